@@ -1,75 +1,75 @@
-//! The arguments of a tool call, read by hand, so that an agent is told in words which field it has to mend.
+//! Parses the arguments of a tool call by hand, so that errors tell the agent which field to fix.
 //!
-//! Invariant: a tool sees only fields that it knows, each of its type and within its range.
+//! Invariant: a tool only gets fields that it knows, each with the right type and in range.
 
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-/// Why arguments are not what a tool takes. The text is for the agent.
+/// Why arguments are invalid. The text is for the agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentError {
-    /// `arguments` is no object.
+    /// `arguments` is not an object.
     #[error("the arguments must be an object")]
     NotAnObject,
-    /// A field that has to be there is not.
+    /// A required field is missing.
     #[error("the argument `{0}` is missing")]
     Missing(&'static str),
-    /// A field is of another type.
+    /// A field has the wrong type.
     #[error("the argument `{field}` must be {expected}, and is {found}")]
     Type {
-        /// Which.
+        /// The field.
         field: &'static str,
-        /// What it must be.
+        /// The expected type.
         expected: &'static str,
-        /// What it is.
+        /// The actual type.
         found: &'static str,
     },
-    /// A number is out of its range.
+    /// A number is out of range.
     #[error("the argument `{field}` must be {least} to {most}")]
     Range {
-        /// Which.
+        /// The field.
         field: &'static str,
-        /// The least.
+        /// The minimum.
         least: u64,
-        /// The most.
+        /// The maximum.
         most: u64,
     },
-    /// A text is longer than allowed.
+    /// A text is too long.
     #[error("the argument `{field}` has {found} bytes, and may have {most}")]
     TooLong {
-        /// Which.
+        /// The field.
         field: &'static str,
-        /// How long it is.
+        /// Its length, in bytes.
         found: usize,
-        /// How long it may be.
+        /// The limit, in bytes.
         most: usize,
     },
-    /// A text that is none of those allowed.
+    /// A text is not one of the allowed values.
     #[error("the argument `{field}` must be one of {allowed}")]
     Choice {
-        /// Which.
+        /// The field.
         field: &'static str,
-        /// What is allowed.
+        /// The allowed values.
         allowed: &'static str,
     },
-    /// A text that holds a character no program can be read with.
+    /// A text contains NUL.
     #[error("the argument `{0}` holds a NUL character")]
     Nul(&'static str),
-    /// A field that the tool does not have.
+    /// The tool has no such field.
     #[error("unknown argument `{field}`; this tool takes {known}")]
     Unknown {
-        /// What was written, at most [`NAME_CHARS_MAX`] characters of it.
+        /// The field's name, at most [`NAME_CHARS_MAX`] characters of it.
         field: String,
-        /// The arguments there are.
+        /// The tool's fields.
         known: String,
     },
 }
 
-/// How much of an unknown field's name is repeated.
+/// How many characters of an unknown field's name an error repeats.
 const NAME_CHARS_MAX: usize = 60;
 
-/// The arguments that are left to read.
+/// The arguments not read yet.
 #[derive(Debug)]
 pub struct Arguments {
     fields: Map<String, Value>,
@@ -77,7 +77,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The arguments of a call; none are as good as an empty object.
+    /// The arguments of a call; none is the same as an empty object.
     pub fn new(arguments: Option<Value>) -> Result<Self, ArgumentError> {
         let fields = match arguments {
             None | Some(Value::Null) => Map::new(),
@@ -90,19 +90,19 @@ impl Arguments {
         })
     }
 
-    /// Takes a field out; null is as good as nothing.
+    /// Removes a field; null is the same as no field.
     fn take(&mut self, field: &'static str) -> Option<Value> {
         self.known.push(field);
         self.fields.remove(field).filter(|value| !value.is_null())
     }
 
-    /// A text that has to be there.
+    /// A required text.
     pub fn text(&mut self, field: &'static str, bytes_max: usize) -> Result<String, ArgumentError> {
         self.text_if_given(field, bytes_max)?
             .ok_or(ArgumentError::Missing(field))
     }
 
-    /// A text.
+    /// An optional text.
     pub fn text_if_given(
         &mut self,
         field: &'static str,
@@ -120,7 +120,7 @@ impl Arguments {
         }
     }
 
-    /// A whole number.
+    /// An optional whole number.
     pub fn number_if_given(
         &mut self,
         field: &'static str,
@@ -147,7 +147,7 @@ impl Arguments {
         }
     }
 
-    /// A switch, off unless it is on.
+    /// An optional boolean, `false` by default.
     pub fn switch(&mut self, field: &'static str) -> Result<bool, ArgumentError> {
         match self.take(field) {
             None => Ok(false),
@@ -156,7 +156,7 @@ impl Arguments {
         }
     }
 
-    /// A text that means one of several things; `allowed` names them.
+    /// An optional text that stands for one of several values, which `allowed` lists.
     pub fn choice_if_given<T>(
         &mut self,
         field: &'static str,
@@ -171,12 +171,12 @@ impl Arguments {
             .ok_or(ArgumentError::Choice { field, allowed })
     }
 
-    /// A field that is reserved: whatever it holds changes nothing.
+    /// Removes a reserved field, whatever its value.
     pub fn ignore(&mut self, field: &str) {
         self.fields.remove(field);
     }
 
-    /// Nothing else may be there.
+    /// Checks that no fields are left.
     pub fn finish(self) -> Result<(), ArgumentError> {
         match self.fields.keys().next() {
             None => Ok(()),
@@ -188,11 +188,11 @@ impl Arguments {
     }
 }
 
-/// The number, also where a client writes `1000.0`.
+/// The number, including floats with an integral value such as `1000.0`.
 fn whole(number: &serde_json::Number) -> Option<u64> {
     number.as_u64().or_else(|| {
         let number = number.as_f64()?;
-        // Up to here a float is exact; no range goes further.
+        // Below this, floats are exact; all ranges are smaller.
         let is_exact = (0.0..9e15).contains(&number) && number.fract() == 0.0;
         #[allow(
             clippy::cast_possible_truncation,
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_names_its_field() {
+    fn errors_name_the_field() {
         let check = |value: Value, read: fn(&mut Arguments) -> Result<(), ArgumentError>, text| {
             let error = read(&mut of(value)).unwrap_err();
             assert_eq!(error.to_string(), text);

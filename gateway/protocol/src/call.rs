@@ -1,8 +1,8 @@
-//! The messages that the gateway itself sends: its own upstream requests, and its own answers.
+//! The messages that the gateway itself sends: requests to upstreams, and answers.
 //!
-//! Invariant: what comes from a client (initialize params, log level, uri) is spliced in as the JSON
-//! text that the client wrote or escaped as a JSON string; ids are JSON text, made by
-//! [`super::ids::gateway_id`] or taken from [`Id::as_json`](super::ids::Id::as_json).
+//! Invariant: client data (initialize params, log level, URI) is inserted as the JSON text that the client wrote or
+//! escaped as a JSON string; ids are JSON text, made by [`super::ids::gateway_id`] or taken from
+//! [`Id::as_json`](super::ids::Id::as_json).
 
 use std::fmt::Write as _;
 
@@ -11,8 +11,7 @@ use super::method::Method;
 use super::splice::quoted;
 use super::version::Revision;
 
-/// Params for an `initialize` of the gateway's own, for probes and pooled sessions, where no
-/// client's are at hand.
+/// Params of the gateway's own `initialize`, for probes and pooled sessions, which have no client.
 #[must_use]
 pub fn own_initialize_params(protocol_version: &str, gateway_version: &str) -> String {
     format!(
@@ -22,8 +21,8 @@ pub fn own_initialize_params(protocol_version: &str, gateway_version: &str) -> S
     )
 }
 
-/// Params for an `initialize` in the name of code that calls tools. Whether its user can be asked differs from run to run;
-/// who cannot be is answered for.
+/// Params of an `initialize` for code that calls tools. Whether its user can answer requests differs from run to run;
+/// if not, the gateway answers.
 #[must_use]
 pub fn code_initialize_params() -> String {
     format!(
@@ -33,7 +32,7 @@ pub fn code_initialize_params() -> String {
     )
 }
 
-/// `initialize` with the params as some client wrote them.
+/// `initialize` with a client's params.
 #[must_use]
 pub fn initialize(id_json: &str, params_json: &str) -> String {
     request(id_json, "initialize", Some(params_json))
@@ -63,33 +62,33 @@ pub fn result(id_json: &str, result: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id_json},"result":{result}}}"#)
 }
 
-/// `tools/list`, from the start or from the cursor that the page before ended with.
+/// `tools/list`, from the start or from a page's `nextCursor`.
 #[must_use]
 pub fn tools_list(id_json: &str, cursor: Option<&str>) -> String {
     list(id_json, Listing::Tools, cursor)
 }
 
-/// The request for one page of a list, from the start or from the cursor that the page before ended with.
+/// A request for a page of a list, from the start or from the previous page's `nextCursor`.
 #[must_use]
 pub fn list(id_json: &str, listing: Listing, cursor: Option<&str>) -> String {
     let params = cursor.map(|cursor| format!(r#"{{"cursor":{}}}"#, quoted(cursor)));
     request(id_json, listing.method(), params.as_deref())
 }
 
-/// A request with the params as some client wrote them, to be asked in the gateway's own name.
+/// A request of the gateway with a client's params.
 #[must_use]
 pub fn again(id_json: &str, method: Method, params_json: Option<&str>) -> String {
     request(id_json, method.label(), params_json)
 }
 
-/// `logging/setLevel`, to give a new upstream session the level of the old one.
+/// `logging/setLevel`, to restore the level in a new upstream session.
 #[must_use]
 pub fn set_level(id_json: &str, level: &str) -> String {
     let params = format!(r#"{{"level":{}}}"#, quoted(level));
     request(id_json, "logging/setLevel", Some(&params))
 }
 
-/// `resources/subscribe`, to give a new upstream session a subscription of the old one.
+/// `resources/subscribe`, to restore a subscription in a new upstream session.
 #[must_use]
 pub fn subscribe(id_json: &str, uri: &str) -> String {
     let params = format!(r#"{{"uri":{}}}"#, quoted(uri));
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spliced_in_comes_out_as_it_was() {
+    fn inserted_texts_are_unchanged() {
         let text = initialize("\"b-1:0\"", r#"{"capabilities" : {"x":[1.0]}}"#);
         let message = Message::parse(text.as_bytes(), Sender::Client).unwrap();
         assert_eq!(

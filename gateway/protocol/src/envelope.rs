@@ -1,9 +1,8 @@
-//! One JSON-RPC message, looked at without copying it.
+//! A JSON-RPC message, inspected without copying it.
 //!
-//! Only what the gateway routes and rewrites by is read: id, method, a few params and two `_meta`
-//! keys; all of it as slices of the original text. Invariant: a message that is accepted here reads
-//! the same to every other JSON parser as far as those fields go (no duplicate keys among them), and its
-//! id is a string or an integer of bounded length.
+//! Only the parts that the gateway routes by or rewrites are read: id, method, a few params and two `_meta` keys, all
+//! as slices of the original text. Invariant: every JSON parser reads these fields of an accepted message in the same
+//! way (they have no duplicate keys), and its id is a string or an integer of bounded length.
 
 use std::borrow::Cow;
 
@@ -14,26 +13,26 @@ use super::ids::{ID_BYTES_MAX, Id, IdError, WIRE_ID_BYTES_MAX, decode};
 use super::keys::{Members, Object, ObjectSeed, Shape, is_deeper_than, is_json, read_object};
 use super::method::Method;
 
-/// How deep objects and arrays may be nested in a client's message. The limit protects upstreams
-/// that read JSON by recursion; here nothing does, so what an upstream sends is not held to it.
+/// Nesting limit of objects and arrays in a client's message. It protects upstreams that parse JSON recursively; the
+/// gateway does not, so it sets no limit for upstreams.
 pub const NESTING_MAX: usize = 128;
 
-/// The `_meta` key by which a request declares a revision without sessions (MCP 2026-07-28).
+/// The `_meta` key with which a request declares a revision without sessions (MCP 2026-07-28).
 pub const MODERN_VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// Who wrote a message. Clients are held to the specification; real upstreams deviate in known
-/// ways, which harm nobody (an error without an id, no `jsonrpc`).
+/// The author of a message. Clients must conform to the specification; real upstreams deviate in known, harmless ways
+/// (an error without an id, no `jsonrpc`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     /// The MCP client, downstream of the gateway.
     Client,
-    /// The gateway itself, which has rewritten a client's message that was held to the specification before.
+    /// The gateway itself, which has rewritten a validated message of a client.
     Gateway,
     /// The MCP server, upstream of the gateway.
     Upstream,
 }
 
-/// What a message is, by the fields that it has.
+/// The kind of a message, according to its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A method and an id.
@@ -54,7 +53,7 @@ impl Kind {
     }
 }
 
-/// Why a body is not a message that the gateway carries.
+/// Why a body is not an accepted message.
 #[derive(Debug, Error)]
 pub enum EnvelopeError {
     /// The body is not UTF-8 (RFC 8259, 8.1).
@@ -69,13 +68,13 @@ pub enum EnvelopeError {
     /// An array: 2025-03-26 had batches, later revisions removed them.
     #[error("batches are not supported: send one message in each request")]
     Batch,
-    /// JSON, but no object.
+    /// JSON, but not an object.
     #[error("a message must be an object")]
     NotAnObject,
-    /// A key that the gateway reads occurs twice.
+    /// A key that the gateway reads is duplicated.
     #[error("the key `{0}` occurs more than once")]
     DuplicateKey(&'static str),
-    /// A key differs from one that the gateway reads by its case only.
+    /// A key differs only in case from one that the gateway reads.
     #[error("a key is written like `{0}` in another case: the case of keys matters")]
     KeyCase(&'static str),
     /// `jsonrpc` is not `"2.0"`.
@@ -87,7 +86,7 @@ pub enum EnvelopeError {
     /// `params` is a string, a number or a boolean.
     #[error("`params` must be an object")]
     ParamsType,
-    /// The id is none.
+    /// The id is invalid.
     #[error(transparent)]
     Id(#[from] IdError),
     /// Neither a request nor a notification nor a response.
@@ -95,7 +94,7 @@ pub enum EnvelopeError {
     Shape,
 }
 
-/// The members of `params` that the gateway looks at, as the JSON text of their values.
+/// The members of `params` that the gateway reads, as the JSON text of their values.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Params<'a> {
     name: Option<&'a str>,
@@ -133,25 +132,25 @@ impl<'a> Params<'a> {
         self.protocol_version.and_then(decode)
     }
 
-    /// `requestId`, of a cancellation, as JSON text; it may be no valid id.
+    /// `requestId` of a cancellation, as JSON text; may be an invalid id.
     #[must_use]
     pub fn request_id(&self) -> Option<&'a str> {
         self.request_id
     }
 
-    /// `progressToken`, of progress, as JSON text; it may be no valid token.
+    /// `progressToken` of a progress notification, as JSON text; may be an invalid token.
     #[must_use]
     pub fn progress_token(&self) -> Option<&'a str> {
         self.progress_token
     }
 
-    /// The token under which a request asks for progress, as JSON text; it may be no valid one.
+    /// The request's own progress token, as JSON text; may be invalid.
     #[must_use]
     pub fn requested_progress(&self) -> Option<&'a str> {
         self.meta_progress_token
     }
 
-    /// Whether the request declares a revision without sessions; its value may be nonsense.
+    /// Whether the request declares a revision without sessions, even with an invalid value.
     #[must_use]
     pub fn is_modern(&self) -> bool {
         self.modern_version.is_some()
@@ -164,7 +163,7 @@ impl<'a> Params<'a> {
     }
 }
 
-/// One message and what the gateway has to know of it.
+/// A message and the parts of it that the gateway uses.
 #[derive(Debug)]
 pub struct Message<'a> {
     pub(super) text: &'a str,
@@ -172,16 +171,16 @@ pub struct Message<'a> {
     pub(super) id: Option<Id<'a>>,
     method: Option<Cow<'a, str>>,
     method_kind: Method,
-    /// What was found in `params`.
+    /// The members of `params`.
     pub params: Params<'a>,
     pub(super) outcome: Option<&'a str>,
 }
 
 impl<'a> Message<'a> {
-    /// Reads one message. The caller has bounded the length of the body.
+    /// Parses a message. The caller limits the length of the body.
     ///
     /// # Errors
-    /// [`EnvelopeError`]; [`super::ErrorKind`] has the code for each.
+    /// [`EnvelopeError`]; [`super::ErrorKind`] has the error code for each.
     pub fn parse(body: &'a [u8], sender: Sender) -> Result<Self, EnvelopeError> {
         let text = std::str::from_utf8(body)?;
         // RFC 8259, 8.1 lets a reader ignore a byte order mark.
@@ -210,25 +209,25 @@ impl<'a> Message<'a> {
         self.text
     }
 
-    /// What the message is.
+    /// The message's kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The id; `None` for notifications, and for errors of an upstream that name no request.
+    /// The id; `None` for notifications, and for an upstream's errors without an id.
     #[must_use]
     pub fn id(&self) -> Option<Id<'a>> {
         self.id
     }
 
-    /// The method, as far as the gateway tells methods apart; [`Method::Other`] for a response.
+    /// The method, if the gateway distinguishes it; [`Method::Other`] for a response.
     #[must_use]
     pub fn method(&self) -> Method {
         self.method_kind
     }
 
-    /// The method's name as the peer wrote it; not for metric labels.
+    /// The method's name as the sender wrote it; not for metric labels.
     #[must_use]
     pub fn method_name(&self) -> Option<&str> {
         self.method.as_deref()
@@ -240,8 +239,8 @@ impl<'a> Message<'a> {
         self.outcome
     }
 
-    /// The JSON text of the whole `params`. It is found by a second pass, which only `initialize`,
-    /// of which the params are kept, has to pay for.
+    /// The JSON text of the whole `params`, from a second parse, needed only for the messages whose params are stored
+    /// or inspected.
     #[must_use]
     pub fn raw_params(&self) -> Option<&'a str> {
         let [params] = Members::read(&["params"], self.text).ok()?.values;
@@ -249,7 +248,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What a visit to the message has found. The last key of each level is the one looked into.
+/// The members found during parsing. Of duplicate keys, the last value is used.
 struct Draft<'a> {
     top: Members<'a, 5>,
     params: ParamsDraft<'a>,
@@ -285,7 +284,7 @@ struct ParamsDraft<'a> {
     meta_seen: bool,
 }
 
-/// `arguments` are read by servers alone, which must not find two of them.
+/// `arguments` are read only by servers, but must not be duplicated.
 const PARAM_KEYS: [&str; 8] = [
     "name",
     "arguments",
@@ -356,7 +355,7 @@ impl<'a> Draft<'a> {
             (Some(_), None, None) => (Kind::Notification, None),
             (None, Some(_), None) => (Kind::Result, result),
             (None, None, Some(_)) => (Kind::Error, error),
-            // Some serialisers write the absent one of the two as null.
+            // Some serializers write the absent one of the two as null.
             (None, Some("null"), Some(_)) => (Kind::Error, error),
             (None, Some(_), Some("null")) => (Kind::Result, result),
             _ => return Err(EnvelopeError::Shape),

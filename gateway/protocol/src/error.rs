@@ -1,8 +1,8 @@
-//! The JSON-RPC errors that the gateway itself answers with: one table of kinds, codes and statuses.
+//! The gateway's own JSON-RPC errors: one table of kinds, codes and statuses.
 //!
-//! Codes: JSON-RPC 2.0 has -32700 to -32600, MCP reserves -32020 to -32099 (2026-07-28), and -32000
-//! to -32019 are free for implementations. Invariant: every body is a valid JSON-RPC error object
-//! that names the request it answers, or null if there is none, and holds no secret.
+//! Codes: JSON-RPC 2.0 has -32700 to -32600, MCP reserves -32020 to -32099 (2026-07-28), and -32000 to -32019 are free
+//! for implementations. Invariant: every body is a valid JSON-RPC error object with the id of the request it answers,
+//! or null if there is none, and contains no secret.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -13,37 +13,37 @@ use super::rewrite::RewriteError;
 use super::splice::quoted;
 use super::version::VersionError;
 
-/// Why the gateway answers in the place of an upstream.
+/// The kinds of errors that the gateway answers with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The body is not JSON.
     Parse,
-    /// The body is JSON, but no message that is carried.
+    /// The body is JSON, but not an accepted message.
     InvalidRequest,
-    /// A field that the gateway has to understand is not valid.
+    /// A field that the gateway reads is invalid.
     InvalidParams,
-    /// No server here has this method.
+    /// The server does not support this method.
     MethodNotFound,
-    /// A tool, a cursor or the params of a call that a server of the gateway's own does not take.
+    /// A server of the gateway itself refuses the tool, the cursor or the params.
     ParamsRefused,
     /// The revision is not served.
     UnsupportedVersion,
     /// The request needs a session id and has none.
     SessionMissing,
-    /// Unknown, expired, ended, or somebody else's; the client must initialize again.
+    /// Unknown, expired, ended, or another principal's; the client must initialize again.
     SessionNotFound,
-    /// The session has an open GET stream already.
+    /// The session already has an open GET stream.
     StreamConflict,
     /// A response to a request that is not open, or that belongs to a lost upstream session.
     AnswerUnexpected,
     /// No server has this name.
     ServerNotFound,
-    /// The HTTP method is not one of the endpoint's.
+    /// The endpoint does not support the HTTP method.
     MethodNotAllowed,
-    /// The request names no principal, or comes from a peer that may not name one.
+    /// The request has no principal, or comes from a peer that is not trusted to name one.
     Unauthenticated,
-    /// The principal may not do this.
+    /// The principal lacks the permission.
     Forbidden,
     /// The Origin header is not allowed.
     OriginForbidden,
@@ -57,31 +57,31 @@ pub enum ErrorKind {
     BodyTooLarge,
     /// A limit on sessions or requests is reached.
     TooManyRequests,
-    /// The store cannot be asked, and the session is not known here.
+    /// The store is unreachable, and the session is not known here.
     StoreUnavailable,
-    /// No instance of the server could be reached; the call has certainly not run.
+    /// No instance of the server was reachable; the call has not run.
     UpstreamUnavailable,
     /// The instance did not answer in time; the call may have run.
     UpstreamTimeout,
-    /// The instance sent something that is no MCP.
+    /// The instance sent something that is not MCP.
     UpstreamInvalid,
-    /// The server refused with an HTTP status, and said nothing that a client understands.
+    /// The server refused with an HTTP status, without a message for the client.
     UpstreamRefused,
-    /// The call was interrupted before its answer came: it may have run and was not sent again.
+    /// The call was interrupted before its answer arrived: it may have run and was not sent again.
     OutcomeUnknown,
     /// The gateway is stopping.
     ShuttingDown,
-    /// The gateway has as many connections or request bodies as it may.
+    /// The gateway is at its limit of connections or request bodies.
     Overloaded,
-    /// Earlier calls of the session at the server have not finished for as long as this one may wait. It has not run.
+    /// Earlier calls of the session at the server did not finish within this call's wait limit. It has not run.
     TurnBusy,
-    /// A server asked over an upstream session that no single client has.
-    NobodyToAsk,
+    /// A server-to-client request over a shared upstream session, which belongs to no single client.
+    NoSingleClient,
     /// A defect of the gateway.
     Internal,
 }
 
-/// What is answered: the JSON-RPC code, the HTTP status and the message.
+/// The JSON-RPC code, the HTTP status and the message of a kind.
 struct Row {
     code: i32,
     status: StatusCode,
@@ -103,7 +103,7 @@ impl ErrorKind {
             Self::Parse => row(-32700, S::BAD_REQUEST, "parse error"),
             Self::InvalidRequest => row(-32600, S::BAD_REQUEST, "invalid request"),
             Self::InvalidParams => row(-32602, S::BAD_REQUEST, "invalid params"),
-            // These two answer a request that is right as HTTP goes, as a server would.
+            // These two answer a valid HTTP request, as an MCP server would.
             Self::MethodNotFound => row(-32601, S::OK, "method not found"),
             Self::ParamsRefused => row(-32602, S::OK, "invalid params"),
             Self::UnsupportedVersion => row(-32022, S::BAD_REQUEST, "unsupported protocol version"),
@@ -160,14 +160,14 @@ impl ErrorKind {
                 row(-32011, S::BAD_GATEWAY, "the server sent an invalid reply")
             }
             Self::UpstreamRefused => row(-32015, S::BAD_GATEWAY, "the server refused the request"),
-            // Clients read the body of a 200 as the answer to their request, and most show nothing
-            // of another status; this one must be seen.
+            // Clients read the body of a 200 as the answer to their request, but most do not show the body of other
+            // statuses.
             Self::OutcomeUnknown => row(
                 -32012,
                 S::OK,
                 "the call was interrupted before its answer came; it may have run and was not sent again",
             ),
-            Self::NobodyToAsk => row(
+            Self::NoSingleClient => row(
                 -32601,
                 S::OK,
                 "no client of this session can be asked: the gateway shares it",
@@ -221,7 +221,7 @@ impl From<&RewriteError> for ErrorKind {
     }
 }
 
-/// An error reply in the making.
+/// A builder for error replies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorBody<'a> {
     kind: ErrorKind,
@@ -231,7 +231,7 @@ pub struct ErrorBody<'a> {
 }
 
 impl<'a> ErrorBody<'a> {
-    /// The plain reply of this kind, which answers no request in particular.
+    /// An error of this kind that answers no particular request.
     #[must_use]
     pub fn new(kind: ErrorKind) -> Self {
         Self {
@@ -242,21 +242,21 @@ impl<'a> ErrorBody<'a> {
         }
     }
 
-    /// Names the request that is answered, by the id that the client gave it.
+    /// Sets the id of the answered request, as the client wrote it.
     #[must_use]
     pub fn answering(mut self, id: Option<Id<'a>>) -> Self {
         self.id = id;
         self
     }
 
-    /// Says more than the kind does; for the caller's eyes, so without secrets.
+    /// Adds details for the caller, which must not contain secrets.
     #[must_use]
     pub fn detail(mut self, detail: impl std::fmt::Display) -> Self {
         self.detail = Some(detail.to_string());
         self
     }
 
-    /// Adds the `data` of the error, as JSON text.
+    /// Sets the error's `data`, as JSON text.
     #[must_use]
     pub fn data_json(mut self, data_json: String) -> Self {
         self.data_json = Some(data_json);
@@ -298,7 +298,7 @@ impl From<&EnvelopeError> for ErrorBody<'_> {
     fn from(error: &EnvelopeError) -> Self {
         let body = Self::new(ErrorKind::from(error));
         match error {
-            // The parser's words say where, which helps whoever wrote the client.
+            // The parser's message contains the position.
             EnvelopeError::Json(source) => body.detail(source),
             other => body.detail(other),
         }
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_echoes_the_id_and_escapes_what_it_quotes() {
+    fn a_body_echoes_the_id_and_escapes_details() {
         let body = ErrorBody::new(ErrorKind::UpstreamInvalid)
             .answering(Id::from_json(r#""\u0041""#).ok())
             .detail("a \"quoted\"\nword");
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modern_request_learns_what_is_served() {
+    fn unsupported_versions_list_the_served_ones() {
         let error = Revision::served("2026-07-28").unwrap_err();
         let body = ErrorBody::from(&error);
         assert_eq!(body.status(), StatusCode::BAD_REQUEST);

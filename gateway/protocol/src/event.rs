@@ -1,18 +1,18 @@
-//! Server-sent events: reading them from chunks, and writing them.
+//! Server-sent events: parsing them from chunks, and writing them.
 //!
-//! The rules are those of the WHATWG HTML standard, 9.2.6 "Interpreting an event stream": lines end
-//! with CR, LF or both; a leading byte order mark is dropped; `data` lines are joined with a line
-//! feed; an `id` that contains NUL and a `retry` that is not all digits are ignored; a block that the
-//! end of the stream cuts short is not an event. Invariant: memory is bounded by `event_bytes_max`.
+//! The rules are those of the WHATWG HTML standard, 9.2.6 "Interpreting an event stream": lines end with CR, LF or
+//! both; a leading byte order mark is dropped; `data` lines are joined with a line feed; an `id` with NUL and a `retry`
+//! with non-digits are ignored; an incomplete block at the end of the stream is not an event. Invariant: memory is
+//! bounded by `event_bytes_max`.
 
 use bytes::Bytes;
 use memchr::{memchr, memchr2};
 use thiserror::Error;
 
-/// Why the rest of a stream cannot be read.
+/// Why the rest of a stream is unreadable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum EventError {
-    /// One event, or one line, is longer than the limit.
+    /// An event or a line exceeds the limit.
     #[error("an event of the stream is longer than {event_bytes_max} bytes")]
     TooLong {
         /// The limit, in bytes.
@@ -23,11 +23,11 @@ pub enum EventError {
 /// Splits a byte stream into lines.
 #[derive(Debug)]
 struct Lines {
-    /// The start of a line whose end has not arrived.
+    /// The start of an incomplete line.
     partial: Vec<u8>,
-    /// The last line ended with a carriage return, so that a line feed next belongs to it.
+    /// Whether the last line ended with CR, so that a following LF belongs to it.
     after_return: bool,
-    /// No line has ended yet.
+    /// Whether no line has ended yet.
     first: bool,
     line_bytes_max: usize,
 }
@@ -42,7 +42,7 @@ impl Lines {
         }
     }
 
-    /// Hands every line that ends in this chunk, without its end, to `on_line`.
+    /// Passes every line that ends in this chunk to `on_line`, without its line end.
     fn feed(
         &mut self,
         mut chunk: &[u8],
@@ -96,7 +96,7 @@ impl Lines {
     }
 }
 
-/// The fields of the event that is being read.
+/// The fields of the current event.
 #[derive(Debug, Default)]
 struct Block {
     id: Option<Box<str>>,
@@ -106,7 +106,7 @@ struct Block {
 }
 
 impl Block {
-    /// Takes one line, without its end. Comments and unknown fields mean nothing, by the standard.
+    /// Handles a line, without its line end. Comments and unknown fields are ignored, as the standard says.
     fn line(&mut self, line: &[u8], event_bytes_max: usize) -> Result<(), EventError> {
         let (name, value) = match memchr(b':', line).and_then(|at| line.split_at_checked(at)) {
             Some((name, value)) => {
@@ -143,7 +143,7 @@ impl Block {
         Ok(())
     }
 
-    /// Ends the block; none where it had no field that means anything.
+    /// Ends the block; `None` if it had no known field.
     fn end(&mut self) -> Option<Event> {
         let Self {
             id,
@@ -161,17 +161,16 @@ impl Block {
     }
 }
 
-/// One event. Unlike a browser, which dispatches only events with data, the gateway also sees those that only set the id or
-/// the delay, because they are sent on.
+/// An event. Browsers dispatch only events with data; the gateway also relays those that only set the id or the delay.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Event {
-    /// The event's own id; the id of an event without one is that of the event before.
+    /// The event's own id. An event without one keeps the previous event's id.
     pub id: Option<Box<str>>,
     /// The type; `None` means `message`.
     pub event: Option<Box<str>>,
-    /// The delay before the client connects again, in milliseconds.
+    /// The client's reconnection delay, in milliseconds.
     pub retry_ms: Option<u64>,
-    /// The data, mostly one JSON-RPC message; empty in a priming event (MCP 2025-11-25, SEP-1699).
+    /// The data, usually one JSON-RPC message; empty in a priming event (MCP 2025-11-25, SEP-1699).
     pub data: Option<Bytes>,
 }
 
@@ -185,7 +184,7 @@ impl Event {
         }
     }
 
-    /// The message that it carries; none where it has no data or is of another type.
+    /// The message of the event; `None` if it has no data or another type.
     #[must_use]
     pub fn as_message(&self) -> Option<&Bytes> {
         let is_message = matches!(self.event.as_deref(), None | Some("" | "message"));
@@ -194,15 +193,15 @@ impl Event {
             .filter(|data| is_message && !data.is_empty())
     }
 
-    /// Its length in bytes, as limits count it.
+    /// Its length in bytes, as counted by limits.
     #[must_use]
     pub fn length(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         text(&self.id) + text(&self.event) + self.data.as_ref().map_or(0, Bytes::len)
     }
 
-    /// The event as it goes over the wire. Line breaks in `id` and `event`, which would end the
-    /// field early, are left out; so is an id with NUL.
+    /// The event's wire format. Line breaks in `id` and `event` are removed because they would end the field, and an id
+    /// with NUL is omitted.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(self.length() + 64);
@@ -231,7 +230,7 @@ fn put_field(out: &mut Vec<u8>, name: &[u8], value: &str) {
     out.push(b'\n');
 }
 
-/// Writes one `data` line for each line of the data, whatever the lines end with.
+/// Writes one `data` line per line of the data, for any line ends.
 fn put_data(out: &mut Vec<u8>, mut data: &[u8]) {
     loop {
         let end = memchr2(b'\r', b'\n', data);
@@ -260,7 +259,7 @@ pub fn comment(text: &str) -> Bytes {
     Bytes::from(out)
 }
 
-/// Reads events from chunks.
+/// Parses events from chunks.
 #[derive(Debug)]
 pub struct EventParser {
     lines: Lines,
@@ -269,7 +268,7 @@ pub struct EventParser {
 }
 
 impl EventParser {
-    /// A parser at the start of a stream, which refuses events longer than the limit.
+    /// A parser at the start of a stream; events are limited to `event_bytes_max` bytes.
     #[must_use]
     pub fn new(event_bytes_max: usize) -> Self {
         Self {
@@ -279,10 +278,10 @@ impl EventParser {
         }
     }
 
-    /// Takes the next chunk and hands every event that ends in it to `on_event`.
+    /// Parses the next chunk and passes every event that ends in it to `on_event`.
     ///
     /// # Errors
-    /// [`EventError`]; the stream must then be given up.
+    /// [`EventError`]; the stream must not be read further.
     pub fn push(
         &mut self,
         chunk: &[u8],

@@ -1,4 +1,4 @@
-//! The names of the HTTP headers that MCP and the gateway use, in lower case as HTTP/2 wants them.
+//! The names of the HTTP headers of MCP and the gateway, in lower case as HTTP/2 requires.
 
 use http::HeaderName;
 

@@ -1,16 +1,15 @@
 //! Reversible, stateless rewriting of JSON-RPC ids and progress tokens.
 //!
-//! | what | wire form | who reads it |
+//! | id | wire form | read by |
 //! |---|---|---|
-//! | a client's request, seen by the upstream | `"c:<the id as JSON>"` | the client, after it is undone |
-//! | the same where clients share one pooled upstream session | `"c@<lane>:<the id as JSON>"` | the same |
+//! | a client's request, seen by the upstream | `"c:<the id as JSON>"` | the client, after it is restored |
+//! | the same over a pooled upstream session that clients share | `"c@<lane>:<the id as JSON>"` | the same |
 //! | a request of the gateway itself | `"<boot id>:<n>"` | the gateway |
-//! | an upstream's request, seen by the client | `"s:<epoch>:<the id as JSON>"` | the upstream, after it is undone |
-//! | the same where the fleet has keys | `"s:<epoch>.<seal>:<the id as JSON>"` | the same, after the seal is checked |
+//! | an upstream's request, seen by the client | `"s:<epoch>:<the id as JSON>"` | the upstream, after it is restored |
+//! | the same if the fleet has keys | `"s:<epoch>.<seal>:<the id as JSON>"` | the same, after the seal is verified |
 //!
-//! Invariant: undoing a rewrite gives back the bytes that the owner of the id wrote (so `1` and
-//! `"1"`, `"A"` and `"\u0041"` stay apart), whatever escapes the peer used when it wrote the string
-//! again. Any worker can undo it, because nothing but the text is needed.
+//! Invariant: restoring an id yields the bytes that its owner wrote (so `1` and `"1"`, `"A"` and `"\u0041"` stay
+//! distinct), whatever escapes the other side used. Any gateway can restore it, because only the text is needed.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -18,17 +17,17 @@ use std::fmt::Write as _;
 use memchr::memchr2_iter;
 use thiserror::Error;
 
-/// The longest id or progress token that a peer may choose, in bytes of JSON text.
+/// Longest id or progress token of a client or upstream, in bytes of JSON text.
 pub const ID_BYTES_MAX: usize = 1024;
 
-/// The longest id in rewritten form, in bytes of JSON text. A peer that writes every character as a
-/// `\uXXXX` escape makes six bytes of one, and the rewrite itself at most doubles an id.
+/// Longest rewritten id, in bytes of JSON text. Writing every character as a `\uXXXX` escape makes six bytes of one,
+/// and the rewrite itself at most doubles an id.
 pub const WIRE_ID_BYTES_MAX: usize = 14 * ID_BYTES_MAX;
 
-/// The least and most length of a boot id: one character could be mistaken for a rewrite's prefix.
+/// Length limits of a boot id: a single character could be mistaken for a rewrite's prefix.
 const BOOT_ID_CHARS: std::ops::RangeInclusive<usize> = 2..=128;
 
-/// Why a JSON value cannot be an id.
+/// Why a JSON value is not a valid id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum IdError {
     /// Null, a fraction, a boolean, an object or an array (MCP 2025-03-26, base protocol, requests).
@@ -39,12 +38,12 @@ pub enum IdError {
     TooLong,
 }
 
-/// A valid id as its owner wrote it: the JSON text of a string or of an integer.
+/// A valid id as its owner wrote it: the JSON text of a string or an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Id<'a>(&'a str);
 
 impl<'a> Id<'a> {
-    /// Takes the text of one JSON value, of which the grammar was checked before.
+    /// Wraps the text of a JSON value that was parsed before.
     pub(super) fn of_value(raw: &'a str, bytes_max: usize) -> Result<Self, IdError> {
         if raw.len() > bytes_max {
             return Err(IdError::TooLong);
@@ -60,10 +59,10 @@ impl<'a> Id<'a> {
         }
     }
 
-    /// Reads an id from JSON text of unknown origin.
+    /// Parses an id from any text.
     ///
     /// # Errors
-    /// [`IdError`], also for text that is not JSON.
+    /// [`IdError`], including for text that is not JSON.
     pub fn from_json(raw: &'a str) -> Result<Self, IdError> {
         let id = Self::of_value(raw, ID_BYTES_MAX)?;
         match serde_json::from_str::<serde::de::IgnoredAny>(raw) {
@@ -79,23 +78,23 @@ impl<'a> Id<'a> {
     }
 }
 
-/// Sets clients that share one pooled upstream session apart: unique per client in that session.
+/// Distinguishes clients that share a pooled upstream session: unique per client in that session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lane(pub u64);
 
-/// The epoch of a binding: it grows with every rebind.
+/// The epoch of a binding, incremented by every rebind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
-/// What proves that the gateway gave this id to this client: 128 bits, written as 32 hexadecimal digits.
+/// Proof that the gateway made this id for this client: 128 bits, written as 32 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seal(pub u128);
 
-/// The length of a seal as it is written.
+/// The length of a written seal.
 const SEAL_CHARS: usize = 32;
 
 impl Seal {
-    /// Reads a seal in the one spelling that it is written in.
+    /// Parses a seal; only the canonical spelling is accepted.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let is_canonical = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         (text.len() == SEAL_CHARS && text.bytes().all(is_canonical))
@@ -104,26 +103,26 @@ impl Seal {
     }
 }
 
-/// The side that an id is hidden from, and what is needed to find the way back.
+/// The owner of a rewritten id, with the data needed to restore it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The id of a client, for the eyes of an upstream.
+    /// A client's id, as sent to an upstream.
     Client(Option<Lane>),
-    /// The id of an upstream, for the eyes of a client.
+    /// An upstream's id, as sent to a client.
     Server(Epoch, Option<Seal>),
 }
 
-/// An id with its owner, to be written in the rewritten form.
+/// An id with its owner, to be written in rewritten form.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RewrittenId<'a> {
-    /// Whose id it is.
+    /// The owner.
     pub(super) owner: Owner,
     /// The id.
     pub(super) id: Id<'a>,
 }
 
 impl RewrittenId<'_> {
-    /// The exact length of what [`RewrittenId::write`] writes, in bytes.
+    /// The exact length of the output of [`RewrittenId::write`], in bytes.
     pub(super) fn len(&self) -> usize {
         let prefix = match self.owner {
             Owner::Client(None) => "c:".len(),
@@ -135,8 +134,8 @@ impl RewrittenId<'_> {
         "\"\"".len() + prefix + text.len() + memchr2_iter(b'"', b'\\', text).count()
     }
 
-    /// Writes the JSON string. The text of an id holds no control character, so only quotes and
-    /// backslashes need an escape.
+    /// Writes the JSON string. The text of an id contains no control characters, so only quotes and backslashes are
+    /// escaped.
     pub(super) fn write(&self, out: &mut String) {
         // Writing to a string cannot fail.
         let _ = match self.owner {
@@ -161,41 +160,41 @@ impl RewrittenId<'_> {
     }
 }
 
-/// How many characters a number takes in decimal.
+/// The number of decimal digits.
 fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// The origin of the request that an upstream's response or progress notification refers to.
+/// The origin of the request to which an upstream's response or progress notification refers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestOrigin<'a> {
-    /// A client's; `id` is the JSON text that the client wrote.
+    /// A client; `id` is the JSON text that the client wrote.
     Client {
         /// The client's own id as JSON.
         id: Cow<'a, str>,
         /// The client's lane in a pooled upstream session.
         lane: Option<Lane>,
     },
-    /// The gateway's own; a response to it must not reach any client.
+    /// The gateway itself; the response must not reach any client.
     Gateway {
-        /// The boot id of the worker that asked.
+        /// The boot id of the gateway that sent the request.
         boot: Cow<'a, str>,
-        /// The number that worker gave it.
+        /// The request's number at that gateway.
         sequence: u64,
     },
-    /// An error with `id: null` or without an id.
+    /// None: an error with `id: null` or without an id.
     Nobody,
-    /// An id that no gateway has written.
+    /// Unknown: an id that no gateway has written.
     Foreign,
 }
 
 impl<'a> RequestOrigin<'a> {
-    /// Reads the id, given as the text of a JSON value, of a response from an upstream.
+    /// Parses the id of an upstream's response, given as the text of a JSON value.
     pub(super) fn of_value(raw: &'a str) -> Self {
         Self::of_decoded(decode(raw)).unwrap_or(Self::Foreign)
     }
 
-    /// The same without borrowing from the message.
+    /// A copy that does not borrow from the message.
     #[must_use]
     pub fn into_owned(self) -> RequestOrigin<'static> {
         match self {
@@ -239,20 +238,20 @@ impl<'a> RequestOrigin<'a> {
     }
 }
 
-/// The id of an upstream's request as a client gives it back.
+/// The id of a server-to-client request as a client returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerRequestId<'a> {
-    /// The epoch of the binding that the request came over. An answer to an earlier epoch belongs to
-    /// an upstream session that is gone, and must be refused.
+    /// The epoch of the binding over which the request came. An answer for an earlier epoch belongs to an upstream
+    /// session that is gone, and must be refused.
     pub epoch: Epoch,
     /// The upstream's own id as JSON.
     pub id: Cow<'a, str>,
-    /// What the id was sealed with, which is to be checked where the fleet has keys.
+    /// The id's seal, which must be verified if the fleet has keys.
     pub seal: Option<Seal>,
 }
 
 impl<'a> ServerRequestId<'a> {
-    /// Undoes the rewrite; `None` for an id that no gateway has written.
+    /// Restores the id; `None` for an id that no gateway has written.
     pub(super) fn of_value(raw: &'a str) -> Option<Self> {
         let text = decode(raw)?;
         let (head, _) = text.strip_prefix("s:")?.split_once(':')?;
@@ -268,7 +267,7 @@ impl<'a> ServerRequestId<'a> {
     }
 }
 
-/// Names a request of the gateway itself: `<boot id>:<n>` as a JSON string.
+/// The id of a request of the gateway itself: `<boot id>:<n>` as a JSON string.
 ///
 /// Returns `None` for a boot id that is not 2 to 128 letters, digits, `.`, `_` or `-`.
 #[must_use]
@@ -290,13 +289,13 @@ fn client_prefix_len(text: &str) -> Option<usize> {
     Some("c@".len() + lane + ":".len())
 }
 
-/// A decimal number in the one spelling that the gateway itself uses.
+/// Parses a decimal number in canonical spelling.
 fn decimal(text: &str) -> Option<u64> {
     let canonical = text == "0" || !text.starts_with(['0', '+']);
     canonical.then(|| text.parse().ok()).flatten()
 }
 
-/// The text from `at` on, still borrowed if it was.
+/// The text from `at` on, borrowed if possible.
 fn tail(text: Cow<'_, str>, at: usize) -> Option<Cow<'_, str>> {
     match text {
         Cow::Borrowed(text) => text.get(at..).map(Cow::Borrowed),
@@ -307,7 +306,7 @@ fn tail(text: Cow<'_, str>, at: usize) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The content of a JSON string, without a copy if it holds no escapes; `None` for another value.
+/// The content of a JSON string, copied only if it has escapes; `None` for other values.
 pub(super) fn decode(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {

@@ -1,8 +1,7 @@
-//! Reads a JSON object's members of interest in one pass, as slices of the original text.
+//! Reads the relevant members of a JSON object in one pass, as slices of the original text.
 //!
-//! Invariant: a member is kept as the exact text of its value, members that nobody asked for are
-//! only checked for grammar, and a key of interest that occurs twice, or in another case, is noticed,
-//! because two readers of such an object may believe two different things.
+//! Invariant: values are kept as their exact text; other members are only checked for grammar; a relevant key that is
+//! duplicated or differs only in case is reported, because two parsers could read such an object differently.
 
 use std::fmt;
 
@@ -11,32 +10,32 @@ use serde::de::{
 };
 use serde_json::value::RawValue;
 
-/// An object of which some members matter.
+/// An object with some relevant members.
 pub(super) trait Object<'a> {
-    /// The keys of those members.
+    /// The relevant keys.
     fn keys(&self) -> &'static [&'static str];
 
-    /// A key is there that differs from this one by its case only.
+    /// Reports a key that differs from this one only in case.
     fn note_variant(&mut self, key: &'static str);
 
-    /// Takes the value of the key at this place in [`Object::keys`] from the map.
+    /// Reads the value of the key at index `at` of [`Object::keys`] from the map.
     fn take<A: MapAccess<'a>>(&mut self, at: usize, map: &mut A) -> Result<(), A::Error>;
 }
 
-/// Members that are kept as the JSON text of their values, in the order of their keys.
+/// Members as the JSON text of their values, in the order of their keys.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Members<'a, const N: usize> {
     keys: &'static [&'static str],
     /// The values.
     pub(super) values: [Option<&'a str>; N],
-    /// A key that was met more than once.
+    /// A duplicated key.
     pub(super) duplicate: Option<&'static str>,
-    /// A key that was met in another case, which some parsers take for the key itself.
+    /// A key that differs only in case, which some parsers accept as the key itself.
     pub(super) variant: Option<&'static str>,
 }
 
 impl<'a, const N: usize> Members<'a, N> {
-    /// Nothing found yet. Keys after the first `N` are not kept here.
+    /// No members yet. Keys after the first `N` are not kept.
     pub(super) fn new(keys: &'static [&'static str]) -> Self {
         Self {
             keys,
@@ -46,11 +45,10 @@ impl<'a, const N: usize> Members<'a, N> {
         }
     }
 
-    /// Reads the members from the text of a JSON object.
+    /// Reads the members from the text of a JSON object. Other JSON values have no members.
     ///
     /// # Errors
-    /// When the text is not one JSON value and nothing else. A value that is no object has no
-    /// members.
+    /// The text is not exactly one JSON value.
     pub(super) fn read(
         keys: &'static [&'static str; N],
         text: &'a str,
@@ -82,7 +80,7 @@ impl<'a, const N: usize> Object<'a> for Members<'a, N> {
     }
 }
 
-/// Reads a text that holds one JSON value, and nothing else, into the object.
+/// Reads a text with exactly one JSON value into the object.
 pub(super) fn read_object<'a, O: Object<'a>>(
     text: &'a str,
     object: &mut O,
@@ -93,10 +91,10 @@ pub(super) fn read_object<'a, O: Object<'a>>(
     Ok(shape)
 }
 
-/// What kind of value stood where an object was hoped for.
+/// The kind of a value where an object is expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// An object; its members were read.
+    /// An object, whose members were read.
     Object,
     /// An array or null.
     ArrayOrNull,
@@ -104,7 +102,7 @@ pub(super) enum Shape {
     Scalar,
 }
 
-/// Reads the members of a value if it is an object, and says what it was.
+/// Reads the members of a value if it is an object, and returns its kind.
 pub(super) struct ObjectSeed<'f, O>(pub(super) &'f mut O);
 
 impl<'a, O: Object<'a>> DeserializeSeed<'a> for ObjectSeed<'_, O> {
@@ -167,17 +165,16 @@ impl<'a, O: Object<'a>> Visitor<'a> for ObjectSeed<'_, O> {
     }
 }
 
-/// A key as it was met.
+/// A key of the object.
 enum Key {
-    /// The one at this place in the list.
+    /// The relevant key with this index.
     Known(usize),
-    /// This one of the list, but for its case.
+    /// A key that differs from this relevant one only in case.
     Variant(&'static str),
     Other,
 }
 
-/// Finds a key's place in the list. Escapes in keys are resolved by the JSON parser, so that
-/// `"\u0069d"` is `id` here as it is for every other reader.
+/// Looks up a key. The JSON parser resolves escapes, so `"\u0069d"` is `id`, as for every other parser.
 struct KeySeed(&'static [&'static str]);
 
 impl<'a> DeserializeSeed<'a> for KeySeed {
@@ -204,8 +201,8 @@ impl Visitor<'_> for KeySeed {
     }
 }
 
-/// Whether a parser that does not mind the case, as Go's, would take `text` for the key: two letters outside of ASCII have
-/// an ASCII letter as their other case.
+/// Whether a case-insensitive parser such as Go's would take `text` for the key. Two letters outside ASCII have an
+/// ASCII letter as their other case.
 fn is_same_but_for_case(key: &str, text: &str) -> bool {
     let folded = text.chars().map(|letter| match letter {
         '\u{17f}' => 's',
@@ -215,7 +212,7 @@ fn is_same_but_for_case(key: &str, text: &str) -> bool {
     folded.eq(key.chars().map(|letter| letter.to_ascii_lowercase()))
 }
 
-/// Whether the text is one JSON value and nothing else.
+/// Whether the text is exactly one JSON value.
 pub(super) fn is_json(text: &str) -> Result<(), serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     IgnoredAny::deserialize(&mut deserializer)?;
@@ -224,7 +221,7 @@ pub(super) fn is_json(text: &str) -> Result<(), serde_json::Error> {
 
 /// Whether objects and arrays are nested deeper than `depth_max`. The text need not be valid.
 pub(super) fn is_deeper_than(text: &str, depth_max: usize) -> bool {
-    // Most messages hold fewer brackets than the limit, and counting them is cheap.
+    // Most messages have fewer brackets than the limit, and counting them is cheap.
     let bytes = text.as_bytes();
     if memchr::memchr2_iter(b'{', b'[', bytes).count() <= depth_max {
         return false;
@@ -259,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_kept_as_they_are_written() {
+    fn values_are_kept_verbatim() {
         let text = r#" { "a" : [1 , 2], "b":1.0e400, "\u0063": "\ud800", "d": {"a":0} } "#;
         let found = Members::read(&["a", "b", "c", "x"], text).unwrap();
         assert_eq!(
@@ -270,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn a_second_value_is_noticed_and_wins() {
+    fn duplicates_are_reported_and_the_last_wins() {
         let found = Members::read(&["a"], r#"{"a":1,"\u0061":2}"#).unwrap();
         assert_eq!((found.values, found.duplicate), ([Some("2")], Some("a")));
     }
 
     #[test]
-    fn a_key_in_another_case_is_noticed_and_not_taken() {
+    fn keys_in_another_case_are_reported_and_ignored() {
         for text in [
             r#"{"Name":1}"#,
             r#"{"n\u0041me":1}"#,

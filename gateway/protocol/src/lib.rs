@@ -1,9 +1,8 @@
-//! The MCP wire layer: bytes in, bytes out, and what the gateway has to know about them.
+//! The MCP wire layer: parses and rewrites messages, and returns what the gateway needs to know about them.
 //!
-//! Invariant: what the gateway does not understand it does not touch. A message is looked at as raw
-//! JSON and changed by splicing spans of the original text, so unknown fields, key order, number
-//! spelling and white space survive byte for byte. Nothing here knows HTTP handlers, stores or
-//! settings, and nothing here waits.
+//! Invariant: parts that the gateway does not understand stay unchanged. A message is inspected as raw JSON and changed
+//! by replacing spans of the original text, so unknown fields, key order, number spelling and white space are preserved
+//! byte for byte. This crate depends on no HTTP handlers, stores or settings, and never blocks.
 
 pub mod arguments;
 pub mod call;

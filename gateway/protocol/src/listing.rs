@@ -1,7 +1,6 @@
 //! The lists of MCP (tools, prompts, resources, resource templates): one page of an answer, entry by entry.
 //!
-//! Invariant: an entry is kept byte for byte, whatever fields it has; where it gets another name, exactly the text of
-//! its name changes.
+//! Invariant: an entry is preserved byte for byte, whatever fields it has; renaming changes only the text of its name.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,7 +13,7 @@ use super::keys::Members;
 use super::method::Method;
 use super::splice::{Edit, Fill, quoted, span_of, splice};
 
-/// What is listed.
+/// The kind of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Listing {
     /// `tools/list`
@@ -27,45 +26,45 @@ pub enum Listing {
     Templates,
 }
 
-/// Why an answer is no page of a list.
+/// Why an answer is not a page of a list.
 #[derive(Debug, Error)]
 pub enum PageError {
-    /// It is no JSON object, or the list in it is none.
+    /// It is not a JSON object, or its list is not an array.
     #[error("the page is not a list")]
     Json(#[from] serde_json::Error),
-    /// A key that is read occurs twice.
+    /// A relevant key is duplicated.
     #[error("the key `{0}` occurs more than once")]
     DuplicateKey(&'static str),
-    /// There is no list in it.
+    /// It has no list.
     #[error("the page has no `{0}`")]
     NoList(&'static str),
-    /// The cursor is no string.
+    /// The cursor is not a string.
     #[error("`nextCursor` is not a string")]
     Cursor,
 }
 
-/// One page.
+/// One page of a list.
 #[derive(Debug)]
 pub struct Page {
-    /// Its entries in their order.
+    /// Its entries, in order.
     pub entries: Vec<Entry>,
-    /// How many entries were left out, because they have no name, or two.
+    /// The number of entries that were dropped because they have no name, or two.
     pub nameless: usize,
-    /// Where the next page begins; none on the last one.
+    /// The cursor of the next page; `None` on the last one.
     pub next_cursor: Option<Box<str>>,
 }
 
-/// One entry of a list.
+/// An entry of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is asked for by: the name of a tool or prompt, the URI of a resource, the URI template of a template.
+    /// Its identifier: the name of a tool or prompt, the URI of a resource, the URI template of a template.
     pub name: Box<str>,
     text: Box<str>,
     name_at: Range<usize>,
 }
 
 impl Listing {
-    /// The list that a method asks for.
+    /// The list that a method returns.
     #[must_use]
     pub const fn of(method: Method) -> Option<Self> {
         match method {
@@ -77,7 +76,7 @@ impl Listing {
         }
     }
 
-    /// The method that asks for it.
+    /// The method that returns it.
     #[must_use]
     pub fn method(self) -> &'static str {
         match self {
@@ -115,10 +114,10 @@ impl Listing {
 }
 
 impl Page {
-    /// Reads the JSON text of a result.
+    /// Parses the JSON text of a result.
     ///
     /// # Errors
-    /// [`PageError`]; an entry without a name is no error, it is left out and counted.
+    /// [`PageError`]. An entry without a name is no error; it is dropped and counted.
     pub fn read(listing: Listing, result: &str) -> Result<Self, PageError> {
         let found = Members::read(listing.page_keys(), result)?;
         if let Some(key) = found.duplicate {
@@ -139,7 +138,7 @@ impl Page {
     }
 }
 
-/// An empty cursor is none: real servers end their lists so.
+/// An empty cursor counts as none: some servers end their lists with it.
 fn next_cursor(raw: Option<&str>) -> Result<Option<Box<str>>, PageError> {
     match raw {
         None | Some("null") => Ok(None),
@@ -168,7 +167,7 @@ impl Entry {
         &self.text
     }
 
-    /// The JSON text with another name. None never in practice: the name was found in this text.
+    /// The JSON text with another name. Never `None` in practice, because the name was found in this text.
     #[must_use]
     pub fn renamed(&self, name: &str) -> Option<String> {
         let with = Fill::Text(Cow::Owned(quoted(name)));
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn invalid_pages_are_refused() {
         let read = |text| Page::read(Listing::Tools, text).map(|_| ());
         assert!(matches!(read("{}"), Err(PageError::NoList("tools"))));
         assert!(matches!(read("[]"), Err(PageError::NoList("tools"))));

@@ -1,8 +1,8 @@
-//! The visible mark of lost upstream state.
+//! The rebind notice: the visible mark of lost upstream state.
 //!
-//! A session whose upstream had to be replaced goes on, but whatever the old upstream remembered is
-//! gone. The reply says so in `_meta["mooring/rebound"]`, and a log notification warns the user.
-//! Invariant: only results are marked, and nothing but the mark changes in them.
+//! A session whose upstream session was replaced continues, but the state of the old one is lost. The reply says so in
+//! `_meta["mooring/rebound"]`, and a log notification warns the user. Invariant: only results are marked, and only the
+//! mark is changed in them.
 
 use std::borrow::Cow;
 
@@ -16,20 +16,20 @@ use super::splice::{Edit, Fill, span_of, splice};
 /// The `_meta` key of the mark.
 pub const REBOUND_KEY: &str = "mooring/rebound";
 
-/// What happened to the binding.
+/// The move of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebound<'a> {
-    /// The instance that was lost.
+    /// The lost instance.
     pub from: &'a str,
-    /// The instance that took its place, which may be the same one after a restart.
+    /// The new instance, which may be the same one after a restart.
     pub to: &'a str,
     /// The epoch of the new binding.
     pub epoch: Epoch,
-    /// Why, as the store names it (`upstream`, `owner`, `drain`).
+    /// The reason, as in the store (`upstream`, `owner`, `drain`).
     pub reason: &'a str,
 }
 
-/// The mark as it is written; the order of its fields is part of the contract.
+/// The wire format of the mark; the order of its fields is part of the contract.
 #[derive(Serialize)]
 struct MarkJson<'a> {
     from: &'a str,
@@ -50,11 +50,11 @@ impl Rebound<'_> {
             reason: self.reason,
             state_lost: true,
         };
-        // A struct of strings, a number and a boolean always has a JSON form.
+        // Serializing strings, a number and a boolean cannot fail.
         serde_json::to_string(&wire).unwrap_or_default()
     }
 
-    /// The warning (`notifications/message`, MCP 2025-03-26, logging) as the text of a message.
+    /// The warning (`notifications/message`, MCP 2025-03-26, logging) as a message.
     #[must_use]
     pub fn warning(&self) -> String {
         format!(
@@ -75,10 +75,10 @@ impl Rebound<'_> {
     }
 }
 
-/// Puts the mark into the result of a response. A mark that the upstream itself wrote is replaced.
+/// Puts the mark into the result of a response, and replaces one that the upstream wrote.
 ///
-/// Returns `None` for everything that cannot carry it: errors, results that are no object, and text
-/// that is no message.
+/// Returns `None` for everything that cannot have a mark: errors, results that are not objects, and text that is not a
+/// message.
 #[must_use]
 pub fn mark_result(text: &str, rebound: &Rebound<'_>) -> Option<String> {
     let [result, error] = Members::read(&["result", "error"], text).ok()?.values;
@@ -96,7 +96,7 @@ pub fn mark_result(text: &str, rebound: &Rebound<'_>) -> Option<String> {
                 None => first_member(text, meta, &format!("\"{REBOUND_KEY}\":{mark}"))?,
             }
         }
-        // The schema has no `_meta` that is no object, so nothing of meaning is lost.
+        // `_meta` is always an object in the schema, so nothing meaningful is lost.
         Some(meta) => (
             span_of(text, meta)?,
             format!("{{\"{REBOUND_KEY}\":{mark}}}"),
@@ -110,7 +110,7 @@ pub fn mark_result(text: &str, rebound: &Rebound<'_>) -> Option<String> {
     splice(text, &mut [Edit { at, with }])
 }
 
-/// Where a member is inserted as the first one of an object, and with what.
+/// The edit that inserts a member as the first of an object.
 fn first_member(
     text: &str,
     object: &str,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_carry_a_mark_is_left_alone() {
+    fn other_messages_are_not_marked() {
         for text in [
             r#"{"id":1,"error":{"code":1,"message":"m"}}"#,
             r#"{"id":1,"result":[1]}"#,

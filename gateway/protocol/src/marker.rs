@@ -1,11 +1,11 @@
-//! What the ids of a server's requests are marked with on their way to a client.
+//! Marks the ids of server-to-client requests on their way to a client.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::ids::{Epoch, Id, Lane, Owner, Seal};
 
-/// Makes the seal of an id that a server chose, of a request over the binding of an epoch.
+/// Makes the seal of a server's id, for a request over the binding of an epoch.
 pub type Sealer = dyn Fn(Epoch, &str) -> Seal + Send + Sync;
 
 /// Marks the requests that come over one binding.
@@ -16,7 +16,7 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Marks with the epoch alone.
+    /// Marks with the epoch only.
     #[must_use]
     pub const fn of(epoch: Epoch) -> Self {
         Self {
@@ -25,7 +25,7 @@ impl Marker {
         }
     }
 
-    /// Seals what it marks.
+    /// Marks with the epoch and a seal.
     #[must_use]
     pub fn sealing(epoch: Epoch, sealer: Arc<Sealer>) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl fmt::Debug for Marker {
     }
 }
 
-/// Whose ids a rewrite replaces.
+/// The owner of the ids that a rewrite replaces.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IdScope<'a> {
     /// A client's.
@@ -52,7 +52,7 @@ pub(super) enum IdScope<'a> {
 }
 
 impl IdScope<'_> {
-    /// What one of these ids is hidden behind.
+    /// The owner data to write with one of these ids.
     pub(super) fn owner(self, id: Id<'_>) -> Owner {
         match self {
             Self::Client(lane) => Owner::Client(lane),

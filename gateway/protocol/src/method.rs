@@ -1,8 +1,8 @@
-//! The methods that the gateway treats in a way of its own, and a bounded set of names for metrics.
+//! The methods that the gateway handles specially, and a bounded set of names for metrics.
 //!
-//! Invariant: [`Method::label`] never returns text that came from a peer.
+//! Invariant: [`Method::label`] never returns text from a client or an upstream.
 
-/// A JSON-RPC method, as far as the gateway tells methods apart.
+/// A JSON-RPC method that the gateway distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Method {
@@ -48,11 +48,11 @@ pub enum Method {
     RootsList,
     /// `server/discover` (2026-07-28).
     ServerDiscover,
-    /// Every other method; it passes untouched.
+    /// Every other method; forwarded unchanged.
     Other,
 }
 
-/// One row for each method that is told apart.
+/// All distinguished methods.
 const NAMES: [(Method, &str); 21] = [
     (Method::ToolsCall, "tools/call"),
     (Method::Initialize, "initialize"),

@@ -1,6 +1,6 @@
-//! Giving the tool or prompt that a client's request names another name.
+//! Renames the tool or prompt of a client's request.
 //!
-//! Invariant: exactly the text of the name changes. A request that two readers may read in two ways is not renamed.
+//! Invariant: only the text of the name changes. A request that two parsers could read differently is not renamed.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,16 @@ use super::ids::decode;
 use super::keys::Members;
 use super::splice::{Edit, Fill, quoted, span_of, splice};
 
-/// What the argument that is to be completed belongs to (`params.ref` of completion/complete).
+/// The object of a completion (`params.ref` of completion/complete).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference<'a> {
-    /// The prompt of this name.
+    /// The prompt with this name.
     Prompt(Cow<'a, str>),
-    /// The resource of this URI, or the template.
+    /// The resource with this URI or URI template.
     Resource(Cow<'a, str>),
 }
 
-/// What a completion/complete is about; `None` where it does not say, or says it twice.
+/// The object of a completion/complete; `None` if it is missing or duplicated.
 #[must_use]
 pub fn reference<'a>(message: &Message<'a>) -> Option<Reference<'a>> {
     let [kind, name, uri] = reference_members(message)?;
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_says_what_it_is_about() {
+    fn a_completion_names_its_object() {
         let text = |reference: &str| {
             format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{{"argument":{{"name":"a","value":""}},"ref":{reference}}}}}"#

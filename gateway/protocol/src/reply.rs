@@ -1,9 +1,9 @@
-//! The reply to one message, between the edges of the gateway: what its head says, and the messages that it carries.
+//! The reply to a message inside the gateway: its status and headers, and its messages.
 //!
-//! Transports return it, the router changes it and the edges write it. Server-sent events exist as bytes only where a body
-//! is read from an upstream ([`crate::EventParser`]) and where one is written to a client or a peer ([`Event::encode`]).
-//! Invariant: JSON is handed on byte for byte, and an event is whole. Dropping a reply is how its reader says that it
-//! waits no longer.
+//! Transports return replies, the router rewrites them, and the HTTP layer writes them. Server-sent events exist as
+//! bytes only where a body is read from an upstream ([`crate::EventParser`]) and where one is written to a client or a
+//! peer ([`Event::encode`]). Invariant: JSON is forwarded byte for byte, and events are complete. A reader cancels by
+//! dropping the reply.
 
 use std::error::Error;
 use std::fmt;
@@ -20,30 +20,30 @@ use thiserror::Error;
 use super::event::{Event, EventError};
 use super::stream::StreamError;
 
-/// One JSON text as it arrives.
+/// The chunks of one JSON text.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, ReplyError>> + Send>>;
-/// Events as they arrive.
+/// A stream of events.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, ReplyError>> + Send>>;
 
-/// Why the rest of a reply does not come.
+/// Why the rest of a reply is missing.
 #[derive(Debug, Error)]
 pub enum ReplyError {
-    /// The connection that it came over broke.
+    /// Its connection broke.
     #[error("{0}")]
     Broken(#[source] Box<dyn Error + Send + Sync>),
-    /// An event of it is too long.
+    /// One of its events is too long.
     #[error(transparent)]
     Event(#[from] EventError),
-    /// Its id cannot be given back to the client.
+    /// The client's id cannot be restored in it.
     #[error(transparent)]
     Json(#[from] StreamError),
-    /// It is longer than its reader takes.
+    /// It exceeds its reader's limit.
     #[error("the reply is longer than {0} bytes")]
     TooLong(usize),
 }
 
 impl ReplyError {
-    /// The connection that the reply came over broke.
+    /// The error for a broken connection.
     pub fn broken(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Broken(cause.into())
     }
@@ -52,29 +52,29 @@ impl ReplyError {
 /// The reply to one message.
 #[derive(Debug)]
 pub struct Reply {
-    /// The status of HTTP, which every transport has a word for.
+    /// The HTTP status, which every transport maps.
     pub status: StatusCode,
-    /// The session id that an `initialize` was given: the upstream's in its reply, the gateway's in the client's.
+    /// The session id of an `initialize`: the upstream's in its reply, the gateway's in the client's.
     pub session_id: Option<HeaderValue>,
-    /// When to try again (RFC 9110, 10.2.3).
+    /// When to retry (RFC 9110, 10.2.3).
     pub retry_after: Option<HeaderValue>,
-    /// The methods that a 405 names (RFC 9110, 10.2.1).
+    /// The allowed methods of a 405 (RFC 9110, 10.2.1).
     pub allow: Option<&'static str>,
-    /// What it carries.
+    /// The body.
     pub body: ReplyBody,
 }
 
-/// What a reply carries.
+/// The body of a reply.
 pub enum ReplyBody {
-    /// Nothing: a message was accepted, or refused without a word.
+    /// Empty: a message was accepted, or refused without details.
     Empty,
-    /// One JSON text that is whole.
+    /// A complete JSON text.
     Json(Bytes),
-    /// A text that is no JSON, such as an error page of an upstream.
+    /// A text that is not JSON, such as an upstream's error page.
     Text(Bytes),
-    /// One JSON text that still arrives.
+    /// A JSON text that is still arriving.
     JsonStream(ByteStream),
-    /// Messages, one after another.
+    /// A sequence of messages.
     Events(EventStream),
 }
 
@@ -109,13 +109,13 @@ impl Reply {
         Self::new(status, ReplyBody::Empty)
     }
 
-    /// A reply that is this JSON.
+    /// A JSON reply.
     #[must_use]
     pub fn json(status: StatusCode, text: impl Into<Bytes>) -> Self {
         Self::new(status, ReplyBody::Json(text.into()))
     }
 
-    /// A reply of events.
+    /// An event stream.
     #[must_use]
     pub fn events(events: impl Stream<Item = Result<Event, ReplyError>> + Send + 'static) -> Self {
         Self::new(StatusCode::OK, ReplyBody::Events(Box::pin(events)))
@@ -123,7 +123,7 @@ impl Reply {
 }
 
 impl ReplyBody {
-    /// The same body; `guard` is dropped when the last of it was taken, or nobody waits for it any more.
+    /// The same reply; `guard` is dropped when its body is read to the end or dropped.
     #[must_use]
     pub fn guarded_by(self, guard: impl Unpin + Send + 'static) -> Self {
         match self {
@@ -139,7 +139,7 @@ impl ReplyBody {
         }
     }
 
-    /// Reads the whole body of a reply that carries one text: at most `bytes_max` bytes of it. Events are left unread.
+    /// Reads a reply's text body, at most `bytes_max` bytes. Events are not read.
     ///
     /// # Errors
     /// [`ReplyError`].
@@ -148,7 +148,7 @@ impl ReplyBody {
             Self::Empty | Self::Events(_) => Bytes::new(),
             Self::Json(text) | Self::Text(text) => text,
             Self::JsonStream(mut chunks) => {
-                // Most texts are one chunk, which needs no copy.
+                // Most texts are a single chunk, which needs no copy.
                 let first = next(&mut chunks).await.transpose()?.unwrap_or_default();
                 let mut whole: Option<BytesMut> = None;
                 while let Some(chunk) = next(&mut chunks).await.transpose()? {
@@ -168,7 +168,7 @@ impl ReplyBody {
     }
 }
 
-/// A stream and what it keeps alive.
+/// A stream with a guard.
 struct Guarded<S, G> {
     stream: S,
     _guard: G,
@@ -182,26 +182,25 @@ impl<S: Stream + Unpin, G: Unpin> Stream for Guarded<S, G> {
     }
 }
 
-/// The next item of a stream.
 async fn next<T>(stream: &mut Pin<Box<dyn Stream<Item = T> + Send>>) -> Option<T> {
     poll_fn(|context| stream.as_mut().poll_next(context)).await
 }
 
-/// The messages of a reply, one after another, in whichever form they come.
+/// The messages of a reply, whatever its form.
 #[derive(Debug)]
 pub struct ReplyMessages {
     /// The status of the reply.
     pub status: StatusCode,
-    /// The id of the last event; by it the rest of a reply could be asked for.
+    /// The id of the last event, with which the rest of the reply can be requested.
     pub last_event_id: Option<Box<str>>,
-    /// How long to wait before the rest is asked for.
+    /// How long to wait before requesting the rest.
     pub retry: Option<Duration>,
     body: ReplyBody,
     message_bytes_max: usize,
 }
 
 impl ReplyMessages {
-    /// The messages of this reply, each of at most `message_bytes_max` bytes.
+    /// The messages of `reply`, each limited to `message_bytes_max` bytes.
     #[must_use]
     pub fn of(reply: Reply, message_bytes_max: usize) -> Self {
         Self {
@@ -219,7 +218,7 @@ impl ReplyMessages {
         matches!(self.body, ReplyBody::Events(_))
     }
 
-    /// The next message; none at the end. What is not an event is handed out as it is, message or not.
+    /// The next message; `None` at the end. A text body is returned unchanged, even if it is not a message.
     ///
     /// # Errors
     /// [`ReplyError`].
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn json_is_one_message_and_nothing_is_none() {
+    async fn json_is_one_message_and_empty_is_none() {
         let mut messages = ReplyMessages::of(json(&["{\"a\"", ":1}"]), 7);
         assert!(!messages.is_events());
         assert_eq!(all(&mut messages).await, ["{\"a\":1}"]);
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_are_messages_and_say_where_to_go_on() {
+    async fn events_are_messages_with_a_resume_position() {
         let events = [
             Event {
                 id: Some("1".into()),

@@ -1,7 +1,7 @@
-//! Rewrites one message on its way up to a server, or down to a client, by splicing.
+//! Rewrites a message on its way up to a server or down to a client, by splicing.
 //!
-//! Invariant: only ids and progress tokens change, and every change made in one direction is undone
-//! in the other (`ids.rs` has the forms). A message that refers to nothing is not copied at all.
+//! Invariant: only ids and progress tokens change, and every change in one direction is reverted in the other (`ids.rs`
+//! has the forms). A message that needs no change is not copied.
 
 use std::borrow::Cow;
 
@@ -14,52 +14,50 @@ use super::marker::{IdScope, Marker};
 use super::method::Method;
 use super::splice::{Edit, Fill, span_of, splice};
 
-/// Why a message cannot be passed on.
+/// Why a message cannot be forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RewriteError {
-    /// A response whose id is not one that this gateway gave to the client.
+    /// A response whose id this gateway has not given to the client.
     #[error("the id of the response belongs to no request of the server")]
     UnknownRequest,
-    /// Progress on a token that this gateway did not give to the client.
+    /// Progress with a token that this gateway has not given to the client.
     #[error("the progress token belongs to no request of the server")]
     UnknownProgressToken,
-    /// A progress token, or the `requestId` of a cancellation, that is no valid id.
+    /// A progress token, or a cancellation's `requestId`, that is not a valid id.
     #[error("`{field}` is not valid: {source}")]
     Token {
         /// The field's name.
         field: &'static str,
-        /// What is wrong with it.
+        /// Why it is invalid.
         source: IdError,
     },
-    /// The spans do not fit the text, which would be a defect of this program.
+    /// The spans do not fit the text, which is a defect of the gateway.
     #[error("the message could not be rewritten")]
     Splice,
 }
 
-/// A client's message in the form that the upstream is to see.
+/// A client's message, rewritten for the upstream.
 #[derive(Debug)]
 pub struct Upward<'a> {
     /// The JSON text to send.
     pub text: Cow<'a, str>,
-    /// For a response or for progress: the request of the upstream that it belongs to.
+    /// For a response or progress: the server-to-client request to which it belongs.
     pub refers_to: Option<ServerRequestId<'a>>,
 }
 
-/// An upstream's message in the form that the client is to see.
+/// An upstream's message, rewritten for the client.
 #[derive(Debug)]
 pub struct Downward<'a> {
     /// The JSON text to send.
     pub text: Cow<'a, str>,
-    /// For a response or for progress: whose request it belongs to. Only what belongs to a client
-    /// may be sent to one.
+    /// For a response or progress: the origin of its request. Only messages for a client may be sent to one.
     pub answers: Option<RequestOrigin<'a>>,
 }
 
-/// Rewrites a client's message for the upstream. `lane` is set where clients share an upstream
-/// session.
+/// Rewrites a client's message for the upstream. `lane` is set if clients share the upstream session.
 ///
 /// # Errors
-/// [`RewriteError`]: the message refers to something that the gateway cannot undo.
+/// [`RewriteError`]: the message refers to an id that cannot be restored.
 pub fn rewrite_up<'a>(
     message: &Message<'a>,
     lane: Option<Lane>,
@@ -89,10 +87,10 @@ pub fn rewrite_up<'a>(
     }
 }
 
-/// Rewrites an upstream's message for the client. `marker` is that of the binding it came over.
+/// Rewrites an upstream's message for the client. `marker` belongs to the binding over which it came.
 ///
 /// # Errors
-/// [`RewriteError`]: the upstream chose an id or a token that the protocol does not allow.
+/// [`RewriteError`]: the upstream used an id or a token that the protocol does not allow.
 pub fn rewrite_down<'a>(
     message: &Message<'a>,
     marker: &Marker,
@@ -120,8 +118,7 @@ pub fn rewrite_down<'a>(
     }
 }
 
-/// Turns rewritten text into shared bytes: a slice of the body if nothing was changed, otherwise the
-/// text's own allocation.
+/// Turns rewritten text into shared bytes: a slice of the body if nothing was changed, otherwise the text's allocation.
 #[must_use]
 pub fn into_bytes(text: Cow<'_, str>, body: &Bytes) -> Bytes {
     match text {
@@ -136,7 +133,7 @@ pub fn into_bytes(text: Cow<'_, str>, body: &Bytes) -> Bytes {
     }
 }
 
-/// Hides the sender's id, and the progress token that it asks for, behind the gateway's forms.
+/// Rewrites the sender's id and its progress token.
 fn wrap_request<'a>(
     message: &Message<'a>,
     hiding: IdScope<'_>,
@@ -154,8 +151,8 @@ fn wrap_request<'a>(
     changed.map(Cow::Owned).ok_or(RewriteError::Splice)
 }
 
-/// Hides the id of the sender's own request that it cancels. A cancellation without one, which
-/// 2025-11-25 has for tasks, passes.
+/// Rewrites the id of the sender's request that is cancelled. A cancellation without an id, which 2025-11-25 has for
+/// tasks, is unchanged.
 fn wrap_cancelled<'a>(
     message: &Message<'a>,
     hiding: IdScope<'_>,
@@ -183,7 +180,7 @@ fn wrap<'a>(text: &'a str, hiding: IdScope<'_>, id: Id<'a>) -> Result<Edit<'a>, 
     })
 }
 
-/// Gives the upstream its own id back.
+/// Restores the upstream's own id.
 fn restore_upstream_id<'a>(
     message: &Message<'a>,
     raw: Option<&'a str>,
@@ -197,7 +194,7 @@ fn restore_upstream_id<'a>(
     })
 }
 
-/// Gives the client its own id back; what is not a client's passes unchanged and says so.
+/// Restores the client's own id. Ids of other origins are unchanged, and the origin is returned.
 fn restore_client_id<'a>(
     message: &Message<'a>,
     raw: Option<&'a str>,
@@ -213,7 +210,7 @@ fn restore_client_id<'a>(
     })
 }
 
-/// A message with another id, given as JSON text; all else of it stays byte for byte. None where it has no id.
+/// The message with another id, given as JSON text, and otherwise unchanged. `None` if it has no id.
 #[must_use]
 pub fn with_id(message: &Message<'_>, id_json: &str) -> Option<String> {
     let id = message.id()?;

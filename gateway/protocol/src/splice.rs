@@ -1,19 +1,19 @@
-//! Replacing parts of a text while everything else stays byte for byte.
+//! Replaces parts of a text and preserves everything else byte for byte.
 //!
-//! Invariant: the output is the input with exactly the given spans replaced, and it is made with one
-//! allocation of exactly the right size, so that turning it into shared bytes costs nothing more.
+//! Invariant: the output is the input with exactly the given spans replaced. It is built in a single allocation of the
+//! exact size, so that turning it into shared bytes needs no copy.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::ids::RewrittenId;
 
-/// What takes the place of a span.
+/// The replacement of a span.
 #[derive(Debug)]
 pub(super) enum Fill<'a> {
     /// Finished JSON text.
     Text(Cow<'a, str>),
-    /// An id in its rewritten form, which is written straight into the output.
+    /// An id in rewritten form, written directly into the output.
     Wrapped(RewrittenId<'a>),
 }
 
@@ -33,26 +33,26 @@ impl Fill<'_> {
     }
 }
 
-/// One replacement.
+/// A replacement in a text.
 #[derive(Debug)]
 pub(super) struct Edit<'a> {
-    /// The bytes of the text to be replaced; an empty span inserts.
+    /// The span to replace; an empty span inserts.
     pub(super) at: Range<usize>,
-    /// What takes their place.
+    /// The replacement.
     pub(super) with: Fill<'a>,
 }
 
-/// Where `part` lies inside `whole`, if it is a slice of it.
+/// The span of `part` in `whole`, if it is a slice of it.
 pub(super) fn span_of(whole: &str, part: &str) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;
     (end <= whole.len()).then_some(start..end)
 }
 
-/// Applies the edits, which may stand in any order but must not overlap.
+/// Applies the edits, in any order. They must not overlap.
 ///
-/// Returns `None` when a span lies outside of the text, off a character boundary or inside another
-/// one; that is a mistake of the caller, and costs the message instead of the process.
+/// Returns `None` if a span is outside the text, off a character boundary or inside another one. That is a defect of
+/// the caller and costs only the message, not the process.
 pub(super) fn splice(text: &str, edits: &mut [Edit<'_>]) -> Option<String> {
     edits.sort_unstable_by_key(|edit| edit.at.start);
     let removed: usize = edits.iter().map(|edit| edit.at.len()).sum();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_in_any_order_leave_the_rest_alone() {
+    fn edits_in_any_order_preserve_the_rest() {
         let mut edits = [edit(4..5, "FIVE"), edit(0..1, ""), edit(2..2, "+")];
         let out = splice("abcdef", &mut edits).unwrap();
         assert_eq!(out, "b+cdFIVEf");
@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn spans_that_do_not_fit_give_nothing() {
+    fn invalid_spans_are_refused() {
         assert_eq!(splice("abc", &mut [edit(2..9, "x")]), None);
         assert_eq!(splice("abc", &mut [edit(0..2, "x"), edit(1..3, "y")]), None);
         assert_eq!(splice("é", &mut [edit(1..1, "x")]), None);
     }
 
     #[test]
-    fn a_part_is_found_and_a_stranger_is_not() {
+    fn only_slices_have_a_span() {
         let whole = String::from("{\"id\":7}");
         assert_eq!(span_of(&whole, &whole[6..7]), Some(6..7));
         let (left, right) = whole.split_at(4);

@@ -1,10 +1,9 @@
-//! Gives the client its id back in a JSON response that is still arriving.
+//! Restores the client's id in a JSON response while it arrives.
 //!
-//! A reply of content type `application/json` may be large and slow, and its `id` may stand first or
-//! last. The rewriter follows the grammar just far enough to know the top-level keys, replaces the
-//! value of `id`, and hands every other byte on at once. Invariant: whatever the chunks are, the
-//! output is the same, and is what [`super::rewrite_down`] makes of the whole body; memory is bounded
-//! by one id. After the id, chunks pass without being looked at.
+//! A reply with content type `application/json` may be large and slow, and its `id` may be first or last. The rewriter
+//! parses just enough to find the top-level keys, replaces the value of `id`, and forwards every other byte at once.
+//! Invariant: the output does not depend on the chunks and equals [`super::rewrite_down`] of the whole body; memory is
+//! bounded by one id. After the id, chunks are forwarded without inspection.
 
 use bytes::Bytes;
 use memchr::memchr2;
@@ -23,7 +22,7 @@ pub enum StreamError {
     IdTooLong,
 }
 
-/// Where in the object the next byte stands.
+/// The parser's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JsonPosition {
     /// Before the opening brace.
@@ -32,9 +31,9 @@ enum JsonPosition {
     Between,
     /// In a top-level key.
     Key,
-    /// After a key; true after the key `id`.
+    /// After a key; true for the key `id`.
     Colon(bool),
-    /// Before a value; true for the id's.
+    /// Before a value; true for the value of `id`.
     Value(bool),
     /// In a number or a literal at the top level.
     Scalar,
@@ -46,19 +45,19 @@ enum JsonPosition {
     IdText,
     /// In the id, which is a number or a literal.
     IdScalar,
-    /// Nothing more to do: the id was seen, the object has ended, or it is no object.
+    /// Done: the id was replaced, the object has ended, or the body is not an object.
     Done,
 }
 
-/// The state of one body.
+/// The rewriter of one body.
 #[derive(Debug)]
 pub struct StreamRewriter {
     place: JsonPosition,
-    /// How many objects and arrays are open below the top level.
+    /// The number of open objects and arrays below the top level.
     depth: usize,
-    /// Whether the last byte of a string was a backslash that escapes the next.
+    /// Whether the last byte of a string was an escaping backslash.
     escaped: bool,
-    /// The key, or the id, as far as it has arrived.
+    /// The incomplete key or id.
     held: Vec<u8>,
     answered: Option<RequestOrigin<'static>>,
 }
@@ -69,9 +68,9 @@ impl Default for StreamRewriter {
     }
 }
 
-/// The rewrite of one chunk: how much of it was copied, and its output.
+/// The rewrite of one chunk.
 struct ChunkRewrite {
-    /// Everything before this was copied into `out`, or replaced.
+    /// Everything before this offset was copied into `out`, or replaced.
     copied: usize,
     out: Vec<u8>,
     changed: bool,
@@ -104,13 +103,13 @@ impl StreamRewriter {
         }
     }
 
-    /// Whose request the body answers, as soon as that is known.
+    /// The origin of the answered request, once the id was read.
     #[must_use]
     pub fn answered(&self) -> Option<&RequestOrigin<'static>> {
         self.answered.as_ref()
     }
 
-    /// Takes the next chunk and returns what can be sent on, which may be nothing.
+    /// Processes the next chunk and returns the output, which may be empty.
     ///
     /// # Errors
     /// [`StreamError::IdTooLong`]; the stream must then be cut.
@@ -132,15 +131,14 @@ impl StreamRewriter {
             return Ok(chunk);
         }
         if holding {
-            // `step` has copied what comes before the id; the rest of the chunk is in `held`.
+            // `step` has copied everything before the id; the rest of the chunk is in `held`.
             return Ok(Bytes::from(work.out));
         }
         work.copy_up_to(&chunk, chunk.len());
         Ok(Bytes::from(work.out))
     }
 
-    /// Ends the body and returns what was held back; only a body that was cut short, or that is no
-    /// object, leaves anything.
+    /// Ends the body and returns the bytes held back, if it was incomplete or not an object.
     #[must_use]
     pub fn finish(&mut self) -> Bytes {
         let holding = matches!(self.place, JsonPosition::IdText | JsonPosition::IdScalar);
@@ -153,7 +151,7 @@ impl StreamRewriter {
         }
     }
 
-    /// Consumes at least one byte from `at` on, unless only the place changes; returns where to go on.
+    /// Consumes at least one byte from `at`, unless only the state changes; returns the next offset.
     fn step(
         &mut self,
         chunk: &[u8],
@@ -228,7 +226,7 @@ impl StreamRewriter {
         Ok(at + 1)
     }
 
-    /// How much of the input belongs to the string that is being read, and whether it ends there.
+    /// How much of the input belongs to the current string, and whether the string ends there.
     fn string_part(&mut self, rest: &[u8]) -> (usize, bool) {
         let mut at = 0;
         while let Some(tail) = rest.get(at..).filter(|tail| !tail.is_empty()) {
@@ -252,7 +250,7 @@ impl StreamRewriter {
     fn key(&mut self, rest: &[u8]) -> usize {
         let (len, ended) = self.string_part(rest);
         let part = rest.get(..len).unwrap_or_default();
-        // The closing quote of a key that is too long is not kept, so that it is no JSON below.
+        // The closing quote of a key that is too long is dropped, which makes it invalid JSON below.
         let room = (ID_KEY_BYTES_MAX + 2).saturating_sub(self.held.len());
         self.held
             .extend_from_slice(part.get(..room).unwrap_or(part));
@@ -305,7 +303,7 @@ impl StreamRewriter {
         rest.len()
     }
 
-    /// Holds a part of the id; at its end puts the client's own id in its place.
+    /// Buffers a part of the id; at its end, writes the client's own id instead.
     fn hold(
         &mut self,
         rest: &[u8],
@@ -335,7 +333,7 @@ impl StreamRewriter {
     }
 }
 
-/// What the raw text of an id means, without borrowing it.
+/// The origin named by the raw text of an id.
 fn answered_by(raw: &[u8]) -> RequestOrigin<'static> {
     match std::str::from_utf8(raw) {
         Ok("null") => RequestOrigin::Nobody,

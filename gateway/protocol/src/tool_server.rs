@@ -1,4 +1,4 @@
-//! MCP as servers speak it that the gateway is itself: what they answer at once, and which call takes its time.
+//! The MCP protocol of servers that the gateway itself provides: immediate answers, and calls to run.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use serde_json::Value;
 
 use super::{ErrorBody, ErrorKind, Message, Method, Revision};
 
-/// As much of a name as an error repeats, in characters.
+/// How many characters of a name an error repeats.
 const NAME_CHARS_MAX: usize = 60;
 
-/// A server whose tools are all that it has.
+/// A server that offers only tools.
 pub trait ToolServer {
-    /// A call that can be made.
+    /// A prepared call.
     type Call;
 
     /// The result of `initialize`, as JSON text.
     fn initialize(&self, revision: Revision) -> String;
 
-    /// The result of `tools/list`, as JSON text: it has one page.
+    /// The result of `tools/list`, as JSON text: a single page.
     fn tools_json(&self) -> &str;
 
-    /// The call of a tool; none where there is no such tool.
+    /// Prepares a call of a tool; `None` if the tool does not exist.
     fn call(self: &Arc<Self>, tool: &str, arguments: Option<Value>) -> Option<Self::Call>;
 }
 
@@ -35,7 +35,7 @@ pub enum ToolServerReply<'a, C> {
     Call(C),
 }
 
-/// The params of `tools/call`. Others than these are the protocol's, and mean nothing here.
+/// The params of `tools/call`; other members are ignored.
 #[derive(Deserialize)]
 struct CallParams {
     #[serde(default)]
@@ -49,7 +49,7 @@ struct ListParams {
     cursor: Option<Value>,
 }
 
-/// What a request is answered with.
+/// Handles a request of a client.
 pub fn handle_request<'a, S: ToolServer>(
     server: &Arc<S>,
     message: &Message<'a>,
@@ -63,7 +63,7 @@ pub fn handle_request<'a, S: ToolServer>(
             Ok(ListParams { cursor: None }) => {
                 ToolServerReply::Result(server.tools_json().to_owned())
             }
-            // The list has one page, so no cursor was ever given.
+            // The list has one page, so no cursor was ever issued.
             Ok(_) => {
                 ToolServerReply::Error(error(ErrorKind::ParamsRefused).detail("unknown cursor"))
             }
@@ -85,7 +85,7 @@ fn call<S: ToolServer>(server: &Arc<S>, message: &Message<'_>) -> Result<S::Call
         .ok_or_else(|| format!("unknown tool {:?}", shortened(&name)))
 }
 
-/// The params of a request; none are as good as an empty object.
+/// The params of a request; none is the same as an empty object.
 fn params<'a, T: Deserialize<'a>>(message: &Message<'a>) -> Result<T, serde_json::Error> {
     serde_json::from_str(message.raw_params().unwrap_or("{}"))
 }

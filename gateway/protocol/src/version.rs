@@ -1,13 +1,13 @@
-//! The MCP revisions, and which of them a request belongs to.
+//! The MCP revisions, and the revision of a request.
 //!
-//! Invariant: only a revision of [`Revision::SERVED`] is ever returned for a request to be served.
+//! Invariant: a request is served only with a revision of [`Revision::SERVED`].
 
 use http::{HeaderMap, StatusCode};
 use thiserror::Error;
 
 use super::header::MCP_PROTOCOL_VERSION;
 
-/// A revision of the protocol that is known by name, oldest first.
+/// A known revision of the protocol, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Revision {
     /// 2024-11-05: HTTP+SSE on two URLs, no Streamable HTTP.
@@ -22,13 +22,13 @@ pub enum Revision {
     V2026_07_28,
 }
 
-/// Why a request's revision cannot be served.
+/// Why a request's revision is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum VersionError {
-    /// Not one of the served revisions, or unknown.
+    /// Known but not served, or unknown.
     #[error("protocol version {0:?} is not served")]
     Unsupported(String),
-    /// The header is no text, or was sent twice with different values.
+    /// The header is not text, or was sent twice with different values.
     #[error("the MCP-Protocol-Version header is malformed")]
     Malformed,
 }
@@ -40,7 +40,7 @@ impl VersionError {
         StatusCode::BAD_REQUEST
     }
 
-    /// The `data` of the answer: the revisions that are served, and the one that was asked for.
+    /// The `data` of the answer: the served revisions and the requested one.
     #[must_use]
     pub fn data(&self) -> String {
         let requested = match self {
@@ -53,8 +53,8 @@ impl VersionError {
 }
 
 impl Revision {
-    /// The revisions that are served, oldest first. 2024-11-05 has no Streamable HTTP, but a session speaks what its server
-    /// chose, over whichever transport its client came.
+    /// The served revisions, oldest first. 2024-11-05 has no Streamable HTTP, but a session uses the revision that its
+    /// server chose, whatever the client's transport.
     pub const SERVED: [Self; 4] = [
         Self::V2024_11_05,
         Self::V2025_03_26,
@@ -62,10 +62,10 @@ impl Revision {
         Self::V2025_11_25,
     ];
 
-    /// What a request without a version header is taken for (MCP 2025-06-18, transports).
+    /// The revision of a request without a version header (MCP 2025-06-18, transports).
     pub const ASSUMED: Self = Self::V2025_03_26;
 
-    /// The newest revision with sessions, which a client that asks for another one is offered.
+    /// The newest revision with sessions, offered to clients that request an unsupported one.
     pub const OFFERED: Self = Self::V2025_11_25;
 
     const ALL: [Self; 5] = [
@@ -110,14 +110,13 @@ impl Revision {
             .ok_or_else(|| VersionError::Unsupported(name.to_owned()))
     }
 
-    /// The revision in which an `initialize` is served that asks for the one of this name: whatever it asks for is answered
-    /// with a revision that is served.
+    /// The revision for an `initialize` that requests this one; always a served revision.
     #[must_use]
     pub fn negotiated(asked: &str) -> Self {
         Self::served(asked).unwrap_or(Self::OFFERED)
     }
 
-    /// The revision that a request's header names, or [`Revision::ASSUMED`] without one.
+    /// The revision in a request's header, or [`Revision::ASSUMED`] without one.
     ///
     /// # Errors
     /// [`VersionError`]: the request must be answered with 400.
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_refusal_says_what_would_be_served() {
+    fn a_refusal_lists_the_served_revisions() {
         let data = VersionError::Unsupported("x\"y".to_owned()).data();
         assert_eq!(
             serde_json::from_str::<serde_json::Value>(&data).unwrap(),
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_initialize_is_served_whatever_it_asks_for() {
+    fn every_initialize_is_served() {
         for (asked, expected) in [
             ("2024-11-05", Revision::V2024_11_05),
             ("2025-06-18", Revision::V2025_06_18),

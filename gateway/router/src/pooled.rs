@@ -89,7 +89,7 @@ impl ServerRequestResponder {
         let text = if request.method() == Method::Ping {
             Bytes::from(call::empty_result(id.as_json()))
         } else {
-            ErrorBody::new(ErrorKind::NobodyToAsk)
+            ErrorBody::new(ErrorKind::NoSingleClient)
                 .answering(Some(id))
                 .to_bytes()
         };

@@ -1,4 +1,4 @@
-//! What is accepted as a message, what of it is seen, and why the rest is refused.
+//! Accepted messages, what is read from them, and why others are refused.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ fn upstream(text: &str) -> Result<Message<'_>, EnvelopeError> {
 }
 
 #[test]
-fn a_call_shows_what_it_is_routed_by() {
+fn a_call_exposes_its_routing_fields() {
     let message = client(
         r#"{"jsonrpc":"2.0","id":"a\u0041","method":"tools/call","params":{"name":"add \u0041","arguments":{"name":"inner","_meta":{"progressToken":1}},"_meta":{"x":1}}}"#,
     )
@@ -34,7 +34,7 @@ fn a_call_shows_what_it_is_routed_by() {
 }
 
 #[test]
-fn the_modern_claim_is_seen_even_if_it_is_nonsense() {
+fn a_modern_version_is_seen_even_if_invalid() {
     let with = |value: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"_meta":{{"io.modelcontextprotocol/protocolVersion":{value}}}}}}}"#
@@ -51,7 +51,7 @@ fn the_modern_claim_is_seen_even_if_it_is_nonsense() {
 }
 
 #[test]
-fn initialize_params_are_kept_as_they_stand() {
+fn initialize_params_are_kept_verbatim() {
     let text = "\u{feff} {\"params\" : {\"protocolVersion\":\"2025-11-25\", \"x\":1.0} ,\"id\":0,\"method\":\"initialize\",\"jsonrpc\":\"2.0\"}\n";
     let message = client(text).unwrap();
     assert_eq!(message.method(), Method::Initialize);
@@ -95,7 +95,7 @@ fn kinds_follow_from_the_fields() {
 }
 
 #[test]
-fn an_upstream_may_be_careless_where_it_harms_nobody() {
+fn harmless_upstream_deviations_are_accepted() {
     for text in [
         r#"{"error":{"code":-32600,"message":"m"},"id":null}"#,
         r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"m"}}"#,
@@ -133,7 +133,7 @@ fn ids_are_strings_or_integers_of_bounded_length() {
 }
 
 #[test]
-fn the_gateways_own_ids_may_be_as_long_as_they_are_on_the_wire() {
+fn rewritten_ids_may_be_longer() {
     let of_gateway = |id_bytes: usize| {
         let text = request("1".repeat(id_bytes).as_str());
         match Message::parse(text.as_bytes(), Sender::Gateway) {
@@ -146,13 +146,13 @@ fn the_gateways_own_ids_may_be_as_long_as_they_are_on_the_wire() {
         assert_eq!(of_gateway(id_bytes), Ok(Kind::Request), "{id_bytes}");
     }
     assert_eq!(of_gateway(WIRE_ID_BYTES_MAX + 1), Err(IdError::TooLong));
-    // What it rewrote was held to the specification before, and is held to it again.
+    // A rewritten message was validated before, and is validated again.
     let careless = r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"m"}}"#;
     assert!(Message::parse(careless.as_bytes(), Sender::Gateway).is_err());
 }
 
 #[test]
-fn what_two_parsers_could_read_differently_is_refused() {
+fn ambiguous_messages_are_refused() {
     for (text, key) in [
         (r#"{"jsonrpc":"2.0","id":1,"method":"a","\u0069d":2}"#, "id"),
         (
@@ -181,7 +181,7 @@ fn what_two_parsers_could_read_differently_is_refused() {
             other => panic!("{text}: {other:?}"),
         }
     }
-    // Elsewhere it is the upstream's business.
+    // Elsewhere duplicates are up to the upstream.
     assert!(client(r#"{"jsonrpc":"2.0","id":1,"method":"a","x":1,"x":2}"#).is_ok());
 }
 
@@ -208,7 +208,7 @@ fn a_key_in_another_case_is_refused_from_clients_and_nothing_from_upstreams() {
         }
         assert!(upstream(text).is_ok(), "{text}");
     }
-    // What servers alone read has names of its own.
+    // Objects that only servers read may use any names.
     let text =
         r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"arguments":{"Name":1,"name":2}}}"#;
     assert!(client(text).is_ok());
@@ -270,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_surrounds_the_fields_they_are_found(
+    fn fields_are_found_in_any_surroundings(
         mut members in other_members(),
         order in any::<prop::sample::Index>(),
         arguments in json(),

@@ -1,4 +1,4 @@
-//! The forms of rewritten ids, and that nothing but the gateway's own forms is undone.
+//! The forms of rewritten ids; only the gateway's own forms are restored.
 
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn the_forms_are_those_of_the_table() {
 }
 
 #[test]
-fn only_what_a_gateway_wrote_is_undone() {
+fn only_the_gateways_forms_are_restored() {
     for raw in [
         "7",
         "null",
@@ -110,7 +110,7 @@ fn the_longest_id_fits_the_wire_limit_in_its_longest_spelling() {
 
 proptest! {
     #[test]
-    fn a_clients_id_comes_back_as_it_was(
+    fn client_ids_round_trip(
         id in id_json(),
         lane in prop::option::of(any::<u64>()),
         how in 0..3_usize,
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn a_servers_id_comes_back_as_it_was(id in id_json(), epoch in any::<u64>(), seal in any::<Option<u128>>(), how in 0..3_usize) {
+    fn server_ids_round_trip(id in id_json(), epoch in any::<u64>(), seal in any::<Option<u128>>(), how in 0..3_usize) {
         let (epoch, seal) = (Epoch(epoch), seal.map(Seal));
         let wire = respell(&wrapped(Owner::Server(epoch, seal), &id), how);
         let expected = ServerRequestId { epoch, id: id.as_str().into(), seal };
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn the_gateways_id_is_recognised(boot in "[A-Za-z0-9._-]{2,40}", sequence in any::<u64>(), how in 0..3_usize) {
+    fn gateway_ids_are_recognized(boot in "[A-Za-z0-9._-]{2,40}", sequence in any::<u64>(), how in 0..3_usize) {
         let wire = respell(&gateway_id(&boot, sequence).unwrap(), how);
         let expected = RequestOrigin::Gateway { boot: boot.as_str().into(), sequence };
         prop_assert_eq!(RequestOrigin::of_value(&wire), expected);

@@ -1,4 +1,4 @@
-//! Tests that take several files of the wire layer together, and the texts that they are fed with.
+//! Tests across several files of the wire layer, and their generators.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ mod stream;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// The text of a JSON string, with escapes, brackets and the gateway's own prefixes in it.
+/// The text of a JSON string, with escapes, brackets and the gateway's own prefixes.
 fn string_literal() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "a",
@@ -59,7 +59,7 @@ fn space() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["", "", "", " ", "\n", "\r\n\t "])
 }
 
-/// An object of these members, in the order given.
+/// An object with these members, in the given order.
 fn object_of(members: &[(String, String)], space: &str) -> String {
     let members: Vec<String> = members
         .iter()
@@ -89,7 +89,7 @@ fn json() -> impl Strategy<Value = String> {
     })
 }
 
-/// Members that mean nothing to the gateway.
+/// Members that the gateway ignores.
 fn other_members() -> impl Strategy<Value = Vec<(String, String)>> {
     let key = prop::sample::select(vec![
         "x",
@@ -105,7 +105,7 @@ fn other_members() -> impl Strategy<Value = Vec<(String, String)>> {
     prop::collection::vec((key, json()), 0..3)
 }
 
-/// The ways in which a peer may write the same JSON string again.
+/// The ways in which a JSON string may be re-encoded.
 fn respell(literal: &str, how: usize) -> String {
     let Ok(text) = serde_json::from_str::<String>(literal) else {
         return literal.to_owned();
@@ -123,7 +123,7 @@ fn respell(literal: &str, how: usize) -> String {
     }
 }
 
-/// Cuts the bytes at these places.
+/// Splits the bytes at these offsets.
 fn chunks<'a>(bytes: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     at.extend([0, bytes.len()]);

@@ -1,4 +1,4 @@
-//! Whole messages up and down again: only ids and tokens change, and each change is undone.
+//! Whole messages rewritten in both directions: only ids and tokens change, and each change is reverted.
 
 use std::borrow::Cow;
 
@@ -83,7 +83,7 @@ fn progress_names_the_receivers_request() {
 }
 
 #[test]
-fn responses_go_back_to_whoever_asked() {
+fn responses_return_to_the_requester() {
     let text = |id: &str| format!(r#"{{"result":{{"id":1}},"jsonrpc":"2.0","id":{id}}}"#);
     assert_eq!(
         up(&text(r#""s:9:\"q\"""#)),
@@ -111,7 +111,7 @@ fn a_token_that_is_no_token_is_refused() {
 }
 
 #[test]
-fn what_is_not_changed_is_not_copied() {
+fn unchanged_messages_are_not_copied() {
     let text = "\u{feff}{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}";
     let body = Bytes::from_static(text.as_bytes());
     let message = Message::parse(&body, Sender::Client).unwrap();

@@ -1,4 +1,4 @@
-//! Event streams: the rules of the standard, in any chunks.
+//! Event streams: the rules of the standard, for any chunks.
 
 use proptest::prelude::*;
 
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn chunks_make_no_difference(
+    fn results_are_independent_of_chunks(
         bytes in prop::collection::vec(prop::sample::select(b"data:id\r\n {}\"c7\xef\xbb\xbf".to_vec()), 0..120),
         cuts in cuts(),
     ) {

@@ -1,4 +1,4 @@
-//! A response that arrives in chunks equals the response that arrives whole.
+//! A response that arrives in chunks is rewritten like a complete one.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -32,7 +32,7 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn the_id_is_found_wherever_it_stands() {
+fn the_id_is_found_at_any_position() {
     check(r#"{"id":"c:7","result":{}}"#, r#"{"id":7,"result":{}}"#);
     check(
         r#" {"result":{"id":"c:1","x":["id","c:2",{"id":"c:3"}]}, "\u0069d" : "c:\"a\"" } "#,
@@ -64,7 +64,7 @@ fn other_ids_and_other_bodies_pass_unchanged() {
 }
 
 #[test]
-fn it_says_whom_the_body_answers() {
+fn the_origin_of_the_answered_request_is_returned() {
     let answered = |text: &str| streamed(&[text.as_bytes()]).unwrap().1;
     let (id, lane) = ("7".into(), None);
     assert_eq!(
@@ -138,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_in_any_chunks_come_out_alike(
+    fn output_is_independent_of_chunks(
         bytes in prop::collection::vec(prop::sample::select(br#"{}[]":,\ idc:7"#.to_vec()), 0..80),
         cuts in cuts(),
     ) {
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn a_literal_is_decoded_as_every_parser_does(literal in super::string_literal()) {
+    fn literals_are_decoded_like_other_parsers(literal in super::string_literal()) {
         let expected = serde_json::from_str::<String>(&literal).ok();
         prop_assert_eq!(decode(&literal).map(String::from), expected);
     }
