@@ -1,10 +1,11 @@
-//! Affinity off: calls go to any instance, over upstream sessions that this worker pools.
+//! Affinity off: calls go to any instance, over upstream sessions that this gateway pools.
 //!
-//! Nothing is recorded and the store is never asked. A pooled upstream session is initialized by the gateway in its
-//! own name, without client capabilities; a server that asks a client something all the same is told that there is
-//! nobody to ask. It is shared by the requests of one principal and one revision, and never between principals.
-//! Invariant: losing it costs nobody anything but the handshake, because whoever needs upstream state to last turns
-//! affinity on. Where no setting turns affinity off, an upstream session that has an id is not shared at all.
+//! Nothing is recorded and the store is not used. The gateway initializes a pooled upstream session in its own name,
+//! without client capabilities, and answers server-to-client requests with an error. Requests of the same principal and
+//! revision share the session; principals never do.
+//!
+//! Invariant: losing a pooled session costs only another handshake, because servers with upstream state have affinity
+//! on. If affinity is decided by the server, an upstream session with an id is not shared at all.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,10 +26,10 @@ use mooring_upstream::{
     is_session_unknown, probe, read_answer, within,
 };
 
-/// Most pooled upstream sessions of one worker; at the limit the one idle for longest goes.
+/// Most pooled upstream sessions per gateway; at the limit the longest idle one is removed.
 const SESSIONS_MAX: usize = 10_000;
 
-/// The pooled upstream sessions of one worker. Cheap to clone.
+/// The pooled upstream sessions of this gateway. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Pool {
     client: Client,
@@ -38,7 +39,7 @@ pub struct Pool {
     sessions: Arc<Mutex<HashMap<Shared, Entry>>>,
 }
 
-/// What requests share one upstream session.
+/// What requests must have in common to share an upstream session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Shared {
     server: ServerName,
@@ -53,16 +54,16 @@ struct Entry {
     used_at: Instant,
 }
 
-/// One upstream session of the gateway's own.
+/// An upstream session of the gateway itself.
 #[derive(Clone, Debug)]
 pub struct PooledSession {
-    /// The id the instance gave, if it keeps sessions.
+    /// The id that the instance assigned, if it is stateful.
     pub upstream_session: Option<UpstreamSession>,
-    /// The instance's initialize answer, which clients get as theirs.
+    /// The instance's answer to `initialize`, which clients get as theirs.
     pub answer: Answer,
 }
 
-/// A response over a pooled session, and how to answer what the server asks meanwhile.
+/// A response over a pooled session, and the responder for server-to-client requests during it.
 #[derive(Debug)]
 pub struct PooledReply {
     /// The response.
@@ -71,7 +72,8 @@ pub struct PooledReply {
     pub responder: ServerRequestResponder,
 }
 
-/// Answers what a server asks over a shared session: no client of it can be asked. A ping is the gateway's to answer.
+/// Answers server-to-client requests over a shared session, which belong to no particular client. Pings are answered
+/// too.
 #[derive(Clone, Debug)]
 pub struct ServerRequestResponder {
     client: Client,
@@ -81,7 +83,7 @@ pub struct ServerRequestResponder {
 }
 
 impl ServerRequestResponder {
-    /// Sends the answer, without waiting for what becomes of it.
+    /// Sends the answer without waiting for its delivery.
     pub fn answer(&self, request: &Message<'_>) {
         let Some(id) = request.id() else {
             return;
@@ -98,7 +100,7 @@ impl ServerRequestResponder {
         let (client, instance) = (self.client.clone(), Arc::clone(&self.instance));
         tokio::spawn(async move {
             if let Err(error) = client.send_once(&instance, outgoing.to(&instance)).await {
-                tracing::info!(%error, "a server request over a pooled session could not be answered");
+                tracing::info!(%error, "failed to answer a server-to-client request over a pooled session");
             }
         });
     }
@@ -116,7 +118,7 @@ pub enum PooledError {
     /// The connection broke during the call, which may have run.
     #[error("the connection to the instance broke during the call")]
     OutcomeUnknown(#[source] SendError),
-    /// An error answer could not be read.
+    /// The body of an error answer could not be read.
     #[error(transparent)]
     Answer(#[from] ExchangeError),
 }
@@ -134,7 +136,7 @@ impl Pool {
         }
     }
 
-    /// An upstream session of some instance that can be reached: what a client's initialize is answered from.
+    /// An upstream session at some reachable instance, whose answer is the client's answer to `initialize`.
     ///
     /// # Errors
     /// See [`PooledError`].
@@ -156,10 +158,10 @@ impl Pool {
         Err(unreachable(last))
     }
 
-    /// Sends one message to the next instance that can be reached.
+    /// Sends a message to the next reachable instance.
     ///
     /// # Errors
-    /// See [`PooledError`]. What may have run is not sent again.
+    /// See [`PooledError`]. A message that may have run is not sent again.
     pub async fn send(
         &self,
         server: &Arc<Server>,
@@ -170,7 +172,7 @@ impl Pool {
         let mut last = None;
         for instance in server.in_turn() {
             let key = shared(server, instance, principal, revision);
-            // The second try is for an instance that was restarted and has forgotten the pooled session.
+            // The second attempt is for an instance that was restarted and no longer knows the pooled session.
             for _ in 0..2 {
                 let session = match self.session(server, instance, &key).await {
                     Ok(session) => session,
@@ -185,7 +187,7 @@ impl Pool {
                     .upstream_session(session.upstream_session.as_ref());
                 match self.client.send_once(instance, carrying.to(instance)).await {
                     Ok(reply) => match self
-                        .unless_lost(server, instance, reply, &session, &key)
+                        .reply_unless_lost(server, instance, reply, &session, &key)
                         .await?
                     {
                         Some(received) => {
@@ -213,9 +215,9 @@ impl Pool {
         Err(unreachable(last))
     }
 
-    /// Sends a notification over every session that the requests of this principal and revision share, without waiting
-    /// for what becomes of it.
-    pub fn tell_all(
+    /// Sends a notification over every session that requests of this principal and revision share, without waiting for
+    /// its delivery.
+    pub fn notify_all(
         &self,
         server: &Server,
         principal: &Principal,
@@ -241,15 +243,15 @@ impl Pool {
                     Ok(client.send_once(&instance, request).await?.status)
                 };
                 if let Err(error) = within(limit, exchange).await {
-                    tracing::info!(instance = %instance.name, %error, "a notification could not be delivered");
+                    tracing::info!(instance = %instance.name, %error, "failed to deliver a notification");
                 }
             });
         }
     }
 
-    /// None where the instance does not know the pooled session, which also says that the call did not run. Servers
-    /// answer 400 and 404 to a message that they dislike, too; a ping tells the two apart.
-    async fn unless_lost(
+    /// `None` if the instance does not know the pooled session, in which case the call has not run. Servers also answer
+    /// 400 and 404 to invalid messages, so a ping decides.
+    async fn reply_unless_lost(
         &self,
         server: &Server,
         instance: &Instance,
@@ -265,20 +267,20 @@ impl Pool {
             return Ok(Some(reply));
         }
         if session.upstream_session.is_none() {
-            // It may assign session ids by now. The next handshake tells.
+            // It may assign session ids now, which the next handshake shows.
             self.drop_session(key, session);
             return Ok(Some(reply));
         }
         let answer = read_answer(reply).await?;
         if is_session_unknown(&answer)
-            && self.pulse(server, instance, session).await == ProbeResult::SessionLost
+            && self.probe_session(server, instance, session).await == ProbeResult::SessionLost
         {
             return Ok(None);
         }
         Ok(Some(answer.into_reply()))
     }
 
-    async fn pulse(
+    async fn probe_session(
         &self,
         server: &Server,
         instance: &Instance,
@@ -318,11 +320,11 @@ impl Pool {
             completion: Completion::ByGateway,
         };
         let limit = self.answer_timeout;
-        let way = InstanceTransport {
+        let transport = InstanceTransport {
             client: &self.client,
             instance,
         };
-        let initialized = initialize(&way, server, &handshake, "pooled", limit).await;
+        let initialized = initialize(&transport, server, &handshake, "pooled", limit).await;
         instance.contact.note_handshake(&initialized);
         let initialized = initialized?;
         server.note_statefulness(instance, initialized.upstream_session.as_ref());
@@ -361,7 +363,7 @@ impl Pool {
         Arc::clone(&entry.session)
     }
 
-    /// Forgets a lost session, unless another request has replaced it meanwhile.
+    /// Removes a lost session, unless another request has already replaced it.
     fn drop_session(&self, shared: &Shared, lost: &PooledSession) {
         let mut sessions = self.lock();
         let is_present = sessions
@@ -374,7 +376,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Shared, Entry>> {
-        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        // The map is consistent after every statement, so a poisoned lock is usable.
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -264,7 +264,7 @@ fn outcome_unknown(moved: Option<&RebindNotice>, id: Option<Id<'_>>) -> Reply {
     let body = ErrorBody::new(ErrorKind::OutcomeUnknown).answering(id);
     let body = match moved {
         Some(moved) => {
-            let told = moved.told().to_json();
+            let told = moved.to_mark().to_json();
             body.data_json(format!(r#"{{"mooring/rebound":{told}}}"#))
         }
         None => body,

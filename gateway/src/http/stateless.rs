@@ -55,7 +55,7 @@ pub(super) async fn post(
     let pool = &context.app.pool;
     if message.kind() != Kind::Request {
         // The instance of a cancelled call is not recorded; the others ignore the unknown id.
-        pool.tell_all(
+        pool.notify_all(
             &context.server,
             &context.principal,
             revision.as_str(),

@@ -122,7 +122,7 @@ impl SessionRouter {
 
     /// Whether another instance of the server answers anything. Where none does, the fault may be in this gateway's own
     /// network, and a session that was moved would have lost its state for nothing.
-    pub async fn does_another_answer(&self, server: &Server, lost: &InstanceName) -> bool {
+    pub async fn another_instance_answers(&self, server: &Server, lost: &InstanceName) -> bool {
         let others = (server.instances.iter()).filter(|instance| instance.name != *lost);
         let mut asking = JoinSet::new();
         for instance in others.take(ASKED_MAX) {

@@ -90,7 +90,7 @@ pub struct RebindNotice {
 impl RebindNotice {
     /// What the client is told.
     #[must_use]
-    pub fn told(&self) -> Rebound<'_> {
+    pub fn to_mark(&self) -> Rebound<'_> {
         Rebound {
             from: &self.from,
             to: &self.to,

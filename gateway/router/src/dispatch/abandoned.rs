@@ -1,8 +1,7 @@
-//! The rest of a reply whose client has gone away: it is read for nobody, so that its call keeps its turn.
+//! Reads the rest of a reply whose client has disconnected, so that its call keeps its turn.
 //!
-//! A client that disconnects has not cancelled its call (MCP 2025-11-25, transports), and the next call of its session
-//! waits for it. Invariant: it waits for a server that says nothing for [`SILENT_MAX`], and for any other for
-//! [`READ_MAX`].
+//! A disconnect does not cancel a call (MCP 2025-11-25, transports), and the next call of the session waits for it.
+//! Invariant: the wait ends after [`SILENT_MAX`] without a message of the server, and after [`READ_MAX`] in any case.
 
 use std::time::Duration;
 
@@ -14,20 +13,20 @@ use super::event_filter::EventFilter;
 use super::relay::ReplyGuards;
 use mooring_protocol::{ByteStream, EventStream, ReplyError};
 
-/// How long the turn is kept while the server says nothing. No client could cancel such a call any more.
+/// How long the turn is kept while the server is silent. After a disconnect no client can cancel the call.
 pub const SILENT_MAX: Duration = Duration::from_secs(30);
-/// How long it is kept in all.
+/// How long the turn is kept in total.
 const READ_MAX: Duration = Duration::from_secs(600);
 
-/// A reply that is still under way.
+/// A reply that is still being received.
 pub(super) enum UnreadReply {
-    /// One message, which is the answer.
+    /// A single message, which is the answer.
     Json(ByteStream),
-    /// Messages, the answer among them.
+    /// Messages, including the answer.
     Events(EventStream, Box<EventFilter>),
 }
 
-/// Reads the rest of a reply in a task of its own, where its call has a turn to keep.
+/// Reads the rest of a reply in a background task, if its call has a turn.
 pub(super) fn read(reply: UnreadReply, guards: ReplyGuards) {
     if guards.turn.is_none() || !reply.is_awaited() {
         return;
@@ -38,15 +37,15 @@ pub(super) fn read(reply: UnreadReply, guards: ReplyGuards) {
 }
 
 impl UnreadReply {
-    /// Whether the answer of a call is still to come, and comes here or nowhere.
+    /// Whether the call's answer is outstanding and can only arrive here.
     fn is_awaited(&self) -> bool {
         match self {
             Self::Json(_) => true,
-            Self::Events(_, filter) => filter.is_awaited_to_the_end(),
+            Self::Events(_, filter) => filter.reads_on_after_disconnect(),
         }
     }
 
-    /// Reads until the answer has come, or until the limit.
+    /// Reads until the answer or the limit.
     async fn read_rest(mut self, turn: Option<&CallTurn>) {
         let gives_up_at = Instant::now() + READ_MAX;
         while self.is_awaited() {
@@ -57,7 +56,7 @@ impl UnreadReply {
                 Ok(None | Some(Err(_))) => return,
                 Err(_) => {
                     tracing::info!(
-                        "a call whose client disconnected has no answer yet; its turn is released"
+                        "released the turn of an unanswered call whose client disconnected"
                     );
                     return;
                 }
@@ -65,7 +64,7 @@ impl UnreadReply {
         }
     }
 
-    /// Reads until the server has said something about the call.
+    /// Reads until the server's next message about the call.
     async fn next_message(&mut self, turn: Option<&CallTurn>) -> Option<Result<(), ReplyError>> {
         match self {
             Self::Json(chunks) => Some(chunks.next().await?.map(drop)),
@@ -96,7 +95,7 @@ mod tests {
 
     const EVERY: Duration = Duration::from_secs(15);
 
-    /// A call's stream, and where its server writes.
+    /// A call's stream, and the server's side of it.
     fn abandoned() -> (UnreadReply, mpsc::Sender<Event>) {
         let pending_request = PendingRequest {
             id_json: "1".into(),
@@ -111,7 +110,7 @@ mod tests {
         (reply, written)
     }
 
-    /// How long a call is waited for whose server writes this again and again, `times` at most.
+    /// How long a call is awaited whose server repeats this message, at most `times` times.
     async fn waited(event: Event, times: usize) -> Duration {
         let (reply, written) = abandoned();
         let began = Instant::now();
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_call_is_waited_for_shortly_and_a_busy_one_for_longer() {
+    async fn a_silent_call_is_awaited_briefly_and_a_busy_one_longer() {
         let message = |text: &'static str| Event::message(text);
         let progress = message(r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#);
         assert_eq!(waited(progress.clone(), 0).await, SILENT_MAX);

@@ -1,4 +1,4 @@
-//! Does a tool say that calling it twice does no harm? Asked only when a call may have run, so nothing is kept.
+//! Checks whether a tool is annotated as safe to repeat. Queried only if a call may have run, so nothing is cached.
 
 use bytes::Bytes;
 use mooring_session::view::BindingView;
@@ -8,7 +8,7 @@ use crate::affinity::{Session, SessionRouter};
 use mooring_protocol::call;
 use mooring_upstream::{Outgoing, Server, read_answer, within};
 
-/// Most pages of a tools/list that are looked through.
+/// Most pages of `tools/list` that are searched.
 const PAGES_MAX: usize = 32;
 
 #[derive(Deserialize)]
@@ -25,8 +25,8 @@ struct Tool {
     annotations: Annotations,
 }
 
-/// The hints of MCP 2025-03-26, "Tool annotations". They are the server's own word, which is what its operator chose
-/// to trust by configuring it.
+/// The hints of MCP 2025-03-26, "Tool annotations". They come from the server, which the operator trusts by configuring
+/// it.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Annotations {
@@ -34,7 +34,7 @@ struct Annotations {
     idempotent_hint: Option<bool>,
 }
 
-/// Whether the tool is marked read-only or idempotent. A server that cannot be asked has not said so.
+/// Whether the tool is annotated as read-only or idempotent. `false` if the server does not answer.
 pub(super) async fn is_repeatable(
     router: &SessionRouter,
     session: &Session,

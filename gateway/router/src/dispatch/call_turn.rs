@@ -1,10 +1,10 @@
-//! Turns of tool calls: the calls of one session at one server run one after another, unless the server's settings say
-//! otherwise.
+//! Turns of tool calls: the calls of a session at a server run one after another, unless the server's settings allow
+//! concurrency.
 //!
-//! A call holds its turn from before it is sent until its reply ends, or until shortly after it was cancelled. It releases
-//! the turn while it waits for its client, which may have to finish other calls before it answers. Only tool calls wait.
-//! Invariants: no answer, cancellation or progress ever waits for a turn, so no call waits for itself; a reply never waits
-//! for a turn.
+//! A call has its turn from before it is sent until its reply ends, or until shortly after its cancellation. It
+//! releases the turn while it waits for its client, which may have to finish other calls before it answers. Only tool
+//! calls take turns. Invariants: answers, cancellations and progress never wait for a turn, so no call blocks itself; a
+//! reply never waits for a turn.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -17,19 +17,19 @@ use mooring_protocol::{Kind, Lane, Message, Method};
 use mooring_settings::Concurrency;
 use mooring_upstream::Server;
 
-/// The turn of a tool call, held or released. Dropping it gives the turn to the next call.
+/// The turn of a tool call, held or released. Dropping it passes the turn to the next call.
 #[derive(Debug)]
 pub struct CallTurn {
     turn: Turn,
 }
 
 impl CallTurn {
-    /// Waits for the turn that a client's message needs, for `wait_max` at most. Answers also where the session's calls
-    /// go, which need not be asked for then. None where the message needs no turn, which costs nothing. `lane` tells the
-    /// client from others of its session.
+    /// Waits up to `wait_max` for the turn that a client's message needs. Also returns the route of the session's
+    /// calls, which saves a ROUTE. `None` if the message needs no turn. `lane` distinguishes several clients of one
+    /// session.
     ///
     /// # Errors
-    /// See [`TurnError`]. Nothing of the call was done.
+    /// See [`TurnError`]. The call was not sent.
     pub async fn begin(
         router: &SessionRouter,
         session: &Session,
@@ -54,43 +54,43 @@ impl CallTurn {
         Ok(Some((Self { turn }, routed)))
     }
 
-    /// The stream of the call's reply brought this message of the server's.
+    /// Handles a message of the server on the stream of the call's reply.
     pub fn saw(&self, message: &Message<'_>) {
-        match Sign::of(message) {
-            Sign::AsksItsClient => self.turn.release(),
-            Sign::GoesOn => self.turn.resume(),
-            Sign::SaysNothing => {}
+        match TurnSignal::of(message) {
+            TurnSignal::AsksClient => self.turn.release(),
+            TurnSignal::Continues => self.turn.resume(),
+            TurnSignal::None => {}
         }
     }
 }
 
-/// What a server's message says about the call on whose stream it comes.
+/// What a server's message means for the turn of the call on whose stream it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sign {
-    /// It waits for its client from now on.
-    AsksItsClient,
-    /// It does not wait any more. That a server says something while it still waits cannot be told from that.
-    GoesOn,
-    /// Nothing that is of use.
-    SaysNothing,
+enum TurnSignal {
+    /// The call waits for its client from now on.
+    AsksClient,
+    /// The call continues. It may still be waiting for its client: the message does not tell.
+    Continues,
+    /// No effect.
+    None,
 }
 
-impl Sign {
+impl TurnSignal {
     fn of(message: &Message<'_>) -> Self {
         match (message.kind(), message.method()) {
-            // A server asks at its intervals whether somebody is there, whatever its calls do.
-            (Kind::Request, Method::Ping) => Self::SaysNothing,
-            (Kind::Request, _) => Self::AsksItsClient,
-            (Kind::Notification, _) => Self::GoesOn,
-            // The call is over, and gives back its turn with its reply.
-            (Kind::Result | Kind::Error, _) => Self::SaysNothing,
+            // Servers ping at intervals, whatever their calls do.
+            (Kind::Request, Method::Ping) => Self::None,
+            (Kind::Request, _) => Self::AsksClient,
+            (Kind::Notification, _) => Self::Continues,
+            // The call ends, and its turn ends with its reply.
+            (Kind::Result | Kind::Error, _) => Self::None,
         }
     }
 }
 
-/// Takes a call out of its queue where a client's message cancels one that still waits for its turn, at whichever
-/// worker. Everything else is [`NotWaiting`](Withdrawal::NotWaiting), and goes to the server; a cancelled call that has its
-/// turn then keeps it for a grace, and no longer.
+/// Removes a call from its queue if the client's message cancels one that waits for its turn, at any gateway.
+/// Everything else is [`NotWaiting`](Withdrawal::NotWaiting) and goes to the server; a cancelled call that has its turn
+/// keeps it for a limited grace.
 pub async fn withdraw(
     router: &SessionRouter,
     session: &Session,
@@ -109,11 +109,11 @@ pub async fn withdraw(
     }
 }
 
-/// What names a request among all of its session. Clients of one session may give the same id.
+/// A request's name within its session. Several clients of one session may use the same id.
 fn turn_id(id_json: &str, lane: Option<Lane>) -> Cow<'_, str> {
     match lane {
         None => Cow::Borrowed(id_json),
-        // No id as JSON has a colon after digits.
+        // JSON ids never have a colon after digits.
         Some(Lane(lane)) => Cow::Owned(format!("{lane}:{id_json}")),
     }
 }
@@ -124,13 +124,13 @@ mod tests {
     use super::*;
     use mooring_protocol::envelope::Sender;
 
-    fn sign(text: &str) -> Sign {
-        Sign::of(&Message::parse(text.as_bytes(), Sender::Upstream).unwrap())
+    fn signal(text: &str) -> TurnSignal {
+        TurnSignal::of(&Message::parse(text.as_bytes(), Sender::Upstream).unwrap())
     }
 
-    /// Two processes of one client may cancel each their own request 1.
+    /// Two processes of one client may each cancel their own request 1.
     #[test]
-    fn requests_of_one_id_and_two_clients_have_two_turns() {
+    fn requests_of_two_clients_with_one_id_have_two_turns() {
         let of = |lane: Option<u64>| turn_id("1", lane.map(Lane));
         assert_eq!(of(None), "1");
         assert_eq!(of(Some(7)), of(Some(7)));
@@ -147,33 +147,33 @@ mod tests {
             "x/ask",
         ] {
             let asks = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
-            assert_eq!(sign(&asks), Sign::AsksItsClient, "{method}");
+            assert_eq!(signal(&asks), TurnSignal::AsksClient, "{method}");
         }
         for (text, expected) in [
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
-                Sign::SaysNothing,
+                TurnSignal::None,
             ),
-            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Sign::SaysNothing),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, TurnSignal::None),
             (
                 r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}"#,
-                Sign::SaysNothing,
+                TurnSignal::None,
             ),
             (
                 r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#,
-                Sign::GoesOn,
+                TurnSignal::Continues,
             ),
             (
                 r#"{"jsonrpc":"2.0","method":"notifications/message"}"#,
-                Sign::GoesOn,
+                TurnSignal::Continues,
             ),
         ] {
-            assert_eq!(sign(text), expected, "{text}");
+            assert_eq!(signal(text), expected, "{text}");
         }
     }
 
     #[tokio::test]
-    async fn the_turn_is_passed_on_while_the_call_waits_and_asked_for_again_after_that() {
+    async fn the_turn_is_released_while_the_call_waits_for_its_client() {
         let (turn, is_passed_on) = Turn::watched();
         let call = CallTurn { turn };
         for (text, expected) in [

@@ -1,4 +1,4 @@
-//! Delivering: resolve the binding, send, and if the upstream session is lost, rebind and decide about sending again.
+//! Delivers a message: resolves the binding, sends, and after a loss rebinds and decides whether to send again.
 
 use std::time::{Duration, Instant};
 
@@ -16,91 +16,91 @@ use mooring_upstream::{
     is_session_unknown, read_answer,
 };
 
-/// Most times one message is sent, losses included.
+/// Most attempts to send one message, losses included.
 const ATTEMPTS_MAX: usize = 3;
-/// How long a message waits for a binding whose owner does not serve it: until the store counts the owner as dead, which
-/// takes `worker.beat_ttl_ms`, and then some.
+/// How long a message waits for a binding whose owner does not serve it: longer than `worker.beat_ttl_ms`, after which
+/// the store counts the owner as dead.
 const OWNER_WITHIN: Duration = Duration::from_secs(15);
-/// Between two looks at where such a binding has gone.
+/// Pause between two checks of such a binding.
 const OWNER_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a message waits for an instance that cannot be connected to and does not count as lost, because others reach it.
+/// How long a message waits for an unreachable instance that does not count as lost, because other requests
+/// reach it.
 const UNREACHED_WITHIN: Duration = Duration::from_secs(10);
-/// Between two attempts to connect to it.
+/// Pause between two attempts to connect to it.
 const UNREACHED_PAUSE: Duration = Duration::from_millis(100);
 
 const _: () = assert!(UNREACHED_WITHIN.as_millis() > UNREACHED_LOST_AFTER.as_millis());
 
-/// One message to be delivered.
+/// A message to deliver.
 #[derive(Debug)]
 pub struct Call<'a> {
     /// The session it belongs to.
     pub session: &'a Session,
     /// The server it goes to.
     pub server: &'a Server,
-    /// The request, short of where it goes and of the upstream session.
+    /// The request, without instance and upstream session.
     pub outgoing: Outgoing,
-    /// What is done where the upstream session is lost.
+    /// What to do if the upstream session is lost.
     pub on_loss: OnLoss,
-    /// What may be done where it may have been delivered.
+    /// Whether it may be sent again after it may have been delivered.
     pub repeat: RetrySafety<'a>,
-    /// The epoch of the binding it belongs to, where it belongs to no other: an answer to a request that the upstream
-    /// made must not reach a later upstream session, in which the same id may mean another request.
+    /// Set if the message belongs to one epoch only: an answer to a server-to-client request must not reach a later
+    /// upstream session, where the same id may mean another request.
     pub epoch: Option<Epoch>,
-    /// What the store said of the binding when it gave the call its turn.
+    /// The route that the store returned with the call's turn.
     pub routed: Option<RouteReply>,
 }
 
-/// What is done where the upstream session is lost.
+/// What to do if the upstream session is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
-    /// A new one is made, and the client is told in the reply; so it is of a loss that was met earlier, where no reply could
-    /// tell.
+    /// Rebind and tell the client in the reply; also report an earlier loss that no reply has reported.
     Recover,
-    /// A new one is made. There may be no reply that could tell, so the next call's does.
+    /// Rebind. The reply may not be able to tell, so the next call's reply does.
     RecoverUnreported,
-    /// Nothing: there is no reply in which the client could be told. The next request recovers and tells.
+    /// Fail: there is no reply in which the client could be told. The next request rebinds and reports.
     GiveUp,
 }
 
 /// Whether a message that may have been delivered may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetrySafety<'a> {
-    /// It reads, or sets what it set before.
+    /// Yes: it only reads, or is idempotent.
     Harmless,
-    /// It calls this tool, whose annotations decide.
+    /// Depends on the annotations of this tool.
     ByTool(&'a str),
-    /// It must not be.
+    /// No.
     Never,
 }
 
-/// The upstream's reply, and over which binding it came.
+/// The upstream's reply, and the binding over which it came.
 #[derive(Debug)]
 pub struct DeliveryResult {
-    /// What the upstream answered; its body may still arrive.
+    /// The reply, whose body may still be arriving.
     pub reply: Reply,
     /// The binding it came over.
     pub binding: BindingView,
-    /// Set where the binding was moved on the way.
+    /// Set if the binding was moved during the delivery.
     pub moved: Option<RebindNotice>,
 }
 
-/// Why a message was not delivered, or its answer not received.
+/// Why a message was not delivered, or its reply not received.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliverError {
-    /// The session has no binding that is ready. Nothing ran.
+    /// The session has no ready binding. Nothing ran.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// The instance could not be connected to, which is no proof of its loss. Nothing ran.
+    /// No connection to the instance, which does not prove a loss. Nothing ran.
     #[error("the instance cannot be reached: {0}")]
     Unreachable(#[source] SendError),
     /// The connection broke after the message may have been delivered.
     #[error("the connection to the instance broke during the call")]
     OutcomeUnknown {
-        /// Set where the binding was moved meanwhile.
+        /// Set if the binding was moved meanwhile.
         moved: Option<RebindNotice>,
     },
-    /// An error answer could not be read.
+    /// The body of an error answer could not be read.
     #[error(transparent)]
     Answer(#[from] ExchangeError),
     /// The upstream session that the message belongs to is lost.
@@ -108,20 +108,20 @@ pub enum DeliverError {
     Lost,
 }
 
-/// Whether a failed attempt can have run.
+/// Whether a failed attempt may have run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExecutionStatus {
     NotRun,
     MaybeRun,
 }
 
-/// What one attempt came to.
+/// The result of one attempt.
 enum Attempt {
     Done(Reply),
     Lost(Loss, ExecutionStatus),
-    /// Nothing was sent: the instance could not be connected to, and is not lost yet.
+    /// Nothing was sent: the instance is unreachable and not lost yet.
     Unreached(SendError),
-    /// The binding is another worker's, or is about to be: the store knows.
+    /// The binding belongs to another gateway, or soon will: the store knows.
     Moving(SendError, ExecutionStatus),
     Broken,
     Failed(DeliverError),
@@ -168,7 +168,7 @@ pub async fn deliver(
             }
             Attempt::Moving(error, ran) => {
                 let since = *moving_since.get_or_insert_with(Instant::now);
-                // Of a call that may have run it must not be said that it has not.
+                // If the call may have run, the error must not say that it has not.
                 if ran == ExecutionStatus::NotRun && since.elapsed() >= OWNER_WITHIN {
                     return Err(DeliverError::Unreachable(error));
                 }
@@ -203,7 +203,7 @@ pub async fn deliver(
     }
 }
 
-/// The binding that the call goes over. One that is lost is moved only where the client can be told.
+/// The binding for the call. A lost one is moved only if the client can be told.
 async fn resolve_binding(
     router: &SessionRouter,
     call: &Call<'_>,
@@ -221,7 +221,7 @@ async fn resolve_binding(
     }
 }
 
-/// Who tells the client of a loss that the call meets.
+/// Who reports a loss that the call encounters.
 fn report(call: &Call<'_>) -> LossReport {
     match call.on_loss {
         OnLoss::Recover => LossReport::ByCaller,
@@ -229,7 +229,7 @@ fn report(call: &Call<'_>) -> LossReport {
     }
 }
 
-/// Where a binding has gone whose owner did not serve it. Whoever moved it, its state is lost to this call too.
+/// The current binding if the owner did not serve it. If it was moved, this call has lost its upstream state too.
 fn follow(
     server: &Server,
     earlier: ResolvedBinding,
@@ -242,21 +242,21 @@ fn follow(
     };
     let seen = ResolvedBinding::after(server, &earlier.binding, later.binding.clone(), reason);
     let is_recorded = (later.moved.as_ref()).is_some_and(|moved| moved.is_recorded);
-    let mut told = match error {
+    let mut notice = match error {
         SendError::OwnerDraining => seen.moved,
         _ => later.moved.or(seen.moved),
     };
-    if let Some(moved) = &mut told {
+    if let Some(moved) = &mut notice {
         moved.is_recorded = is_recorded;
     }
     let later = ResolvedBinding {
         binding: later.binding,
-        moved: told,
+        moved: notice,
     };
     merge(earlier, later)
 }
 
-/// A second move during one call is told as one: from where it was first to where it is now.
+/// Merges two moves during one call into one, from the first instance to the current one.
 fn merge(earlier: ResolvedBinding, later: ResolvedBinding) -> ResolvedBinding {
     let moved = match (earlier.moved, later.moved) {
         (Some(earlier), Some(later)) => Some(RebindNotice {
@@ -288,7 +288,7 @@ async fn attempt(router: &SessionRouter, call: &Call<'_>, binding: &BindingView)
     let broken = match sent {
         Ok(reply) => {
             if call.server.ownership == Ownership::Owned {
-                // Nobody else sees that a connection which a worker holds is alive.
+                // The contact with an owned connection is recorded only here.
                 instance.contact.succeed();
             }
             return answered(router, call, binding, reply).await;
@@ -300,9 +300,11 @@ async fn attempt(router: &SessionRouter, call: &Call<'_>, binding: &BindingView)
             return Attempt::Lost(Loss::ConnectionEnded, ExecutionStatus::NotRun);
         }
         Err(
-            error @ (SendError::Elsewhere | SendError::OwnerDraining | SendError::OwnerUnavailable(_)),
+            error @ (SendError::Elsewhere
+            | SendError::OwnerDraining
+            | SendError::OwnerUnavailable(_)),
         ) => return Attempt::Moving(error, ExecutionStatus::NotRun),
-        // Keys that differ do not become the same while the client waits.
+        // A mismatch of fleet keys does not go away while the client waits.
         Err(error @ SendError::OwnerUnverified(_)) => {
             return Attempt::Failed(DeliverError::Unreachable(error));
         }
@@ -330,7 +332,7 @@ async fn attempt(router: &SessionRouter, call: &Call<'_>, binding: &BindingView)
     }
 }
 
-/// No connection to the instance could be made. There may be another one to go to, in a while.
+/// The attempt's result without a connection to the instance: wait, rebind if another instance answers, or fail.
 async fn unreached(
     router: &SessionRouter,
     call: &Call<'_>,
@@ -342,7 +344,7 @@ async fn unreached(
     match error {
         SendError::Connect(_) if may_move => Attempt::Unreached(error),
         SendError::Unreachable(_)
-            if may_move && router.does_another_answer(server, instance).await =>
+            if may_move && router.another_instance_answers(server, instance).await =>
         {
             Attempt::Lost(Loss::InstanceUnreachable, ExecutionStatus::NotRun)
         }
@@ -353,8 +355,7 @@ async fn unreached(
     }
 }
 
-/// A 404 or 400 may say that the upstream session is gone; a ping decides. Such an answer also says that the call did
-/// not run.
+/// A 404 or 400 may mean that the upstream session is gone, which a ping decides. In that case the call has not run.
 async fn answered(
     router: &SessionRouter,
     call: &Call<'_>,

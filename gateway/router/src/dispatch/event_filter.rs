@@ -1,6 +1,6 @@
-//! What of one event stream passes to its client, what is answered here, and how the stream ends.
+//! Filters the events of one upstream stream: which are relayed, which are answered here, and how the stream ends.
 //!
-//! Invariant: what belongs to no client of this stream does not pass, and a call whose answer can no longer come gets
+//! Invariant: messages for no client of this stream are not relayed, and a call whose answer can no longer arrive gets
 //! an error that says so. A dropped event still sets its id.
 
 use std::pin::Pin;
@@ -21,60 +21,60 @@ use mooring_protocol::{
 use mooring_upstream::complaints::Complaints;
 use mooring_upstream::{ProbeResult, Server};
 
-/// Notes in the store that a loss was reported.
+/// Records in the store that a loss was reported.
 pub(super) type ReportFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What decides about the events of one stream.
+/// The filter state of one stream.
 pub(super) struct EventFilter {
     audience: Audience,
-    /// What the ids of the server's requests are marked with.
+    /// The mark on the ids of server-to-client requests.
     marker: Marker,
     complaints: Complaints,
-    /// The call that this stream answers; none for a GET stream, and once it is answered.
+    /// The unanswered call of this stream; `None` for a GET stream.
     pending_request: Option<PendingRequest>,
-    /// Where the stream could be resumed; none for calls over shared sessions, which have no GET.
+    /// Where the stream can be resumed; `None` for calls over shared sessions, which have no GET.
     origin: Option<StreamOrigin>,
     moved: Option<RebindNotice>,
-    /// Whether the mark of the move has gone into a result.
+    /// Whether the rebind notice was put into a result.
     is_marked: bool,
-    /// Whether an event named an id by which the stream can be resumed. The first one to do so is often empty: it primes
-    /// the client (MCP 2025-11-25, transports).
+    /// Whether an event had an id with which the stream can be resumed. The first such event is often an empty priming
+    /// event (MCP 2025-11-25, transports).
     has_event_ids: bool,
 }
 
-/// Whose stream it is, and over which binding it comes.
+/// The caller of a stream, and the binding over which it comes.
 #[derive(Debug)]
 pub(super) struct StreamOrigin {
     pub(super) caller: Caller,
     pub(super) binding: BindingView,
 }
 
-/// Who has called, so that it can be asked whether the upstream session is still there.
+/// A caller, for the check whether the upstream session still exists.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Asks.
+    /// The router to check with.
     pub router: SessionRouter,
     /// The session of the call.
     pub session: Session,
-    /// The server that was called.
+    /// The called server.
     pub server: Arc<Server>,
 }
 
-/// Who an upstream's messages are for.
+/// The recipients of an upstream's messages.
 #[derive(Debug)]
 pub(super) enum Audience {
     /// One client, over the marker's binding.
     Bound(Marker),
-    /// One call of one of several clients: what the server asks otherwise is for none of them, and is answered so.
+    /// One call among several clients. Server-to-client requests belong to none of them and are answered here.
     Shared(ServerRequestResponder),
 }
 
 impl Audience {
-    /// What the ids of the server's requests are marked with.
+    /// The mark on the ids of server-to-client requests.
     pub(super) fn marker(&self) -> Marker {
         match self {
             Self::Bound(marker) => marker.clone(),
-            // Requests over a shared session do not pass, so no epoch is ever seen; no binding has epoch 0.
+            // Such requests are not relayed over a shared session, so the epoch is never used; no binding has epoch 0.
             Self::Shared(_) => Marker::of(Epoch(0)),
         }
     }
@@ -83,12 +83,12 @@ impl Audience {
 /// The request that a stream has to answer.
 #[derive(Clone, Debug)]
 pub struct PendingRequest {
-    /// The client's id as the client wrote it.
+    /// The id as the client wrote it.
     pub id_json: Box<str>,
 }
 
 impl Caller {
-    /// A reply has told the client of this move.
+    /// Records that a reply has reported this move.
     pub(super) async fn note_loss_reported(&self, moved: &RebindNotice) {
         self.router
             .note_loss_reported(&self.session, &self.server.id, moved)
@@ -115,7 +115,7 @@ impl EventFilter {
         }
     }
 
-    /// What of an event goes to the client. `turn` is shown what the server says.
+    /// The event for the client, if any. `turn` is updated by the server's messages.
     pub(super) fn pass(&mut self, event: Event, turn: Option<&CallTurn>) -> Option<Event> {
         self.has_event_ids |= event.id.as_deref().is_some_and(|id| !id.is_empty());
         let Some(text) = event.as_message() else {
@@ -128,7 +128,7 @@ impl EventFilter {
         says_something.then_some(passed)
     }
 
-    /// The message as the client will see it; none where it is not for it.
+    /// The message as the client gets it; `None` if it is not for the client.
     fn pass_message(&mut self, text: &Bytes, turn: Option<&CallTurn>) -> Option<Bytes> {
         let message = match Message::parse(text, Sender::Upstream) {
             Ok(message) => message,
@@ -144,7 +144,7 @@ impl EventFilter {
         let down = match rewrite_down(&message, &self.marker) {
             Ok(down) => down,
             Err(error) => {
-                let what = "an upstream sent a message that cannot be passed on; it is dropped";
+                let what = "dropped a message of an upstream that cannot be relayed";
                 self.complaints.add(what, error);
                 return None;
             }
@@ -160,7 +160,7 @@ impl EventFilter {
                 self.pending_request
                     .take_if(|pending| *pending.id_json == **id);
                 let marked = (self.moved.as_ref())
-                    .and_then(|moved| mark::mark_result(&down.text, &moved.told()));
+                    .and_then(|moved| mark::mark_result(&down.text, &moved.to_mark()));
                 self.is_marked |= marked.is_some();
                 Some(marked.map_or_else(|| into_bytes(down.text, text), Bytes::from))
             }
@@ -173,7 +173,7 @@ impl EventFilter {
         }
     }
 
-    /// Notes that the loss was reported, once the mark has gone into a result; none where there is nothing to note.
+    /// Records the report of the loss, once the notice is in a result; `None` if there is nothing to record.
     pub(super) fn note_reported(&mut self) -> Option<ReportFuture> {
         let moved = self
             .moved
@@ -184,20 +184,20 @@ impl EventFilter {
         ))
     }
 
-    /// What the client is told first.
+    /// The first event for the client.
     pub(super) fn warning(&self) -> Option<Event> {
         let moved = self.moved.as_ref();
-        moved.map(|moved| moved.told().warning_event())
+        moved.map(|moved| moved.to_mark().warning_event())
     }
 
-    /// Whether a call waits for its answer on this stream.
+    /// Whether a call on this stream is unanswered.
     pub(super) const fn has_pending_request(&self) -> bool {
         self.pending_request.is_some()
     }
 
-    /// Whether the answer is still to come, and nobody can come back for it on another stream, whose server would refuse
-    /// that while this one is open.
-    pub(super) fn is_awaited_to_the_end(&self) -> bool {
+    /// Whether to read on after a disconnect: the answer is outstanding, and reading does not conflict with a resume,
+    /// which an instance over HTTP would refuse while this stream is open.
+    pub(super) fn reads_on_after_disconnect(&self) -> bool {
         let is_owned = (self.origin.as_ref())
             .is_some_and(|origin| origin.caller.server.ownership == Ownership::Owned);
         self.pending_request.is_some() && (is_owned || !self.has_event_ids)
@@ -208,7 +208,7 @@ impl EventFilter {
         self.origin.is_some() && self.has_event_ids
     }
 
-    /// The error event for the call that waits, if one does.
+    /// The error event for the unanswered call, if there is one.
     pub(super) fn outcome_unknown(&mut self) -> Option<Event> {
         let pending_request = self.pending_request.take()?;
         let error = ErrorBody::new(ErrorKind::OutcomeUnknown)
@@ -216,8 +216,8 @@ impl EventFilter {
         Some(Event::message(error.to_bytes()))
     }
 
-    /// Asks the instance whether it still knows the session, where a client waits and could resume.
-    pub(super) fn ask_whether_resumable(
+    /// Pings the instance to check whether it knows the session, if a client waits and could resume.
+    pub(super) fn check_resumable(
         &mut self,
     ) -> Option<Pin<Box<dyn Future<Output = ProbeResult> + Send>>> {
         if self.pending_request.is_none() || !self.is_resumable() {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_is_rewritten_and_the_rest_passes() {
+    fn data_is_rewritten_and_other_fields_are_kept() {
         let mut filter = filter(Some("7"), None);
         for (event, expected) in [
             (
@@ -310,7 +310,7 @@ mod tests {
             reason: "upstream".into(),
             is_recorded: false,
         };
-        let mark = moved.told().to_json();
+        let mark = moved.to_mark().to_json();
         let mut filter = filter(Some("7"), Some(moved));
         assert!(filter.warning().is_some());
         let notification = Event::message(r#"{"method":"x"}"#);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_makes_a_stream_resumable_whether_its_event_has_data_or_not() {
+    fn any_event_id_makes_a_stream_resumable() {
         for (id, data, expected) in [
             (Some("0/1"), Some(""), true),
             (Some("0/1"), None, true),

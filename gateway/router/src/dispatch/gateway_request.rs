@@ -1,36 +1,36 @@
-//! A request of the gateway itself over a session's binding, and its whole answer.
+//! A request of the gateway itself over a session's binding, with its complete answer.
 //!
-//! Invariant: a move of the binding is reported with the answer or its error, so that the client learns of the lost state
-//! in the reply to its own request.
+//! Invariant: a move of the binding is returned with the answer or its error, so that the client learns of the lost
+//! state in the reply to its own request.
 
 use super::deliver::{Call, DeliverError, DeliveryResult, OnLoss, RetrySafety, deliver};
 use crate::affinity::{BindingHolder, InFlightKind, RebindNotice, Session, SessionRouter};
 use mooring_upstream::{Answer, ExchangeError, Outgoing, Server, read_answer, within};
 
-/// One request, which is safe to repeat.
+/// A request that is safe to repeat.
 #[derive(Debug)]
 pub struct GatewayRequest<'a> {
-    /// The session it is asked in.
+    /// The session to use.
     pub session: &'a Session,
-    /// The server that is asked.
+    /// The server to ask.
     pub server: &'a Server,
-    /// The request, with an id of the gateway's own.
+    /// The request, with an id of the gateway.
     pub outgoing: Outgoing,
 }
 
-/// What came of a request that was delivered.
+/// The result of a delivered request.
 #[derive(Debug)]
 pub struct GatewayReply {
-    /// The answer, or why it cannot be read.
+    /// The answer, or why it could not be read.
     pub answer: Result<Answer, ExchangeError>,
-    /// Set where the binding was moved on the way.
+    /// Set if the binding was moved during the delivery.
     pub moved: Option<RebindNotice>,
 }
 
 /// Sends the request and reads its answer within `answer_timeout`. Other messages on the same stream are dropped.
 ///
 /// # Errors
-/// Where the request was not delivered.
+/// The request was not delivered.
 pub async fn send_gateway_request(
     router: &SessionRouter,
     request: GatewayRequest<'_>,
@@ -59,7 +59,7 @@ pub async fn send_gateway_request(
     } = deliver(router, &call).await?;
     in_flight.set_holder(BindingHolder::of(&binding, router.worker()));
     let answer = within(router.options().answer_timeout, read_answer(reply)).await;
-    // One that the record tells of waits for the reply to a request of the client's own.
+    // A move that is recorded as unreported is left for the reply to a request of the client.
     let moved = moved.filter(|moved| !moved.is_recorded);
     Ok(GatewayReply { answer, moved })
 }

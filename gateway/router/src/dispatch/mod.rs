@@ -1,7 +1,7 @@
 //! Dispatch: one client message to the instance its session is bound to, and the reply back.
 //!
-//! Invariant: a call that may have run is not sent a second time, unless its tool says that repeating it does no harm;
-//! then the client is told that it may have run.
+//! Invariant: a call that may have run is not sent again, unless its tool is annotated as safe to repeat; otherwise the
+//! client gets an error saying that the call may have run.
 
 mod abandoned;
 mod annotations;

@@ -1,8 +1,8 @@
-//! Relaying: the body of an upstream's reply becomes the client's while it arrives.
+//! Relays the body of an upstream's reply to the client while it arrives.
 //!
-//! Invariant: memory is bounded by one event; a call whose stream ends without its answer gets an error that says so,
-//! unless the stream carries event ids, by which the client can resume it. Where such a stream breaks, a ping decides
-//! whether there is still an upstream session to resume it with.
+//! Invariant: memory is bounded by one event. A call whose stream ends without its answer gets an error that says so,
+//! unless the stream has event ids with which the client can resume it. If such a stream breaks, a ping decides whether
+//! the upstream session still exists.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -19,20 +19,20 @@ use mooring_protocol::stream::StreamRewriter;
 use mooring_protocol::{ByteStream, Event, EventStream, ReplyError};
 use mooring_upstream::ProbeResult;
 
-/// What lasts for as long as a reply is under way.
+/// Guards that last until the reply ends.
 #[derive(Debug, Default)]
 pub struct ReplyGuards {
-    /// Keeps the session alive, and its binding counted.
+    /// Keeps the session alive and its binding counted.
     pub in_flight: Option<InFlight>,
-    /// Keeps the session's stream this gateway's.
+    /// Keeps the session's stream with this gateway.
     pub stream: Option<StreamHold>,
-    /// The call's place in the order of its session.
+    /// The call's turn.
     pub turn: Option<CallTurn>,
 }
 
-/// One JSON message on its way to a client, its id undone.
+/// A single JSON message, with the client's id restored.
 pub(super) struct JsonRelay {
-    /// None once it has ended, or belongs to [`abandoned::read`].
+    /// `None` once it has ended or was given to [`abandoned::read`].
     upstream: Option<ByteStream>,
     rewriter: StreamRewriter,
     guards: ReplyGuards,
@@ -69,9 +69,9 @@ impl Stream for JsonRelay {
             match relayed {
                 Ok(chunk) if chunk.is_empty() => {}
                 Ok(chunk) => return Poll::Ready(Some(Ok(chunk))),
-                // The client sees that the reply is cut.
+                // The client sees a truncated reply.
                 Err(error) => {
-                    tracing::info!(%error, "an upstream's reply broke off");
+                    tracing::info!(%error, "an upstream's reply broke");
                     this.upstream = None;
                     return Poll::Ready(Some(Err(error)));
                 }
@@ -81,7 +81,7 @@ impl Stream for JsonRelay {
     }
 }
 
-/// A client that disconnects has not cancelled its call: the rest of the reply is read until the call is answered.
+/// A disconnect does not cancel a call: the rest of the reply is read until the call is answered.
 impl Drop for JsonRelay {
     fn drop(&mut self) {
         if let Some(upstream) = self.upstream.take() {
@@ -91,17 +91,17 @@ impl Drop for JsonRelay {
     }
 }
 
-/// Events on their way to a client.
+/// Events for a client.
 pub(super) struct EventRelay {
-    /// None once it has ended, or belongs to [`abandoned::read`].
+    /// `None` once it has ended or was given to [`abandoned::read`].
     upstream: Option<(EventStream, Box<EventFilter>)>,
-    /// What goes out before anything of the upstream's.
+    /// Sent before all events of the upstream.
     first: Option<Event>,
-    /// Set while it is asked whether a stream that broke can be resumed.
+    /// The running ping that decides whether a broken stream can be resumed.
     checking: Option<Pin<Box<dyn Future<Output = ProbeResult> + Send>>>,
-    /// What reports a loss, and goes out once that is noted: the next call must not report it too.
+    /// The event that reports a loss, sent only after the report is recorded, so that the next call does not repeat it.
     reporting: Option<(ReportFuture, Event)>,
-    /// Ends a stream that answers no call when the gateway stops.
+    /// Ends a stream without an unanswered call when the gateway stops.
     stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     guards: ReplyGuards,
 }
@@ -124,13 +124,13 @@ impl EventRelay {
         }
     }
 
-    /// Ends the stream with the error that the call may have run, where one still waits for its answer.
+    /// Ends the stream with the error that the call may have run, if a call is unanswered.
     fn fail(&mut self) -> Option<Event> {
         let (_, mut filter) = self.upstream.take()?;
         filter.outcome_unknown()
     }
 
-    /// What the client is told at the end of the upstream's events.
+    /// The last event for the client when the upstream's events end.
     fn end(&mut self) -> Option<Event> {
         let (_, filter) = self.upstream.as_ref()?;
         if filter.is_resumable() {
@@ -140,13 +140,13 @@ impl EventRelay {
         self.fail()
     }
 
-    /// A stream that breaks ends with an error event where a call waits for its answer: at once, or after a ping where the
-    /// client could resume it. What cannot be relayed is never resumed, which would meet the same event again.
+    /// If a call is unanswered, a broken stream ends with an error event: at once, or after a ping if the client could
+    /// resume it. A stream that cannot be relayed is not resumed, because the same event would be repeated.
     fn broke(&mut self, error: &ReplyError) -> Option<Event> {
         let (_, filter) = self.upstream.as_mut()?;
         if let ReplyError::Broken(_) = error {
-            tracing::info!(%error, "an upstream's reply broke off");
-            self.checking = filter.ask_whether_resumable();
+            tracing::info!(%error, "an upstream's reply broke");
+            self.checking = filter.check_resumable();
             if self.checking.is_some() {
                 return None;
             }
@@ -156,7 +156,7 @@ impl EventRelay {
         self.fail()
     }
 
-    /// Polls the ping; ready with what ends the stream.
+    /// Polls the ping; ready with the last event of the stream.
     fn poll_check(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
         let Some(checking) = &mut self.checking else {
             return Poll::Ready(None);
@@ -169,8 +169,8 @@ impl EventRelay {
         Poll::Ready(self.fail())
     }
 
-    /// The next event of the upstream's that passes, or what ends the stream; none where there is more to ask for, or where
-    /// it has ended.
+    /// The next relayed event, or the last event of the stream. `None` if the next event must be polled or the stream
+    /// has ended.
     fn poll_upstream(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
         let Some((events, filter)) = &mut self.upstream else {
             return Poll::Ready(None);
@@ -230,7 +230,7 @@ impl Stream for EventRelay {
     }
 }
 
-/// A client that disconnects has not cancelled its call: the rest of the reply is read until the call is answered.
+/// A disconnect does not cancel a call: the rest of the reply is read until the call is answered.
 impl Drop for EventRelay {
     fn drop(&mut self) {
         if let Some((events, filter)) = self.upstream.take() {

@@ -1,4 +1,4 @@
-//! From a delivered response to the client's reply.
+//! Turns a delivered response into the client's reply.
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -22,16 +22,16 @@ use mooring_upstream::{ANSWER_BYTES_MAX, ExchangeError, Server};
 pub struct RelayOptions {
     /// Largest single message, in bytes.
     pub message_bytes_max: usize,
-    /// What the ids of servers' requests are sealed with.
+    /// Seals for the ids of server-to-client requests.
     pub seals: Seals,
-    /// Cancelled when the gateway stops: streams that answer no call then end.
+    /// Cancelled when the gateway stops: streams without an unanswered call then end.
     pub stopping: CancellationToken,
 }
 
-/// The reply to a message of a session that is bound.
+/// The reply to a message of a bound session.
 ///
 /// # Errors
-/// Where a reply that has to be marked cannot be read.
+/// A reply that needs a rebind notice cannot be read.
 pub async fn relay_call(
     delivered: DeliveryResult,
     caller: Caller,
@@ -62,10 +62,10 @@ pub async fn relay_call(
     }
 }
 
-/// The reply to a message over an upstream session that clients share.
+/// The reply to a message over a shared upstream session.
 ///
 /// # Errors
-/// Where an error answer cannot be read.
+/// The body of an error answer cannot be read.
 pub async fn relay_shared(
     received: Reply,
     responder: ServerRequestResponder,
@@ -79,7 +79,7 @@ pub async fn relay_shared(
 /// The reply to a GET.
 ///
 /// # Errors
-/// Where an error answer cannot be read.
+/// The body of an error answer cannot be read.
 pub async fn relay_stream(
     delivered: DeliveryResult,
     session: &Session,
@@ -99,7 +99,7 @@ pub async fn relay_stream(
     }
 }
 
-/// Whether the reply says that there is no answer.
+/// Whether the status says that there is no answer.
 fn is_accepted(status: StatusCode) -> bool {
     matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
 }
@@ -118,7 +118,7 @@ async fn relay(
             let filter = EventFilter::new(audience, pending_request, None, None);
             Ok(relay_events(status, events, filter, guards, options))
         }
-        // The client would wait for ever for the answer to a request that was only accepted.
+        // Otherwise the client would wait forever for an answer.
         _ if is_answer && is_accepted(status) => Err(ExchangeError::NoResponse),
         ReplyBody::JsonStream(chunks) if is_answer => {
             let relay = JsonRelay::new(chunks, guards);
@@ -139,7 +139,7 @@ fn relay_events(
     Reply::new(status, ReplyBody::Events(Box::pin(relay)))
 }
 
-/// A reply that tells of a move is always events: the warning, then the marked answer.
+/// A reply with a rebind notice is always an event stream: the warning, then the marked answer.
 async fn marked(
     reply: Reply,
     audience: Audience,
@@ -147,23 +147,23 @@ async fn marked(
     caller: &Caller,
 ) -> Result<Reply, ExchangeError> {
     let text = reply.body.read_text(ANSWER_BYTES_MAX).await?;
-    let down = undone(&text, &audience);
-    let told = moved.told();
-    let answer = match mark::mark_result(&String::from_utf8_lossy(&down), &told) {
+    let down = restored(&text, &audience);
+    let notice = moved.to_mark();
+    let answer = match mark::mark_result(&String::from_utf8_lossy(&down), &notice) {
         Some(marked) => {
             caller.note_loss_reported(moved).await;
             Bytes::from(marked)
         }
         None => down,
     };
-    let events = [told.warning_event(), Event::message(answer)];
+    let events = [notice.warning_event(), Event::message(answer)];
     let events = ReplyBody::Events(Box::pin(stream::iter(events.map(Ok))));
     Ok(Reply::new(reply.status, events))
 }
 
-/// An error of the upstream, its ids undone where it is a message, or the word that a message was accepted.
+/// An error of the upstream with the ids restored, or an accepted message.
 async fn failed_or_accepted(reply: Reply, audience: &Audience) -> Result<Reply, ExchangeError> {
-    // Also of an accepted message the body, which is empty by the protocol, is read: that frees the connection.
+    // The body of an accepted message is read too, although it should be empty: that frees the connection.
     let text = reply.body.read_text(ANSWER_BYTES_MAX).await;
     if is_accepted(reply.status) {
         return Ok(Reply::empty(StatusCode::ACCEPTED));
@@ -171,7 +171,7 @@ async fn failed_or_accepted(reply: Reply, audience: &Audience) -> Result<Reply, 
     let text = text?;
     let is_message = Message::parse(&text, Sender::Upstream).is_ok();
     let body = if is_message {
-        ReplyBody::Json(undone(&text, audience))
+        ReplyBody::Json(restored(&text, audience))
     } else {
         ReplyBody::Text(text)
     };
@@ -181,9 +181,8 @@ async fn failed_or_accepted(reply: Reply, audience: &Audience) -> Result<Reply, 
     })
 }
 
-/// What an upstream's status means to the client. Upstream credentials are the gateway's, so that they are refused is
-/// nothing the client could mend; a 404 would tell it that its own session is gone; a redirect would send it away from
-/// the gateway, and a switch of protocols is none that the gateway could follow.
+/// Maps an upstream's status for the client. Refused upstream credentials are the gateway's problem, not the client's.
+/// A 404 would tell the client that its own session is gone. Redirects and protocol switches must not reach the client.
 fn passed_status(status: StatusCode) -> StatusCode {
     match status {
         StatusCode::UNAUTHORIZED
@@ -195,8 +194,8 @@ fn passed_status(status: StatusCode) -> StatusCode {
     }
 }
 
-/// A message with the client's id in place of the gateway's; what is no message stays as it is.
-fn undone(text: &Bytes, audience: &Audience) -> Bytes {
+/// The message with the client's id restored; other text is unchanged.
+fn restored(text: &Bytes, audience: &Audience) -> Bytes {
     let Ok(message) = Message::parse(text, Sender::Upstream) else {
         return text.clone();
     };

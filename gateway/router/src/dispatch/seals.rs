@@ -1,6 +1,6 @@
-//! Seals on the ids of servers' requests: a client says them back to whichever worker it meets, and cannot make one up.
+//! Seals on the ids of server-to-client requests: a client can return them to any gateway but cannot forge them.
 //!
-//! An id is good for the session, principal, server and epoch that it was given under, and for nothing else.
+//! An id is valid only for the session, principal, server and epoch for which it was made.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use mooring_protocol::marker::Marker;
 use mooring_store::SessionKey;
 use mooring_upstream::Server;
 
-/// Makes and checks seals, where the fleet has keys.
+/// Makes and verifies seals, if the fleet has keys.
 #[derive(Clone, Debug, Default)]
 pub struct Seals(Option<Arc<SealKey>>);
 
 impl Seals {
-    /// With these keys.
+    /// Seals with this key; without one, ids are not sealed.
     #[must_use]
     pub fn new(key: Option<SealKey>) -> Self {
         Self(key.map(Arc::new))
     }
 
-    /// Marks what comes for a session over the binding of `epoch`.
+    /// The marker for messages to a session over the binding of `epoch`.
     pub(super) fn marker(&self, session: &Session, server: &Server, epoch: Epoch) -> Marker {
         let Some(key) = &self.0 else {
             return Marker::of(epoch);
@@ -36,7 +36,7 @@ impl Seals {
         )
     }
 
-    /// Whether the gateway gave this id to this session.
+    /// Whether the gateway made this id for this session.
     #[must_use]
     pub fn is_genuine(
         &self,
@@ -54,7 +54,7 @@ impl Seals {
     }
 }
 
-/// Whose id it is, besides the epoch.
+/// The scope of an id, besides the epoch.
 struct Scope {
     key: SessionKey,
     principal: Principal,
@@ -70,7 +70,7 @@ impl Scope {
         }
     }
 
-    /// Hands out what is sealed.
+    /// Calls `use_parts` with the sealed parts.
     fn with<T>(&self, epoch: Epoch, id: &str, use_parts: impl FnOnce(&[&[u8]]) -> T) -> T {
         use_parts(&[
             self.key.secret().as_bytes(),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_good_where_it_was_given_and_nowhere_else() {
+    fn a_sealed_id_is_valid_only_in_its_scope() {
         let seals = Seals::new(Some(SealKey::new(&KeyRing::random())));
         let (mine, tools) = (session(b"a", b"ann"), server(b"tools"));
         let asked = br#"{"jsonrpc":"2.0","id":"\u0041","method":"elicitation/create"}"#;

@@ -65,7 +65,7 @@ pub(super) fn own_result(id: Option<Id<'_>>, result: &str, moved: &[RebindNotice
         return Reply::json(StatusCode::OK, text);
     };
     // A result has one mark; there is a warning for every rebind.
-    let text = mark::mark_result(&text, &first.told()).unwrap_or(text);
+    let text = mark::mark_result(&text, &first.to_mark()).unwrap_or(text);
     let answer = stream::iter([Ok(Event::message(text))]);
     Reply::events(warnings(moved).chain(answer))
 }
@@ -75,7 +75,7 @@ fn warnings(
 ) -> impl Stream<Item = Result<Event, ReplyError>> + Send + Unpin + use<> {
     let warnings: Vec<_> = moved
         .iter()
-        .map(|moved| moved.told().warning_event())
+        .map(|moved| moved.to_mark().warning_event())
         .collect();
     stream::iter(warnings.into_iter().map(Ok))
 }
@@ -122,7 +122,7 @@ mod tests {
     #[tokio::test]
     async fn a_move_is_told_before_the_members_reply_in_whichever_form_that_comes() {
         let moves = [moved("http://new/")];
-        let warning = moves[0].told().warning_event();
+        let warning = moves[0].to_mark().warning_event();
         let answer = Event::message("{\r\n \"id\":1}");
         let passed_json = relay_reply(json("{\r\n \"id\":1}"), "tools", &moves);
         assert_eq!(events(passed_json).await, [warning.clone(), answer]);
