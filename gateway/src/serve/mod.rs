@@ -244,7 +244,7 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     if let Err(error) = session_router.store().gone(session_router.worker()).await {
         tracing::info!(%error, "deregistering failed; the heartbeat will lapse");
     }
-    session_router.owned_connections().let_go().await;
+    session_router.owned_connections().close_all().await;
 }
 
 /// The listener for clients, with the limits from the settings.

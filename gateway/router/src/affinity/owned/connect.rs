@@ -1,7 +1,7 @@
-//! Connecting: from a claim to a connection that has shaken hands.
+//! Connects: from a claim to a connection whose handshake is complete.
 //!
-//! Invariant: a connection is in the table from the moment at which its server has answered the handshake; one that fails
-//! before, or whose claim is lost, is closed.
+//! Invariant: a connection enters the table once its server has answered the handshake; if it fails earlier or the
+//! claim is lost, it is closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,46 +18,46 @@ use mooring_upstream::{
     InitializedSession, Instance, SendError, Server, initialize,
 };
 
-/// A claim is renewed this many times in the life of its lease, while the server starts.
+/// Renewals of a claim per lease, while the server starts.
 const RENEWALS_PER_LEASE: u64 = 3;
 
-/// How the connections to a server are made.
+/// How to connect to a server.
 #[derive(Debug)]
 pub enum Connector {
     /// A child process.
     Stdio {
-        /// What is started.
+        /// What to start.
         spec: Box<ChildSpec>,
-        /// All of this server's in this worker.
+        /// The child processes of this server in this gateway.
         children: Children,
-        /// Longest time from its start to its answer to `initialize`.
+        /// Time limit from its start to its answer to `initialize`.
         start_timeout: Duration,
-        /// How long it may be idle; none for as long as its session lives.
+        /// How long it may be idle; `None` for as long as its session lives.
         idle_timeout: Option<Duration>,
     },
-    /// A stream of the legacy transport.
+    /// A stream of HTTP+SSE.
     Sse,
 }
 
-/// What every connection is held to.
+/// Limits of every connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionSettings {
     /// Longest message of a server, in bytes.
     pub message_bytes_max: usize,
-    /// Most events of one connection that are kept for clients that lost their stream.
+    /// Most events per connection that are kept for resumes.
     pub events_max: usize,
-    /// Most bytes of them.
+    /// Most bytes of these events.
     pub event_bytes_max: usize,
-    /// How long a request of a server waits for the client's answer.
+    /// Time limit for the client's answer to a server-to-client request.
     pub client_answer_timeout: Duration,
 }
 
 impl SessionRouter {
-    /// Connects to the server, introduces the client, and keeps the connection under the claim's epoch. The claim does
-    /// not lapse meanwhile.
+    /// Connects to the server, performs the handshake, and records the connection under the claim's epoch. The claim is
+    /// renewed meanwhile.
     ///
     /// # Errors
-    /// Nothing of the connection is left.
+    /// The connection failed; nothing of it is left.
     pub(in super::super) async fn connect(
         &self,
         session: &Session,
@@ -118,10 +118,10 @@ impl SessionRouter {
             }
             (initialized, _) => initialized?,
         };
-        let place = ConnectionKey::of(session, server);
+        let connection_key = ConnectionKey::of(session, server);
         self.owned_connections()
             .table
-            .keep(place, OwnedConnection { epoch, connection });
+            .keep(connection_key, OwnedConnection { epoch, connection });
         Ok(initialized)
     }
 
@@ -146,7 +146,7 @@ impl SessionRouter {
                     children.start_in(slot, spec, label).await
                 };
                 let child = started.await.map_err(|error| {
-                    tracing::warn!(server = %server.id, %error, "a server's process could not be started");
+                    tracing::warn!(server = %server.id, %error, "failed to start a server process");
                     start_error(error.for_caller())
                 })?;
                 let program = StartedProgram::new(child.stderr, &spec.environment);
@@ -164,8 +164,8 @@ impl SessionRouter {
         }
     }
 
-    /// Renews the claim for as long as this is awaited; ends where it is lost. A server may take long to start, and a
-    /// worker that dies meanwhile must not be waited for as long.
+    /// Renews the claim while this is polled; ends when the claim is lost. The claim's lease stays short because a
+    /// server may take long to start, and a gateway that dies meanwhile must be detected early.
     async fn keep_claim(&self, session: &Session, server: &Server, claim: &Claim) {
         let lease = self.options().claim_lease;
         let pause = Duration::from_millis(lease.get() / RENEWALS_PER_LEASE);
@@ -176,7 +176,7 @@ impl SessionRouter {
                 Ok(bound) if bound.won => {}
                 Ok(_) => return,
                 Err(error) => {
-                    tracing::debug!(session = %session.digest, %error, "a claim was not renewed");
+                    tracing::debug!(session = %session.digest, %error, "failed to renew a claim");
                 }
             }
         }

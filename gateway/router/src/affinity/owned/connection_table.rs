@@ -1,6 +1,6 @@
-//! The connections that live in this worker, by the session and server whose binding names it as their owner.
+//! The connections that this gateway owns, by session and server.
 //!
-//! Invariant: a connection is found under the epoch of its binding only; whoever names another epoch is told to ask the
+//! Invariant: a connection is found only under the epoch of its binding; for any other epoch the caller has to ask the
 //! store again.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use mooring_store::SessionKey;
 use mooring_upstream::connection::{Activity, Connection};
 use mooring_upstream::{SendError, Server};
 
-/// Which session's connection to which server.
+/// The key of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionKey {
     /// The session.
@@ -23,7 +23,7 @@ pub struct ConnectionKey {
 }
 
 impl ConnectionKey {
-    /// The session's connection to this server.
+    /// The key of the session's connection to this server.
     #[must_use]
     pub fn of(session: &Session, server: &Server) -> Self {
         Self {
@@ -33,31 +33,35 @@ impl ConnectionKey {
     }
 }
 
-/// A connection, and which binding it is of.
+/// A connection and the epoch of its binding.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedConnection {
-    /// The fence of its binding.
+    /// The epoch of its binding.
     pub(super) epoch: u64,
     /// The connection.
     pub(super) connection: Connection,
 }
 
-/// The connections of this worker.
+/// The connections of this gateway.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionTable(Mutex<HashMap<ConnectionKey, OwnedConnection>>);
 
 impl ConnectionTable {
     fn lock(&self) -> MutexGuard<'_, HashMap<ConnectionKey, OwnedConnection>> {
-        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        // The map is consistent after every statement, so a poisoned lock is usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connection of this binding.
     ///
     /// # Errors
-    /// [`SendError::Elsewhere`] where it is not here, [`SendError::Ended`] where it was.
-    pub(super) fn get(&self, place: &ConnectionKey, epoch: u64) -> Result<Connection, SendError> {
-        let held = self.lock().get(place).cloned();
+    /// [`SendError::Elsewhere`] if it is not here, [`SendError::Ended`] if it has ended.
+    pub(super) fn get(
+        &self,
+        connection_key: &ConnectionKey,
+        epoch: u64,
+    ) -> Result<Connection, SendError> {
+        let held = self.lock().get(connection_key).cloned();
         match held {
             Some(held) if held.epoch == epoch => match held.connection.end() {
                 Some(end) => Err(SendError::Ended(end.to_string().into())),
@@ -67,12 +71,12 @@ impl ConnectionTable {
         }
     }
 
-    /// Keeps a connection; one of an earlier epoch is closed. Where a later one is there already, this one is.
-    pub(super) fn keep(&self, place: ConnectionKey, held: OwnedConnection) {
+    /// Adds a connection and closes an earlier epoch's. If a later epoch's exists, the new one is closed instead.
+    pub(super) fn keep(&self, connection_key: ConnectionKey, held: OwnedConnection) {
         let mut table = self.lock();
-        let superseded = match table.get(&place) {
+        let superseded = match table.get(&connection_key) {
             Some(present) if present.epoch > held.epoch => Some(held),
-            _ => table.insert(place, held),
+            _ => table.insert(connection_key, held),
         };
         drop(table);
         if let Some(superseded) = superseded {
@@ -80,28 +84,30 @@ impl ConnectionTable {
         }
     }
 
-    /// Closes the connection of this binding, or of an earlier one of the same place.
-    pub(super) fn close(&self, place: &ConnectionKey, epoch: u64) -> Option<Connection> {
+    /// Closes the connection of this binding, or of an earlier epoch.
+    pub(super) fn close(&self, connection_key: &ConnectionKey, epoch: u64) -> Option<Connection> {
         let mut table = self.lock();
-        let is_due = table.get(place).is_some_and(|held| held.epoch <= epoch);
-        let held = is_due.then(|| table.remove(place)).flatten();
+        let is_due = table
+            .get(connection_key)
+            .is_some_and(|held| held.epoch <= epoch);
+        let held = is_due.then(|| table.remove(connection_key)).flatten();
         drop(table);
         let connection = held?.connection;
         connection.close();
         Some(connection)
     }
 
-    /// How many have a server.
+    /// The number of connections whose server is running.
     pub(super) fn len(&self) -> usize {
         let has_server = |held: &&OwnedConnection| held.connection.activity() != Activity::Stopped;
         self.lock().values().filter(has_server).count()
     }
 
-    /// Everything that is held.
+    /// All connections.
     pub(super) fn all(&self) -> Vec<(ConnectionKey, OwnedConnection)> {
         self.lock()
             .iter()
-            .map(|(place, held)| (place.clone(), held.clone()))
+            .map(|(connection_key, held)| (connection_key.clone(), held.clone()))
             .collect()
     }
 }

@@ -1,6 +1,7 @@
-//! Watches the workers to which messages were forwarded: a reply of one that is counted as dead is not awaited any longer.
+//! Watches the peers to which messages were forwarded, and ends the wait for a reply when the store counts the peer as
+//! dead.
 //!
-//! A worker on a frozen machine closes no connection, so a reply awaited from it would never end.
+//! A peer on a frozen machine closes no connection, so the wait for its reply would never end.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,23 +12,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::SessionRouter;
 
-/// The watched workers, each while a [`DeathWatch`] of it exists.
+/// The watched peers, each while a [`DeathWatch`] of it exists.
 #[derive(Debug, Default)]
 pub(super) struct DeathWatches(Mutex<HashMap<WorkerId, Weak<CancellationToken>>>);
 
-/// Resolves when a worker is counted as dead.
+/// Resolves when a peer counts as dead.
 #[derive(Clone, Debug)]
 pub(super) struct DeathWatch(Arc<CancellationToken>);
 
 impl DeathWatch {
-    /// Returns when the worker is counted as dead.
+    /// Returns when the peer counts as dead.
     pub(super) async fn counted_dead(self) {
         self.0.cancelled().await;
     }
 }
 
 impl DeathWatches {
-    /// A watch of this worker.
+    /// Starts watching this peer.
     pub(super) fn of(&self, worker: &WorkerId) -> DeathWatch {
         let mut waited_for = self.lock();
         if let Some(death) = waited_for.get(worker).and_then(Weak::upgrade) {
@@ -38,20 +39,20 @@ impl DeathWatches {
         DeathWatch(death)
     }
 
-    /// Whether somebody waits for any of them.
-    fn is_anybody_waited_for(&self) -> bool {
+    /// Whether any peer is watched.
+    fn is_any_watched(&self) -> bool {
         let mut waited_for = self.lock();
         waited_for.retain(|_, death| death.strong_count() > 0);
         !waited_for.is_empty()
     }
 
-    /// Tells the deaths of all but these. A run of a worker that is dead never lives again under the same name, but for one
-    /// that was frozen: then nobody waits for what it was asked before.
-    fn tell_all_but(&self, living: &[WorkerId]) {
+    /// Reports all watched peers except these as dead. A worker id that was dead returns only if its process was
+    /// frozen, and then its earlier replies are not awaited any more.
+    fn report_dead_except(&self, living: &[WorkerId]) {
         self.lock().retain(|worker, death| {
             let lives = living.contains(worker);
             if let (false, Some(death)) = (lives, death.upgrade()) {
-                tracing::warn!(%worker, "a worker that was asked is counted as dead; its replies are waited for no longer");
+                tracing::warn!(%worker, "a peer counts as dead; its replies are no longer awaited");
                 death.cancel();
             }
             lives
@@ -59,21 +60,18 @@ impl DeathWatches {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<WorkerId, Weak<CancellationToken>>> {
-        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        // The map is consistent after every statement, so a poisoned lock is usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Looks every `interval` for the deaths of workers that are waited for, until it is stopped.
+/// Checks every `interval` whether watched peers have died, until it is stopped.
 pub async fn watch_owners(router: SessionRouter, interval: Duration) {
     loop {
         tokio::time::sleep(interval).await;
-        // While the store is away nobody is known to be dead.
+        // While the store is unreachable, no death is known.
         if router.store().is_degraded()
-            || !router
-                .owned_connections()
-                .death_watches
-                .is_anybody_waited_for()
+            || !router.owned_connections().death_watches.is_any_watched()
         {
             continue;
         }
@@ -87,10 +85,10 @@ pub async fn watch_owners(router: SessionRouter, interval: Duration) {
                 router
                     .owned_connections()
                     .death_watches
-                    .tell_all_but(&living);
+                    .report_dead_except(&living);
             }
             Err(error) => {
-                tracing::debug!(%error, "the store was not asked who lives");
+                tracing::debug!(%error, "failed to list the live gateways");
             }
         }
     }

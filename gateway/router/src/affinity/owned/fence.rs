@@ -1,28 +1,28 @@
-//! The fence: a worker whose beat has not reached the store for a while stops using what it owns, before another worker
-//! may count it as dead.
+//! The fence: a gateway whose heartbeat has not reached the store for a while stops using its connections, before a
+//! peer may count it as dead.
 //!
-//! Invariant: a beat counts from the moment before it was sent, so the store's clock for it never ends earlier than
-//! this one; and after a lapse nothing is used again until the store has confirmed what this worker still owns.
+//! Invariant: the validity of a heartbeat starts when it is sent, so it never ends later than in the store; after a
+//! lapse nothing is used until the store has confirmed what this gateway still owns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whether this worker may use what it owns.
+/// Whether this gateway may use what it owns.
 #[derive(Debug)]
 pub struct Fence {
     since: Instant,
-    /// How long one acknowledged beat is valid: two thirds of what the store grants it.
+    /// Validity of an acknowledged heartbeat: two thirds of its lifetime in the store.
     valid_for: Duration,
-    /// When the last acknowledged beat was sent, in milliseconds after `since`, plus one; 0: none is good.
+    /// When the last acknowledged heartbeat was sent, in milliseconds after `since`, plus one; 0 for none.
     acknowledged: AtomicU64,
 }
 
-/// The moment at which a beat is sent.
+/// The time at which a heartbeat is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct BeatTime(Instant);
 
 impl BeatTime {
-    /// Now.
+    /// The current time.
     #[must_use]
     pub fn now() -> Self {
         Self(Instant::now())
@@ -30,7 +30,7 @@ impl BeatTime {
 }
 
 impl Fence {
-    /// Closed until the first beat is acknowledged. A beat lasts for `beat_ttl` in the store.
+    /// Closed until the first heartbeat is acknowledged. `beat_ttl` is its lifetime in the store.
     #[must_use]
     pub(crate) fn new(beat_ttl: Duration) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Fence {
         }
     }
 
-    /// Whether this worker may use what it owns, now.
+    /// Whether this gateway may use what it owns now.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_open_at(Instant::now())
@@ -53,7 +53,7 @@ impl Fence {
         }
     }
 
-    /// A beat was acknowledged, and what this worker holds is what the store says it owns.
+    /// Records an acknowledged heartbeat, once this gateway owns exactly what the store says.
     pub fn acknowledged(&self, sent: BeatTime) {
         let at = sent.0.saturating_duration_since(self.since).as_millis();
         let at = u64::try_from(at).unwrap_or(u64::MAX - 1).saturating_add(1);
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beat_is_valid_for_two_thirds_of_its_life() {
+    fn a_heartbeat_is_valid_for_two_thirds_of_its_lifetime() {
         let fence = Fence::new(Duration::from_millis(1500));
         let start = fence.since;
         let after = |ms: u64| start + Duration::from_millis(ms);
@@ -76,7 +76,7 @@ mod tests {
         assert!(!fence.is_open_at(after(1100)));
         fence.acknowledged(BeatTime(after(600)));
         assert!(fence.is_open_at(after(1100)));
-        // An answer that comes late says nothing newer.
+        // A late acknowledgment of an earlier heartbeat changes nothing.
         fence.acknowledged(BeatTime(after(200)));
         assert!(fence.is_open_at(after(1599)));
     }

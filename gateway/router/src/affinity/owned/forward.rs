@@ -1,7 +1,6 @@
-//! Forwarding: a message for a connection that another worker owns is sent to that worker, and its reply streams back.
+//! Forwarding: a message for a connection that a peer owns is sent to that peer, and its reply is streamed back.
 //!
-//! Invariant: a reply from a worker that is counted as dead is cut off: the worker that took the session over answers
-//! from then on.
+//! Invariant: a reply of a peer that counts as dead is cut off, because from then on the session's new owner answers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -25,19 +24,19 @@ use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION};
 use mooring_protocol::{Reply, ReplyError};
 use mooring_upstream::{ANSWER_BYTES_MAX, Outgoing, SendError, Server, read_http};
 
-/// What of a request's head a connection looks at.
+/// The request headers that a connection uses.
 const HEADERS: [HeaderName; 3] = [CONTENT_TYPE, LAST_EVENT_ID, MCP_PROTOCOL_VERSION];
-/// Who tells the client of the loss for which a connection is renewed: the worker that asks, unless this header says
+/// Who reports the loss for which a connection is renewed: the asking gateway, unless this header is
 /// [`REPORTED_BY_NEXT_CALL`].
 pub(super) const LOSS_REPORT: HeaderName = HeaderName::from_static("mooring-loss-report");
 /// See [`LOSS_REPORT`].
 pub(super) const REPORTED_BY_NEXT_CALL: &str = "next-call";
-/// Longest wait for an answer that no tool takes part in.
+/// Time limit for a peer's answer in which no server takes part.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
-/// How long an answer may be on its way that a worker gave before it was counted as dead. A worker that takes its leave has
-/// written every answer by then.
+/// How long an answer that a peer sent before it counted as dead may be in transit. A peer that stops in order has sent
+/// every answer by then.
 const IN_TRANSIT_WITHIN: Duration = Duration::from_millis(250);
-/// Longest wait for an owner to renew its connection: it waits for the server to start.
+/// Time limit for an owner to renew its connection, which includes the server's start.
 const RENEWED_WITHIN: Duration = Duration::from_secs(120);
 
 impl SessionRouter {
@@ -58,12 +57,12 @@ impl SessionRouter {
             headers,
             method: outgoing.method().clone(),
             body: outgoing.body().clone(),
-            ..about(Operation::Serve, place, principal, epoch)
+            ..forward_request(Operation::Serve, place, principal, epoch)
         };
         self.forward(owner, &forward, None).await
     }
 
-    /// Asks a living owner to renew its lost connection. The outcome is in the store.
+    /// Asks a live owner to renew its lost connection. The result is in the store.
     pub(in super::super) async fn renew_at_owner(
         &self,
         owner: &OwnerView,
@@ -73,7 +72,7 @@ impl SessionRouter {
         report: LossReport,
     ) {
         let place = ConnectionKey::of(session, server);
-        let mut forward = about(Operation::Renew, &place, &session.principal, epoch);
+        let mut forward = forward_request(Operation::Renew, &place, &session.principal, epoch);
         if report == LossReport::ByNextCall {
             let value = HeaderValue::from_static(REPORTED_BY_NEXT_CALL);
             forward.headers.insert(LOSS_REPORT, value);
@@ -83,7 +82,7 @@ impl SessionRouter {
         }
     }
 
-    /// Has the owner of a connection close it.
+    /// Asks the owner of a connection to close it.
     pub(in super::super) async fn close_at_owner(
         &self,
         owner: &OwnerView,
@@ -91,11 +90,11 @@ impl SessionRouter {
         principal: &Principal,
         epoch: u64,
     ) -> Result<(), SendError> {
-        let forward = about(Operation::Close, place, principal, epoch);
+        let forward = forward_request(Operation::Close, place, principal, epoch);
         self.ask(owner, &forward, CLOSED_WITHIN).await
     }
 
-    /// Has the worker that holds a legacy client's stream take a message for it.
+    /// Forwards a message to the gateway that has the legacy client's stream.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -112,7 +111,7 @@ impl SessionRouter {
             headers,
             method: Method::POST,
             body,
-            ..about(Operation::Stream, place, principal, epoch)
+            ..forward_request(Operation::Stream, place, principal, epoch)
         };
         self.forward(owner, &forward, Some(RENEWED_WITHIN)).await
     }
@@ -124,20 +123,20 @@ impl SessionRouter {
         limit: Duration,
     ) -> Result<(), SendError> {
         let reply = self.forward(owner, forward, Some(limit)).await?;
-        // Read to its end, so that the connection can be used again. What was asked has been done already.
+        // Read to its end, so that the connection can be reused. The request itself is done.
         let _ = tokio::time::timeout(limit, reply.body.read_text(ANSWER_BYTES_MAX)).await;
         Ok(())
     }
 
-    /// Asks the worker until its reply begins, for `head_limit` at most; neither that nor the rest of the reply is waited
-    /// for once it is counted as dead.
+    /// Sends a request to a peer and waits for the head of its reply, at most `head_limit`. Neither the head nor the
+    /// body is awaited once the peer counts as dead.
     async fn forward(
         &self,
         owner: &OwnerView,
         forward: &Forward,
         head_limit: Option<Duration>,
     ) -> Result<Reply, SendError> {
-        let (peers, address) = self.way_to(owner)?;
+        let (peers, address) = self.peer_client(owner)?;
         let death_watch = self.owned_connections().death_watches.of(&owner.worker);
         let given_up = async {
             let timed_out = async {
@@ -163,10 +162,13 @@ impl SessionRouter {
         Ok(read_http(reply, message_bytes_max, |error| error))
     }
 
-    fn way_to<'a>(&'a self, owner: &'a OwnerView) -> Result<(&'a PeerClient, &'a str), SendError> {
+    fn peer_client<'a>(
+        &'a self,
+        owner: &'a OwnerView,
+    ) -> Result<(&'a PeerClient, &'a str), SendError> {
         let away = |text: &str| SendError::OwnerUnavailable(text.into());
         let peers = (self.owned_connections().peers.as_ref())
-            .ok_or_else(|| away("this worker has no key to ask others with"))?;
+            .ok_or_else(|| away("this gateway has no fleet key"))?;
         let address = owner.address.as_deref();
         Ok((
             peers,
@@ -176,7 +178,7 @@ impl SessionRouter {
 }
 
 /// A forward without a message.
-fn about(
+fn forward_request(
     operation: Operation,
     place: &ConnectionKey,
     principal: &Principal,
@@ -207,26 +209,26 @@ fn refused(error: PeerError) -> SendError {
     }
 }
 
-/// Returns a moment after the worker was counted as dead: what it answered before that may still be on its way.
+/// Returns [`IN_TRANSIT_WITHIN`] after the peer counts as dead, because earlier answers may still arrive.
 async fn counted_dead_for_a_while(death_watch: DeathWatch) {
     death_watch.counted_dead().await;
     sleep(IN_TRANSIT_WITHIN).await;
 }
 
-/// A reply of another worker, until that is counted as dead.
+/// The body of a peer's reply, cut off when the peer counts as dead.
 struct ForwardedBody {
     body: Incoming,
     death_watch: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// The connection to the gateway broke in the middle of its reply.
+/// The connection to the peer broke in the middle of its reply.
 #[derive(Debug, thiserror::Error)]
 #[error("the reply of another gateway broke off")]
 struct ForwardBroke(#[source] hyper::Error);
 
-/// The worker was counted as dead in the middle of its reply.
+/// The peer counted as dead in the middle of its reply.
 #[derive(Debug, thiserror::Error)]
-#[error("the worker that holds the connection is counted as dead")]
+#[error("the gateway that owns the connection counts as dead")]
 struct OwnerDied;
 
 impl HttpBody for ForwardedBody {

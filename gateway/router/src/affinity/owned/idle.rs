@@ -1,8 +1,9 @@
-//! Stopping the processes of servers that are idle: after their idle time-out, and, where as many run as may, the one that
-//! was idle for longest in favor of a session that needs one.
+//! Stops idle server processes: after their idle timeout, and, if the process limit is reached, the longest idle one in
+//! favor of a session that needs a process.
 //!
-//! Invariant: a process that has a request in flight is not stopped: its connection decides, between two messages. The
-//! session stays bound; its next message starts a new process and is marked, as after every loss.
+//! Invariant: a process with an in-flight request is not stopped, because its connection decides between two messages.
+//! The session stays bound; its next message starts a new process, and the reply has a rebind notice, as after every
+//! loss.
 
 use std::time::Duration;
 
@@ -14,17 +15,17 @@ use super::{Connector, OwnedConnections, SessionRouter};
 use mooring_upstream::connection::Activity;
 use mooring_upstream::stdio::{ChildSlot, ChildSpec, Children, StartError};
 
-/// Between two looks for processes that were idle for too long, and between two for one that can be stopped.
+/// Interval of checks for idle timeouts.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// See [`LOOK_EVERY`].
+/// Interval of checks for a process that can be stopped to make room.
 const LOOK_FOR_ROOM_EVERY: Duration = Duration::from_millis(100);
-/// How long a process must have been idle before it is stopped in favor of another session: sessions that begin at the
-/// same moment must not take each other's process before the first call.
+/// Minimum idle time before a process is stopped in favor of another session, so that sessions that begin at the same
+/// time do not stop each other's process before the first call.
 const YIELDS_AFTER: Duration = Duration::from_secs(1);
-/// How long a session waits for a process that can be stopped.
+/// How long a session waits for room.
 const ROOM_WITHIN: Duration = Duration::from_secs(3);
 
-/// Stops processes that were idle for longer than their server's time-out, until it is stopped itself.
+/// Stops processes whose idle timeout has passed, until it is stopped itself.
 pub async fn stop_idle_processes(router: SessionRouter) {
     loop {
         sleep(LOOK_EVERY).await;
@@ -34,25 +35,25 @@ pub async fn stop_idle_processes(router: SessionRouter) {
 
 impl OwnedConnections {
     async fn stop_timed_out(&self) {
-        for (place, held) in self.table.all() {
+        for (connection_key, held) in self.table.all() {
             let Some(Connector::Stdio {
                 idle_timeout: Some(limit),
                 ..
-            }) = self.dials.get(&place.server)
+            }) = self.dials.get(&connection_key.server)
             else {
                 continue;
             };
             if idle_for(&held).is_some_and(|idle| idle >= *limit) {
-                stop(&place, &held, *limit, "idle time-out").await;
+                stop(&connection_key, &held, *limit, "idle time-out").await;
             }
         }
     }
 
-    /// A place for one more process of this server. Where there is none, the process that was idle for longest is stopped,
-    /// and its end waited for.
+    /// Reserves a slot for a process of this server. If none is free, the longest idle process is stopped and its end
+    /// awaited.
     ///
     /// # Errors
-    /// `AllInUse`: every process has a request in flight.
+    /// `AllInUse`: every process has an in-flight request.
     pub(super) async fn make_room(
         &self,
         server: &ServerName,
@@ -87,14 +88,14 @@ impl OwnedConnections {
     async fn stop_longest_idle(&self, server: &ServerName) -> bool {
         let mut idle: Vec<(Duration, ConnectionKey, OwnedConnection)> =
             (self.table.all().into_iter())
-                .filter(|(place, _)| place.server == *server)
-                .filter_map(|(place, held)| Some((idle_for(&held)?, place, held)))
+                .filter(|(connection_key, _)| connection_key.server == *server)
+                .filter_map(|(connection_key, held)| Some((idle_for(&held)?, connection_key, held)))
                 .filter(|(idle, ..)| *idle >= YIELDS_AFTER)
                 .collect();
         idle.sort_by_key(|(idle, ..)| std::cmp::Reverse(*idle));
-        for (_, place, held) in &idle {
-            // One that is used just now is passed over.
-            if stop(place, held, YIELDS_AFTER, "children_max").await {
+        for (_, connection_key, held) in &idle {
+            // It may have been used in the meantime; then try another.
+            if stop(connection_key, held, YIELDS_AFTER, "children_max").await {
                 return true;
             }
         }
@@ -110,7 +111,7 @@ fn idle_for(held: &OwnedConnection) -> Option<Duration> {
 }
 
 async fn stop(
-    place: &ConnectionKey,
+    connection_key: &ConnectionKey,
     held: &OwnedConnection,
     idle_for: Duration,
     cause: &'static str,
@@ -118,11 +119,11 @@ async fn stop(
     let is_stopped = held.connection.stop_if_idle(idle_for).await;
     if is_stopped {
         tracing::info!(
-            session = %place.key.digest(),
-            server = %place.server,
+            session = %connection_key.key.digest(),
+            server = %connection_key.server,
             epoch = held.epoch,
             cause,
-            "an idle server process was stopped"
+            "stopped an idle server process"
         );
     }
     is_stopped

@@ -1,7 +1,9 @@
-//! Owned connections, which exist in one worker only: this worker serves its own, and forwards messages to other owners.
+//! Owned connections, which exist in one gateway only: this gateway serves its own and forwards messages to other
+//! owners.
 //!
-//! Invariants: a message is sent over the connection of exactly the epoch that the store named for it; a worker whose
-//! beat has not reached the store for a while uses no connection, so that a new owner never meets a second user.
+//! Invariants: a message is sent only over the connection of the epoch that the store named for it; a gateway whose
+//! heartbeat has not reached the store for a while uses no connection, so that a new owner never coexists with the old
+//! one.
 
 mod connect;
 mod connection_table;
@@ -37,7 +39,7 @@ use mooring_peers::PeerClient;
 use mooring_protocol::Reply;
 use mooring_upstream::{Outgoing, SendError, Server};
 
-/// What this worker owns, and how it reaches what others own.
+/// What this gateway owns, and its client for peers.
 pub struct OwnedConnections {
     table: ConnectionTable,
     death_watches: DeathWatches,
@@ -55,7 +57,7 @@ impl fmt::Debug for OwnedConnections {
 }
 
 impl OwnedConnections {
-    /// Nothing yet. Without `peers` what other workers own cannot be reached.
+    /// No connections yet. Without `peers`, connections of other gateways cannot be reached.
     #[must_use]
     pub fn new(
         dials: HashMap<ServerName, Connector>,
@@ -74,46 +76,46 @@ impl OwnedConnections {
         }
     }
 
-    /// Whether this worker may use what it owns.
+    /// Whether this gateway may use what it owns.
     #[must_use]
     pub const fn fence(&self) -> &Fence {
         &self.fence
     }
 
-    /// Closes the connection of this binding, where it is here. Its server ends in order, and nobody waits for that.
-    pub fn close(&self, place: &ConnectionKey, epoch: u64) {
-        self.table.close(place, epoch);
+    /// Closes the connection of this binding, if it is here. Does not wait for the server's shutdown.
+    pub fn close(&self, connection_key: &ConnectionKey, epoch: u64) {
+        self.table.close(connection_key, epoch);
     }
 
-    /// How many connections live here.
+    /// The number of connections of this gateway.
     #[must_use]
     pub fn count(&self) -> usize {
         self.table.len()
     }
 
-    /// Serves a message at a connection that must live here.
+    /// Serves a message over a connection of this gateway.
     ///
     /// # Errors
     /// See [`SendError`].
     pub(super) async fn serve_here(
         &self,
-        place: &ConnectionKey,
+        connection_key: &ConnectionKey,
         epoch: u64,
         outgoing: &Outgoing,
     ) -> Result<Reply, SendError> {
-        // Kept until the connection has the message: from then on the connection counts it.
+        // Kept until the connection has accepted the message and counts it itself.
         let _admitted = self.admission.admit(outgoing)?;
         if !self.fence.is_open() {
             return Err(SendError::OwnerUnavailable(
                 "it has not reached the store for a while".into(),
             ));
         }
-        self.table.get(place, epoch)?.serve(outgoing).await
+        self.table.get(connection_key, epoch)?.serve(outgoing).await
     }
 }
 
 impl SessionRouter {
-    /// Sends a message over a session's binding: to the instance, or to the connection that a worker holds.
+    /// Sends a message over a session's binding: to the instance, or to the connection that a gateway owns.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -128,13 +130,13 @@ impl SessionRouter {
             Ownership::Owned => self.send_owned(session, server, binding, outgoing).await,
             Ownership::Shared => match server.instance(&binding.instance) {
                 Some(instance) => self.client().send(instance, outgoing.to(instance)).await,
-                // Settling moves a binding whose instance is not configured any more.
+                // Resolving moves a binding whose instance is no longer configured.
                 None => Err(SendError::Elsewhere),
             },
         }
     }
 
-    /// The same for a request of the gateway's own that asks after a break: an instance over a connection of its own.
+    /// Sends a probe of the gateway after a break; to an instance over a new connection.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -163,23 +165,23 @@ impl SessionRouter {
         binding: &BindingView,
         outgoing: &Outgoing,
     ) -> Result<Reply, SendError> {
-        let place = ConnectionKey::of(session, server);
+        let connection_key = ConnectionKey::of(session, server);
         match &binding.owner {
             Some(owner) if owner.worker == *self.worker() => {
                 self.owned_connections()
-                    .serve_here(&place, binding.epoch, outgoing)
+                    .serve_here(&connection_key, binding.epoch, outgoing)
                     .await
             }
             Some(owner) => {
                 let principal = &session.principal;
-                self.forward_message(owner, &place, principal, binding.epoch, outgoing)
+                self.forward_message(owner, &connection_key, principal, binding.epoch, outgoing)
                     .await
             }
             None => Err(SendError::Elsewhere),
         }
     }
 
-    /// Whether the connection of a binding is this worker's to renew.
+    /// Whether this gateway owns the connection of a binding.
     pub(super) fn is_owner(&self, owner: &OwnerView) -> bool {
         owner.worker == *self.worker()
     }

@@ -1,7 +1,6 @@
-//! Serving the other workers: what they ask of the connections that live here.
+//! Serves the peers' requests to the connections that this gateway owns.
 //!
-//! Invariant: only the connection of exactly the epoch that is named is touched, and nothing is delivered where the
-//! answer is a verdict.
+//! Invariant: only the connection of the named epoch is used, and if the answer is a verdict, nothing was delivered.
 
 use http::StatusCode;
 use mooring_session::rules::LossReport;
@@ -15,16 +14,16 @@ use mooring_upstream::connection::Activity;
 use mooring_upstream::{Outgoing, SendError};
 
 impl SessionRouter {
-    /// Does what another worker asks of a connection.
+    /// Executes a peer's request to a connection.
     ///
     /// # Errors
-    /// The verdict, where nothing was done.
+    /// The verdict, if nothing was done.
     pub async fn serve_forward(&self, forward: Forward) -> Result<Reply, Verdict> {
         let key = self
             .store()
             .key_named(&forward.session_key)
             .ok_or(Verdict::NotHere)?;
-        let place = ConnectionKey {
+        let connection_key = ConnectionKey {
             key,
             server: forward.server.clone(),
         };
@@ -34,11 +33,11 @@ impl SessionRouter {
                 let leaving = self.owned_connections().admission.reply_leaves(&outgoing);
                 let reply = self
                     .owned_connections()
-                    .serve_here(&place, forward.epoch, &outgoing)
+                    .serve_here(&connection_key, forward.epoch, &outgoing)
                     .await
                     .map_err(verdict)?;
                 Ok(match leaving {
-                    // It is under way until it was read to its end or dropped.
+                    // In flight until it is read to its end or dropped.
                     Some(leaving) => Reply {
                         body: reply.body.guarded_by(leaving),
                         ..reply
@@ -47,14 +46,15 @@ impl SessionRouter {
                 })
             }
             Operation::Close => {
-                self.owned_connections().close(&place, forward.epoch);
+                self.owned_connections()
+                    .close(&connection_key, forward.epoch);
                 Ok(Reply::empty(StatusCode::NO_CONTENT))
             }
             Operation::Renew => {
                 let router = self.clone();
-                // It is finished also where the worker that asked goes away.
+                // Runs to completion even if the asking peer disconnects.
                 let renewing =
-                    tokio::spawn(async move { router.renew_here(&place, &forward).await });
+                    tokio::spawn(async move { router.renew_here(&connection_key, &forward).await });
                 renewing.await.unwrap_or(Err(Verdict::Unsupported))?;
                 Ok(Reply::empty(StatusCode::NO_CONTENT))
             }
@@ -62,17 +62,21 @@ impl SessionRouter {
         }
     }
 
-    /// Renews an ended connection of this worker.
-    async fn renew_here(&self, place: &ConnectionKey, forward: &Forward) -> Result<(), Verdict> {
+    /// Renews an ended connection of this gateway.
+    async fn renew_here(
+        &self,
+        connection_key: &ConnectionKey,
+        forward: &Forward,
+    ) -> Result<(), Verdict> {
         if !self.owned_connections().fence.is_open() {
             return Err(Verdict::Fenced);
         }
-        let id = place.key.id().cloned().ok_or(Verdict::NotHere)?;
+        let id = connection_key.key.id().cloned().ok_or(Verdict::NotHere)?;
         let prefix = &self.options().key_prefix;
         let session = Session::named(prefix, id, forward.principal.clone());
         let server = self
             .servers()
-            .get(place.server.as_str())
+            .get(connection_key.server.as_str())
             .cloned()
             .ok_or(Verdict::Unsupported)?;
         let is_by_next_call =
@@ -88,7 +92,11 @@ impl SessionRouter {
             .map_err(|_| Verdict::NotHere)?;
         let binding = &resolved.binding;
         let has_ended = binding.epoch == forward.epoch
-            && match self.owned_connections().table.get(place, forward.epoch) {
+            && match self
+                .owned_connections()
+                .table
+                .get(connection_key, forward.epoch)
+            {
                 Ok(connection) => connection.activity() == Activity::Stopped,
                 Err(error) => matches!(error, SendError::Ended(_) | SendError::Elsewhere),
             };
@@ -109,7 +117,7 @@ impl SessionRouter {
     }
 }
 
-/// Nothing of what a connection refuses before it takes a message was delivered.
+/// The verdict for an error. A connection that refuses a message has not delivered it.
 fn verdict(error: SendError) -> Verdict {
     match error {
         SendError::Ended(_) => Verdict::Ended,

@@ -1,8 +1,8 @@
-//! Stopping: what this worker owns is let go when it stops, after the calls under way have been answered.
+//! Stops this gateway's connections when it stops, after in-flight calls have been answered.
 //!
-//! Invariants: as long as calls are under way the store counts this worker as alive, so that nobody takes their session over
-//! and nobody cuts their replies; when a connection is closed here, the store has been told that this worker is gone, so
-//! that the next message of its session finds it orphaned and not silently absent.
+//! Invariants: while calls are in flight the store counts this gateway as alive, so that no peer takes over their
+//! sessions or cuts their replies; connections are closed only after the store was told that this gateway is gone, so
+//! that the next message of a session finds its binding orphaned.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,21 +16,21 @@ use mooring_protocol::header::LAST_EVENT_ID;
 use mooring_protocol::{Kind, Message, Sender};
 use mooring_upstream::{Outgoing, SendError};
 
-/// What may still begin at the connections that live here.
+/// Admits messages to the connections of this gateway, until it stops.
 #[derive(Debug, Default)]
 pub(super) struct OwnedAdmission {
     is_stopping: Mutex<bool>,
-    /// Messages on their way to a connection, which does not count them yet.
+    /// Messages on the way to a connection, which does not count them yet.
     arriving: Gauge,
-    /// Replies on their way to other workers.
+    /// Replies on the way to peers.
     leaving: Gauge,
 }
 
-/// How many of something there are.
+/// A counter that can be awaited.
 #[derive(Debug)]
 struct Gauge(Arc<watch::Sender<usize>>);
 
-/// One that a [`Gauge`] counts, until it is dropped.
+/// Increments a [`Gauge`] until it is dropped.
 #[derive(Debug)]
 pub(super) struct GaugeGuard(Arc<watch::Sender<usize>>);
 
@@ -46,9 +46,9 @@ impl Gauge {
         GaugeGuard(Arc::clone(&self.0))
     }
 
-    /// Waits until there are none.
+    /// Waits until the count is zero.
     async fn none_left(&self) {
-        // The sender lives as long as this does.
+        // The sender lives as long as `self`.
         let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
     }
 }
@@ -60,8 +60,8 @@ impl Drop for GaugeGuard {
 }
 
 impl OwnedAdmission {
-    /// Lets a message through to a connection, unless it would begin something and this worker stops. Whoever waits for what
-    /// is under way waits for the answer to be dropped.
+    /// Admits a message to a connection, unless it begins a call and this gateway is stopping. The gateway waits for
+    /// the returned guard.
     ///
     /// # Errors
     /// `OwnerDraining`. Nothing was delivered.
@@ -69,7 +69,7 @@ impl OwnedAdmission {
         if !begins_something(outgoing) {
             return Ok(None);
         }
-        // Under the lock, so that whatever was admitted before it is counted when this worker begins to stop.
+        // Under the lock, so that everything admitted earlier is counted when the stop begins.
         let is_stopping = self.is_stopping.lock();
         if *is_stopping.unwrap_or_else(PoisonError::into_inner) {
             return Err(SendError::OwnerDraining);
@@ -77,8 +77,7 @@ impl OwnedAdmission {
         Ok(Some(self.arriving.count()))
     }
 
-    /// The reply to a message of another worker is under way until the answer is dropped. None for a stream that answers
-    /// nothing.
+    /// Counts a reply to a peer until the guard is dropped. `None` for a stream without an unanswered call.
     pub(super) fn reply_leaves(&self, outgoing: &Outgoing) -> Option<GaugeGuard> {
         (*outgoing.method() == Method::POST).then(|| self.leaving.count())
     }
@@ -93,8 +92,8 @@ impl OwnedAdmission {
 }
 
 impl OwnedConnections {
-    /// Begins nothing new any more; waits until `deadline` for the calls under way. What they need is served meanwhile:
-    /// the client's answers, notifications, and resumes.
+    /// Refuses new calls, and waits until `deadline` for those in flight. Messages that they need are still served: the
+    /// client's answers, notifications and resumes.
     pub async fn finish(&self, deadline: Instant) {
         self.admission.refuse_from_now();
         let idle = async {
@@ -102,15 +101,16 @@ impl OwnedConnections {
             for (_, held) in self.table.all() {
                 held.connection.idle().await;
             }
-            // A worker that is gone is not listened to any more.
+            // Peers no longer listen to a gateway that is gone.
             self.admission.leaving.none_left().await;
         };
-        // What is still under way then is cut.
+        // Calls that are still in flight then are cut off.
         let _ = tokio::time::timeout_at(deadline, idle).await;
     }
 
-    /// Closes everything, and returns when the servers have ended. The store knows that this worker is gone.
-    pub async fn let_go(&self) {
+    /// Closes all connections and returns when their servers have ended. The store already knows that this gateway is
+    /// gone.
+    pub async fn close_all(&self) {
         let held = self.table.all();
         for (place, held) in &held {
             self.close(place, held.epoch);
@@ -142,9 +142,9 @@ mod tests {
         Outgoing::forwarded(Method::POST, HeaderMap::new(), body)
     }
 
-    /// A connection counts a message when it has it; until then the worker must not count as idle.
+    /// A connection counts a message only once it has it; until then the gateway must not count as idle.
     #[tokio::test]
-    async fn a_message_that_was_admitted_is_waited_for_and_none_is_admitted_after_it() {
+    async fn admitted_messages_are_awaited_and_later_ones_refused() {
         let admission = OwnedAdmission::default();
         let call = posted(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#);
         let answer = posted(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);

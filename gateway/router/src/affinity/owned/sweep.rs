@@ -1,7 +1,7 @@
-//! Sweeping: what this worker holds and does not own any more is closed.
+//! Sweeping: closes connections that this gateway has and no longer owns.
 //!
-//! A session that ended at another worker, expired, or was taken over while this worker was cut off leaves its connection
-//! here; whoever ended it says so where it can, and this finds the rest.
+//! If a session ended at another gateway, expired, or was taken over while this gateway was cut off, its connection
+//! stays here. The gateway that ended it reports that if it can; the sweep finds the rest.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::SessionRouter;
 use super::connection_table::{ConnectionKey, OwnedConnection};
 use mooring_store::StoreError;
 
-/// Between two looks at everything that is held.
+/// Interval of sweeps.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
-/// Most sessions asked for at the same time.
+/// Most concurrent queries to the store.
 const AT_ONCE: usize = 16;
 
-/// Looks after what this worker holds, until it is stopped.
+/// Sweeps this gateway's connections until it is stopped.
 pub async fn sweep_owned(router: SessionRouter) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
@@ -27,19 +27,21 @@ pub async fn sweep_owned(router: SessionRouter) {
 }
 
 impl SessionRouter {
-    /// Asks the store about every connection that is held here, and closes those that it does not name this worker's.
-    /// Answers whether the store was asked about all of them.
+    /// Asks the store about every connection here, and closes those that this gateway does not own. Returns whether the
+    /// store answered for all of them.
     pub async fn close_connections_not_owned(&self) -> bool {
         stream::iter(self.owned_connections().table.all())
-            .map(|(place, held)| async move { self.is_still_owned(&place, &held).await })
+            .map(|(connection_key, held)| async move {
+                self.is_still_owned(&connection_key, &held).await
+            })
             .buffer_unordered(AT_ONCE)
             .all(|was_asked| async move { was_asked })
             .await
     }
 
-    async fn is_still_owned(&self, place: &ConnectionKey, held: &OwnedConnection) -> bool {
-        let found = self.store().get(&place.key).await;
-        // What stands in for the store while that is away knows of no owner.
+    async fn is_still_owned(&self, connection_key: &ConnectionKey, held: &OwnedConnection) -> bool {
+        let found = self.store().get(&connection_key.key).await;
+        // The fallback of an unreachable store knows no owners.
         if self.store().is_degraded() {
             return false;
         }
@@ -51,19 +53,19 @@ impl SessionRouter {
         let is_owned = record.is_some_and(|record| {
             record.standing == Standing::Active
                 && record.bindings.iter().any(|binding| {
-                    binding.server == place.server
+                    binding.server == connection_key.server
                         && binding.epoch == held.epoch
                         && (binding.owner.as_ref()).is_some_and(|owner| self.is_owner(owner))
                 })
         });
         if !is_owned {
             tracing::info!(
-                session = %place.key.digest(),
-                server = %place.server,
+                session = %connection_key.key.digest(),
+                server = %connection_key.server,
                 epoch = held.epoch,
-                "a connection that this worker does not own any more is closed"
+                "closed a connection that this gateway no longer owns"
             );
-            self.owned_connections().close(place, held.epoch);
+            self.owned_connections().close(connection_key, held.epoch);
         }
         true
     }
