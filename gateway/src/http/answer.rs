@@ -77,7 +77,7 @@ pub(super) fn resolve_error(cause: &ResolveError, id: Option<Id<'_>>) -> Reply {
     match cause {
         ResolveError::Store(cause) => store(cause, id),
         ResolveError::NoInstance(cause) => unavailable(&cause.into(), id),
-        ResolveError::Unsettled => plain(ErrorKind::UpstreamUnavailable, id),
+        ResolveError::ClaimPending => plain(ErrorKind::UpstreamUnavailable, id),
         ResolveError::Handshake(cause) => handshake(cause, id),
         ResolveError::ParamsGone | ResolveError::LostByPolicy => {
             plain(ErrorKind::SessionNotFound, id)

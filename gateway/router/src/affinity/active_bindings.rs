@@ -1,7 +1,7 @@
-//! The active bindings of this worker: what its gauge counts, and which sessions it keeps from expiring.
+//! The active bindings of this gateway, for its gauge, and the sessions that it keeps from expiring.
 //!
-//! Nothing depends on it for correctness. A binding counts here from the time this worker made or took it over until
-//! the session ends here, another worker is seen to hold it, or it has been idle for its TTL.
+//! Correctness does not depend on it. A binding counts here from the time this gateway made it or took it over until
+//! the session ends here, a peer is seen to have it, or it has been idle for its TTL.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use mooring_session::view::{BindingView, RecordView};
 use super::Session;
 use mooring_store::SessionKey;
 
-/// Most bindings remembered; beyond it new ones are served but not counted or kept alive.
+/// Most bindings remembered; further ones are served but neither counted nor kept alive.
 const BINDINGS_MAX: usize = 1_000_000;
 
-/// The bindings this worker uses.
+/// The bindings that this gateway uses.
 #[derive(Clone, Debug)]
 pub struct ActiveBindings {
     bindings: Arc<Mutex<HashMap<(SessionKey, ServerName), ActiveBinding>>>,
@@ -29,7 +29,7 @@ struct ActiveBinding {
     calls: u32,
     streams: u32,
     used_at: Instant,
-    /// None until the store has said that the session is the client's and is bound.
+    /// `None` until the store has confirmed the session and its binding.
     holder: Option<BindingHolder>,
 }
 
@@ -46,25 +46,25 @@ impl ActiveBinding {
     }
 }
 
-/// What is open.
+/// What is open in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InFlightKind {
-    /// A message of the client, until its reply is whole.
+    /// A message of the client, until its reply is complete.
     Call,
-    /// A stream of what answers no call: open for as long as the client is there, busy or not.
+    /// A stream without a call, open while the client is connected.
     Stream,
 }
 
-/// Which gateway holds a binding, by its record.
+/// The gateway that has a binding, according to its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingHolder {
-    /// This worker: it made the binding, or took it over from a dead one.
+    /// This gateway: it made the binding, or took it over from a dead one.
     This,
-    /// Another, which is alive; this worker serves single requests of it.
+    /// A live peer; this gateway serves single requests of the session.
     Other,
 }
 
-/// Keeps a session from expiring while a call or a stream of it is open. Ends when dropped.
+/// Keeps a session from expiring while a call or stream is open. Ends when dropped.
 #[derive(Debug)]
 pub struct InFlight {
     active_bindings: ActiveBindings,
@@ -73,7 +73,7 @@ pub struct InFlight {
 }
 
 impl ActiveBindings {
-    /// Nothing yet; a binding is forgotten when it has been idle for `idle`.
+    /// Empty. Bindings are forgotten after being idle for `idle`.
     #[must_use]
     pub fn new(idle: Duration) -> Self {
         Self {
@@ -83,11 +83,11 @@ impl ActiveBindings {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(SessionKey, ServerName), ActiveBinding>> {
-        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        // The map is consistent after every statement, so a poisoned lock is usable.
         self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the begin of a call or stream. Nothing of it stays where it turns out that there is no such session.
+    /// Records the begin of a call or stream. The entry is removed again if the session turns out not to exist.
     #[must_use]
     pub fn begin(&self, session: &Session, server: &ServerName, kind: InFlightKind) -> InFlight {
         let of = (session.key.clone(), server.clone());
@@ -112,7 +112,7 @@ impl ActiveBindings {
         }
     }
 
-    /// The session under `key` is over, and so are its bindings.
+    /// Removes the bindings of a session that has ended.
     pub fn forget(&self, key: &SessionKey, record: &RecordView) {
         let mut bindings = self.lock();
         for binding in &record.bindings {
@@ -120,7 +120,7 @@ impl ActiveBindings {
         }
     }
 
-    /// How many bindings this worker made or drove last.
+    /// The number of bindings that belong to this gateway.
     #[must_use]
     pub fn count(&self) -> usize {
         self.lock()
@@ -129,7 +129,7 @@ impl ActiveBindings {
             .count()
     }
 
-    /// The sessions with a binding remembered here, or a stream that is open, each once.
+    /// The sessions with a remembered binding or an open stream, each once.
     #[must_use]
     pub fn recent(&self) -> HashSet<SessionKey> {
         self.lock()
@@ -139,7 +139,7 @@ impl ActiveBindings {
             .collect()
     }
 
-    /// The sessions with something open, which must not expire meanwhile; what has been idle too long is forgotten.
+    /// The sessions with an open call or stream, which must not expire. Forgets entries that have been idle too long.
     #[must_use]
     pub fn in_use(&self) -> Vec<(SessionKey, Principal)> {
         let mut bindings = self.lock();
@@ -151,7 +151,7 @@ impl ActiveBindings {
             .collect()
     }
 
-    /// The sessions with a call open, which their principal's cap must spare.
+    /// The sessions with an open call, which admission must spare.
     #[must_use]
     pub fn in_call(&self) -> Vec<(SessionKey, Principal)> {
         self.lock()
@@ -172,7 +172,7 @@ impl ActiveBindings {
 }
 
 impl BindingHolder {
-    /// The holder of a binding, as this worker sees it.
+    /// The holder of a binding, as seen by this gateway.
     #[must_use]
     pub fn of(binding: &BindingView, worker: &WorkerId) -> Self {
         if binding.driver == *worker {
@@ -184,7 +184,7 @@ impl BindingHolder {
 }
 
 impl InFlight {
-    /// Notes that the session is bound, and the holder of its binding.
+    /// Records that the session is bound, and the holder of its binding.
     pub fn set_holder(&self, holder: BindingHolder) {
         if let Some(used) = self.active_bindings.lock().get_mut(&self.of) {
             used.holder = Some(holder);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_there_is_not_leaves_nothing() {
+    fn an_unknown_session_leaves_nothing() {
         let active_bindings = ActiveBindings::new(Duration::from_secs(60));
         let open = active_bindings.begin(&session(b"a"), &tools(), InFlightKind::Call);
         assert_eq!(
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_from_streams_and_both_from_nothing() {
+    fn calls_and_streams_are_distinguished() {
         let active_bindings = ActiveBindings::new(Duration::from_secs(60));
         let (one, two) = (session(b"one"), session(b"two"));
         let stream = active_bindings.begin(&one, &tools(), InFlightKind::Stream);

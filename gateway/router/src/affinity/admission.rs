@@ -1,7 +1,8 @@
-//! Admission: a principal that holds as many sessions as it may gets a new one in the place of one that it does not use.
+//! Admission: at the session limit of a principal, a new session replaces one that is not in use.
 //!
-//! Invariant: a session in use is never ended for another. What is in use the store says (a claim or a turn is live), or
-//! this worker (a call is open here); a call that is open at another worker counts as a use, noted every second.
+//! Invariant: a session in use is never ended for another. In use are sessions with a live claim or turn according to
+//! the store, and those with an open call at this gateway; an open call at a peer counts as a use that is recorded
+//! every second.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +16,10 @@ use mooring_metrics as metrics;
 use mooring_store::{EvictionOutcome, RoomError, SessionKey, StoreError};
 
 impl SessionRouter {
-    /// Creates the record, or finds it. At the principal's cap the least recently used of its idle sessions is ended for it.
+    /// Creates the record or finds it. At the principal's limit, its least recently used idle session is ended.
     ///
     /// # Errors
-    /// [`OpenError::AtCap`] where none is idle; what the store says.
+    /// [`OpenError::AtCap`] if none is idle; errors of the store.
     pub(super) async fn admit(
         &self,
         session: &Session,
@@ -37,7 +38,7 @@ impl SessionRouter {
         })
     }
 
-    /// Ends the session under `key` if it is idle; otherwise notes that it is in use, so that the next one is named.
+    /// Ends the session under `key` if it is idle; otherwise records the use, so that the store names the next one.
     async fn make_room(
         &self,
         principal: &Principal,
@@ -58,7 +59,7 @@ impl SessionRouter {
                     metrics::session_capped(metrics::CapOutcome::Ended);
                     tracing::info!(
                         session = %key.digest(),
-                        "the principal is at its cap: its least recently used session was ended for a new one"
+                        "session limit reached: ended the principal's least recently used session"
                     );
                     let router = self.clone();
                     tokio::spawn(async move { router.clean_ended(&key, &ended.record).await });
@@ -66,7 +67,7 @@ impl SessionRouter {
                 Ok(EvictionOutcome::Made)
             }
             Err(StoreError::Refused(Refusal::Busy(_))) => self.note_use(principal, &key).await,
-            // It went by itself.
+            // It has ended on its own.
             Err(StoreError::Refused(Refusal::NoSession)) => Ok(EvictionOutcome::Made),
             Err(error) => Err(error),
         }

@@ -1,8 +1,8 @@
-//! Cleaning: what a session that is over still holds upstream is deleted there, and then its tombstone is dropped.
+//! Cleaning: deletes the upstream sessions of a session that has ended, then drops its tombstone.
 //!
-//! Invariants: deleted are only upstream sessions that the record of an incarnation named after it was over, so nothing
-//! that a later incarnation holds can be among them. A tombstone is dropped only when nothing of it is left to delete;
-//! until then it names what is, to whoever reaps it next.
+//! Invariants: only upstream sessions named by the record of an ended incarnation are deleted, so none of a later
+//! incarnation can be among them. A tombstone is dropped only when nothing is left to delete; until then it lists the
+//! rest for the next reaper.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use super::stream::is_stream;
 use mooring_store::SessionKey;
 use mooring_upstream::{DiscardOutcome, Outgoing, discard};
 
-/// Longest wait for the answer to one DELETE. Shorter than the lease under which its tombstone is cleaned: the
-/// reaper's own, and the 30 s that END gives its caller.
+/// Time limit of one DELETE. Shorter than the leases under which tombstones are cleaned: the reaper's, and the 30 s
+/// that END grants.
 pub(super) const DELETED_WITHIN: Duration = Duration::from_secs(10);
 
-/// What is left of what a record held.
+/// What cleaning has left.
 #[derive(Debug, Default)]
 pub(super) struct CleanupResult {
-    /// The instances that did not answer, or were not asked.
+    /// Instances that did not answer or were not asked.
     pub(super) unanswered: Vec<(ServerName, InstanceName)>,
-    /// How much its instance refused to delete for now.
+    /// The number of upstream sessions whose instance refused the deletion for now.
     pub(super) refused: usize,
-    /// How much cannot be, because its server or instance is not configured any more.
+    /// The number of upstream sessions whose server or instance is no longer configured.
     pub(super) unconfigured: usize,
 }
 
-/// What came of one binding.
+/// The result for one binding.
 enum Deletion {
     Done,
     Refused,
@@ -40,7 +40,7 @@ enum Deletion {
 }
 
 impl CleanupResult {
-    /// Whether something has to be deleted later.
+    /// Whether something is left to delete later.
     pub(super) fn is_undone(&self) -> bool {
         self.refused > 0 || !self.unanswered.is_empty()
     }
@@ -56,8 +56,8 @@ impl CleanupResult {
 }
 
 impl SessionRouter {
-    /// Deletes what the bindings of a record hold upstream, all at once, but for those that `is_put_off` names. Streams
-    /// hold nothing there; whoever holds one finds by itself that its session is over.
+    /// Deletes the upstream sessions of a record in parallel, except those that `is_put_off` names. Streams have no
+    /// upstream session; their holder notices the end of the session itself.
     pub(super) async fn delete_held(
         &self,
         key: &SessionKey,
@@ -81,12 +81,12 @@ impl SessionRouter {
         cleanup
     }
 
-    /// Deletes what the bindings of a record hold upstream. False where something is left to be deleted later.
+    /// Deletes the upstream sessions of a record. Returns `false` if something is left to delete later.
     pub async fn delete_all_held(&self, key: &SessionKey, record: &RecordView) -> bool {
         !self.delete_held(key, record, |_| false).await.is_undone()
     }
 
-    /// How long the answer to a DELETE is waited for.
+    /// Time limit for the answer to a DELETE.
     pub(super) fn deletion_timeout(&self) -> Duration {
         DELETED_WITHIN.min(self.options().answer_timeout)
     }
@@ -98,9 +98,9 @@ impl SessionRouter {
         binding: &BindingView,
     ) -> Deletion {
         if let Some(owner) = &binding.owner {
-            return self.let_go(key, principal, binding, owner).await;
+            return self.close_owned(key, principal, binding, owner).await;
         }
-        // A claim that was not confirmed has no upstream session; whoever holds it deletes what it makes.
+        // A claim that was not confirmed has no upstream session; its holder deletes what it creates.
         let Some(upstream_session) = &binding.upstream_session else {
             return Deletion::Done;
         };
@@ -127,8 +127,8 @@ impl SessionRouter {
         }
     }
 
-    /// Closes the connection of an owned binding, at its owner. That of a dead worker is gone with it.
-    async fn let_go(
+    /// Closes an owned connection at its owner. If the owner is dead, the connection is gone.
+    async fn close_owned(
         &self,
         key: &SessionKey,
         principal: &Principal,
@@ -152,14 +152,14 @@ impl SessionRouter {
         {
             Ok(()) => Deletion::Done,
             Err(error) => {
-                tracing::info!(server = %binding.server, %error, "a connection at another worker was not closed; that worker finds it");
-                // The owner looks after what it holds by itself, and the record must not wait for that.
+                tracing::info!(server = %binding.server, %error, "a connection at another gateway was not closed; its sweep closes it");
+                // The owner's sweep closes it later, and the record must not wait for that.
                 Deletion::Done
             }
         }
     }
 
-    /// Cleans up after a session that this worker has just ended. What cannot be deleted now is left to the reaper.
+    /// Cleans up after a session that this gateway has just ended. The reaper does what fails here.
     pub(super) async fn clean_ended(&self, key: &SessionKey, record: &RecordView) {
         let cleanup = self.delete_held(key, record, |_| false).await;
         self.drop_own_params(record).await;

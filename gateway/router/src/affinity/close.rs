@@ -1,6 +1,6 @@
-//! Closing: the client deletes its session, and what it held upstream goes with it.
+//! Closing: the client deletes its session, and its upstream sessions are deleted too.
 //!
-//! Invariant: whoever ended a session cleans up after it, and nobody else does while the lease that END gave runs.
+//! Invariant: the gateway that ended a session cleans up after it, and no other does during the lease that END granted.
 
 use mooring_session::Refusal;
 use mooring_session::rules::{EndCondition, EndRequest};
@@ -8,22 +8,22 @@ use mooring_session::rules::{EndCondition, EndRequest};
 use super::{Session, SessionRouter};
 use mooring_store::StoreError;
 
-/// Whether a session was still there to be closed.
+/// Whether this call ended the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseOutcome {
-    /// This call closed it.
+    /// This call ended it.
     Now,
-    /// It was closed before.
+    /// It had ended before.
     AlreadyClosed,
 }
 
 impl SessionRouter {
-    /// Ends the session, deletes its upstream sessions, and drops its tombstone. Ending twice is no error, and the
-    /// second time nothing is deleted: the first caller cleans up, or the reaper after it, also where the first caller
-    /// was this one and the store's reply was lost.
+    /// Ends the session, deletes its upstream sessions, and drops its tombstone. Ending twice is no error; the second
+    /// time nothing is deleted, because the first caller or the reaper cleans up. That includes a first call of this
+    /// gateway whose reply was lost.
     ///
     /// # Errors
-    /// What the store refuses: an unknown session, somebody else's; or that it cannot be asked.
+    /// Refusals of the store (an unknown session, another principal's), or the store is unreachable.
     pub async fn close(&self, session: &Session) -> Result<CloseOutcome, StoreError> {
         let ended = self.store().end(&session.key, &ending(session)).await?;
         self.active_bindings().forget(&session.key, &ended.record);
@@ -34,8 +34,7 @@ impl SessionRouter {
         Ok(CloseOutcome::Now)
     }
 
-    /// Ends a session whose client has to initialize again. Nobody waits for what it holds at other servers, and at the
-    /// one that lost it, to be deleted.
+    /// Ends a session whose client has to initialize again. Its upstream sessions are deleted in the background.
     pub(super) async fn close_lost(&self, session: &Session) {
         match self.store().end(&session.key, &ending(session)).await {
             Ok(ended) => {
@@ -47,7 +46,7 @@ impl SessionRouter {
             }
             Err(StoreError::Refused(Refusal::NoSession)) => {}
             Err(error) => {
-                tracing::warn!(session = %session.digest, %error, "a lost session could not be ended; it will expire");
+                tracing::warn!(session = %session.digest, %error, "failed to end a lost session; it will expire");
             }
         }
     }

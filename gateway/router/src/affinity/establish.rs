@@ -1,6 +1,6 @@
-//! Establishing: the holder of a claim makes the upstream session that the claim is for.
+//! Establishing: the holder of a claim creates the upstream session for it.
 //!
-//! Invariant: an upstream session that does not end up in the record is deleted upstream.
+//! Invariant: an upstream session that is not recorded is deleted upstream.
 
 use bytes::Bytes;
 use mooring_session::Refusal;
@@ -24,12 +24,12 @@ use mooring_upstream::{
     InstanceTransport, Outgoing, Server, discard, initialize,
 };
 
-/// The label that holds the digest of the client's initialize params.
+/// The label with the digest of the client's initialize params.
 pub(super) const INIT_LABEL: &[u8] = b"init";
-/// The label that holds the negotiated revision.
+/// The label with the negotiated revision.
 pub(super) const REVISION_LABEL: &[u8] = b"protocol_version";
 
-/// A claim that this attempt holds.
+/// A claim of this attempt.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) binding: BindingView,
@@ -37,7 +37,7 @@ pub(super) struct Claim {
 }
 
 impl SessionRouter {
-    /// A BIND of one attempt: it claims a server, and asked again it renews the claim.
+    /// The BIND of this attempt: it claims a server, and repeated it renews the claim.
     pub(super) fn bid(
         &self,
         session: &Session,
@@ -57,7 +57,7 @@ impl SessionRouter {
         }
     }
 
-    /// Claims a server that the session has not used yet. None where another attempt has it.
+    /// Claims a server that the session has not used yet. `None` if another attempt has claimed it.
     pub(super) async fn claim_first(
         &self,
         session: &Session,
@@ -72,12 +72,12 @@ impl SessionRouter {
         }))
     }
 
-    /// Initializes upstream under the claim as the session's client did, and tells the new upstream session what the client
-    /// had set: it may have set the log level before it first used this server. None where the claim was lost to another
-    /// attempt meanwhile.
+    /// Initializes upstream under the claim as the session's client did, and restores the client's settings in the new
+    /// upstream session: it may have set the log level before it first used this server. `None` if the claim was lost
+    /// to another attempt meanwhile.
     ///
     /// # Errors
-    /// As [`SessionRouter::establish`], and where the client's params are not stored any more.
+    /// As [`SessionRouter::establish`], or the client's params are no longer stored.
     pub(super) async fn establish_from_record(
         &self,
         session: &Session,
@@ -100,11 +100,11 @@ impl SessionRouter {
         Ok(Some(binding))
     }
 
-    /// Initializes upstream under the claim, moving the claim on while instances cannot be reached. None where the
-    /// claim was lost to another attempt meanwhile.
+    /// Initializes upstream under the claim, and moves the claim to other instances while they are unreachable. `None`
+    /// if the claim was lost to another attempt meanwhile.
     ///
     /// # Errors
-    /// Where no instance could be initialized; the claim is then given up.
+    /// No instance could be initialized; the claim is dropped.
     pub(super) async fn establish(
         &self,
         session: &Session,
@@ -124,7 +124,7 @@ impl SessionRouter {
                 server = %server.id,
                 instance = %claim.binding.instance,
                 %error,
-                "an instance could not be initialized"
+                "failed to initialize an instance"
             );
             if !error.should_try_another_instance() {
                 self.give_up(session, server, &claim).await;
@@ -153,7 +153,7 @@ impl SessionRouter {
         handshake: &InitializeHandshake,
     ) -> Result<InitializedSession, HandshakeError> {
         let Some(instance) = server.instance(&claim.binding.instance) else {
-            // The names in a claim of this attempt were taken from the server itself.
+            // Cannot happen: the claim's instances come from the server.
             return Err(HandshakeError::Exchange(
                 mooring_upstream::ExchangeError::NoResponse,
             ));
@@ -211,7 +211,7 @@ impl SessionRouter {
         }
     }
 
-    /// Moves this attempt's own claim to one of the instances it has not tried.
+    /// Moves this attempt's claim to an instance that it has not tried.
     async fn move_claim(
         &self,
         session: &Session,
@@ -240,10 +240,10 @@ impl SessionRouter {
         }))
     }
 
-    /// Gives the claim up, so that the next request need not wait for its lease. What fails here, the lease mends.
+    /// Drops the claim, so that the next request need not wait for its lease. If this fails, the lease expires.
     ///
-    /// A binding that was moved is left to lapse at once instead of being dropped: whoever makes the upstream session
-    /// in the end must see that there was one before, and tell the client that its state is lost.
+    /// The claim of a moved binding is not dropped but expires at once: the next attempt must see that there was an
+    /// earlier binding, and tell the client that its state is lost.
     pub(super) async fn give_up(&self, session: &Session, server: &Server, claim: &Claim) {
         let given_up = if claim.binding.rebinds == 0 {
             self.unbind(session, server, claim).await
@@ -251,7 +251,7 @@ impl SessionRouter {
             self.let_lapse(session, server, claim).await
         };
         if let Err(error) = given_up {
-            tracing::debug!(session = %session.digest, %error, "a claim could not be given up");
+            tracing::debug!(session = %session.digest, %error, "failed to drop a claim");
         }
     }
 
@@ -273,7 +273,7 @@ impl SessionRouter {
             .map(|_| ())
     }
 
-    /// The holder's own BIND renews its lease; with the shortest one there is, that ends it.
+    /// BIND by the holder renews its lease; with the minimum lease, the claim expires.
     async fn let_lapse(
         &self,
         session: &Session,
@@ -284,10 +284,10 @@ impl SessionRouter {
         self.store().bind(&session.key, &request).await.map(|_| ())
     }
 
-    /// The client's own handshake, as it stands in the store, and what else its new upstream session has to be told.
+    /// The client's handshake as stored, and the state to restore in its new upstream session.
     ///
     /// # Errors
-    /// [`ResolveError::ParamsGone`] where the params are not kept any more.
+    /// [`ResolveError::ParamsGone`] if the params are no longer stored.
     pub(super) async fn stored_handshake(
         &self,
         session: &Session,
@@ -307,7 +307,7 @@ impl SessionRouter {
         Ok((handshake, RestoredState::of(&record, &server.id)))
     }
 
-    /// Deletes an upstream session that nothing refers to. Failing is logged and left to the upstream's own expiry.
+    /// Deletes an unreferenced upstream session. Failures are logged, and its instance expires it.
     pub async fn delete_upstream(
         &self,
         server: &Server,
@@ -320,7 +320,7 @@ impl SessionRouter {
     }
 }
 
-/// The digest of the params that the session's client initialized with.
+/// The digest of the client's initialize params.
 pub(super) fn init_digest(record: &RecordView) -> Option<InitDigest> {
     let name = LabelName::parse(INIT_LABEL).ok()?;
     InitDigest::parse(record.labels.get(&name)?.as_str())

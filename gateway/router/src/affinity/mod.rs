@@ -1,8 +1,8 @@
-//! Session affinity: which upstream session carries a client's session, and what happens when it is lost.
+//! Session affinity: which upstream session serves a client's session, and what happens when it is lost.
 //!
-//! Invariants: no state of a session is kept here. Every worker reads the record in the store before every dispatch,
-//! and every change is one fenced command of the store; so any worker may be killed at any moment, and two workers
-//! that see one loss make one new upstream session between them.
+//! Invariants: gateways keep no session state. Every gateway reads the record in the store before every dispatch, and
+//! every change is one fenced command of the store. So any gateway may be killed at any time, and gateways that see the
+//! same loss create only one new upstream session.
 
 mod active_bindings;
 mod admission;
@@ -52,8 +52,8 @@ use mooring_store::Store;
 pub use mooring_store::{Session, TurnError};
 use mooring_upstream::{Client, Servers};
 
-/// Routes the messages of sessions: creates and ends sessions, resolves and moves their bindings. One per worker, cheap to
-/// clone.
+/// Routes the messages of sessions: creates and ends sessions, resolves and moves their bindings. One per gateway,
+/// cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SessionRouter(Arc<Shared>);
 
@@ -70,27 +70,27 @@ struct Shared {
     sequence: AtomicU64,
 }
 
-/// How long things may take, and how many there may be.
+/// Limits and timeouts of a session router.
 #[derive(Clone, Debug)]
 pub struct SessionRouterOptions {
     /// How long a session may be idle.
     pub session_ttl: Millis,
-    /// Most active sessions of one principal; none for no cap.
+    /// Most active sessions per principal; `None` for no limit.
     pub sessions_max: Option<NonZeroU64>,
-    /// Most sessions that a principal may begin within a minute; none for no limit.
+    /// Most sessions that a principal may begin per minute; `None` for no limit.
     pub initializes_per_minute: Option<NonZeroU64>,
-    /// How long one attempt to initialize upstream may take before another may begin.
+    /// Time limit of one attempt to initialize upstream, after which another may begin.
     pub claim_lease: Millis,
     /// Longest wait of a call for its turn.
     pub turn_wait_max: Duration,
-    /// Longest wait for an instance's answer to a request of the gateway's own.
+    /// Longest wait for an instance's answer to a gateway request.
     pub answer_timeout: Duration,
-    /// What every key of the store begins with.
+    /// The prefix of all keys in the store.
     pub key_prefix: Box<str>,
 }
 
 impl SessionRouter {
-    /// The service of this worker.
+    /// The router of this gateway.
     #[must_use]
     pub fn new(
         store: Store,
@@ -114,13 +114,13 @@ impl SessionRouter {
         }))
     }
 
-    /// Where records live.
+    /// The store of session records.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.0.store
     }
 
-    /// How instances are reached.
+    /// The HTTP client to instances.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.0.client
@@ -132,40 +132,40 @@ impl SessionRouter {
         &self.0.servers
     }
 
-    /// What this worker owns, and how it reaches what others own.
+    /// The connections that this gateway owns, and its access to those of peers.
     #[must_use]
     pub fn owned_connections(&self) -> &OwnedConnections {
         &self.0.owned_connections
     }
 
-    /// This worker.
+    /// The id of this gateway.
     #[must_use]
     pub fn worker(&self) -> &WorkerId {
         &self.0.worker
     }
 
-    /// The bindings that this worker uses.
+    /// The bindings that this gateway uses.
     #[must_use]
     pub fn active_bindings(&self) -> &ActiveBindings {
         &self.0.active_bindings
     }
 
-    /// Those who wait here for the claims of other workers.
+    /// The calls that wait here for other gateways' claims or for turns.
     fn waiters(&self) -> &Waiters {
         &self.0.waiters
     }
 
-    /// How long things may take, and how many there may be.
+    /// The limits and timeouts.
     #[must_use]
     pub fn options(&self) -> &SessionRouterOptions {
         &self.0.options
     }
 
-    /// The JSON text of an id for a request of the gateway's own, unique across workers and restarts.
+    /// The JSON text of an id for a gateway request, unique across gateways and restarts.
     #[must_use]
     pub fn next_id(&self) -> String {
         let sequence = self.0.sequence.fetch_add(1, Ordering::Relaxed);
-        // A boot id is hexadecimal, which always makes an id; the fallback is one too.
+        // A boot id is hexadecimal, so this always succeeds.
         gateway_id(self.0.worker.boot(), sequence)
             .unwrap_or_else(|| format!("\"gateway:{sequence}\""))
     }

@@ -1,10 +1,10 @@
-//! Named sessions: a client that is restarted finds its session by a name instead of an id.
+//! Named sessions: a restarted client finds its session by a name instead of an id.
 //!
-//! The id is derived from the name, the server, the principal and the client's initialize params, so two programs never
-//! share an upstream session that was made for one of them. What the server answered to the first `initialize` is kept
-//! beside the initialize params, for the clients that come later.
+//! The id is derived from the name, the server, the principal and the client's initialize params, so different programs
+//! never share an upstream session. The server's answer to the first `initialize` is stored with the initialize params,
+//! for later clients.
 //!
-//! Invariant: if several processes begin one session at once, one of them opens it and the others continue it.
+//! Invariant: if several processes begin one session at the same time, one opens it and the others continue it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,28 +19,28 @@ use super::establish::init_digest;
 use super::{CloseOutcome, OpenError, Session, SessionRouter};
 use mooring_store::{InitDigest, StoreError, labels};
 
-/// The label that says where the server's answer is: a digest, or [`NOT_KEPT`].
+/// The label that locates the server's answer: a digest, or [`NOT_KEPT`].
 const ANSWER_LABEL: &[u8] = b"answer";
-/// The answer was too long to be kept.
+/// The answer was too long to store.
 const NOT_KEPT: &str = "not-kept";
 /// How long another process may take to open the session before it counts as dead.
 const OPENED_WITHIN: Duration = Duration::from_secs(15);
-/// How often is looked whether it has.
+/// Interval of checks whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// What exists of a named session when a client starts.
+/// The state of a named session when a client starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionStart {
-    /// The session is new, and its client has to initialize it.
+    /// The session is new, and the client has to initialize it.
     New,
-    /// The session exists. This is the result of its first `initialize`, as JSON text.
+    /// The session exists. The result of its first `initialize`, as JSON text.
     Continued(String),
-    /// Others may use it, but nobody can go on with it any more: what the server answered is not kept.
+    /// The session exists and may be in use, but cannot be continued because the server's answer is not stored.
     Unknown,
 }
 
 impl SessionRouter {
-    /// Begins the session, or finds what is there of it. Where another process is about to open it, that is waited for.
+    /// Begins the session, or finds its state. Waits for another process that is opening it.
     ///
     /// # Errors
     /// `Store`, `AtCap`.
@@ -49,7 +49,7 @@ impl SessionRouter {
         session: &Session,
         params: &str,
     ) -> Result<SessionStart, OpenError> {
-        // The process that opens the session notes its initialize params.
+        // The process that opens the session records its initialize params.
         let create = self.creation(session, BTreeMap::new());
         let mut deadline = Instant::now() + OPENED_WITHIN;
         let mut incarnation = None;
@@ -61,7 +61,7 @@ impl SessionRouter {
             }
             match self.answer_in(&created.record).await? {
                 Answer::Kept(result) => {
-                    // Each who continues it keeps these for as long again.
+                    // Every process that continues it renews these.
                     if let Some(digest) = init_digest(&created.record) {
                         self.store().put_init(&digest, params).await?;
                     }
@@ -74,12 +74,12 @@ impl SessionRouter {
                     deadline = Instant::now() + OPENED_WITHIN;
                 }
                 Answer::Awaited if Instant::now() < deadline => sleep(LOOK_EVERY).await,
-                // The process that was to open it is gone: restart the session.
+                // The process that should have opened it is gone: restart the session.
                 Answer::Awaited => match self.close(session).await {
                     Ok(CloseOutcome::Now) => {
                         tracing::warn!(session = %session.digest, "session was created but never opened; restarting it");
                     }
-                    // Another was faster.
+                    // Another process has restarted it already.
                     Ok(CloseOutcome::AlreadyClosed)
                     | Err(StoreError::Refused(Refusal::NoSession)) => {}
                     Err(error) => return Err(error.into()),
@@ -88,7 +88,7 @@ impl SessionRouter {
         }
     }
 
-    /// Keeps the server's answer for those that continue the session. Where it cannot be kept, they begin anew.
+    /// Stores the server's answer for processes that continue the session. If this fails, they restart it.
     pub async fn note_answer(&self, session: &Session, result: &str) {
         let digest = InitDigest::of(result);
         let kept = match self.store().put_init(&digest, result).await {
@@ -104,7 +104,7 @@ impl SessionRouter {
         }
     }
 
-    /// Deletes what an incarnation that has expired still holds upstream. Nobody waits for it.
+    /// Deletes in the background the upstream sessions of an expired incarnation.
     fn clean_before(&self, session: &Session, created: CreateReply) {
         if created.previous.is_empty() {
             return;
@@ -126,7 +126,7 @@ impl SessionRouter {
         };
         match self.store().get_init(&digest).await? {
             Some(result) => {
-                // Each who continues the session keeps it for as long again.
+                // Every process that continues the session renews it.
                 self.store().put_init(&digest, &result).await?;
                 Ok(Answer::Kept(result))
             }
@@ -140,17 +140,17 @@ fn answer_label(record: &RecordView) -> Option<&str> {
     record.labels.get(&label).map(|value| value.as_str())
 }
 
-/// The digest by which the server's answer is kept.
+/// The digest of the stored answer.
 pub(super) fn answer_digest(record: &RecordView) -> Option<InitDigest> {
     InitDigest::parse(answer_label(record)?)
 }
 
-/// What a record says of the server's answer.
+/// The server's answer according to a record.
 enum Answer {
-    /// Here it is.
+    /// Stored.
     Kept(String),
-    /// It is not there yet.
+    /// Not stored yet.
     Awaited,
-    /// It was not kept, or not for long enough.
+    /// Not stored, or expired.
     Gone,
 }

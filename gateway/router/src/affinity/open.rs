@@ -19,7 +19,7 @@ use mooring_secrets::digest;
 use mooring_store::{StoreError, labels};
 use mooring_upstream::{Completion, InitializeHandshake, InitializedSession, Server};
 
-/// The window in which a principal may begin only so many sessions.
+/// The window of the limit on new sessions.
 const MINUTE: Millis = Millis::new(60_000);
 
 /// A session that has just begun.
@@ -29,44 +29,44 @@ pub struct OpenedSession {
     pub session: Session,
     /// Where its calls go.
     pub binding: BindingView,
-    /// The upstream's own answer, which is the client's.
+    /// The upstream's answer, which is the client's.
     pub initialized: InitializedSession,
 }
 
 /// Why a session did not begin. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The store refused, or could not be asked.
+    /// The store refused or was unreachable.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// No instance began an upstream session.
+    /// No instance created an upstream session.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// The principal holds as many sessions as it may, and none of them is idle.
+    /// The principal is at its session limit, and all its sessions are in use.
     #[error("the principal holds {0} sessions, as many as it may, and all of them are in use")]
     AtCap(u64),
-    /// Another new session of the principal, opened by another worker, took its place before it was bound.
+    /// Another new session of the principal, opened by a peer, replaced it before it was bound.
     #[error("another new session of the principal took its place")]
     Displaced,
-    /// The principal has begun as many sessions within a minute as it may.
+    /// The principal has reached its limit of new sessions per minute.
     #[error("the principal has begun {limit} sessions within a minute, as many as it may")]
     TooFast {
-        /// How many those are.
+        /// That limit.
         limit: u64,
         /// After which time it may begin another.
         retry_after: Millis,
     },
-    /// The params of the `initialize` are longer than any client's.
+    /// The params of the `initialize` exceed [`INIT_PARAMS_BYTES_MAX`].
     #[error("the params of initialize have {0} bytes; at most {INIT_PARAMS_BYTES_MAX} are taken")]
     ParamsTooLong(usize),
-    /// A name of the gateway's own making was refused, which would be a defect.
+    /// A name made by the gateway was refused, which is a defect.
     #[error(transparent)]
     Name(#[from] NameError),
 }
 
 impl OpenError {
-    /// A session of which nobody knows the id yet is over only where a cap ended it: between its CREATE and its BIND it
-    /// looks idle to other workers.
+    /// A new session can only have ended because of the session limit: between its CREATE and its BIND it looks idle to
+    /// peers.
     fn or_displaced(self) -> Self {
         match self {
             Self::Store(StoreError::Refused(Refusal::Ended | Refusal::NoSession))
@@ -83,9 +83,9 @@ impl OpenError {
 pub struct InitializeRequest<'a> {
     /// Its params, as the client wrote them.
     pub params: &'a str,
-    /// The revision it asks for.
+    /// The requested revision.
     pub revision: &'a str,
-    /// The whole request as it goes upstream.
+    /// The whole request, as sent upstream.
     pub text: Bytes,
 }
 
@@ -99,10 +99,10 @@ impl InitializeRequest<'_> {
 }
 
 impl SessionRouter {
-    /// Creates the record, claims an instance, makes the handshake, and confirms.
+    /// Creates the record, claims an instance, performs the handshake, and confirms.
     ///
     /// # Errors
-    /// See [`OpenError`]; a record already created is ended again.
+    /// See [`OpenError`]; the record is ended again.
     pub async fn open(
         &self,
         principal: &Principal,
@@ -110,7 +110,7 @@ impl SessionRouter {
         request: &InitializeRequest<'_>,
     ) -> Result<OpenedSession, OpenError> {
         let session = Session::mint(&self.options().key_prefix, principal.clone())?;
-        // From here on it is in use, and no cap ends it for another session that is opened here.
+        // From here on the session is in use, and this gateway does not end it for another.
         let in_flight = self
             .active_bindings()
             .begin(&session, &server.id, InFlightKind::Call);
@@ -127,10 +127,10 @@ impl SessionRouter {
         opened
     }
 
-    /// Creates the record of a session that is bound to nothing yet, and keeps its client's params.
+    /// Creates the record of an unbound session, and stores its client's params.
     ///
     /// # Errors
-    /// `Store`, `AtCap`, `TooFast`, `ParamsTooLong`; nothing of it is left.
+    /// `Store`, `AtCap`, `TooFast`, `ParamsTooLong`; nothing of the session is left.
     pub async fn begin(
         &self,
         session: &Session,
@@ -148,10 +148,10 @@ impl SessionRouter {
         Ok(())
     }
 
-    /// Creates the record of a session before its `initialize`: the stream of a legacy client opens first.
+    /// Creates the record of a session before its `initialize`, because the stream of a legacy client opens first.
     ///
     /// # Errors
-    /// `Store`, `AtCap`, `TooFast`; nothing of it is left.
+    /// `Store`, `AtCap`, `TooFast`; nothing of the session is left.
     pub async fn begin_uninitialized(&self, principal: &Principal) -> Result<Session, OpenError> {
         self.check_rate(principal).await?;
         let session = Session::mint(&self.options().key_prefix, principal.clone())?;
@@ -163,7 +163,7 @@ impl SessionRouter {
     /// Binds a server in a session that was created before its client's `initialize`.
     ///
     /// # Errors
-    /// See [`OpenError`]; the session is left as it was.
+    /// See [`OpenError`]; the session is unchanged.
     pub async fn open_in(
         &self,
         session: &Session,
@@ -175,7 +175,7 @@ impl SessionRouter {
         self.initialize_with(session, server, request).await
     }
 
-    /// Notes the initialize params of a session that was created before them.
+    /// Stores the initialize params of a session that was created before them.
     ///
     /// # Errors
     /// `Store`, `ParamsTooLong`.
@@ -193,10 +193,10 @@ impl SessionRouter {
         Ok(self.set_labels(session, labels).await?)
     }
 
-    /// Binds a server in a session by its client's initialize params.
+    /// Binds a server in a session with its client's initialize params.
     ///
     /// # Errors
-    /// See [`ResolveError`]; `Unsettled` where the server is bound already, or another attempt is at it.
+    /// See [`ResolveError`]; `ClaimPending` if the server is bound or claimed already.
     pub async fn initialize(
         &self,
         session: &Session,
@@ -206,9 +206,9 @@ impl SessionRouter {
         self.initialize_first(session, server, &handshake).await
     }
 
-    /// A session that could not be opened is ended, so that nothing of it is left.
+    /// Ends a session that could not be opened.
     async fn cancel_open(&self, session: &Session, error: &OpenError) {
-        tracing::warn!(session = %session.digest, %error, "a session could not be opened");
+        tracing::warn!(session = %session.digest, %error, "failed to open a session");
         let is_created = !matches!(
             error,
             OpenError::AtCap(_) | OpenError::TooFast { .. } | OpenError::ParamsTooLong(_)
@@ -218,7 +218,7 @@ impl SessionRouter {
         }
     }
 
-    /// Counts a session that the principal begins, over the whole fleet.
+    /// Counts a new session of the principal, fleet-wide.
     async fn check_rate(&self, principal: &Principal) -> Result<(), OpenError> {
         let Some(limit) = self.options().initializes_per_minute else {
             return Ok(());
@@ -265,8 +265,8 @@ impl SessionRouter {
             && **revision != *request.revision
             && let Err(error) = self.label(session, &[(REVISION_LABEL, revision)]).await
         {
-            // The session is bound and serves; the label is for people.
-            tracing::info!(session = %session.digest, %error, "the negotiated revision was not noted");
+            // The session is bound and works; the label is informational.
+            tracing::info!(session = %session.digest, %error, "failed to record the negotiated revision");
         }
         Ok(OpenedSession {
             session: session.clone(),
@@ -285,25 +285,25 @@ impl SessionRouter {
         let claim = self
             .claim_first(session, server)
             .await?
-            .ok_or(ResolveError::Unsettled)?;
-        // Where nobody else knows the session yet, nobody else can have taken the claim but by its lease.
+            .ok_or(ResolveError::ClaimPending)?;
+        // No other request knows the new session, so the claim can only be lost by its lease.
         self.establish(session, server, claim, handshake)
             .await?
-            .ok_or(ResolveError::Unsettled)
+            .ok_or(ResolveError::ClaimPending)
     }
 
-    /// Notes the log level the client sets, for a later upstream session.
+    /// Records the client's log level, for a later upstream session.
     ///
     /// # Errors
-    /// What the store says.
+    /// Errors of the store.
     pub async fn note_log_level(&self, session: &Session, level: &str) -> Result<(), StoreError> {
         self.label(session, &[(LOG_LEVEL_LABEL, level)]).await
     }
 
-    /// Notes a subscription the client makes or drops at a server, for a later upstream session of it.
+    /// Records a subscription that the client adds or removes at a server, for a later upstream session.
     ///
     /// # Errors
-    /// What the store says; `LIMIT labels` beyond what a record holds.
+    /// Errors of the store; `LIMIT labels` if the record is full.
     pub async fn note_subscription(
         &self,
         session: &Session,
@@ -339,7 +339,7 @@ impl SessionRouter {
     }
 }
 
-/// The labels of a record that name its client's initialize params.
+/// The labels of a client's initialize params.
 fn initialize_labels(
     params_key: &ParamsKey,
     request: &InitializeRequest<'_>,
@@ -349,11 +349,11 @@ fn initialize_labels(
     noted
 }
 
-/// Whether a resource is subscribed to.
+/// Whether the client is subscribed to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubscriptionState {
-    /// It is.
+    /// It is subscribed.
     Subscribed,
-    /// Not any more.
+    /// It is no longer subscribed.
     Unsubscribed,
 }

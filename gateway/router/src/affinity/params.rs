@@ -1,10 +1,10 @@
-//! Initialize params: where they are kept, for how long, and how large they may be.
+//! Initialize params: where they are stored, for how long, and their size limit.
 //!
 //! A moved session is initialized at its new instance with the params of its client's `initialize`. Sessions of one
-//! client build share short params under a digest of theirs, which must outlive every session that they serve: only an
-//! `initialize` writes them, so they are renewed here for sessions that are in use. Longer ones belong to one session and
-//! are dropped with it, so that a client that begins many sessions leaves nothing large behind. What a server answered,
-//! where a session can be continued, is renewed likewise.
+//! client build share short params under their digest, which must outlive all these sessions: only `initialize` writes
+//! them, so they are renewed here for sessions in use. Longer params belong to one session and are deleted with it, so
+//! that a client that begins many sessions leaves nothing large behind. Stored answers of servers, for sessions that
+//! can be continued, are renewed likewise.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,10 +20,10 @@ use mooring_store::{InitDigest, StoreError, labels};
 pub(super) const INIT_PARAMS_BYTES_MAX: usize = 8 * 1024;
 /// Longest params that sessions share, in bytes.
 const SHARED_PARAMS_BYTES_MAX: usize = 512;
-/// The label of a session whose params nobody shares.
+/// The label of a session whose params are not shared.
 const OWN_PARAMS_LABEL: &[u8] = b"init_own";
 
-/// Where the initialize params of a session are kept.
+/// The key of a session's initialize params.
 #[derive(Debug)]
 pub(super) struct ParamsKey {
     pub(super) digest: InitDigest,
@@ -34,14 +34,14 @@ impl ParamsKey {
     pub(super) fn of(params: &str) -> Self {
         let is_own = params.len() > SHARED_PARAMS_BYTES_MAX;
         let digest = match is_own {
-            // Not by the session's name, which a later session may have too.
+            // Not derived from the session, whose name a later session may have too.
             true => InitDigest::of(&format!("{:032x}", rand::random::<u128>())),
             false => InitDigest::of(params),
         };
         Self { digest, is_own }
     }
 
-    /// What the session's record says of it.
+    /// The labels of the session's record.
     pub(crate) fn labels(&self) -> BTreeMap<LabelName, LabelValue> {
         match self.is_own {
             true => labels(&[(INIT_LABEL, self.digest.as_str()), (OWN_PARAMS_LABEL, "1")]),
@@ -51,7 +51,7 @@ impl ParamsKey {
 }
 
 impl SessionRouter {
-    /// Drops the params of a session that is over, where nobody shares them.
+    /// Deletes the params of an ended session, if they are not shared.
     pub(super) async fn drop_own_params(&self, record: &RecordView) {
         let is_own = LabelName::parse(OWN_PARAMS_LABEL)
             .is_ok_and(|label| record.labels.contains_key(&label));
@@ -59,14 +59,14 @@ impl SessionRouter {
         if let Some(digest) = digest
             && let Err(error) = self.store().delete_init(&digest).await
         {
-            tracing::debug!(%error, "the initialize params of a session that is over are left to lapse");
+            tracing::debug!(%error, "failed to delete the initialize params of an ended session; they will expire");
         }
     }
 
-    /// Renews the params of every session this worker has served within its TTL. Called at least once per TTL.
+    /// Renews the params of all sessions that this gateway has served within their TTL. Call it at least once per TTL.
     ///
     /// # Errors
-    /// The store cannot be asked; what was not renewed is renewed the next time.
+    /// The store is unreachable; the next call renews the rest.
     pub async fn renew_params(&self) -> Result<(), StoreError> {
         let mut renewed = HashSet::new();
         for key in self.active_bindings().recent() {

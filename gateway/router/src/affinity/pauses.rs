@@ -1,7 +1,7 @@
-//! Instances that do not answer, and how long each is left alone: a dead instance must neither be asked again for each
-//! of the sessions it held nor hold up the cleaning of others.
+//! Pauses for instances that do not answer: a dead instance is not asked again for each of its sessions, and does not
+//! delay the cleaning of others.
 //!
-//! Invariant: an instance that is left alone is asked again after a time that has an upper bound.
+//! Invariant: every pause has an upper bound.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use mooring_session::names::{InstanceName, ServerName};
 
-/// How long an instance is left alone after the first time that it does not answer.
+/// The pause after the first missing answer.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
-/// ... and at most, after many times: half of the longest lease, under which its tombstones are put off.
+/// The longest pause: half of the longest lease, for which its tombstones are put off.
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 
 type InstanceKey = (ServerName, InstanceName);
 
-/// The instances that are left alone. As many entries as there are configured instances, at most.
+/// The paused instances. At most one entry per configured instance.
 #[derive(Debug, Default)]
 pub(super) struct Pauses(Mutex<HashMap<InstanceKey, Pause>>);
 
@@ -28,19 +28,19 @@ struct Pause {
 
 impl Pauses {
     fn lock(&self) -> MutexGuard<'_, HashMap<InstanceKey, Pause>> {
-        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        // The map is consistent after every statement, so a poisoned lock is usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an instance is left alone at `now`.
+    /// Whether an instance is paused at `now`.
     pub(super) fn is_paused(&self, instance_key: &InstanceKey, now: Instant) -> bool {
         self.lock()
             .get(instance_key)
             .is_some_and(|pause| now < pause.until)
     }
 
-    /// An instance did not answer, or is left alone. Says how long whatever it holds is to be put off. Answers that
-    /// many wait for at the same time count once.
+    /// Records that an instance did not answer or is paused. Returns how long to put off its tombstones. Concurrent
+    /// missing answers count once.
     pub(super) fn unanswered(&self, instance_key: &InstanceKey, now: Instant) -> Duration {
         let mut pauses = self.lock();
         let Some(pause) = pauses.get_mut(instance_key) else {
@@ -56,7 +56,7 @@ impl Pauses {
         pause.length
     }
 
-    /// An instance answered.
+    /// Ends the pause of an instance.
     pub(super) fn answered(&self, instance_key: &InstanceKey) {
         self.lock().remove(instance_key);
     }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_doubles_each_time_it_was_in_vain_and_ends_with_an_answer() {
+    fn a_pause_doubles_until_an_answer() {
         let pauses = Pauses::default();
         let (dead, alive) = (instance_key(b"a"), instance_key(b"b"));
         let mut now = Instant::now();
@@ -81,7 +81,7 @@ mod tests {
         for _ in 0..11 {
             assert!(!pauses.is_paused(&dead, now));
             let length = pauses.unanswered(&dead, now);
-            // Those that waited for the same answer.
+            // Requests that waited for the same answer.
             assert_eq!(pauses.unanswered(&dead, now), length);
             assert!(pauses.is_paused(&dead, now));
             assert!(!pauses.is_paused(&alive, now));

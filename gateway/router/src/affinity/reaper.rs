@@ -1,4 +1,4 @@
-//! The reaper of MCP sessions: what expired or ended sessions still hold upstream is deleted there.
+//! The reaper of MCP sessions: deletes the upstream sessions of expired and ended sessions.
 //!
 //! Invariant: an instance that does not answer is asked less and less often; its tombstones stay until it does.
 
@@ -13,16 +13,15 @@ use super::pauses::Pauses;
 use mooring_metrics::{self as metrics, ReapOutcome};
 use mooring_store::{Family, ForgetOutcome, Reaper, SessionKey};
 
-/// How long a tombstone is put off where an instance answered a DELETE with an error: that says something of the one
-/// session, and nothing of the others that the instance has.
+/// How long a tombstone is put off after an instance answered a DELETE with an error, which concerns only this session
+/// and not the instance's others.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
-/// How long a tombstone is this gateway's to clean. If the gateway is killed, another follows after it.
+/// The lease of a tombstone that this gateway cleans. If the gateway is killed, another continues after it.
 const LEASE: Duration = Duration::from_secs(15);
 
 const _: () = assert!(DELETED_WITHIN.as_millis() < LEASE.as_millis());
 
-/// Cleans up after MCP sessions, until it is stopped. The pauses between two passes are `interval`, give or take a
-/// quarter.
+/// Cleans up after MCP sessions, until it is stopped. Passes are `interval` apart, plus or minus a quarter.
 pub async fn reap(router: SessionRouter, interval: Duration) {
     let (store, worker) = (router.store().clone(), router.worker().clone());
     let reaper = UpstreamReaper {
@@ -36,7 +35,7 @@ pub async fn reap(router: SessionRouter, interval: Duration) {
 struct UpstreamReaper {
     router: SessionRouter,
     pauses: Pauses,
-    /// How many sessions this pass has cleaned.
+    /// The number of sessions cleaned in this pass.
     cleaned: AtomicUsize,
 }
 
@@ -86,7 +85,7 @@ impl Reaper for UpstreamReaper {
         if sessions > 0 {
             tracing::info!(
                 sessions,
-                "what expired or ended sessions held upstream was deleted"
+                "deleted the upstream sessions of expired and ended sessions"
             );
         }
     }
@@ -102,8 +101,8 @@ impl UpstreamReaper {
         }
     }
 
-    /// Leaves the tombstone alone, and keeps the fleet from it, for as long as the instance is left alone that has been
-    /// asked in vain for longest. It is tried again until the store drops it at its end.
+    /// Puts off the tombstone, for the whole fleet, by the longest pause among its instances. It is retried until the
+    /// store drops it.
     async fn put_off(&self, key: &SessionKey, cleanup: &CleanupResult) {
         let now = Instant::now();
         let pauses = cleanup
@@ -112,7 +111,7 @@ impl UpstreamReaper {
             .map(|place| self.pauses.unanswered(place, now));
         let refused = (cleanup.refused > 0).then_some(REFUSED_PAUSE);
         if let Some(longest) = pauses.chain(refused).max() {
-            // What fails here, the present lease mends sooner.
+            // If this fails, the current lease expires sooner.
             let (store, worker) = (self.router.store(), self.router.worker());
             let _ = store.claim_tombstone(worker, key, longest).await;
         }

@@ -1,4 +1,5 @@
-//! Recovering: an upstream session was lost. Of all who see it, one makes the new one; the others adopt it.
+//! Recovering: an upstream session was lost. One of the gateways that notice creates a new one, and the others adopt
+//! it.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use mooring_upstream::{
     ExchangeError, Outgoing, ProbeResult, SendError, Server, discard, probe, read_answer, within,
 };
 
-/// Most instances that are asked whether they answer.
+/// Most instances that are probed.
 const ASKED_MAX: usize = 8;
 
 /// How a binding was lost.
@@ -26,24 +27,24 @@ const ASKED_MAX: usize = 8;
 pub enum Loss {
     /// The instance refuses connections.
     InstanceRefuses,
-    /// Connects to the instance are neither accepted nor refused: its host may have vanished.
+    /// Connects to the instance time out: its host may have vanished.
     InstanceUnreachable,
     /// The instance answers and does not know the session.
     SessionUnknown,
-    /// The instance is not configured any more.
+    /// The instance is no longer configured.
     InstanceRemoved,
-    /// The attempt that was to initialize it did not finish.
+    /// The attempt to initialize it did not finish.
     ClaimLapsed,
-    /// The worker that held its connection is dead.
+    /// The gateway that owned its connection is dead.
     OwnerDead,
-    /// The worker that held its connection has stopped in order.
+    /// The gateway that owned its connection has stopped in order.
     OwnerStopped,
-    /// The connection that its worker holds has ended: the server's process exited, or its stream broke.
+    /// Its owned connection has ended: the server's process exited, or its stream broke.
     ConnectionEnded,
 }
 
 impl Loss {
-    /// What logs, records and the client's mark say.
+    /// The text in logs, records and rebind notices.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -58,7 +59,7 @@ impl Loss {
         }
     }
 
-    /// What it counts as in `session_affinity_rebinds_total`.
+    /// The label in `session_affinity_rebinds_total`.
     const fn label(self) -> &'static str {
         match self {
             Self::OwnerDead => "owner",
@@ -74,7 +75,7 @@ impl Loss {
 }
 
 impl SessionRouter {
-    /// Asks the binding's instance, over a connection of its own, whether the upstream session is still there.
+    /// Asks the binding's instance, over a new connection, whether the upstream session still exists.
     pub async fn probe(
         &self,
         session: &Session,
@@ -100,7 +101,7 @@ impl SessionRouter {
         .await
     }
 
-    /// The same of a connection that a worker holds.
+    /// The same for an owned connection.
     async fn probe_owned(
         &self,
         session: &Session,
@@ -120,8 +121,8 @@ impl SessionRouter {
         }
     }
 
-    /// Whether another instance of the server answers anything. Where none does, the fault may be in this gateway's own
-    /// network, and a session that was moved would have lost its state for nothing.
+    /// Whether another instance of the server answers. If none does, the fault may be in this gateway's network, and
+    /// moving the session would lose its state for nothing.
     pub async fn another_instance_answers(&self, server: &Server, lost: &InstanceName) -> bool {
         let others = (server.instances.iter()).filter(|instance| instance.name != *lost);
         let mut asking = JoinSet::new();
@@ -143,8 +144,8 @@ impl SessionRouter {
         false
     }
 
-    /// Moves the lost binding, or adopts where another worker has moved it. A connection of a living worker is renewed by
-    /// that worker. `report` says who tells the client.
+    /// Moves the lost binding, or adopts it if another gateway has moved it. If the owner is alive, it renews its own
+    /// connection. `report` says who tells the client.
     ///
     /// # Errors
     /// See [`ResolveError`].
@@ -186,7 +187,7 @@ impl SessionRouter {
         };
         let rebound = match self.store().rebind(&session.key, &request).await {
             Ok(rebound) => rebound,
-            // Another worker has taken it over meanwhile, and lives.
+            // A live peer has taken it over meanwhile.
             Err(StoreError::Refused(Refusal::Owned(_))) => {
                 return self.adopt(session, server, lost, loss, report).await;
             }
@@ -216,7 +217,7 @@ impl SessionRouter {
             {
                 let (client, instance) = (self.client().clone(), Arc::clone(instance));
                 let (deletion, limit) = (Outgoing::delete(server), self.deletion_timeout());
-                // The old session is the old instance's; whether it still answers is nobody's wait.
+                // Deletes the old session in the background: its instance may not answer.
                 tokio::spawn(async move {
                     discard(&client, &instance, &deletion, &previous, limit).await;
                 });
@@ -228,7 +229,7 @@ impl SessionRouter {
         }
     }
 
-    /// What another has made of a lost binding.
+    /// The binding after another gateway has handled the loss.
     async fn adopt(
         &self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! Resolving: from a session and a server to the one binding that its calls use.
+//! Resolving: from a session and a server to the binding for its calls.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,24 +21,24 @@ use mooring_protocol::ids::Epoch;
 use mooring_store::StoreError;
 use mooring_upstream::{HandshakeError, Server};
 
-/// First and longest pause between two looks at another worker's claim, where the store reports no events.
+/// First and longest interval of checks of another attempt's claim, if the store reports no events.
 const POLL_FIRST: Duration = Duration::from_millis(2);
 /// See [`POLL_FIRST`].
 const POLL_MAX: Duration = Duration::from_millis(100);
-/// The same where the store reports events: for an event that was lost, and for a claim whose lease lapses.
+/// The interval if the store reports events: for lost events, and for claims whose lease expires.
 const BACKSTOP: Duration = Duration::from_secs(1);
 
 /// A binding that is ready for calls.
 #[derive(Clone, Debug)]
 pub struct ResolvedBinding {
-    /// Where the calls go.
+    /// The binding.
     pub binding: BindingView,
-    /// Set where the binding was moved on the way, and the upstream's state lost with it.
+    /// Set if the binding was moved while resolving, which lost the upstream's state.
     pub moved: Option<RebindNotice>,
 }
 
 impl ResolvedBinding {
-    /// What came of a loss: where the binding has another epoch now, the state it had upstream is gone.
+    /// The binding after a loss. If its epoch has changed, the upstream's state is lost.
     #[must_use]
     pub fn after(server: &Server, lost: &BindingView, binding: BindingView, reason: Loss) -> Self {
         let moved = (binding.epoch != lost.epoch).then(|| RebindNotice {
@@ -51,7 +51,7 @@ impl ResolvedBinding {
         Self { binding, moved }
     }
 
-    /// A binding that is ready. A loss that no reply has told of yet is this caller's to tell, if it has a reply.
+    /// A ready binding. The caller reports a loss that no reply has reported, if it has a reply.
     fn ready(
         server: &Server,
         binding: BindingView,
@@ -75,20 +75,20 @@ impl ResolvedBinding {
 /// Tells the client that a binding was moved and its upstream state lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RebindNotice {
-    /// The instance that was lost, as clients know it.
+    /// The lost instance, by its name for clients.
     pub from: Box<str>,
-    /// Where the binding is now, as clients know it.
+    /// The new instance, by its name for clients.
     pub to: Box<str>,
     /// Its new epoch.
     pub epoch: u64,
-    /// Why.
+    /// Why it was lost.
     pub reason: Cow<'static, str>,
-    /// Whether the record says that no reply has told of it yet: [`SessionRouter::note_loss_reported`] ends that.
+    /// Whether the record says that no reply has reported it yet, until [`SessionRouter::note_loss_reported`].
     pub is_recorded: bool,
 }
 
 impl RebindNotice {
-    /// What the client is told.
+    /// The notice for the client.
     #[must_use]
     pub fn to_mark(&self) -> Rebound<'_> {
         Rebound {
@@ -100,41 +100,41 @@ impl RebindNotice {
     }
 }
 
-/// Why a session has no binding that is ready.
+/// Why a session has no ready binding.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// The store refused, or could not be asked.
+    /// The store refused or was unreachable.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// No instance could be reached. Nothing ran.
+    /// No instance was reachable. Nothing ran.
     #[error("no instance could be reached: {0}")]
     NoInstance(#[source] HandshakeError),
     /// An instance answered the handshake with an error.
     #[error("the instance refused the handshake: {0}")]
     Handshake(#[source] HandshakeError),
-    /// The client's initialize params are not kept any more: the client has to initialize again.
+    /// The client's initialize params are no longer stored, so the client has to initialize again.
     #[error("the initialize params of the session are gone")]
     ParamsGone,
-    /// The server's policy is that the client initializes again.
+    /// By the server's policy the client has to initialize again.
     #[error("the upstream session was lost and the server's policy is to fail")]
     LostByPolicy,
-    /// Another worker did not initialize the binding in time.
-    #[error("another worker did not initialize the upstream session in time")]
-    Unsettled,
-    /// A name of the gateway's own making was refused, which would be a defect.
+    /// Another gateway did not initialize the binding in time.
+    #[error("another gateway did not initialize the upstream session in time")]
+    ClaimPending,
+    /// A name made by the gateway was refused, which is a defect.
     #[error(transparent)]
     Name(#[from] mooring_session::names::NameError),
 }
 
-/// What there is of a session at a server.
+/// The state of a session at a server.
 enum BindingLookup {
     /// A binding that carries calls.
     Ready(BindingView, Option<UnreportedLoss>),
-    /// One that was lost, and how.
+    /// A lost binding, and how it was lost.
     Lost(BindingView, Loss),
 }
 
-/// How one request waits for a claim of another attempt.
+/// The wait of one request for another attempt's claim.
 struct ClaimWait {
     ends_at: Instant,
     pause: Duration,
@@ -142,7 +142,7 @@ struct ClaimWait {
 }
 
 impl ClaimWait {
-    /// As long as an attempt may take, and the answer it waits for.
+    /// Waits as long as an attempt and its answer may take.
     fn new(router: &SessionRouter) -> Self {
         let options = router.options();
         let lease = Duration::from_millis(options.claim_lease.get());
@@ -161,12 +161,11 @@ impl ClaimWait {
         server: &Server,
     ) -> Result<(), ResolveError> {
         if Instant::now() >= self.ends_at {
-            return Err(ResolveError::Unsettled);
+            return Err(ResolveError::ClaimPending);
         }
         let waiters = router.waiters();
         match &mut self.waiter {
-            // Whoever waits from now on hears of everything that settles from now on; what settled since the store was
-            // asked is found by asking once more at once.
+            // After joining, no event is missed. Events since the last query are found by asking again at once.
             None => self.waiter = Some(waiters.join(&session.key, &server.id)),
             Some(waiter) if waiters.receives_events() => waiter.woken(BACKSTOP).await,
             Some(waiter) => {
@@ -179,8 +178,8 @@ impl ClaimWait {
 }
 
 impl SessionRouter {
-    /// The binding that carries the session's calls to `server`; made, adopted or moved where that is needed. `report` says
-    /// whether the caller has a reply that can tell the client of a loss.
+    /// The binding for the session's calls to `server`; creates, adopts or moves it if needed. `report` says whether
+    /// the caller's reply can tell the client of a loss.
     ///
     /// # Errors
     /// See [`ResolveError`].
@@ -194,7 +193,7 @@ impl SessionRouter {
             .await
     }
 
-    /// The same, where the store has just said where the session's calls go.
+    /// The same with a route that the store has just returned.
     ///
     /// # Errors
     /// See [`ResolveError`].
@@ -210,13 +209,13 @@ impl SessionRouter {
                 Ok(ResolvedBinding::ready(server, binding, unreported, report))
             }
             BindingLookup::Lost(binding, loss) => {
-                self.move_from(session, server, &binding, loss, report)
+                self.rebind_lost(session, server, &binding, loss, report)
                     .await
             }
         }
     }
 
-    /// A reply has told the client of the loss. Where that cannot be noted, the next reply tells of it once more.
+    /// Records that a reply has reported the loss. If this fails, the next reply reports it again.
     pub async fn note_loss_reported(
         &self,
         session: &Session,
@@ -237,12 +236,12 @@ impl SessionRouter {
             }),
         };
         if let Err(error) = self.store().touch(&session.key, &request).await {
-            tracing::info!(session = %session.digest, %server, %error, "a reported loss was not noted; the next reply reports it again");
+            tracing::info!(session = %session.digest, %server, %error, "failed to record a reported loss; the next reply reports it again");
         }
     }
 
-    /// The same for a message without a reply in which the client could be told of a loss: none where the binding was lost.
-    /// It stays so, and the next request moves it and tells.
+    /// Resolves for a message whose reply cannot report a loss: `None` if the binding was lost. The next request then
+    /// moves it and reports the loss.
     ///
     /// # Errors
     /// See [`ResolveError`].
@@ -261,7 +260,7 @@ impl SessionRouter {
         }
     }
 
-    /// The session's binding, made where there was none; others' claims are waited for.
+    /// The session's binding; creates a missing one, and waits for other attempts' claims.
     async fn find_binding(
         &self,
         session: &Session,
@@ -271,13 +270,13 @@ impl SessionRouter {
         let mut claim_wait = ClaimWait::new(self);
         loop {
             let routed = match known.take() {
-                Some(routed) => self.noted(session, server, routed),
+                Some(routed) => self.record_takeover(session, server, routed),
                 None => self.route(session, server).await?,
             };
             let unreported = routed.unreported_loss;
             let Some(binding) = routed.binding else {
                 metrics::affinity_miss();
-                match self.bind_anew(session, server).await? {
+                match self.bind_first(session, server).await? {
                     Some(binding) => return Ok(BindingLookup::Ready(binding, None)),
                     None => continue,
                 }
@@ -291,7 +290,7 @@ impl SessionRouter {
                     return Ok(BindingLookup::Ready(binding, unreported));
                 }
                 BindingState::Orphaned => {
-                    let loss = why_orphaned(&binding);
+                    let loss = orphan_loss(&binding);
                     return Ok(BindingLookup::Lost(binding, loss));
                 }
                 BindingState::Claimed => claim_wait.wait(self, session, server).await?,
@@ -299,7 +298,6 @@ impl SessionRouter {
         }
     }
 
-    /// One ROUTE.
     async fn route(&self, session: &Session, server: &Server) -> Result<RouteReply, StoreError> {
         let request = RouteRequest {
             principal: session.principal.clone(),
@@ -307,11 +305,16 @@ impl SessionRouter {
             worker: self.worker().clone(),
         };
         let routed = self.store().route(&session.key, &request).await?;
-        Ok(self.noted(session, server, routed))
+        Ok(self.record_takeover(session, server, routed))
     }
 
-    /// The first use after the death of the worker that drove the binding is logged and counted.
-    fn noted(&self, session: &Session, server: &Server, routed: RouteReply) -> RouteReply {
+    /// Logs and counts the takeover of a binding from a dead gateway, which the store reports once.
+    fn record_takeover(
+        &self,
+        session: &Session,
+        server: &Server,
+        routed: RouteReply,
+    ) -> RouteReply {
         if let Some(lost) = &routed.worker_lost {
             metrics::affinity_rebind("worker");
             tracing::info!(
@@ -326,8 +329,8 @@ impl SessionRouter {
         routed
     }
 
-    /// Binds a server that the session has not used yet. None where another attempt won: its result is adopted.
-    async fn bind_anew(
+    /// Binds a server that the session has not used yet. `None` if another attempt won, whose result is adopted.
+    async fn bind_first(
         &self,
         session: &Session,
         server: &Server,
@@ -338,9 +341,8 @@ impl SessionRouter {
         self.establish_from_record(session, server, claim).await
     }
 
-    /// Moves a binding away from where it was lost; the state it had upstream is gone, unless the claim that lapsed
-    /// had none yet.
-    async fn move_from(
+    /// Moves a lost binding. Its upstream state is lost too, unless a claim expired before there was any.
+    async fn rebind_lost(
         &self,
         session: &Session,
         server: &Server,
@@ -349,8 +351,8 @@ impl SessionRouter {
         report: LossReport,
     ) -> Result<ResolvedBinding, ResolveError> {
         let resolved = Box::pin(self.recover(session, server, binding, loss, report)).await?;
-        // Taking over a lapsed claim counts as a rebind itself, so the first one lost nothing. ROUTE does not say how
-        // often a binding was moved; the answers to REBIND and CONFIRM do.
+        // Taking over an expired claim counts as a rebind itself, so the first one lost nothing. ROUTE does not return
+        // the number of rebinds; REBIND and CONFIRM do.
         let had_no_state = loss == Loss::ClaimLapsed && resolved.binding.rebinds <= 1;
         Ok(ResolvedBinding {
             moved: resolved.moved.filter(|_| !had_no_state),
@@ -359,15 +361,15 @@ impl SessionRouter {
     }
 }
 
-/// Nobody renews a claim whose attempt has ended; nobody drives what a dead worker owned.
-fn why_orphaned(binding: &BindingView) -> Loss {
+/// Why a binding is orphaned: its owner is dead, or the attempt that claimed it has ended.
+fn orphan_loss(binding: &BindingView) -> Loss {
     match &binding.owner {
         Some(owner) if !owner.alive => Loss::OwnerDead,
         _ => Loss::ClaimLapsed,
     }
 }
 
-/// A reason as the store takes it.
+/// The loss as REBIND takes it.
 pub(super) fn reason_text(loss: Loss) -> Option<Reason> {
     Reason::parse(loss.as_str().as_bytes()).ok()
 }

@@ -1,7 +1,7 @@
-//! Carrying over: what a client has set at a server, kept in the record for a later upstream session of that server.
+//! Restored state: a client's settings at a server, kept in the record for a later upstream session of that server.
 //!
-//! Invariants: a server is told of a resource only where the client subscribed to it at that very server; the members of
-//! a group share one record, and do not know each other's resources. The log level is the session's, so all are told.
+//! Invariants: subscriptions are restored only at the server where the client made them; members of a group share one
+//! record and do not know each other's resources. The log level belongs to the session and is restored at all servers.
 
 use bytes::Bytes;
 use mooring_session::names::{LabelName, ServerName};
@@ -12,10 +12,10 @@ use mooring_protocol::call;
 use mooring_secrets::digest;
 use mooring_upstream::{InitializedSession, Outgoing, Server, read_answer, within};
 
-/// The label that holds the log level the client set last.
+/// The label with the client's latest log level.
 pub(super) const LOG_LEVEL_LABEL: &[u8] = b"log_level";
 
-/// What a new upstream session is told beyond the handshake.
+/// What a new upstream session gets after the handshake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RestoredState {
     log_level: Option<Box<str>>,
@@ -23,7 +23,7 @@ pub(super) struct RestoredState {
 }
 
 impl RestoredState {
-    /// What the record keeps for this server.
+    /// The settings in the record for this server.
     pub(super) fn of(record: &RecordView, server: &ServerName) -> Self {
         let log_level = LabelName::parse(LOG_LEVEL_LABEL)
             .ok()
@@ -43,8 +43,8 @@ impl RestoredState {
     }
 }
 
-/// The label that holds the URI of a resource while the client is subscribed to it. Both are digests in it, for a label
-/// name has room for neither.
+/// The label with the URI of a subscribed resource. Server and URI are digests in its name, because label names are
+/// short.
 pub(super) fn subscription_label(server: &ServerName, uri: &str) -> String {
     format!("{}{}", subscriptions_prefix(server), digest::short(uri))
 }
@@ -54,8 +54,8 @@ fn subscriptions_prefix(server: &ServerName) -> String {
 }
 
 impl SessionRouter {
-    /// Gives a new upstream session the log level and the subscriptions that the client has set. What the new instance
-    /// refuses is logged: where state was lost, the client is told so anyway.
+    /// Restores the client's log level and subscriptions in a new upstream session. Refusals of the instance are
+    /// logged: if state was lost, the client is told anyway.
     pub(super) async fn restore(
         &self,
         session: &Session,
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_labels_of_two_servers_are_told_apart() {
+    fn labels_of_two_servers_are_distinct() {
         let server = |name: &str| ServerName::parse(name.as_bytes()).unwrap();
         let label = subscription_label(&server("notes"), "file:///a");
         assert!(label.starts_with(&subscriptions_prefix(&server("notes"))));

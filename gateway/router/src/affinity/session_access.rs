@@ -1,4 +1,4 @@
-//! What code and agent servers use of the router, as their trait.
+//! The router's functions for code and agent servers, as their trait.
 
 use std::time::Duration;
 

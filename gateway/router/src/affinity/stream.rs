@@ -1,7 +1,8 @@
-//! Streams of a session that only one worker can hold: the client's GET stream, and the stream of a client of the legacy
-//! transport. Each is an owned binding under a name that no server can have.
+//! Streams that only one gateway of a fleet can have for a session: the client's GET stream, and the stream of a legacy
+//! client. Each is an owned binding under a name that no server can have.
 //!
-//! Invariant: a stream that is held here is given back when its hold is dropped; one of a worker that died is anybody's.
+//! Invariant: dropping a stream's hold releases the stream; the stream of a dead gateway can be taken over by any
+//! other.
 
 use std::time::{Duration, Instant};
 
@@ -18,29 +19,29 @@ use mooring_session::view::{BindingState, BindingView, OwnerView};
 use super::{Session, SessionRouter};
 use mooring_store::{StoreError, fresh_token};
 
-/// What the names of such bindings begin with. Server ids begin with a letter or a digit.
+/// The prefix of these binding names. Server ids begin with a letter or a digit.
 const PREFIX: char = '@';
-/// What stands for instance and upstream session in them.
+/// Stands for instance and upstream session in them.
 const NOTHING: &[u8] = b"stream";
-/// How long a stream that is open here is asked for again: a client that opens it anew may be faster than the end of its
-/// former connection.
+/// How long to retry if the stream is open here: a client that reopens it may be faster than the end of its former
+/// connection.
 const HERE_WITHIN: Duration = Duration::from_millis(300);
-/// The same for one that is open at another worker, which may have died: until the store counts it as dead, with the
-/// standard `worker.beat_ttl_ms`.
+/// How long to retry if it is open at a peer, which may have died: longer than the default `worker.beat_ttl_ms`, after
+/// which the store counts the peer as dead.
 const ELSEWHERE_WITHIN: Duration = Duration::from_millis(2_500);
-/// Between two attempts.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long taking over from a dead worker may take.
+/// The lease of a takeover from a dead gateway.
 const TAKE_OVER_LEASE: Millis = Millis::new(5_000);
 
 const _: () = assert!(LEASE_MIN.get() <= TAKE_OVER_LEASE.get());
 
-/// A stream that a session has once.
+/// A stream that a session has at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
     /// The GET stream of Streamable HTTP.
     Get,
-    /// The stream of HTTP+SSE, which is the session's only one.
+    /// The stream of HTTP+SSE, which is the session's only stream.
     Legacy,
 }
 
@@ -58,7 +59,7 @@ impl StreamKind {
     }
 }
 
-/// Whether a binding is a stream's and no server's.
+/// Whether a binding belongs to a stream rather than a server.
 pub(super) fn is_stream(server: &ServerName) -> bool {
     server.as_str().starts_with(PREFIX)
 }
@@ -66,21 +67,21 @@ pub(super) fn is_stream(server: &ServerName) -> bool {
 /// Why a stream cannot be held here.
 #[derive(Debug, thiserror::Error)]
 pub enum HoldError {
-    /// It is open, here or at another worker.
-    #[error("the stream is open already")]
+    /// It is open, here or at a peer.
+    #[error("the stream is already open")]
     Taken,
-    /// This worker stops.
-    #[error("the worker stops")]
+    /// This gateway is stopping.
+    #[error("the gateway is stopping")]
     Draining,
-    /// The store refused, or could not be asked.
+    /// The store refused or was unreachable.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A name of the gateway's own making was refused, which would be a defect.
+    /// A name made by the gateway was refused, which is a defect.
     #[error(transparent)]
     Name(#[from] NameError),
 }
 
-/// A stream that this worker holds. Dropping it gives it back, without waiting for that.
+/// A stream that this gateway has. Dropping it releases the stream in the background.
 #[derive(Debug)]
 pub struct StreamHold {
     router: SessionRouter,
@@ -89,17 +90,17 @@ pub struct StreamHold {
     epoch: u64,
 }
 
-/// What came of one attempt to hold a stream.
+/// The result of one attempt to hold a stream.
 enum Attempt {
     Held(StreamHold),
-    /// It is open. Whoever opens it anew asks again for this long.
+    /// It is open elsewhere. Retry for at most this long.
     Taken {
         within: Duration,
     },
 }
 
 impl StreamHold {
-    /// The fence of the stream's binding.
+    /// The epoch of the stream's binding.
     #[must_use]
     pub const fn epoch(&self) -> u64 {
         self.epoch
@@ -120,10 +121,10 @@ impl Drop for StreamHold {
         let (router, session) = (self.router.clone(), self.session.clone());
         runtime.spawn(async move {
             match router.store().unbind(&session.key, &unbind).await {
-                // Taken over, or over altogether: there is nothing to give back.
+                // Taken over, or the session has ended: nothing to release.
                 Ok(_) | Err(StoreError::Refused(_)) => {}
                 Err(error) => {
-                    tracing::info!(session = %session.digest, %error, "a stream was not given back; it is free when this worker ends");
+                    tracing::info!(session = %session.digest, %error, "failed to release a stream; it is free when this gateway ends");
                 }
             }
         });
@@ -131,7 +132,8 @@ impl Drop for StreamHold {
 }
 
 impl SessionRouter {
-    /// Holds a stream of the session. None while the store is away: then nobody can say who holds it.
+    /// Acquires a stream of the session. `None` while the store is unreachable, because then the stream's holder is
+    /// unknown.
     ///
     /// # Errors
     /// See [`HoldError`].
@@ -157,7 +159,7 @@ impl SessionRouter {
         }
     }
 
-    /// Which worker holds a stream of the session, and under which epoch; none where nobody does.
+    /// The gateway that has a stream of the session, with the epoch; `None` if the stream is not open.
     ///
     /// # Errors
     /// `Store`, `Name`.
@@ -210,7 +212,7 @@ impl SessionRouter {
         Ok(Attempt::Taken { within })
     }
 
-    /// Takes a stream over from a worker that is dead, unless another was faster.
+    /// Takes a stream over from a dead gateway, unless another gateway was faster.
     async fn take_over(
         &self,
         session: &Session,

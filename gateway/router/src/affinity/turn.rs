@@ -1,13 +1,13 @@
-//! A turn: one call at a time of one session at one server, in the order of arrival over the whole fleet.
+//! Turns: one call at a time per session and server, in order of arrival across the fleet.
 //!
-//! A call asks the store for its turn under its own [ticket](queue_entry), and waits. A held turn has a task: it renews
-//! the lease of a long call, releases the turn while the call waits for its client, and gives it back at the end.
-//! Invariants: every ticket is given back, however its call ends; wake-ups only shorten the wait, because a waiting call
-//! asks again after a timeout; the turn of a dead holder is released by its lease.
+//! A call requests its turn under its own [ticket](queue_entry) and waits. While it has the turn, a task renews the
+//! lease, releases the turn while the call waits for its client, and ends it with the call. Invariants: every ticket is
+//! released, however its call ends; wake-ups only shorten the wait, because a waiting call asks again after a timeout;
+//! the turn of a dead holder ends with its lease.
 //!
-//! A turn excludes others while its lease holds, and no longer: a holder that was frozen, or cut off from the store, may
-//! believe in it for too long. Who can fences with its number, which only grows, as code sessions do. A call at an
-//! upstream server cannot be fenced: it goes on, and the next one may run beside it.
+//! A turn excludes others only while its lease lasts: a holder that was frozen or cut off from the store may use it for
+//! too long. Code sessions therefore fence with the turn's number, which only grows. Calls at upstream servers cannot
+//! be fenced: such a call continues, and the next one may run concurrently.
 
 mod keeper;
 mod queue_entry;
@@ -29,87 +29,87 @@ use mooring_store::{
     fresh_token,
 };
 
-/// What became of a call that is wanted no more.
+/// The result of withdrawing a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// It waited for its turn, and waits no more: nothing of it was done, and nobody else need be told.
+    /// The call was waiting for its turn and has not run. The server need not be told.
     Withdrawn,
-    /// It does not wait, as far as can be told: it is at its server, or over. Whoever has it has to be told. A turn that it
-    /// has ends after a grace, whether its server answers it or not.
+    /// As far as known, the call is not waiting: it is at its server, or over. The cancellation has to be forwarded. If
+    /// it has a turn, the turn ends after a grace, whether or not its server answers.
     NotWaiting,
 }
 
-/// A turn that is held, or released for a while. Dropping it gives everything back, without waiting for that.
+/// A turn that is held or temporarily released. Dropping it ends the turn in the background.
 #[derive(Debug)]
 pub struct Turn {
     number: Option<u64>,
-    /// While this stands, the turn is wanted.
+    /// Dropping this ends the turn.
     command: watch::Sender<TurnCommand>,
-    standing: watch::Receiver<TurnState>,
+    state: watch::Receiver<TurnState>,
 }
 
 impl Turn {
-    /// The turn's number, which fences it from all that come later; none where it was given while the store was away, and
-    /// keeps only the calls of this worker in order.
+    /// The turn's number, which fences it from later ones. `None` if it was granted while the store was unreachable,
+    /// which orders only the calls of this gateway.
     #[must_use]
     pub const fn number(&self) -> Option<u64> {
         self.number
     }
 
-    /// Lets the next call have the turn, because this one waits for its client. Waits for nothing; where the turn is
-    /// released already, nothing happens.
+    /// Releases the turn while the call waits for its client. Does not block; does nothing if the turn is already
+    /// released.
     pub fn release(&self) {
         self.send_command(TurnCommand::Release);
     }
 
-    /// Asks for the turn again, before everybody who waits, because the call goes on. Waits for nothing: another call may
-    /// have the turn by now, and keeps it, but no later one begins. Where the turn was not released, or was lost, nothing
-    /// happens.
+    /// Requests the turn again, ahead of all waiting calls, because the call continues. Does not block: another call
+    /// that has the turn keeps it, but no later call gets it first. Does nothing if the turn was not released, or was
+    /// lost.
     pub fn resume(&self) {
         self.send_command(TurnCommand::Hold);
     }
 
-    /// Whether another may have the turn by now, though it was not released: its lease lapsed, its call was cancelled, the
-    /// session is over, or the store counts this worker as dead. That the store is away takes no turn.
+    /// Whether another call may have the turn although it was not released: its lease expired, its call was cancelled,
+    /// the session has ended, or the store counts this gateway as dead. An unreachable store alone loses no turn.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        *self.standing.borrow() == TurnState::Lost
+        *self.state.borrow() == TurnState::Lost
     }
 
-    /// Returns when the turn [`is_lost`](Self::is_lost), and never where that does not happen.
+    /// Returns when the turn [`is_lost`](Self::is_lost); never if it is not.
     pub async fn lost(&self) {
-        let mut standing = self.standing.clone();
-        let lost = standing.wait_for(|standing| *standing == TurnState::Lost);
+        let mut state = self.state.clone();
+        let lost = state.wait_for(|state| *state == TurnState::Lost);
         if lost.await.is_err() {
-            // The task has ended without a word: the process stops.
+            // The task was dropped: the process is stopping.
             std::future::pending::<()>().await;
         }
     }
 
-    /// A turn that was given to the ticket at this place, and the task that keeps it.
+    /// A turn granted to this entry, with the task that keeps it.
     fn held(entry: QueueEntry, numbers: TurnNumbers) -> Self {
-        let (command, wished) = watch::channel(TurnCommand::Hold);
-        let (stands, standing) = watch::channel(TurnState::Held);
-        tokio::spawn(keeper::keep(entry, numbers, wished, stands));
+        let (command, commands) = watch::channel(TurnCommand::Hold);
+        let (state_sender, state) = watch::channel(TurnState::Held);
+        tokio::spawn(keeper::keep(entry, numbers, commands, state_sender));
         Self {
-            // Numbers of memory's making are not of the row that the fleet's turns have.
+            // Numbers from the in-memory fallback are not comparable with the store's.
             number: numbers.store,
             command,
-            standing,
+            state,
         }
     }
 
     /// A turn without a task, and whether it is released.
     #[cfg(test)]
     pub(crate) fn watched() -> (Self, impl Fn() -> bool) {
-        let (command, wished) = watch::channel(TurnCommand::Hold);
-        let (_, standing) = watch::channel(TurnState::Held);
+        let (command, commands) = watch::channel(TurnCommand::Hold);
+        let (_, state) = watch::channel(TurnState::Held);
         let turn = Self {
             number: None,
             command,
-            standing,
+            state,
         };
-        (turn, move || *wished.borrow() == TurnCommand::Release)
+        (turn, move || *commands.borrow() == TurnCommand::Release)
     }
 
     fn send_command(&self, new: TurnCommand) {
@@ -122,12 +122,12 @@ impl Turn {
 }
 
 impl SessionRouter {
-    /// Waits for the session's turn at a server, for `wait_max` at most, and takes it. The future may be dropped at any
-    /// moment: a ticket that waits is given back.
+    /// Waits up to `wait_max` for the session's turn at a server, and takes it. Cancel-safe: a waiting ticket is
+    /// released when the future is dropped.
     ///
     /// # Errors
-    /// [`TurnError::Busy`] where it did not come in time; `TooMany` where too many wait; `Store` for a session that is
-    /// unknown, over or another principal's, and where the store cannot be asked.
+    /// [`TurnError::Busy`] on timeout; `TooMany` if too many calls wait; `Store` for a session that is unknown, ended
+    /// or another principal's, and if the store is unreachable.
     pub async fn take_turn(
         &self,
         key: &SessionKey,
@@ -140,10 +140,10 @@ impl SessionRouter {
         Ok(turn)
     }
 
-    /// The same for a client's request, which any worker can [`withdraw`](Self::withdraw) while it waits. Answers also
-    /// where the session's calls go, as the store said when it gave the turn: it takes the place of a ROUTE.
+    /// The same for a client's request, which any gateway can [`withdraw`](Self::withdraw) while it waits. Also returns
+    /// the route that the store sends with the turn, which saves a ROUTE.
     ///
-    /// Requests of one id that are under way at the same time, which no client may send, have a turn each.
+    /// Concurrent requests with the same id, which MCP forbids, get separate turns.
     ///
     /// # Errors
     /// See [`take_turn`](Self::take_turn), and [`TurnError::Withdrawn`].
@@ -161,9 +161,9 @@ impl SessionRouter {
         Ok((turn, entered.routed))
     }
 
-    /// A client's request is wanted no more: takes it out of the queue if it waits for its turn, at whichever worker.
-    /// That one ends it with [`TurnError::Withdrawn`]; only where the news of it is lost, or just then asked again for
-    /// the turn, the call is made for nobody. A request that has its turn keeps it for the store's grace.
+    /// Cancels a client's request: removes it from the queue if it waits for its turn, at any gateway, where it fails
+    /// with [`TurnError::Withdrawn`]. If the event is lost, or crosses another ENTER of the call, the call may still
+    /// run without a caller. A request that has its turn keeps it for the store's grace.
     pub async fn withdraw(
         &self,
         session: &Session,
@@ -181,7 +181,7 @@ impl SessionRouter {
         };
         let withdrawn = withdraw(self.store(), &session.key, &first).await;
         if withdrawn == Withdrawal::NotWaiting {
-            // It may have passed its turn on, and have or await it again. Its server knows of it, either way.
+            // It may have released its turn, and have it again or wait for it. In both cases its server knows the call.
             withdraw(self.store(), &session.key, &resumed).await;
         }
         withdrawn
@@ -213,7 +213,7 @@ impl SessionRouter {
 }
 
 impl QueueEntry {
-    /// Waits for the turn, for `wait_max` at most, and begins to keep it.
+    /// Waits up to `wait_max` for the turn, and starts the task that keeps it.
     async fn take(mut self, wait_max: Duration) -> Result<(Turn, EnterReply), TurnError> {
         let entered = self.wait(Instant::now().checked_add(wait_max)).await?;
         let turn = Turn::held(self, TurnNumbers::of(&entered));
@@ -226,7 +226,7 @@ async fn withdraw(store: &Store, key: &SessionKey, request: &LeaveRequest) -> Wi
         Ok(()) => Withdrawal::Withdrawn,
         Err(StoreError::Refused(_)) => Withdrawal::NotWaiting,
         Err(error) => {
-            tracing::info!(session = %key.digest(), %error, "a call was not looked for among those that wait");
+            tracing::info!(session = %key.digest(), %error, "failed to withdraw a call");
             Withdrawal::NotWaiting
         }
     }

@@ -1,7 +1,7 @@
-//! Wake-ups: the calls that wait here for another worker's claim or for a turn, and the one task that wakes them.
+//! Wake-ups: the calls that wait here for another gateway's claim or for a turn, and the task that wakes them.
 //!
-//! Invariant: nothing depends on a wake-up. A call that is woken asks the store again; one that is not asks again after
-//! a timeout.
+//! Invariant: correctness does not depend on wake-ups. A call that is woken asks the store again; without a wake-up it
+//! asks again after a timeout.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,42 +15,42 @@ use super::SessionRouter;
 use mooring_metrics as metrics;
 use mooring_store::{SessionKey, Store, WorkerEvent};
 
-/// Longest wait for events in one command: within it a silently broken connection is noticed.
+/// Longest wait for events in one command, within which a silently broken connection is noticed.
 const EVENT_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Pause between two attempts while the store reports no events.
+/// Pause between attempts while the store reports no events.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// What somebody waits for.
+/// What a call waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum WaitKey {
-    /// What the store said is under way for a session at a server comes to something.
+    /// The outcome of a claim or turn of a session at a server.
     Settled(SessionKey, ServerName),
-    /// The ticket's turn comes.
+    /// The ticket's turn.
     Turn(Token),
 }
 
-/// What somebody was told last.
+/// The latest wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WakeReason {
-    /// To ask the store.
+    /// Ask the store again.
     Ask,
-    /// That what it waits for is wanted no more. Nothing else is told after that.
+    /// The call was withdrawn. Final: later wake-ups do not replace it.
     Withdrawn,
 }
 
 type WaitingCalls = HashMap<WaitKey, watch::Sender<WakeReason>>;
 
-/// Those who wait on this worker. Cheap to clone.
+/// The waiting calls of this gateway. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiters(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    places: Mutex<WaitingCalls>,
+    waiting: Mutex<WaitingCalls>,
     receives_events: AtomicBool,
 }
 
-/// Waits for one thing. Ends when dropped.
+/// One wait. Ends when dropped.
 #[derive(Debug)]
 pub(super) struct Waiter {
     waiters: Waiters,
@@ -59,18 +59,18 @@ pub(super) struct Waiter {
 }
 
 impl Waiters {
-    /// Waits for the outcome of a claim of this session at this server. Every event from now on wakes the waiter, also
-    /// one before it is first awaited.
+    /// Waits for the outcome of a claim of this session at this server. Every later event wakes the waiter, even one
+    /// before its first await.
     pub(super) fn join(&self, key: &SessionKey, server: &ServerName) -> Waiter {
         self.join_at(WaitKey::Settled(key.clone(), server.clone()))
     }
 
-    /// The same for the turn of a ticket.
+    /// Waits for the turn of a ticket.
     pub(super) fn join_turn(&self, ticket: &Token) -> Waiter {
         self.join_at(WaitKey::Turn(ticket.clone()))
     }
 
-    /// Tells whoever waits for the turn of a ticket that it is wanted no more.
+    /// Withdraws the call that waits for the turn of a ticket.
     #[cfg(test)]
     pub(super) fn withdraw(&self, ticket: &Token) {
         self.wake(&WaitKey::Turn(ticket.clone()), WakeReason::Withdrawn);
@@ -89,7 +89,7 @@ impl Waiters {
         }
     }
 
-    /// Whether the store reports the events of the whole fleet to this worker at present.
+    /// Whether the store currently reports the events of the whole fleet to this gateway.
     pub(super) fn receives_events(&self) -> bool {
         self.0.receives_events.load(Ordering::Relaxed)
     }
@@ -100,30 +100,33 @@ impl Waiters {
             .store(receives_events, Ordering::Relaxed);
     }
 
-    fn wake(&self, key: &WaitKey, told: WakeReason) {
+    fn wake(&self, key: &WaitKey, reason: WakeReason) {
         if let Some(waiting) = self.lock().get(key) {
             waiting.send_modify(|last| {
                 if *last != WakeReason::Withdrawn {
-                    *last = told;
+                    *last = reason;
                 }
             });
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitingCalls> {
-        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
-        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+        // The map is consistent after every statement, so a poisoned lock is usable.
+        self.0
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Waiter {
-    /// Waits for an event, for `at_most` this long.
+    /// Waits up to `at_most` for an event.
     pub(super) async fn woken(&mut self, at_most: Duration) {
         // The sender lives as long as its waiters, so this ends by an event or by the timeout.
         let _ = tokio::time::timeout(at_most, self.wake_ups.changed()).await;
     }
 
-    /// Whether it was told that what it waits for is wanted no more.
+    /// Whether the call was withdrawn.
     pub(super) fn is_withdrawn(&self) -> bool {
         *self.wake_ups.borrow() == WakeReason::Withdrawn
     }
@@ -131,26 +134,26 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut places = self.waiters.lock();
-        let is_last = places
+        let mut waiting = self.waiters.lock();
+        let is_last = waiting
             .get(&self.key)
             .is_some_and(|waiting| waiting.receiver_count() <= 1);
         if is_last {
-            places.remove(&self.key);
+            waiting.remove(&self.key);
         }
     }
 }
 
-/// Wakes the waiting calls by the store's events, until it is stopped.
+/// Wakes waiting calls on the store's events, until it is stopped.
 pub async fn wake_waiters(router: SessionRouter) {
-    router.waiters().tell(router.store(), router.worker()).await;
+    router.waiters().run(router.store(), router.worker()).await;
 }
 
 impl Waiters {
-    /// Wakes the waiting calls by the events that the store has for this worker, until it is stopped.
-    pub(super) async fn tell(&self, store: &Store, worker: &WorkerId) {
+    /// Wakes waiting calls on the store's events for this gateway, until it is stopped.
+    pub(super) async fn run(&self, store: &Store, worker: &WorkerId) {
         let is_fleet_wide = store.reports_events_of_others();
-        // The first answer may take the whole wait; until the store fails, events are assumed to arrive.
+        // The first answer may take the whole wait, so events are assumed to arrive until the store fails.
         self.set_receives_events(is_fleet_wide);
         loop {
             match store.wait_for_events(worker, EVENT_WAIT_MAX).await {
@@ -162,7 +165,7 @@ impl Waiters {
                 }
                 Err(error) => {
                     if self.receives_events() {
-                        tracing::info!(%error, "the store reports no events; claims of other workers are polled");
+                        tracing::info!(%error, "the store reports no events; claims of other gateways are polled");
                     }
                     self.set_receives_events(false);
                     tokio::time::sleep(RETRY_PAUSE).await;
@@ -177,7 +180,7 @@ impl Waiters {
                 metrics::claim_news();
                 self.wake(&WaitKey::Settled(key, server), WakeReason::Ask);
             }
-            // Where nobody waits for it any more, its ticket is being given back.
+            // Without a waiter, its ticket is already being released.
             WorkerEvent::Turn { ticket, .. } => self.wake(&WaitKey::Turn(ticket), WakeReason::Ask),
             WorkerEvent::Withdrawn { ticket, .. } => {
                 self.wake(&WaitKey::Turn(ticket), WakeReason::Withdrawn);
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn news_wakes_those_who_wait_for_it_and_nobody_else() {
+    async fn events_wake_only_their_waiters() {
         let waiters = Waiters::default();
         let server = ServerName::parse(b"tools").unwrap();
         let mut first = waiters.join(&key(b"a"), &server);
@@ -213,31 +216,35 @@ mod tests {
         let long = Duration::from_secs(60);
         first.woken(long).await;
         second.woken(long).await;
-        assert_eq!(started.elapsed(), Duration::ZERO, "told before they waited");
+        assert_eq!(
+            started.elapsed(),
+            Duration::ZERO,
+            "woken before they waited"
+        );
         other.woken(long).await;
         assert_eq!(started.elapsed(), long, "not what it waits for");
         first.woken(long).await;
-        assert_eq!(started.elapsed(), long * 2, "news is told once");
+        assert_eq!(started.elapsed(), long * 2, "an event wakes once");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_withdrawn_stays_so_whatever_is_told_later() {
+    async fn a_withdrawal_is_final() {
         let waiters = Waiters::default();
         let tickets = [b"t1", b"t2"].map(|ticket| Token::parse(ticket).unwrap());
-        let [mut told, other] = tickets.each_ref().map(|ticket| waiters.join_turn(ticket));
+        let [mut waiter, other] = tickets.each_ref().map(|ticket| waiters.join_turn(ticket));
         let [ticket, _] = tickets;
-        assert!(!told.is_withdrawn());
-        for told in [WakeReason::Withdrawn, WakeReason::Ask] {
-            waiters.wake(&WaitKey::Turn(ticket.clone()), told);
+        assert!(!waiter.is_withdrawn());
+        for reason in [WakeReason::Withdrawn, WakeReason::Ask] {
+            waiters.wake(&WaitKey::Turn(ticket.clone()), reason);
         }
         let started = tokio::time::Instant::now();
-        told.woken(Duration::from_secs(60)).await;
+        waiter.woken(Duration::from_secs(60)).await;
         assert_eq!(started.elapsed(), Duration::ZERO);
-        assert!(told.is_withdrawn() && !other.is_withdrawn());
+        assert!(waiter.is_withdrawn() && !other.is_withdrawn());
     }
 
     #[test]
-    fn nothing_is_kept_of_those_who_have_gone() {
+    fn dropped_waiters_are_removed() {
         let waiters = Waiters::default();
         let server = ServerName::parse(b"tools").unwrap();
         let first = waiters.join(&key(b"a"), &server);

@@ -1,8 +1,8 @@
-//! The task of a turn: it holds, releases and resumes it as its call commands, and gives it back at the end.
+//! The task of a turn: holds, releases and resumes it as the call commands, and ends it with the call.
 //!
-//! Nothing is asked of the store in the first [`RENEW_EVERY`] of a turn. Invariants: the call never waits for this task, the
-//! task ends with the call, and a turn that was lost is not asked for again: its call may have been cancelled, and would
-//! hold up the others for as long as its server says nothing.
+//! The store is not contacted in the first [`RENEW_EVERY`] of a turn. Invariants: the call never waits for this task;
+//! the task ends with the call; a lost turn is not requested again, because its call may have been cancelled and would
+//! block the others for as long as its server is silent.
 
 use std::time::Duration;
 
@@ -13,36 +13,36 @@ use super::TurnError;
 use super::queue_entry::{ASK_AGAIN_AFTER, LEASE, QueueEntry};
 use mooring_store::{AnsweredBy, EnterReply, StoreError};
 
-/// How often a holder renews: an attempt may fail before the lease lapses.
+/// Interval of renewals: one may fail before the lease expires.
 pub(super) const RENEW_EVERY: Duration = Duration::from_millis(600);
 
 const _: () = assert!(RENEW_EVERY.as_millis() * 3 <= LEASE.as_millis());
 
-/// What the call wants of its turn.
+/// The call's command to its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnCommand {
-    /// To have it.
+    /// Have the turn.
     Hold,
-    /// That others have it meanwhile.
+    /// Let other calls have it meanwhile.
     Release,
 }
 
-/// Whether the turn is still what it was.
+/// The state of the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnState {
-    /// No other call has it, unless it was released.
+    /// The call has it, unless it was released.
     Held,
-    /// Another may have it by now.
+    /// Another call may have it.
     Lost,
 }
 
-/// Where the task learns what the call wants.
+/// The commands of the call.
 type TurnCommands = watch::Receiver<TurnCommand>;
 
-/// The call is over, and nothing is wanted any more.
+/// The call is over.
 struct CallEnded;
 
-/// The numbers under which a ticket has its turn. The store and the memory that stands in for it number separately.
+/// The numbers of a ticket's turn. The store and the in-memory fallback number separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TurnNumbers {
     /// The store's, which fences.
@@ -57,11 +57,11 @@ impl TurnNumbers {
         numbers
     }
 
-    /// Notes the answer to a renewal. Answers whether it says that the turn was lost.
+    /// Records the answer to a renewal. Returns whether the turn was lost.
     fn update(&mut self, entered: &EnterReply) -> bool {
         let number = match entered.answered_by {
             AnsweredBy::Store => {
-                // What memory knows is of one outage.
+                // Numbers of the fallback are valid for one outage.
                 self.memory = None;
                 &mut self.store
             }
@@ -73,12 +73,12 @@ impl TurnNumbers {
     }
 }
 
-/// Keeps the turn that the ticket at `entry` has under these numbers, until the call is over.
+/// Keeps the turn of the ticket at `entry` until the call is over.
 pub(super) async fn keep(
     mut entry: QueueEntry,
     numbers: TurnNumbers,
     mut commands: TurnCommands,
-    standing: watch::Sender<TurnState>,
+    state: watch::Sender<TurnState>,
 ) {
     let mut given = TurnGrant::Already(numbers);
     loop {
@@ -86,7 +86,7 @@ pub(super) async fn keep(
             biased;
             commanded = until(&mut commands, TurnCommand::Release) => commanded,
             () = hold(&mut entry, given) => {
-                standing.send_replace(TurnState::Lost);
+                state.send_replace(TurnState::Lost);
                 return entry.leave().await;
             }
         };
@@ -94,7 +94,7 @@ pub(super) async fn keep(
         if commanded.is_err() || until(&mut commands, TurnCommand::Hold).await.is_err() {
             return;
         }
-        let Ok(next) = entry.again() else {
+        let Ok(next) = entry.resumed() else {
             return;
         };
         entry = next;
@@ -102,20 +102,20 @@ pub(super) async fn keep(
     }
 }
 
-/// How the turn comes to the ticket.
+/// Whether the ticket has its turn.
 #[derive(Clone, Copy)]
 enum TurnGrant {
-    /// It has it, under these numbers.
+    /// It has, with these numbers.
     Already(TurnNumbers),
-    /// It has to ask for it.
+    /// It has to request it.
     NotYet,
 }
 
-/// Returns when the turn is lost, or cannot be had any more.
+/// Returns when the turn is lost or unobtainable.
 async fn hold(entry: &mut QueueEntry, given: TurnGrant) {
     let numbers = match given {
         TurnGrant::Already(numbers) => numbers,
-        TurnGrant::NotYet => match line_up(entry).await {
+        TurnGrant::NotYet => match acquire(entry).await {
             Ok(entered) => TurnNumbers::of(&entered),
             Err(error) => {
                 tracing::debug!(%error, "a call continues without its turn");
@@ -126,8 +126,8 @@ async fn hold(entry: &mut QueueEntry, given: TurnGrant) {
     renew(entry, numbers).await;
 }
 
-/// Waits for the turn for as long as it takes, also where it cannot be asked for at present.
-async fn line_up(entry: &mut QueueEntry) -> Result<EnterReply, TurnError> {
+/// Waits for the turn without a time limit, even while it cannot be requested.
+async fn acquire(entry: &mut QueueEntry) -> Result<EnterReply, TurnError> {
     loop {
         match entry.wait(None).await {
             Err(
@@ -146,7 +146,7 @@ async fn renew(entry: &mut QueueEntry, mut numbers: TurnNumbers) {
         let was_degraded = entry.store().is_degraded();
         let is_lost = match entry.ask(numbers.store).await {
             Ok(entered) => numbers.update(&entered),
-            // What memory refuses says nothing of a turn that the store gave.
+            // The fallback's refusal says nothing about a turn of the store.
             Err(StoreError::Refused(_)) => {
                 numbers.store.is_some() && !was_degraded && !entry.store().is_degraded()
             }

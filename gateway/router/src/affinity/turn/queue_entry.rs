@@ -1,7 +1,7 @@
-//! One ticket's place in the queue, from the first question to the moment in which it is given back.
+//! A ticket's entry in the queue, from the first ENTER until it is released.
 //!
-//! Invariant: what was asked for is given back, also where nobody waits for the answer any more: a place that is dropped
-//! sees to that by itself.
+//! Invariant: an entry that was requested is released, even if no caller waits for it any more: dropping it releases it
+//! in the background.
 
 use std::time::Duration;
 
@@ -17,20 +17,20 @@ use mooring_store::{
     EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store, StoreError,
 };
 
-/// How long a turn outlives its holder. Shorter than the store's longest lease, 2 s unless its settings say otherwise: a
-/// Redis that has restarted grants no turn for as long as that. A holder whose worker does not beat loses it before.
+/// How long a turn outlives its holder. Shorter than the store's longest lease (2 s by default), during which a
+/// restarted Redis grants no turns. A holder whose gateway sends no heartbeats loses it earlier.
 pub(super) const LEASE: Duration = Duration::from_millis(1_800);
-/// How long a waiting call relies on wake-ups. A grant passes on after a second without a word of its ticket, so news that was
-/// lost costs no turn.
+/// How long a waiting call relies on wake-ups. A grant passes to the next ticket after a second without an ENTER, so a
+/// lost event costs no turn.
 pub(super) const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// How often in a row a worker that asks may count as dead before its call is refused.
+/// How often in a row this gateway may count as dead before the call fails.
 const REFUSED_AS_DEAD_MAX: u32 = 10;
-/// Attempts to give a ticket back, and the pause between two. What stays in the queue after that lapses with its lease.
+/// Attempts to release a ticket. If all fail, it expires with its lease.
 const LEAVE_ATTEMPTS: u32 = 3;
-/// See [`LEAVE_ATTEMPTS`].
+/// Pause between two such attempts.
 const LEAVE_PAUSE: Duration = Duration::from_millis(200);
 
-/// A session's queue at a server, as one worker sees it.
+/// A session's queue at a server, as seen by one gateway.
 #[derive(Clone, Debug)]
 pub(super) struct TurnQueue {
     pub(super) store: Store,
@@ -38,17 +38,17 @@ pub(super) struct TurnQueue {
     pub(super) key: SessionKey,
 }
 
-/// One ticket's place in a queue.
+/// One ticket's entry in a queue.
 #[derive(Debug)]
 pub(super) struct QueueEntry {
     queue: TurnQueue,
     request: EnterRequest,
-    /// Whether the ticket may stand in the queue.
+    /// Whether the ticket may be in the queue.
     is_taken: bool,
 }
 
 impl QueueEntry {
-    /// A place that is not taken yet.
+    /// An entry that is not requested yet.
     pub(super) const fn new(queue: TurnQueue, request: EnterRequest) -> Self {
         Self {
             queue,
@@ -57,12 +57,12 @@ impl QueueEntry {
         }
     }
 
-    /// A place for a call that passed its turn on: under a ticket of its own, so that what is still under way for the
-    /// one before cannot harm it, and before all others.
+    /// An entry for a call that released its turn, ahead of all others. It has a new ticket, so that pending commands
+    /// for the former one cannot affect it.
     ///
     /// # Errors
     /// Never in practice.
-    pub(super) fn again(&self) -> Result<Self, NameError> {
+    pub(super) fn resumed(&self) -> Result<Self, NameError> {
         let request = EnterRequest {
             ticket: ticket_names::resumed(&self.request.ticket)?,
             line: Line::First,
@@ -71,32 +71,32 @@ impl QueueEntry {
         Ok(Self::new(self.queue.clone(), request))
     }
 
-    /// Where turns are asked for.
+    /// The store of the queue.
     pub(super) const fn store(&self) -> &Store {
         &self.queue.store
     }
 
-    /// Waits until the turn comes; for ever, where there is no moment at which it gives up.
+    /// Waits until the turn is granted; without `gives_up_at`, for any time.
     pub(super) async fn wait(
         &mut self,
         gives_up_at: Option<Instant>,
     ) -> Result<EnterReply, TurnError> {
-        // Joined before the first question, so that no event is missed.
+        // Joined before the first query, so that no event is missed.
         let waiters = self.queue.waiters.clone();
-        let mut told = waiters.join_turn(&self.request.ticket);
-        let mut settled = waiters.join(&self.queue.key, &self.request.server);
+        let mut turn_waiter = waiters.join_turn(&self.request.ticket);
+        let mut outcome_waiter = waiters.join(&self.queue.key, &self.request.server);
         let mut is_in_line = false;
         let mut worker_lost = None;
         let mut refused_as_dead = 0_u32;
         loop {
             let answer = self.ask(None).await;
-            // Asking may have put it back in line: whoever drops the place takes it out.
-            if told.is_withdrawn() {
+            // The query may have put it back in line; dropping the entry removes it.
+            if turn_waiter.is_withdrawn() {
                 return Err(TurnError::Withdrawn);
             }
             match answer {
                 Ok(mut entered) => {
-                    // Said once, to whoever asks first.
+                    // The store reports it once, to the first query.
                     worker_lost = worker_lost.or(entered.routed.worker_lost.take());
                     if entered.turn.is_some() {
                         entered.routed.worker_lost = worker_lost;
@@ -105,9 +105,9 @@ impl QueueEntry {
                     is_in_line = true;
                 }
                 Err(StoreError::Refused(Refusal::Limit { .. })) => return Err(TurnError::TooMany),
-                // The place in the queue outlasts a moment in which the store cannot be asked.
+                // The entry survives a short outage of the store.
                 Err(StoreError::Away(_) | StoreError::NotReady(_)) if is_in_line => {}
-                // This worker was too busy to beat in time, and beats again at the next opportunity.
+                // This gateway was too busy to send heartbeats in time, and will send one soon.
                 Err(StoreError::Refused(Refusal::Stale(Stale::Worker)))
                     if refused_as_dead < REFUSED_AS_DEAD_MAX =>
                 {
@@ -123,19 +123,19 @@ impl QueueEntry {
             let asks_again_at = gives_up_at.map_or(asks_again_at, |at| at.min(asks_again_at));
             let woken = async {
                 tokio::select! {
-                    () = told.woken(ASK_AGAIN_AFTER) => {}
-                    () = settled.woken(ASK_AGAIN_AFTER) => {}
+                    () = turn_waiter.woken(ASK_AGAIN_AFTER) => {}
+                    () = outcome_waiter.woken(ASK_AGAIN_AFTER) => {}
                 }
             };
-            // Either way the store is asked, unless the call is wanted no more.
+            // In either case ask the store again, unless the call was withdrawn.
             let _ = timeout_at(asks_again_at, woken).await;
-            if told.is_withdrawn() {
+            if turn_waiter.is_withdrawn() {
                 return Err(TurnError::Withdrawn);
             }
         }
     }
 
-    /// Asks for the turn, or renews it; `held` is its number where it is had.
+    /// Requests the turn, or renews it; `held` is its number if it is granted.
     pub(super) async fn ask(&mut self, held: Option<u64>) -> Result<EnterReply, StoreError> {
         self.is_taken = true;
         let request = EnterRequest {
@@ -144,22 +144,22 @@ impl QueueEntry {
         };
         let answer = self.queue.store.enter(&self.queue.key, &request).await;
         if let Err(StoreError::Refused(_)) = &answer {
-            // Nothing was changed; and who holds a turn, or waits for one, is refused for having lost it.
+            // Nothing was changed: a refused ticket is not in the queue.
             self.is_taken = false;
         }
         answer
     }
 
-    /// Gives the ticket back.
+    /// Releases the ticket.
     pub(super) async fn leave(&mut self) {
         if self.is_taken {
-            self.leaving().await;
+            self.release().await;
             self.is_taken = false;
         }
     }
 
-    /// A refusal says that there is nothing to give back any more.
-    fn leaving(&self) -> impl Future<Output = ()> + Send + use<> {
+    /// A refusal means that there is nothing to release.
+    fn release(&self) -> impl Future<Output = ()> + Send + use<> {
         let TurnQueue { store, key, .. } = self.queue.clone();
         let request = LeaveRequest {
             principal: self.request.principal.clone(),
@@ -171,7 +171,7 @@ impl QueueEntry {
                 match store.leave(&key, &request).await {
                     Ok(()) | Err(StoreError::Refused(_)) => return,
                     Err(error) => {
-                        tracing::debug!(session = %key.digest(), %error, "a turn could not be given back");
+                        tracing::debug!(session = %key.digest(), %error, "failed to release a turn");
                         sleep(LEAVE_PAUSE).await;
                     }
                 }
@@ -185,9 +185,9 @@ impl Drop for QueueEntry {
         if !self.is_taken {
             return;
         }
-        // Without a runtime the process stops, and the ticket lapses with its lease.
+        // Without a runtime the process is stopping, and the ticket expires with its lease.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(self.leaving());
+            runtime.spawn(self.release());
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Turns over every kind of store: in order, one at a time, given back however their callers go, and held across a restart
-//! of Redis. [`passing`] has those that are released for a while, [`withdrawing`] those that are wanted no more, [`drops`]
-//! the callers that go at any moment.
+//! Turns over every kind of store: in order, one at a time, released however their callers end, and held across a
+//! restart of Redis. [`passing`] tests released turns, [`withdrawing`] withdrawn calls, [`drops`] callers that are
+//! dropped at any time.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -30,7 +30,7 @@ use mooring_store::{StoreOptions, StorePlace, WhenAway, open_with};
 
 const SHORT: Duration = Duration::from_millis(50);
 
-/// A worker: what waits in it, and the task that tells it the news.
+/// A gateway: its waiting calls, and the task that wakes them.
 struct Worker {
     store: Store,
     id: WorkerId,
@@ -49,7 +49,7 @@ impl Worker {
         let (id, waiters) = (make::worker(name), Waiters::default());
         let wake_ups = {
             let (store, id, waiters) = (store.clone(), id.clone(), waiters.clone());
-            tokio::spawn(async move { waiters.tell(&store, &id).await })
+            tokio::spawn(async move { waiters.run(&store, &id).await })
         };
         Self {
             store: store.clone(),
@@ -83,11 +83,11 @@ impl Worker {
     }
 }
 
-/// What taking a turn comes to.
+/// The result of taking a turn.
 type Taken = Result<(Turn, EnterReply), TurnError>;
 
 impl Worker {
-    /// A caller that waits: whatever the store is asked from now on, it is asked after it.
+    /// A caller that waits: its ENTER precedes every later command.
     async fn waits(&self, ticket: &str) -> JoinHandle<Taken> {
         let mut call = Box::pin(self.entry(ticket).take(PATIENCE));
         tokio::select! {
@@ -99,7 +99,7 @@ impl Worker {
     }
 }
 
-/// Lets everything else go on for so many moments.
+/// Yields to other tasks this many times.
 async fn yields(moments: usize) {
     for _ in 0..moments {
         tokio::task::yield_now().await;
@@ -118,13 +118,13 @@ async fn begun(store: &Store) {
     store.create(&key(), &make::code_create()).await.unwrap();
 }
 
-/// Nobody has or awaits a turn of the session any more: END IFIDLE says so, and then it is created anew.
+/// Waits until the session has no turns or tickets (END IFIDLE succeeds), and creates it again.
 async fn until_idle(store: &Store) {
     let end = mooring_session::rules::EndRequest {
         when: EndCondition::Idle,
         ..make::end()
     };
-    eventually("nobody has or awaits the turn", async || {
+    eventually("no call has the turn or waits for it", async || {
         store.end(&key(), &end).await.is_ok()
     })
     .await;
@@ -139,7 +139,7 @@ async fn redis_with_turns() -> (RedisServer, Store) {
     (server, store)
 }
 
-/// Turns that ended otherwise than by their holder: a ticket that leaked would be one.
+/// Turns that did not end by their holder, such as a leaked ticket.
 fn lost(server: &RedisServer) -> u64 {
     let figures = server.command(&["INFO", "mooring"]);
     let text = redis::from_redis_value::<String>(figures).unwrap();
@@ -149,7 +149,7 @@ fn lost(server: &RedisServer) -> u64 {
     line.expect("the figure is there").parse().unwrap()
 }
 
-async fn callers_have_it_one_after_another(store: &Store) {
+async fn callers_get_the_turn_one_after_another(store: &Store) {
     begun(store).await;
     let workers = [Worker::new(store, "w:1"), Worker::new(store, "v:1")];
     let first = workers[0].take("first", PATIENCE).await.unwrap();
@@ -174,7 +174,7 @@ async fn callers_have_it_one_after_another(store: &Store) {
     until_idle(store).await;
 }
 
-async fn whoever_gives_up_is_not_waited_for(store: &Store) {
+async fn dropped_callers_block_no_other(store: &Store) {
     begun(store).await;
     let worker = Worker::new(store, "w:1");
     let held = worker.take("held", PATIENCE).await.unwrap();
@@ -184,7 +184,7 @@ async fn whoever_gives_up_is_not_waited_for(store: &Store) {
     );
     let gone = worker.take("gone", PATIENCE);
     assert!(tokio::time::timeout(SHORT, gone).await.is_err());
-    // One who goes before the first answer, too.
+    // A caller that is dropped before the first answer.
     let asked = tokio::spawn(worker.entry("asked").take(PATIENCE));
     tokio::task::yield_now().await;
     asked.abort();
@@ -208,9 +208,9 @@ async fn a_turn_is_lost_with_its_session(store: &Store) {
     );
 }
 
-/// It is said once, which must not be lost on a call that waits.
+/// The store reports it once, so it must not be lost on a waiting call.
 #[tokio::test]
-async fn the_death_of_who_drove_the_session_is_told_with_the_turn() {
+async fn a_dead_owner_is_reported_with_the_turn() {
     let store = memory_store();
     begun(&store).await;
     let worker = Worker::new(&store, "w:1");
@@ -232,9 +232,9 @@ async fn the_death_of_who_drove_the_session_is_told_with_the_turn() {
     assert!(entered.routed.binding.is_some());
 }
 
-/// A worker that was too busy to beat in time is not refused: it is heard again in a moment.
+/// A gateway that was too busy to send heartbeats in time is not refused.
 #[tokio::test]
-async fn a_worker_that_beats_late_has_its_turn_all_the_same() {
+async fn a_late_heartbeat_does_not_cost_the_turn() {
     let store = memory_store();
     begun(&store).await;
     let beat = make::beat("w:1", 600_000);
@@ -249,8 +249,8 @@ async fn a_worker_that_beats_late_has_its_turn_all_the_same() {
 #[tokio::test]
 async fn in_memory() {
     let store = memory_store();
-    callers_have_it_one_after_another(&store).await;
-    whoever_gives_up_is_not_waited_for(&store).await;
+    callers_get_the_turn_one_after_another(&store).await;
+    dropped_callers_block_no_other(&store).await;
     a_turn_is_lost_with_its_session(&store).await;
 }
 
@@ -259,22 +259,22 @@ async fn in_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sessions.db");
     let store = embedded_store(&path);
-    callers_have_it_one_after_another(&store).await;
-    whoever_gives_up_is_not_waited_for(&store).await;
+    callers_get_the_turn_one_after_another(&store).await;
+    dropped_callers_block_no_other(&store).await;
     a_turn_is_lost_with_its_session(&store).await;
 }
 
 #[tokio::test]
 async fn in_redis() {
     let (server, store) = redis_with_turns().await;
-    callers_have_it_one_after_another(&store).await;
-    whoever_gives_up_is_not_waited_for(&store).await;
+    callers_get_the_turn_one_after_another(&store).await;
+    dropped_callers_block_no_other(&store).await;
     assert_eq!(lost(&server), 0, "a ticket was not given back");
     a_turn_is_lost_with_its_session(&store).await;
 }
 
 #[tokio::test]
-async fn a_holder_keeps_it_for_as_long_as_it_likes() {
+async fn a_holder_keeps_its_turn() {
     let (_server, store) = redis_with_turns().await;
     let worker = Worker::new(&store, "w:1");
     let held = worker.take("held", PATIENCE).await.unwrap();
@@ -288,14 +288,14 @@ async fn a_turn_whose_holder_was_killed_passes_on() {
     let (_server, store) = redis_with_turns().await;
     let mut dead = Worker::new(&store, "dead:1").entry("dead");
     assert!(dead.ask(None).await.unwrap().turn.is_some());
-    // As one that was killed, it gives nothing back.
+    // Like a killed holder, it releases nothing.
     std::mem::forget(dead);
     let worker = Worker::new(&store, "w:1");
     worker.take("next", PATIENCE).await.unwrap();
 }
 
 #[tokio::test]
-async fn too_many_may_not_wait() {
+async fn the_queue_length_is_limited() {
     let (server, store) = redis_with_turns().await;
     server.command(&["CONFIG", "SET", "mooring.turn-queue-max", "1"]);
     let worker = Worker::new(&store, "w:1");
@@ -319,7 +319,7 @@ async fn a_turn_is_held_across_a_restart_of_redis() {
     server.kill();
     server.start_again();
     let other = Worker::new(&store, "v:1");
-    // The whole of the quiet time, in which only holders are granted theirs, and more.
+    // Longer than the quiet time after a restart, in which only holders are granted their turns.
     let waiting = other.take("next", Duration::from_secs(7)).await;
     assert_eq!(waiting.unwrap_err(), TurnError::Busy);
     assert!(!held.is_lost());
@@ -330,7 +330,7 @@ async fn a_turn_is_held_across_a_restart_of_redis() {
 }
 
 #[tokio::test]
-async fn while_redis_is_away_a_turn_has_no_number_and_is_not_lost() {
+async fn without_redis_a_turn_has_no_number_and_is_not_lost() {
     let (mut server, _) = redis_with_turns().await;
     let store = open_with(&StoreOptions {
         place: StorePlace::Redis {
@@ -352,14 +352,14 @@ async fn while_redis_is_away_a_turn_has_no_number_and_is_not_lost() {
         store.is_degraded()
     })
     .await;
-    // Another call of this worker may have memory's turn before the holder of Redis's asks for it.
+    // Another call of this gateway may get the fallback's turn before the holder of Redis's requests it.
     let during = worker.take("during", PATIENCE).await.unwrap();
     assert_eq!(during.number(), None);
     let busy = worker.take("busy", SHORT).await;
     assert_eq!(busy.unwrap_err(), TurnError::Busy);
     server.start_again();
     eventually("the store is back", async || !store.is_degraded()).await;
-    // What was held before is held again, and held the other off.
+    // The earlier holder has its turn again, and excludes the other call.
     let busy = worker.take("after", LEASE + RENEW_EVERY).await;
     assert_eq!(busy.unwrap_err(), TurnError::Busy);
     assert!(!before.is_lost() && !during.is_lost());

@@ -1,23 +1,24 @@
-//! How a client's request is called in the queue: by what any worker can work out from the request, and by the attempt.
+//! The names of tickets: derived from the client's request, so that any gateway can compute them, plus a part per
+//! attempt.
 //!
-//! Invariant: whoever does not know the session cannot tell the name of its requests, and two requests of one id never
-//! share a ticket. A ticket says whether its request has been sent to its server.
+//! Invariant: without knowing the session, the name of a request cannot be computed, and two requests with the same id
+//! never share a ticket. A ticket says whether its request was sent to its server.
 
 use mooring_session::names::{NameError, ServerName, Token};
 
 use mooring_secrets::digest;
 use mooring_store::{SessionKey, fresh_token};
 
-/// What sets these digests apart from all others over the same secrets.
+/// Domain separation of these digests from all others over the same secrets.
 const DOMAIN: &str = "mooring turn";
 /// 128 bits, in hexadecimal digits.
 const NAME_CHARS: usize = 32;
-/// What ends the name of a request that is not sent yet. No name is the beginning of another.
+/// Ends the name of a request that is not sent yet, so that no name is a prefix of another.
 const END: char = '.';
-/// What ends the name of a request that was sent, and asks for its turn again.
+/// Ends the name of a request that was sent and requests its turn again.
 const END_RESUMED: char = ':';
 
-/// What the tickets of a request begin with: before it is sent, and where it asks for its turn again.
+/// The prefixes of a request's tickets: before it is sent, and when it requests its turn again.
 pub(super) fn beginnings(
     key: &SessionKey,
     server: &ServerName,
@@ -30,8 +31,7 @@ pub(super) fn beginnings(
     Ok([first, Token::parse(name.as_bytes())?])
 }
 
-/// A ticket for a call that asks for its turn again: another one each time, and named after the same request if the one
-/// before was.
+/// A new ticket for a call that requests its turn again, with the same request's name if it has one.
 pub(super) fn resumed(before: &Token) -> Result<Token, NameError> {
     match before.as_str().split_once([END, END_RESUMED]) {
         Some((name, _)) => {
@@ -41,7 +41,7 @@ pub(super) fn resumed(before: &Token) -> Result<Token, NameError> {
     }
 }
 
-/// A ticket for a request: another one each time.
+/// A new ticket for a request.
 pub(super) fn ticket(
     key: &SessionKey,
     server: &ServerName,
@@ -52,7 +52,7 @@ pub(super) fn ticket(
 }
 
 fn name(key: &SessionKey, server: &ServerName, request_id_json: &str) -> String {
-    // No part can hold the character between them: keys and names are visible ASCII, and JSON text escapes it.
+    // The separator occurs in no part: keys and names are visible ASCII, and JSON text escapes it.
     let parts = [DOMAIN, key.secret(), server.as_str(), request_id_json];
     let mut name = digest::hex(parts.join("\0").as_bytes());
     name.truncate(NAME_CHARS);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_request_has_a_name_of_its_own_that_a_cancellation_finds() {
+    fn a_cancellation_finds_a_resumed_request() {
         let (key, server) = (make::key("s"), make::server("tools"));
         let [first, again] = beginnings(&key, &server, "7").unwrap();
         let mut before = ticket(&key, &server, "7").unwrap();
@@ -84,13 +84,13 @@ mod tests {
             assert_ne!(resumed, before);
             before = resumed;
         }
-        // A ticket that names no request has none to keep.
+        // A ticket without a request's name gets none.
         let unnamed = make::token("unnamed");
         assert_ne!(resumed(&unnamed).unwrap(), unnamed);
     }
 
     #[test]
-    fn a_request_has_one_name_and_every_attempt_a_ticket_of_its_own() {
+    fn attempts_share_a_name_and_have_distinct_tickets() {
         let (key, server) = (make::key("s"), make::server("tools"));
         let tickets = [1, 2].map(|_| ticket(&key, &server, "7").unwrap());
         assert_ne!(tickets[0], tickets[1]);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn another_session_server_or_id_has_another_name() {
+    fn names_depend_on_session_server_and_id() {
         let names = [
             named("s", "tools", "7"),
             named("s2", "tools", "7"),
@@ -116,9 +116,9 @@ mod tests {
         }
     }
 
-    /// Workers of two versions have to agree.
+    /// Gateways of different versions have to agree.
     #[test]
-    fn the_name_is_what_it_always_was() {
+    fn names_are_stable() {
         let digest = digest::hex(b"mooring turn\0mcpgw:session_affinity:s\0tools\0\"a\"");
         let expected = format!("{}.", digest.split_at(32).0);
         assert_eq!(named("s", "tools", "\"a\""), expected);

@@ -1,11 +1,10 @@
-//! Turns of calls that wait for their clients: passed on, asked for again before everybody, and given back from wherever
-//! they are.
+//! Turns of calls that wait for their clients: released, resumed ahead of all others, and ended from any state.
 
 use mooring_session::refusal::Stale;
 
 use super::*;
 
-/// Within this the turn would have come to whoever is next.
+/// Longer than it takes until the next caller has the turn.
 const A_WHILE: Duration = Duration::from_millis(700);
 
 async fn over_memory_and_redis(test: impl AsyncFn(&Store)) {
@@ -17,13 +16,13 @@ async fn over_memory_and_redis(test: impl AsyncFn(&Store)) {
     assert_eq!(lost(&server), 0, "a ticket was not given back");
 }
 
-/// The turn is with somebody who keeps it.
+/// Another call has the turn and keeps it.
 async fn is_busy(worker: &Worker, ticket: &str) {
     let busy = worker.take(ticket, A_WHILE).await;
     assert_eq!(busy.unwrap_err(), TurnError::Busy);
 }
 
-/// Asks for its turn again: whatever the store is asked from now on, it is asked after it.
+/// Resumes: the ENTER precedes every later command.
 async fn resumes(turn: &Turn) {
     turn.resume();
     yields(20).await;
@@ -35,7 +34,7 @@ async fn comes(call: JoinHandle<Taken>) -> Turn {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_its_client_lets_others_go_on_and_comes_back_before_them() {
+async fn a_call_that_waits_for_its_client_releases_its_turn_and_resumes_first() {
     over_memory_and_redis(async |store| {
         let workers = [Worker::new(store, "w:1"), Worker::new(store, "v:1")];
         let asks = workers[0].take("asks", PATIENCE).await.unwrap();
@@ -46,13 +45,13 @@ async fn a_call_that_waits_for_its_client_lets_others_go_on_and_comes_back_befor
             asks.release();
             let other = comes(other).await;
             let late = workers[1].waits(&format!("late{round}")).await;
-            // Who has the turn keeps it, and so the call waits behind it and before the late one.
+            // The holder keeps it, so the call waits behind it and before the late one.
             resumes(&asks).await;
             is_busy(&workers[1], &format!("busy{round}")).await;
             drop(other);
             is_busy(&workers[1], &format!("again{round}")).await;
             assert!(!late.is_finished(), "the late one went before");
-            // It gives back what it was given again, too.
+            // A resumed turn is released, too.
             asks.release();
             let late = comes(late).await;
             resumes(&asks).await;
@@ -66,9 +65,9 @@ async fn a_call_that_waits_for_its_client_lets_others_go_on_and_comes_back_befor
     .await;
 }
 
-/// What is asked for again is under a ticket that no cancellation names.
+/// A resumed call waits under a ticket that cancellations do not name.
 #[tokio::test]
-async fn a_call_that_has_begun_is_not_withdrawn_where_it_waits_again() {
+async fn a_resumed_call_is_not_withdrawn() {
     over_memory_and_redis(async |store| {
         let worker = Worker::new(store, "w:1");
         let asks = worker.take("asks", PATIENCE).await.unwrap();
@@ -94,7 +93,7 @@ async fn a_call_that_has_begun_is_not_withdrawn_where_it_waits_again() {
 }
 
 #[tokio::test]
-async fn it_gives_everything_back_from_wherever_it_is() {
+async fn a_dropped_turn_is_released_from_every_state() {
     over_memory_and_redis(async |store| {
         let worker = Worker::new(store, "w:1");
         for moments in [0, 1, 2, 5, 40, 300] {
@@ -104,7 +103,7 @@ async fn it_gives_everything_back_from_wherever_it_is() {
             drop(passed);
             until_idle(store).await;
 
-            // Dropped while it waits for its turn again, and while or after it comes.
+            // Dropped while it waits for its turn again, and during or after the grant.
             for has_come in [false, true] {
                 let [resumed, other] = ["r", "o"].map(|name| format!("{name}{moments}{has_come}"));
                 let resumed = worker.take(&resumed, PATIENCE).await.unwrap();
@@ -127,9 +126,9 @@ async fn it_gives_everything_back_from_wherever_it_is() {
     .await;
 }
 
-/// Nobody can tell whether it was cancelled, and then it would hold up all others.
+/// It may have been cancelled, and would then block all others.
 #[tokio::test]
-async fn a_call_whose_turn_was_lost_goes_on_without_one() {
+async fn a_call_continues_without_its_lost_turn() {
     let store = memory_store();
     begun(&store).await;
     let worker = Worker::new(&store, "w:1");
@@ -146,7 +145,7 @@ async fn a_call_whose_turn_was_lost_goes_on_without_one() {
     assert!(call.is_lost());
 }
 
-async fn a_resumed_call_that_is_cancelled_passes_its_turn_on(store: &Store) {
+async fn a_cancelled_resumed_call_loses_its_turn(store: &Store) {
     let worker = Worker::new(store, "w:1");
     let ticket = ticket_names::ticket(&key(), &server(), "7").unwrap();
     let asks = worker.take(ticket.as_str(), PATIENCE).await.unwrap();
@@ -168,18 +167,18 @@ async fn a_resumed_call_that_is_cancelled_passes_its_turn_on(store: &Store) {
     until_idle(store).await;
 }
 
-/// A call that asked its client something and goes on may be cancelled like any other, from any worker.
+/// A call that resumed after asking its client can be cancelled from any gateway, like any other.
 #[tokio::test]
-async fn a_call_that_has_its_turn_again_passes_it_on_when_it_is_cancelled() {
+async fn resumed_calls_can_be_cancelled() {
     let memory = memory_store();
     begun(&memory).await;
-    a_resumed_call_that_is_cancelled_passes_its_turn_on(&memory).await;
+    a_cancelled_resumed_call_loses_its_turn(&memory).await;
     let (_server, redis) = redis_with_turns().await;
-    a_resumed_call_that_is_cancelled_passes_its_turn_on(&redis).await;
+    a_cancelled_resumed_call_loses_its_turn(&redis).await;
 }
 
 #[tokio::test]
-async fn a_full_queue_is_asked_again_by_a_call_that_goes_on() {
+async fn a_resuming_call_retries_a_full_queue() {
     let (server, store) = redis_with_turns().await;
     server.command(&["CONFIG", "SET", "mooring.turn-queue-max", "1"]);
     let worker = Worker::new(&store, "w:1");
@@ -193,7 +192,7 @@ async fn a_full_queue_is_asked_again_by_a_call_that_goes_on() {
     tokio::time::sleep(SHORT).await;
     drop(other);
     let fills = comes(fills).await;
-    // Whoever looks takes the only place for as long: seldom enough for the call to find it free.
+    // The check takes the only place for a moment, rarely enough for the call to find it free.
     eventually("the call waits", async || {
         tokio::time::sleep(A_WHILE).await;
         is_full().await
@@ -208,7 +207,7 @@ async fn a_full_queue_is_asked_again_by_a_call_that_goes_on() {
     until_idle(&store).await;
 }
 
-/// A round trip to begin, one to end, which nobody waits for, and none between.
+/// One round trip to begin, one in the background to end, none in between.
 #[tokio::test]
 async fn a_short_call_asks_the_store_once() {
     let (server, store) = redis_with_turns().await;
@@ -224,7 +223,7 @@ async fn a_short_call_asks_the_store_once() {
     assert_eq!(calls(&server, "session.enter"), 1);
 }
 
-/// How often the server was asked so since its figures began.
+/// How often the server has received this command.
 fn calls(server: &RedisServer, command: &str) -> u64 {
     let figures = server.command(&["INFO", "commandstats"]);
     let text = redis::from_redis_value::<String>(figures).unwrap();

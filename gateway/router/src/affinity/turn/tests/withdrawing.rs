@@ -1,8 +1,8 @@
-//! Calls that are wanted no more while they wait, and whoever races with that.
+//! Calls that are withdrawn while they wait, and races with that.
 
 use super::*;
 
-/// How often a race is run.
+/// Repetitions of a race.
 const RACES: usize = 150;
 
 const ID: &str = "\"call-1\"";
@@ -30,12 +30,12 @@ fn beginning(id: &str) -> Token {
     first
 }
 
-async fn who_waits_is_withdrawn_by_any_worker(store: &Store) {
+async fn waiting_calls_are_withdrawn_by_any_gateway(store: &Store) {
     begun(store).await;
     let (here, there) = (Worker::new(store, "w:1"), Worker::new(store, "v:1"));
     assert_eq!(there.withdraws(ID).await, Withdrawal::NotWaiting);
     let held = here.take("held", PATIENCE).await.unwrap();
-    // A request that came twice, and another.
+    // Two requests with the same id, and another.
     let calls = [
         here.waits(&here.called(ID)).await,
         here.waits(&here.called(ID)).await,
@@ -49,7 +49,7 @@ async fn who_waits_is_withdrawn_by_any_worker(store: &Store) {
     assert_eq!(there.withdraws(ID).await, Withdrawal::NotWaiting);
     drop(held);
     let (turn, _) = other.await.unwrap().unwrap();
-    // What has its turn is under way.
+    // A call with its turn is in flight.
     assert_eq!(there.withdraws("2").await, Withdrawal::NotWaiting);
     assert!(!turn.is_lost());
     let next = here.waits(&here.called("3")).await;
@@ -58,8 +58,8 @@ async fn who_waits_is_withdrawn_by_any_worker(store: &Store) {
     until_idle(store).await;
 }
 
-/// Its server may never answer it; whoever comes next must not wait for that, nor may it lose its own turn to it.
-async fn a_cancelled_call_passes_its_turn_on_while_it_still_runs(store: &Store) {
+/// Its server may never answer, which must neither block nor dispossess the next caller.
+async fn a_running_cancelled_call_loses_its_turn(store: &Store) {
     begun(store).await;
     let (here, there) = (Worker::new(store, "w:1"), Worker::new(store, "v:1"));
     let cancelled = here.take(&here.called(ID), PATIENCE).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_cancelled_call_passes_its_turn_on_while_it_still_runs(store: &Store) 
     tokio::time::timeout(PATIENCE, cancelled.lost())
         .await
         .unwrap();
-    // What its server still says gives it no turn again.
+    // Later messages of its server give it no turn.
     cancelled.release();
     cancelled.resume();
     drop(next);
@@ -80,7 +80,7 @@ async fn a_cancelled_call_passes_its_turn_on_while_it_still_runs(store: &Store) 
     until_idle(store).await;
 }
 
-/// A request that comes again while it is under way waits for itself, and has a turn of its own.
+/// A duplicate of an in-flight request waits for it, and has its own turn.
 async fn requests_of_one_id_share_no_turn(store: &Store) {
     begun(store).await;
     let (here, there) = (Worker::new(store, "w:1"), Worker::new(store, "v:1"));
@@ -95,7 +95,7 @@ async fn requests_of_one_id_share_no_turn(store: &Store) {
     until_idle(store).await;
 }
 
-/// The turn comes, or the call is withdrawn: whoever withdraws it is told which, and nothing is left in the queue.
+/// Either the turn is granted or the call is withdrawn; the withdrawal reports which, and the queue is empty.
 async fn a_withdrawal_races_with_the_turn(store: &Store, moments_each: usize) {
     begun(store).await;
     let (here, there) = (Worker::new(store, "w:1"), Worker::new(store, "v:1"));
@@ -104,7 +104,7 @@ async fn a_withdrawal_races_with_the_turn(store: &Store, moments_each: usize) {
         let held = here.take(&format!("h{race}"), PATIENCE).await.unwrap();
         let id = race.to_string();
         let call = here.waits(&here.called(&id)).await;
-        // Before, with and after the news of the turn.
+        // Before, with and after the event of the turn.
         let passes = async {
             yields(race % 7 * moments_each).await;
             drop(held);
@@ -124,8 +124,8 @@ async fn a_withdrawal_races_with_the_turn(store: &Store, moments_each: usize) {
     assert!(withdrawn > 0 && given > 0, "{withdrawn} and {given}");
 }
 
-/// It is made for nobody, and holds nobody up.
-async fn a_withdrawal_of_which_the_news_is_lost(store: &Store) {
+/// The call runs without a caller, and blocks no other.
+async fn a_withdrawal_with_a_lost_event(store: &Store) {
     begun(store).await;
     let (deaf, there) = (Worker::new(store, "w:1"), Worker::new(store, "v:1"));
     deaf.wake_ups.abort();
@@ -139,9 +139,9 @@ async fn a_withdrawal_of_which_the_news_is_lost(store: &Store) {
     until_idle(store).await;
 }
 
-/// The news overtakes the answer that put the call back in line, or gave it its turn.
+/// The event overtakes the answer that put the call back in line, or granted its turn.
 #[tokio::test]
-async fn what_is_withdrawn_while_it_asks_does_not_run() {
+async fn a_call_withdrawn_during_its_enter_does_not_run() {
     let store = memory_store();
     begun(&store).await;
     let worker = Worker::new(&store, "w:1");
@@ -156,11 +156,11 @@ async fn what_is_withdrawn_while_it_asks_does_not_run() {
 #[tokio::test]
 async fn in_memory() {
     let store = memory_store();
-    who_waits_is_withdrawn_by_any_worker(&store).await;
+    waiting_calls_are_withdrawn_by_any_gateway(&store).await;
     requests_of_one_id_share_no_turn(&store).await;
-    a_cancelled_call_passes_its_turn_on_while_it_still_runs(&store).await;
+    a_running_cancelled_call_loses_its_turn(&store).await;
     a_withdrawal_races_with_the_turn(&store, 1).await;
-    a_withdrawal_of_which_the_news_is_lost(&store).await;
+    a_withdrawal_with_a_lost_event(&store).await;
 }
 
 #[tokio::test]
@@ -168,17 +168,17 @@ async fn in_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sessions.db");
     let store = embedded_store(&path);
-    who_waits_is_withdrawn_by_any_worker(&store).await;
+    waiting_calls_are_withdrawn_by_any_gateway(&store).await;
     requests_of_one_id_share_no_turn(&store).await;
-    a_cancelled_call_passes_its_turn_on_while_it_still_runs(&store).await;
+    a_running_cancelled_call_loses_its_turn(&store).await;
 }
 
 #[tokio::test]
 async fn in_redis() {
     let (_server, store) = redis_with_turns().await;
-    who_waits_is_withdrawn_by_any_worker(&store).await;
+    waiting_calls_are_withdrawn_by_any_gateway(&store).await;
     requests_of_one_id_share_no_turn(&store).await;
-    a_cancelled_call_passes_its_turn_on_while_it_still_runs(&store).await;
+    a_running_cancelled_call_loses_its_turn(&store).await;
     a_withdrawal_races_with_the_turn(&store, 25).await;
-    a_withdrawal_of_which_the_news_is_lost(&store).await;
+    a_withdrawal_with_a_lost_event(&store).await;
 }
