@@ -18,7 +18,7 @@ const ID_DIGITS: usize = 24;
 /// Why there is no such place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
-    /// A server's name stands in paths and in the material of ids, so that it must be read in one way only.
+    /// A server's name is part of paths and in the material of ids, so that it must be read in one way only.
     #[error(
         "the name of a code server is made of letters, digits and . _ -, begins with a letter or digit, and has no \"__\""
     )]

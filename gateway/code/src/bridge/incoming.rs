@@ -34,7 +34,7 @@ pub(super) enum ReadOutcome {
     End,
 }
 
-/// What stands at the beginning.
+/// What the received bytes begin with.
 pub(super) enum Next {
     /// A whole frame, without its length.
     Frame(BytesMut),

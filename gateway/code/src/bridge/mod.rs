@@ -98,7 +98,7 @@ impl Bridge {
     /// Closes the socket, cancels what is open, and waits until nothing of it runs any more.
     pub async fn end(self) -> BridgeSummary {
         drop(self.end);
-        // It neither panics nor is cancelled; where the runtime ends first, nobody reads this.
+        // It neither panics nor is cancelled; where the runtime ends first, this is not read.
         self.task.await.unwrap_or_default()
     }
 }

@@ -1,6 +1,6 @@
 //! One frame of the program: a call, or what is wrong with it.
 //!
-//! The envelope is parsed by itself, its values as they stand, which recurses nowhere; the arguments are parsed only once
+//! The envelope is parsed by itself, its values unparsed, which recurses nowhere; the arguments are parsed only once
 //! their depth is known.
 
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use crate::calls::{CallError, CallErrorKind, NestedCall};
 /// The greatest number that every language here has exactly.
 const ID_MAX: u64 = (1 << 53) - 1;
 
-/// Longest name of a server or a tool. Names stand in records.
+/// Longest name of a server or a tool. Names are part of records.
 const NAME_BYTES_MAX: usize = 1024;
 
 /// A frame that can be answered.

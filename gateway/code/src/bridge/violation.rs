@@ -26,7 +26,7 @@ pub(crate) enum Violation {
     /// No answer could name what it answers.
     #[error("a frame has no id from 0 to 2^53 - 1")]
     NoId,
-    /// The answers of both could not be told apart.
+    /// The answers of both could not be distinguished.
     #[error("a frame has the id {0} of a call that is open")]
     OpenId(u64),
     /// Answered with an error: the run has made as many calls as it may.

@@ -1,6 +1,6 @@
 //! A call on its way out: the policy, the tool that is meant, and the server's answer.
 //!
-//! Invariant: nothing leaves that the policy denies or that is not mounted, and a call that nobody waits for any more is
+//! Invariant: nothing leaves that the policy denies or that is not mounted, and a call that is dropped is
 //! cancelled where it was sent.
 
 use std::sync::Arc;

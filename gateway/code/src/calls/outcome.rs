@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{CallError, CallErrorKind};
 use mooring_protocol::{ErrorKind, Kind, Message};
 
-/// Most characters of a tool's error that code is told.
+/// Longest error message of a tool that is passed to code, in characters.
 const MESSAGE_CHARS_MAX: usize = 16_384;
 
 /// The result of `tools/call`.

@@ -19,7 +19,7 @@ const PREFIX: &str = "n:";
 /// The client of a run, as far as it can be spoken to.
 #[derive(Clone, Debug)]
 pub struct RunClient {
-    /// None where it has not said that it can be asked.
+    /// None where it does not support requests.
     questions: Option<mpsc::Sender<Box<str>>>,
 }
 

@@ -37,7 +37,7 @@ pub struct ListedTool {
     pub(crate) tags: Vec<String>,
     /// What it takes.
     pub(crate) input_schema: Value,
-    /// What it returns, where that is said.
+    /// Its output schema, if it has one.
     pub(crate) output_schema: Option<Value>,
     /// What its server says of how it behaves.
     pub(crate) annotations: Option<Value>,

@@ -1,6 +1,6 @@
 //! Code with its comments, and the text of its strings, replaced by spaces.
 //!
-//! Invariant: what is left stands at the same byte of the same line, so that a place found in it is a place in the code.
+//! Invariant: what is left keeps its byte and its line, so that a place found in it is a place in the code.
 //! Where a string or comment does not end, everything after it counts as part of it: such code does not run.
 
 use mooring_settings::Language;
@@ -10,7 +10,7 @@ use mooring_settings::Language;
 pub(super) struct MaskedCode {
     /// Without comments.
     pub(super) without_comments: String,
-    /// Without comments and without what stands between quotes.
+    /// Without comments and without the text between quotes.
     pub(super) without_strings: String,
 }
 

@@ -140,14 +140,14 @@ fn is_public_4(address: Ipv4Addr) -> bool {
     !NOT_PUBLIC_4.iter().any(|range| is_in_4(address, *range))
 }
 
-/// The IPv4 address that an IPv6 address stands for.
+/// The IPv4 address embedded in an IPv6 address.
 fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let ipv4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         Some(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        // Mapped; and translated by NAT64, with the prefix that everybody has.
+        // Mapped; and translated by NAT64, with the well-known prefix.
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0x0064, 0xff9b, 0, 0, 0, 0, high, low] => {
             ipv4(high, low)
         }
@@ -168,7 +168,7 @@ fn is_in_6(address: Ipv6Addr, (first, bits): Range6) -> bool {
 }
 
 /// Whether one of this machine's interfaces has it: the kernel would connect from the address to itself. A datagram
-/// socket is told where it would send to, and sends nothing.
+/// socket is connected to it, which sends nothing.
 fn is_of_this_machine(address: SocketAddr) -> bool {
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -27,7 +27,7 @@ const HEAD_WAIT: Duration = Duration::from_secs(10);
 /// Longest head, of a request and of an answer.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// The answer to a program: somebody else's, or a line of the proxy's own.
+/// The answer to a program: the destination's, or a line of the proxy's own.
 type Answer = Response<Either<Incoming, Full<Bytes>>>;
 
 /// Headers that are for one connection only.
@@ -98,13 +98,13 @@ fn lock(beside: &Mutex<ConnectionTasks>) -> std::sync::MutexGuard<'_, Connection
     beside.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the program is told.
+/// The response to the program.
 async fn answer(
     request: Request<Incoming>,
     shared: &Shared,
     beside: &Mutex<ConnectionTasks>,
 ) -> Answer {
-    let said = request.uri().to_string();
+    let requested = request.uri().to_string();
     let answered = if request.method() == Method::CONNECT {
         tunnel(request, shared, beside).await
     } else {
@@ -113,7 +113,7 @@ async fn answer(
     answered.unwrap_or_else(|error| {
         let status = match &error {
             EgressError::Refused(why) => {
-                shared.refuse(&RefusedRequest::new(&said, *why));
+                shared.refuse(&RefusedRequest::new(&requested, *why));
                 StatusCode::FORBIDDEN
             }
             EgressError::Lookup { .. } | EgressError::Connect { .. } => StatusCode::BAD_GATEWAY,
@@ -168,7 +168,7 @@ async fn forward(
         .map_err(lost)?;
     let driver = tokio::spawn(async move {
         tokio::select! {
-            // What became of it is told to whoever reads from it.
+            // The reader of the response sees the error.
             _ = connection => {}
             () = idle => {}
         }

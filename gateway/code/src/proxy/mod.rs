@@ -123,7 +123,7 @@ impl Proxy {
     /// Closes the listening socket and every connection, and waits until nothing of them runs any more.
     pub async fn end(self) -> Traffic {
         drop(self.end);
-        // It neither panics nor is cancelled; where the runtime ends first, nobody reads this.
+        // It neither panics nor is cancelled; where the runtime ends first, this is not read.
         let _ = self.task.await;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Traffic {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{destination}: {why}")]
 pub struct RefusedRequest {
-    /// Where it was to go, as the program said it, cut off at 256 bytes.
+    /// Where it was to go, as the program wrote it, cut off at 256 bytes.
     pub destination: String,
     /// Why it did not.
     pub why: RefusalReason,
@@ -20,7 +20,7 @@ impl RefusedRequest {
     }
 }
 
-/// Why a request is refused. The text is for the program, which is not told what a name means in the gateway's network.
+/// Why a request is refused. The text is for the program, which must not learn what a name resolves to in the gateway's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalReason {
     /// It says no host, or in a way that may be read as two.
@@ -35,7 +35,7 @@ pub enum RefusalReason {
     /// An address that is not public.
     #[error("the destination is not a public address")]
     NotPublic(IpAddr),
-    /// An address of the gateway's own, or of what it stands on.
+    /// An address of the gateway or of its machine.
     #[error("the destination is an address of the gateway's own")]
     Own(IpAddr),
 }

@@ -19,7 +19,7 @@ use crate::volume::Area;
 use mooring_store::unix_now_ms;
 
 /// The recorded error of a lost run.
-const LOST: &str = "its worker died with it; whether what it did is kept nobody knows";
+const LOST: &str = "the gateway ended during the run; whether its files were kept is unknown";
 
 /// Runs whose gateway appears dead, as seen by this gateway, and since when.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl OrphanedRuns {
 pub(crate) struct RunMark {
     name: Box<str>,
     run: RunId,
-    worker: Box<str>,
+    gateway: Box<str>,
 }
 
 impl Records {
@@ -58,10 +58,10 @@ impl Records {
             .names(RUNNING)
             .map_err(RecordsError::Read)?;
         let mark = |name: String| {
-            let (run, worker) = name.split_once('.')?;
+            let (run, gateway) = name.split_once('.')?;
             Some(RunMark {
                 run: RunId::parse(run)?,
-                worker: worker.into(),
+                gateway: gateway.into(),
                 name: name.as_str().into(),
             })
         };
@@ -84,9 +84,9 @@ impl Records {
         let area = self.read_area(server)?;
         let mut living: HashSet<String> = live
             .iter()
-            .map(|worker| name_mark(worker.as_str()))
+            .map(|gateway| name_mark(gateway.as_str()))
             .collect();
-        living.insert(name_mark(self.options().worker.as_str()));
+        living.insert(name_mark(self.options().gateway.as_str()));
         let key_of = |mark: &RunMark| format!("{server}/{}", mark.name).into_boxed_str();
         let of_server = format!("{server}/");
         let seen: HashSet<Box<str>> = marks.iter().map(key_of).collect();
@@ -96,7 +96,7 @@ impl Records {
         let mut ended = 0_u64;
         for mark in marks {
             let key = key_of(mark);
-            if living.contains(&*mark.worker) {
+            if living.contains(&*mark.gateway) {
                 orphans.0.remove(&key);
                 continue;
             }

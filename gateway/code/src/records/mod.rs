@@ -90,7 +90,7 @@ pub(crate) struct RecordsOptions {
     /// Free space of the volume below which records have no bodies, in bytes.
     pub(crate) free_bytes_min: u64,
     /// This gateway: name and boot id.
-    pub(crate) worker: WorkerId,
+    pub(crate) gateway: WorkerId,
 }
 
 /// The records of all servers on a volume. Cheap to clone.

@@ -26,7 +26,7 @@ use mooring_store::unix_now_ms;
 /// Most security events that one run's record lists, and that one run stores.
 const EVENTS_MAX: usize = 100;
 /// The recorded error of a run that was dropped before its end was recorded.
-const DROPPED: &str = "the gateway gave the run up before it said how it ended";
+const DROPPED: &str = "the gateway dropped the run before its end was recorded";
 
 /// A run that begins.
 #[derive(Clone, Debug)]
@@ -286,7 +286,7 @@ fn run_start(records: &Records, server: &ServerName, run: &NewRun) -> RunStart {
         code_hash: digest::hex(run.code.as_bytes()),
         code_size_bytes: u64::try_from(run.code.len()).unwrap_or(u64::MAX),
         started_at_ms: unix_now_ms(),
-        worker: records.options().worker.as_str().to_owned(),
+        worker: records.options().gateway.as_str().to_owned(),
         timeout_ms: run.timeout_ms,
         replayed_from_run_id: replay.map(|of| of.run_id.as_str().to_owned()),
         replay_mode: replay.map(|of| of.mode.to_string()),
@@ -330,13 +330,13 @@ pub(super) fn write_ended(
 }
 
 /// The name of a running run's marker.
-pub(super) fn mark(run: &RunId, worker: &str) -> String {
-    format!("{run}.{}", name_mark(worker))
+pub(super) fn mark(run: &RunId, gateway: &str) -> String {
+    format!("{run}.{}", name_mark(gateway))
 }
 
-fn remove_mark(area: &Area, run: &RunId, worker: &str) {
+fn remove_mark(area: &Area, run: &RunId, gateway: &str) {
     // A marker that remains only costs the next scan one check.
-    if let Err(error) = area.remove(&format!("{RUNNING}/{}", mark(run, worker))) {
+    if let Err(error) = area.remove(&format!("{RUNNING}/{}", mark(run, gateway))) {
         tracing::debug!(%error, "marker of an ended run not removed");
     }
 }

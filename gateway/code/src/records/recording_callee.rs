@@ -1,6 +1,6 @@
 //! Calls that are recorded on their way.
 //!
-//! Invariant: a call is on the volume before it is made, and what came of it before the code hears it; a record that
+//! Invariant: a call is on the volume before it is made, and its result before the code gets it; a record that
 //! cannot be written holds up neither.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What is stored of a run: what was known when it began, in a file that never changes, and how it ended, in one that is
 //! made once.
 //!
-//! Invariant: both files have a version. A later one is not read, and counts as a record that is there.
+//! Invariant: both files have a version. A later one is not read, and counts as an existing record.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub enum RunStatus {
     Blocked,
     /// It used more than it may, or was asked to stop.
     Killed,
-    /// Its gateway died with it.
+    /// Its gateway ended before it did.
     Lost,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct RecordedEnd {
     pub(crate) are_bodies_omitted: bool,
 }
 
-/// What the run printed, and what was said of it.
+/// The output of the run, and its error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Texts {
     /// Its standard output.

@@ -46,7 +46,7 @@ pub(crate) struct Divergence {
     pub(crate) what: DivergenceKind,
 }
 
-/// A callee that answers from a record. Shared between a run and whoever reports on it: an `Arc` of it is one too.
+/// A callee that answers from a record. Shared between a run and its report: an `Arc` of it is one too.
 #[derive(Debug)]
 pub(crate) struct FromRecord(Mutex<State>);
 
@@ -159,7 +159,7 @@ fn divergence(call: u64, server: &str, tool: &str, what: DivergenceKind) -> Dive
     }
 }
 
-/// What the code is told, and what stands in the event.
+/// The error message for the code and for the event.
 fn divergence_text(found: &Divergence) -> String {
     let Divergence {
         call, server, tool, ..

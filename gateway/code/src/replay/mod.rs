@@ -4,7 +4,7 @@
 //! what the record does not have. In `live` mode the tools are called again, with all that this does; it has to be asked
 //! for by name.
 //!
-//! Invariant: in `recorded` mode nothing outside the sandbox hears of a replay.
+//! Invariant: in `recorded` mode a replay sends nothing out of the sandbox.
 
 mod from_record;
 mod report;

@@ -18,9 +18,9 @@ pub struct GovernedServer {
     pub records: Records,
     /// Its skills.
     pub skills: Skills,
-    /// Whose skills it has; none for everybody's who may use it.
+    /// The scope of its skills; none for all users of the server.
     pub skills_scope: Option<SkillScope>,
-    /// Whether a new skill waits for somebody to approve it.
+    /// Whether a new skill requires approval.
     pub requires_approval: bool,
     /// What the source of a skill is looked through for.
     pub patterns: Patterns,

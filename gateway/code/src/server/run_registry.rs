@@ -63,7 +63,7 @@ impl RunRegistry {
 }
 
 impl RunRegistration {
-    /// What the run is told to stop by.
+    /// The handle that stops the run.
     pub(super) const fn stop(&self) -> &StopHandle {
         &self.stop
     }

@@ -199,26 +199,26 @@ impl CodeServer {
         let NetworkPolicy::PublicHttp { connections_max } = self.policy.network else {
             return (None, Network::None);
         };
-        let (tell, told) = mpsc::channel(usize::from(REPORTED_MAX));
+        let (sender, refusals) = mpsc::channel(usize::from(REPORTED_MAX));
         let options = ProxyOptions {
             policy: Arc::clone(&self.services.addresses),
             connections_max,
             on_refused: Box::new(move |refused| {
                 let event = SecurityEvent::new(EventKind::NetworkRefused, refused.to_string());
-                // There is room for all that it tells, and it is heard until the proxy has ended.
-                let _ = tell.try_send(event);
+                // The channel has room for every reported refusal, and is read until the proxy has ended.
+                let _ = sender.try_send(event);
             }),
         };
         let (proxy, give) = Proxy::prepare(options);
-        let noting = tokio::spawn(note_all(recording.events(), told));
+        let noting = tokio::spawn(note_all(recording.events(), refusals));
         let network = Network::Proxy(ListenerCallback::new(give));
         (Some((proxy, noting)), network)
     }
 }
 
 /// Records events as they arrive, until every sender is dropped.
-async fn note_all(events: RunEvents, mut told: mpsc::Receiver<SecurityEvent>) {
-    while let Some(event) = told.recv().await {
+async fn note_all(events: RunEvents, mut received: mpsc::Receiver<SecurityEvent>) {
+    while let Some(event) = received.recv().await {
         let events = events.clone();
         // What cannot be recorded is counted there.
         let _ = spawn_blocking(move || events.note(event)).await;

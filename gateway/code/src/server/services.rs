@@ -198,7 +198,7 @@ impl Services {
     }
 }
 
-fn records_options(settings: &RecordSettings, worker: &WorkerId) -> RecordsOptions {
+fn records_options(settings: &RecordSettings, gateway: &WorkerId) -> RecordsOptions {
     RecordsOptions {
         output_chars_max: settings.persisted_output_chars_max,
         runs_kept_max: settings.runs_kept_max,
@@ -206,7 +206,7 @@ fn records_options(settings: &RecordSettings, worker: &WorkerId) -> RecordsOptio
         bytes_max: settings.runs_kept_bytes,
         user_bytes_max: settings.user_runs_kept_bytes,
         free_bytes_min: settings.records_free_bytes_min,
-        worker: worker.clone(),
+        gateway: gateway.clone(),
     }
 }
 

@@ -15,7 +15,7 @@ pub struct CodeState {
 }
 
 impl CodeServers {
-    /// Looks at the volume anew; the sandbox was proved at the start.
+    /// Checks the volume again; the sandbox was tested at the start.
     pub async fn state(&self) -> CodeState {
         let services = self.services();
         let volume = match &services.storage {

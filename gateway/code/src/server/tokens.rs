@@ -62,7 +62,7 @@ impl<C: Callee> Callee for ArgumentTokenizer<C> {
     }
 }
 
-/// What a run said, without what is personal. Blocks.
+/// Replaces personal data in the output of a run. Blocks.
 pub(super) fn hide(tokenizer: &Tokenizer, mut ran: RunResult) -> Result<RunResult, TokensError> {
     ran.stdout = hidden(tokenizer, &ran.stdout)?;
     ran.stderr = hidden(tokenizer, &ran.stderr)?;

@@ -21,7 +21,7 @@ pub const STAGES_MAX: usize = Limits::STAGES_MAX;
 /// Most words in one line.
 pub const WORDS_MAX: usize = Limits::ARGUMENTS_MAX;
 
-/// Most characters of a line that are told as its command.
+/// Most characters of a line that an error repeats as its command.
 const COMMAND_CHARS_MAX: usize = 64;
 /// What a shell answers where a command may not be run.
 const EXIT_DENIED: i32 = 126;

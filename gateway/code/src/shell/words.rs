@@ -172,7 +172,7 @@ impl Reader<'_> {
         word.finish(begins_at)
     }
 
-    /// Everything up to the other quote, as it stands.
+    /// Everything up to the other quote, unchanged.
     fn single_quoted(&mut self, word: &mut Word) -> Result<(), ShellError> {
         let opened_at = self.at;
         loop {
@@ -223,7 +223,7 @@ impl Reader<'_> {
     }
 }
 
-/// Tabs may stand in quotes; everything else that is no text may not.
+/// Tabs are allowed in quotes; other control characters are not.
 fn check_control(character: char, at: usize) -> Result<(), ShellError> {
     refuse(
         character,

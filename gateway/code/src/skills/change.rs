@@ -44,7 +44,7 @@ pub enum ChangeError {
 }
 
 impl Skills {
-    /// Makes a skill, or a new version of one: approved at once where nobody has to.
+    /// Makes a skill, or a new version of one: approved at once where no approval is required.
     ///
     /// # Errors
     /// See [`CreateError`]; nothing is made then.

@@ -15,7 +15,7 @@ use mooring_store::rfc3339;
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum SkillStatus {
-    /// It waits for somebody to approve it.
+    /// It waits for approval.
     Pending,
     /// It may be mounted.
     Approved,
@@ -50,11 +50,11 @@ pub struct Skill {
     pub owner_email: String,
     /// When, in milliseconds since 1970.
     pub created_at_ms: u64,
-    /// The id by which it is approved or rejected; none where nobody had to.
+    /// The id by which it is approved or rejected; none where no approval is required.
     pub approval_id: Option<String>,
     /// Until when it may be approved.
     pub approval_expires_at_ms: Option<u64>,
-    /// Who approved or rejected it; none where nobody had to.
+    /// Who approved or rejected it; none where no approval is required.
     pub decided_by: Option<String>,
     /// When it was approved or rejected.
     pub decided_at_ms: Option<u64>,

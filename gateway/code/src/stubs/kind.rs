@@ -6,7 +6,7 @@
 /// One type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// Anything: nothing is said, or more than is understood.
+    /// Anything: the schema has no constraint, or one that is not supported.
     Any,
     /// `null`.
     Null,
@@ -152,7 +152,7 @@ impl Kind {
         }
     }
 
-    /// One of these, as briefly as it can be said.
+    /// One of these, simplified.
     pub(super) fn union(alternatives: impl IntoIterator<Item = Kind>) -> Kind {
         let mut found: Vec<Kind> = Vec::new();
         let mut literals: Vec<Literal> = Vec::new();

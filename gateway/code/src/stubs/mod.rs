@@ -3,7 +3,7 @@
 //! ```text
 //! _catalog.json _schema.json     what there is, for programs that look
 //! _runtime.py _runtime.ts        the client of the bridge
-//! _import_map.json               what `tools` and `skills` mean to deno
+//! _import_map.json               where deno finds `tools` and `skills`
 //! __init__.py __init__.pyi mod.ts    the package itself
 //! <server>/_meta.json            a server
 //! <server>/<tool>.py|.ts|.json   a tool

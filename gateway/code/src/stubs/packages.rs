@@ -26,7 +26,7 @@ const ROOT_TYPESCRIPT: &str = "// The tools that are mounted in this session: to
 or call(\"<server>\", \"<tool>\", {...}).\n// _catalog.json describes all of them.\n\
 import { server as _server } from \"./_runtime.ts\";\n\nexport * from \"./_runtime.ts\";\n";
 
-/// The package itself. It is there in both languages whatever the stubs are written in: `call` needs none.
+/// The package itself. It exists in both languages whatever the stubs are written in: `call` needs none.
 pub(super) fn root(
     packages: &[Package<'_>],
     format: StubFormat,
@@ -64,7 +64,7 @@ fn write_server(module: &mut String, package: &Package<'_>) {
     module.push_str("]);\n");
 }
 
-/// What `tools` and `skills` mean to deno. Paths are relative to the map.
+/// The import map by which deno resolves `tools` and `skills`. Paths are relative to the map.
 fn import_map(packages: &[Package<'_>], format: StubFormat) -> Result<String, serde_json::Error> {
     let mut imports: BTreeMap<String, String> = [
         ("tools", "./mod.ts"),

@@ -290,19 +290,19 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether only an object can be meant, though it is not said.
+/// Whether the schema implies an object without a `type`.
 fn says_object(schema: &Map<String, Value>) -> bool {
     ["properties", "additionalProperties", "patternProperties"]
         .iter()
         .any(|word| matches!(schema.get(*word), Some(Value::Object(_))))
 }
 
-/// Whether only an array can be meant, though it is not said.
+/// Whether the schema implies an array without a `type`.
 fn says_array(schema: &Map<String, Value>) -> bool {
     schema.contains_key("items") || schema.contains_key("prefixItems")
 }
 
-/// What is said of a field, and what the tool takes where it is not given.
+/// The description of a field, with its default.
 fn description(field: &Value) -> String {
     let word = |key| field.get(key).and_then(Value::as_str);
     let words = word("description")

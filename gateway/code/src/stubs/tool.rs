@@ -16,7 +16,7 @@ pub struct MountedTool {
     pub original_name: String,
     /// The id of its server, as it is configured.
     pub server: String,
-    /// What people call it, where that is said.
+    /// Its title, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// What it does.
@@ -25,7 +25,7 @@ pub struct MountedTool {
     pub tags: Vec<String>,
     /// What it takes.
     pub input_schema: Value,
-    /// What it returns, where that is said.
+    /// Its output schema, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// What its server says of its effects, where it does.

@@ -192,7 +192,7 @@ impl Area {
     /// Makes a file where there is none; says whether it did. Of all who try, one does.
     ///
     /// # Errors
-    /// The file system refused; nothing is there that was not before.
+    /// The file system refused; nothing was added.
     pub(crate) fn publish(&self, directory: &str, name: &str, bytes: &[u8]) -> io::Result<bool> {
         self.within(directory, |directory| {
             let fresh = write_fresh(directory, bytes)?;

@@ -43,7 +43,7 @@ pub(super) fn open(
     fs::openat2(parent, path.as_ref(), flags, mode, BENEATH)
 }
 
-/// Writes a file beneath `parent`, which is made where it is missing; `flags` say what becomes of one that is there.
+/// Writes a file beneath `parent`, and creates it if it is missing; `flags` say how an existing one is treated.
 pub(super) fn write_file(
     parent: BorrowedFd<'_>,
     path: impl AsRef<Path>,
@@ -84,7 +84,7 @@ pub(super) fn reopen(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     open_directory(directory, ".")
 }
 
-/// Makes one directory. One that is there is fine.
+/// Creates one directory, unless it exists.
 pub(super) fn make_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     match fs::mkdirat(parent, name, DIRECTORY_MODE) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),

@@ -1,6 +1,6 @@
 //! The incarnation of a session for which a directory is opened.
 
-/// What the store said of the session, or that it could not be asked.
+/// What the store has of the session, or that it was away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incarnation {
     /// The store has a record of it.

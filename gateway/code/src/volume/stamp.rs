@@ -58,7 +58,7 @@ pub(super) struct Stamp {
     pub(super) used_at_ms: u64,
     /// How long the session may be idle; none where the stamp cannot be read.
     pub(super) ttl_ms: Option<u64>,
-    /// Whether it was used since the store was last heard.
+    /// Whether it was used after the store was last reachable.
     pub(super) used_while_away: bool,
 }
 
@@ -136,7 +136,7 @@ fn parse(bytes: &[u8], modified_at_ms: u64) -> Result<Stamp, StampError> {
     }))
 }
 
-/// Puts a stamp in the place of the one that is there. The caller holds the session's lock.
+/// Replaces the stamp. The caller holds the session's lock.
 ///
 /// Nothing is forced to the disk: after a loss of power an empty stamp is one that says nothing, and the rule for
 /// directories knows what to do with that.

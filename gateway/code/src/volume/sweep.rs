@@ -149,7 +149,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Whether a session's directory is there and was not used for long. One without a stamp is as old as itself.
+    /// Whether a session's directory exists and is expired. One without a stamp is as old as its modification time.
     fn is_left(&mut self, path: &str) -> Result<bool, Errno> {
         let session = match directory::open_directory(self.base, path) {
             Ok(session) => session,

@@ -5,7 +5,7 @@ use super::super::lost::OrphanedRuns;
 use super::*;
 use mooring_test_support::processes::{TestProcess, heard, place, say};
 
-/// How often a recording worker is killed at a moment of chance.
+/// How often a recording gateway is killed at a moment of chance.
 const KILLS: usize = 12;
 
 #[test]

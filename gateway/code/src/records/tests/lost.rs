@@ -1,4 +1,4 @@
-//! Runs whose worker died.
+//! Runs whose gateway died.
 
 use super::super::call_log::BYTES_MAX;
 use super::super::lost::OrphanedRuns;
@@ -15,9 +15,9 @@ fn workers(names: &[&str]) -> Vec<WorkerId> {
 fn a_run_is_given_up_when_its_worker_was_missed_long_enough_and_only_once() {
     let fixture = Fixture::new();
     let (dead, sweeper, other) = (
-        fixture.as_worker("dead:1"),
-        fixture.as_worker("a:1"),
-        fixture.as_worker("b:1"),
+        fixture.as_gateway("dead:1"),
+        fixture.as_gateway("a:1"),
+        fixture.as_gateway("b:1"),
     );
     let recording = dead.begin(&fixture.server, new_run("ada"));
     let id = recording.run_id().to_owned();
@@ -53,7 +53,7 @@ fn a_run_is_given_up_when_its_worker_was_missed_long_enough_and_only_once() {
 #[test]
 fn the_runs_of_a_worker_that_lives_are_left_alone() {
     let fixture = Fixture::new();
-    let other = fixture.as_worker("b:1");
+    let other = fixture.as_gateway("b:1");
     let recording = fixture.begin("ada");
     let id = recording.run_id().to_owned();
     let marks = other.running(&fixture.server).unwrap();
@@ -61,7 +61,7 @@ fn the_runs_of_a_worker_that_lives_are_left_alone() {
     let live = workers(&["w:1"]);
     let ended = other.end_lost(&fixture.server, &marks, &live, &mut orphans, Duration::ZERO);
     assert_eq!(ended.unwrap(), 0);
-    // Nor does a worker give itself up, whatever the store says.
+    // Nor does a gateway give itself up, whatever the store says.
     let ended =
         fixture
             .records
@@ -74,7 +74,7 @@ fn the_runs_of_a_worker_that_lives_are_left_alone() {
 #[test]
 fn a_worker_that_is_missed_and_heard_again_counts_from_the_beginning() {
     let fixture = Fixture::new();
-    let other = fixture.as_worker("b:1");
+    let other = fixture.as_gateway("b:1");
     let _recording = fixture.begin("ada");
     let marks = other.running(&fixture.server).unwrap();
     let mut orphans = OrphanedRuns::default();
@@ -95,7 +95,7 @@ fn a_worker_that_is_missed_and_heard_again_counts_from_the_beginning() {
 #[test]
 fn a_record_that_cannot_be_ended_holds_up_no_other() {
     let fixture = Fixture::new();
-    let dead = fixture.as_worker("dead:1");
+    let dead = fixture.as_gateway("dead:1");
     let ids = ["ada", "bob"].map(|user| {
         let recording = dead.begin(&fixture.server, new_run(user));
         let id = RunId::parse(recording.run_id()).unwrap();

@@ -53,9 +53,9 @@ impl Fixture {
         }
     }
 
-    /// The same records, as another worker has them.
-    pub(super) fn as_worker(&self, worker: &str) -> Records {
-        records_at(&self.base, worker)
+    /// The same records, as another gateway has them.
+    pub(super) fn as_gateway(&self, gateway: &str) -> Records {
+        records_at(&self.base, gateway)
     }
 
     pub(super) fn begin(&self, user: &str) -> Recording {
@@ -96,13 +96,13 @@ pub(super) fn server() -> ServerName {
     ServerName::parse(b"sandbox").unwrap()
 }
 
-pub(super) fn records_at(base: &Path, worker: &str) -> Records {
-    records_with(base, worker, |_| ())
+pub(super) fn records_at(base: &Path, gateway: &str) -> Records {
+    records_with(base, gateway, |_| ())
 }
 
 pub(super) fn records_with(
     base: &Path,
-    worker: &str,
+    gateway: &str,
     change: impl FnOnce(&mut RecordsOptions),
 ) -> Records {
     let mut options = RecordsOptions {
@@ -112,7 +112,7 @@ pub(super) fn records_with(
         bytes_max: 1024 * 1024 * 1024,
         user_bytes_max: 1024 * 1024 * 1024,
         free_bytes_min: 0,
-        worker: WorkerId::parse(worker.as_bytes()).unwrap(),
+        gateway: WorkerId::parse(gateway.as_bytes()).unwrap(),
     };
     change(&mut options);
     Records::new(Volume::open(self::options(base)).unwrap(), options)

@@ -156,7 +156,7 @@ fn one_worker_prunes_for_all() {
     let now_ms = mooring_store::unix_now_ms();
     let is_due = |at_ms| {
         fixture
-            .as_worker("b:1")
+            .as_gateway("b:1")
             .is_prune_due(&fixture.server, at_ms)
             .unwrap()
     };
@@ -175,7 +175,7 @@ fn one_worker_prunes_at_a_time() {
     let lock = area.lock("prune.lock", Duration::ZERO).unwrap();
     assert_eq!(
         fixture
-            .as_worker("b:1")
+            .as_gateway("b:1")
             .prune(&fixture.server, now_ms)
             .unwrap()
             .runs,
@@ -184,7 +184,7 @@ fn one_worker_prunes_at_a_time() {
     drop(lock);
     assert_eq!(
         fixture
-            .as_worker("b:1")
+            .as_gateway("b:1")
             .prune(&fixture.server, now_ms)
             .unwrap()
             .runs,

@@ -82,7 +82,7 @@ fn a_run_that_nobody_finished_has_failed() {
     drop(recording);
     let whole = fixture.whole(&id);
     assert_eq!(whole.record.status(), RunStatus::Failed);
-    assert!(whole.texts.error.unwrap().contains("gave the run up"));
+    assert!(whole.texts.error.unwrap().contains("dropped the run"));
 }
 
 #[test]
@@ -90,12 +90,12 @@ fn a_run_ends_once() {
     let fixture = Fixture::new();
     let recording = fixture.begin("ada");
     let id = RunId::parse(recording.run_id()).unwrap();
-    let other = fixture.as_worker("w:2");
+    let other = fixture.as_gateway("w:2");
     let marks = other.running(&fixture.server).unwrap();
     let mut orphans = lost_orphans();
     let ended = other.end_lost(&fixture.server, &marks, &[], &mut orphans, Duration::ZERO);
     assert_eq!(ended.unwrap(), 1);
-    // Its worker was only slow.
+    // Its gateway was only slow.
     recording.finish(finished("late"));
     let whole = fixture.whole(id.as_str());
     assert_eq!(whole.record.status(), RunStatus::Lost);

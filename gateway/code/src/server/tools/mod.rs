@@ -59,7 +59,7 @@ fn language(arguments: &mut Arguments) -> Result<Option<Language>, ArgumentError
     arguments.choice_if_given("language", Language::parse, ALLOWED)
 }
 
-/// The argument by which the file tools are told whose files are meant.
+/// The argument of the file tools that selects the session by its language.
 fn language_schema() -> Value {
     json!({ "type": "string", "enum": LANGUAGES, "description": "Whose files; see shell_exec." })
 }

@@ -36,7 +36,7 @@ struct ShellExec {
 impl ShellExec {
     fn read(mut arguments: Arguments) -> Result<Self, ArgumentError> {
         let code = arguments.text("code", Limits::SOURCE_BYTES_MAX)?;
-        // Python would run what stands before it, and say nothing of the rest.
+        // Python would run the text before it, and ignore the rest.
         if code.contains('\0') {
             return Err(ArgumentError::Nul("code"));
         }

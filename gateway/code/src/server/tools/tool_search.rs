@@ -10,7 +10,7 @@ use mooring_settings::Language;
 
 /// Longest query, in bytes.
 const QUERY_BYTES_MAX: usize = 1024;
-/// Most tools that are told of where the call does not say.
+/// Most tools in an answer where the call sets no limit.
 const LIMIT_DEFAULT: u64 = 10;
 /// Most tools that a call may ask for.
 const LIMIT_MAX: u64 = 100;

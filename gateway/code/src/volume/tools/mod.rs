@@ -36,7 +36,7 @@ const LOOKS_MAX: usize = 3;
 /// Why the trees could not be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolsError {
-    /// A tree that is there could not be opened.
+    /// An existing tree could not be opened.
     #[error("the tree of tools could not be opened: {0}")]
     Open(Errno),
     /// The content could not be put into words.
@@ -52,7 +52,7 @@ pub enum ToolsError {
     #[error("the tree of tools could not be put into place: {0}")]
     Place(Errno),
     /// What was made in vain could not be removed.
-    #[error("a tree of tools that somebody else had made could not be removed")]
+    #[error("a redundant tree of tools could not be removed")]
     Remove(#[source] std::io::Error),
     /// Its use could not be noted.
     #[error("the use of the tree of tools could not be noted: {0}")]

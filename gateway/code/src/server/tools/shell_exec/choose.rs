@@ -52,7 +52,7 @@ pub(super) enum RunRefusal {
         /// How to get it.
         remedy: String,
     },
-    /// The sandbox does not stand.
+    /// The sandbox is not available.
     #[error(transparent)]
     Unavailable(#[from] Failure),
 }

@@ -182,7 +182,7 @@ fn text(output: &Output) -> String {
     text
 }
 
-/// What the run said of itself, and what has to be said of it.
+/// The standard error of the run, and why it did not complete.
 fn error(ran: &RunResult, limits: &Limits) -> Option<String> {
     let mut lines = Vec::new();
     let own = text(&ran.stderr);
