@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::App;
 use mooring_code::reaper;
-use mooring_code::server::{CodeServers, keep_records};
+use mooring_code::server::CodeServers;
 use mooring_router::affinity::{
     ActiveBindings, BeatTime, SessionRouter, reap, stop_idle_processes, sweep_owned, wake_waiters,
     watch_owners,
@@ -85,7 +85,7 @@ pub(crate) fn start(
         let interval = settings.affinity.reap_interval;
         tasks.spawn(reaper::reap(Arc::clone(code), interval));
         tasks.spawn(reaper::sweep(Arc::clone(code)));
-        tasks.spawn(keep_records(Arc::clone(code), interval));
+        tasks.spawn(Arc::clone(code).keep_records(interval));
     }
     tasks.spawn(report_losses(Arc::clone(app)));
     tasks.spawn(fold_metrics(recorder));

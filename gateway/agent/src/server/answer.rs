@@ -1,7 +1,6 @@
 //! The result of a call: text for people, and structured content about the run.
 
-use std::time::Duration;
-
+use mooring_session::time::Millis;
 use serde_json::{Value, json};
 
 use crate::output::Findings;
@@ -59,7 +58,7 @@ pub(super) fn run_answer(ran: &CompletedRun, notes: &CallNotes) -> String {
         "resumed": notes.is_resumed,
         "startedFresh": notes.started_fresh,
         "exitCode": exit_code,
-        "durationMs": millis(ran.wall_time),
+        "durationMs": Millis::from(ran.wall_time).get(),
         "truncated": is_cut,
     });
     result_json(&text, &content, error.is_some())
@@ -108,8 +107,4 @@ fn failure_text(ran: &CompletedRun) -> String {
     let parts = [how.as_str(), said.trim(), last.trim()];
     let parts = parts.into_iter().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("\n")
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -163,7 +163,7 @@ impl CallLog {
 
     /// Notes how it ended. Blocks.
     pub(super) fn ended(&self, open: &OpenCall, result: &Result<Value, CallError>) {
-        let latency_ms = ms(open.began.elapsed());
+        let latency_ms = rounded_ms(open.began.elapsed());
         let mut line = CallEndLine {
             seq: open.seq,
             latency_ms,
@@ -192,7 +192,7 @@ impl CallLog {
         let of = |listed: &LoggedCall| {
             let mut made = listed.made.clone();
             if listed.is_open {
-                made.latency_ms = ms(listed.began.elapsed());
+                made.latency_ms = rounded_ms(listed.began.elapsed());
                 made.error = Some("the run ended before the call did".to_owned());
             }
             made
@@ -333,7 +333,8 @@ impl CallsMade {
     }
 }
 
-fn ms(duration: std::time::Duration) -> f64 {
+/// Milliseconds with one digit after the point: a run or a call may take less than one.
+pub(crate) fn rounded_ms(duration: std::time::Duration) -> f64 {
     (duration.as_secs_f64() * 10_000.0).round() / 10.0
 }
 

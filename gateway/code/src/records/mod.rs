@@ -51,7 +51,7 @@ use std::time::Duration;
 use mooring_session::names::{Principal, ServerName, WorkerId};
 
 pub(crate) use call_key::key as call_key;
-pub(crate) use call_log::{CallMade, CallsMade};
+pub(crate) use call_log::{CallMade, CallsMade, rounded_ms};
 #[cfg(test)]
 pub(crate) use calls_read::RecordedCall;
 pub(crate) use calls_read::{RecordedCalls, RecordedOutcome};

@@ -10,7 +10,6 @@
 mod answer;
 mod failure;
 mod governed_server;
-mod keeping;
 mod long_output;
 mod mounting;
 mod nested;
@@ -32,7 +31,6 @@ use mooring_session::names::{Principal, ServerName};
 
 pub use self::failure::Failure;
 pub use self::governed_server::GovernedServer;
-pub use self::keeping::keep_records;
 use self::mounting::MountedCache;
 pub use self::replaying::Repeater;
 pub use self::services::CodeServersError;

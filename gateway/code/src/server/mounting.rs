@@ -174,17 +174,12 @@ fn mounted_tool(server: &str, tool: &ListedTool) -> MountedTool {
 /// Each skill as a file of its own, whichever its language.
 async fn mounted_skills(skills: SkillSet) -> Result<Vec<MountedSkill>, Failure> {
     let sources = spawn_blocking(move || skills.sources()).await??;
-    let mounted = sources.into_iter().map(|SkillSource { skill, source }| {
-        let extension = if skill.language == Language::TypeScript.as_str() {
-            "ts"
-        } else {
-            "py"
-        };
-        MountedSkill {
-            name: format!("{}.{extension}", skill.name),
+    let mounted = sources
+        .into_iter()
+        .map(|SkillSource { skill, source }| MountedSkill {
+            name: format!("{}.{}", skill.name, skill.extension()),
             source,
-        }
-    });
+        });
     Ok(mounted.collect())
 }
 

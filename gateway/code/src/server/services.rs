@@ -14,7 +14,7 @@ use super::run_registry::RunRegistry;
 use crate::catalog::{Catalog, MountableServer};
 use crate::patterns::Patterns;
 use crate::proxy::AddressPolicy;
-use crate::records::{Records, RecordsOptions};
+use crate::records::{Records, RecordsOptions, keep};
 use crate::skills::Skills;
 use crate::tokens::{TokenKey, TokenKeyError};
 use crate::volume::{SecondProcess, Volume, VolumeOptions, VolumeProblem};
@@ -185,6 +185,13 @@ impl Services {
     /// A slot for a call of a file tool.
     pub(super) async fn file_call(&self) -> Result<OwnedSemaphorePermit, Failure> {
         wait_for_slot(&self.file_calls).await
+    }
+
+    /// Ends the records of runs that died with their gateway, and removes old ones, until it is stopped.
+    pub async fn keep_records(self: Arc<Self>, interval: Duration) {
+        if let Ok(CodeStorage { records, .. }) = &self.storage {
+            keep(records, &self.ids, self.sessions.store(), interval).await;
+        }
     }
 
     /// A session is used.

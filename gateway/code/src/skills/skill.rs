@@ -67,13 +67,18 @@ pub struct Skill {
 }
 
 impl Skill {
-    /// Where its source is, in the area of its server.
-    pub(super) fn path(&self) -> (String, String) {
-        let extension = match Language::parse(&self.language) {
+    /// The extension of a file with its source.
+    pub(crate) fn extension(&self) -> &'static str {
+        match Language::parse(&self.language) {
             Some(Language::TypeScript) => "ts",
             Some(Language::Python) | None => "py",
-        };
-        (self.name.clone(), format!("{}.{extension}", self.version))
+        }
+    }
+
+    /// Where its source is, in the area of its server.
+    pub(super) fn path(&self) -> (String, String) {
+        let file = format!("{}.{}", self.version, self.extension());
+        (self.name.clone(), file)
     }
 
     /// Whether it waits for an approval that can no longer be given.

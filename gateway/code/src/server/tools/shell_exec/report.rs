@@ -2,8 +2,6 @@
 //!
 //! `error` is what the run wrote to its standard error, and why it did not complete; none where there is neither.
 
-use std::time::Duration;
-
 use mooring_sandbox::tree::{CommitError, CommitReport, RefusedEntry};
 use mooring_sandbox::{Layer, Limits, Output, RunEnd, StopReason};
 use serde_json::{Map, Value, json};
@@ -12,7 +10,7 @@ use super::super::super::failure::is_full;
 use super::super::super::long_output::SavedOutput;
 use super::super::super::runs::RunResult;
 use super::choose::{RunRefusal, RuntimeName};
-use crate::records::{CallsMade, RunCompletion, RunId};
+use crate::records::{CallsMade, RunCompletion, RunId, rounded_ms};
 use mooring_metrics::RunOutcome;
 use mooring_secrets::digest;
 
@@ -281,9 +279,4 @@ fn files(committed: &Result<CommitReport, CommitError>) -> Value {
         }),
         Err(_) => Value::Null,
     }
-}
-
-/// Milliseconds with one digit after the point: a run may take less than one.
-fn rounded_ms(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 10_000.0).round() / 10.0
 }
