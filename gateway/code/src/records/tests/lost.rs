@@ -12,7 +12,7 @@ fn workers(names: &[&str]) -> Vec<WorkerId> {
 }
 
 #[test]
-fn a_run_is_given_up_when_its_worker_was_missed_long_enough_and_only_once() {
+fn a_run_is_given_up_when_its_gateway_was_missed_long_enough_and_only_once() {
     let fixture = Fixture::new();
     let (dead, sweeper, other) = (
         fixture.as_gateway("dead:1"),
@@ -46,7 +46,7 @@ fn a_run_is_given_up_when_its_worker_was_missed_long_enough_and_only_once() {
     assert_eq!(end(&other, &mut OrphanedRuns::default()), 0, "it has ended");
     let whole = fixture.whole(&id);
     assert_eq!(whole.record.status(), RunStatus::Lost);
-    assert!(whole.texts.error.unwrap().contains("died"));
+    assert!(whole.texts.error.unwrap().contains("the gateway ended"));
     assert!(sweeper.running(server).unwrap().is_empty());
 }
 
