@@ -161,7 +161,7 @@ impl Module {
 
     /// Raises the floor over the numbers that a key may have had which is gone since `now`.
     pub(crate) fn forget_numbers(&mut self, now: Timestamp) {
-        self.floor = self.floor.max(now.unix_ms());
+        self.floor = self.floor.max(now.least_number());
     }
 
     /// The sessions of a database, or of all, are others now: who waits for their turns, or for a claim, is told to ask

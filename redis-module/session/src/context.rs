@@ -26,7 +26,7 @@ impl Context<'_> {
     /// lost writes does not repeat it.
     #[must_use]
     pub fn number_after(&self, highest: u64) -> u64 {
-        highest.saturating_add(1).max(self.now.unix_ms())
+        highest.saturating_add(1).max(self.now.least_number())
     }
 
     /// The floor for the commands after this one, now that `record` stands under the key; none where the key was
@@ -34,10 +34,10 @@ impl Context<'_> {
     /// ahead of it when they were given, and then they raised the floor at that time.
     #[must_use]
     pub fn floor_after(&self, record: Option<&Record>) -> u64 {
-        let now = self.now.unix_ms();
+        let least = self.now.least_number();
         match record.map(Record::numbers_to_follow) {
-            None => self.floor.max(now),
-            Some(numbers) if numbers <= now => self.floor,
+            None => self.floor.max(least),
+            Some(numbers) if numbers <= least => self.floor,
             Some(numbers) => self.floor.max(numbers),
         }
     }

@@ -57,8 +57,8 @@ pub const TURN_QUEUE_MAX: usize = 65_536;
 pub const TURN_QUEUES_MAX: usize = 65_536;
 /// Most callers that wait for turns at one node.
 pub const TURN_WAITERS_MAX: usize = 262_144;
-/// Highest number that a turn may be claimed again by: thirteen digits, like the milliseconds until the year 2286.
-pub const TURN_NUMBER_MAX: u64 = 9_999_999_999_999;
+/// Highest number that a turn may be claimed again by: 2^53 - 1, the highest integer that every JSON parser keeps.
+pub const TURN_NUMBER_MAX: u64 = 9_007_199_254_740_991;
 /// Highest number of a record that the numbers of other keys follow. One beyond it was stamped by no clock.
 pub const NUMBER_FOLLOWED_MAX: u64 = TURN_NUMBER_MAX;
 /// Most mailboxes of a node: twice what it remembers of workers heard and of workers met.

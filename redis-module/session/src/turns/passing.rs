@@ -117,7 +117,7 @@ impl Turns {
     }
 
     pub(super) fn next_number(&self, now: Timestamp) -> u64 {
-        self.highest.saturating_add(1).max(now.unix_ms())
+        self.highest.saturating_add(1).max(now.least_number())
     }
 
     /// Looks after the workers that hold turns, `limit` at a time and one after another.

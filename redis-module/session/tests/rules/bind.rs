@@ -4,7 +4,7 @@ use mooring_session::limits::{BINDINGS_MAX, INSTANCES_MAX};
 use mooring_session::rules::{BindRequest, Ownership};
 use mooring_session::time::Millis;
 
-use crate::states::{NOW, State, a_bind, confirm_as, slot_in};
+use crate::states::{NOW, State, a_bind, confirm_as, number_at, slot_in};
 use crate::support::{Command, instance, server, token, upstream, worker};
 use crate::{check, describe, run, run_on};
 
@@ -87,9 +87,9 @@ fn epochs_only_grow_within_a_millisecond_and_when_the_clock_steps_back() {
     let bind_to = |name: &'static str| bind(move |request| request.server = server(name));
     let (mut slot, _) = run(&bind_to("one"), State::Active);
     let outcome = run_on(&mut slot, &bind_to("two"), NOW);
-    assert_eq!(describe(&outcome), "won 1 claimed a +1 -, record");
+    assert_eq!(describe(&outcome), "won 1 claimed a +0.001 -, record");
     let outcome = run_on(&mut slot, &bind_to("three"), NOW - 400_000);
-    assert_eq!(describe(&outcome), "won 1 claimed a +2 -, record");
+    assert_eq!(describe(&outcome), "won 1 claimed a +0.002 -, record");
 }
 
 #[test]
@@ -145,7 +145,12 @@ fn instances_and_bindings_have_limits() {
 #[test]
 fn a_retry_after_the_confirmation_is_told_that_it_is_bound() {
     let (mut slot, _) = run(&bind(|_| {}), State::Active);
-    run_on(&mut slot, &confirm_as("mine", NOW, Some("u2")), NOW).unwrap();
+    run_on(
+        &mut slot,
+        &confirm_as("mine", number_at(NOW), Some("u2")),
+        NOW,
+    )
+    .unwrap();
     let outcome = run_on(&mut slot, &bind(|_| {}), NOW);
     assert_eq!(describe(&outcome), "won 1 bound a +0 u2, nothing");
 }

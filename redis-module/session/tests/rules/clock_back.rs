@@ -29,9 +29,12 @@ fn a_claim_from_the_future_is_not_believed() {
 fn a_claim_from_the_future_is_taken_over_and_confirmed_by_its_taker() {
     let mut slot = slot_in(State::Claimed);
     let outcome = run_on(&mut slot, &Command::Rebind(a_rebind()), NOW - 500_000);
-    assert_eq!(describe(&outcome), "won 1 claimed a -399 - left -, record");
+    assert_eq!(
+        describe(&outcome),
+        "won 1 claimed a -399.999 - left -, record"
+    );
     let outcome = run_on(&mut slot, &route_by("caller:1"), NOW - 500_000);
-    assert_eq!(describe(&outcome), "claimed a -399 -, nothing");
+    assert_eq!(describe(&outcome), "claimed a -399.999 -, nothing");
 }
 
 /// The holder of a claim says that it is at work: that is news of now, whatever the clock said before.

@@ -9,7 +9,7 @@ use mooring_session::rules::{self, CreateRequest, Revival};
 use mooring_session::time::Millis;
 use mooring_session::{Context, NoIndex, Tuning};
 
-use crate::states::{Crew, NOW, State, a_create, at, create, end, slot_in};
+use crate::states::{Crew, NOW, State, a_create, at, create, end, number_at, slot_in};
 use crate::support::{Command, Reply, session_id};
 use crate::{check, describe, run, run_on};
 
@@ -29,20 +29,23 @@ fn creates_or_finds() {
             ),
             (
                 State::Expired,
-                "created 1 generation -19999 previous 0, record",
+                "created 1 generation -19999.999 previous 0, record",
             ),
             (
                 State::ExpiredBound,
-                "created 1 generation -19999 previous 1, record",
+                "created 1 generation -19999.999 previous 1, record",
             ),
-            (State::Ended, "created 1 generation -499 previous 0, record"),
+            (
+                State::Ended,
+                "created 1 generation -499.999 previous 0, record",
+            ),
             (
                 State::EndedBound,
-                "created 1 generation -499 previous 1, record",
+                "created 1 generation -499.999 previous 1, record",
             ),
             (
                 State::Cleaned,
-                "created 1 generation -499 previous 1, record",
+                "created 1 generation -499.999 previous 1, record",
             ),
         ],
     );
@@ -136,15 +139,15 @@ fn a_forgotten_key_created_in_the_same_millisecond_goes_on_above_its_floor() {
     let tuning = Tuning::default();
     let context = Context {
         now: at(NOW),
-        floor: NOW + 7,
+        floor: number_at(NOW) + 7,
         tuning: &tuning,
         workers: &Crew,
         node: &NoIndex,
     };
     let mut slot = None;
     let created = rules::create(&mut slot, &a_create(), &context).unwrap();
-    assert_eq!(created.reply.record.generation, NOW + 8);
-    assert_eq!(slot.unwrap().highest_epoch, NOW + 7);
+    assert_eq!(created.reply.record.generation, number_at(NOW) + 8);
+    assert_eq!(slot.unwrap().highest_epoch, number_at(NOW) + 7);
 }
 
 #[test]
@@ -158,7 +161,11 @@ fn a_record_revived_after_the_clock_stepped_back_lives_on_in_its_own_time() {
         "a new incarnation began before the old one ended"
     );
     assert!(
-        record.life.tombstone_ends_at(&Tuning::default()) > at(record.generation),
+        record
+            .life
+            .tombstone_ends_at(&Tuning::default())
+            .least_number()
+            > record.generation,
         "the key would be dropped, and its numbers forgotten, while they are ahead of the clock"
     );
 }

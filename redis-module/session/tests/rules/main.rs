@@ -30,7 +30,7 @@ use mooring_session::{
     Context, Decision, NoIndex, Node, PrincipalSessions, RecordChange, Refusal, Tuning,
 };
 
-use states::{Crew, KEY, NOW, State, slot_in};
+use states::{Crew, KEY, NOW, State, number_at, slot_in};
 use support::{Command, Outcome, Reply, assert_written, principal};
 
 /// Runs `command` on a record in each state and compares what it came to with the row's words.
@@ -139,7 +139,7 @@ fn reply_in_words(reply: &Reply) -> String {
             relative(reply.record.generation),
             reply.previous.len()
         ),
-        Reply::Touch(reply) => format!("expires {}", relative(reply.expires_at.unix_ms())),
+        Reply::Touch(reply) => format!("expires {}", relative(reply.expires_at.least_number())),
         Reply::Route(reply) => {
             let binding = reply
                 .binding
@@ -186,8 +186,13 @@ fn binding_in_words(binding: &BindingView) -> String {
     )
 }
 
-/// A number relative to [`NOW`]: `+0` is the millisecond of the command.
+/// A number relative to the first of [`NOW`], in milliseconds of the clock: `+0` is the first of the command's own, and
+/// `+0.001` the one after it.
 fn relative(number: u64) -> String {
-    let difference = i128::from(number) - i128::from(NOW);
-    format!("{difference:+}")
+    let difference = i128::from(number) - i128::from(number_at(NOW));
+    let sign = if difference < 0 { '-' } else { '+' };
+    match (difference.abs() / 1_000, difference.abs() % 1_000) {
+        (ms, 0) => format!("{sign}{ms}"),
+        (ms, rest) => format!("{sign}{ms}.{rest:03}"),
+    }
 }

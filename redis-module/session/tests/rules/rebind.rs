@@ -4,7 +4,9 @@ use mooring_session::limits::INSTANCES_MAX;
 use mooring_session::record::Record;
 use mooring_session::rules::{LossReport, Ownership, RebindRequest, ReportedLoss, TouchRequest};
 
-use crate::states::{EPOCH, NOW, State, a_rebind, a_touch, confirm_as, route_by, slot_in};
+use crate::states::{
+    EPOCH, NOW, State, a_rebind, a_touch, confirm_as, number_at, route_by, slot_in,
+};
 use crate::support::{Command, Reply, instance, reason, server, token, upstream, worker};
 use crate::{check, describe, run, run_on, run_while_turn_held};
 
@@ -139,7 +141,12 @@ fn a_retry_gets_the_same_answer_until_it_is_confirmed() {
     let (mut slot, first) = run(&rebind(|_| {}), State::Bound);
     let again = run_on(&mut slot, &rebind(|_| {}), NOW);
     assert_eq!(again, first);
-    run_on(&mut slot, &confirm_as("mine", NOW, Some("u2")), NOW).unwrap();
+    run_on(
+        &mut slot,
+        &confirm_as("mine", number_at(NOW), Some("u2")),
+        NOW,
+    )
+    .unwrap();
     let outcome = run_on(&mut slot, &rebind(|_| {}), NOW);
     assert_eq!(describe(&outcome), "won 1 bound a +0 u2 left -, nothing");
 }
@@ -158,7 +165,7 @@ fn the_losers_of_one_loss_adopt() {
 fn what_an_unconfirmed_claim_left_behind_is_handed_on() {
     let (mut slot, _) = run(&rebind(|_| {}), State::Bound);
     let next = rebind(|request| {
-        request.epoch = NOW;
+        request.epoch = number_at(NOW);
         request.token = token("next");
     });
     let outcome = run_on(&mut slot, &next, NOW + 5_000);
@@ -262,7 +269,7 @@ fn moved_silently(slot: &mut Option<Record>, by: &str, epoch: u64, now: u64) {
     });
     run_on(slot, &silent, now).unwrap();
     assert_eq!(unreported(slot), None, "nothing is told of a claim");
-    run_on(slot, &confirm_as(by, now, Some("u2")), now).unwrap();
+    run_on(slot, &confirm_as(by, number_at(now), Some("u2")), now).unwrap();
 }
 
 fn reported(epoch: u64) -> Command {
@@ -289,10 +296,10 @@ fn a_loss_that_the_caller_cannot_report_is_told_until_it_is_reported() {
         "another loss"
     );
     assert_eq!(unreported(&mut slot).as_deref(), Some("a"));
-    let outcome = run_on(&mut slot, &reported(NOW), NOW);
+    let outcome = run_on(&mut slot, &reported(number_at(NOW)), NOW);
     assert_eq!(describe(&outcome), "expires +16000, record");
     assert_eq!(unreported(&mut slot), None);
-    let outcome = run_on(&mut slot, &reported(NOW), NOW);
+    let outcome = run_on(&mut slot, &reported(number_at(NOW)), NOW);
     assert_eq!(
         describe(&outcome),
         "expires +16000, nothing",
@@ -304,20 +311,20 @@ fn a_loss_that_the_caller_cannot_report_is_told_until_it_is_reported() {
 fn losses_that_nobody_reported_are_one_and_whoever_moves_it_next_may_report_it() {
     let mut slot = slot_in(State::Bound);
     moved_silently(&mut slot, "first", EPOCH, NOW);
-    moved_silently(&mut slot, "second", NOW, NOW + 1);
+    moved_silently(&mut slot, "second", number_at(NOW), NOW + 1);
     assert_eq!(
         unreported(&mut slot).as_deref(),
         Some("a"),
         "where it was first"
     );
     let told = rebind(|request| {
-        request.epoch = NOW + 1;
+        request.epoch = number_at(NOW + 1);
         request.token = token("third");
     });
     run_on(&mut slot, &told, NOW + 2).unwrap();
     run_on(
         &mut slot,
-        &confirm_as("third", NOW + 2, Some("u3")),
+        &confirm_as("third", number_at(NOW + 2), Some("u3")),
         NOW + 2,
     )
     .unwrap();
@@ -333,11 +340,16 @@ fn an_attempt_that_moves_its_own_claim_leaves_the_loss_to_be_reported() {
     });
     run_on(&mut slot, &silent, NOW).unwrap();
     let elsewhere = rebind(|request| {
-        request.epoch = NOW;
+        request.epoch = number_at(NOW);
         request.reason = Some(reason("lost"));
     });
     run_on(&mut slot, &elsewhere, NOW + 1).unwrap();
-    run_on(&mut slot, &confirm_as("mine", NOW + 1, Some("u2")), NOW + 1).unwrap();
+    run_on(
+        &mut slot,
+        &confirm_as("mine", number_at(NOW + 1), Some("u2")),
+        NOW + 1,
+    )
+    .unwrap();
     assert_eq!(unreported(&mut slot).as_deref(), Some("a"));
 }
 

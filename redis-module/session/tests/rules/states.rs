@@ -20,14 +20,20 @@ use crate::support::{Command, instance, principal, server, session_id, token, up
 pub(crate) const KEY: &[u8] = b"mcpgw:session_affinity:s1";
 /// The moment of every command under test, in milliseconds.
 pub(crate) const NOW: u64 = 1_000_000;
+
+/// The first number that is given at this time, in milliseconds.
+pub(crate) const fn number_at(unix_ms: u64) -> u64 {
+    Timestamp::from_unix_ms(unix_ms).least_number()
+}
+
 /// The session's time to live: a touch is written after a sixteenth of it, 1000 ms.
 pub(crate) const TTL: Millis = Millis::new(16_000);
 /// The epoch of the binding in every state that has one.
-pub(crate) const EPOCH: u64 = NOW - 400;
+pub(crate) const EPOCH: u64 = number_at(NOW - 400);
 /// The generation of the record, except in the states named expired.
-pub(crate) const GENERATION: u64 = NOW - 500;
+pub(crate) const GENERATION: u64 = number_at(NOW - 500);
 /// The generation of the record in the states named expired.
-pub(crate) const EXPIRED_GENERATION: u64 = NOW - 20_000;
+pub(crate) const EXPIRED_GENERATION: u64 = number_at(NOW - 20_000);
 
 /// What a command may find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +119,7 @@ pub(crate) fn slot_in(state: State) -> Option<Record> {
             | State::Lapsed
             | State::OwnedLapsed
     ) {
-        let confirm = confirm_as("held", EPOCH - back, Some("u1"));
+        let confirm = confirm_as("held", number_at(NOW - 400 - back), Some("u1"));
         run_on(&mut slot, &confirm, NOW - 300 - back).unwrap();
     }
     match state {

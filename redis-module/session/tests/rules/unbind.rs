@@ -52,7 +52,7 @@ fn the_next_binding_has_a_higher_epoch_in_the_same_millisecond() {
     let mut slot = slot_in(State::Active);
     for expected in [
         "won 1 claimed a +0 -, record",
-        "won 1 claimed a +1 -, record",
+        "won 1 claimed a +0.001 -, record",
     ] {
         let outcome = run_on(&mut slot, &Command::Bind(a_bind()), NOW);
         assert_eq!(describe(&outcome), expected);

@@ -1,6 +1,7 @@
 //! The quiet time after a start or a promotion, and turns that are claimed again.
 
 use mooring_session::time::Millis;
+use mooring_session::time::Timestamp;
 use mooring_session::turns::{TurnRequest, TurnStatus};
 
 use crate::fixture::{Node, QUIET_MS, WALL, code, request};
@@ -106,7 +107,7 @@ fn after_the_quiet_time_nothing_can_be_held_that_another_has() {
 #[test]
 fn numbers_go_on_above_what_was_claimed_again() {
     let mut node = Node::started();
-    let ahead = WALL + 3_600_000;
+    let ahead = Timestamp::from_unix_ms(WALL + 3_600_000).least_number();
     node.enter(&held("a1", ahead)).unwrap();
     node.leaves("a1").unwrap();
     node.pass(QUIET_MS);
