@@ -122,7 +122,7 @@ async fn everybody_hears_of_it() -> anyhow::Result<()> {
 /// next begins above them.
 #[tokio::test]
 async fn no_number_of_what_was_dropped_comes_again() -> anyhow::Result<()> {
-    const AHEAD: i64 = 4_000_000_000_000;
+    const AHEAD: i64 = 4_000_000_000_000_000;
     let redis = Redis::start().await?;
     let mut c = Connection::open_resp3(&redis)?;
     for (field, number) in [("g", AHEAD), ("e", AHEAD + 1_000)] {

@@ -137,9 +137,10 @@ impl Model {
     /// Takes the floor from the server, after a key was dropped: which millisecond that was is the server's to say. It
     /// is the least that the rules allow.
     pub(super) fn take_floor(&mut self, floor: u64, dropped_from_ms: u64, dropped_to_ms: u64) {
-        let least = self.floor.max(dropped_from_ms);
+        let number_at = |unix_ms| Timestamp::from_unix_ms(unix_ms).least_number();
+        let least = self.floor.max(number_at(dropped_from_ms));
         assert!(
-            (least..=self.floor.max(dropped_to_ms)).contains(&floor),
+            (least..=self.floor.max(number_at(dropped_to_ms))).contains(&floor),
             "the floor is {floor}, not {least}"
         );
         self.floor = floor;
