@@ -1,7 +1,7 @@
 //! Process 1 of the run: confines itself, starts the program, and waits for all its descendants.
 //!
-//! It remains process 1, so that the program does not get the special signal handling that the kernel has for process
-//! 1. Everything that it starts inherits its confinement. When it ends, the kernel kills the rest of the namespace and
+//! The kernel handles the signals of process 1 specially, so this process keeps that place and the program gets another.
+//! Everything that it starts inherits its confinement. When it ends, the kernel kills the rest of the namespace and
 //! accounts for its usage before the parent is notified.
 
 use std::os::fd::{AsFd, OwnedFd};

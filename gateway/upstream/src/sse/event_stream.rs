@@ -23,23 +23,33 @@ pub enum StreamEnd {
     /// The server ended it.
     #[error("the server ended its event stream")]
     Ended,
-    /// It broke, or an event exceeds the limit.
+    /// It broke.
     #[error("the event stream broke")]
-    Broke(#[from] ReplyError),
+    Broke(#[source] ReplyError),
+    /// An event exceeds the limit.
+    #[error(transparent)]
+    Event(EventError),
+}
+
+impl From<ReplyError> for StreamEnd {
+    fn from(error: ReplyError) -> Self {
+        match error {
+            ReplyError::Event(error) => Self::Event(error),
+            error => Self::Broke(error),
+        }
+    }
 }
 
 impl From<StreamEnd> for LinkEnd {
     fn from(end: StreamEnd) -> Self {
         match end {
             StreamEnd::Ended => Self::Broken(end.to_string().into()),
-            StreamEnd::Broke(ReplyError::Event(EventError::TooLong { event_bytes_max })) => {
-                Self::MessageTooLong {
-                    bytes_max: event_bytes_max,
-                }
-            }
             StreamEnd::Broke(cause) => {
                 Self::Broken(format!("the event stream broke: {cause}").into())
             }
+            StreamEnd::Event(EventError::TooLong { event_bytes_max }) => Self::MessageTooLong {
+                bytes_max: event_bytes_max,
+            },
         }
     }
 }
