@@ -32,6 +32,8 @@ const COMMANDS_SHOWN: usize = 12;
 const COMMANDS_BETWEEN_PAUSES: usize = 1_500;
 /// How many commands are about the expired ones then, before others revive them.
 const COMMANDS_OF_CLEANING: usize = 20;
+/// How many numbers the clock gives in a millisecond.
+const NUMBERS_PER_MS: u64 = 1_000;
 /// Longer than their lives, the step by which a deadline is ahead included.
 const PAUSE_MS: u64 = 1_700;
 /// How long a pause may take on a busy machine.
@@ -173,13 +175,14 @@ async fn pause(c: &mut Connection) -> anyhow::Result<()> {
 fn floor_of(c: &mut Connection, n: usize) -> anyhow::Result<(u64, u64)> {
     let key = format!("mcpgw:floor:{n}");
     let created = c.run(&format!("SESSION.CREATE {key} floor nobody TTL 1000"))?;
-    let [generation, now] = ["gen", "created_at"].map(|field| created.field(field).integer());
+    let generation = u64::try_from(created.field("gen").integer())?;
+    let created_at = u64::try_from(created.field("created_at").integer())?;
     let floor = match c.run(&format!("HGET {key} e"))? {
         Value::Null => 0,
         epoch => epoch.to_string().parse()?,
     };
-    if generation > now {
-        return Ok((floor, u64::try_from(generation)?));
+    if generation > created_at * NUMBERS_PER_MS {
+        return Ok((floor, generation));
     }
     Ok((floor, floor))
 }
@@ -232,7 +235,7 @@ async fn the_module_does_what_the_rules_say() -> anyhow::Result<()> {
         let is_dropped = right.record.is_none() && model.holds(&drawn);
         model.accept(&drawn, right);
         if is_dropped {
-            pass(&mut c, model.floor())?;
+            pass(&mut c, model.floor() / NUMBERS_PER_MS)?;
             let (floor, raised) = floor_of(&mut c, n)?;
             model.take_floor(floor, observed.from_ms, observed.to_ms);
             model.raise_floor(raised);
