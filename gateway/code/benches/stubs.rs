@@ -148,6 +148,7 @@ fn open(volume: &Volume, user: &str, mounted: &MountManifest) -> Duration {
     let incarnation = Incarnation::Recorded {
         generation: 1_000,
         created_at_ms: 1_000,
+        is_new_key: true,
         outranks: None,
     };
     let session = volume.session(&place);

@@ -125,9 +125,12 @@ impl CodeServer {
         if was_degraded || store.is_degraded() {
             return Ok(Incarnation::StoreAway);
         }
+        let (generation, created_at) = (created.record.generation, created.record.created_at);
         Ok(Incarnation::Recorded {
-            generation: created.record.generation,
-            created_at_ms: created.record.created_at.unix_ms(),
+            generation,
+            created_at_ms: created_at.unix_ms(),
+            // A new key gets a generation that is not behind the store's clock, a revived one exactly the next number.
+            is_new_key: generation >= created_at.least_number(),
             outranks,
         })
     }

@@ -30,6 +30,7 @@ pub(super) fn decide(
     let Incarnation::Recorded {
         generation,
         created_at_ms,
+        is_new_key,
         outranks,
     } = incarnation
     else {
@@ -45,8 +46,6 @@ pub(super) fn decide(
     if stamp.generation > generation && outranks != Some(stamp.generation) {
         return Decision::Superseded;
     }
-    // The store gives a new key a generation that is not behind its clock, and a revived one exactly the next number.
-    let is_new_key = generation >= created_at_ms;
     let was_in_use = if is_new_key {
         // The session had not ended: its record was lost.
         created_at_ms.saturating_sub(stamp.used_at_ms) < ttl_ms

@@ -9,6 +9,8 @@ pub enum Incarnation {
         generation: u64,
         /// When the record's incarnation began, by the store's clock, in milliseconds since 1970.
         created_at_ms: u64,
+        /// Whether the key was empty when the incarnation began; otherwise the session before it had ended.
+        is_new_key: bool,
         /// The generation that an earlier attempt was refused by ([`SessionOpenError::Superseded`]), where the record was read
         /// again after that: then the record is right, and the directory is an earlier store's.
         ///

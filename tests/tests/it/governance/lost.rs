@@ -48,7 +48,7 @@ async fn a_run_whose_worker_is_killed_is_lost() -> anyhow::Result<()> {
     })
     .await?;
     let run = scene.get(2, &path, ADA).await?;
-    assert!(text(&run, "error").contains("died"));
+    assert!(text(&run, "error").contains("the gateway ended during the run"));
     assert!(run["finished_at"].is_string());
     let living = scene.get(2, &format!("code/runs/{living_id}"), BOB).await?;
     assert_eq!(living["status"], "running", "{living}");

@@ -32,6 +32,7 @@ fn a_directory_goes_on_where_its_session_is_not_over() {
     let outranking = |generation| Incarnation::Recorded {
         generation,
         created_at_ms: NOW,
+        is_new_key: generation >= NOW,
         outranks: Some(NOW + 5),
     };
     let cases = [
@@ -278,6 +279,7 @@ fn a_late_caller_of_an_earlier_incarnation_changes_nothing() {
     let insists = Incarnation::Recorded {
         generation: 7,
         created_at_ms: now,
+        is_new_key: false,
         outranks: Some(8),
     };
     let opened = handle.open(insists, &nothing(&alice), PATIENCE).unwrap();

@@ -122,6 +122,8 @@ pub(super) fn recorded(generation: u64, created_at_ms: u64) -> Incarnation {
     Incarnation::Recorded {
         generation,
         created_at_ms,
+        // Generations of these tests are in milliseconds.
+        is_new_key: generation >= created_at_ms,
         outranks: None,
     }
 }
