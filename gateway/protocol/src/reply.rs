@@ -127,11 +127,11 @@ impl ReplyBody {
     #[must_use]
     pub fn guarded_by(self, guard: impl Unpin + Send + 'static) -> Self {
         match self {
-            Self::JsonStream(stream) => Self::JsonStream(Box::pin(Guarded {
+            Self::JsonStream(stream) => Self::JsonStream(Box::pin(GuardedStream {
                 stream,
                 _guard: guard,
             })),
-            Self::Events(stream) => Self::Events(Box::pin(Guarded {
+            Self::Events(stream) => Self::Events(Box::pin(GuardedStream {
                 stream,
                 _guard: guard,
             })),
@@ -168,13 +168,13 @@ impl ReplyBody {
     }
 }
 
-/// A stream with a guard.
-struct Guarded<S, G> {
+/// A stream, and the guard that is dropped with it.
+struct GuardedStream<S, G> {
     stream: S,
     _guard: G,
 }
 
-impl<S: Stream + Unpin, G: Unpin> Stream for Guarded<S, G> {
+impl<S: Stream + Unpin, G: Unpin> Stream for GuardedStream<S, G> {
     type Item = S::Item;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {

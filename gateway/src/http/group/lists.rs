@@ -75,7 +75,7 @@ impl GroupMessage<'_> {
         if failure.is_of_the_session() {
             return reply;
         }
-        name_member(reply, server).await
+        name_member(reply, server)
     }
 
     fn refused_by_member(&self, failure: &Failure) -> Reply {

@@ -36,7 +36,7 @@ pub(super) fn relay_reply(reply: Reply, server: &str, moved: &[RebindNotice]) ->
 
 /// Adds the member's id to a JSON-RPC error: the member's, or the gateway's on its behalf. Errors of the whole session
 /// are unchanged.
-pub(super) async fn name_member(reply: Reply, server: &str) -> Reply {
+pub(super) fn name_member(reply: Reply, server: &str) -> Reply {
     if reply.status == StatusCode::NOT_FOUND {
         return reply;
     }
@@ -145,7 +145,7 @@ mod tests {
             (200, error, r#""message":"tools: away""#),
         ] {
             let reply = Reply::json(StatusCode::from_u16(status).unwrap(), text_sent);
-            let body = name_member(reply, "tools").await.body;
+            let body = name_member(reply, "tools").body;
             let text = body.read_text(1_000).await.unwrap();
             let text = std::str::from_utf8(&text).unwrap();
             assert!(text.contains(expected), "{status}: {text}");

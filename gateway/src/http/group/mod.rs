@@ -219,7 +219,7 @@ impl GroupMessage<'_> {
             }
         };
         if !reply.status.is_success() {
-            return name_member(reply, member.id()).await;
+            return name_member(reply, member.id());
         }
         relay_reply(reply, member.id(), moved)
     }

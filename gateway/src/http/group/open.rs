@@ -82,7 +82,7 @@ pub(super) async fn initialize(
             tracing::info!(session = %session.digest, %cause, "an unused session could not be ended; it will expire");
         }
         return match first {
-            Some((server, cause)) => name_member(absence_reply(&cause, message), server).await,
+            Some((server, cause)) => name_member(absence_reply(&cause, message), server),
             None => answer::plain(ErrorKind::UpstreamUnavailable, message.id()),
         };
     }
