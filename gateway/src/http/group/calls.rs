@@ -147,7 +147,7 @@ impl GroupMessage<'_> {
             }
         }
         match failure {
-            Some((server, failure)) => self.failed(server.id.as_str(), &failure).await,
+            Some((server, failure)) => self.failed(server.id.as_str(), &failure),
             None => self.unknown(Listing::Resources, uri).await,
         }
     }

@@ -34,7 +34,7 @@ impl GroupMessage<'_> {
         match listed.result {
             Ok(Some(result)) => own_result(self.message.id(), &result, &listed.moved),
             Ok(None) => self.refuse(ErrorKind::MethodNotFound),
-            Err((server, failure)) => self.failed(&server, &failure).await,
+            Err((server, failure)) => self.failed(&server, &failure),
         }
     }
 
@@ -64,13 +64,13 @@ impl GroupMessage<'_> {
         }
         match failure {
             _ if is_set => own_result(self.message.id(), "{}", &moved),
-            Some((server, failure)) => self.failed(server.id.as_str(), &failure).await,
+            Some((server, failure)) => self.failed(server.id.as_str(), &failure),
             None => self.refuse(ErrorKind::MethodNotFound),
         }
     }
 
     /// The reply if no member answered: the first member's failure.
-    pub(super) async fn failed(&self, server: &str, failure: &Failure) -> Reply {
+    pub(super) fn failed(&self, server: &str, failure: &Failure) -> Reply {
         let reply = self.refused_by_member(failure);
         if failure.is_of_the_session() {
             return reply;
