@@ -55,11 +55,12 @@ test: tools ## Run every test that a change must pass, against real servers and 
 	RUST_TEST_THREADS=$(TEST_THREADS) scripts/test.sh $(TESTED)
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
 
+# Chosen from the whole workspace, so that what `make test` built is not built again with other features.
 .PHONY: test-fast
-test-fast: ## Run the tests of the rules and of the gateway's parts, without servers: a minute once built
-	@scripts/packages.sh cc python
-	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace --exclude mooring-tests --exclude mooring-fixture --exclude mooring-module \
-		--lib --bin mooring-demo-server --test rules --test turns --test index --test model -- $(SLOW:%=--skip %)
+test-fast: ## Run the tests of the rules and of the crates, without servers: a minute once built
+	@scripts/packages.sh cc libclang python
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace --lib --bin mooring-demo-server \
+		--test rules --test turns --test index --test model -- $(SLOW:%=--skip %)
 
 .PHONY: test-soak
 test-soak: tools ## Run the tests that take minutes: valgrind, many processes, a million fuzz runs, random faults
