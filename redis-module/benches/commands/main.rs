@@ -1,8 +1,8 @@
 //! The module's commands: against what a gateway would use without them (plain strings, Lua, and MULTI/EXEC), with and
-//! without an append-only file; what they cost others on the server; and a million sessions.
+//! without an append-only file; what they cost others on the server and its replicas; and a million sessions.
 //!
 //! Run by `cargo bench -p mooring-module --bench commands`, for single parts with `-- PART...`: `rates`, `aof`,
-//! `bystanders`, `scale`, `death`. It starts its own redis-server, drives it over many TCP connections at once,
+//! `bystanders`, `scale`, `death`, `replica`, `expiry`, `loading`. It starts its own redis-server, drives it over many TCP connections at once,
 //! with and without pipelining, and prints ratios: every round measures every variant once, in another order each
 //! time, and a ratio is the median over the rounds of two figures of the same round, so that a noisy machine hits both
 //! alike. `us/op` is the server's own CPU time per operation, which a busy client cannot blur.
@@ -16,8 +16,11 @@
 mod bystanders;
 mod client;
 mod death;
+mod expiry;
+mod loading;
 mod population;
 mod processor;
+mod replica;
 mod scale;
 mod server;
 mod talk;
@@ -74,7 +77,16 @@ fn main() -> Result<()> {
     if wants("death") {
         death::measure(&server)?;
     }
+    if wants("replica") {
+        replica::measure(&server)?;
+    }
+    if wants("expiry") {
+        expiry::measure(&server)?;
+    }
     drop(server);
+    if wants("loading") {
+        loading::measure()?;
+    }
     if wants("aof") {
         let server = Server::start(Persistence::EverySecond)?;
         println!("\nWith an append-only file, appendfsync everysec");

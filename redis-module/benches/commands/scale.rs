@@ -95,7 +95,8 @@ pub(crate) fn measure(server: &Server) -> Result<()> {
     server.load_module()
 }
 
-fn used_memory(talk: &mut Talk) -> Result<u64> {
+/// What the server has allocated, in bytes.
+pub(crate) fn used_memory(talk: &mut Talk) -> Result<u64> {
     let info = talk.ask("INFO memory")?;
     let line = info
         .text()

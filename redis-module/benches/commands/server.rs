@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
+use crate::Presence;
 use crate::client::Client;
 
-const START_WAIT_MAX: Duration = Duration::from_secs(10);
+/// A million sessions are read from a file in it.
+const START_WAIT_MAX: Duration = Duration::from_secs(120);
 const UNLOAD_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Whether the server keeps its data.
@@ -27,27 +29,80 @@ pub(crate) struct Server {
     port: u16,
     module: PathBuf,
     /// Removed with the server.
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Server {
     /// Builds the module as it is shipped, and starts a server with it, on a processor of its own.
     pub(crate) fn start(persistence: Persistence) -> Result<Self> {
         let module = build_module()?;
+        let server = Self::start_in(
+            tempfile::tempdir()?,
+            module,
+            persistence,
+            Presence::Loaded,
+            &[],
+        )?;
+        let own = std::process::id().to_string();
+        let pinned = Command::new("taskset")
+            .args(["-a", "-p", "-c", "1", &own])
+            .stdout(Stdio::null())
+            .status()?;
+        ensure!(pinned.success(), "taskset: two processors are needed");
+        Ok(server)
+    }
+
+    /// A replica of this one that has all of its data.
+    pub(crate) fn start_replica(&self, presence: Presence) -> Result<Self> {
+        let primary = self.port.to_string();
+        let replica = Self::start_in(
+            tempfile::tempdir()?,
+            self.module.clone(),
+            Persistence::None,
+            presence,
+            &["--replicaof", "127.0.0.1", &primary],
+        )?;
+        let deadline = Instant::now() + START_WAIT_MAX;
+        let mut client = Client::connect(replica.port, 1)?;
+        while !client
+            .ask(&["INFO", "replication"])?
+            .contains("master_link_status:up")
+        {
+            ensure!(Instant::now() < deadline, "the replica did not synchronize");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(replica)
+    }
+
+    /// A server that has read the files of this one, and answers.
+    pub(crate) fn start_from_files(
+        &self,
+        persistence: Persistence,
+        presence: Presence,
+    ) -> Result<Self> {
         let directory = tempfile::tempdir()?;
+        let copied = Command::new("cp")
+            .args(["-r", "."])
+            .arg(directory.path())
+            .current_dir(self.directory.path())
+            .status()?;
+        ensure!(copied.success(), "cp: the server's files were not copied");
+        Self::start_in(directory, self.module.clone(), persistence, presence, &[])
+    }
+
+    fn start_in(
+        directory: TempDir,
+        module: PathBuf,
+        persistence: Persistence,
+        presence: Presence,
+        arguments: &[&str],
+    ) -> Result<Self> {
         // Free a moment ago; should another take it, the server does not come up and the benchmark says so.
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let process = Command::new("taskset")
-            .args([
-                "-c",
-                "0",
-                "redis-server",
-                "--save",
-                "",
-                "--bind",
-                "127.0.0.1",
-            ])
-            .args(["--port", &port.to_string()])
+        let mut command = Command::new("taskset");
+        command
+            .args(["-c", "0", "redis-server", "--save", ""])
+            .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--hash-max-listpack-value", "512"])
             .args(["--enable-module-command", "yes"])
             .args(match persistence {
@@ -57,24 +112,21 @@ impl Server {
             .args(["--auto-aof-rewrite-percentage", "0"])
             .arg("--dir")
             .arg(directory.path())
-            .arg("--loadmodule")
-            .arg(&module)
-            .stdout(Stdio::null())
+            .args(arguments)
+            .stdout(Stdio::null());
+        if presence == Presence::Loaded {
+            command.arg("--loadmodule").arg(&module);
+        }
+        let process = command
             .spawn()
             .context("starting redis-server under taskset")?;
         let server = Self {
             process,
             port,
             module,
-            _directory: directory,
+            directory,
         };
         server.wait_until_up()?;
-        let own = std::process::id().to_string();
-        let pinned = Command::new("taskset")
-            .args(["-a", "-p", "-c", "1", &own])
-            .stdout(Stdio::null())
-            .status()?;
-        ensure!(pinned.success(), "taskset: two processors are needed");
         Ok(server)
     }
 
