@@ -38,7 +38,7 @@ pub(crate) fn all(module: &Module) -> Vec<(&'static CStr, u64)> {
         (c"workers_waiting", module.blocked_clients.len() as u64),
         (c"workers_alive", alive),
         (c"workers_dead", workers.len() as u64 - alive),
-        (c"index_ready", u64::from(module.are_all_whole())),
+        (c"index_ready", u64::from(module.are_all_verified())),
     ];
     all.extend(counters.failures());
     all

@@ -19,7 +19,7 @@ use crate::ffi::{Context, Level};
 use crate::field_names::FieldNames;
 use crate::indexes::Indexes;
 use crate::node_time::NodeTime;
-use crate::rebuild::{RebuildCause, RebuildState};
+use crate::rebuild::{RebuildCause, RebuildState, WalkPurpose};
 use crate::settings;
 use crate::tick_schedule::TickSchedule;
 
@@ -124,20 +124,27 @@ impl Module {
         self.time.now()
     }
 
-    /// Whether every index holds all that is in its database.
-    pub(crate) fn are_all_whole(&self) -> bool {
+    /// Whether every index holds all that is in its database, and none is being verified.
+    pub(crate) fn are_all_verified(&self) -> bool {
         self.indexes.follow_the_setting() && self.rebuild.has_nothing_to_do()
     }
 
-    /// Whether the index of a database holds all that is in it.
+    /// Whether the index of a database holds all that is in it: caps and placement rely on it.
     pub(crate) fn is_whole(&self, database: i32) -> bool {
         self.indexes.follow_the_setting() && self.rebuild.is_whole(database)
     }
 
-    /// Lets every index be rebuilt in the background.
+    /// Whether the same is verified: answers that list sessions say so.
+    pub(crate) fn is_verified(&self, database: i32) -> bool {
+        self.indexes.follow_the_setting() && self.rebuild.is_verified(database)
+    }
+
+    /// Lets every index be rebuilt or verified in the background.
     pub(crate) fn rebuild_all(&mut self, context: &Context, cause: RebuildCause) {
+        let mut purpose = cause.purpose();
         if !self.indexes.follow_the_setting() {
             self.indexes.begin_anew();
+            purpose = WalkPurpose::Fill;
         }
         let selected = context.database();
         let mut databases = 0;
@@ -147,7 +154,7 @@ impl Module {
             }
             if context.database_size() > 0 || self.indexes.of(database).is_some() {
                 self.indexes.of_mut(database).begin_sweep();
-                self.rebuild.request(database);
+                self.rebuild.request(database, purpose);
                 databases += 1;
             }
         }

@@ -1,8 +1,9 @@
-//! Which indexes are complete, and how far the rebuild of the others is.
+//! Which indexes hold everything, which are verified, and how far the walks over the others are.
 //!
-//! Invariant: an index that is being rebuilt is used and updated meanwhile, but reported as incomplete.
+//! Invariants: an index is used and updated during a walk, but reported as incomplete. Caps and placement rely on an
+//! index that is verified, because it was updated all the time, and not on one that is filled.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::ffi::Scan;
@@ -42,13 +43,35 @@ impl RebuildCause {
             Self::Doubt => "they are in doubt",
         }
     }
+
+    /// What the walk is for.
+    pub(crate) const fn purpose(self) -> WalkPurpose {
+        match self {
+            // The index was updated until now, and no key was lost.
+            Self::Asked | Self::Promoted | Self::ClockStep => WalkPurpose::Verify,
+            Self::Loaded
+            | Self::Prefixes
+            | Self::Synchronized
+            | Self::LoadingFailed
+            | Self::Doubt => WalkPurpose::Fill,
+        }
+    }
 }
 
-/// Which indexes are incomplete, and the walk that completes one of them.
+/// What a walk over the keys of a database is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WalkPurpose {
+    /// The index holds every session. The walk corrects what an event missed.
+    Verify,
+    /// Sessions may be missing until the walk is done.
+    Fill,
+}
+
+/// Which indexes wait for a walk, and the walk under way.
 #[derive(Default)]
 pub(crate) struct RebuildState {
     /// Databases whose turn has not come.
-    waiting: BTreeSet<i32>,
+    waiting: BTreeMap<i32, WalkPurpose>,
     walk: Option<IndexWalk>,
     /// The data is being loaded in place: every key tells of itself, and all indexes are whole in the end.
     is_loading: bool,
@@ -58,6 +81,7 @@ pub(crate) struct RebuildState {
 pub(crate) struct IndexWalk {
     /// The database.
     pub(crate) database: i32,
+    purpose: WalkPurpose,
     /// What the next step does.
     pub(crate) stage: WalkStage,
     /// How many keys were read.
@@ -77,12 +101,17 @@ pub(crate) enum WalkStage {
 }
 
 impl RebuildState {
-    /// Whether the index of a database holds all that is in it.
+    /// Whether the index of a database holds all that is in it, as far as events tell.
     pub(crate) fn is_whole(&self, database: i32) -> bool {
-        !self.is_loading && !self.waiting.contains(&database) && !self.walks_over(database)
+        !self.is_loading && self.purpose_of(database) != Some(WalkPurpose::Fill)
     }
 
-    /// Whether the index of every database holds all that is in it.
+    /// Whether the index of a database is whole, and no walk checks it.
+    pub(crate) fn is_verified(&self, database: i32) -> bool {
+        !self.is_loading && self.purpose_of(database).is_none()
+    }
+
+    /// Whether the index of every database is whole, and no walk checks any.
     pub(crate) fn has_nothing_to_do(&self) -> bool {
         !self.is_loading && !self.is_running()
     }
@@ -103,12 +132,20 @@ impl RebuildState {
             .is_some_and(|walk| walk.database == database)
     }
 
-    /// Lets a database be walked over from its first key.
-    pub(crate) fn request(&mut self, database: i32) {
+    /// What the walk over a database is for, under way or waiting.
+    fn purpose_of(&self, database: i32) -> Option<WalkPurpose> {
+        let walk = self.walk.as_ref().filter(|walk| walk.database == database);
+        walk.map(|walk| walk.purpose)
+            .or_else(|| self.waiting.get(&database).copied())
+    }
+
+    /// Lets a database be walked over from its first key. An index that is being filled still needs that.
+    pub(crate) fn request(&mut self, database: i32, purpose: WalkPurpose) {
+        let purpose = purpose.max(self.purpose_of(database).unwrap_or(WalkPurpose::Verify));
         if self.walks_over(database) {
             self.walk = None;
         }
-        self.waiting.insert(database);
+        self.waiting.insert(database, purpose);
     }
 
     /// A database, or all, is about to be empty: its index is whole without a walk.
@@ -129,17 +166,14 @@ impl RebuildState {
 
     /// Two databases have changed places, and their indexes with them. A walk over one begins again.
     pub(crate) fn swap(&mut self, first: i32, second: i32) {
-        let was_whole = |rebuild: &Self, database| {
-            !rebuild.waiting.contains(&database) && !rebuild.walks_over(database)
-        };
-        let (first_was_whole, second_was_whole) = (was_whole(self, first), was_whole(self, second));
+        let (of_first, of_second) = (self.purpose_of(first), self.purpose_of(second));
         self.cancel(Some(first));
         self.cancel(Some(second));
-        if !first_was_whole {
-            self.request(second);
+        if let Some(purpose) = of_first {
+            self.request(second, purpose);
         }
-        if !second_was_whole {
-            self.request(first);
+        if let Some(purpose) = of_second {
+            self.request(first, purpose);
         }
     }
 
@@ -157,8 +191,10 @@ impl RebuildState {
     pub(crate) fn take_walk(&mut self) -> Option<IndexWalk> {
         self.walk.take().or_else(|| {
             let now = Instant::now();
+            let (database, purpose) = self.waiting.pop_first()?;
             Some(IndexWalk {
-                database: self.waiting.pop_first()?,
+                database,
+                purpose,
                 stage: WalkStage::Scan(Scan::new()),
                 sessions: 0,
                 started: now,
@@ -172,9 +208,11 @@ impl RebuildState {
 mod tests {
     use super::*;
 
+    const FILL: WalkPurpose = WalkPurpose::Fill;
+
     fn waiting(databases: &[i32]) -> RebuildState {
         RebuildState {
-            waiting: databases.iter().copied().collect(),
+            waiting: databases.iter().map(|database| (*database, FILL)).collect(),
             ..RebuildState::default()
         }
     }
@@ -183,11 +221,25 @@ mod tests {
     fn what_is_not_whole_changes_places_with_its_database() {
         let mut rebuild = waiting(&[0, 5]);
         rebuild.swap(0, 1);
-        assert_eq!(rebuild.waiting, [1, 5].into());
+        assert_eq!(rebuild.waiting, [(1, FILL), (5, FILL)].into());
         rebuild.swap(1, 5);
-        assert_eq!(rebuild.waiting, [1, 5].into());
+        assert_eq!(rebuild.waiting, [(1, FILL), (5, FILL)].into());
         rebuild.swap(2, 3);
-        assert_eq!(rebuild.waiting, [1, 5].into());
+        assert_eq!(rebuild.waiting, [(1, FILL), (5, FILL)].into());
+    }
+
+    #[test]
+    fn an_index_that_is_verified_is_whole_and_one_that_is_filled_is_not() {
+        let mut rebuild = RebuildState::default();
+        rebuild.request(0, WalkPurpose::Verify);
+        assert!(rebuild.is_whole(0) && !rebuild.is_verified(0));
+        rebuild.request(0, FILL);
+        assert!(!rebuild.is_whole(0));
+        // What verifies an index that is being filled fills it.
+        rebuild.request(0, WalkPurpose::Verify);
+        assert!(!rebuild.is_whole(0));
+        rebuild.cancel(Some(0));
+        assert!(rebuild.is_whole(0) && rebuild.is_verified(0));
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Command for ListCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let (sessions, next) = collect(context, module, &request);
-        let is_complete = module.is_whole(context.database());
+        let is_complete = module.is_verified(context.database());
         reply::list(context, is_complete, next, &sessions);
         Ok(Outcome::Quiet)
     }

@@ -74,7 +74,7 @@ impl Command for ReapCommand {
         // Whether anything is over is decided by the wall clock alone.
         housekeeping::watch_clock(module, context);
         let is_allowed = module.clock.reaping_allowed(module.time.real());
-        let is_complete = is_allowed && module.is_whole(context.database());
+        let is_complete = is_allowed && module.is_verified(context.database());
         let keys = if is_allowed {
             due(context, module, request)
         } else {

@@ -28,9 +28,8 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     reply: "`started` 1; 0 where a rebuild is under way already",
     details: "\
 The indexes are derived from the records and follow every change, so nobody needs this in ordinary times: it is there
-for doubt. The server goes on serving. Until the rebuild is done the indexes are used and fed as before, no CAP is kept,
-placement goes by the hash of the key, and SESSION.LIST and SESSION.REAP answer `complete` 0; `index_ready` in
-SESSION.STATS tells when it is done.",
+for doubt. The server goes on serving. Until the rebuild is done the indexes are used and fed as before, also for CAP and
+placement, and SESSION.LIST and SESSION.REAP answer `complete` 0; `index_ready` in SESSION.STATS tells when it is done.",
     errors: &[],
 };
 

@@ -6,6 +6,7 @@ use mooring_tests::redis::Redis;
 use mooring_tests::wait;
 
 use super::resp::Connection;
+use super::truth;
 
 /// Generous: the machine is shared, and the index follows ten times a second.
 const SOON: Duration = Duration::from_secs(20);
@@ -155,5 +156,46 @@ async fn the_order_of_written_uses_outlives_a_restart() -> anyhow::Result<()> {
     c.run(&format!("SESSION.END {} zoe", &refused["LIMIT 3 ".len()..]))?;
     let refused = create(&mut c, "s4", "zoe", 2)?;
     assert!(!refused.ends_with("s1"), "{refused}");
+    Ok(())
+}
+
+/// Keys of others, so that a walk over all keys takes a while.
+const OTHER_KEYS: usize = 400_000;
+
+#[tokio::test]
+async fn caps_and_placement_hold_while_the_index_is_verified() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    let bind = |c: &mut Connection, key: &str, instances: &str| -> anyhow::Result<String> {
+        let bind = format!("SESSION.BIND mcpgw:{key} zoe tools w:1 t LEASE 60000 INSTANCES");
+        let bound = c.run(&format!("{bind} {instances} UPSTREAM u"))?;
+        Ok(bound.field("instance").to_string())
+    };
+    for n in 0..20 {
+        create(&mut c, &format!("s{n}"), "zoe", 20)?;
+        bind(&mut c, &format!("s{n}"), "1 one")?;
+    }
+    c.run(&format!("DEBUG POPULATE {OTHER_KEYS}"))?;
+    for way in [
+        &["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"][..],
+        &["SESSION.REINDEX"],
+    ] {
+        truth::whole(&mut c).await?;
+        for command in way {
+            c.run(command)?;
+        }
+        assert_eq!(create(&mut c, "more", "zoe", 20)?, "LIMIT 20 mcpgw:s0");
+        for n in 0..6 {
+            let key = format!("b{n}");
+            c.run(&format!("DEL mcpgw:{key}"))?;
+            c.run(&format!("SESSION.CREATE mcpgw:{key} s zoe TTL 900000"))?;
+            assert_eq!(bind(&mut c, &key, "2 one two")?, "two", "{way:?}");
+        }
+        let ready = c.run("SESSION.STATS")?.field("index_ready").integer();
+        assert_eq!(ready, 0, "{way:?}: it was still verified");
+        for n in 0..6 {
+            c.run(&format!("DEL mcpgw:b{n}"))?;
+        }
+    }
     Ok(())
 }

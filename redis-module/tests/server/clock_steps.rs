@@ -161,6 +161,22 @@ async fn an_hour_back_and_forward_keeps_every_session_and_every_order() -> anyho
     Ok(())
 }
 
+#[tokio::test]
+async fn a_step_lets_no_cap_be_exceeded() -> anyhow::Result<()> {
+    let clock = WallClock::new()?;
+    let mut redis = clock.start_server().await?;
+    let mut c = Connection::open(&redis)?;
+    c.run("SESSION.CREATE mcpgw:a s zoe TTL 7200000 CAP 1")?;
+    // So that the walk that follows a step takes a while.
+    c.run("DEBUG POPULATE 400000")?;
+    clock.set(5_000)?;
+    noticed(&mut redis, 1).await?;
+    let refused = c.show("SESSION.CREATE mcpgw:b s zoe TTL 7200000 CAP 1")?;
+    let ready = c.run("SESSION.STATS")?.field("index_ready").integer();
+    assert_eq!((refused.as_str(), ready), ("LIMIT 1 mcpgw:a", 0));
+    Ok(())
+}
+
 fn alive(c: &mut Connection) -> anyhow::Result<i64> {
     Ok(c.run("SESSION.STATS")?.field("workers_alive").integer())
 }
