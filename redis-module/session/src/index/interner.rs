@@ -74,11 +74,7 @@ impl<C: Default> Interner<C> {
             names,
             lookup,
         } = self;
-        lookup.insert(hash, slot, |other| {
-            names
-                .get(other)
-                .map_or(0, |name| seed.hash(name.tag, name.text.as_bytes()))
-        });
+        lookup.insert(hash, slot, |other| hash_of(*seed, names, other));
         Symbol(slot)
     }
 
@@ -91,8 +87,13 @@ impl<C: Default> Interner<C> {
         if name.references == 0
             && let Some(name) = self.names.remove(symbol.0)
         {
-            let hash = self.seed.hash(name.tag, name.text.as_bytes());
-            self.lookup.remove(hash, symbol.0);
+            let Self {
+                seed,
+                names,
+                lookup,
+            } = self;
+            let hash = seed.hash(name.tag, name.text.as_bytes());
+            lookup.remove(hash, symbol.0, |other| hash_of(*seed, names, other));
         }
     }
 
@@ -139,6 +140,11 @@ impl<C: Default> Interner<C> {
     pub(super) fn symbols_len(&self) -> usize {
         self.names.end() as usize
     }
+}
+
+fn hash_of<C>(seed: Seed, names: &Slab<Name<C>>, slot: Slot) -> u64 {
+    let name = names.get(slot);
+    name.map_or(0, |name| seed.hash(name.tag, name.text.as_bytes()))
 }
 
 #[cfg(test)]

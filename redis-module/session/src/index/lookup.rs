@@ -1,7 +1,8 @@
 //! From bytes that clients choose to the slot where they stand.
 //!
 //! Invariants: the bytes are hashed with a key that clients do not know, so that nobody can choose names that collide.
-//! The table is cut into parts that grow one by one: what one insertion may have to hash again is a small part of it.
+//! The table is cut into parts that grow and shrink one by one: what one change may have to hash again is a small part of
+//! it.
 
 use std::hash::Hasher as _;
 
@@ -60,11 +61,17 @@ impl Lookup {
         }
     }
 
-    /// Forgets a slot.
-    pub(super) fn remove(&mut self, hash: u64, slot: Slot) {
-        let part = self.parts.get_mut(part(hash));
-        if let Some(Ok(entry)) = part.map(|part| part.find_entry(hash, |other| *other == slot)) {
+    /// Forgets a slot. A part that is mostly empty then gives memory back: what it has to hash again is less than what was
+    /// removed from it.
+    pub(super) fn remove(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
+        let Some(part) = self.parts.get_mut(part(hash)) else {
+            return;
+        };
+        if let Ok(entry) = part.find_entry(hash, |other| *other == slot) {
             entry.remove();
+        }
+        if part.len() <= part.capacity() / 8 {
+            part.shrink_to(2 * part.len(), |slot| hash_of(*slot));
         }
     }
 }
@@ -91,12 +98,18 @@ mod tests {
             lookup.insert(hash_of(slot), slot, hash_of);
         }
         for slot in (0..5000).step_by(2) {
-            lookup.remove(hash_of(slot), slot);
+            lookup.remove(hash_of(slot), slot, hash_of);
         }
         for slot in 0..5000 {
             let found = lookup.find(hash_of(slot), |other| other == slot);
             assert_eq!(found, (slot % 2 == 1).then_some(slot));
         }
+        for slot in (1..5000).step_by(2).filter(|slot| *slot != 77) {
+            lookup.remove(hash_of(slot), slot, hash_of);
+        }
+        assert_eq!(lookup.find(hash_of(77), |other| other == 77), Some(77));
+        let room: usize = lookup.parts.iter().map(HashTable::capacity).sum();
+        assert!(room < 10, "room for {room} names is held for one");
     }
 
     #[test]

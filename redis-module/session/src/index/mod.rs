@@ -197,11 +197,7 @@ impl Index {
             keys,
             ..
         } = self;
-        keys.insert(hash, slot, |other| {
-            entries
-                .get(other)
-                .map_or(0, |entry| seed.hash(KEY_TAG, &entry.key))
-        });
+        keys.insert(hash, slot, |other| hash_of(*seed, entries, other));
         if let Some(entry) = self.entries.get_mut(slot) {
             let expired = expiry::place(slot, entry, self.frontier, now);
             self.orders.insert(slot, entry);
@@ -213,8 +209,14 @@ impl Index {
     /// Takes an entry out, with everything that points to it.
     fn take(&mut self, slot: Slot) -> Option<Entry> {
         let entry = self.entries.remove(slot)?;
-        let hash = self.seed.hash(KEY_TAG, &entry.key);
-        self.keys.remove(hash, slot);
+        let Self {
+            seed,
+            entries,
+            keys,
+            ..
+        } = self;
+        let hash = seed.hash(KEY_TAG, &entry.key);
+        keys.remove(hash, slot, |other| hash_of(*seed, entries, other));
         self.orders.remove(slot, &entry);
         self.directory.count(&entry, &mut self.counts, Count::Out);
         self.directory.leave(&entry);
@@ -248,4 +250,9 @@ impl Index {
         self.latest_use = self.latest_use.next().max(UseRank::at(now));
         self.latest_use
     }
+}
+
+fn hash_of(seed: Seed, entries: &Slab<Entry>, slot: Slot) -> u64 {
+    let entry = entries.get(slot);
+    entry.map_or(0, |entry| seed.hash(KEY_TAG, &entry.key))
 }

@@ -1,10 +1,10 @@
 //! Values under small numbers that stay theirs while the value lives and are given again afterwards.
 //!
-//! Invariant: no step moves the values that are there. They stand in chunks, because a vector of a million entries that
-//! doubles would copy them all within one command.
+//! Invariants: no step moves the values that are there. They stand in chunks, because a vector of a million entries that
+//! doubles would copy them all within one command. A chunk without values takes no memory. The lowest free number is
+//! given first, so that the last chunks become empty when most values are gone.
 
-/// Values per chunk.
-const CHUNK_VALUES: usize = 1024;
+use std::collections::BTreeSet;
 
 /// The number of a value in a [`Slab`].
 pub(super) type Slot = u32;
@@ -12,67 +12,112 @@ pub(super) type Slot = u32;
 /// Every slot is below this number, which leaves a bit of its type to whoever wants to say one thing more with it.
 pub(super) const SLOTS_MAX: Slot = Slot::MAX / 2;
 
+/// Values per chunk: one bit of a word each.
+const CHUNK_VALUES: usize = u64::BITS as usize;
+
 /// Numbered values.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
-    chunks: Vec<Vec<Option<T>>>,
-    free: Vec<Slot>,
+    /// The last one has a value.
+    chunks: Vec<Chunk<T>>,
+    /// Chunks that have room, empty ones included.
+    with_room: BTreeSet<usize>,
+}
+
+#[derive(Debug)]
+struct Chunk<T> {
+    /// Without values, of no capacity.
+    values: Vec<Option<T>>,
+    /// A bit for each value.
+    taken: u64,
 }
 
 impl<T> Slab<T> {
     pub(super) const fn new() -> Self {
         Self {
             chunks: Vec::new(),
-            free: Vec::new(),
+            with_room: BTreeSet::new(),
         }
     }
 
-    /// Every slot ever given is below this number.
+    /// Every slot in use is below this number.
     pub(super) fn end(&self) -> Slot {
-        let in_last = self.chunks.last().map_or(0, Vec::len);
-        let full = self.chunks.len().saturating_sub(1);
-        Slot::try_from(full * CHUNK_VALUES + in_last).unwrap_or(Slot::MAX)
+        let Some(last) = self.chunks.last() else {
+            return 0;
+        };
+        let in_last = CHUNK_VALUES - last.taken.leading_zeros() as usize;
+        Slot::try_from((self.chunks.len() - 1) * CHUNK_VALUES + in_last).unwrap_or(Slot::MAX)
     }
 
     /// Takes the value in. None when every number is taken.
     pub(super) fn insert(&mut self, value: T) -> Option<Slot> {
-        if let Some(slot) = self.free.pop() {
-            *self.place(slot)? = Some(value);
-            return Some(slot);
-        }
-        let slot = self.end();
-        if slot >= SLOTS_MAX {
-            return None;
-        }
-        match self.chunks.last_mut() {
-            Some(chunk) if chunk.len() < CHUNK_VALUES => chunk.push(Some(value)),
-            _ => {
-                let mut chunk = Vec::with_capacity(CHUNK_VALUES);
-                chunk.push(Some(value));
-                self.chunks.push(chunk);
+        let number = match self.with_room.first() {
+            Some(number) => *number,
+            None if self.chunks.len() >= SLOTS_MAX as usize / CHUNK_VALUES => return None,
+            None => {
+                self.chunks.push(Chunk::EMPTY);
+                self.with_room.insert(self.chunks.len() - 1);
+                self.chunks.len() - 1
             }
+        };
+        let chunk = self.chunks.get_mut(number)?;
+        let place = chunk.insert(value)?;
+        if chunk.taken == u64::MAX {
+            self.with_room.remove(&number);
         }
-        Some(slot)
+        Slot::try_from(number * CHUNK_VALUES + place).ok()
     }
 
     pub(super) fn get(&self, slot: Slot) -> Option<&T> {
         let (chunk, place) = split(slot);
-        self.chunks.get(chunk)?.get(place)?.as_ref()
+        self.chunks.get(chunk)?.values.get(place)?.as_ref()
     }
 
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut T> {
-        self.place(slot)?.as_mut()
+        let (chunk, place) = split(slot);
+        self.chunks.get_mut(chunk)?.values.get_mut(place)?.as_mut()
     }
 
     pub(super) fn remove(&mut self, slot: Slot) -> Option<T> {
-        let value = self.place(slot)?.take()?;
-        self.free.push(slot);
+        let (number, place) = split(slot);
+        let chunk = self.chunks.get_mut(number)?;
+        let value = chunk.remove(place)?;
+        self.with_room.insert(number);
+        while self.chunks.last().is_some_and(|last| last.taken == 0) {
+            self.chunks.pop();
+            self.with_room.remove(&self.chunks.len());
+        }
+        if self.chunks.len() < self.chunks.capacity() / 8 {
+            self.chunks.shrink_to(2 * self.chunks.len());
+        }
         Some(value)
     }
+}
 
-    fn place(&mut self, slot: Slot) -> Option<&mut Option<T>> {
-        let (chunk, place) = split(slot);
-        self.chunks.get_mut(chunk)?.get_mut(place)
+impl<T> Chunk<T> {
+    const EMPTY: Self = Self {
+        values: Vec::new(),
+        taken: 0,
+    };
+
+    /// Takes the value in at the first free place. None where there is none.
+    fn insert(&mut self, value: T) -> Option<usize> {
+        if self.values.is_empty() {
+            self.values = std::iter::repeat_with(|| None).take(CHUNK_VALUES).collect();
+        }
+        let place = self.taken.trailing_ones() as usize;
+        *self.values.get_mut(place)? = Some(value);
+        self.taken |= 1 << place;
+        Some(place)
+    }
+
+    fn remove(&mut self, place: usize) -> Option<T> {
+        let value = self.values.get_mut(place)?.take()?;
+        self.taken &= !(1 << place);
+        if self.taken == 0 {
+            self.values = Vec::new();
+        }
+        Some(value)
     }
 }
 
@@ -98,5 +143,24 @@ mod tests {
         assert_eq!(slab.get_mut(1500).copied(), Some(7));
         assert_eq!(slab.get(3000), None);
         assert_eq!(slab.end(), 3000);
+    }
+
+    #[test]
+    fn a_chunk_without_values_takes_no_memory() {
+        let mut slab = Slab::new();
+        for n in 0..3000 {
+            slab.insert(n);
+        }
+        for n in (0..3000).filter(|n| *n != 1000) {
+            slab.remove(n);
+        }
+        let held: usize = slab.chunks.iter().map(|chunk| chunk.values.len()).sum();
+        assert_eq!((held, slab.end()), (CHUNK_VALUES, 1001));
+        assert_eq!((slab.insert(7), slab.insert(8)), (Some(0), Some(1)));
+        for n in [0, 1, 1000] {
+            slab.remove(n);
+        }
+        assert_eq!((slab.end(), slab.chunks.capacity()), (0, 0));
+        assert!(slab.with_room.is_empty());
     }
 }
