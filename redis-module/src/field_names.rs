@@ -11,7 +11,7 @@ pub(crate) struct FieldNames {
     life: OwnedText,
     principal: OwnedText,
     /// The other fields that records have whatever they are bound to.
-    others: [(&'static str, OwnedText); 5],
+    others: [(&'static str, OwnedText); 2],
     /// Ordered by server.
     by_server: Vec<(ServerName, BindingFields)>,
 }
@@ -25,7 +25,8 @@ impl FieldNames {
         Self {
             life: OwnedText::new(codec::LIFE_FIELD.as_bytes()),
             principal: OwnedText::new(codec::PRINCIPAL_FIELD.as_bytes()),
-            others: ["id", "g", "e", "h", "z"].map(|name| (name, OwnedText::new(name.as_bytes()))),
+            others: [codec::IDENTITY_FIELD, codec::CLEANING_FIELD]
+                .map(|name| (name, OwnedText::new(name.as_bytes()))),
             by_server: Vec::new(),
         }
     }
@@ -110,14 +111,8 @@ pub(crate) struct RouteFields<'a> {
 
 /// The fields of one server's binding that ROUTE reads.
 pub(crate) struct BindingFields {
-    /// Phase, epoch, times and count.
+    /// Phase, epoch, times, count and names.
     pub(crate) head: OwnedText,
-    /// Instance.
-    pub(crate) instance: OwnedText,
-    /// Upstream session.
-    pub(crate) upstream_session: OwnedText,
-    /// Driver, and the owner if there is one.
-    pub(crate) driver: OwnedText,
     /// The loss that is still to be reported. Read where the head says that there is one.
     pub(crate) unreported_loss: OwnedText,
     /// Why it was last moved. Read with the loss.
@@ -129,9 +124,6 @@ impl BindingFields {
         let name = |letter| OwnedText::new(codec::field_name(letter, server).as_bytes());
         Self {
             head: name(letter::HEAD),
-            instance: name(letter::INSTANCE),
-            upstream_session: name(letter::UPSTREAM_SESSION),
-            driver: name(letter::DRIVER),
             unreported_loss: name(letter::UNREPORTED_LOSS),
             reason: name(letter::REASON),
         }

@@ -88,8 +88,8 @@ fn load(loading: &Loading<'_>, arguments: Arguments<'_>) -> Result<(), StartErro
     Ok(())
 }
 
-/// The longest value that a record aims at. Where the server turns hashes with such values into tables, a session
-/// takes twice the memory.
+/// Room for the longest value of all but unusual records, a binding's. Where the server turns hashes with such values into
+/// tables, a session takes twice the memory.
 const LISTPACK_VALUE_BYTES_WANTED: u64 = 512;
 
 fn warn_of_wide_hashes(loading: &Loading<'_>) {
@@ -101,7 +101,7 @@ fn warn_of_wide_hashes(loading: &Loading<'_>) {
     if let Some(bytes) = bytes.filter(|bytes| *bytes < LISTPACK_VALUE_BYTES_WANTED) {
         let line = format!(
             "hash-max-listpack-value is {bytes}: sessions with longer values take twice the memory; \
-             {LISTPACK_VALUE_BYTES_WANTED} is advised"
+             {LISTPACK_VALUE_BYTES_WANTED} is required"
         );
         context.log(Level::Warning, &line);
     }

@@ -18,8 +18,8 @@ use crate::moment::Moment;
 use crate::rule_inputs::RuleInputs;
 use crate::settings;
 
-/// Most fields of a hash that is looked at as a record. A record has 7 for each binding, of which there are at most 64,
-/// one for each of 16 labels, and 8 of its own; the rest is room for those of later versions. What somebody else put
+/// Most fields of a hash that is looked at as a record. A record has 5 for each binding, of which there are at most 64,
+/// one for each of 16 labels, and 4 of its own; the rest is room for those of later versions. What somebody else put
 /// under a session's key may be larger than a command may read.
 const RECORD_FIELDS_MAX: usize = 1_024;
 

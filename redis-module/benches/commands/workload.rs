@@ -10,8 +10,8 @@ const TOKEN: &str = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 const UPSTREAM: &str = "0b1c2d3e4f5061728394a5b6c7d8e9f0";
 const LABEL: &str = "3f2a9c0d1b4e5f6a";
 const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
-const LIFE: &str = "1 active 1790000000000 1790000000000 1790000956250 900000";
-const ROUTE_FIELDS: [&str; 6] = ["s", "p", "b:tools", "i:tools", "u:tools", "d:tools"];
+const LIFE: &str = "1 1 active 1790000000000 1790000000000 1790000956250 900000";
+const ROUTE_FIELDS: [&str; 3] = ["s", "p", "b:tools"];
 
 /// Plain strings hold what ADR-0042 keeps as JSON.
 const JSON: &str = "{\"session_id\":\"3f2a9c0d1b4e5f6a7b8c9d0e\",\"content_hash\":\
@@ -25,28 +25,30 @@ local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local fields, flat = {}, redis.call('HGETALL', KEYS[1])
 for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
 local ttl, created, changed, state, began, used, ends = tonumber(ARGV[3]), 0, 0, nil, nil, nil, nil
+local generation, epoch, id, hash
 if fields.p then
   if fields.p ~= ARGV[2] then return redis.error_reply('DENIED') end
-  if fields.id ~= ARGV[1] then return redis.error_reply('ERR') end
-  local version, kept
-  version, state, began, used, ends, kept = string.match(fields.s, '^(%d+) (%a+) (%d+) (%d+) (%d+) (%d+)$')
-  if version ~= '1' then return redis.error_reply('ERR') end
+  generation, epoch, id, hash = string.match(fields.id, '^(%d+) (%d+) (%S+) ?(%S*)$')
+  if id ~= ARGV[1] then return redis.error_reply('ERR') end
+  local reader, kept
+  reader, state, began, used, ends, kept = string.match(fields.s, '^%d+ (%d+) (%a+) (%d+) (%d+) (%d+) (%d+)$')
+  if reader ~= '1' then return redis.error_reply('ERR') end
   if state == 'active' and now >= tonumber(ends) then state = 'expired' end
-  if fields.h ~= ARGV[4] then changed = 1 end
+  if hash ~= ARGV[4] then changed = 1 end
 end
 if state ~= 'active' then
   created, changed, state = 1, 0, 'active'
-  local generation = fields.g and tonumber(fields.g) + 1 or now
+  generation = string.format('%d', generation and tonumber(generation) + 1 or now * 1000)
   if fields.s then redis.call('DEL', KEYS[1]) end
   began = string.format('%d', now)
   used, ends = began, string.format('%d', now + ttl + math.floor(ttl / 16))
-  fields = {g = string.format('%d', generation), h = ARGV[4], ['l:init'] = ARGV[5]}
-  redis.call('HSET', KEYS[1], 's', '1 active ' .. began .. ' ' .. used .. ' ' .. ends .. ' ' .. ARGV[3],
-    'p', ARGV[2], 'id', ARGV[1], 'g', fields.g, 'h', ARGV[4], 'l:init', ARGV[5])
+  hash, fields = ARGV[4], {['l:init'] = ARGV[5]}
+  redis.call('HSET', KEYS[1], 's', '1 1 active ' .. began .. ' ' .. used .. ' ' .. ends .. ' ' .. ARGV[3],
+    'p', ARGV[2], 'id', generation .. ' ' .. (epoch or '0') .. ' ' .. ARGV[1] .. ' ' .. hash, 'l:init', ARGV[5])
   redis.call('PEXPIREAT', KEYS[1], string.format('%d', now + ttl * 2))
 elseif now >= tonumber(used) + ttl / 16 then
   used, ends = string.format('%d', now), string.format('%d', now + ttl + math.floor(ttl / 16))
-  redis.call('HSET', KEYS[1], 's', '1 active ' .. began .. ' ' .. used .. ' ' .. ends .. ' ' .. ARGV[3])
+  redis.call('HSET', KEYS[1], 's', '1 1 active ' .. began .. ' ' .. used .. ' ' .. ends .. ' ' .. ARGV[3])
   redis.call('PEXPIREAT', KEYS[1], string.format('%d', now + ttl * 2))
 end
 local labels = {}
@@ -57,33 +59,33 @@ for name, value in pairs(fields) do
   end
 end
 return {'created', created, 'revived', false, 'hash_changed', changed, 'previous', {}, 'id', ARGV[1],
-  'gen', tonumber(fields.g), 'principal', ARGV[2], 'state', state, 'created_at', tonumber(began), 'last_used_at', tonumber(used),
-  'expires_at', tonumber(ends), 'ttl_ms', ttl, 'content_hash', fields.h, 'labels', labels, 'bindings', {}}
+  'gen', tonumber(generation), 'principal', ARGV[2], 'state', state, 'created_at', tonumber(began), 'last_used_at', tonumber(used),
+  'expires_at', tonumber(ends), 'ttl_ms', ttl, 'content_hash', hash, 'labels', labels, 'bindings', {}}
 ";
 
 /// The transition of ROUTE for a binding that no worker owns, with its coalesced touch and its whole answer. Who is
 /// alive a script cannot know, so it does not look for the death of the driver.
 const ROUTE_LUA: &str = r"
-local s, p, head, instance, upstream, driver = unpack(redis.call('HMGET', KEYS[1],
-  's', 'p', 'b:' .. ARGV[2], 'i:' .. ARGV[2], 'u:' .. ARGV[2], 'd:' .. ARGV[2]))
+local s, p, head = unpack(redis.call('HMGET', KEYS[1], 's', 'p', 'b:' .. ARGV[2]))
 if not p then return redis.error_reply('NOSESSION') end
 if p ~= ARGV[1] then return redis.error_reply('DENIED') end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local version, life, created, used, expires, ttl = string.match(s, '^(%d+) (%a+) (%d+) (%d+) (%d+) (%d+)$')
-if version ~= '1' then return redis.error_reply('ERR') end
+local reader, life, created, used, expires, ttl = string.match(s, '^%d+ (%d+) (%a+) (%d+) (%d+) (%d+) (%d+)$')
+if reader ~= '1' then return redis.error_reply('ERR') end
 if life ~= 'active' then return redis.error_reply('ENDED') end
 if now >= tonumber(expires) then return redis.error_reply('NOSESSION') end
 ttl = tonumber(ttl)
 if now >= tonumber(used) + ttl / 16 then
-  redis.call('HSET', KEYS[1], 's', '1 active ' .. created .. ' ' .. string.format('%d', now) .. ' '
+  redis.call('HSET', KEYS[1], 's', '1 1 active ' .. created .. ' ' .. string.format('%d', now) .. ' '
     .. string.format('%d', now + ttl + math.floor(ttl / 16)) .. ' ' .. string.format('%d', ttl))
   redis.call('PEXPIREAT', KEYS[1], string.format('%d', now + ttl * 2))
 end
 if not head then return {'state', 'unbound'} end
-local state, epoch, bound_at, lease_until, rebinds = string.match(head, '^(%a+) (%d+) (%d+) (%d+) (%d+)$')
+local state, epoch, lease_until, instance, driver, upstream =
+  string.match(head, '^(%a+) (%d+) %d+ (%d+) %d+ (%S+) (%S+) %S+ ?(%S*)$')
 local reply = {'state', state, 'instance', instance, 'driver', driver, 'epoch', tonumber(epoch)}
-if upstream then
+if upstream ~= '' then
   reply[9], reply[10] = 'upstream_session', upstream
 end
 if state == 'claimed' then
@@ -171,13 +173,12 @@ pub(crate) fn create_variants() -> Vec<Variant> {
             ])]
         }),
         // It cannot branch, so every field is set only if it is not there: else it would overwrite a session.
-        variant("MULTI, 6 HSETNX, PEXPIRE, HGETALL", None, |key, _| {
+        variant("MULTI, 4 HSETNX, PEXPIRE, HGETALL", None, |key, _| {
+            let identity = format!("1790000000000000 0 {} {HASH}", id_of(key));
             let fields = [
                 ("s", LIFE),
                 ("p", PRINCIPAL),
-                ("id", id_of(key)),
-                ("g", "1790000000000"),
-                ("h", HASH),
+                ("id", &identity),
                 ("l:init", LABEL),
             ];
             let mut commands = vec![words(&["MULTI"])];

@@ -2,55 +2,60 @@
 //!
 //! | field | value |
 //! |---|---|
-//! | `s` | `<schema version> <active\|ended> <created_at> <last_used_at> <expires_at> <ttl_ms>` |
-//! | `id` `p` `g` `e` | session id, principal, generation, highest epoch |
-//! | `h` | content hash |
+//! | `s` | `<schema version> <least reader> <active\|ended> <created_at> <last_used_at> <expires_at> <ttl_ms>` |
+//! | `p` | principal |
+//! | `id` | `<generation> <highest epoch> <session id>`, and ` <content hash>` where there is one |
 //! | `z` | `<lease_until> <worker or ->`: who cleans the tombstone |
 //! | `l:<name>` | a label |
-//! | `b:<server>` | `<claimed\|bound> <epoch> <bound_at> <lease_until> <rebinds>`; bound, the lease is 0, or 1 with an `m:` |
-//! | `i:` `u:<server>` | instance, upstream session |
-//! | `d:<server>` | `<driver>`, or `<driver> <owner>` where only one worker can drive it |
+//! | `b:<server>` | `<claimed\|bound> <epoch> <bound_at> <lease_until> <rebinds> <instance> <driver> <owner or ->`, and ` <upstream session>` where there is one; bound, the lease is 0, or 1 with an `m:` |
 //! | `k:` `q:` `r:<server>` | token, upstream session left behind, last reason |
 //! | `m:<server>` | `<epoch> <instance>`: the loss of that instance is still to be reported to the client |
 //!
-//! Invariants: the values packed from numbers (`s`, `b:`) fit the 64 bytes at which Redis keeps a hash a listpack; what a
-//! use reads and writes is one field, `s`. What a use reads is written first, because Redis finds a field by looking
-//! through those before it, and is there whenever the server is bound, because it looks through all for one that is
-//! absent. A field that is absent has no value; fields of names that are not in this table are kept as they are, so that
-//! an older module does not drop what a newer one wrote.
+//! Invariants: a value has one reading, because no word of a packed value holds a space, and what may be absent stands
+//! last. What a use reads is three fields, `s`, `p` and `b:<server>`, and what it writes is one, `s`, which fits 64 bytes.
+//! The token and what else no use reads stand apart. Redis keeps the hash a listpack while no value is longer than
+//! `hash-max-listpack-value`: 512 bytes are enough for all but the longest names.
+//!
+//! Versions: the first word of `s` is the version of the module that wrote `s` last. The second is the oldest version
+//! that understands the record; an older one refuses it as [`CorruptRecord::Newer`], and a newer one that writes leaves the
+//! number as it is or raises it. These two words stay where they are in every version. A version that only adds fields
+//! leaves the number alone; one that changes the words of a value raises it. Fields of names that are not in this table
+//! are kept as they are, so that an older module does not drop what a newer one wrote.
 //!
 //! A binding is there if its `b:` is. A module that does not know a letter leaves that field behind when it drops the
-//! binding, so any field without its `b:` has no value, and goes with the next write of the record; and so has an `m:` of
-//! another epoch.
+//! binding, so any field of a known letter without its `b:` has no value, and goes with the next write of the record; and
+//! so has an `m:` of another epoch.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::names::{InstanceName, NameError, ServerName, WorkerId, parse_integer};
-use crate::record::{Binding, Cleaning, Life, Lifecycle, Phase, Record};
+use crate::names::{
+    ContentHash, InstanceName, LabelName, LabelValue, NameError, Principal, Reason, ServerName,
+    SessionId, Token, UpstreamSession, WorkerId, parse_integer,
+};
+use crate::record::{Binding, Cleaning, LEAST_READER, Life, Lifecycle, Phase, Record};
 use crate::time::{Millis, Timestamp};
 
-/// The version of the fields' meaning. A record of a later one is refused, never half understood.
+/// The version of the fields' meaning that this module writes.
 pub const SCHEMA_VERSION: u64 = 1;
 
-/// Room for a value packed from numbers.
-const PACKED_BYTES_MAX: usize = 64;
+/// Room for the field `s`.
+const LIFE_BYTES_MAX: usize = 64;
+/// Room for a binding's head with names of common length.
+const HEAD_BYTES: usize = 192;
 
 /// The field that holds a record's [`Life`].
 pub const LIFE_FIELD: &str = "s";
 /// The field that holds its principal.
 pub const PRINCIPAL_FIELD: &str = "p";
+/// The field that holds its numbers, its id and its content hash.
+pub const IDENTITY_FIELD: &str = "id";
+/// The field that holds the lease on its cleaning.
+pub const CLEANING_FIELD: &str = "z";
 
 /// The letters of a binding's fields, each followed by `:<server>`.
 pub mod letter {
-    /// Phase, epoch, times and count.
+    /// Phase, epoch, times, count and names.
     pub const HEAD: char = 'b';
-    /// Instance.
-    pub const INSTANCE: char = 'i';
-    /// Upstream session.
-    pub const UPSTREAM_SESSION: char = 'u';
-    /// Driver, and the owner if there is one.
-    pub const DRIVER: char = 'd';
     /// Token.
     pub const TOKEN: char = 'k';
     /// The upstream session left behind.
@@ -63,23 +68,13 @@ pub mod letter {
     pub const LABEL: char = 'l';
 }
 
-const BINDING_LETTERS: [char; 7] = [
-    letter::HEAD,
-    letter::INSTANCE,
-    letter::UPSTREAM_SESSION,
-    letter::DRIVER,
-    letter::TOKEN,
-    letter::PREVIOUS,
-    letter::REASON,
-];
-
 /// A stored record that cannot be read. It is never overwritten.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptRecord {
     /// A field is missing or does not read as it must.
     #[error("corrupt session record: {0}")]
     Field(Box<str>),
-    /// A newer module wrote it.
+    /// It takes at least this version to read.
     #[error("corrupt session record: s: written by a newer version ({0})")]
     Newer(u64),
 }
@@ -92,12 +87,16 @@ impl CorruptRecord {
     }
 }
 
-/// In the place of a bound binding's lease: there is a loss to report. Modules that do not know it ignore the lease there.
+/// In the place of a bound binding's lease: there is a loss to report.
 const LOSS_UNREPORTED: u64 = 1;
 
-/// What a binding's head field holds.
+/// In the place of an owner: there is none. No worker has this name.
+const NO_OWNER: &str = "-";
+
+/// What a binding's head field holds, as it stands there. The names are words of visible ASCII; a reader of the whole
+/// record checks them further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct BindingHead<'a> {
     /// How far the binding is.
     pub phase: Phase,
     /// Its fence.
@@ -108,6 +107,143 @@ pub struct Head {
     pub rebinds: u64,
     /// Whether a loss of a bound binding is still to be reported.
     pub has_unreported_loss: bool,
+    /// The instance it goes to.
+    pub instance: &'a str,
+    /// The worker that last bound it, or was last seen driving it.
+    pub driver: &'a str,
+    /// The worker that holds its connection, if only one can.
+    pub owner: Option<&'a str>,
+    /// The session id the upstream gave.
+    pub upstream_session: Option<&'a str>,
+}
+
+impl<'a> BindingHead<'a> {
+    fn of(binding: &'a Binding) -> Self {
+        Self {
+            phase: binding.phase,
+            epoch: binding.epoch,
+            bound_at: binding.bound_at,
+            rebinds: binding.rebinds,
+            has_unreported_loss: binding.phase == Phase::Bound && binding.unreported_loss.is_some(),
+            instance: binding.instance.as_str(),
+            driver: binding.driver.as_str(),
+            owner: binding.owner.as_ref().map(WorkerId::as_str),
+            upstream_session: binding.upstream_session.as_ref().map(|s| s.as_str()),
+        }
+    }
+
+    /// The field `b:<server>`.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let (word, lease_until) = match self.phase {
+            Phase::Claimed { lease_until } => ("claimed", lease_until.unix_ms()),
+            Phase::Bound if self.has_unreported_loss => ("bound", LOSS_UNREPORTED),
+            Phase::Bound => ("bound", 0),
+        };
+        let mut value = String::with_capacity(HEAD_BYTES);
+        value.push_str(word);
+        push_numbers(
+            &mut value,
+            [
+                self.epoch,
+                self.bound_at.unix_ms(),
+                lease_until,
+                self.rebinds,
+            ],
+        );
+        let owner = self.owner.unwrap_or(NO_OWNER);
+        for name in [self.instance, self.driver, owner]
+            .into_iter()
+            .chain(self.upstream_session)
+        {
+            value.push(' ');
+            value.push_str(name);
+        }
+        value
+    }
+
+    /// Reads the field `b:<server>`.
+    ///
+    /// # Errors
+    /// Says that it is corrupt.
+    pub fn decode(server: &str, value: &'a [u8]) -> Result<Self, CorruptRecord> {
+        Self::read(value)
+            .ok_or_else(|| CorruptRecord::field(field_name(letter::HEAD, server).as_bytes()))
+    }
+
+    fn read(value: &'a [u8]) -> Option<Self> {
+        let mut words = Words::of(value)?;
+        let word = words.next()?;
+        let (epoch, bound_at, lease_until, rebinds) = (
+            words.number()?,
+            words.number()?,
+            words.number()?,
+            words.number()?,
+        );
+        let phase = match word {
+            "claimed" => Phase::Claimed {
+                lease_until: Timestamp::from_unix_ms(lease_until),
+            },
+            "bound" => Phase::Bound,
+            _ => return None,
+        };
+        let (instance, driver, owner) = (words.next()?, words.next()?, words.next()?);
+        let upstream_session = words.next();
+        words.is_at_end().then_some(Self {
+            phase,
+            epoch,
+            bound_at: Timestamp::from_unix_ms(bound_at),
+            rebinds,
+            has_unreported_loss: phase == Phase::Bound && lease_until == LOSS_UNREPORTED,
+            instance,
+            driver,
+            owner: (owner != NO_OWNER).then_some(owner),
+            upstream_session,
+        })
+    }
+}
+
+/// The words of a packed value: visible ASCII, one space between two of them. A word that is empty is none.
+struct Words<'a> {
+    rest: Option<&'a str>,
+}
+
+impl<'a> Words<'a> {
+    fn of(value: &'a [u8]) -> Option<Self> {
+        let is_printable = value.iter().all(|byte| (b' '..=b'~').contains(byte));
+        let text = std::str::from_utf8(value).ok()?;
+        is_printable.then_some(Self { rest: Some(text) })
+    }
+
+    fn next(&mut self) -> Option<&'a str> {
+        let rest = self.rest?;
+        let end = rest.bytes().position(|byte| byte == b' ');
+        let (word, rest) = match end {
+            Some(end) => (rest.get(..end)?, rest.get(end.saturating_add(1)..)),
+            None => (rest, None),
+        };
+        if word.is_empty() {
+            return None;
+        }
+        self.rest = rest;
+        Some(word)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        read_number(self.next()?.as_bytes())
+    }
+
+    /// Whether every word was taken.
+    const fn is_at_end(&self) -> bool {
+        self.rest.is_none()
+    }
+}
+
+fn push_numbers(value: &mut String, numbers: impl IntoIterator<Item = u64>) {
+    for number in numbers {
+        value.push(' ');
+        value.push_str(itoa::Buffer::new().format(number));
+    }
 }
 
 /// The name of a server's or label's field.
@@ -134,18 +270,14 @@ pub fn encode(record: &Record) -> Vec<(String, String)> {
 pub fn each_field(record: &Record, mut visit: impl FnMut(&str, &str)) {
     visit(LIFE_FIELD, &encode_life(&record.life));
     visit(PRINCIPAL_FIELD, record.principal.as_str());
-    visit("id", record.id.as_str());
-    visit("g", itoa::Buffer::new().format(record.generation));
-    if let Some(hash) = &record.content_hash {
-        visit("h", hash.as_str());
-    }
+    visit(IDENTITY_FIELD, &encode_identity(record));
     if let Some(Cleaning {
         worker,
         lease_until,
     }) = &record.cleaning
     {
         let worker = worker.as_ref().map_or("-", WorkerId::as_str);
-        visit("z", &format!("{lease_until} {worker}"));
+        visit(CLEANING_FIELD, &format!("{lease_until} {worker}"));
     }
     for (name, value) in &record.labels {
         visit(&field_name(letter::LABEL, name.as_str()), value.as_str());
@@ -153,52 +285,44 @@ pub fn each_field(record: &Record, mut visit: impl FnMut(&str, &str)) {
     for (server, binding) in &record.bindings {
         each_binding_field(server, binding, &mut visit);
     }
-    if record.highest_epoch > 0 {
-        visit("e", itoa::Buffer::new().format(record.highest_epoch));
+}
+
+fn encode_identity(record: &Record) -> String {
+    let (id, hash) = (record.id.as_str(), record.content_hash.as_ref());
+    let hash = hash.map_or("", |hash| hash.as_str());
+    let mut value = String::with_capacity(LIFE_BYTES_MAX + id.len() + hash.len());
+    value.push_str(itoa::Buffer::new().format(record.generation));
+    push_numbers(&mut value, [record.highest_epoch]);
+    value.push(' ');
+    value.push_str(id);
+    if !hash.is_empty() {
+        value.push(' ');
+        value.push_str(hash);
     }
+    value
 }
 
 fn each_binding_field(server: &ServerName, binding: &Binding, visit: &mut impl FnMut(&str, &str)) {
-    let (word, lease_until) = match binding.phase {
-        Phase::Claimed { lease_until } => ("claimed", lease_until.unix_ms()),
-        Phase::Bound => (
-            "bound",
-            (binding.unreported_loss.as_ref()).map_or(0, |_| LOSS_UNREPORTED),
-        ),
-    };
-    let head = format!(
-        "{word} {} {} {lease_until} {}",
-        binding.epoch, binding.bound_at, binding.rebinds
-    );
-    let driver = encode_driver(&binding.driver, binding.owner.as_ref());
+    let head = BindingHead::of(binding).encode();
+    let loss =
+        (binding.unreported_loss.as_ref()).map(|instance| format!("{} {instance}", binding.epoch));
     let values = [
-        Some(head.as_str()),
-        Some(binding.instance.as_str()),
-        binding.upstream_session.as_ref().map(|s| s.as_str()),
-        Some(&*driver),
-        Some(binding.token.as_str()),
-        binding.previous.as_ref().map(|s| s.as_str()),
-        binding.last_reason.as_ref().map(|r| r.as_str()),
+        (letter::HEAD, Some(head.as_str())),
+        (letter::TOKEN, Some(binding.token.as_str())),
+        (
+            letter::PREVIOUS,
+            binding.previous.as_ref().map(|s| s.as_str()),
+        ),
+        (
+            letter::REASON,
+            binding.last_reason.as_ref().map(|r| r.as_str()),
+        ),
+        (letter::UNREPORTED_LOSS, loss.as_deref()),
     ];
-    for (letter, value) in BINDING_LETTERS.into_iter().zip(values) {
+    for (letter, value) in values {
         if let Some(value) = value {
             visit(&field_name(letter, server.as_str()), value);
         }
-    }
-    if let Some(instance) = &binding.unreported_loss {
-        visit(
-            &field_name(letter::UNREPORTED_LOSS, server.as_str()),
-            &format!("{} {instance}", binding.epoch),
-        );
-    }
-}
-
-/// The field `d:<server>`.
-#[must_use]
-pub fn encode_driver<'a>(driver: &'a WorkerId, owner: Option<&WorkerId>) -> Cow<'a, str> {
-    match owner {
-        Some(owner) => format!("{driver} {owner}").into(),
-        None => driver.as_str().into(),
     }
 }
 
@@ -209,83 +333,48 @@ pub fn encode_life(life: &Life) -> String {
         Lifecycle::Active => "active",
         Lifecycle::Ended => "ended",
     };
-    let moments = [life.created_at, life.last_used_at, life.expires_at];
     // Every write of every session makes one: in one allocation, and without the formatter.
-    let mut value = String::with_capacity(PACKED_BYTES_MAX);
+    let mut value = String::with_capacity(LIFE_BYTES_MAX);
     value.push_str(itoa::Buffer::new().format(SCHEMA_VERSION));
+    push_numbers(&mut value, [life.least_reader]);
     value.push(' ');
     value.push_str(word);
-    for number in moments
-        .map(Timestamp::unix_ms)
-        .into_iter()
-        .chain([life.ttl.get()])
-    {
-        value.push(' ');
-        value.push_str(itoa::Buffer::new().format(number));
-    }
+    let moments = [life.created_at, life.last_used_at, life.expires_at];
+    push_numbers(&mut value, moments.map(Timestamp::unix_ms));
+    push_numbers(&mut value, [life.ttl.get()]);
     value
 }
 
 /// Reads the field `s`.
 ///
 /// # Errors
-/// Says that `s` is corrupt, or that a newer version wrote it.
+/// Says that `s` is corrupt, or that the record takes a newer version to read.
 pub fn decode_life(value: &[u8]) -> Result<Life, CorruptRecord> {
-    let mut words = value.split(|byte| *byte == b' ');
-    let version = words.next().and_then(read_number);
-    if let Some(newer) = version.filter(|version| *version > SCHEMA_VERSION) {
-        return Err(CorruptRecord::Newer(newer));
+    let corrupt = || CorruptRecord::field(LIFE_FIELD.as_bytes());
+    let mut words = Words::of(value).ok_or_else(corrupt)?;
+    let versions = words.number().zip(words.number());
+    let (_, least_reader) = versions.ok_or_else(corrupt)?;
+    if least_reader > SCHEMA_VERSION {
+        return Err(CorruptRecord::Newer(least_reader));
     }
-    version
-        .and_then(|_| read_life(words))
-        .ok_or_else(|| CorruptRecord::field(LIFE_FIELD.as_bytes()))
+    read_life(words, least_reader.max(LEAST_READER)).ok_or_else(corrupt)
 }
 
-fn read_life<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<Life> {
+fn read_life(mut words: Words<'_>, least_reader: u64) -> Option<Life> {
     let lifecycle = match words.next()? {
-        b"active" => Lifecycle::Active,
-        b"ended" => Lifecycle::Ended,
+        "active" => Lifecycle::Active,
+        "ended" => Lifecycle::Ended,
         _ => return None,
     };
-    let mut number = || words.next().and_then(read_number);
     let life = Life {
+        least_reader,
         lifecycle,
-        created_at: Timestamp::from_unix_ms(number()?),
-        last_used_at: Timestamp::from_unix_ms(number()?),
-        expires_at: Timestamp::from_unix_ms(number()?),
-        ttl: Millis::new(number()?),
+        created_at: Timestamp::from_unix_ms(words.number()?),
+        last_used_at: Timestamp::from_unix_ms(words.number()?),
+        expires_at: Timestamp::from_unix_ms(words.number()?),
+        ttl: Millis::new(words.number()?),
     };
-    words.next().is_none().then_some(life)
-}
-
-/// Reads a binding's head field.
-///
-/// # Errors
-/// Says that it is corrupt.
-pub fn decode_head(server: &ServerName, value: &[u8]) -> Result<Head, CorruptRecord> {
-    read_head(value)
-        .ok_or_else(|| CorruptRecord::field(field_name(letter::HEAD, server.as_str()).as_bytes()))
-}
-
-fn read_head(value: &[u8]) -> Option<Head> {
-    let mut words = value.split(|byte| *byte == b' ');
-    let word = words.next()?;
-    let mut number = || words.next().and_then(read_number);
-    let (epoch, bound_at, lease_until, rebinds) = (number()?, number()?, number()?, number()?);
-    let phase = match word {
-        b"claimed" => Phase::Claimed {
-            lease_until: Timestamp::from_unix_ms(lease_until),
-        },
-        b"bound" => Phase::Bound,
-        _ => return None,
-    };
-    words.next().is_none().then_some(Head {
-        phase,
-        epoch,
-        bound_at: Timestamp::from_unix_ms(bound_at),
-        rebinds,
-        has_unreported_loss: phase == Phase::Bound && lease_until == LOSS_UNREPORTED,
-    })
+    words.is_at_end().then_some(life)
 }
 
 /// Reads the instance whose loss is still to be reported; none where the value is of another epoch than the binding.
@@ -293,37 +382,18 @@ fn read_head(value: &[u8]) -> Option<Head> {
 /// # Errors
 /// Says that the field is corrupt.
 pub fn decode_unreported_loss(
-    server: &ServerName,
+    server: &str,
     epoch: u64,
     value: &[u8],
 ) -> Result<Option<InstanceName>, CorruptRecord> {
     let corrupt = || {
-        let field = field_name(letter::UNREPORTED_LOSS, server.as_str());
+        let field = field_name(letter::UNREPORTED_LOSS, server);
         CorruptRecord::field(field.as_bytes())
     };
     let mut words = value.splitn(2, |byte| *byte == b' ');
     let of = words.next().and_then(read_number).ok_or_else(corrupt)?;
     let instance = InstanceName::parse(words.next().unwrap_or(b"")).map_err(|_| corrupt())?;
     Ok((of == epoch).then_some(instance))
-}
-
-/// Reads a binding's driver, and the owner if it has one.
-///
-/// # Errors
-/// Says that the field is corrupt.
-pub fn decode_driver(
-    server: &ServerName,
-    value: &[u8],
-) -> Result<(WorkerId, Option<WorkerId>), CorruptRecord> {
-    read_driver(value)
-        .map_err(|_| CorruptRecord::field(field_name(letter::DRIVER, server.as_str()).as_bytes()))
-}
-
-fn read_driver(value: &[u8]) -> Result<(WorkerId, Option<WorkerId>), NameError> {
-    // No worker's name holds a space.
-    let mut words = value.splitn(2, |byte| *byte == b' ');
-    let driver = WorkerId::parse(words.next().unwrap_or(b""))?;
-    Ok((driver, words.next().map(WorkerId::parse).transpose()?))
 }
 
 fn read_number(word: &[u8]) -> Option<u64> {
@@ -342,87 +412,152 @@ fn read_number(word: &[u8]) -> Option<u64> {
 /// Reads a whole record from all fields of a hash, in any order.
 ///
 /// # Errors
-/// Names the first field that is missing or does not read as it must.
+/// Names a field that is missing or does not read as it must.
 pub fn decode<'a>(
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<Record, CorruptRecord> {
-    let fields: BTreeMap<&[u8], &[u8]> = fields.into_iter().collect();
-    let mut bindings = BTreeMap::new();
+    let (mut life, mut principal, mut identity, mut cleaning) = (None, None, None, None);
     let mut labels = BTreeMap::new();
-    for (field, value) in &fields {
-        let Some((letter, name)) = split_field(field) else {
-            continue;
-        };
-        match letter {
-            letter::HEAD => {
-                let server = read(field, name, ServerName::parse)?;
-                let binding = decode_binding(&server, value, &fields)?;
-                bindings.insert(server, binding);
-            }
-            letter::LABEL => {
+    let mut bindings: BTreeMap<&[u8], BindingFields<'_>> = BTreeMap::new();
+    for (field, value) in fields {
+        match split_field(field) {
+            Some((letter::LABEL, name)) => {
                 labels.insert(
-                    read(field, name, crate::names::LabelName::parse)?,
-                    read(field, value, crate::names::LabelValue::parse)?,
+                    read(field, name, LabelName::parse)?,
+                    read(field, value, LabelValue::parse)?,
                 );
             }
-            // The others are read with their heads; without one they have no value.
-            _ => {}
+            Some((letter, name)) if BINDING_LETTERS.contains(&letter) => {
+                bindings.entry(name).or_default().set(letter, value);
+            }
+            Some(_) => {}
+            None if field == LIFE_FIELD.as_bytes() => life = Some(decode_life(value)?),
+            None if field == PRINCIPAL_FIELD.as_bytes() => {
+                principal = Some(read(field, value, Principal::parse)?);
+            }
+            None if field == IDENTITY_FIELD.as_bytes() => {
+                let corrupt = || CorruptRecord::field(field);
+                identity = Some(Identity::read(value).ok_or_else(corrupt)?);
+            }
+            None if field == CLEANING_FIELD.as_bytes() => {
+                let corrupt = || CorruptRecord::field(field);
+                cleaning = Some(read_cleaning(value).ok_or_else(corrupt)?);
+            }
+            None => {}
         }
     }
+    let missing = |field: &str| CorruptRecord::field(field.as_bytes());
+    let life = life.ok_or_else(|| missing(LIFE_FIELD))?;
+    let identity = identity.ok_or_else(|| missing(IDENTITY_FIELD))?;
     Ok(Record {
-        id: required(&fields, b"id", crate::names::SessionId::parse)?,
-        principal: required(
-            &fields,
-            PRINCIPAL_FIELD.as_bytes(),
-            crate::names::Principal::parse,
-        )?,
-        generation: required(&fields, b"g", number)?,
-        highest_epoch: optional(&fields, b"e", number)?.unwrap_or(0),
-        life: decode_life(fields.get(LIFE_FIELD.as_bytes()).copied().unwrap_or(b""))?,
-        content_hash: optional(&fields, b"h", crate::names::ContentHash::parse)?,
+        id: identity.id,
+        principal: principal.ok_or_else(|| missing(PRINCIPAL_FIELD))?,
+        generation: identity.generation,
+        highest_epoch: identity.highest_epoch,
+        life,
+        content_hash: identity.content_hash,
         labels,
-        bindings,
-        cleaning: match fields.get(&b"z"[..]) {
-            Some(value) => Some(read_cleaning(value).ok_or_else(|| CorruptRecord::field(b"z"))?),
-            None => None,
-        },
+        // What has no head has no value.
+        bindings: (bindings.iter())
+            .filter_map(|(server, fields)| Some((*server, fields.head?, fields)))
+            .map(|(server, head, fields)| fields.decode(server, head))
+            .collect::<Result<_, _>>()?,
+        cleaning,
     })
 }
 
-fn decode_binding(
-    server: &ServerName,
-    head: &[u8],
-    fields: &BTreeMap<&[u8], &[u8]>,
-) -> Result<Binding, CorruptRecord> {
-    let head = decode_head(server, head)?;
-    let name = |letter| field_name(letter, server.as_str()).into_bytes();
-    let (driver, owner) = required(fields, &name(letter::DRIVER), read_driver)?;
-    let unreported_loss = match fields.get(name(letter::UNREPORTED_LOSS).as_slice()) {
-        Some(value) => decode_unreported_loss(server, head.epoch, value)?,
-        None => None,
-    };
-    Ok(Binding {
-        phase: head.phase,
-        instance: required(fields, &name(letter::INSTANCE), InstanceName::parse)?,
-        upstream_session: optional(
-            fields,
-            &name(letter::UPSTREAM_SESSION),
-            crate::names::UpstreamSession::parse,
-        )?,
-        owner,
-        driver,
-        epoch: head.epoch,
-        bound_at: head.bound_at,
-        rebinds: head.rebinds,
-        last_reason: optional(fields, &name(letter::REASON), crate::names::Reason::parse)?,
-        token: required(fields, &name(letter::TOKEN), crate::names::Token::parse)?,
-        previous: optional(
-            fields,
-            &name(letter::PREVIOUS),
-            crate::names::UpstreamSession::parse,
-        )?,
-        unreported_loss,
-    })
+/// What the field `id` holds.
+struct Identity {
+    generation: u64,
+    highest_epoch: u64,
+    id: SessionId,
+    content_hash: Option<ContentHash>,
+}
+
+impl Identity {
+    fn read(value: &[u8]) -> Option<Self> {
+        let mut words = Words::of(value)?;
+        let identity = Self {
+            generation: words.number()?,
+            highest_epoch: words.number()?,
+            id: SessionId::parse(words.next()?.as_bytes()).ok()?,
+            content_hash: match words.next() {
+                Some(hash) => Some(ContentHash::parse(hash.as_bytes()).ok()?),
+                None => None,
+            },
+        };
+        words.is_at_end().then_some(identity)
+    }
+}
+
+/// The fields of one binding, as they stand in the hash.
+#[derive(Default)]
+struct BindingFields<'a> {
+    head: Option<&'a [u8]>,
+    token: Option<&'a [u8]>,
+    previous: Option<&'a [u8]>,
+    reason: Option<&'a [u8]>,
+    unreported_loss: Option<&'a [u8]>,
+}
+
+/// The letters of [`BindingFields`].
+const BINDING_LETTERS: [char; 5] = [
+    letter::HEAD,
+    letter::TOKEN,
+    letter::PREVIOUS,
+    letter::REASON,
+    letter::UNREPORTED_LOSS,
+];
+
+impl<'a> BindingFields<'a> {
+    fn set(&mut self, letter: char, value: &'a [u8]) {
+        let field = match letter {
+            letter::HEAD => &mut self.head,
+            letter::TOKEN => &mut self.token,
+            letter::PREVIOUS => &mut self.previous,
+            letter::REASON => &mut self.reason,
+            letter::UNREPORTED_LOSS => &mut self.unreported_loss,
+            _ => return,
+        };
+        *field = Some(value);
+    }
+
+    fn decode(&self, server: &[u8], head: &[u8]) -> Result<(ServerName, Binding), CorruptRecord> {
+        let corrupt = |letter: char| {
+            let mut field = format!("{letter}:").into_bytes();
+            field.extend_from_slice(server);
+            CorruptRecord::field(&field)
+        };
+        let of_head = |_: NameError| corrupt(letter::HEAD);
+        let server = ServerName::parse(server).map_err(of_head)?;
+        let head = BindingHead::decode(server.as_str(), head)?;
+        let token = self.token.ok_or_else(|| corrupt(letter::TOKEN))?;
+        let worker = |name: &str| WorkerId::parse(name.as_bytes()).map_err(of_head);
+        let binding = Binding {
+            phase: head.phase,
+            instance: InstanceName::parse(head.instance.as_bytes()).map_err(of_head)?,
+            upstream_session: (head.upstream_session)
+                .map(|session| UpstreamSession::parse(session.as_bytes()).map_err(of_head))
+                .transpose()?,
+            owner: head.owner.map(worker).transpose()?,
+            driver: worker(head.driver)?,
+            epoch: head.epoch,
+            bound_at: head.bound_at,
+            rebinds: head.rebinds,
+            last_reason: (self.reason)
+                .map(|reason| Reason::parse(reason).map_err(|_| corrupt(letter::REASON)))
+                .transpose()?,
+            token: Token::parse(token).map_err(|_| corrupt(letter::TOKEN))?,
+            previous: (self.previous)
+                .map(|left| UpstreamSession::parse(left).map_err(|_| corrupt(letter::PREVIOUS)))
+                .transpose()?,
+            unreported_loss: match self.unreported_loss {
+                Some(loss) => decode_unreported_loss(server.as_str(), head.epoch, loss)?,
+                None => None,
+            },
+        };
+        Ok((server, binding))
+    }
 }
 
 fn read_cleaning(value: &[u8]) -> Option<Cleaning> {
@@ -438,10 +573,6 @@ fn read_cleaning(value: &[u8]) -> Option<Cleaning> {
     })
 }
 
-fn number(value: &[u8]) -> Result<u64, NameError> {
-    parse_integer("number", value, 0, u64::MAX)
-}
-
 fn split_field(field: &[u8]) -> Option<(char, &[u8])> {
     match field {
         [letter, b':', name @ ..] => Some((char::from(*letter), name)),
@@ -455,25 +586,6 @@ fn read<T>(
     parse: impl Fn(&[u8]) -> Result<T, NameError>,
 ) -> Result<T, CorruptRecord> {
     parse(value).map_err(|_| CorruptRecord::field(field))
-}
-
-fn optional<T>(
-    fields: &BTreeMap<&[u8], &[u8]>,
-    field: &[u8],
-    parse: impl Fn(&[u8]) -> Result<T, NameError>,
-) -> Result<Option<T>, CorruptRecord> {
-    fields
-        .get(field)
-        .map(|value| read(field, value, parse))
-        .transpose()
-}
-
-fn required<T>(
-    fields: &BTreeMap<&[u8], &[u8]>,
-    field: &[u8],
-    parse: impl Fn(&[u8]) -> Result<T, NameError>,
-) -> Result<T, CorruptRecord> {
-    optional(fields, field, parse)?.ok_or_else(|| CorruptRecord::field(field))
 }
 
 /// What has to be written so that a hash that held `before` holds `after`.
@@ -508,10 +620,9 @@ pub fn changes<'a>(
 
 fn is_ours(field: &[u8]) -> bool {
     match split_field(field) {
-        Some((letter, _)) => {
-            matches!(letter, letter::LABEL | letter::UNREPORTED_LOSS)
-                || BINDING_LETTERS.contains(&letter)
-        }
-        None => matches!(field, b"s" | b"id" | b"p" | b"g" | b"e" | b"h" | b"z"),
+        Some((letter, _)) => letter == letter::LABEL || BINDING_LETTERS.contains(&letter),
+        None => [LIFE_FIELD, PRINCIPAL_FIELD, IDENTITY_FIELD, CLEANING_FIELD]
+            .iter()
+            .any(|ours| ours.as_bytes() == field),
     }
 }

@@ -13,6 +13,9 @@ use crate::names::{
 use crate::time::{Millis, Timestamp};
 use crate::tuning::Tuning;
 
+/// The oldest schema version that understands what this module writes of its own.
+pub const LEAST_READER: u64 = 1;
+
 /// A session as it stands under its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -39,6 +42,8 @@ pub struct Record {
 /// The part of a record that every use reads, and the only part that a mere use writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
+    /// The oldest schema version that understands the record.
+    pub least_reader: u64,
     /// What was last decided about it.
     pub lifecycle: Lifecycle,
     /// When this incarnation began.
@@ -88,6 +93,7 @@ impl Life {
     #[must_use]
     pub fn begin(now: Timestamp, ttl: Millis, tuning: &Tuning) -> Self {
         Self {
+            least_reader: LEAST_READER,
             lifecycle: Lifecycle::Active,
             created_at: now,
             last_used_at: now,

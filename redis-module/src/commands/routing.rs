@@ -1,9 +1,9 @@
 //! What ROUTE and ENTER do: where a session's calls to a server go, and whose turn it is.
 //!
-//! It reads six fields in one go instead of the record, copies none of them, and most of the time writes nothing. Two
-//! more are read where a loss is still to be reported, which the first ones say.
+//! It reads three fields in one go instead of the record, copies none of them, and most of the time writes nothing. Two
+//! more are read where a loss is still to be reported, which the third one says.
 
-use mooring_session::codec::{self, CorruptRecord, Head};
+use mooring_session::codec::{self, BindingHead, CorruptRecord};
 use mooring_session::names::{InstanceName, NameError, Principal, ServerName, WorkerId};
 use mooring_session::record::{Life, Phase};
 use mooring_session::rules::{self, BindingParts, RouteState};
@@ -54,9 +54,6 @@ struct StoredFields {
     life: Option<OwnedText>,
     principal: Option<OwnedText>,
     head: Option<OwnedText>,
-    instance: Option<OwnedText>,
-    upstream_session: Option<OwnedText>,
-    driver: Option<OwnedText>,
 }
 
 impl StoredFields {
@@ -80,22 +77,12 @@ impl StoredFields {
     }
 
     fn read(key: &Key<'_>, fields: &RouteFields<'_>) -> Self {
-        let binding = fields.binding;
-        let [life, principal, head, instance, upstream_session, driver] = key.read([
-            fields.life,
-            fields.principal,
-            binding.head.text(),
-            binding.instance.text(),
-            binding.upstream_session.text(),
-            binding.driver.text(),
-        ]);
+        let [life, principal, head] =
+            key.read([fields.life, fields.principal, fields.binding.head.text()]);
         Self {
             life,
             principal,
             head,
-            instance,
-            upstream_session,
-            driver,
         }
     }
 }
@@ -113,7 +100,7 @@ pub(super) fn serve(
     let stored = StoredFields::own(&key, &fields, request)?;
     let life_before = codec::decode_life(present(stored.life.as_ref(), fields.life)?)?;
     let mut life = life_before;
-    let mut binding = StoredBinding::read(&stored, fields.binding, fields.server)?;
+    let mut binding = StoredBinding::read(&stored, fields.server)?;
 
     let moment = Moment::of(context, name);
     let inputs = RuleInputs::of(&module.workers, &module.time, moment.now);
@@ -180,30 +167,23 @@ pub(super) fn serve(
 
 /// One binding as it is stored in the hash.
 struct StoredBinding<'a> {
-    head: Head,
-    instance: &'a [u8],
-    upstream_session: Option<&'a [u8]>,
+    head: BindingHead<'a>,
     owner: Option<WorkerId>,
     driver: WorkerId,
 }
 
 impl<'a> StoredBinding<'a> {
-    fn read(
-        stored: &'a StoredFields,
-        fields: &BindingFields,
-        server: &ServerName,
-    ) -> Result<Option<Self>, CorruptRecord> {
+    fn read(stored: &'a StoredFields, server: &ServerName) -> Result<Option<Self>, CorruptRecord> {
         let Some(head) = &stored.head else {
             return Ok(None);
         };
-        let driver = present(stored.driver.as_ref(), fields.driver.text())?;
-        let (driver, owner) = codec::decode_driver(server, driver)?;
+        let head = BindingHead::decode(server.as_str(), head.as_bytes())?;
+        let field = || CorruptRecord::field(codec::field_name('b', server.as_str()).as_bytes());
+        let worker = |name: &str| WorkerId::parse(name.as_bytes()).map_err(|_| field());
         Ok(Some(Self {
-            head: codec::decode_head(server, head.as_bytes())?,
-            instance: present(stored.instance.as_ref(), fields.instance.text())?,
-            upstream_session: stored.upstream_session.as_ref().map(OwnedText::as_bytes),
-            owner,
-            driver,
+            owner: head.owner.map(worker).transpose()?,
+            driver: worker(head.driver)?,
+            head,
         }))
     }
 
@@ -225,8 +205,8 @@ impl<'a> StoredBinding<'a> {
     ) -> RouteLine<'b> {
         RouteLine {
             state,
-            instance: self.instance,
-            upstream_session: self.upstream_session,
+            instance: self.head.instance.as_bytes(),
+            upstream_session: self.head.upstream_session.map(str::as_bytes),
             owner: self.owner.as_ref().map(|owner| OwnerLine {
                 worker: owner.as_str().as_bytes(),
                 alive: context.workers.is_alive(owner),
@@ -257,7 +237,7 @@ impl StoredLoss {
         key: &Key<'_>,
         fields: &BindingFields,
         server: &ServerName,
-        head: &Head,
+        head: &BindingHead<'_>,
     ) -> Result<Option<Self>, CorruptRecord> {
         if !head.has_unreported_loss {
             return Ok(None);
@@ -266,7 +246,7 @@ impl StoredLoss {
         let Some(loss) = loss else {
             return Ok(None);
         };
-        let instance = codec::decode_unreported_loss(server, head.epoch, loss.as_bytes())?;
+        let instance = codec::decode_unreported_loss(server.as_str(), head.epoch, loss.as_bytes())?;
         Ok(instance.map(|instance| Self { instance, reason }))
     }
 }
@@ -292,9 +272,12 @@ fn store_driver(
     fields: &BindingFields,
     binding: &StoredBinding<'_>,
 ) {
-    let field = fields.driver.text();
-    let driver = codec::encode_driver(&binding.driver, binding.owner.as_ref());
-    let value = OwnedText::new(driver.as_bytes());
+    let field = fields.head.text();
+    let head = BindingHead {
+        driver: binding.driver.as_str(),
+        ..binding.head
+    };
+    let value = OwnedText::new(head.encode().as_bytes());
     record_io::set(context, name, key, &[[field, value.text()]]);
     context.signal_modified(name);
 }

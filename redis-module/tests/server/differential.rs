@@ -177,10 +177,8 @@ fn floor_of(c: &mut Connection, n: usize) -> anyhow::Result<(u64, u64)> {
     let created = c.run(&format!("SESSION.CREATE {key} floor nobody TTL 1000"))?;
     let generation = u64::try_from(created.field("gen").integer())?;
     let created_at = u64::try_from(created.field("created_at").integer())?;
-    let floor = match c.run(&format!("HGET {key} e"))? {
-        Value::Null => 0,
-        epoch => epoch.to_string().parse()?,
-    };
+    let identity = c.run(&format!("HGET {key} id"))?.to_string();
+    let floor = identity.split(' ').nth(1).context("no epoch")?.parse()?;
     if generation > created_at * NUMBERS_PER_MS {
         return Ok((floor, generation));
     }

@@ -125,16 +125,22 @@ async fn no_number_of_what_was_dropped_comes_again() -> anyhow::Result<()> {
     const AHEAD: i64 = 4_000_000_000_000_000;
     let redis = Redis::start().await?;
     let mut c = Connection::open_resp3(&redis)?;
-    for (field, number) in [("g", AHEAD), ("e", AHEAD + 1_000)] {
+    for (identity, number) in [
+        (format!("{AHEAD} 0 s1"), AHEAD),
+        (format!("1 {} s1", AHEAD + 1_000), AHEAD + 1_000),
+    ] {
         c.run(CREATE)?;
-        c.run(&format!("HSET {KEY} {field} {number}"))?;
+        c.send(&[b"HSET", KEY.as_bytes(), b"id", identity.as_bytes()])?;
         let ended = c.run(&format!("SESSION.END {KEY} zoe"))?;
         let generation = ended.field("gen").integer();
         assert_eq!(forget(&mut c, generation, "w:1")?, "{forgotten: 1}");
         let created = c.run(CREATE)?;
-        assert_eq!(created.field("gen").integer(), number + 1, "{field}");
+        assert_eq!(created.field("gen").integer(), number + 1, "{identity}");
         let bind = format!("SESSION.BIND {KEY} zoe tools w:1 t LEASE 1000 INSTANCES 1 one");
-        assert!(c.run(&bind)?.field("epoch").integer() > number, "{field}");
+        assert!(
+            c.run(&bind)?.field("epoch").integer() > number,
+            "{identity}"
+        );
         c.run(&format!("DEL {KEY}"))?;
     }
     Ok(())

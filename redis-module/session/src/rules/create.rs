@@ -92,7 +92,11 @@ pub fn create(
             // The contract says generation + 1 here; only a key without any record starts from the clock.
             *record = Record {
                 generation: record.generation.saturating_add(1),
-                life: Life::begin(begins_at, request.ttl, context.tuning),
+                // Fields of a newer module outlive the incarnation, and so does what it takes to read them.
+                life: Life {
+                    least_reader: record.life.least_reader,
+                    ..Life::begin(begins_at, request.ttl, context.tuning)
+                },
                 ..begin(request, context, 0, record.highest_epoch)
             };
             Ok(created(record, Some(standing), previous, context))

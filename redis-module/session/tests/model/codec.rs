@@ -1,21 +1,21 @@
 //! The stored form: what is written is what is read, what is not ours stays, and what is corrupt is named.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 
 use mooring_session::codec::{
-    CorruptRecord, SCHEMA_VERSION, changes, decode, decode_driver, decode_head, decode_life,
-    encode, encode_life,
+    BindingHead, CorruptRecord, SCHEMA_VERSION, changes, decode, decode_life, encode, encode_life,
 };
 use mooring_session::limits::{TTL_MAX, TTL_MIN};
 use mooring_session::names::{
     ContentHash, InstanceName, LabelName, LabelValue, Principal, Reason, ServerName, SessionId,
     Token, UpstreamSession, WorkerId,
 };
-use mooring_session::record::{Binding, Cleaning, Life, Lifecycle, Phase, Record};
+use mooring_session::record::{Binding, Cleaning, LEAST_READER, Life, Lifecycle, Phase, Record};
 use mooring_session::time::{Millis, Timestamp};
 
 use crate::support::server;
@@ -56,6 +56,7 @@ fn life() -> impl Strategy<Value = Life> {
     )
         .prop_map(
             |(lifecycle, created_at, last_used_at, expires_at, ttl)| Life {
+                least_reader: LEAST_READER,
                 lifecycle,
                 created_at,
                 last_used_at,
@@ -162,7 +163,7 @@ fn record() -> impl Strategy<Value = Record> {
 /// Fields of a later module: names that the table of this version does not hold.
 fn unknown_fields() -> impl Strategy<Value = Fields> {
     let name = prop_oneof![
-        "[acfnotvwxy]:[!-~]{0,20}".prop_map(String::into_bytes),
+        "[acdfinotuvwxy]:[!-~]{0,20}".prop_map(String::into_bytes),
         "[A-Z]{1,3}".prop_map(String::into_bytes),
         Just(b"\xff\xfe".to_vec()),
         Just(Vec::new()),
@@ -224,12 +225,11 @@ proptest! {
     }
 
     #[test]
-    fn what_is_packed_fits_a_listpack(record in record()) {
+    fn what_a_use_writes_fits_any_listpack(record in record()) {
         let longest_worker = record.cleaning.as_ref().and_then(|c| c.worker.as_ref());
         for (field, value) in encode(&record) {
             prop_assert!(field.len() <= LISTPACK_VALUE_BYTES, "the field name {}", field);
-            let is_packed = matches!(field.as_str(), "s" | "g" | "e")
-                || field.starts_with("b:")
+            let is_packed = field == "s"
                 // Thirteen digits, a space and a name that the caller chose.
                 || (field == "z" && longest_worker.is_none_or(|worker| worker.as_str().len() <= 50));
             prop_assert!(!is_packed || value.len() <= LISTPACK_VALUE_BYTES, "{}: {}", field, value);
@@ -241,11 +241,11 @@ proptest! {
         fields in btree_map(
             prop_oneof![
                 vec(any::<u8>(), 0..12),
-                "(s|id|p|g|e|h|z|[biudkqrl]:[a-c]{0,2})".prop_map(String::into_bytes),
+                "(s|id|p|z|[bkqrml]:[a-c]{0,2})".prop_map(String::into_bytes),
             ],
             prop_oneof![
                 vec(any::<u8>(), 0..40),
-                "(1 )?(active|ended|claimed|bound|-)?( ?[0-9]{1,21}){0,6}".prop_map(String::into_bytes),
+                "(1 1 )?(active|ended|claimed|bound|-)?( ?[0-9]{1,21}){0,6}( [a-c:-]{1,3}){0,4}".prop_map(String::into_bytes),
             ],
             0..12,
         ),
@@ -259,8 +259,12 @@ proptest! {
             Err(corrupt) => prop_assert_eq!(corrupt, named(b"s")),
             Ok(life) => prop_assert_eq!(decode_life(encode_life(&life).as_bytes()), Ok(life)),
         }
-        if let Err(corrupt) = decode_head(&server("tools"), &value) {
-            prop_assert_eq!(corrupt, named(b"b:tools"));
+        match BindingHead::decode("tools", &value) {
+            Err(corrupt) => prop_assert_eq!(corrupt, named(b"b:tools")),
+            Ok(head) => {
+                let written = head.encode();
+                prop_assert_eq!(BindingHead::decode("tools", written.as_bytes()), Ok(head));
+            }
         }
     }
 
@@ -285,17 +289,12 @@ proptest! {
 
 fn small_record() -> Fields {
     [
-        ("s", "1 active 1 2 3 4000"),
-        ("id", "s1"),
+        ("s", "1 1 active 1 2 3 4000"),
+        ("id", "5 6 s1 abc"),
         ("p", "alice"),
-        ("g", "5"),
-        ("e", "6"),
-        ("h", "abc"),
         ("z", "7 w:1"),
         ("l:init", "x"),
-        ("b:tools", "claimed 6 1 9 0"),
-        ("i:tools", "a"),
-        ("d:tools", "w:1"),
+        ("b:tools", "claimed 6 1 9 0 a w:1 -"),
         ("k:tools", "t"),
     ]
     .into_iter()
@@ -306,12 +305,12 @@ fn small_record() -> Fields {
 #[test]
 fn every_field_that_must_be_there_is_missed_by_name() {
     assert!(decode(pairs(&small_record())).is_ok());
-    for field in ["s", "id", "p", "g", "i:tools", "d:tools", "k:tools"] {
+    for field in ["s", "id", "p", "k:tools"] {
         let mut fields = small_record();
         fields.remove(field.as_bytes());
         assert_eq!(decode(pairs(&fields)), Err(named(field.as_bytes())));
     }
-    for field in ["e", "h", "z", "l:init", "b:tools"] {
+    for field in ["z", "l:init", "b:tools"] {
         let mut fields = small_record();
         fields.remove(field.as_bytes());
         assert!(decode(pairs(&fields)).is_ok(), "{field} may be absent");
@@ -322,19 +321,26 @@ fn every_field_that_must_be_there_is_missed_by_name() {
 fn every_field_that_does_not_read_is_named() {
     for (field, value) in [
         ("s", ""),
-        ("s", "1 active 1 2 3"),
-        ("s", "1 active 1 2 3 4 5"),
-        ("s", "1 expired 1 2 3 4"),
-        ("s", "1 active 1  2 3 4"),
-        ("s", "1 active 1 -2 3 4"),
-        ("s", "x active 1 2 3 4"),
-        ("id", "a b"),
+        ("s", "1 1 active 1 2 3"),
+        ("s", "1 1 active 1 2 3 4 5"),
+        ("s", "1 1 active 1 2 3 4 "),
+        ("s", "1 1 expired 1 2 3 4"),
+        ("s", "1 1 active 1  2 3 4"),
+        ("s", "1 1 active 1 -2 3 4"),
+        ("s", "x 1 active 1 2 3 4"),
+        ("s", "1 x active 1 2 3 4"),
+        ("s", "1 active 1 2 3 4"),
+        ("id", ""),
+        ("id", "5 6"),
+        ("id", "5 6 s1 abc d"),
+        ("id", "5 6 s1 "),
+        ("id", "5 6  abc"),
+        ("id", "5 6 s/1"),
+        ("id", "05 6 s1"),
+        ("id", "18446744073709551616 6 s1"),
+        ("id", "5 six s1"),
         ("p", "*"),
         ("p", ""),
-        ("g", "05"),
-        ("g", "18446744073709551616"),
-        ("e", "six"),
-        ("h", ""),
         ("m:tools", "http://gone/"),
         ("m:tools", "6"),
         ("z", "7"),
@@ -343,17 +349,17 @@ fn every_field_that_does_not_read_is_named() {
         ("z", "7 w 1"),
         ("l:init", "a\nb"),
         ("l:a b", "x"),
-        ("b:tools", "bound 6 1 0"),
-        ("b:tools", "bound 6 1 0 0 0"),
-        ("b:tools", "orphaned 6 1 0 0"),
-        ("i:tools", ""),
-        ("u:tools", "a b"),
-        ("d:tools", ""),
-        ("d:tools", "\u{e9}"),
-        ("d:tools", "w:1 "),
-        ("d:tools", " w:1"),
-        ("d:tools", "w:1 -"),
-        ("d:tools", "w:1 w:1 w:1"),
+        ("b:tools", "bound 6 1 0 0 a w:1"),
+        ("b:tools", "bound 6 1 0 a w:1 -"),
+        ("b:tools", "bound 6 1 0 0 0 a w:1 - u 7"),
+        ("b:tools", "orphaned 6 1 0 0 a w:1 -"),
+        ("b:tools", "bound 6 1 0 0  w:1 -"),
+        ("b:tools", "bound 6 1 0 0 a  w:1 -"),
+        ("b:tools", "bound 6 1 0 0 a - -"),
+        ("b:tools", "bound 6 1 0 0 a \u{e9} -"),
+        ("b:tools", "bound 6 1 0 0 a w:1 - "),
+        ("b:tools", "bound 6 1 0 0 a w:1 -\t"),
+        ("b:tools", " bound 6 1 0 0 a w:1 -"),
         ("k:tools", ""),
         ("q:tools", " "),
         ("r:tools", "\u{7}"),
@@ -368,26 +374,38 @@ fn every_field_that_does_not_read_is_named() {
     }
 }
 
+/// What may be absent: the owner has a word that is no worker's, and the upstream session stands last.
 #[test]
-fn a_driver_stands_with_the_owner_if_there_is_one() {
-    let driver = |value: &str| decode_driver(&server("tools"), value.as_bytes());
-    let worker = |name: &str| WorkerId::parse(name.as_bytes()).unwrap();
-    assert_eq!(driver("w:1"), Ok((worker("w:1"), None)));
-    assert_eq!(driver("w:1 v:2"), Ok((worker("w:1"), Some(worker("v:2")))));
-    assert_eq!(driver("w:1  v:2"), Err(named(b"d:tools")));
+fn an_owner_and_an_upstream_session_may_be_absent() {
+    for (names, owner, upstream_session) in [
+        ("a w:1 -", None, None),
+        ("a w:1 - -", None, Some("-")),
+        ("a w:1 v:2", Some("v:2"), None),
+        ("a w:1 v:2 u", Some("v:2"), Some("u")),
+    ] {
+        let value = format!("bound 6 1 0 0 {names}");
+        let head = BindingHead::decode("tools", value.as_bytes()).unwrap();
+        assert_eq!((head.instance, head.driver), ("a", "w:1"), "{names}");
+        assert_eq!(
+            (head.owner, head.upstream_session),
+            (owner, upstream_session),
+            "{names}"
+        );
+        assert_eq!(head.encode(), value);
+        let mut fields = small_record();
+        fields.insert("b:tools".into(), value.into());
+        let read = decode(pairs(&fields)).unwrap();
+        assert_eq!(fields_of(&read), fields);
+    }
 }
 
-/// A new record begins with what every use reads, and a binding's fields come before what no use reads.
+/// Redis finds a field by looking through those before it.
 #[test]
 fn what_a_use_reads_stands_first() {
     let record = decode(pairs(&small_record())).unwrap();
     let fields = encode(&record);
     let names: Vec<_> = fields.iter().map(|(field, _)| field.as_str()).collect();
-    assert_eq!(names[..2], ["s", "p"]);
-    let place = |name| names.iter().position(|field| *field == name).unwrap();
-    assert!(place("b:tools") < place("i:tools"));
-    assert!(place("d:tools") < place("k:tools"));
-    assert!(place("k:tools") < place("e"));
+    assert_eq!(names, ["s", "p", "id", "z", "l:init", "b:tools", "k:tools"]);
 }
 
 /// A module that does not know the field leaves it behind with another epoch, or without a binding; it reads the head.
@@ -404,29 +422,23 @@ fn a_loss_to_report_is_of_its_epoch_and_binding_alone() {
     assert_eq!(loss(&fields).unwrap().as_str(), "http://gone/");
     assert_eq!(fields_of(&read), fields);
 
-    fields.insert("b:tools".into(), "bound 6 1 1 0".into());
+    fields.insert("b:tools".into(), "bound 6 1 1 0 a w:1 -".into());
     assert!(loss(&fields).is_some());
-    assert!(
-        decode_head(&server("tools"), b"bound 6 1 1 0")
-            .unwrap()
-            .has_unreported_loss
-    );
-    assert!(
-        !decode_head(&server("tools"), b"bound 6 1 0 0")
-            .unwrap()
-            .has_unreported_loss
-    );
-    assert!(
-        !decode_head(&server("tools"), b"claimed 6 1 1 0")
-            .unwrap()
-            .has_unreported_loss
-    );
+    for (numbers, has_unreported_loss) in [
+        ("bound 6 1 1 0", true),
+        ("bound 6 1 0 0", false),
+        ("claimed 6 1 1 0", false),
+    ] {
+        let value = format!("{numbers} a w:1 -");
+        let head = BindingHead::decode("tools", value.as_bytes()).unwrap();
+        assert_eq!(head.has_unreported_loss, has_unreported_loss, "{numbers}");
+    }
 
     fields.insert("m:tools".into(), "5 http://gone/".into());
     assert_eq!(loss(&fields), None);
     let read = decode(pairs(&fields)).unwrap();
     assert_eq!(changes(pairs(&fields), &read).delete, ["m:tools"]);
-    for field in ["b:tools", "i:tools", "d:tools", "k:tools"] {
+    for field in ["b:tools", "k:tools"] {
         fields.remove(field.as_bytes());
     }
     assert_eq!(loss(&fields), None);
@@ -436,7 +448,7 @@ fn a_loss_to_report_is_of_its_epoch_and_binding_alone() {
 #[test]
 fn what_is_left_of_a_dropped_binding_has_no_value_and_goes_with_the_next_write() {
     let sound = decode(pairs(&small_record())).unwrap();
-    for letter in ["i", "u", "d", "k", "q", "r", "m"] {
+    for letter in ["k", "q", "r", "m"] {
         let field = format!("{letter}:other");
         let mut fields = small_record();
         fields.insert(field.clone().into(), b"x".to_vec());
@@ -445,12 +457,36 @@ fn what_is_left_of_a_dropped_binding_has_no_value_and_goes_with_the_next_write()
     }
 }
 
+/// A record says itself which versions understand it, and goes on saying so when an older one has written it.
 #[test]
-fn a_newer_version_is_refused_as_such() {
-    let mut fields = small_record();
+fn a_record_of_a_newer_version_is_refused_only_where_that_says_so() {
     let newer = SCHEMA_VERSION + 1;
-    fields.insert(b"s".to_vec(), format!("{newer} whatever").into());
+    let mut fields = small_record();
+    fields.insert(b"s".to_vec(), format!("{newer} {newer} whatever").into());
     assert_eq!(decode(pairs(&fields)), Err(CorruptRecord::Newer(newer)));
+
+    let times = "active 1 2 3 4000";
+    fields.insert(
+        b"s".to_vec(),
+        format!("{newer} {SCHEMA_VERSION} {times}").into(),
+    );
+    fields.insert(b"n:tools".to_vec(), b"of the newer version".to_vec());
+    let read = decode(pairs(&fields)).unwrap();
+    assert_eq!(read, decode(pairs(&small_record())).unwrap());
+    let changes = changes(pairs(&fields), &read);
+    let ours = format!("{SCHEMA_VERSION} {SCHEMA_VERSION} {times}");
+    assert_eq!(changes.set, [("s".to_owned(), ours)]);
+    assert!(changes.delete.is_empty(), "{changes:?}");
+
+    let life = Life {
+        least_reader: newer,
+        ..read.life
+    };
+    let written = encode_life(&life);
+    assert_eq!(
+        decode_life(written.as_bytes()),
+        Err(CorruptRecord::Newer(newer))
+    );
 }
 
 #[test]
@@ -463,6 +499,7 @@ fn a_corrupt_field_is_shown_as_text_whatever_its_bytes() {
 fn the_longest_values_fit_a_listpack() {
     let longest = Timestamp::from_unix_ms(9_999_999_999_999);
     let life = Life {
+        least_reader: LEAST_READER,
         lifecycle: Lifecycle::Active,
         created_at: longest,
         last_used_at: longest,
@@ -472,4 +509,38 @@ fn the_longest_values_fit_a_listpack() {
     let value = encode_life(&life);
     assert!(value.len() <= LISTPACK_VALUE_BYTES, "{value}");
     assert_eq!(decode_life(value.as_bytes()), Ok(life));
+}
+
+/// Records as `redis-cli HGETALL` prints them, in a folder for each schema version. Every version is read; what this
+/// version writes is there byte for byte.
+#[test]
+fn every_version_of_the_layout_is_read_as_it_was_written() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let mut files = 0;
+    for version in 1..=SCHEMA_VERSION {
+        for file in root.join(format!("v{version}")).read_dir().unwrap() {
+            let path = file.unwrap().path();
+            let dump = std::fs::read_to_string(&path).unwrap();
+            let lines: Vec<&str> = dump.lines().collect();
+            let stored: Vec<(&str, &str)> =
+                lines.chunks(2).map(|pair| (pair[0], pair[1])).collect();
+            let bytes = stored
+                .iter()
+                .map(|(field, value)| (field.as_bytes(), value.as_bytes()));
+            let record = decode(bytes).unwrap_or_else(|corrupt| panic!("{path:?}: {corrupt}"));
+            let written = encode(&record);
+            let again: Vec<_> = (written.iter())
+                .map(|(field, value)| (field.as_str(), value.as_str()))
+                .collect();
+            if version == SCHEMA_VERSION {
+                assert_eq!(again, stored, "{path:?}");
+            }
+            let again = again
+                .iter()
+                .map(|(field, value)| (field.as_bytes(), value.as_bytes()));
+            assert_eq!(decode(again), Ok(record), "{path:?}");
+            files += 1;
+        }
+    }
+    assert!(files >= 9, "{files} files");
 }

@@ -12,7 +12,7 @@ const LONG_AGO_MS: u64 = 1_700_000_000_000;
 /// One such command, whose effect is the same wherever it is repeated.
 pub(crate) fn draw(rng: &mut Rng) -> Said {
     let (one, other) = (any_key(rng), any_key(rng));
-    let expired = format!("1 active {LONG_AGO_MS} {LONG_AGO_MS} {LONG_AGO_MS} 1000");
+    let expired = format!("1 1 active {LONG_AGO_MS} {LONG_AGO_MS} {LONG_AGO_MS} 1000");
     let line = match rng.u32(..24) {
         0..7 => vec!["DEL", &one],
         7..9 => vec!["UNLINK", &one, &other],

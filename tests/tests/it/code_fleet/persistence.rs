@@ -46,8 +46,10 @@ fn records(redis: &Redis) -> anyhow::Result<Vec<String>> {
     Ok(found.lines().map(str::to_owned).collect())
 }
 
-fn field(redis: &Redis, key: &str, name: &str) -> anyhow::Result<String> {
-    redis.cli(&["HGET", key, name])
+fn generation(redis: &Redis, key: &str) -> anyhow::Result<String> {
+    let identity = redis.cli(&["HGET", key, "id"])?;
+    let generation = identity.split(' ').next().filter(|word| !word.is_empty());
+    Ok(generation.context("no generation")?.to_owned())
 }
 
 #[tokio::test]
@@ -69,7 +71,7 @@ async fn soak_twenty_requests_over_seventy_two_processes_share_one_session() -> 
             .try_into()
             .map_err(|keys| anyhow::anyhow!("one record, and not {keys:?}"))?;
         *generations
-            .entry(field(&redis, &key, "gen")?)
+            .entry(generation(&redis, &key)?)
             .or_insert(0_usize) += 1;
     }
     let reused = REQUESTS - generations.len();

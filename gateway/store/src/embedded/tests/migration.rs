@@ -42,14 +42,14 @@ CREATE TABLE numbers (
 ) STRICT, WITHOUT ROWID;
 INSERT INTO numbers VALUES ('floor', 1800000000000);
 INSERT INTO sessions VALUES ('mcpgw:session_affinity:bound',
-    '{"s":"1 active 1700000000000 1700000000000 1700003825000 3600000","p":"alice","id":"bound",
-      "g":"1700000000000","l:init":"abc","b:tools":"bound 1700000000001 1700000000000 0 0","i:tools":"i1",
-      "u:tools":"u1","d:tools":"w:1","k:tools":"t1","e":"1700000000001","x:later":"kept"}',
+    '{"s":"1 1 active 1700000000000 1700000000000 1700003825000 3600000","p":"alice",
+      "id":"1700000000000 1700000000001 bound","l:init":"abc",
+      "b:tools":"bound 1700000000001 1700000000000 0 0 i1 w:1 - u1","k:tools":"t1","x:later":"kept"}',
     1700007200000, 1700000000001);
 INSERT INTO sessions VALUES ('mcpgw:session_affinity:ended',
-    '{"s":"1 ended 1700000000000 1700000000000 1700000000000 3600000","p":"alice","id":"ended",
-      "g":"1700000000000","b:tools":"bound 1700000000001 1700000000000 0 0","i:tools":"i1",
-      "u:tools":"u2","d:tools":"w:1","k:tools":"t1","e":"1700000000001"}',
+    '{"s":"1 1 ended 1700000000000 1700000000000 1700000000000 3600000","p":"alice",
+      "id":"1700000000000 1700000000001 ended",
+      "b:tools":"bound 1700000000001 1700000000000 0 0 i1 w:1 - u2","k:tools":"t1"}',
     1700007200000, 1700000000001);
 INSERT INTO sessions VALUES ('mcpgw:session_affinity:broken', 'not json', 1700007200000, 1);
 INSERT INTO workers VALUES (1, 'w:1', 'w', '127.0.0.1:9', 600000, 1700000000000, 'serving');
