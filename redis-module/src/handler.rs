@@ -36,8 +36,8 @@ pub(crate) trait Command {
 pub(crate) enum Outcome {
     /// Nothing.
     Quiet,
-    /// Its key made a transition: the name of the keyspace event.
-    Transition(&'static CStr),
+    /// Its key made these transitions, in this order: the names of the keyspace events.
+    Transitions(&'static [&'static CStr]),
 }
 
 /// Runs a command behind the edge.
@@ -55,9 +55,9 @@ pub(crate) fn run<C: Command>(context: &Context, arguments: Arguments<'_>) {
     });
     match result {
         Ok(Outcome::Quiet) => {}
-        Ok(Outcome::Transition(event)) => {
+        Ok(Outcome::Transitions(events)) => {
             if let Some(key) = arguments.get(1) {
-                context.notify(event, key);
+                events.iter().for_each(|event| context.notify(event, key));
             }
         }
         Err(failure) => context.reply_error(&failure.to_string()),

@@ -1,6 +1,7 @@
 //! `SESSION.BIND key principal server worker token LEASE ms INSTANCES n instance... [UPSTREAM upstream_session]
 //! [OWNED]`
 
+use mooring_session::RecordChange;
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession, WorkerId};
 use mooring_session::record::Record;
 use mooring_session::rules::{self, BindReply, BindRequest, Ownership};
@@ -83,11 +84,14 @@ impl Command for BindCommand {
         })?;
         tell(module, slot.moment(), &request, &decided.reply);
         reply::bound(context, &decided.reply);
-        if bindings(slot.record.as_ref()) == bindings_before {
-            return Ok(Outcome::Quiet);
-        }
-        module.counters.binds += 1;
-        Ok(Outcome::Transition(c"session.bound"))
+        let is_new = bindings(slot.record.as_ref()) != bindings_before;
+        module.counters.binds += u64::from(is_new);
+        Ok(match (decided.written, &request.upstream_session) {
+            // A retry with the upstream session confirms its claim.
+            (RecordChange::Record, Some(_)) => Outcome::Transitions(&[c"session.bound"]),
+            (RecordChange::Record, None) if is_new => Outcome::Transitions(&[c"session.claimed"]),
+            _ => Outcome::Quiet,
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! `SESSION.CONFIRM key principal server epoch token [UPSTREAM upstream_session]`
 
+use mooring_session::RecordChange;
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession};
 use mooring_session::rules::{self, ConfirmRequest};
 
@@ -69,6 +70,10 @@ impl Command for ConfirmCommand {
         })?;
         claims::settle(module, slot.moment(), &request.server);
         reply::binding(context, &decided.reply);
-        Ok(Outcome::Quiet)
+        Ok(match decided.written {
+            RecordChange::Record => Outcome::Transitions(&[c"session.bound"]),
+            // Said twice.
+            _ => Outcome::Quiet,
+        })
     }
 }

@@ -102,7 +102,7 @@ impl Command for CreateCommand {
         let created = apply(context, module, key, &request)?;
         reply::created(context, &created);
         Ok(match created.created {
-            true => Outcome::Transition(c"session.created"),
+            true => Outcome::Transitions(&[c"session.created"]),
             false => Outcome::Quiet,
         })
     }

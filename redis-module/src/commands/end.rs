@@ -87,7 +87,7 @@ pub(super) fn apply(
 /// Ending twice is one transition.
 pub(super) const fn outcome(ended: &EndReply) -> Outcome {
     if ended.ended_now {
-        Outcome::Transition(c"session.ended")
+        Outcome::Transitions(&[c"session.ended"])
     } else {
         Outcome::Quiet
     }

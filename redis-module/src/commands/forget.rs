@@ -68,6 +68,6 @@ impl Command for ForgetCommand {
         claims::settle_session(module, slot.moment());
         module.floor = module.floor.max(decided.reply);
         reply::forgotten(context);
-        Ok(Outcome::Transition(c"session.forgotten"))
+        Ok(Outcome::Transitions(&[c"session.forgotten"]))
     }
 }

@@ -67,7 +67,7 @@ impl Command for KillCommand {
                 record_io::drop_unreadable(context, module, key, &reason)?;
                 module.counters.ends += 1;
                 reply::dropped(context, &reason);
-                Ok(Outcome::Transition(c"session.ended"))
+                Ok(Outcome::Transitions(&[c"session.ended"]))
             }
             ended => {
                 let ended = ended?;

@@ -1,6 +1,7 @@
 //! `SESSION.REBIND key principal server epoch worker token LEASE ms INSTANCES n instance... [AVOID instance]
 //! [REASON text] [UPSTREAM upstream_session] [OWNED] [UNREPORTED]`
 
+use mooring_session::RecordChange;
 use mooring_session::names::{
     InstanceName, Principal, Reason, ServerName, Token, UpstreamSession, WorkerId,
 };
@@ -115,11 +116,20 @@ fn apply(
     if !rebound.won {
         claims::watch_binding(module, moment, &request.worker, &rebound.binding);
     }
-    let Some(before) = before.filter(|before| before.epoch != rebound.binding.epoch) else {
-        return Ok((rebound, Outcome::Quiet));
+    let moved = before.filter(|before| before.epoch != rebound.binding.epoch);
+    let is_bound = decided.written == RecordChange::Record && request.upstream_session.is_some();
+    if moved.is_some() || is_bound {
+        // Whoever waited for a claim of the epoch before, or for this one, asks again.
+        claims::settle(module, moment, server);
+    }
+    let Some(before) = moved else {
+        // A retry with the upstream session confirms its claim.
+        let outcome = match is_bound {
+            true => Outcome::Transitions(&[c"session.bound"]),
+            false => Outcome::Quiet,
+        };
+        return Ok((rebound, outcome));
     };
-    // Whoever waited for a claim of the epoch before asks again.
-    claims::settle(module, moment, server);
     module.counters.rebinds += 1;
     if before.instance != rebound.binding.instance {
         let mono = module.monotonic();
@@ -127,7 +137,11 @@ fn apply(
         departures.note(&request.server, &before.instance, mono);
     }
     log(context, key, &before, &rebound);
-    Ok((rebound, Outcome::Transition(c"session.rebound")))
+    let outcome = match is_bound {
+        true => Outcome::Transitions(&[c"session.rebound", c"session.bound"]),
+        false => Outcome::Transitions(&[c"session.rebound"]),
+    };
+    Ok((rebound, outcome))
 }
 
 fn log(context: &Context, key: Text<'_>, before: &Binding, rebound: &RebindReply) {

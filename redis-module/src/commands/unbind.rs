@@ -64,6 +64,6 @@ impl Command for UnbindCommand {
         })?;
         claims::settle(module, slot.moment(), &request.server);
         reply::binding(context, &decided.reply);
-        Ok(Outcome::Quiet)
+        Ok(Outcome::Transitions(&[c"session.unbound"]))
     }
 }

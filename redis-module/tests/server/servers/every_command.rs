@@ -29,10 +29,12 @@ const KEY: &str = "mcpgw:session_affinity:one";
 const SHORT: &str = "mcpgw:session_affinity:short";
 
 /// The keyspace events of the module.
-const EVENTS: [&str; 6] = [
+const EVENTS: [&str; 8] = [
     "created",
+    "claimed",
     "bound",
     "rebound",
+    "unbound",
     "expired",
     "ended",
     "forgotten",
