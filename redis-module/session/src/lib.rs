@@ -14,11 +14,12 @@
 //! * [`workers`], [`placement`]: who is alive, and where a new binding goes.
 //! * [`turns`], [`news`]: whose call is next, and what waiting workers are told. [`place`]: what both are kept by.
 //! * [`clock`]: whether the wall clock can be believed.
-//! * [`view`], [`refusal`]: what callers are told.
+//! * [`view`], [`refusal`]: what callers are told. [`explain`]: the same for people.
 
 pub mod clock;
 pub mod codec;
 pub mod context;
+pub mod explain;
 pub mod index;
 pub mod limits;
 pub mod names;

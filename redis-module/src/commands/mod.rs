@@ -10,6 +10,7 @@ mod confirm;
 mod create;
 mod end;
 mod enter;
+mod explain;
 mod forget;
 mod get;
 mod gone;
@@ -42,6 +43,7 @@ pub(crate) static TABLE: &[CommandSpec] = &[
     create::SPEC,
     touch::SPEC,
     get::SPEC,
+    explain::SPEC,
     end::SPEC,
     kill::SPEC,
     route::SPEC,

@@ -115,13 +115,32 @@ fn fields(reply: &str) -> BTreeMap<&str, &str> {
         .collect()
 }
 
+/// A sentence without its ages, whose units differ with them.
+fn without_ages(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let is_age = |place: usize| {
+        let unit = words
+            .get(place + 1)
+            .map(|word| word.trim_matches([',', ':']));
+        words[place].parse::<u64>().is_ok() && matches!(unit, Some("ms" | "s" | "min"))
+    };
+    let shown = (0..words.len()).map(|place| match place {
+        age if is_age(age) => "#",
+        unit if unit > 0 && is_age(unit - 1) => "#",
+        _ => words[place],
+    });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
 /// The reply with everything left out that no page can know.
 fn masked(command: &str, reply: &str) -> String {
     let is_stats = command.starts_with("SESSION.STATS");
+    let is_explained = command.starts_with("SESSION.EXPLAIN");
     let lines = reply.lines().map(|line| {
         let is_uneven = UNEVEN.iter().any(|field| line.contains(field));
         match line.split_once("(integer) ") {
             Some((head, _)) if is_stats || is_uneven => format!("{head}#"),
+            _ if is_explained => without_ages(&split_moments(line).0.join("#")),
             _ => split_moments(line).0.join("#"),
         }
     });

@@ -72,6 +72,8 @@ async fn every_code_has_its_cause() -> anyhow::Result<()> {
         ),
         ("SESSION.TOUCH mcpgw:text zoe".to_owned(), "WRONGTYPE"),
         ("SESSION.GET mcpgw:text".to_owned(), "WRONGTYPE"),
+        ("SESSION.EXPLAIN mcpgw:text".to_owned(), "WRONGTYPE"),
+        ("SESSION.EXPLAIN mcpgw:none".to_owned(), "NOSESSION"),
         (
             "SESSION.ROUTE mcpgw:text zoe tools w:1".to_owned(),
             "WRONGTYPE",
@@ -116,7 +118,7 @@ async fn every_code_has_its_cause() -> anyhow::Result<()> {
 
     let stats = c.run("SESSION.STATS")?;
     assert_eq!(stats.field("failures_denied").integer(), 3);
-    assert_eq!(stats.field("failures_wrongtype").integer(), 3);
+    assert_eq!(stats.field("failures_wrongtype").integer(), 4);
     assert_eq!(stats.field("failures_limit").integer(), 1);
     let errorstats = c.show("INFO errorstats")?;
     for code in CODES {
@@ -311,6 +313,7 @@ async fn poison_in_any_argument_is_refused_or_harmless() -> anyhow::Result<()> {
         format!("SESSION.CREATE {KEY} s1 zoe TTL 900000 HASH h LABEL n v NOREVIVE"),
         format!("SESSION.TOUCH {KEY} zoe TTL 900000"),
         format!("SESSION.GET {KEY}"),
+        format!("SESSION.EXPLAIN {KEY}"),
         format!("SESSION.END {KEY} eve IFIDLE"),
         format!("SESSION.KILL {KEY}none"),
         format!("SESSION.ROUTE {KEY} zoe tools w:1"),

@@ -110,6 +110,7 @@ async fn a_no_op_or_a_refusal_sends_nothing() -> anyhow::Result<()> {
         format!("SESSION.UNBIND {KEY} zoe tools 1"),
         format!("SESSION.GET {KEY}"),
         "SESSION.GET mcpgw:none".to_owned(),
+        format!("SESSION.EXPLAIN {KEY}"),
         "SESSION.TOUCH mcpgw:none zoe".to_owned(),
         "SESSION.TOUCH mcpgw:text zoe".to_owned(),
         "WORKER.BEAT w:1 a TTL 60000".to_owned(),

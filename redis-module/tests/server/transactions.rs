@@ -281,6 +281,7 @@ async fn a_cache_by_prefix_hears_of_changes_and_of_no_use() -> anyhow::Result<()
         (format!("SESSION.TOUCH {KEY} zoe TTL 800000"), 0),
         (format!("SESSION.TOUCH {KEY} zoe HASH h"), 1),
         (format!("SESSION.GET {KEY}"), 0),
+        (format!("SESSION.EXPLAIN {KEY}"), 0),
         (format!("SESSION.KILL {KEY}"), 1),
     ] {
         c.run(&command)?;

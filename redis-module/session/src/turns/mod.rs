@@ -19,11 +19,13 @@ mod dissolving;
 mod entering;
 mod passing;
 mod queue;
+mod queue_view;
 mod request;
 mod withdrawing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+pub use queue_view::{HolderView, QueueView};
 pub use request::{Line, TurnContext, TurnFigures, TurnLimits, TurnRequest, TurnStatus};
 
 use crate::names::{ServerName, Token, WorkerId};

@@ -91,6 +91,11 @@ impl Queue {
         self.waiters.len()
     }
 
+    /// The workers of those who wait, in order.
+    pub(super) fn waiters(&self) -> impl Iterator<Item = &WorkerId> {
+        self.waiters.values().map(|waiter| &waiter.worker)
+    }
+
     pub(super) fn is_holder(&self, ticket: &Token) -> bool {
         self.holder
             .as_ref()

@@ -14,6 +14,7 @@ mod clock_back;
 mod confirm;
 mod create;
 mod end;
+mod explain;
 mod life;
 mod rate;
 mod rebind;

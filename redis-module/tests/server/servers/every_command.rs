@@ -101,6 +101,8 @@ fn binds(script: &mut Script<'_>) -> anyhow::Result<()> {
     let route = script.run(&format!("SESSION.ROUTE {KEY} zoe tools w2:b"))?;
     assert_eq!(route.field("upstream_session").to_string(), "v");
     script.run(&format!("SESSION.UNBIND {KEY} zoe tools {epoch}"))?;
+    let lines = script.run(&format!("SESSION.EXPLAIN {KEY}"))?;
+    assert!(lines.to_string().contains(" of zoe is active"), "{lines}");
     let record = script.run(&format!("SESSION.GET {KEY}"))?;
     assert_eq!(record.field("content_hash").to_string(), "h");
     assert_eq!(record.field("bindings").to_string(), "[]");

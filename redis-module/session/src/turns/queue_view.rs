@@ -1,0 +1,64 @@
+//! What people are told of a queue: a snapshot, without tickets, which are secrets.
+
+use super::Turns;
+use crate::names::{ServerName, WorkerId};
+use crate::place::SessionPlace;
+use crate::time::{Millis, Monotonic};
+
+/// Most waiters that a view names.
+const NAMED_MAX: usize = 5;
+
+/// Who has the turn of a session at one server, and who waits for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueView {
+    /// At which server.
+    pub server: ServerName,
+    /// Who has the turn, if its lease runs.
+    pub holder: Option<HolderView>,
+    /// How many wait.
+    pub waiting: usize,
+    /// The workers of the first few of them, in order.
+    pub next: Vec<WorkerId>,
+}
+
+/// Who has a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderView {
+    /// The worker.
+    pub worker: WorkerId,
+    /// The turn's number.
+    pub number: u64,
+    /// Until it lapses.
+    pub left: Millis,
+    /// Whether the worker has still to hear of it.
+    pub is_offered: bool,
+}
+
+impl Turns {
+    /// The queues of one session.
+    #[must_use]
+    pub fn of_session(&self, session: &SessionPlace, mono: Monotonic) -> Vec<QueueView> {
+        let ids = self.queues.of_session(session).into_iter();
+        let mut views: Vec<QueueView> = ids
+            .filter_map(|id| {
+                let spot = self.queues.get(id)?;
+                let queue = &spot.value;
+                let holder = queue.holder.as_ref();
+                let holder = holder.filter(|holder| mono < holder.until());
+                Some(QueueView {
+                    server: spot.server.clone(),
+                    holder: holder.map(|holder| HolderView {
+                        worker: holder.worker.clone(),
+                        number: holder.number,
+                        left: Millis::new(holder.until().ms().saturating_sub(mono.ms())),
+                        is_offered: holder.is_offered(),
+                    }),
+                    waiting: queue.waiting(),
+                    next: queue.waiters().take(NAMED_MAX).cloned().collect(),
+                })
+            })
+            .collect();
+        views.sort_by(|one, other| one.server.cmp(&other.server));
+        views
+    }
+}
