@@ -14,6 +14,7 @@
 mod access;
 mod caps;
 mod clock_steps;
+mod cluster;
 mod crash;
 mod data;
 mod differential;

@@ -88,7 +88,12 @@ pub(super) struct Connection {
 impl Connection {
     /// A connection that speaks RESP2.
     pub(super) fn open(redis: &Redis) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", redis.port())).context("connect")?;
+        Self::open_at(redis.port())
+    }
+
+    /// The same to a port of 127.0.0.1.
+    pub(super) fn open_at(port: u16) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).context("connect")?;
         Self::over(BufReader::new(stream))
     }
 

@@ -1,0 +1,153 @@
+//! A cluster as it really is: every command at the node that serves its key, a slot that moves under load, a primary
+//! that is killed. No session that was acknowledged and replicated is lost, and every number grows across all of it.
+
+mod client;
+mod load;
+mod nodes;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use mooring_tests::wait;
+
+use super::grammar::grammars;
+use super::pages;
+use super::resp::{Connection, Value};
+use client::Client;
+use load::{Burst, Walker};
+use nodes::Cluster;
+
+const SETTLED_WITHIN: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_cluster_serves_moves_and_fails_over() -> anyhow::Result<()> {
+    let mut cluster = Cluster::start().await?;
+    commands_are_served_at_their_node(&cluster)?;
+    a_slot_moves_under_load(&cluster)
+        .await
+        .context("a slot moves")?;
+    a_primary_dies_under_load(&mut cluster)
+        .await
+        .context("a primary dies")
+}
+
+/// Commands with a key are redirected by every node but one; keyless ones are served by all.
+fn commands_are_served_at_their_node(cluster: &Cluster) -> anyhow::Result<()> {
+    let mut connections = Vec::new();
+    for node in cluster.primaries() {
+        connections.push(Connection::open_resp3(node)?);
+    }
+    let grammars = grammars(&mut connections[0])?;
+    for page in pages::all()? {
+        let grammar = grammars.iter().find(|grammar| grammar.name == page.name);
+        let line = grammar.context("a command of each page")?.whole();
+        let words: Vec<&[u8]> = line.iter().map(|word| word.as_bytes()).collect();
+        let mut moved = 0;
+        for c in &mut connections {
+            let shown = c.send(&words)?.to_string();
+            assert!(!shown.starts_with("CROSSSLOT"), "{line:?}: {shown}");
+            moved += usize::from(shown.starts_with("MOVED "));
+        }
+        let expected = if page.has_key()? { 2 } else { 0 };
+        assert_eq!(moved, expected, "{line:?}");
+    }
+    Ok(())
+}
+
+/// Moves a slot from one primary to another key by key, twice, while a client works on the sessions in it.
+async fn a_slot_moves_under_load(cluster: &Cluster) -> anyhow::Result<()> {
+    let (tag, slot) = cluster.tag_at(0)?;
+    let mut walker = Walker::new(Client::of(cluster), &tag);
+    walker.walk()?;
+    let is_done = AtomicBool::new(false);
+    let walked = std::thread::scope(|scope| {
+        let walking = scope.spawn(|| {
+            while !is_done.load(Ordering::Acquire) {
+                walker.walk()?;
+            }
+            walker.walk()?;
+            anyhow::Ok(walker)
+        });
+        let moved = move_slot(cluster, slot, 0, 1).and_then(|()| move_slot(cluster, slot, 1, 0));
+        is_done.store(true, Ordering::Release);
+        let walked = walking.join().expect("the client panicked");
+        moved.and(walked)
+    })?;
+    assert!(walked.client.asked > 0, "the client met the slot moving");
+    let mut home = Connection::open(&cluster.nodes[0])?;
+    assert_eq!(
+        home.run(&format!("CLUSTER COUNTKEYSINSLOT {slot}"))?
+            .integer(),
+        i64::try_from(walked.len())?
+    );
+    Ok(())
+}
+
+fn move_slot(cluster: &Cluster, slot: u16, from: usize, to: usize) -> anyhow::Result<()> {
+    let primaries = cluster.primaries();
+    let id = |place: usize| primaries[place].cli(&["CLUSTER", "MYID"]);
+    let (source_id, target_id) = (id(from)?, id(to)?);
+    let mut source = Connection::open(&primaries[from])?;
+    let mut target = Connection::open(&primaries[to])?;
+    let ok = |reply: Value| assert_eq!(reply.to_string(), "OK");
+    ok(target.run(&format!("CLUSTER SETSLOT {slot} IMPORTING {source_id}"))?);
+    ok(source.run(&format!("CLUSTER SETSLOT {slot} MIGRATING {target_id}"))?);
+    let port = primaries[to].port().to_string();
+    loop {
+        let Value::Array(keys) = source.run(&format!("CLUSTER GETKEYSINSLOT {slot} 5"))? else {
+            anyhow::bail!("GETKEYSINSLOT answers with an array");
+        };
+        if keys.is_empty() {
+            break;
+        }
+        let keys: Vec<String> = keys.iter().map(Value::to_string).collect();
+        let keys = keys.join(" ");
+        let migrate = format!("MIGRATE 127.0.0.1 {port}  0 5000 KEYS {keys}");
+        ok(source.run(&migrate)?);
+    }
+    // The target first: of a key that is nowhere yet, it must not say that it is the source's.
+    for c in [&mut target, &mut source] {
+        ok(c.run(&format!("CLUSTER SETSLOT {slot} NODE {target_id}"))?);
+    }
+    Ok(())
+}
+
+/// Kills a primary in the middle of creates and turns, and compares what its replica knows with what was acknowledged.
+async fn a_primary_dies_under_load(cluster: &mut Cluster) -> anyhow::Result<()> {
+    const PLACE: usize = 1;
+    const LOADED_FOR: Duration = Duration::from_secs(1);
+    let (tag, _) = cluster.tag_at(PLACE)?;
+    let port = cluster.nodes[PLACE].port();
+    let creates = std::thread::spawn({
+        let tag = tag.clone();
+        move || Burst::create(port, &tag)
+    });
+    let turns = std::thread::spawn({
+        let tag = tag.clone();
+        move || Burst::take_turns(port, &tag)
+    });
+    tokio::time::sleep(LOADED_FOR).await;
+    cluster.nodes[PLACE].process().kill_now()?;
+    let created = creates.join().expect("the creator panicked")?;
+    let turned = turns.join().expect("the turn taker panicked")?;
+    for (what, burst) in [("sessions", &created), ("turns", &turned)] {
+        let rate = burst.rate();
+        assert!(rate > 1_000.0, "{rate:.0} {what} a second before the kill");
+    }
+
+    let mut replica = Connection::open(cluster.replica_of(PLACE))?;
+    wait::until_true("the replica's promotion", SETTLED_WITHIN, async || {
+        Ok(replica.show("ROLE")?.starts_with("[master, ")
+            && replica.show("CLUSTER INFO")?.contains("cluster_state:ok"))
+    })
+    .await?;
+    let mut client = Client::of(cluster);
+    created.is_all_there(&mut client)?;
+    turned.grow(&mut client)?;
+    let mut c = Connection::open(cluster.replica_of(PLACE))?;
+    wait::until_true("the index of the new primary", SETTLED_WITHIN, async || {
+        Ok(c.run("SESSION.STATS")?.field("index_ready").integer() == 1)
+    })
+    .await
+}
