@@ -103,6 +103,20 @@ impl StreamRewriter {
         }
     }
 
+    /// Rewrites a whole body.
+    ///
+    /// # Errors
+    /// [`StreamError::IdTooLong`].
+    pub fn rewrite(body: Bytes) -> Result<Bytes, StreamError> {
+        let mut rewriter = Self::new();
+        let out = rewriter.push(body)?;
+        let held = rewriter.finish();
+        Ok(match held.is_empty() {
+            true => out,
+            false => [out, held].concat().into(),
+        })
+    }
+
     /// The origin of the answered request, once the id was read.
     #[must_use]
     pub fn answered(&self) -> Option<&RequestOrigin<'static>> {

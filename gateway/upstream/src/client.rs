@@ -63,9 +63,10 @@ pub enum SendError {
     /// was delivered.
     #[error("the instance cannot be reached: {}", connect_text(.0))]
     Unreachable(#[source] legacy::Error),
-    /// The connection broke after it was established. The request may have been delivered and may have run.
+    /// The connection broke after it was established, at the latest in a short body. The request may have been delivered
+    /// and may have run.
     #[error("the connection to the instance broke before it answered")]
-    Broken(#[source] legacy::Error),
+    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The server could not be started, or its stream could not be opened. Nothing was delivered.
     #[error("the server could not be started: {0}")]
     Unstarted(Box<FailureCause>),
@@ -185,11 +186,14 @@ impl Client {
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, SendError> {
         let error = match self.0.pooled.request(request).await {
-            Ok(response) => return Ok(self.received(instance, response)),
+            Ok(response) => match self.received(instance, response).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => SendError::Broken(error.into()),
+            },
             // A single refusal without retries starts no row of refusals: the next one must not count as a loss.
             Err(error) if is_refused(&error) => SendError::Refused,
             Err(error) if error.is_connect() => SendError::Connect(error),
-            Err(error) => SendError::Broken(error),
+            Err(error) => SendError::Broken(error.into()),
         };
         instance.contact.fail(FailureCause::from(&error));
         Err(error)
@@ -204,11 +208,14 @@ impl Client {
         let error = loop {
             let began = Instant::now();
             let error = match connections.request(request.clone()).await {
-                Ok(response) => return Ok(self.received(instance, response)),
+                Ok(response) => match self.received(instance, response).await {
+                    Ok(reply) => return Ok(reply),
+                    Err(error) => break SendError::Broken(error.into()),
+                },
                 Err(error) => error,
             };
             if !error.is_connect() {
-                break SendError::Broken(error);
+                break SendError::Broken(error.into());
             }
             if !is_refused(&error) {
                 break if instance.reach.unreached(began) >= UNREACHED_LOST_AFTER {
@@ -228,7 +235,11 @@ impl Client {
 
     /// Records what the response head says about the instance. A 4xx status concerns the request, so the caller
     /// evaluates it.
-    fn received(&self, instance: &Instance, response: Response<Incoming>) -> Reply {
+    async fn received(
+        &self,
+        instance: &Instance,
+        response: Response<Incoming>,
+    ) -> Result<Reply, ReplyError> {
         instance.reach.succeeded();
         let status = response.status();
         if status.is_server_error() {
@@ -237,7 +248,7 @@ impl Client {
             instance.contact.succeed();
         }
         let broken = |error| ReplyError::broken(ReplyBroken(error));
-        read_http(response, self.0.event_bytes_max, broken)
+        read_http(response, self.0.event_bytes_max, broken).await
     }
 
     fn is_lost(&self, reach: &Reach) -> bool {

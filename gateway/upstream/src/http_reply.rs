@@ -1,6 +1,7 @@
 //! Reads the response of an instance or a peer into a [`Reply`]. Server-sent events are parsed only here.
 //!
-//! Invariant: if the body breaks, its stream ends with an error; without an error it is complete.
+//! Invariant: if the body breaks, its stream ends with an error; without an error it is complete. A short body is read
+//! before the reply is returned.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -12,39 +13,47 @@ use futures_util::{Stream, TryStreamExt};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Response};
 use http_body::Body;
-use http_body_util::BodyDataStream;
+use http_body_util::{BodyDataStream, BodyExt};
 
 use mooring_protocol::header::MCP_SESSION_ID;
 use mooring_protocol::{Event, EventError, EventParser, Reply, ReplyBody, ReplyError};
 
+/// Longest body, in bytes, that is read whole if its length is known: at most what a connection buffers anyway.
+const SHORT_BYTES_MAX: u64 = 64 * 1024;
+
 /// Reads a response. Events are limited to `event_bytes_max` bytes. `broken` makes the error for a broken body.
-pub fn read_http<B>(
+///
+/// # Errors
+/// That of `broken`, if a short body broke.
+pub async fn read_http<B>(
     response: Response<B>,
     event_bytes_max: usize,
     broken: impl Fn(B::Error) -> ReplyError + Send + Unpin + 'static,
-) -> Reply
+) -> Result<Reply, ReplyError>
 where
     B: Body<Data = Bytes, Error: Error> + Send + Unpin + 'static,
 {
     let (head, body) = response.into_parts();
-    let chunks = BodyDataStream::new(body).map_err(broken);
+    let is_short = (body.size_hint().exact()).is_some_and(|length| length <= SHORT_BYTES_MAX);
     let body = if is_event_stream(&head.headers) {
         ReplyBody::Events(Box::pin(Events {
-            chunks,
+            chunks: BodyDataStream::new(body).map_err(broken),
             parser: EventParser::new(event_bytes_max),
             arrived: VecDeque::new(),
             refused: None,
         }))
+    } else if is_short {
+        ReplyBody::Json(body.collect().await.map_err(broken)?.to_bytes())
     } else {
-        ReplyBody::JsonStream(Box::pin(chunks))
+        ReplyBody::JsonStream(Box::pin(BodyDataStream::new(body).map_err(broken)))
     };
-    Reply {
+    Ok(Reply {
         status: head.status,
         session_id: head.headers.get(MCP_SESSION_ID).cloned(),
         retry_after: head.headers.get(RETRY_AFTER).cloned(),
         allow: None,
         body,
-    }
+    })
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {

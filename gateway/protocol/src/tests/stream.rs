@@ -24,6 +24,8 @@ fn streamed(parts: &[&[u8]]) -> Result<(Vec<u8>, Option<RequestOrigin<'static>>)
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let bytes = text.as_bytes();
+    let whole = StreamRewriter::rewrite(Bytes::copy_from_slice(bytes));
+    assert_eq!(whole.unwrap(), expected);
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
     for parts in [vec![bytes], single] {
         let (out, _) = streamed(&parts).unwrap();

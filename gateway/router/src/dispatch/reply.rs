@@ -14,7 +14,9 @@ use crate::pooled::ServerRequestResponder;
 use mooring_protocol::envelope::{Message, Sender};
 use mooring_protocol::ids::Epoch;
 use mooring_protocol::rewrite::into_bytes;
-use mooring_protocol::{Event, EventStream, Reply, ReplyBody, mark, rewrite_down};
+use mooring_protocol::{
+    Event, EventStream, Reply, ReplyBody, ReplyError, StreamRewriter, mark, rewrite_down,
+};
 use mooring_upstream::{ANSWER_BYTES_MAX, ExchangeError, Server};
 
 /// How replies are relayed.
@@ -120,6 +122,11 @@ async fn relay(
         }
         // Otherwise the client would wait forever for an answer.
         _ if is_answer && is_accepted(status) => Err(ExchangeError::NoResponse),
+        // The upstream is done, so the guards end here.
+        ReplyBody::Json(text) if is_answer => {
+            let text = StreamRewriter::rewrite(text).map_err(ReplyError::from)?;
+            Ok(Reply::json(status, text))
+        }
         ReplyBody::JsonStream(chunks) if is_answer => {
             let relay = JsonRelay::new(chunks, guards);
             Ok(Reply::new(status, ReplyBody::JsonStream(Box::pin(relay))))
