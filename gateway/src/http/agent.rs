@@ -6,13 +6,12 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, StatusCode};
-use mooring_session::names::Principal;
+use http::StatusCode;
 use tokio::sync::mpsc;
 
 use super::answer;
 use super::built_in::{call_of, reply_to};
-use super::endpoint::{session_id, with_session_id};
+use super::endpoint::{RequestContext, session_id, with_session_id};
 use mooring_agent::server::{AgentServer, CallContext, Progress, RequestName};
 use mooring_protocol::{ErrorKind, Id, Kind, Message, Method, Reply, Revision};
 
@@ -22,12 +21,7 @@ const CLIENT: &str = "agent-";
 const PROGRESS_WAITING_MAX: usize = 64;
 
 /// A request for an agent server.
-#[derive(Clone, Debug)]
-pub(super) struct AgentContext {
-    pub(super) server: Arc<AgentServer>,
-    pub(super) principal: Principal,
-    pub(super) headers: HeaderMap,
-}
+type AgentContext = RequestContext<Arc<AgentServer>>;
 
 /// Serves one message.
 pub(super) async fn post(
@@ -40,7 +34,7 @@ pub(super) async fn post(
         Kind::Notification => {
             if message.method() == Method::Cancelled
                 && let Some(id) = message.params.request_id()
-                && let Some(request) = context.request(id)
+                && let Some(request) = request_name(context, id)
             {
                 context.server.cancel(&request);
             }
@@ -68,7 +62,7 @@ pub(super) async fn post(
         .unzip();
     let context = CallContext {
         principal: context.principal.clone(),
-        request: context.request(&id_json),
+        request: request_name(context, &id_json),
         progress,
     };
     reply_to(id_json, call.make(context), said).await
@@ -79,14 +73,12 @@ fn client_id() -> String {
     format!("{CLIENT}{:032x}", rand::random::<u128>())
 }
 
-impl AgentContext {
-    /// Identifies a request of this client; none if the client has no id.
-    fn request(&self, id_json: &str) -> Option<RequestName> {
-        let client = session_id(&self.headers).ok()?;
-        Id::from_json(id_json).ok()?;
-        client.as_str().starts_with(CLIENT).then(|| RequestName {
-            client: client.as_str().into(),
-            id_json: id_json.into(),
-        })
-    }
+/// Identifies a request of this client; none if the client has no id.
+fn request_name(context: &AgentContext, id_json: &str) -> Option<RequestName> {
+    let client = session_id(&context.headers).ok()?;
+    Id::from_json(id_json).ok()?;
+    client.as_str().starts_with(CLIENT).then(|| RequestName {
+        client: client.as_str().into(),
+        id_json: id_json.into(),
+    })
 }

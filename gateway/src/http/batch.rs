@@ -88,7 +88,8 @@ async fn serve(context: &RequestContext, entry: &BatchEntry) -> Reply {
         client_gone: CancellationToken::new(),
         ..context.clone()
     };
-    post_message(context, entry.text.clone()).await
+    let parsed = Message::parse(&entry.text, Sender::Client);
+    post_message(context, &entry.text, parsed).await
 }
 
 /// Parses and checks the messages of a batch.

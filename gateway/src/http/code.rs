@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
+use super::answer;
 use super::built_in::{call_of, reply_to};
-use super::endpoint::{session_id, with_session_id};
+use super::endpoint::{RequestContext, session_id, with_session_id};
 use super::nested_servers::NestedServers;
-use super::{App, answer};
 use mooring_code::calls::{AnswerPlace, RunClient, Upstreams as _};
 use mooring_code::server::{CallContext, Caller, CodeServer};
 use mooring_protocol::{ErrorKind, Kind, Message, Method, Reply, Revision};
@@ -22,13 +22,7 @@ use mooring_protocol::{ErrorKind, Kind, Message, Method, Reply, Revision};
 const ASKING: &str = "asking-";
 
 /// A request for a code server.
-#[derive(Clone, Debug)]
-pub(super) struct CodeContext {
-    pub(super) app: Arc<App>,
-    pub(super) server: Arc<CodeServer>,
-    pub(super) caller: Caller,
-    pub(super) headers: HeaderMap,
-}
+pub(super) type CodeContext = RequestContext<Arc<CodeServer>>;
 
 /// Serves one message.
 pub(super) async fn post(
@@ -57,7 +51,10 @@ pub(super) async fn post(
         _ => (RunClient::silent(), None),
     };
     let context = CallContext {
-        caller: context.caller.clone(),
+        caller: Caller {
+            principal: context.principal.clone(),
+            teams: Arc::clone(&context.teams),
+        },
         upstreams: Arc::new(NestedServers(Arc::clone(&context.app))),
         client,
     };
@@ -70,7 +67,7 @@ async fn answered(context: &CodeContext, message: &Message<'_>) -> Reply {
     let session = place.as_ref().and_then(|place| {
         let session = context
             .server
-            .session_of(&context.caller.principal, place.language);
+            .session_of(&context.principal, place.language);
         session.ok()
     });
     let reply = place.as_ref().and_then(|place| place.answer(message));

@@ -11,14 +11,11 @@ use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use mooring_session::names::{Principal, SessionId};
 use tokio_util::sync::CancellationToken;
 
-use super::agent::AgentContext;
-use super::code::CodeContext;
-use super::group::GroupContext;
 use super::reply::to_http;
+use super::stateful::is_stateful;
 use super::target::ServerTarget;
-use super::{App, agent, answer, batch, code, group, host_origin_guard, upstream};
+use super::{App, agent, answer, batch, code, group, host_origin_guard, stateful, stateless};
 use crate::identity::identify;
-use mooring_code::server::Caller;
 use mooring_metrics as metrics;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
@@ -28,37 +25,14 @@ use mooring_protocol::{
 use mooring_router::affinity::{CloseOutcome, Session};
 use mooring_upstream::Server;
 
-/// A request that passed every check that needs neither body nor session.
+/// A request that passed every check that needs neither body nor session, for a server of kind `S`.
 #[derive(Clone, Debug)]
-pub(super) struct RequestContext {
+pub(super) struct RequestContext<S = ServerTarget> {
     pub(super) app: Arc<App>,
-    pub(super) target: ServerTarget,
+    pub(super) server: S,
     pub(super) principal: Principal,
     /// The principal's teams.
     pub(super) teams: Teams,
-    pub(super) headers: HeaderMap,
-    /// The session, if it began before `initialize`.
-    pub(super) begun: Option<Session>,
-    /// Tells the clients of one session apart, where there may be several.
-    pub(super) lane: Option<Lane>,
-    /// Cancelled when the client no longer waits for the reply.
-    pub(super) client_gone: CancellationToken,
-}
-
-/// The route of a request, by its server's kind.
-enum Route {
-    Upstream(UpstreamContext),
-    Code(CodeContext),
-    Agent(AgentContext),
-    Group(GroupContext),
-}
-
-/// A request for an upstream server.
-#[derive(Debug)]
-pub(super) struct UpstreamContext {
-    pub(super) app: Arc<App>,
-    pub(super) server: Arc<Server>,
-    pub(super) principal: Principal,
     pub(super) headers: HeaderMap,
     /// The session that an `initialize` opens; if none, it creates one.
     pub(super) begun: Option<Session>,
@@ -68,10 +42,29 @@ pub(super) struct UpstreamContext {
     pub(super) client_gone: CancellationToken,
 }
 
-impl UpstreamContext {
+/// A request for an upstream server.
+pub(super) type UpstreamContext = RequestContext<Arc<Server>>;
+
+impl<S> RequestContext<S> {
+    /// The same request for this server.
+    pub(super) fn at<T>(self, server: T) -> RequestContext<T> {
+        RequestContext {
+            app: self.app,
+            server,
+            principal: self.principal,
+            teams: self.teams,
+            headers: self.headers,
+            begun: self.begun,
+            lane: self.lane,
+            client_gone: self.client_gone,
+        }
+    }
+
     /// The session of its headers.
     pub(super) fn session(&self) -> Result<Session, ErrorKind> {
-        named_session(&self.app, &self.headers, &self.principal)
+        let prefix = &self.app.session_router.options().key_prefix;
+        let id = session_id(&self.headers)?;
+        Ok(Session::named(prefix, id, self.principal.clone()))
     }
 }
 
@@ -111,7 +104,7 @@ async fn serve(
     };
     let context = RequestContext {
         app,
-        target,
+        server: target,
         principal,
         teams,
         headers: head.headers,
@@ -121,8 +114,8 @@ async fn serve(
     };
     match head.method {
         HttpMethod::POST => post(context, body).await,
-        HttpMethod::GET => get(context).await,
-        HttpMethod::DELETE => delete(context).await,
+        HttpMethod::GET => Box::pin(get(context)).await,
+        HttpMethod::DELETE => Box::pin(delete(context)).await,
         _ => Reply {
             allow: Some("POST, GET, DELETE"),
             ..answer::plain(ErrorKind::MethodNotAllowed, None)
@@ -165,17 +158,21 @@ async fn post(context: RequestContext, body: axum::body::Body) -> Reply {
         .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
 }
 
-/// Serves one message, or a batch.
+/// Serves one message, or a batch. The futures of rare requests are boxed: a call's own would otherwise be as large.
 async fn post_body(context: RequestContext, body: Bytes) -> Reply {
     match Message::parse(&body, Sender::Client) {
-        Err(EnvelopeError::Batch) => batch::post(context, &body).await,
-        _ => post_message(context, body).await,
+        Err(EnvelopeError::Batch) => Box::pin(batch::post(context, &body)).await,
+        parsed => post_message(context, &body, parsed).await,
     }
 }
 
-/// Serves one message.
-pub(super) async fn post_message(context: RequestContext, body: Bytes) -> Reply {
-    let message = match Message::parse(&body, Sender::Client) {
+/// Serves one message, which was parsed from `body`.
+pub(super) async fn post_message(
+    context: RequestContext,
+    body: &Bytes,
+    parsed: Result<Message<'_>, EnvelopeError>,
+) -> Reply {
+    let message = match parsed {
         Ok(message) => message,
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
     };
@@ -187,7 +184,7 @@ pub(super) async fn post_message(context: RequestContext, body: Bytes) -> Reply 
     }
     match check_revision(&message, &context.headers) {
         Err(cause) => answer::error(&ErrorBody::from(&cause).answering(message.id())),
-        Ok(revision) => serve_message(context, &body, &message, revision).await,
+        Ok(revision) => serve_message(context, body, &message, revision).await,
     }
 }
 
@@ -199,15 +196,31 @@ pub(super) async fn serve_message(
     revision: Revision,
 ) -> Reply {
     let started = Instant::now();
-    let server_id: Box<str> = context.target.id().into();
-    let reply = match context.route() {
-        Route::Upstream(context) => upstream::post(&context, body, message, revision).await,
-        Route::Code(context) => code::post(&context, message, revision).await,
-        Route::Agent(context) => agent::post(&context, message, revision).await,
-        Route::Group(context) => group::post(&context, body, message, revision).await,
+    let target = context.server.clone();
+    let reply = match &target {
+        ServerTarget::Upstream(server) => {
+            let context = context.at(Arc::clone(server));
+            if is_stateful(&context, is_initialize(message)) {
+                stateful::post(&context, body, message, revision).await
+            } else {
+                Box::pin(stateless::post(&context, body, message, revision)).await
+            }
+        }
+        ServerTarget::Code(server) => {
+            let context = context.at(Arc::clone(server));
+            Box::pin(code::post(&context, message, revision)).await
+        }
+        ServerTarget::Agent(server) => {
+            let context = context.at(Arc::clone(server));
+            Box::pin(agent::post(&context, message, revision)).await
+        }
+        ServerTarget::Group(group) => {
+            let context = context.at(Arc::clone(group));
+            Box::pin(group::post(&context, body, message, revision)).await
+        }
     };
     let method = message.method().label();
-    metrics::request(&server_id, method, started.elapsed());
+    metrics::request(target.id(), method, started.elapsed());
     reply
 }
 
@@ -220,63 +233,41 @@ pub(super) async fn get(context: RequestContext) -> Reply {
     if let Err(cause) = Revision::of_headers(&context.headers) {
         return answer::error(&ErrorBody::from(&cause));
     }
-    match context.route() {
-        Route::Upstream(context) => upstream::get(&context).await,
-        Route::Code(_) | Route::Agent(_) => answer::only_post(),
-        Route::Group(context) => group::get(&context).await,
-    }
-}
-
-pub(super) async fn delete(context: RequestContext) -> Reply {
-    match context.route() {
-        // The upstream sessions are deleted even if the client does not wait for the reply.
-        Route::Upstream(context) => tokio::spawn(async move { upstream::delete(&context).await })
-            .await
-            .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)),
-        Route::Code(_) | Route::Agent(_) => answer::only_post(),
-        Route::Group(context) => tokio::spawn(async move { group::delete(&context).await })
-            .await
-            .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)),
-    }
-}
-
-impl RequestContext {
-    fn route(self) -> Route {
-        match self.target {
-            ServerTarget::Upstream(server) => Route::Upstream(UpstreamContext {
-                app: self.app,
-                server,
-                principal: self.principal,
-                headers: self.headers,
-                begun: self.begun,
-                lane: self.lane,
-                client_gone: self.client_gone,
-            }),
-            ServerTarget::Code(server) => Route::Code(CodeContext {
-                app: self.app,
-                server,
-                caller: Caller {
-                    principal: self.principal,
-                    teams: self.teams,
-                },
-                headers: self.headers,
-            }),
-            ServerTarget::Agent(server) => Route::Agent(AgentContext {
-                server,
-                principal: self.principal,
-                headers: self.headers,
-            }),
-            ServerTarget::Group(group) => Route::Group(GroupContext {
-                app: self.app,
-                group,
-                principal: self.principal,
-                teams: self.teams,
-                headers: self.headers,
-                begun: self.begun,
-                lane: self.lane,
-                client_gone: self.client_gone,
-            }),
+    match context.server.clone() {
+        ServerTarget::Upstream(server) => {
+            let context = context.at(server);
+            match is_stateful(&context, false) {
+                true => stateful::get(&context).await,
+                false => stateless::get(),
+            }
         }
+        ServerTarget::Code(_) | ServerTarget::Agent(_) => answer::only_post(),
+        ServerTarget::Group(group) => group::get(&context.at(group)).await,
+    }
+}
+
+/// Ends the session at its client's request, even if the client does not wait for the reply.
+pub(super) async fn delete(context: RequestContext) -> Reply {
+    match context.server.clone() {
+        ServerTarget::Code(_) | ServerTarget::Agent(_) => return answer::only_post(),
+        ServerTarget::Upstream(server) => {
+            let context = context.clone().at(server);
+            if !is_stateful(&context, false) {
+                return stateless::delete(&context);
+            }
+        }
+        ServerTarget::Group(_) => {}
+    }
+    let session = match context.session() {
+        Ok(session) => session,
+        Err(kind) => return answer::plain(kind, None),
+    };
+    let closing = tokio::spawn(async move { context.app.session_router.close(&session).await });
+    match closing.await {
+        Ok(Ok(CloseOutcome::Now)) => Reply::empty(StatusCode::NO_CONTENT),
+        Ok(Ok(CloseOutcome::AlreadyClosed)) => answer::plain(ErrorKind::SessionNotFound, None),
+        Ok(Err(cause)) => answer::store(&cause, None),
+        Err(_) => answer::plain(ErrorKind::Internal, None),
     }
 }
 
@@ -310,29 +301,6 @@ pub(super) fn session_id(headers: &HeaderMap) -> Result<SessionId, ErrorKind> {
     }
     // A value that cannot be a session id belongs to no session.
     SessionId::parse(value.as_bytes()).map_err(|_| ErrorKind::SessionNotFound)
-}
-
-/// The session of a request's headers, for this principal.
-pub(super) fn named_session(
-    app: &App,
-    headers: &HeaderMap,
-    principal: &Principal,
-) -> Result<Session, ErrorKind> {
-    let prefix = &app.session_router.options().key_prefix;
-    Ok(Session::named(
-        prefix,
-        session_id(headers)?,
-        principal.clone(),
-    ))
-}
-
-/// Ends a session at its client's request.
-pub(super) async fn end(app: &App, session: &Session) -> Reply {
-    match app.session_router.close(session).await {
-        Ok(CloseOutcome::Now) => Reply::empty(StatusCode::NO_CONTENT),
-        Ok(CloseOutcome::AlreadyClosed) => answer::plain(ErrorKind::SessionNotFound, None),
-        Err(cause) => answer::store(&cause, None),
-    }
 }
 
 /// Adds the session id to the reply's headers.

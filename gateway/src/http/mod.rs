@@ -26,7 +26,6 @@ mod stdio;
 mod target;
 #[cfg(test)]
 mod tests;
-mod upstream;
 
 pub use legacy::{StreamMessage, deliver_here};
 

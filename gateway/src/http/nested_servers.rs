@@ -44,6 +44,7 @@ impl Upstreams for NestedServers {
             app: Arc::clone(&self.0),
             server,
             principal: session.principal.clone(),
+            teams: Arc::default(),
             headers: HeaderMap::new(),
             begun: None,
             lane: None,
@@ -102,7 +103,7 @@ impl Upstreams for NestedServers {
 impl NestedServers {
     fn visitor(&self, server: &str, session_id: Option<&HeaderValue>) -> Option<RequestContext> {
         let app = Arc::clone(&self.0);
-        let target = ServerTarget::Upstream(app.servers.get(server).cloned()?);
+        let server = ServerTarget::Upstream(app.servers.get(server).cloned()?);
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(
@@ -117,7 +118,7 @@ impl NestedServers {
         }
         Some(RequestContext {
             app,
-            target,
+            server,
             principal: Principal::parse(VISITOR).ok()?,
             teams: Arc::default(),
             headers,

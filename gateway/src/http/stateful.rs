@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::answer;
-use super::endpoint::{UpstreamContext, end, is_initialize, with_session_id};
-use mooring_protocol::header::LAST_EVENT_ID;
+use super::endpoint::{UpstreamContext, is_initialize, with_session_id};
+use mooring_protocol::header::{LAST_EVENT_ID, MCP_SESSION_ID, X_MCP_SESSION_ID};
 use mooring_protocol::ids::{Epoch, ServerRequestId};
 use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{
@@ -23,8 +23,32 @@ use mooring_router::dispatch::{
     Call, CallTurn, Caller, DeliverError, DeliveryResult, OnLoss, PendingRequest, ReplyGuards,
     RetrySafety, SILENT_MAX, deliver, relay_call, relay_stream, withdraw,
 };
-use mooring_upstream::Outgoing;
+use mooring_settings::Affinity;
 use mooring_upstream::connection::event_id::{EventId, StreamName};
+use mooring_upstream::{Outgoing, Statefulness};
+
+/// Whether a request belongs to a stateful session.
+///
+/// If no setting decides, only an `initialize` depends on what this gateway has learned about the server. A later
+/// request with a session id belongs to a stateful session; one without uses the pool, which then shares no upstream
+/// session that has an id. Invariant: gateways that have learned different things about a server can serve each other's
+/// clients.
+pub(super) fn is_stateful(context: &UpstreamContext, is_initialize: bool) -> bool {
+    let server = &context.server;
+    match server.affinity {
+        // A session that began with a stream is always stateful.
+        Affinity::ByServer if is_initialize && context.begun.is_some() => true,
+        _ if is_initialize => server.keeps_new_sessions(),
+        Affinity::Kept => true,
+        Affinity::Off => false,
+        Affinity::ByServer => {
+            let names_session = [MCP_SESSION_ID, X_MCP_SESSION_ID]
+                .iter()
+                .any(|name| context.headers.contains_key(name));
+            names_session || server.statefulness() == Statefulness::Stateful
+        }
+    }
+}
 
 /// Serves one message.
 pub(super) async fn post(
@@ -34,7 +58,7 @@ pub(super) async fn post(
     revision: Revision,
 ) -> Reply {
     if is_initialize(message) {
-        return initialize(context, body, message, revision).await;
+        return Box::pin(initialize(context, body, message, revision)).await;
     }
     match context.session() {
         Ok(session) => post_in(context, session, body, message).await,
@@ -95,7 +119,11 @@ async fn send_upstream(
         Ok(turn) => turn.unzip(),
         Err(cause) => return answer::turn_error(&cause, message.id()),
     };
-    note(context, &session, message).await;
+    if let Method::LoggingSetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe =
+        message.method()
+    {
+        Box::pin(note(context, &session, message)).await;
+    }
     let tool = message.params.name();
     let epoch = up.refers_to.as_ref().map(|request| request.epoch);
     let text = into_bytes(up.text, body);
@@ -233,15 +261,6 @@ async fn hold(
         .hold_stream(session, StreamKind::Get);
     held.await
         .map_err(|cause| Box::new(answer::hold_error(&cause)))
-}
-
-/// Ends the session at its client's request.
-pub(super) async fn delete(context: &UpstreamContext) -> Reply {
-    let session = match context.session() {
-        Ok(session) => session,
-        Err(kind) => return answer::plain(kind, None),
-    };
-    end(&context.app, &session).await
 }
 
 async fn initialize(

@@ -88,7 +88,7 @@ pub(super) async fn post(
 }
 
 /// Shared upstream sessions have no stream of unrelated messages.
-pub(super) fn get(_visit: &UpstreamContext) -> Reply {
+pub(super) fn get() -> Reply {
     answer::error(
         &ErrorBody::new(ErrorKind::MethodNotAllowed)
             .detail("this server keeps no sessions, so it has no GET stream"),

@@ -119,7 +119,7 @@ impl StreamContext {
         }
         let session = &self.stream.session;
         Some(RequestContext {
-            target: self.app.target(self.stream.server.as_str())?,
+            server: self.app.target(self.stream.server.as_str())?,
             app: Arc::clone(&self.app),
             principal: session.principal.clone(),
             // The record of a stream does not contain the teams.

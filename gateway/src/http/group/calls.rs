@@ -85,7 +85,7 @@ impl GroupMessage<'_> {
         listing: Listing,
         name: &'a str,
     ) -> Option<NamedMember<'a>> {
-        let group = &self.context.group;
+        let group = &self.context.server;
         let mut moved = Vec::new();
         let (member, renamed) = match group.names() {
             GroupNames::Prefixed => {
@@ -108,7 +108,7 @@ impl GroupMessage<'_> {
 
     /// The member that lists the resource, or a template that its URI matches.
     async fn resolve_uri(&self, uri: &str, moved: &mut Vec<RebindNotice>) -> Option<&Member> {
-        let (group, scope) = (&self.context.group, self.scope());
+        let (group, scope) = (&self.context.server, self.scope());
         let mut upstreams = group.members().iter().filter(|m| m.upstream().is_some());
         if let (Some(only), None) = (upstreams.next(), upstreams.next()) {
             // Code servers have no resources, so no other member can have it.
@@ -136,7 +136,7 @@ impl GroupMessage<'_> {
         let session_router = &self.context.app.session_router;
         let scope = self.scope();
         let mut failure = None;
-        for server in self.context.group.upstreams() {
+        for server in self.context.server.upstreams() {
             let text = call::again(&session_router.next_id(), method, self.message.raw_params());
             let answer = scope.ask_member(server, text).await;
             moved.extend(answer.moved);
@@ -157,7 +157,7 @@ impl GroupMessage<'_> {
         if let Err(reply) = self.check_session().await {
             return reply;
         }
-        let group = &self.context.group;
+        let group = &self.context.server;
         let shown: String = name.chars().take(SHOWN_MAX).collect();
         let members = group.ids().join(", ");
         let (what, named) = match listing {

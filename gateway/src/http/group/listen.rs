@@ -7,7 +7,7 @@ use futures_util::{StreamExt, future, stream};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::member_reply::relay_reply;
-use super::{GroupContext, check_session};
+use super::{GroupContext, check_session, member_context};
 use crate::group::event_ids::{Resumption, Source, mark_event};
 use crate::http::endpoint::UpstreamContext;
 use crate::http::{answer, stateful};
@@ -24,7 +24,7 @@ pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
     let resumption = match context.headers.get(LAST_EVENT_ID) {
         None => None,
         Some(value) => match value.to_str().ok().and_then(Resumption::parse) {
-            Some(resumption) if context.group.upstream(resumption.server).is_some() => {
+            Some(resumption) if context.server.upstream(resumption.server).is_some() => {
                 Some(resumption)
             }
             _ => return answer::error(&unknown_event()),
@@ -35,9 +35,9 @@ pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
         source: Source::Call,
         id,
     }) = resumption
-        && let Some(found) = context.group.upstream(server)
+        && let Some(found) = context.server.upstream(server)
     {
-        let mut member = context.member_context(found);
+        let mut member = member_context(context, found);
         resume_after(&mut member.headers, Some(id));
         return relay_reply(stateful::get(&member).await, server, &[]);
     }
@@ -48,8 +48,8 @@ pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
         Ok(hold) => hold,
         Err(reply) => return *reply,
     };
-    let opening = context.group.upstreams().map(|server| {
-        let mut member = context.member_context(server);
+    let opening = context.server.upstreams().map(|server| {
+        let mut member = member_context(context, server);
         let after = resumption.filter(|resumption| resumption.server == server.id.as_str());
         resume_after(&mut member.headers, after.map(|resumption| resumption.id));
         open(member, session.clone())

@@ -30,7 +30,7 @@ impl GroupMessage<'_> {
         if let Err(reply) = self.check_session().await {
             return reply;
         }
-        let listed = self.context.group.list(&self.scope(), listing).await;
+        let listed = self.context.server.list(&self.scope(), listing).await;
         match listed.result {
             Ok(Some(result)) => own_result(self.message.id(), &result, &listed.moved),
             Ok(None) => self.refuse(ErrorKind::MethodNotFound),
@@ -48,7 +48,7 @@ impl GroupMessage<'_> {
         if let Err(cause) = session_router.note_log_level(&self.session, &level).await {
             return answer::store(&cause, self.message.id());
         }
-        let servers = self.context.group.upstreams();
+        let servers = self.context.server.upstreams();
         let text = |id: &str| call::again(id, Method::LoggingSetLevel, self.message.raw_params());
         let answers = self.scope().ask_all(servers, text).await;
         let (mut moved, mut failure, mut is_set) = (Vec::new(), None, false);

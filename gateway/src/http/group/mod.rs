@@ -16,20 +16,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use mooring_session::names::Principal;
 use mooring_session::record::Standing;
 use mooring_session::rules::TouchRequest;
 use mooring_session::view::RecordView;
-use tokio_util::sync::CancellationToken;
 
 use self::member_reply::{name_member, relay_reply};
 use super::code::CodeContext;
-use super::endpoint::{Teams, UpstreamContext, end, is_initialize, named_session};
-use super::{App, answer, code, stateful};
+use super::endpoint::{RequestContext, UpstreamContext, is_initialize};
+use super::{answer, code, stateful};
 use crate::group::{Group, Member, Scope};
-use mooring_code::server::{Caller, CodeServer};
 use mooring_protocol::{
-    ErrorBody, ErrorKind, Kind, Lane, Listing, Message, Method, Reply, Revision, Sender, call,
+    ErrorBody, ErrorKind, Kind, Listing, Message, Method, Reply, Revision, Sender, call,
 };
 use mooring_router::affinity::{InFlightKind, RebindNotice, Session};
 use mooring_store::StoreError;
@@ -38,21 +35,7 @@ use mooring_upstream::Server;
 pub(super) use self::listen::get;
 
 /// A request for a group.
-#[derive(Clone, Debug)]
-pub(super) struct GroupContext {
-    pub(super) app: Arc<App>,
-    pub(super) group: Arc<Group>,
-    pub(super) principal: Principal,
-    /// The principal's teams.
-    pub(super) teams: Teams,
-    pub(super) headers: HeaderMap,
-    /// The session that an `initialize` opens; if none, it creates one.
-    pub(super) begun: Option<Session>,
-    /// Tells the clients of one session apart, where there may be several.
-    pub(super) lane: Option<Lane>,
-    /// Cancelled when the client no longer waits for the reply.
-    pub(super) client_gone: CancellationToken,
-}
+pub(super) type GroupContext = RequestContext<Arc<Group>>;
 
 /// Serves one message.
 pub(super) async fn post(
@@ -87,15 +70,6 @@ pub(super) async fn post(
         (Kind::Notification, _) => group_message.notify_bound_members().await,
         (Kind::Request, method) => group_message.request(method).await,
     }
-}
-
-/// Ends the session at its client's request.
-pub(super) async fn delete(context: &GroupContext) -> Reply {
-    let session = match context.session() {
-        Ok(session) => session,
-        Err(kind) => return answer::plain(kind, None),
-    };
-    end(&context.app, &session).await
 }
 
 /// A message of a session of the group.
@@ -200,7 +174,7 @@ impl GroupMessage<'_> {
     ) -> Reply {
         let reply = match member {
             Member::Upstream(server) => {
-                let context = self.context.member_context(server);
+                let context = member_context(self.context, server);
                 stateful::post(&context, body, message, self.revision).await
             }
             Member::Code(server) => {
@@ -214,7 +188,11 @@ impl GroupMessage<'_> {
                     &server.id,
                     InFlightKind::Call,
                 );
-                let context = self.context.code_context(server);
+                let context = CodeContext {
+                    // The session id in them is the group's, which means nothing to the code server.
+                    headers: HeaderMap::new(),
+                    ..self.context.clone().at(Arc::clone(server))
+                };
                 code::post(&context, message, self.revision).await
             }
         };
@@ -234,36 +212,11 @@ impl GroupMessage<'_> {
     }
 }
 
-impl GroupContext {
-    fn session(&self) -> Result<Session, ErrorKind> {
-        named_session(&self.app, &self.headers, &self.principal)
-    }
-
-    /// The same request at a member of kind `code`.
-    fn code_context(&self, server: &Arc<CodeServer>) -> CodeContext {
-        CodeContext {
-            app: Arc::clone(&self.app),
-            server: Arc::clone(server),
-            caller: Caller {
-                principal: self.principal.clone(),
-                teams: Arc::clone(&self.teams),
-            },
-            // The session id in them is the group's, which means nothing to the code server.
-            headers: HeaderMap::new(),
-        }
-    }
-
-    /// The same request at an upstream member.
-    fn member_context(&self, server: &Arc<Server>) -> UpstreamContext {
-        UpstreamContext {
-            app: Arc::clone(&self.app),
-            server: Arc::clone(server),
-            principal: self.principal.clone(),
-            headers: self.headers.clone(),
-            begun: None,
-            lane: self.lane,
-            client_gone: self.client_gone.clone(),
-        }
+/// The same request at an upstream member.
+fn member_context(context: &GroupContext, server: &Arc<Server>) -> UpstreamContext {
+    UpstreamContext {
+        begun: None,
+        ..context.clone().at(Arc::clone(server))
     }
 }
 

@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 use http::StatusCode;
 
 use super::GroupMessage;
+use super::member_context;
 use crate::group::Member;
 use crate::http::{answer, stateful};
 use mooring_protocol::{ErrorBody, ErrorKind, Reply, rewrite_up};
@@ -27,7 +28,7 @@ impl GroupMessage<'_> {
             .bindings
             .iter()
             .find(|binding| epoch.is_some_and(|epoch| epoch.0 == binding.epoch))
-            .and_then(|binding| self.context.group.upstream(binding.server.as_str()));
+            .and_then(|binding| self.context.server.upstream(binding.server.as_str()));
         match member {
             Some(server) => {
                 let member = Member::Upstream(server.clone());
@@ -50,9 +51,9 @@ impl GroupMessage<'_> {
         let bound = record
             .bindings
             .iter()
-            .filter_map(|binding| self.context.group.upstream(binding.server.as_str()));
+            .filter_map(|binding| self.context.server.upstream(binding.server.as_str()));
         let sent = join_all(bound.map(|server| async move {
-            let context = self.context.member_context(server);
+            let context = member_context(self.context, server);
             let reply = stateful::post(&context, self.body, self.message, self.revision).await;
             (server, reply.status)
         }));

@@ -58,18 +58,18 @@ pub(super) async fn initialize(
         Ok(session) => session,
         Err(cause) => return answer::open_error(&cause, message.id()),
     };
-    let members = context.group.members().iter();
+    let members = context.server.members().iter();
     let asking =
         members.map(|member| initialize_member(context, &session, member, message, revision));
     let answers = join_all(asking).await;
 
     let (mut introduced, mut missing, mut first) = (Vec::new(), Vec::new(), None);
-    for (member, answer) in context.group.members().iter().zip(answers) {
+    for (member, answer) in context.server.members().iter().zip(answers) {
         let server = member.id();
         match answer {
             Ok(result) => introduced.push(MemberInitializeResult { server, result }),
             Err(cause) => {
-                tracing::warn!(session = %session.digest, group = %context.group.id, server, error = %cause, "member missing from the group's initialize result");
+                tracing::warn!(session = %session.digest, group = %context.server.id, server, error = %cause, "member missing from the group's initialize result");
                 missing.push(server);
                 first = first.or(Some((server, cause)));
             }
@@ -86,7 +86,7 @@ pub(super) async fn initialize(
             None => answer::plain(ErrorKind::UpstreamUnavailable, message.id()),
         };
     }
-    let group = &context.group;
+    let group = &context.server;
     let result = initialize_result(
         group.id.as_str(),
         group.names(),
