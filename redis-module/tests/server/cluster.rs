@@ -143,7 +143,7 @@ async fn a_primary_dies_under_load(cluster: &mut Cluster) -> anyhow::Result<()> 
     })
     .await?;
     let mut client = Client::of(cluster);
-    created.is_all_there(&mut client)?;
+    created.check_all(&mut client)?;
     turned.grow(&mut client)?;
     let mut c = Connection::open(cluster.replica_of(PLACE))?;
     wait::until_true("the index of the new primary", SETTLED_WITHIN, async || {

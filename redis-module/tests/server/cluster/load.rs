@@ -213,7 +213,7 @@ impl Burst {
     }
 
     /// Every session stands as it was acknowledged, and what is given to it from now on is greater.
-    pub(super) fn is_all_there(self, client: &mut Client) -> anyhow::Result<()> {
+    pub(super) fn check_all(self, client: &mut Client) -> anyhow::Result<()> {
         for (key, numbers) in &self.sessions {
             let record = client.run(&format!("SESSION.GET {key}"))?;
             ensure!(matches!(record, Value::Array(_)), "{key}: {record}");
