@@ -69,13 +69,13 @@ impl Context {
 /// server, which it named. GET tells the rest.
 pub(crate) struct RouteLine<'a> {
     pub(crate) state: RouteState,
-    pub(crate) instance: &'a [u8],
-    pub(crate) upstream_session: Option<&'a [u8]>,
+    pub(crate) instance: &'a str,
+    pub(crate) upstream_session: Option<&'a str>,
     pub(crate) owner: Option<OwnerLine<'a>>,
-    pub(crate) driver: &'a [u8],
+    pub(crate) driver: &'a str,
     pub(crate) epoch: u64,
     pub(crate) lease_until: Option<Timestamp>,
-    pub(crate) worker_lost: Option<&'a [u8]>,
+    pub(crate) worker_lost: Option<&'a str>,
     /// The instance of a loss that is still to be reported, and why the binding was moved.
     pub(crate) lost_instance: Option<&'a str>,
     pub(crate) lost_reason: Option<&'a [u8]>,
@@ -85,7 +85,7 @@ pub(crate) struct RouteLine<'a> {
 
 /// The worker that holds a binding's connection.
 pub(crate) struct OwnerLine<'a> {
-    pub(crate) worker: &'a [u8],
+    pub(crate) worker: &'a str,
     pub(crate) alive: bool,
     pub(crate) address: Option<&'a str>,
 }
@@ -118,14 +118,14 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
         + usize::from(line.turn.is_some());
     context.reply_map(ALWAYS + owner_fields + optional);
     context.text("state", line.state.as_str());
-    context.bytes("instance", line.instance);
-    context.bytes("driver", line.driver);
+    context.text("instance", line.instance);
+    context.text("driver", line.driver);
     context.integer("epoch", line.epoch);
     if let Some(upstream_session) = line.upstream_session {
-        context.bytes("upstream_session", upstream_session);
+        context.text("upstream_session", upstream_session);
     }
     if let Some(owner) = &line.owner {
-        context.bytes("owner", owner.worker);
+        context.text("owner", owner.worker);
         context.flag("owner_alive", owner.alive);
         context.optional_text("owner_address", owner.address);
     }
@@ -133,7 +133,7 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
         context.integer("lease_until", lease_until.unix_ms());
     }
     if let Some(worker_lost) = line.worker_lost {
-        context.bytes("worker_lost", worker_lost);
+        context.text("worker_lost", worker_lost);
     }
     if let Some(instance) = line.lost_instance {
         context.text("lost_instance", instance);

@@ -2,7 +2,6 @@
 
 use std::cell::OnceCell;
 
-use mooring_session::names::WorkerId;
 use mooring_session::time::Timestamp;
 use mooring_session::workers::{Workers, WorkersAt};
 use mooring_session::{Liveness, NoIndex, Node, PrincipalSessions, Tuning};
@@ -37,15 +36,15 @@ impl<'a> WorkersNow<'a> {
 }
 
 impl Liveness for WorkersNow<'_> {
-    fn is_alive(&self, worker: &WorkerId) -> bool {
+    fn is_alive(&self, worker: &str) -> bool {
         self.known().is_alive(worker)
     }
 
-    fn is_draining(&self, worker: &WorkerId) -> bool {
+    fn is_draining(&self, worker: &str) -> bool {
         self.known().is_draining(worker)
     }
 
-    fn address(&self, worker: &WorkerId) -> Option<&str> {
+    fn address(&self, worker: &str) -> Option<&str> {
         self.known().address(worker)
     }
 }

@@ -118,7 +118,7 @@ pub struct BindingHead<'a> {
 }
 
 impl<'a> BindingHead<'a> {
-    fn of(binding: &'a Binding) -> Self {
+    pub(crate) fn of(binding: &'a Binding) -> Self {
         Self {
             phase: binding.phase,
             epoch: binding.epoch,

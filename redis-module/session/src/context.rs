@@ -1,6 +1,6 @@
 //! The inputs of a rule besides the record and the request, and its result.
 
-use crate::names::{InstanceName, Principal, ServerName, WorkerId};
+use crate::names::{InstanceName, Principal, ServerName};
 use crate::record::Record;
 use crate::time::Timestamp;
 use crate::tuning::Tuning;
@@ -43,14 +43,14 @@ impl Context<'_> {
     }
 }
 
-/// Who is alive, as the node that runs the rule knows it.
+/// Who is alive, as the node that runs the rule knows it. A worker is asked about by its whole id.
 pub trait Liveness {
     /// Whether the worker is alive. A worker never heard of counts as alive for its grace.
-    fn is_alive(&self, worker: &WorkerId) -> bool;
+    fn is_alive(&self, worker: &str) -> bool;
     /// Whether the worker announced that it is draining.
-    fn is_draining(&self, worker: &WorkerId) -> bool;
+    fn is_draining(&self, worker: &str) -> bool;
     /// Where the worker's peers reach it, if it is known.
-    fn address(&self, worker: &WorkerId) -> Option<&str>;
+    fn address(&self, worker: &str) -> Option<&str>;
 }
 
 /// What the node that runs the rule knows of everything but the record at hand: from its indexes and its queues of

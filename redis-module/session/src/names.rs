@@ -4,6 +4,7 @@
 //! text: a record's names go from the request through the record to the answer.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::limits;
@@ -181,6 +182,14 @@ impl WorkerId {
     /// # Errors
     /// Empty, over 128 bytes, not visible ASCII, or `-`.
     pub fn parse(bytes: &[u8]) -> Result<Self, NameError> {
+        Self::check(bytes).map(|text| Self(text.into()))
+    }
+
+    /// The same without a copy, for what a use only compares.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn check(bytes: &[u8]) -> Result<&str, NameError> {
         let what = "worker";
         let most = limits::WORKER_BYTES_MAX;
         let text = check(what, bytes, 1, most, &Alphabet::VisibleAscii)?;
@@ -190,7 +199,7 @@ impl WorkerId {
                 problem: Problem::Alphabet("- is not a worker"),
             });
         }
-        Ok(Self(text.into()))
+        Ok(text)
     }
 
     /// The whole id.
@@ -202,13 +211,28 @@ impl WorkerId {
     /// The configured name, which survives restarts.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.0.rsplit_once(':').map_or(&self.0, |(name, _)| name)
+        Self::name_of(self)
+    }
+
+    /// The configured name in a whole id.
+    #[must_use]
+    pub fn name_of(id: &str) -> &str {
+        id.rsplit_once(':').map_or(id, |(name, _)| name)
     }
 
     /// The boot id of this run; empty where none was given.
     #[must_use]
     pub fn boot(&self) -> &str {
         self.0.rsplit_once(':').map_or("", |(_, boot)| boot)
+    }
+}
+
+/// As text: what is asked about a worker takes the id as it stands in a record, without a copy.
+impl Deref for WorkerId {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
     }
 }
 

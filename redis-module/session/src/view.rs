@@ -30,7 +30,7 @@ impl BindingState {
     pub fn of(
         phase: Phase,
         bound_at: Timestamp,
-        owner: Option<&WorkerId>,
+        owner: Option<&str>,
         context: &Context<'_>,
     ) -> Self {
         match phase {
@@ -101,7 +101,7 @@ impl BindingView {
             state: BindingState::of(
                 binding.phase,
                 binding.bound_at,
-                binding.owner.as_ref(),
+                binding.owner.as_deref(),
                 context,
             ),
             instance: binding.instance.clone(),

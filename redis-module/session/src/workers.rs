@@ -19,7 +19,7 @@ pub struct Workers {
     heard: BTreeMap<Box<str>, WorkerEntry>,
     /// Workers met in records that have never beaten here, with the end of their grace.
     /// Behind a `RefCell` because looking is what discovers them.
-    met: RefCell<BTreeMap<WorkerId, Monotonic>>,
+    met: RefCell<BTreeMap<Box<str>, Monotonic>>,
     /// Until then a worker that was never heard counts as alive.
     grace_until: Monotonic,
     grace: Millis,
@@ -129,7 +129,7 @@ impl Workers {
                 }
             }
         }
-        self.met.get_mut().remove(&beat.worker);
+        self.met.get_mut().remove(beat.worker.as_str());
         self.heard.insert(
             name.into(),
             WorkerEntry {
@@ -156,7 +156,7 @@ impl Workers {
             Some(_) => false,
             None => {
                 let was_alive = self.is_stranger_alive(worker, mono);
-                if let Some(until) = self.met.get_mut().get_mut(worker) {
+                if let Some(until) = self.met.get_mut().get_mut(worker.as_str()) {
                     *until = Monotonic::default();
                 }
                 was_alive
@@ -205,13 +205,13 @@ impl Workers {
 
     /// A worker that never beat here lives from the first time a record names it until its grace is over. Beyond the
     /// bound on how many such are remembered, only the node's own grace counts.
-    fn is_stranger_alive(&self, worker: &WorkerId, mono: Monotonic) -> bool {
+    fn is_stranger_alive(&self, worker: &str, mono: Monotonic) -> bool {
         let mut met = self.met.borrow_mut();
         if let Some(until) = met.get(worker) {
             return mono < *until;
         }
         if met.len() < WORKERS_MAX {
-            met.insert(worker.clone(), mono.plus(self.grace));
+            met.insert(worker.into(), mono.plus(self.grace));
             return true;
         }
         mono < self.grace_until
@@ -225,30 +225,30 @@ pub struct WorkersAt<'a> {
 }
 
 impl WorkersAt<'_> {
-    fn heard(&self, worker: &WorkerId) -> Option<&WorkerEntry> {
+    fn heard(&self, worker: &str) -> Option<&WorkerEntry> {
         self.workers
             .heard
-            .get(worker.name())
-            .filter(|heard| heard.worker == *worker)
+            .get(WorkerId::name_of(worker))
+            .filter(|heard| heard.worker.as_str() == worker)
     }
 }
 
 impl Liveness for WorkersAt<'_> {
-    fn is_alive(&self, worker: &WorkerId) -> bool {
-        match self.workers.heard.get(worker.name()) {
-            Some(heard) if heard.worker == *worker => self.mono < heard.lives_until,
+    fn is_alive(&self, worker: &str) -> bool {
+        match self.workers.heard.get(WorkerId::name_of(worker)) {
+            Some(heard) if heard.worker.as_str() == worker => self.mono < heard.lives_until,
             // Another boot of this name was heard: a name has one living boot, and a new one beats before it binds.
             Some(_) => false,
             None => self.workers.is_stranger_alive(worker, self.mono),
         }
     }
 
-    fn is_draining(&self, worker: &WorkerId) -> bool {
+    fn is_draining(&self, worker: &str) -> bool {
         self.heard(worker)
             .is_some_and(|heard| heard.drain == Drain::Draining)
     }
 
-    fn address(&self, worker: &WorkerId) -> Option<&str> {
+    fn address(&self, worker: &str) -> Option<&str> {
         self.heard(worker).map(|heard| heard.address.as_str())
     }
 }

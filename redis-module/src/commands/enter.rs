@@ -63,7 +63,7 @@ grammar! {
     parse<'a>(key) -> RouteRequest<'a> {
         principal: text(c"principal", routing::unparsed),
         server: text(c"server", routing::unparsed),
-        worker: text(c"worker", WorkerId::parse),
+        worker: text(c"worker", WorkerId::check),
         ticket: text(c"ticket", Token::parse),
         lease: required(c"LEASE", integer(c"ms", turn::lease)),
         line: word(c"FIRST", c"first", Line::Last => Line::First),
@@ -72,7 +72,7 @@ grammar! {
         principal,
         server,
         turn: Some(TurnRequest {
-            worker: worker.clone(),
+            worker: WorkerId::parse(worker.as_bytes())?,
             ticket,
             lease,
             line,

@@ -68,18 +68,21 @@ grammar! {
     parse<'a>(key) -> RouteRequest<'a> {
         principal: text(c"principal", routing::unparsed),
         server: text(c"server", routing::unparsed),
-        worker: text(c"worker", WorkerId::parse),
+        worker: text(c"worker", WorkerId::check),
         turn: rest(TURN, parse_turn),
     } => Ok(RouteRequest {
         principal,
         server,
-        turn: turn.map(|(ticket, lease)| TurnRequest {
-            worker: worker.clone(),
-            ticket,
-            lease,
-            line: Line::Last,
-            held: None,
-        }),
+        turn: match turn {
+            None => None,
+            Some((ticket, lease)) => Some(TurnRequest {
+                worker: WorkerId::parse(worker.as_bytes())?,
+                ticket,
+                lease,
+                line: Line::Last,
+                held: None,
+            }),
+        },
         worker,
     })
 }

@@ -3,13 +3,13 @@
 //! It reads three fields in one go instead of the record, copies none of them, and most of the time writes nothing. Two
 //! more are read where a loss is still to be reported, which the third one says.
 
+use mooring_session::Refusal;
 use mooring_session::codec::{self, BindingHead, CorruptRecord};
 use mooring_session::names::{InstanceName, NameError, Principal, ServerName, WorkerId};
 use mooring_session::record::{Life, Phase};
-use mooring_session::rules::{self, BindingParts, RouteState};
-use mooring_session::turns::{TurnRequest, TurnStatus};
+use mooring_session::rules::{self, ReplacedDriver, RouteState};
+use mooring_session::turns::TurnRequest;
 use mooring_session::view::BindingState;
-use mooring_session::{RecordChange, Refusal};
 
 use super::turn::Queues;
 use crate::claims;
@@ -29,7 +29,7 @@ use crate::rule_inputs::RuleInputs;
 pub(super) struct RouteRequest<'a> {
     pub(super) principal: &'a [u8],
     pub(super) server: &'a [u8],
-    pub(super) worker: WorkerId,
+    pub(super) worker: &'a str,
     /// The turn that is asked for, if one is.
     pub(super) turn: Option<TurnRequest>,
 }
@@ -100,13 +100,15 @@ pub(super) fn serve(
     let stored = StoredFields::own(&key, &fields, request)?;
     let life_before = codec::decode_life(present(stored.life.as_ref(), fields.life)?)?;
     let mut life = life_before;
-    let mut binding = StoredBinding::read(&stored, fields.server)?;
+    let head = stored.head.as_ref().map(OwnedText::as_bytes);
+    let head = head
+        .map(|head| BindingHead::decode(fields.server.as_str(), head))
+        .transpose()?;
 
     let moment = Moment::of(context, name);
     let inputs = RuleInputs::of(&module.workers, &module.time, moment.now);
     let rules_context = inputs.context();
-    let driven = binding.as_mut().map(StoredBinding::driven);
-    let decided = rules::route_binding(&mut life, driven, &request.worker, &rules_context)?;
+    let decided = rules::route_binding(&mut life, head.as_ref(), request.worker, &rules_context)?;
     // Before anything is written: a turn that is refused refuses the command.
     let asked = request.turn.as_ref().map(|turn| {
         let queues = Queues {
@@ -127,27 +129,43 @@ pub(super) fn serve(
         module.indexes.slide(database, name.as_bytes(), &life, now);
     }
     module.counters.note_touch(decided.written);
-    let Some(binding) = binding else {
+    let Some(head) = head else {
         module.counters.misses += 1;
         reply::unbound(context, turn);
         return Ok(());
     };
     module.counters.hits += 1;
-    if decided.written == RecordChange::Record {
-        store_driver(context, name, &key, fields.binding, &binding);
+    let replaced = decided.reply.replaced;
+    if replaced.is_some() {
+        store_driver(context, name, &key, fields.binding, &head, request.worker);
     }
-    let lost = decided.reply.worker_lost.map(|lost| lost.worker);
-    if let Some(lost) = &lost {
+    let lost = (replaced == Some(ReplacedDriver::Dead)).then_some(head.driver);
+    if let Some(lost) = lost {
         module.counters.worker_losses += 1;
-        log(context, name, fields.server, lost, &request.worker);
+        log(context, name, fields.server, lost, request.worker);
     }
-    let unreported_loss = StoredLoss::read(&key, fields.binding, fields.server, &binding.head)?;
+    let unreported_loss = StoredLoss::read(&key, fields.binding, fields.server, &head)?;
     let line = RouteLine {
+        state: decided.reply.state,
+        instance: head.instance,
+        upstream_session: head.upstream_session,
+        owner: head.owner.map(|owner| OwnerLine {
+            worker: owner,
+            alive: rules_context.workers.is_alive(owner),
+            address: rules_context.workers.address(owner),
+        }),
+        driver: replaced.map_or(head.driver, |_| request.worker),
+        epoch: head.epoch,
+        lease_until: match head.phase {
+            Phase::Claimed { lease_until } => Some(lease_until),
+            Phase::Bound => None,
+        },
+        worker_lost: lost,
         lost_instance: unreported_loss.as_ref().map(|loss| loss.instance.as_str()),
         lost_reason: (unreported_loss.as_ref())
             .and_then(|loss| loss.reason.as_ref())
             .map(OwnedText::as_bytes),
-        ..binding.line(decided.reply.state, lost.as_ref(), turn, &rules_context)
+        turn,
     };
     reply::routed(context, &line);
     if line.state == RouteState::Binding(BindingState::Claimed) {
@@ -155,75 +173,14 @@ pub(super) fn serve(
             .time
             .now()
             .plus(claims::left(&moment, line.lease_until));
-        let (worker, server) = (&request.worker, fields.server);
-        claims::watch(&mut module.news, &moment, worker, server, until);
+        let (worker, server) = (WorkerId::parse(request.worker.as_bytes())?, fields.server);
+        claims::watch(&mut module.news, &moment, &worker, server, until);
     }
-    if decided.written == RecordChange::Record {
-        // The driver changed, which the index counts by; seldom enough to read the whole record.
+    if replaced.is_some() {
+        // The index counts by the driver; that changes seldom enough to read the whole record.
         keyspace::refresh(module, context, name);
     }
     Ok(())
-}
-
-/// One binding as it is stored in the hash.
-struct StoredBinding<'a> {
-    head: BindingHead<'a>,
-    owner: Option<WorkerId>,
-    driver: WorkerId,
-}
-
-impl<'a> StoredBinding<'a> {
-    fn read(stored: &'a StoredFields, server: &ServerName) -> Result<Option<Self>, CorruptRecord> {
-        let Some(head) = &stored.head else {
-            return Ok(None);
-        };
-        let head = BindingHead::decode(server.as_str(), head.as_bytes())?;
-        let field = || CorruptRecord::field(codec::field_name('b', server.as_str()).as_bytes());
-        let worker = |name: &str| WorkerId::parse(name.as_bytes()).map_err(|_| field());
-        Ok(Some(Self {
-            owner: head.owner.map(worker).transpose()?,
-            driver: worker(head.driver)?,
-            head,
-        }))
-    }
-
-    fn driven(&mut self) -> BindingParts<'_> {
-        BindingParts {
-            phase: self.head.phase,
-            bound_at: self.head.bound_at,
-            owner: self.owner.as_ref(),
-            driver: &mut self.driver,
-        }
-    }
-
-    fn line<'b>(
-        &'b self,
-        state: RouteState,
-        worker_lost: Option<&'b WorkerId>,
-        turn: Option<TurnStatus>,
-        context: &'b mooring_session::Context<'_>,
-    ) -> RouteLine<'b> {
-        RouteLine {
-            state,
-            instance: self.head.instance.as_bytes(),
-            upstream_session: self.head.upstream_session.map(str::as_bytes),
-            owner: self.owner.as_ref().map(|owner| OwnerLine {
-                worker: owner.as_str().as_bytes(),
-                alive: context.workers.is_alive(owner),
-                address: context.workers.address(owner),
-            }),
-            driver: self.driver.as_str().as_bytes(),
-            epoch: self.head.epoch,
-            lease_until: match self.head.phase {
-                Phase::Claimed { lease_until } => Some(lease_until),
-                Phase::Bound => None,
-            },
-            worker_lost: worker_lost.map(|lost| lost.as_str().as_bytes()),
-            lost_instance: None,
-            lost_reason: None,
-            turn,
-        }
-    }
 }
 
 /// A loss that is still to be reported, as it stands in the hash.
@@ -270,19 +227,16 @@ fn store_driver(
     name: Text<'_>,
     key: &Key<'_>,
     fields: &BindingFields,
-    binding: &StoredBinding<'_>,
+    head: &BindingHead<'_>,
+    driver: &str,
 ) {
-    let field = fields.head.text();
-    let head = BindingHead {
-        driver: binding.driver.as_str(),
-        ..binding.head
-    };
+    let head = BindingHead { driver, ..*head };
     let value = OwnedText::new(head.encode().as_bytes());
-    record_io::set(context, name, key, &[[field, value.text()]]);
+    record_io::set(context, name, key, &[[fields.head.text(), value.text()]]);
     context.signal_modified(name);
 }
 
-fn log(context: &Context, key: Text<'_>, server: &ServerName, from: &WorkerId, to: &WorkerId) {
+fn log(context: &Context, key: Text<'_>, server: &ServerName, from: &str, to: &str) {
     let line = format!(
         "session continued by another worker: key={} server={server} from={from} to={to} reason=\"worker lost\"",
         digest(key.as_bytes()),

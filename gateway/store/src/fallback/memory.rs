@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use mooring_session::context::{Liveness, NoIndex};
 use mooring_session::limits::TTL_MAX;
-use mooring_session::names::{Principal, ServerName, Token, UpstreamSession, WorkerId};
+use mooring_session::names::{Principal, ServerName, Token, UpstreamSession};
 use mooring_session::record::{Binding, LEAST_READER, Life, Lifecycle, Phase, Record};
 use mooring_session::rules::{EndReply, EndRequest, TouchRequest};
 use mooring_session::time::Timestamp;
@@ -75,15 +75,15 @@ pub(super) struct PendingEnd {
 pub(super) struct EveryWorkerAlive;
 
 impl Liveness for EveryWorkerAlive {
-    fn is_alive(&self, _worker: &WorkerId) -> bool {
+    fn is_alive(&self, _worker: &str) -> bool {
         true
     }
 
-    fn is_draining(&self, _worker: &WorkerId) -> bool {
+    fn is_draining(&self, _worker: &str) -> bool {
         false
     }
 
-    fn address(&self, _worker: &WorkerId) -> Option<&str> {
+    fn address(&self, _worker: &str) -> Option<&str> {
         None
     }
 }

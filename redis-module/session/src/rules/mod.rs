@@ -24,7 +24,7 @@ pub use get::get;
 pub use rate::{RateReply, RateRequest, TheoreticalArrivalTime, rate};
 pub use rebind::{LossReport, RebindReply, RebindRequest, rebind};
 pub use route::{
-    BindingParts, RouteReply, RouteRequest, RouteState, UnreportedLoss, UsedBinding, WorkerLost,
+    ReplacedDriver, RouteReply, RouteRequest, RouteState, UnreportedLoss, UsedBinding, WorkerLost,
     route, route_binding,
 };
 pub use touch::{ReportedLoss, TouchReply, TouchRequest, touch};

@@ -4,11 +4,11 @@
 //! store that can fetch those alone.
 
 use super::{authorize, require_active};
+use crate::codec::BindingHead;
 use crate::context::{Context, Decision, RecordChange};
 use crate::names::{InstanceName, Principal, Reason, ServerName, WorkerId};
 use crate::record::{Binding, Life, Phase, Record};
 use crate::refusal::Refusal;
-use crate::time::Timestamp;
 use crate::view::{BindingState, BindingView};
 
 /// What ROUTE asks for.
@@ -80,37 +80,22 @@ pub struct WorkerLost {
     pub worker: WorkerId,
 }
 
-/// The parts of a binding that ROUTE reads and may change.
-#[derive(Debug)]
-pub struct BindingParts<'a> {
-    /// Whether it is still being initialized.
-    pub phase: Phase,
-    /// Since when.
-    pub bound_at: Timestamp,
-    /// The worker that holds its connection, if only one can.
-    pub owner: Option<&'a WorkerId>,
-    /// The worker that last bound it, or was last seen driving it.
-    pub driver: &'a mut WorkerId,
-}
-
-impl<'a> BindingParts<'a> {
-    fn of(binding: &'a mut Binding) -> Self {
-        Self {
-            phase: binding.phase,
-            bound_at: binding.bound_at,
-            owner: binding.owner.as_ref(),
-            driver: &mut binding.driver,
-        }
-    }
-}
-
 /// What [`route_binding`] found of the binding.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsedBinding {
     /// `unbound`, `claimed`, `bound` or `orphaned`.
     pub state: RouteState,
-    /// Set on the first use after the driver's death; the binding's driver is then the caller.
-    pub worker_lost: Option<WorkerLost>,
+    /// Set where the caller drives the binding from now on: what became of the driver before it.
+    pub replaced: Option<ReplacedDriver>,
+}
+
+/// A driver whose place the caller has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplacedDriver {
+    /// The record was written anyway.
+    Alive,
+    /// This is the first use after its death.
+    Dead,
 }
 
 /// Checks principal and state, slides the TTL, and says where calls go.
@@ -124,33 +109,37 @@ pub fn route(
 ) -> Result<Decision<RouteReply>, Refusal> {
     let record = slot.as_mut().ok_or(Refusal::NoSession)?;
     authorize(&record.principal, &request.principal)?;
-    let parts = record
-        .bindings
-        .get_mut(&request.server)
-        .map(BindingParts::of);
-    let used = route_binding(&mut record.life, parts, &request.worker, context)?;
+    let found = record.bindings.get(&request.server).map(BindingHead::of);
+    let used = route_binding(&mut record.life, found.as_ref(), &request.worker, context)?;
+    let mut worker_lost = None;
+    if let Some(replaced) = used.reply.replaced
+        && let Some(binding) = record.bindings.get_mut(&request.server)
+    {
+        let worker = std::mem::replace(&mut binding.driver, request.worker.clone());
+        worker_lost = (replaced == ReplacedDriver::Dead).then_some(WorkerLost { worker });
+    }
     let reply = RouteReply {
         binding: record
             .bindings
             .get(&request.server)
             .map(|binding| BindingView::of(&request.server, binding, context)),
-        worker_lost: used.reply.worker_lost,
+        worker_lost,
         unreported_loss: (record.bindings.get(&request.server)).and_then(UnreportedLoss::of),
     };
     Ok(Decision::new(reply, used.written))
 }
 
-/// ROUTE over the parts it reads, after the caller has compared the principal.
+/// ROUTE over the parts it reads, after the caller has compared the principal. The driver is the caller's to replace.
 ///
-/// The driver is written on the first use after its death, and otherwise only when the record is written anyway: a
+/// It is written on the first use after its death, and otherwise only when the record is written anyway: a
 /// write on every change of worker would make each call of a load-balanced session a replicated write.
 ///
 /// # Errors
 /// `NOSESSION`, `ENDED`.
 pub fn route_binding(
     life: &mut Life,
-    binding: Option<BindingParts<'_>>,
-    worker: &WorkerId,
+    binding: Option<&BindingHead<'_>>,
+    worker: &str,
     context: &Context<'_>,
 ) -> Result<Decision<UsedBinding>, Refusal> {
     require_active(life, context)?;
@@ -160,28 +149,25 @@ pub fn route_binding(
     } else {
         RecordChange::Nothing
     };
-    let Some(binding) = binding else {
-        let reply = UsedBinding {
-            state: RouteState::Unbound,
-            worker_lost: None,
-        };
-        return Ok(Decision::new(reply, written));
-    };
-    let state = BindingState::of(binding.phase, binding.bound_at, binding.owner, context);
-    let mut worker_lost = None;
-    let is_shared = binding.owner.is_none() && binding.phase == Phase::Bound;
-    if is_shared && *binding.driver != *worker {
-        let is_dead = !context.workers.is_alive(binding.driver);
-        // A late request of a worker that is dead itself must neither swallow the news nor become news once more.
-        if (is_dead || slid) && context.workers.is_alive(worker) {
-            let driver = std::mem::replace(binding.driver, worker.clone());
-            written = RecordChange::Record;
-            worker_lost = is_dead.then_some(WorkerLost { worker: driver });
+    let mut replaced = None;
+    let state = match binding {
+        None => RouteState::Unbound,
+        Some(binding) => {
+            let is_shared = binding.owner.is_none() && binding.phase == Phase::Bound;
+            if is_shared && binding.driver != worker {
+                let is_dead = !context.workers.is_alive(binding.driver);
+                // A late request of a worker that is dead itself must neither swallow the event nor become one itself.
+                if (is_dead || slid) && context.workers.is_alive(worker) {
+                    written = RecordChange::Record;
+                    replaced = Some(match is_dead {
+                        true => ReplacedDriver::Dead,
+                        false => ReplacedDriver::Alive,
+                    });
+                }
+            }
+            let (phase, bound_at, owner) = (binding.phase, binding.bound_at, binding.owner);
+            RouteState::Binding(BindingState::of(phase, bound_at, owner, context))
         }
-    }
-    let reply = UsedBinding {
-        state: RouteState::Binding(state),
-        worker_lost,
     };
-    Ok(Decision::new(reply, written))
+    Ok(Decision::new(UsedBinding { state, replaced }, written))
 }

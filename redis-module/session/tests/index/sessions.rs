@@ -110,15 +110,15 @@ impl Crew {
 }
 
 impl Liveness for Crew {
-    fn is_alive(&self, worker: &WorkerId) -> bool {
-        self.0.contains(worker)
+    fn is_alive(&self, worker: &str) -> bool {
+        self.0.iter().any(|known| known.as_str() == worker)
     }
 
-    fn is_draining(&self, _: &WorkerId) -> bool {
+    fn is_draining(&self, _: &str) -> bool {
         false
     }
 
-    fn address(&self, _: &WorkerId) -> Option<&str> {
+    fn address(&self, _: &str) -> Option<&str> {
         None
     }
 }

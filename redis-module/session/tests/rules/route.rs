@@ -1,7 +1,8 @@
 //! ROUTE: says where calls go, and tells the death of a driver once, to the first who comes after it.
 
+use mooring_session::codec::{self, BindingHead};
 use mooring_session::context::{Decision, RecordChange};
-use mooring_session::rules::{BindingParts, RouteState, UsedBinding, WorkerLost, route_binding};
+use mooring_session::rules::{ReplacedDriver, RouteState, UsedBinding, route_binding};
 use mooring_session::{Refusal, Tuning};
 
 use crate::states::{NOW, State, route_by, slot_in};
@@ -91,9 +92,7 @@ fn both_forms_agree() {
             Ok(Decision::new(
                 UsedBinding {
                     state: RouteState::Binding(mooring_session::view::BindingState::Bound),
-                    worker_lost: Some(WorkerLost {
-                        worker: worker("dead:1"),
-                    }),
+                    replaced: Some(ReplacedDriver::Dead),
                 },
                 RecordChange::Record,
             )),
@@ -103,25 +102,23 @@ fn both_forms_agree() {
             Ok(Decision::new(
                 UsedBinding {
                     state: RouteState::Unbound,
-                    worker_lost: None,
+                    replaced: None,
                 },
                 RecordChange::Nothing,
             )),
         ),
     ] {
         let mut record = slot_in(state).unwrap();
-        let driven = record
-            .bindings
-            .get_mut(&server("tools"))
-            .map(|binding| BindingParts {
-                phase: binding.phase,
-                bound_at: binding.bound_at,
-                owner: binding.owner.as_ref(),
-                driver: &mut binding.driver,
-            });
-        let used = route_binding(&mut record.life, driven, &worker("caller:1"), &context);
+        let fields = codec::encode(&record);
+        let head = fields.iter().find(|(field, _)| field == "b:tools");
+        let head = head.map(|(_, value)| BindingHead::decode("tools", value.as_bytes()).unwrap());
+        let used = route_binding(&mut record.life, head.as_ref(), "caller:1", &context);
         assert_eq!(used, expected, "{state:?}");
         let (whole, _) = run(&route_by("caller:1"), state);
+        if used.is_ok_and(|used| used.reply.replaced.is_some()) {
+            let binding = record.bindings.get_mut(&server("tools")).unwrap();
+            binding.driver = worker("caller:1");
+        }
         assert_eq!(whole, Some(record), "{state:?}");
     }
 }

@@ -67,16 +67,16 @@ pub(crate) enum State {
 pub(crate) struct Crew;
 
 impl Liveness for Crew {
-    fn is_alive(&self, worker: &WorkerId) -> bool {
-        worker.name() != "dead"
+    fn is_alive(&self, worker: &str) -> bool {
+        WorkerId::name_of(worker) != "dead"
     }
 
-    fn is_draining(&self, worker: &WorkerId) -> bool {
-        worker.name() == "draining"
+    fn is_draining(&self, worker: &str) -> bool {
+        WorkerId::name_of(worker) == "draining"
     }
 
-    fn address(&self, worker: &WorkerId) -> Option<&str> {
-        (worker.name() == "holder").then_some("10.0.0.1:4000")
+    fn address(&self, worker: &str) -> Option<&str> {
+        (WorkerId::name_of(worker) == "holder").then_some("10.0.0.1:4000")
     }
 }
 

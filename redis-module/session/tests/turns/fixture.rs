@@ -17,15 +17,15 @@ pub(crate) const QUIET_MS: u64 = 5_000;
 pub(crate) struct Deaths(pub(crate) BTreeSet<WorkerId>);
 
 impl Liveness for Deaths {
-    fn is_alive(&self, worker: &WorkerId) -> bool {
-        !self.0.contains(worker)
+    fn is_alive(&self, worker: &str) -> bool {
+        !self.0.iter().any(|known| known.as_str() == worker)
     }
 
-    fn is_draining(&self, _: &WorkerId) -> bool {
+    fn is_draining(&self, _: &str) -> bool {
         false
     }
 
-    fn address(&self, _: &WorkerId) -> Option<&str> {
+    fn address(&self, _: &str) -> Option<&str> {
         None
     }
 }
