@@ -73,7 +73,7 @@ impl Indexes {
         }
     }
 
-    /// Notes a use that was not written, where anybody asks for the order of use.
+    /// Notes a use that was not written, where a cap asks for the order of use.
     pub(crate) fn note_use(&mut self, database: i32, key: &[u8], now: Timestamp) {
         if let Some(index) = self.by_database.get_mut(&database)
             && index.follows_uses()

@@ -59,7 +59,7 @@ impl Node for NodeView<'_> {
 }
 
 /// What the principal holds beside the command's key and under its prefix; none while the index is not whole. From now
-/// on the index follows every use.
+/// on the index follows the principal's uses.
 ///
 /// # Errors
 /// `ERR` for a key under none of the prefixes.

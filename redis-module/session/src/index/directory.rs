@@ -19,13 +19,16 @@ pub(super) struct Directory {
     /// An instance is one name under each server.
     pub(super) places: Interner<InstanceCounts>,
     pub(super) workers: Interner<WorkerCounts>,
+    /// The principals whose uses are noted.
+    capped: usize,
 }
 
 /// The sessions of one principal under one prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PrincipalCounts {
     pub(super) active: u32,
-    pub(super) all: u32,
+    /// Whether a cap was ever asked about, so that uses are noted.
+    is_capped: bool,
 }
 
 /// The bindings to one instance of one server.
@@ -88,6 +91,7 @@ impl Directory {
             servers: Interner::new(seed),
             places: Interner::new(seed),
             workers: Interner::new(seed),
+            capped: 0,
         }
     }
 
@@ -136,7 +140,9 @@ impl Directory {
 
     /// Lets go of the names that the entry refers to.
     pub(super) fn leave(&mut self, entry: &Entry) {
-        self.principals.release(entry.principal);
+        if let Some(gone) = self.principals.release(entry.principal) {
+            self.capped -= usize::from(gone.is_capped);
+        }
         for binding in &entry.bindings {
             if let Some(server) = self.places.tag(binding.place) {
                 self.servers.release(Symbol::of_tag(server));
@@ -152,11 +158,8 @@ impl Directory {
     /// IndexCounts the entry as it is.
     pub(super) fn count(&mut self, entry: &Entry, counts: &mut IndexCounts, count: Count) {
         let is_active = entry.standing == Standing::Active;
-        if let Some(holding) = self.principals.counts_mut(entry.principal) {
-            count.small(&mut holding.all);
-            if is_active {
-                count.small(&mut holding.active);
-            }
+        if is_active && let Some(holding) = self.principals.counts_mut(entry.principal) {
+            count.small(&mut holding.active);
         }
         for binding in &entry.bindings {
             if let Some(load) = self.places.counts_mut(binding.place) {
@@ -183,6 +186,25 @@ impl Directory {
             Standing::Expired => count.large(&mut counts.expired, 1),
             Standing::Ended => count.large(&mut counts.ended, 1),
         }
+    }
+
+    /// From now on the principal's uses are noted, until it has no session.
+    pub(super) fn cap(&mut self, principal: Symbol) {
+        if let Some(holding) = self.principals.counts_mut(principal) {
+            self.capped += usize::from(!holding.is_capped);
+            holding.is_capped = true;
+        }
+    }
+
+    /// Whether the principal's uses are noted.
+    pub(super) fn is_capped(&self, principal: Symbol) -> bool {
+        let holding = self.principals.counts(principal);
+        holding.is_some_and(|holding| holding.is_capped)
+    }
+
+    /// Whether any principal's uses are noted.
+    pub(super) const fn has_caps(&self) -> bool {
+        self.capped > 0
     }
 
     /// A principal's name under a prefix, if it has a session there.

@@ -9,7 +9,7 @@ use crate::record::Standing;
 use crate::time::Timestamp;
 
 impl Index {
-    /// The principal's active sessions under a prefix, but for the one under `except`. From now on uses have to be
+    /// The principal's active sessions under a prefix, but for the one under `except`. From now on its uses have to be
     /// noted, see [`follows_uses`](Self::follows_uses).
     pub fn held(
         &mut self,
@@ -18,7 +18,6 @@ impl Index {
         except: &[u8],
         now: Timestamp,
     ) -> PrincipalSessions {
-        self.follows_uses = true;
         self.settle(now, SETTLED_WITH_A_QUESTION_MAX);
         let Some(principal) = self.directory.principal(prefix, principal) else {
             return PrincipalSessions {
@@ -26,6 +25,7 @@ impl Index {
                 least_recently_used: None,
             };
         };
+        self.directory.cap(principal);
         let except = self.find(except);
         let is_counted = except
             .and_then(|slot| self.entries.get(slot))

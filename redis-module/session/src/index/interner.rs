@@ -78,23 +78,28 @@ impl<C: Default> Interner<C> {
         Symbol(slot)
     }
 
-    /// One reference less; the name goes with the last one.
-    pub(super) fn release(&mut self, symbol: Symbol) {
-        let Some(name) = self.names.get_mut(symbol.0) else {
-            return;
-        };
+    /// One reference less. The name goes with the last one; then this answers with what was counted about it.
+    pub(super) fn release(&mut self, symbol: Symbol) -> Option<C> {
+        let name = self.names.get_mut(symbol.0)?;
         name.references = name.references.saturating_sub(1);
-        if name.references == 0
-            && let Some(name) = self.names.remove(symbol.0)
-        {
-            let Self {
-                seed,
-                names,
-                lookup,
-            } = self;
-            let hash = seed.hash(name.tag, name.text.as_bytes());
-            lookup.remove(hash, symbol.0, |other| hash_of(*seed, names, other));
+        if name.references > 0 {
+            return None;
         }
+        let name = self.names.remove(symbol.0)?;
+        let Self {
+            seed,
+            names,
+            lookup,
+        } = self;
+        let hash = seed.hash(name.tag, name.text.as_bytes());
+        lookup.remove(hash, symbol.0, |other| hash_of(*seed, names, other));
+        Some(name.counts)
+    }
+
+    /// How many refer to the name.
+    pub(super) fn references(&self, symbol: Symbol) -> usize {
+        let name = self.names.get(symbol.0);
+        name.map_or(0, |name| name.references as usize)
     }
 
     /// The symbol of a name that somebody refers to.

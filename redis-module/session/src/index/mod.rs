@@ -66,8 +66,6 @@ pub struct Index {
     overdue: Vec<Box<[u8]>>,
     /// The place of the latest use.
     latest_use: UseRank,
-    /// Whether anybody asks for the order of use.
-    follows_uses: bool,
     /// The number of the present sweep.
     sweep: Sweep,
     /// Up to which slot the end of a sweep has come.
@@ -89,7 +87,6 @@ impl Index {
             frontier: Position::FIRST,
             overdue: Vec::new(),
             latest_use: UseRank::default(),
-            follows_uses: false,
             sweep: 0,
             swept: 0,
         }
@@ -130,22 +127,29 @@ impl Index {
         self.revise(slot, now, |entry| entry.note(life, used, sweep, now));
     }
 
-    /// Notes a use that was not written.
+    /// Notes a use that was not written, if a cap of its principal was asked about: to
+    /// [`USE_NOTED_EVERY`](crate::limits::USE_NOTED_EVERY).
     pub fn note_use(&mut self, key: &[u8], now: Timestamp) {
         let Some(slot) = self.find(key) else {
             return;
         };
+        let is_noted = self.entries.get(slot).is_some_and(|entry| {
+            entry.used.is_moved_by_use(now) && self.directory.is_capped(entry.principal)
+        });
+        if !is_noted {
+            return;
+        }
         let used = self.next_use(now);
         if let Some(entry) = self.entries.get_mut(slot) {
             self.orders.note_use(slot, entry, used);
         }
     }
 
-    /// Whether the order of use matters to anybody: until the first question about it, nobody has to pay for
+    /// Whether any session is one of a principal whose cap was asked about. Without, nobody has to pay for
     /// [`note_use`](Self::note_use).
     #[must_use]
     pub const fn follows_uses(&self) -> bool {
-        self.follows_uses
+        self.directory.has_caps()
     }
 
     /// Notes that the key is gone.

@@ -212,8 +212,7 @@ impl Index {
     fn sessions_of(&self, wanted: &SymbolFilter<'_>) -> usize {
         let principals = wanted.principals.iter();
         principals
-            .filter_map(|principal| self.directory.principals.counts(*principal))
-            .map(|holding| holding.all as usize)
+            .map(|principal| self.directory.principals.references(*principal))
             .sum()
     }
 

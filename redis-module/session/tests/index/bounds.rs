@@ -192,3 +192,37 @@ fn a_sweep_that_sees_nothing_takes_an_index_apart_in_bounded_steps() {
         (vec![0], 0)
     );
 }
+
+/// Which of bob's sessions is named at a cap at `now`.
+fn victim(index: &mut Index, now: u64) -> Option<Box<[u8]>> {
+    let held = index.held(&principal("bob"), prefix_of(&key(1)), b"", at(now));
+    held.least_recently_used
+}
+
+#[test]
+fn uses_are_noted_to_the_second_and_only_while_a_cap_asks_for_them() {
+    let mut index = Index::new(SEED);
+    for number in 1..=3 {
+        let record = session("bob", START).bound("tools", "http://1", "w:1", None);
+        index.put(prefix_of(&key(number)), &key(number), &record, at(START));
+    }
+    let record = session("carol", START);
+    index.put(prefix_of(&key(4)), &key(4), &record, at(START));
+    assert!(!index.follows_uses());
+    assert_eq!(victim(&mut index, START), Some(key(1).into()));
+    assert!(index.follows_uses());
+    index.note_use(&key(1), at(START + 999));
+    assert_eq!(victim(&mut index, START), Some(key(1).into()), "too soon");
+    index.note_use(&key(1), at(START + 1_000));
+    assert_eq!(victim(&mut index, START), Some(key(2).into()));
+    // A clock that steps back loses no use.
+    for number in [2, 3] {
+        index.note_use(&key(number), at(START - 3_600_000));
+    }
+    assert_eq!(victim(&mut index, START), Some(key(1).into()));
+    for number in 1..=3 {
+        assert!(index.follows_uses());
+        index.remove(&key(number));
+    }
+    assert!(!index.follows_uses(), "nobody with a cap is left");
+}

@@ -23,10 +23,14 @@ pub(crate) struct Session {
     was_active: bool,
 }
 
+/// Whose sessions a cap is asked about: a principal under a prefix.
+type Holder = (Principal, PrefixId);
+
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) sessions: BTreeMap<Key, Session>,
     latest: Use,
+    capped: BTreeSet<Holder>,
 }
 
 impl Model {
@@ -39,6 +43,7 @@ impl Model {
             record,
         };
         self.sessions.insert(key.to_vec(), session);
+        self.forget_holders();
     }
 
     /// A use is the latest of all, whatever the clock says; what was used before stays where it was.
@@ -60,10 +65,35 @@ impl Model {
 
     pub(crate) fn note_use(&mut self, key: &[u8], now: Timestamp) {
         let next = self.next(now);
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.sessions.get_mut(key)
+            && self
+                .capped
+                .contains(&(session.record.principal.clone(), prefix_of(key)))
+            && !(session.used.0..session.used.0 + 1_000).contains(&now.unix_ms())
+        {
             session.used = next;
             self.latest = next;
         }
+    }
+
+    /// Uses are noted of those who were asked about, and have had a session ever since.
+    pub(crate) fn forget_holders(&mut self) {
+        let sessions = self.sessions.iter();
+        let holders: BTreeSet<Holder> = sessions
+            .map(|(key, session)| (session.record.principal.clone(), prefix_of(key)))
+            .collect();
+        self.capped.retain(|holder| holders.contains(holder));
+    }
+
+    /// Whether any use is noted.
+    pub(crate) fn follows_uses(&self) -> bool {
+        !self.capped.is_empty()
+    }
+
+    /// A key is gone.
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        self.sessions.remove(key);
+        self.forget_holders();
     }
 
     /// The keys that have expired since the last look.
@@ -96,12 +126,14 @@ impl Model {
 
     /// The uses of the principal's active sessions but one, by key.
     pub(crate) fn held(
-        &self,
+        &mut self,
         principal: &Principal,
         prefix: PrefixId,
         except: &[u8],
         now: Timestamp,
     ) -> BTreeMap<Key, Use> {
+        self.capped.insert((principal.clone(), prefix));
+        self.forget_holders();
         let is_held = |key: &Key, record: &Record| {
             record.principal == *principal
                 && prefix_of(key) == prefix
