@@ -49,6 +49,11 @@ impl BlockedClients {
         drop(self.by_worker.remove(worker));
     }
 
+    /// Wakes all clients.
+    pub(crate) fn wake_all(&mut self) {
+        self.by_worker.clear();
+    }
+
     /// Wakes the clients whose time-out has passed.
     pub(crate) fn pass_deadlines(&mut self, mono: Monotonic) {
         self.by_worker.retain(|_, waiter| mono < waiter.until);

@@ -29,6 +29,9 @@ pub(crate) enum Failure {
     /// A cap counts the sessions under a prefix.
     #[error("ERR CAP needs a key under one of mooring.prefixes")]
     NoPrefix,
+    /// Nobody waits while the module is made ready to be unloaded.
+    #[error("ERR mooring.quiesce is on: WORKER.WAIT does not wait")]
+    Quiesced,
     /// The record would grow, and the server has reached maxmemory. The server's own words.
     #[error("OOM command not allowed when used memory > 'maxmemory'.")]
     OutOfMemory,
@@ -127,6 +130,7 @@ impl Failure {
             | Self::Missing(_)
             | Self::CorruptRate
             | Self::NoPrefix
+            | Self::Quiesced
             | Self::Internal => "ERR",
         }
     }

@@ -142,6 +142,14 @@ pub(crate) fn forsake(client: BlockedId) {
     });
 }
 
+/// `mooring.quiesce` was set.
+pub(crate) fn quiesce(context: &Context) {
+    guard_callback(|| {
+        // Where the state is at work, the next tick does it.
+        let _ = Module::try_with(|module| housekeeping::quiesce(module, context));
+    });
+}
+
 /// Gives back what the module holds, before it is unloaded.
 pub(crate) fn unload(context: &Context) {
     let _ = guard(|| {

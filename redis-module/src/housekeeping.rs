@@ -5,7 +5,7 @@
 //! publishes no event.
 //!
 //! Ticks come with the server's own (`hz`, ten a second by default). Timers, which ring sooner, are set only while work
-//! is under way: with one set, the server refuses to unload the module.
+//! is under way: with one set, the server refuses to unload the module. While `mooring.quiesce` is on none is set.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -68,7 +68,10 @@ pub(crate) fn tick(module: &mut Module, context: &Context, cause: TickCause) -> 
         .and(indexes)
         .eq(&StepProgress::More)
         .then(|| mono.plus(BUSY_EVERY));
-    set_timer(module, context, mono, busy);
+    quiesce(module, context);
+    if !settings::QUIESCE.get() {
+        set_timer(module, context, mono, busy);
+    }
     expired
 }
 
@@ -142,6 +145,14 @@ fn mend_indexes(module: &mut Module, context: &Context) -> StepProgress {
         StepProgress::More
     } else {
         rebuilt
+    }
+}
+
+/// While `mooring.quiesce` is on: wakes who waits, and stops the timer, so that the server lets the module go.
+pub(crate) fn quiesce(module: &mut Module, context: &Context) {
+    if settings::QUIESCE.get() {
+        module.tick_schedule.stop(context);
+        module.blocked_clients.wake_all();
     }
 }
 

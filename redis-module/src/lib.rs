@@ -77,7 +77,9 @@ fn load(loading: &Loading<'_>, arguments: Arguments<'_>) -> Result<(), StartErro
         loading.register_setting(setting)?;
     }
     loading.register_text_setting(&settings::prefixes::SETTING)?;
+    loading.register_switch(&settings::QUIESCE)?;
     loading.read_settings()?;
+    settings::QUIESCE.set(false);
     loading.set_options();
     module::Module::install();
     registrar::register(loading, commands::TABLE)?;

@@ -4,7 +4,7 @@
 pub(crate) mod prefixes;
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mooring_session::Tuning;
 use mooring_session::time::Millis;
@@ -28,6 +28,39 @@ pub(crate) struct Setting {
     pub(crate) most: i64,
     value: AtomicI64,
 }
+
+/// One setting that is on or off.
+pub(crate) struct SwitchSetting {
+    /// Its name without the module's.
+    pub(crate) name: &'static CStr,
+    /// What it does while it is on; for the reference page.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "a test makes the reference page")
+    )]
+    pub(crate) meaning: &'static str,
+    value: AtomicBool,
+}
+
+impl SwitchSetting {
+    /// Whether it is on.
+    pub(crate) fn get(&self) -> bool {
+        self.value.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub(crate) fn set(&self, is_on: bool) {
+        self.value.store(is_on, Ordering::Relaxed);
+    }
+}
+
+/// Makes ready for MODULE UNLOAD. A load turns it off, whatever the configuration file says: what is loaded serves.
+pub(crate) static QUIESCE: SwitchSetting = SwitchSetting {
+    name: c"quiesce",
+    meaning: "makes MODULE UNLOAD possible while clients go on: nobody waits in WORKER.WAIT and no timer is set; off after \
+              every load",
+    value: AtomicBool::new(false),
+};
 
 /// Why a setting was not taken.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -150,7 +183,7 @@ static TURN_LEASE_MAX_MS: Setting = Setting::new(
     "the longest lease of a turn, in milliseconds; after a start or promotion only HELD is granted for as long",
 );
 
-/// All integer settings, in the order of the reference page. The other one is [`prefixes`].
+/// All integer settings, in the order of the reference page. The others are [`prefixes`] and [`QUIESCE`].
 pub(crate) static SETTINGS: [&Setting; 6] = [
     &TOMBSTONE_RATIO,
     &TOMBSTONE_MIN_MS,

@@ -58,7 +58,7 @@ impl TickSchedule {
         self.timer = Some((due, timer));
     }
 
-    /// Stops the timer, before the module is unloaded.
+    /// Stops the timer, so that the module can be unloaded.
     pub(crate) fn stop(&mut self, context: &Context) {
         if let Some((_, timer)) = self.timer.take() {
             context.stop_timer(&timer);

@@ -1,4 +1,4 @@
-//! WORKER.WAIT: clients that are blocked until there is news for their worker.
+//! WORKER.WAIT: clients that are blocked until there is news for their worker. While `mooring.quiesce` is on nobody is.
 //!
 //! A client waits from its command until one of four things happens: there is news for its worker, its time-out, its
 //! end (a disconnect, a kill, a role change), or another WAIT of the same worker. In all cases but its end it is
@@ -13,22 +13,36 @@ use mooring_session::names::WorkerId;
 use mooring_session::news::NewsItem;
 use mooring_session::time::Millis;
 
+use crate::failure::Failure;
 use crate::ffi::{BlockedId, Context, OwnedText};
 use crate::module::Module;
 use crate::reply;
+use crate::settings;
 
 /// Answers with the news there is, or makes the client wait for some.
-pub(crate) fn wait(module: &mut Module, context: &Context, worker: &WorkerId, timeout: Millis) {
+///
+/// # Errors
+/// `ERR` where it would have to wait while `mooring.quiesce` is on. An empty answer would be asked for again at once.
+pub(crate) fn wait(
+    module: &mut Module,
+    context: &Context,
+    worker: &WorkerId,
+    timeout: Millis,
+) -> Result<(), Failure> {
     let items = take(module, context, worker);
     if !items.is_empty() || context.denies_blocking() {
         reply::news(context, &items);
-        return;
+        return Ok(());
+    }
+    if settings::QUIESCE.get() {
+        return Err(Failure::Quiesced);
     }
     let until = module.monotonic().plus(timeout);
     match context.block_client() {
         Some(client) => module.blocked_clients.block(worker, client, until),
         None => reply::news(context, &[]),
     }
+    Ok(())
 }
 
 /// The client is awake: its reply is due.

@@ -7,7 +7,7 @@ use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 
 use crate::arguments::duration;
-use crate::failure::Failure;
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
@@ -44,7 +44,10 @@ by LEAVE with WAITING, and is wanted no more.
 Answers at once where there is news already. A second call of the same worker ends the first, which is answered with what
 there is, mostly nothing. News of keys that the caller's ACL does not let it read is dropped. The time-out is 1 ms to 10 minutes. What found no room in memory is not told, so a worker that
 waits for more than a few seconds asks for itself.",
-    errors: &[],
+    errors: &[ErrorSpec::new(
+        "ERR",
+        "there is no news and `mooring.quiesce` is on: the caller asks again after a pause",
+    )],
 };
 
 grammar! {
@@ -61,7 +64,7 @@ impl Command for WaitCommand {
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
-        worker_wait::wait(module, context, &request.worker, request.timeout);
+        worker_wait::wait(module, context, &request.worker, request.timeout)?;
         Ok(Outcome::Quiet)
     }
 }

@@ -90,7 +90,8 @@ impl<'a> Loading<'a> {
             RedisModule_GetClientUserNameById RedisModule_GetCurrentUserName
             RedisModule_GetModuleUserFromUserName RedisModule_ACLCheckKeyPermissions RedisModule_FreeModuleUser
             RedisModule_CreateCommand RedisModule_GetCommand RedisModule_SetCommandInfo
-            RedisModule_RegisterNumericConfig RedisModule_RegisterStringConfig RedisModule_LoadConfigs
+            RedisModule_RegisterNumericConfig RedisModule_RegisterBoolConfig RedisModule_RegisterStringConfig
+            RedisModule_LoadConfigs
             RedisModule_RegisterInfoFunc RedisModule_SetModuleOptions RedisModule_SubscribeToServerEvent
             RedisModule_SubscribeToKeyspaceEvents
         }

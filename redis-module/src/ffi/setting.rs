@@ -11,9 +11,9 @@ use redis_module::raw;
 
 use super::loading::{LoadError, Loading, check};
 use super::log::one_line;
-use super::{ERR, OK, OwnedText, Text};
-use crate::handler::guard;
-use crate::settings::Setting;
+use super::{Context, ERR, OK, OwnedText, Text};
+use crate::handler::{self, guard};
+use crate::settings::{Setting, SwitchSetting};
 
 /// A setting that is text. Its value is kept by whoever takes it.
 pub(crate) struct TextSetting {
@@ -62,6 +62,24 @@ impl Loading<'_> {
                 Some(get_setting),
                 Some(set_setting),
                 None,
+                ptr::from_ref(setting).cast_mut().cast(),
+            ),
+            ERR
+        );
+        check(status, LoadError::Setting(setting.name))
+    }
+
+    /// Registers a setting that is on or off as `mooring.<name>`. [`handler::quiesce`] is called when it was set.
+    pub(crate) fn register_switch(&self, setting: &'static SwitchSetting) -> Result<(), LoadError> {
+        let status = api!(
+            RedisModule_RegisterBoolConfig(
+                self.context().raw,
+                setting.name.as_ptr(),
+                c_int::from(setting.get()),
+                raw::REDISMODULE_CONFIG_DEFAULT,
+                Some(get_switch),
+                Some(set_switch),
+                Some(apply_switch),
                 ptr::from_ref(setting).cast_mut().cast(),
             ),
             ERR
@@ -119,6 +137,33 @@ extern "C" fn set_setting(
         Ok(())
     });
     set.map_or(ERR, |()| OK)
+}
+
+extern "C" fn get_switch(_name: *const c_char, setting: *mut c_void) -> c_int {
+    // SAFETY: `register_switch` gave a `&'static SwitchSetting` along with this callback.
+    let setting = unsafe { &*setting.cast::<SwitchSetting>() };
+    c_int::from(setting.get())
+}
+
+extern "C" fn set_switch(
+    _name: *const c_char,
+    value: c_int,
+    setting: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: as in `get_switch`.
+    let setting = unsafe { &*setting.cast::<SwitchSetting>() };
+    setting.set(value != 0);
+    OK
+}
+
+extern "C" fn apply_switch(
+    context: *mut raw::RedisModuleCtx,
+    _setting: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    handler::quiesce(&Context { raw: context });
+    OK
 }
 
 extern "C" fn get_text(_name: *const c_char, setting: *mut c_void) -> *mut raw::RedisModuleString {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{BLESS, text};
 use crate::commands::TABLE;
 use crate::registrar::KeyAccess;
-use crate::settings::{SETTINGS, prefixes};
+use crate::settings::{QUIESCE, SETTINGS, prefixes};
 
 /// What no table says.
 const PREAMBLE: &str = include_str!("preamble.md");
@@ -50,6 +50,12 @@ fn settings(page: &mut String) {
         text(prefixes::DEFAULT),
         prefixes::RANGE,
         prefixes::MEANING,
+    );
+    let _ = writeln!(
+        page,
+        "| `mooring.{}` | no | yes, no | {} |",
+        text(QUIESCE.name),
+        QUIESCE.meaning,
     );
     for setting in SETTINGS {
         let _ = writeln!(

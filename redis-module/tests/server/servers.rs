@@ -279,8 +279,9 @@ async fn unloads_and_loads(redis: &Redis) -> anyhow::Result<()> {
     let mut c = Connection::open_resp3(redis)?;
     let path = paths::redis_module()?.display().to_string();
     for _ in 0..2 {
-        // The server refuses while the module has a timer set, which it has while something is under way.
-        wait::until_true("nothing to be under way", CAUGHT_UP_WITHIN, async || {
+        // The server refuses while the module has a timer set, which it then has not.
+        assert_eq!(c.show("CONFIG SET mooring.quiesce yes")?, "OK");
+        wait::until_true("the module to be let go", CAUGHT_UP_WITHIN, async || {
             Ok(c.show("MODULE UNLOAD mooring")? == "OK")
         })
         .await?;
