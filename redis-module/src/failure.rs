@@ -29,6 +29,9 @@ pub(crate) enum Failure {
     /// A cap counts the sessions under a prefix.
     #[error("ERR CAP needs a key under one of mooring.prefixes")]
     NoPrefix,
+    /// A session there would never be listed, counted or cleaned up.
+    #[error("ERR the key is under none of mooring.prefixes")]
+    KeyOutsidePrefixes,
     /// Nobody waits while the module is made ready to be unloaded.
     #[error("ERR mooring.quiesce is on: WORKER.WAIT does not wait")]
     Quiesced,
@@ -130,6 +133,7 @@ impl Failure {
             | Self::Missing(_)
             | Self::CorruptRate
             | Self::NoPrefix
+            | Self::KeyOutsidePrefixes
             | Self::Quiesced
             | Self::Internal => "ERR",
         }

@@ -13,6 +13,7 @@ use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
+use crate::keyspace;
 use crate::module::Module;
 use crate::node;
 use crate::record_io::Slot;
@@ -66,6 +67,10 @@ of use is exact to a second; of uses before that, and before a restart, it knows
         ),
         ErrorSpec::new("OOM", "a new incarnation would begin, and the server has reached `maxmemory`"),
         ErrorSpec::new("ERR", "the key holds a session with another id"),
+        ErrorSpec::new(
+            "ERR",
+            "a new incarnation would begin, and the key is under none of `mooring.prefixes`",
+        ),
         ErrorSpec::new("ERR", "CAP was given and the key is under none of `mooring.prefixes`"),
         ErrorSpec::CORRUPT,
         ErrorSpec::WRONG_TYPE,
@@ -126,6 +131,9 @@ fn apply(
     };
     let inputs = RuleInputs::at(module, slot.moment()).with_held(held);
     let decided = rules::create(&mut slot.record, request, &inputs.context())?;
+    if decided.reply.created && !keyspace::may_be_ours(key.as_bytes()) {
+        return Err(Failure::KeyOutsidePrefixes);
+    }
     slot.refuse_growth(decided.written)?;
     slot.store(decided.written, module);
     if decided.reply.created {

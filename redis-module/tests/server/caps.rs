@@ -159,6 +159,29 @@ async fn the_order_of_written_uses_outlives_a_restart() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Nobody would list, count or clean up what stands there.
+#[tokio::test]
+async fn no_session_begins_under_none_of_the_prefixes() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    let create = "SESSION.CREATE other:1 id zoe TTL 900000";
+    let refused = "ERR the key is under none of mooring.prefixes";
+    assert_eq!(c.show(create)?, refused);
+    assert_eq!(c.run("EXISTS other:1")?.integer(), 0);
+    c.run("CONFIG SET mooring.prefixes other:")?;
+    assert_eq!(c.run(create)?.field("created").integer(), 1);
+    // What is there is served to its end, and no further.
+    c.run("CONFIG SET mooring.prefixes mcpgw:")?;
+    assert_eq!(c.run(create)?.field("created").integer(), 0);
+    c.run("SESSION.END other:1 zoe")?;
+    assert_eq!(c.show(create)?, refused);
+    assert_eq!(
+        c.run("SESSION.GET other:1")?.field("state").to_string(),
+        "ended"
+    );
+    Ok(())
+}
+
 /// Keys of others, so that a walk over all keys takes a while.
 const OTHER_KEYS: usize = 400_000;
 

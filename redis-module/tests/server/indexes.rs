@@ -226,8 +226,9 @@ async fn they_follow_the_prefixes() -> anyhow::Result<()> {
     let redis = Redis::start().await?;
     let mut c = Connection::open(&redis)?;
     populate(&mut c, "a", 6)?;
-    c.run("SESSION.CREATE other:1 s zoe TTL 900000")?;
     assert_eq!(truth::listed(&mut c, "")?.len(), 6);
+    c.run("CONFIG SET mooring.prefixes other:")?;
+    c.run("SESSION.CREATE other:1 s zoe TTL 900000")?;
     for (prefixes, count) in [("other:", 1), ("x:", 0), ("mcpgw: other:", 7)] {
         c.send(&[b"CONFIG", b"SET", b"mooring.prefixes", prefixes.as_bytes()])?;
         truth::whole(&mut c).await?;

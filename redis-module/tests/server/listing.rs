@@ -269,7 +269,8 @@ async fn only_what_is_a_record_now_is_listed() -> anyhow::Result<()> {
     assert_eq!(listed(&mut c, "ORDER oldest")?, ["mcpgw:c:1", "mcpgw:b:2"]);
     assert_eq!(listed(&mut c, "PRINCIPAL zoe")?, ["mcpgw:b:2"]);
     // Neither what stands under other prefixes nor what stands in other databases.
-    create(&mut c, "other:1", "zoe", 900_000)?;
+    c.run("COPY mcpgw:b:2 other:1")?;
+    assert_eq!(listed(&mut c, "ORDER oldest")?, ["mcpgw:c:1", "mcpgw:b:2"]);
     c.run("SELECT 3")?;
     assert_eq!(listed(&mut c, "")?, [""; 0]);
     create(&mut c, "mcpgw:d:1", "zoe", 900_000)?;

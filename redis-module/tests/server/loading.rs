@@ -196,9 +196,10 @@ async fn prefixes_are_a_list_that_is_taken_whole_or_refused() -> anyhow::Result<
 async fn other_prefixes_rebuild_the_index() -> anyhow::Result<()> {
     let redis = Redis::start().await?;
     let mut c = Connection::open(&redis)?;
-    for key in ["mcpgw:a", "other:b"] {
-        c.run(&format!("SESSION.CREATE {key} s1 zoe TTL 900000"))?;
-    }
+    c.run("CONFIG SET mooring.prefixes other:")?;
+    c.run("SESSION.CREATE other:b s1 zoe TTL 900000")?;
+    c.run("CONFIG SET mooring.prefixes mcpgw:")?;
+    c.run("SESSION.CREATE mcpgw:a s1 zoe TTL 900000")?;
     let listed = async |c: &mut Connection, key: &str| {
         wait::until_true(
             "the index follows the setting",

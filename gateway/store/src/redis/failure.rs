@@ -10,7 +10,10 @@ use mooring_session::refusal::{Busy, Refusal, Stale};
 use crate::error::{NotReady, StoreError};
 
 /// The module's error for a CAP on keys that it does not index.
-const NO_PREFIX: &str = "CAP needs a key under one of mooring.prefixes";
+const NO_PREFIX: [&str; 2] = [
+    "CAP needs a key under one of mooring.prefixes",
+    "the key is under none of mooring.prefixes",
+];
 
 /// The quantities that are limited.
 const LIMITS: [&str; 7] = [
@@ -49,7 +52,7 @@ fn error(command: &'static str, text: &str) -> StoreError {
     if text.starts_with("unknown command") {
         return StoreError::NoModule;
     }
-    if text == NO_PREFIX {
+    if NO_PREFIX.contains(&text) {
         return StoreError::NotIndexed;
     }
     if text == without_code(&Refusal::OtherId) {
@@ -216,10 +219,12 @@ mod tests {
             of_server("SESSION.ROUTE", "ERR", "unknown command 'SESSION.ROUTE'"),
             StoreError::NoModule
         );
-        assert_eq!(
-            of_server("SESSION.CREATE", "ERR", NO_PREFIX),
-            StoreError::NotIndexed
-        );
+        for text in NO_PREFIX {
+            assert_eq!(
+                of_server("SESSION.CREATE", "ERR", text),
+                StoreError::NotIndexed
+            );
+        }
         assert!(matches!(
             of_server("SESSION.ROUTE", "ERR", "internal error"),
             StoreError::Reply { .. }
