@@ -1,6 +1,7 @@
 //! Counters of the module's commands. They start at zero whenever the module is loaded.
 
 use std::ffi::CStr;
+use std::time::Duration;
 
 use crate::failure::{CODES, Failure};
 
@@ -29,6 +30,20 @@ pub(crate) struct Counters {
     pub(crate) touches_written: u64,
     /// A use came so soon after a written one that it was not.
     pub(crate) touches_coalesced: u64,
+    /// CREATE was refused at a cap.
+    pub(crate) caps_refused: u64,
+    /// CREATE with CAP was answered without, since the index was not whole.
+    pub(crate) caps_skipped: u64,
+    /// The wall clock was set.
+    pub(crate) clock_steps: u64,
+    /// The server evicted an active session.
+    pub(crate) evicted_active: u64,
+    /// A key was read because an event or a walk told of it.
+    pub(crate) index_reads: u64,
+    /// How long the last tick took, in microseconds.
+    pub(crate) tick_us: u64,
+    /// How long the longest tick took, in microseconds.
+    pub(crate) tick_us_max: u64,
     failures: [u64; CODES.len()],
 }
 
@@ -48,6 +63,12 @@ impl Counters {
         } else {
             self.touches_written += 1;
         }
+    }
+
+    /// Notes how long a tick took.
+    pub(crate) fn note_tick(&mut self, took: Duration) {
+        self.tick_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.tick_us_max = self.tick_us_max.max(self.tick_us);
     }
 
     /// The failures of each code, with the counter's name.

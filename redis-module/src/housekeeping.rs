@@ -46,6 +46,7 @@ pub(crate) fn tick(module: &mut Module, context: &Context, cause: TickCause) -> 
     if let TickCause::Server { hz } = cause {
         module.time.expect_ticks(hz);
     }
+    let started = Instant::now();
     let mono = module.monotonic();
     if !module.tick_schedule.begin(cause, mono) {
         return Vec::new();
@@ -72,6 +73,7 @@ pub(crate) fn tick(module: &mut Module, context: &Context, cause: TickCause) -> 
     if !settings::QUIESCE.get() {
         set_timer(module, context, mono, busy);
     }
+    module.counters.note_tick(started.elapsed());
     expired
 }
 
@@ -86,6 +88,7 @@ pub(crate) fn watch_clock(module: &mut Module, context: &Context) {
         step.by_ms
     );
     context.log(Level::Warning, &line);
+    module.counters.clock_steps += 1;
     let mono = module.monotonic();
     module.workers.renew_grace(mono);
     module.rebuild_all(context, RebuildCause::ClockStep);

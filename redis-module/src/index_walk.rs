@@ -55,7 +55,9 @@ fn step(walk: &mut IndexWalk, module: &mut Module, context: &Context) -> StepPro
             .end_sweep(SWEPT_AT_ONCE),
         WalkStage::Scan(scan) => {
             let mut names = Vec::new();
+            let keys = &mut walk.keys;
             let state = scan.step(context, |key| {
+                *keys += 1;
                 if keyspace::may_be_ours(key) {
                     names.push(OwnedText::new(key));
                 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use mooring_session::StepProgress;
 use mooring_session::index::{Index, IndexCounts, PrefixId, Prefixes, Seed};
 use mooring_session::names::WorkerId;
-use mooring_session::record::{Life, Record};
+use mooring_session::record::{Life, Record, Standing};
 use mooring_session::time::Timestamp;
 
 use crate::settings;
@@ -137,6 +137,17 @@ impl Indexes {
             sum.bindings_active += counts.bindings_active;
         }
         sum
+    }
+
+    /// The bytes that they take, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        let indexes = self.by_database.values().chain(&self.dropped);
+        indexes.map(|index| index.bytes() as u64).sum()
+    }
+
+    /// What the session under a key is, if it is known.
+    pub(crate) fn standing(&self, database: i32, key: &[u8], now: Timestamp) -> Option<Standing> {
+        self.by_database.get(&database)?.standing(key, now)
     }
 
     /// The bindings of active sessions that a worker drives, in all databases.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use mooring_session::SessionPlace;
+use mooring_session::record::Standing;
 use mooring_session::time::Timestamp;
 
 use crate::ffi::{Context, KeyEvent, OwnedText, Text};
@@ -42,11 +43,20 @@ pub(crate) fn take(context: &Context, what: KeyEvent, key: &[u8]) {
     }
     // Of a key that is being loaded the name must not be held on to, so a copy is handed in.
     let taken = Module::try_with(|module| {
+        if what == KeyEvent::Evicted {
+            note_eviction(module, context, key);
+        }
         refresh(module, context, OwnedText::new(key).text());
     });
     if taken == Err(StateError::Busy) {
         miss(SessionPlace::new(context.database(), key));
     }
+}
+
+fn note_eviction(module: &mut Module, context: &Context, key: &[u8]) {
+    let now = Timestamp::from_unix_ms(context.unix_ms());
+    let standing = module.indexes.standing(context.database(), key, now);
+    module.counters.evicted_active += u64::from(standing == Some(Standing::Active));
 }
 
 fn miss(place: SessionPlace) {
@@ -79,6 +89,7 @@ pub(crate) fn catch_up(module: &mut Module, context: &Context) {
 
 /// Lets the node know what stands under a key now.
 pub(crate) fn refresh(module: &mut Module, context: &Context, key: Text<'_>) {
+    module.counters.index_reads += 1;
     let moment = Moment::of(context, key);
     let Moment { now, database, .. } = moment;
     let bytes = key.as_bytes();

@@ -73,6 +73,7 @@ pub(crate) fn held(
         return Err(Failure::NoPrefix);
     }
     if !module.is_whole(moment.database) {
+        module.counters.caps_skipped += 1;
         return Ok(None);
     }
     let Some(prefix) = module.indexes.prefix_of(key) else {

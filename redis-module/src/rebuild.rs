@@ -84,7 +84,9 @@ pub(crate) struct IndexWalk {
     purpose: WalkPurpose,
     /// What the next step does.
     pub(crate) stage: WalkStage,
-    /// How many keys were read.
+    /// How many keys it came past.
+    pub(crate) keys: u64,
+    /// How many of them were read, because they are under one of the prefixes.
     pub(crate) sessions: u64,
     /// When the walk started.
     pub(crate) started: Instant,
@@ -119,6 +121,16 @@ impl RebuildState {
     /// Whether any index is being rebuilt.
     pub(crate) fn is_running(&self) -> bool {
         self.walk.is_some() || !self.waiting.is_empty()
+    }
+
+    /// How many databases are walked over or wait for it.
+    pub(crate) fn databases(&self) -> usize {
+        self.waiting.len() + usize::from(self.walk.is_some())
+    }
+
+    /// How many keys the walk under way has read.
+    pub(crate) fn keys(&self) -> u64 {
+        self.walk.as_ref().map_or(0, |walk| walk.keys)
     }
 
     /// Whether the server is loading data in place. Nothing is rebuilt meanwhile.
@@ -196,6 +208,7 @@ impl RebuildState {
                 database,
                 purpose,
                 stage: WalkStage::Scan(Scan::new()),
+                keys: 0,
                 sessions: 0,
                 started: now,
                 reported: now,

@@ -41,6 +41,11 @@ fn bytes(each: usize, left_of: usize) -> (usize, usize) {
     let mut index = Index::new(SEED);
     fill(&mut index, each);
     let full = ALLOCATOR.current_usage() - before;
+    let told = index.bytes();
+    assert!(
+        (full * 9 / 10..=full * 11 / 10).contains(&told),
+        "{told} bytes are told, and {full} are taken"
+    );
     for number in (0..SESSIONS).filter(|number| number % left_of != 0) {
         index.remove(&key(number));
     }

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use mooring_session::Refusal;
 use mooring_session::limits::CAP_MAX;
 use mooring_session::names::{ContentHash, Principal, SessionId};
 use mooring_session::record::Standing;
@@ -130,7 +131,11 @@ fn apply(
         None => None,
     };
     let inputs = RuleInputs::at(module, slot.moment()).with_held(held);
-    let decided = rules::create(&mut slot.record, request, &inputs.context())?;
+    let decided = rules::create(&mut slot.record, request, &inputs.context());
+    if let Err(Refusal::Cap { .. }) = &decided {
+        module.counters.caps_refused += 1;
+    }
+    let decided = decided?;
     if decided.reply.created && !keyspace::may_be_ours(key.as_bytes()) {
         return Err(Failure::KeyOutsidePrefixes);
     }

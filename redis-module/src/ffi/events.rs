@@ -16,8 +16,10 @@ use crate::handler;
 pub(crate) enum KeyEvent {
     /// It came in with a dump of the data: at a start, in a full synchronization, or by DEBUG RELOAD.
     Loaded,
-    /// A command, a deadline or an eviction changed it.
+    /// A command or a deadline changed it.
     Changed,
+    /// It was evicted, to free memory.
+    Evicted,
 }
 
 /// What happened to the server.
@@ -126,6 +128,7 @@ extern "C" fn key_changed(
     }
     let what = match class {
         raw::REDISMODULE_NOTIFY_LOADED => KeyEvent::Loaded,
+        raw::REDISMODULE_NOTIFY_EVICTED => KeyEvent::Evicted,
         _ => KeyEvent::Changed,
     };
     handler::key_changed(&Context { raw: context }, what, key);

@@ -182,6 +182,42 @@ async fn no_session_begins_under_none_of_the_prefixes() -> anyhow::Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn caps_that_were_refused_and_skipped_are_counted() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    let figures = |c: &mut Connection| -> anyhow::Result<[i64; 4]> {
+        let stats = c.run("SESSION.STATS")?;
+        let names = [
+            "caps_refused",
+            "caps_skipped",
+            "rebuild_databases",
+            "rebuild_keys",
+        ];
+        Ok(names.map(|name| stats.field(name).integer()))
+    };
+    create(&mut c, "s1", "zoe", 1)?;
+    create(&mut c, "s2", "zoe", 1)?;
+    assert_eq!(figures(&mut c)?, [1, 0, 0, 0]);
+    c.run(&format!("DEBUG POPULATE {OTHER_KEYS}"))?;
+    // Another prefix: all is read again.
+    c.send(&[b"CONFIG", b"SET", b"mooring.prefixes", b"mcpgw: x:"])?;
+    assert_eq!(create(&mut c, "s2", "zoe", 1)?, "created 1");
+    wait::until_true("the walk", SOON, async || {
+        let [refused, skipped, databases, keys] = figures(&mut c)?;
+        assert_eq!((refused, skipped), (1, 1));
+        Ok(databases == 1 && keys > 0)
+    })
+    .await?;
+    truth::whole(&mut c).await?;
+    assert_eq!(figures(&mut c)?, [1, 1, 0, 0]);
+    let stats = c.run("SESSION.STATS")?;
+    for name in ["index_bytes", "tick_us_max"] {
+        assert!(stats.field(name).integer() > 0, "{name}");
+    }
+    Ok(())
+}
+
 /// Keys of others, so that a walk over all keys takes a while.
 const OTHER_KEYS: usize = 400_000;
 

@@ -172,8 +172,10 @@ async fn a_step_lets_no_cap_be_exceeded() -> anyhow::Result<()> {
     clock.set(5_000)?;
     noticed(&mut redis, 1).await?;
     let refused = c.show("SESSION.CREATE mcpgw:b s zoe TTL 7200000 CAP 1")?;
-    let ready = c.run("SESSION.STATS")?.field("index_ready").integer();
+    let stats = c.run("SESSION.STATS")?;
+    let ready = stats.field("index_ready").integer();
     assert_eq!((refused.as_str(), ready), ("LIMIT 1 mcpgw:a", 0));
+    assert_eq!(stats.field("clock_steps").integer(), 1);
     Ok(())
 }
 

@@ -173,12 +173,19 @@ async fn they_follow_eviction() -> anyhow::Result<()> {
         c.run("CONFIG SET maxmemory 0")?;
         let left = truth::holds(&redis, policy).await?;
         let evicted = c.show("INFO stats")?;
+        let of_ours = c.run("SESSION.STATS")?.field("evicted_active").integer();
         match policy {
             "noeviction" => {
                 assert!(refused > 0, "memory was short");
                 assert!(left >= 300, "and nothing was evicted");
             }
             _ => assert!(!evicted.contains("evicted_keys:0"), "{policy} evicted"),
+        }
+        match policy {
+            "noeviction" => assert_eq!(of_ours, 0),
+            // Sessions alone have a time to live.
+            "volatile-lru" => assert!(of_ours > 0, "active sessions were evicted"),
+            _ => {}
         }
     }
     Ok(())

@@ -188,6 +188,11 @@ impl Directory {
         }
     }
 
+    /// The bytes that all names take.
+    pub(super) fn bytes(&self) -> usize {
+        self.principals.bytes() + self.servers.bytes() + self.places.bytes() + self.workers.bytes()
+    }
+
     /// From now on the principal's uses are noted, until it has no session.
     pub(super) fn cap(&mut self, principal: Symbol) {
         if let Some(holding) = self.principals.counts_mut(principal) {

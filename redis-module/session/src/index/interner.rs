@@ -31,6 +31,8 @@ pub(super) struct Interner<C> {
     seed: Seed,
     names: Slab<Name<C>>,
     lookup: Lookup,
+    /// The bytes of all texts.
+    text_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,7 @@ impl<C: Default> Interner<C> {
             seed,
             names: Slab::new(),
             lookup: Lookup::new(),
+            text_bytes: 0,
         }
     }
 
@@ -69,10 +72,12 @@ impl<C: Default> Interner<C> {
         let Some(slot) = self.names.insert(name) else {
             return Symbol::NAMELESS;
         };
+        self.text_bytes += text.len();
         let Self {
             seed,
             names,
             lookup,
+            ..
         } = self;
         lookup.insert(hash, slot, |other| hash_of(*seed, names, other));
         Symbol(slot)
@@ -86,14 +91,21 @@ impl<C: Default> Interner<C> {
             return None;
         }
         let name = self.names.remove(symbol.0)?;
+        self.text_bytes -= name.text.len();
         let Self {
             seed,
             names,
             lookup,
+            ..
         } = self;
         let hash = seed.hash(name.tag, name.text.as_bytes());
         lookup.remove(hash, symbol.0, |other| hash_of(*seed, names, other));
         Some(name.counts)
+    }
+
+    /// The bytes that they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.names.bytes() + self.lookup.bytes() + self.text_bytes
     }
 
     /// How many refer to the name.

@@ -61,6 +61,12 @@ impl Lookup {
         }
     }
 
+    /// The bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let tables: usize = self.parts.iter().map(HashTable::allocation_size).sum();
+        tables + size_of_val(&*self.parts)
+    }
+
     /// Forgets a slot. A part that is mostly empty then gives memory back: what it has to hash again is less than what was
     /// removed from it.
     pub(super) fn remove(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {

@@ -66,6 +66,8 @@ pub struct Index {
     overdue: Vec<Box<[u8]>>,
     /// The place of the latest use.
     latest_use: UseRank,
+    /// The bytes of all keys.
+    key_bytes: usize,
     /// The number of the present sweep.
     sweep: Sweep,
     /// Up to which slot the end of a sweep has come.
@@ -87,6 +89,7 @@ impl Index {
             frontier: Position::FIRST,
             overdue: Vec::new(),
             latest_use: UseRank::default(),
+            key_bytes: 0,
             sweep: 0,
             swept: 0,
         }
@@ -165,6 +168,23 @@ impl Index {
         self.counts
     }
 
+    /// What the session under `key` is at `now`; none where the key is unknown.
+    #[must_use]
+    pub fn standing(&self, key: &[u8], now: Timestamp) -> Option<Standing> {
+        let entry = self.entries.get(self.find(key)?)?;
+        Some(entry.standing_at(now))
+    }
+
+    /// The bytes that it takes, about: exact for entries, keys and names, estimated for the orders.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.entries.bytes()
+            + self.key_bytes
+            + self.keys.bytes()
+            + self.directory.bytes()
+            + self.orders.bytes()
+    }
+
     /// The bindings of active sessions to an instance.
     #[must_use]
     pub fn bound_to(&self, server: &ServerName, instance: &InstanceName) -> u64 {
@@ -191,10 +211,11 @@ impl Index {
 
     /// Takes an entry in.
     fn give(&mut self, entry: Entry, now: Timestamp) {
-        let hash = self.seed.hash(KEY_TAG, &entry.key);
+        let (hash, bytes) = (self.seed.hash(KEY_TAG, &entry.key), entry.key.len());
         let Some(slot) = self.entries.insert(entry) else {
             return;
         };
+        self.key_bytes += bytes;
         let Self {
             seed,
             entries,
@@ -213,6 +234,7 @@ impl Index {
     /// Takes an entry out, with everything that points to it.
     fn take(&mut self, slot: Slot) -> Option<Entry> {
         let entry = self.entries.remove(slot)?;
+        self.key_bytes -= entry.key.len();
         let Self {
             seed,
             entries,

@@ -172,6 +172,19 @@ pub(super) struct Orders {
 }
 
 impl Orders {
+    /// The bytes that they take, estimated: nodes of a tree that grew at its end are half full.
+    pub(super) fn bytes(&self) -> usize {
+        fn tree<T>(set: &BTreeSet<T>) -> usize {
+            set.len() * size_of::<T>() * 2
+        }
+        tree(&self.created)
+            + tree(&self.deadlines)
+            + tree(&self.used)
+            + tree(&self.placed)
+            + tree(&self.owned)
+            + tree(&self.due)
+    }
+
     /// Puts in a new entry.
     pub(super) fn insert(&mut self, slot: Slot, entry: &Entry) {
         self.created.insert(created(slot, entry));

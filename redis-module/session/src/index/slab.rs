@@ -68,6 +68,13 @@ impl<T> Slab<T> {
         Slot::try_from(number * CHUNK_VALUES + place).ok()
     }
 
+    /// The bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let chunks = self.chunks.iter();
+        let values: usize = chunks.map(|chunk| chunk.values.len()).sum();
+        self.chunks.capacity() * size_of::<Chunk<T>>() + values * size_of::<Option<T>>()
+    }
+
     pub(super) fn get(&self, slot: Slot) -> Option<&T> {
         let (chunk, place) = split(slot);
         self.chunks.get(chunk)?.values.get(place)?.as_ref()
