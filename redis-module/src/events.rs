@@ -6,6 +6,7 @@
 use mooring_session::time::Timestamp;
 
 use crate::ffi::{Context, ServerEvent};
+use crate::keyspace;
 use crate::module::Module;
 use crate::rebuild::RebuildCause;
 
@@ -41,6 +42,7 @@ fn flush(module: &mut Module, context: &Context, database: Option<i32>) {
 }
 
 fn swap(module: &mut Module, first: i32, second: i32) {
+    keyspace::swap(first, second);
     module.indexes.swap(first, second);
     module.rebuild.swap(first, second);
     module.drop_turns(Some(first));

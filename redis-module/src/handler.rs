@@ -44,6 +44,7 @@ pub(crate) enum Outcome {
 pub(crate) fn run<C: Command>(context: &Context, arguments: Arguments<'_>) {
     let result = guard(|| {
         Module::with(|module| {
+            keyspace::catch_up(module, context);
             let result = C::run(context, module, arguments);
             if let Err(failure) = &result {
                 module.counters.note_failure(failure);

@@ -3,9 +3,12 @@
 //! Any command may write to a session's key, and so do deadlines, evictions, replication and loading. The server tells
 //! of each; what the key holds is then read anew, so that neither the kind of event nor their order matters.
 //!
-//! Invariants: a key under none of the prefixes costs a comparison of bytes, no lock and no allocation. What happens
-//! while the state is locked, because a command of this module itself opened a key whose time had come, is put on a
-//! list and read when that command is done. Nothing here writes to the keyspace.
+//! A replica hears of every write of its primary, several times of some. So a key whose fields changed is put on a list,
+//! and read once before the next command of this module, by the next tick, or when the list is full. What happens while
+//! the state is locked, because a command of this module itself opened a key whose time had come, is put there as well.
+//!
+//! Invariants: a key under none of the prefixes costs a comparison of bytes, no lock and no allocation. No command sees
+//! an index before the list is read; the list is bounded. Nothing here writes to the keyspace.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -22,13 +25,13 @@ use crate::record_io;
 use crate::rule_inputs::RuleInputs;
 use crate::settings;
 
-/// Most keys that wait to be read. One command can hardly miss more; if it does, all are read by a rebuild.
-const MISSED_MAX: usize = 4_096;
+/// Keys that are read at once: about two milliseconds. A command that misses more than these lets a rebuild read all.
+const CHANGED_MAX: usize = 1_024;
 
-/// Keys that changed while the state was locked.
-static MISSED: Mutex<Vec<SessionPlace>> = Mutex::new(Vec::new());
-/// Whether there are any: looked at after every command.
-static HAS_MISSED: AtomicBool = AtomicBool::new(false);
+/// Keys that changed and were not read since.
+static CHANGED: Mutex<Vec<SessionPlace>> = Mutex::new(Vec::new());
+/// Whether there are any: looked at before and after every command.
+static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
 
 /// Whether a key may be a session's.
 pub(crate) fn may_be_ours(key: &[u8]) -> bool {
@@ -41,6 +44,13 @@ pub(crate) fn take(context: &Context, what: KeyEvent, key: &[u8]) {
         // It is not in the database that a read would see. Once the load is done all is read anew.
         return;
     }
+    if what == KeyEvent::FieldsChanged {
+        if note_change(context, key) >= CHANGED_MAX {
+            // Where the state is at work, it reads them when it is done.
+            let _ = Module::try_with(|module| catch_up(module, context));
+        }
+        return;
+    }
     // Of a key that is being loaded the name must not be held on to, so a copy is handed in.
     let taken = Module::try_with(|module| {
         if what == KeyEvent::Evicted {
@@ -49,7 +59,7 @@ pub(crate) fn take(context: &Context, what: KeyEvent, key: &[u8]) {
         refresh(module, context, OwnedText::new(key).text());
     });
     if taken == Err(StateError::Busy) {
-        miss(SessionPlace::new(context.database(), key));
+        note_change(context, key);
     }
 }
 
@@ -59,32 +69,51 @@ fn note_eviction(module: &mut Module, context: &Context, key: &[u8]) {
     module.counters.evicted_active += u64::from(standing == Some(Standing::Active));
 }
 
-fn miss(place: SessionPlace) {
-    let mut missed = MISSED.lock().unwrap_or_else(PoisonError::into_inner);
-    // One more than is let stand says that some are not on the list.
-    if missed.len() <= MISSED_MAX {
-        missed.push(place);
+/// Puts the key on the list. Answers how many are there.
+fn note_change(context: &Context, key: &[u8]) -> usize {
+    let database = context.database();
+    let mut changed = CHANGED.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_last = changed
+        .last()
+        .is_some_and(|last| last.database == database && *last.key == *key);
+    // One more than is read at once says that some are not on the list.
+    if !is_last && changed.len() <= CHANGED_MAX {
+        changed.push(SessionPlace::new(database, key));
     }
-    HAS_MISSED.store(true, Ordering::Relaxed);
+    HAS_CHANGED.store(true, Ordering::Relaxed);
+    changed.len()
 }
 
-/// Reads what changed while the state was locked: to be called before it is given up.
+/// Reads what changed: to be called before the index is asked, and before the state is given up.
 pub(crate) fn catch_up(module: &mut Module, context: &Context) {
-    if !HAS_MISSED.load(Ordering::Relaxed) {
+    if !HAS_CHANGED.swap(false, Ordering::Relaxed) {
         return;
     }
-    HAS_MISSED.store(false, Ordering::Relaxed);
-    let missed = std::mem::take(&mut *MISSED.lock().unwrap_or_else(PoisonError::into_inner));
-    if missed.len() > MISSED_MAX {
+    let mut changed = std::mem::take(&mut *CHANGED.lock().unwrap_or_else(PoisonError::into_inner));
+    if changed.len() > CHANGED_MAX {
         module.rebuild_all(context, RebuildCause::Doubt);
     }
+    changed.sort_unstable();
+    changed.dedup();
     let selected = context.database();
-    for place in missed {
+    for place in changed {
         if context.select(place.database) {
             refresh(module, context, OwnedText::new(&place.key).text());
         }
     }
     context.select(selected);
+}
+
+/// Two databases have changed places, and what changed in them with them.
+pub(crate) fn swap(first: i32, second: i32) {
+    let mut changed = CHANGED.lock().unwrap_or_else(PoisonError::into_inner);
+    for place in &mut *changed {
+        place.database = match place.database {
+            database if database == first => second,
+            database if database == second => first,
+            database => database,
+        };
+    }
 }
 
 /// Lets the node know what stands under a key now.

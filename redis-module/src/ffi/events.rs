@@ -3,7 +3,7 @@
 //! Invariants: the name of a key is only shown as bytes. While the server loads its data the string behind it stands on
 //! the stack, and holding on to it aborts the server. An event or a part of one that is not known here is ignored.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use redis_module::raw;
 
@@ -18,6 +18,8 @@ pub(crate) enum KeyEvent {
     Loaded,
     /// A command or a deadline changed it.
     Changed,
+    /// A command changed fields of the hash that it holds, and left it there.
+    FieldsChanged,
     /// It was evicted, to free memory.
     Evicted,
 }
@@ -118,7 +120,7 @@ impl Loading<'_> {
 extern "C" fn key_changed(
     context: *mut raw::RedisModuleCtx,
     class: c_int,
-    _event: *const c_char,
+    event: *const c_char,
     key: *mut raw::RedisModuleString,
 ) -> c_int {
     // SAFETY: the server's name of the key lives for the length of this callback.
@@ -129,10 +131,20 @@ extern "C" fn key_changed(
     let what = match class {
         raw::REDISMODULE_NOTIFY_LOADED => KeyEvent::Loaded,
         raw::REDISMODULE_NOTIFY_EVICTED => KeyEvent::Evicted,
+        raw::REDISMODULE_NOTIFY_HASH => KeyEvent::FieldsChanged,
+        // A deadline that was set in the past is told as `del`.
+        raw::REDISMODULE_NOTIFY_GENERIC if is_of_deadline(event) => return OK,
         _ => KeyEvent::Changed,
     };
     handler::key_changed(&Context { raw: context }, what, key);
     OK
+}
+
+/// Whether the event says only that the key got another time to live, or none: a session's deadline is in its record.
+fn is_of_deadline(event: *const c_char) -> bool {
+    // SAFETY: the server names every event by a string that lives for the length of the callback.
+    let event = unsafe { CStr::from_ptr(event) };
+    event == c"expire" || event == c"persist"
 }
 
 extern "C" fn server_changed(

@@ -146,6 +146,47 @@ async fn a_promoted_replica_serves_from_a_true_index() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What is replicated is several writes for each command, and several commands for each session.
+#[tokio::test]
+async fn it_reads_a_session_once_for_many_writes() -> anyhow::Result<()> {
+    const SESSIONS: usize = 100;
+    const WRITES: usize = 5;
+    let primary = Redis::start().await?;
+    let mut c = Connection::open(&primary)?;
+    let replica = Redis::start_replica(&primary, Module::Loaded, &[]).await?;
+    in_step(&primary, &replica).await?;
+    let mut commands = Vec::new();
+    for n in 0..SESSIONS {
+        commands.push(format!("SESSION.CREATE mcpgw:a{n} s{n} zoe TTL 900000"));
+        for n_ms in 1..WRITES {
+            commands.push(format!(
+                "SESSION.TOUCH mcpgw:a{n} zoe TTL {}",
+                900_000 + n_ms
+            ));
+        }
+    }
+    c.run_all(&commands)?;
+    in_step(&primary, &replica).await?;
+    assert_eq!(truth::holds(&replica, "many writes").await?, SESSIONS);
+    let mut there = Connection::open(&replica)?;
+    let reads = |c: &mut Connection| -> anyhow::Result<usize> {
+        let reads = c.run("SESSION.STATS")?.field("index_reads").integer();
+        Ok(usize::try_from(reads)?)
+    };
+    let read = reads(&mut there)?;
+    assert!((SESSIONS..2 * SESSIONS).contains(&read), "{read} reads");
+    // The list of what is to be read changes places with its databases.
+    c.run("SELECT 1")?;
+    c.run_all(&[
+        "SESSION.CREATE mcpgw:b s zoe TTL 900000".to_owned(),
+        "SWAPDB 0 1".to_owned(),
+        "SESSION.CREATE mcpgw:c s zoe TTL 900000".to_owned(),
+    ])?;
+    in_step(&primary, &replica).await?;
+    assert_eq!(truth::holds(&replica, "swapped").await?, SESSIONS + 2);
+    Ok(())
+}
+
 /// Workers beat to the primary, which alone can tell who is dead.
 #[tokio::test]
 async fn it_calls_no_owner_dead() -> anyhow::Result<()> {
