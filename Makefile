@@ -64,6 +64,7 @@ test-fast: ## Run the tests of the rules and of the crates, without servers: a m
 
 .PHONY: test-soak
 test-soak: tools ## Run the tests that take minutes: valgrind, many processes, a million fuzz runs, random faults
+	cargo build --locked --package mooring-module --lib --features next-record-version --target-dir $(TARGET)/next-record-version
 	cargo build --locked $(TESTED)
 	scripts/test.sh $(TESTED) -- --ignored soak_ $(SOAK_SKIP:%=--skip %)
 	@scripts/fuzz.sh $(FUZZ_SOAK_RUNS) $(FUZZ_SEED)

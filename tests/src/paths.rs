@@ -25,6 +25,13 @@ pub fn redis_module() -> anyhow::Result<PathBuf> {
     built("libmooring.so")
 }
 
+/// The module of the build that writes the next version of records.
+pub fn next_redis_module() -> anyhow::Result<PathBuf> {
+    built("../next-record-version/debug/libmooring.so").context(
+        "cargo build --package mooring-module --lib --features next-record-version --target-dir target/next-record-version",
+    )
+}
+
 /// A pinned tool, for instance `conformance`; `tests/tools/install.sh` puts it there.
 pub fn tool(name: &str) -> anyhow::Result<PathBuf> {
     let path = workspace().join(".tools/bin").join(name);

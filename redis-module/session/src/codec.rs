@@ -36,7 +36,10 @@ use crate::record::{Binding, Cleaning, LEAST_READER, Life, Lifecycle, Phase, Rec
 use crate::time::{Millis, Timestamp};
 
 /// The version of the fields' meaning that this module writes.
-pub const SCHEMA_VERSION: u64 = 1;
+pub const SCHEMA_VERSION: u64 = if IS_NEXT_VERSION { 2 } else { 1 };
+
+/// Whether this is the build that stands for the next version in the test of a rolling upgrade: see the feature.
+const IS_NEXT_VERSION: bool = cfg!(feature = "next-record-version");
 
 /// Room for the field `s`.
 const LIFE_BYTES_MAX: usize = 64;
@@ -271,6 +274,9 @@ pub fn each_field(record: &Record, mut visit: impl FnMut(&str, &str)) {
     visit(LIFE_FIELD, &encode_life(&record.life));
     visit(PRINCIPAL_FIELD, record.principal.as_str());
     visit(IDENTITY_FIELD, &encode_identity(record));
+    if IS_NEXT_VERSION {
+        visit("x", "of the next version");
+    }
     if let Some(Cleaning {
         worker,
         lease_until,

@@ -51,5 +51,6 @@ mod transitions;
 mod truth;
 mod turns;
 mod unloading;
+mod upgrade;
 mod waiting;
 mod wakes;

@@ -1,29 +1,28 @@
-//! A client of a cluster: follows MOVED and ASK, and asks again while the cluster changes.
+//! A client of several servers: follows MOVED and ASK of a cluster, and asks the next one while none serves its key.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use mooring_tests::redis::Redis;
 
 use super::super::resp::{Connection, Value};
-use super::nodes::Cluster;
-
 const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-pub(super) struct Client {
+pub(crate) struct Client {
     ports: Vec<u16>,
     connections: HashMap<u16, Connection>,
     /// Where a key was found last.
     homes: HashMap<String, u16>,
     /// How often it was redirected by ASK, that is into a slot that was moving.
-    pub(super) asked: usize,
+    pub(crate) asked: usize,
 }
 
 impl Client {
-    pub(super) fn of(cluster: &Cluster) -> Self {
+    pub(crate) fn of<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> Self {
         Self {
-            ports: cluster.nodes.iter().map(|node| node.port()).collect(),
+            ports: servers.into_iter().map(Redis::port).collect(),
             connections: HashMap::new(),
             homes: HashMap::new(),
             asked: 0,
@@ -31,7 +30,7 @@ impl Client {
     }
 
     /// Runs a command whose second word is its key at the node that serves it. Its error replies are replies.
-    pub(super) fn run(&mut self, command: &str) -> anyhow::Result<Value> {
+    pub(crate) fn run(&mut self, command: &str) -> anyhow::Result<Value> {
         let key = command.split(' ').nth(1).context("a key")?.to_owned();
         let mut port = self.homes.get(&key).copied().unwrap_or(self.ports[0]);
         let mut is_asking = false;

@@ -35,15 +35,15 @@ fn grew(what: &str, before: &mut i64, reply: &Value, field: &str) -> anyhow::Res
 }
 
 /// A client that works on sessions of one slot, one command at a time.
-pub(super) struct Walker {
-    pub(super) client: Client,
+pub(crate) struct Walker {
+    pub(crate) client: Client,
     keys: Vec<String>,
     numbers: Vec<Numbers>,
     rounds: usize,
 }
 
 impl Walker {
-    pub(super) fn new(client: Client, tag: &str) -> Self {
+    pub(crate) fn new(client: Client, tag: &str) -> Self {
         let keys = (0..WALKED).map(|n| format!("mcpgw:session_affinity:{tag}:{n}"));
         Self {
             client,
@@ -53,12 +53,12 @@ impl Walker {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.keys.len()
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.keys.clone()
     }
 
     /// Visits each session once.
-    pub(super) fn walk(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn walk(&mut self) -> anyhow::Result<()> {
         self.rounds += 1;
         for place in 0..self.keys.len() {
             let mut numbers = self.numbers.get(place).copied().unwrap_or_default();
@@ -122,7 +122,7 @@ impl Walker {
 }
 
 /// What a client was told until its server was killed.
-pub(super) struct Burst {
+pub(crate) struct Burst {
     sessions: Vec<(String, Numbers)>,
     count: usize,
     lasted: Duration,
@@ -130,7 +130,7 @@ pub(super) struct Burst {
 
 impl Burst {
     /// Creates and binds sessions until the connection breaks. Only what the replica has acknowledged counts.
-    pub(super) fn create(port: u16, tag: &str) -> anyhow::Result<Self> {
+    pub(crate) fn create(port: u16, tag: &str) -> anyhow::Result<Self> {
         let mut c = Connection::open_at(port)?;
         let mut burst = Self::begin();
         let started = Instant::now();
@@ -168,7 +168,7 @@ impl Burst {
     }
 
     /// Takes and leaves the turns of a few sessions until the connection breaks.
-    pub(super) fn take_turns(port: u16, tag: &str) -> anyhow::Result<Self> {
+    pub(crate) fn take_turns(port: u16, tag: &str) -> anyhow::Result<Self> {
         let mut c = Connection::open_at(port)?;
         let mut burst = Self::begin();
         for n in 0..BATCH {
@@ -208,12 +208,12 @@ impl Burst {
 
     /// What was acknowledged, a second.
     #[expect(clippy::cast_precision_loss, reason = "a rate")]
-    pub(super) fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.count as f64 / self.lasted.as_secs_f64()
     }
 
     /// Every session stands as it was acknowledged, and what is given to it from now on is greater.
-    pub(super) fn check_all(self, client: &mut Client) -> anyhow::Result<()> {
+    pub(crate) fn check_all(self, client: &mut Client) -> anyhow::Result<()> {
         for (key, numbers) in &self.sessions {
             let record = client.run(&format!("SESSION.GET {key}"))?;
             ensure!(matches!(record, Value::Array(_)), "{key}: {record}");
@@ -241,7 +241,7 @@ impl Burst {
     }
 
     /// The next turn of every session is greater than all that were given.
-    pub(super) fn grow(self, client: &mut Client) -> anyhow::Result<()> {
+    pub(crate) fn grow(self, client: &mut Client) -> anyhow::Result<()> {
         for (key, mut numbers) in self.sessions {
             let enter = format!("SESSION.ENTER {key} zoe tools w:1 after LEASE 100");
             let entered = loop {
