@@ -89,9 +89,12 @@ macro_rules! on_backend {
             $crate::Backend::Fallback(store) => store.$operation($($argument),*).await,
         }
     };
-    ($command:literal, $($operation:tt)*) => {
-        $crate::timed($command, async { $crate::on_backend!($($operation)*) }).await
-    };
+    ($command:literal, $($operation:tt)*) => {{
+        let started = std::time::Instant::now();
+        let result = $crate::on_backend!($($operation)*);
+        $crate::record_duration($command, started);
+        result
+    }};
 }
 use on_backend;
 
@@ -361,17 +364,17 @@ impl Store {
         key: &SessionKey,
         request: &T,
     ) -> Result<(T::Reply, AnsweredBy), StoreError> {
-        timed(<T as Transition>::COMMAND, async {
-            let reply = match &*self.backend {
-                #[cfg(any(test, feature = "test-support"))]
-                Backend::Memory(store, _) => store.run(key, request).await?,
-                Backend::Embedded(store, _) => store.run(key, request).await?,
-                Backend::Redis(store, _) => store.run(key, request).await?,
-                Backend::Fallback(store) => return store.run(key, request).await,
-            };
-            Ok((reply, AnsweredBy::Store))
-        })
-        .await
+        let started = Instant::now();
+        let by_store = |reply| (reply, AnsweredBy::Store);
+        let result = match &*self.backend {
+            #[cfg(any(test, feature = "test-support"))]
+            Backend::Memory(store, _) => store.run(key, request).await.map(by_store),
+            Backend::Embedded(store, _) => store.run(key, request).await.map(by_store),
+            Backend::Redis(store, _) => store.run(key, request).await.map(by_store),
+            Backend::Fallback(store) => store.run(key, request).await,
+        };
+        record_duration(T::COMMAND, started);
+        result
     }
 
     fn status_cell(&self) -> &StatusCell {
@@ -405,11 +408,8 @@ pub fn labels(pairs: &[(&[u8], &str)]) -> BTreeMap<LabelName, LabelValue> {
         .collect()
 }
 
-/// Records how long a command took, whatever came of it.
-async fn timed<R>(command: &'static str, work: impl Future<Output = R>) -> R {
-    let started = Instant::now();
-    let result = work.await;
+/// Records how long a command took, whatever came of it. A function around the command would hold its future twice.
+fn record_duration(command: &'static str, started: Instant) {
     metrics::histogram!("mooring_store_duration_seconds", "command" => command)
         .record(started.elapsed().as_secs_f64());
-    result
 }

@@ -233,13 +233,13 @@ impl Client {
         Err(error)
     }
 
-    /// Records what the response head says about the instance. A 4xx status concerns the request, so the caller
-    /// evaluates it.
-    async fn received(
+    /// Reads the response and records what its head says about the instance. A 4xx status concerns the request, so the
+    /// caller evaluates it.
+    fn received(
         &self,
         instance: &Instance,
         response: Response<Incoming>,
-    ) -> Result<Reply, ReplyError> {
+    ) -> impl Future<Output = Result<Reply, ReplyError>> + use<> {
         instance.reach.succeeded();
         let status = response.status();
         if status.is_server_error() {
@@ -248,7 +248,7 @@ impl Client {
             instance.contact.succeed();
         }
         let broken = |error| ReplyError::broken(ReplyBroken(error));
-        read_http(response, self.0.event_bytes_max, broken).await
+        read_http(response, self.0.event_bytes_max, broken)
     }
 
     fn is_lost(&self, reach: &Reach) -> bool {

@@ -41,6 +41,7 @@ pub use owned::{
 };
 pub use reaper::reap;
 pub use recover::Loss;
+pub(crate) use resolve::BindingLookup;
 pub use resolve::{RebindNotice, ResolveError, ResolvedBinding};
 pub use stream::{HoldError, StreamHold, StreamKind};
 pub use turn::{Turn, Withdrawal};

@@ -127,7 +127,7 @@ pub enum ResolveError {
 }
 
 /// The state of a session at a server.
-enum BindingLookup {
+pub(crate) enum BindingLookup {
     /// A binding that carries calls.
     Ready(BindingView, Option<UnreportedLoss>),
     /// A lost binding, and how it was lost.
@@ -189,28 +189,24 @@ impl SessionRouter {
         server: &Server,
         report: LossReport,
     ) -> Result<ResolvedBinding, ResolveError> {
-        self.resolve_binding_from(session, server, None, report)
-            .await
+        let found = self.find_binding(session, server, None).await?;
+        self.rebind_if_lost(session, server, found, report).await
     }
 
-    /// The same with a route that the store has just returned.
-    ///
-    /// # Errors
-    /// See [`ResolveError`].
-    pub async fn resolve_binding_from(
+    /// The binding that was found, or the one that replaces it if it is lost.
+    pub(crate) async fn rebind_if_lost(
         &self,
         session: &Session,
         server: &Server,
-        known: Option<RouteReply>,
+        found: BindingLookup,
         report: LossReport,
     ) -> Result<ResolvedBinding, ResolveError> {
-        match self.find_binding(session, server, known).await? {
+        match found {
             BindingLookup::Ready(binding, unreported) => {
                 Ok(ResolvedBinding::ready(server, binding, unreported, report))
             }
             BindingLookup::Lost(binding, loss) => {
-                self.rebind_lost(session, server, &binding, loss, report)
-                    .await
+                Box::pin(self.rebind_lost(session, server, &binding, loss, report)).await
             }
         }
     }
@@ -240,28 +236,9 @@ impl SessionRouter {
         }
     }
 
-    /// Resolves for a message whose reply cannot report a loss: `None` if the binding was lost. The next request then
-    /// moves it and reports the loss.
-    ///
-    /// # Errors
-    /// See [`ResolveError`].
-    pub async fn resolve_unless_lost(
-        &self,
-        session: &Session,
-        server: &Server,
-        known: Option<RouteReply>,
-    ) -> Result<Option<ResolvedBinding>, ResolveError> {
-        match self.find_binding(session, server, known).await? {
-            BindingLookup::Ready(binding, _) => Ok(Some(ResolvedBinding {
-                binding,
-                moved: None,
-            })),
-            BindingLookup::Lost(..) => Ok(None),
-        }
-    }
-
-    /// The session's binding; creates a missing one, and waits for other attempts' claims.
-    async fn find_binding(
+    /// The session's binding; creates a missing one, and waits for other attempts' claims. `known` is a route that the
+    /// store has just returned.
+    pub(crate) async fn find_binding(
         &self,
         session: &Session,
         server: &Server,
@@ -276,7 +253,7 @@ impl SessionRouter {
             let unreported = routed.unreported_loss;
             let Some(binding) = routed.binding else {
                 metrics::affinity_miss();
-                match self.bind_first(session, server).await? {
+                match Box::pin(self.bind_first(session, server)).await? {
                     Some(binding) => return Ok(BindingLookup::Ready(binding, None)),
                     None => continue,
                 }
@@ -293,7 +270,7 @@ impl SessionRouter {
                     let loss = orphan_loss(&binding);
                     return Ok(BindingLookup::Lost(binding, loss));
                 }
-                BindingState::Claimed => claim_wait.wait(self, session, server).await?,
+                BindingState::Claimed => Box::pin(claim_wait.wait(self, session, server)).await?,
             }
         }
     }
@@ -350,7 +327,7 @@ impl SessionRouter {
         loss: Loss,
         report: LossReport,
     ) -> Result<ResolvedBinding, ResolveError> {
-        let resolved = Box::pin(self.recover(session, server, binding, loss, report)).await?;
+        let resolved = self.recover(session, server, binding, loss, report).await?;
         // Taking over an expired claim counts as a rebind itself, so the first one lost nothing. ROUTE does not return
         // the number of rebinds; REBIND and CONFIRM do.
         let had_no_state = loss == Loss::ClaimLapsed && resolved.binding.rebinds <= 1;

@@ -103,7 +103,7 @@ pub async fn withdraw(
     match message.params.request_id() {
         Some(id) if is_cancellation && server.concurrency == Concurrency::Serial => {
             let id = turn_id(id, lane);
-            router.withdraw(session, &server.id, &id).await
+            Box::pin(router.withdraw(session, &server.id, &id)).await
         }
         _ => Withdrawal::NotWaiting,
     }

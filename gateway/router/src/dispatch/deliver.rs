@@ -7,7 +7,9 @@ use mooring_session::rules::{LossReport, Ownership, RouteReply};
 use mooring_session::view::BindingView;
 
 use super::annotations::is_repeatable;
-use crate::affinity::{Loss, RebindNotice, ResolveError, ResolvedBinding, Session, SessionRouter};
+use crate::affinity::{
+    BindingLookup, Loss, RebindNotice, ResolveError, ResolvedBinding, Session, SessionRouter,
+};
 use mooring_metrics as metrics;
 use mooring_protocol::Reply;
 use mooring_protocol::ids::Epoch;
@@ -127,7 +129,8 @@ enum Attempt {
     Failed(DeliverError),
 }
 
-/// Sends the call over the session's binding.
+/// Sends the call over the session's binding. The futures of what follows a failure are boxed, so that the future of a
+/// call that succeeds is small.
 ///
 /// # Errors
 /// See [`DeliverError`].
@@ -176,7 +179,7 @@ pub async fn deliver(
                     tracing::info!(session = %session.digest, server = %server.id, %error, "the gateway that holds the connection did not answer a call that it may have begun");
                 }
                 tokio::time::sleep(OWNER_PAUSE).await;
-                let later = resolve_binding(router, call, None).await?;
+                let later = Box::pin(resolve_binding(router, call, None)).await?;
                 resolved = follow(call.server, resolved, later, &error);
                 if ran == ExecutionStatus::NotRun {
                     attempts = attempts.saturating_sub(1);
@@ -184,9 +187,10 @@ pub async fn deliver(
                 ran
             }
             Attempt::Lost(loss, ran) => {
-                let recovered = router
-                    .recover(session, server, &resolved.binding, loss, report(call))
-                    .await?;
+                let report = report(call);
+                let recovered =
+                    Box::pin(router.recover(session, server, &resolved.binding, loss, report))
+                        .await?;
                 resolved = merge(resolved, recovered);
                 ran
             }
@@ -194,7 +198,7 @@ pub async fn deliver(
         };
         let may_repeat = attempts < ATTEMPTS_MAX
             && (ran == ExecutionStatus::NotRun
-                || may_repeat(router, call, &resolved.binding).await);
+                || Box::pin(may_repeat(router, call, &resolved.binding)).await);
         if !may_repeat {
             return Err(DeliverError::OutcomeUnknown {
                 moved: resolved.moved,
@@ -210,14 +214,11 @@ async fn resolve_binding(
     known: Option<RouteReply>,
 ) -> Result<ResolvedBinding, DeliverError> {
     let (session, server) = (call.session, call.server);
-    match call.on_loss {
-        OnLoss::Recover | OnLoss::RecoverUnreported => Ok(router
-            .resolve_binding_from(session, server, known, report(call))
+    match router.find_binding(session, server, known).await? {
+        BindingLookup::Lost(..) if call.on_loss == OnLoss::GiveUp => Err(DeliverError::Lost),
+        found => Ok(router
+            .rebind_if_lost(session, server, found, report(call))
             .await?),
-        OnLoss::GiveUp => {
-            let resolved = router.resolve_unless_lost(session, server, known).await?;
-            resolved.ok_or(DeliverError::Lost)
-        }
     }
 }
 
@@ -291,7 +292,14 @@ async fn attempt(router: &SessionRouter, call: &Call<'_>, binding: &BindingView)
                 // The contact with an owned connection is recorded only here.
                 instance.contact.succeed();
             }
-            return answered(router, call, binding, reply).await;
+            let is_suspect = matches!(
+                reply.status,
+                StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
+            ) && binding.upstream_session.is_some();
+            return match is_suspect {
+                true => Box::pin(suspect(router, call, binding, reply)).await,
+                false => Attempt::Done(reply),
+            };
         }
         Err(SendError::Refused) => {
             return Attempt::Lost(Loss::InstanceRefuses, ExecutionStatus::NotRun);
@@ -312,7 +320,7 @@ async fn attempt(router: &SessionRouter, call: &Call<'_>, binding: &BindingView)
             return Attempt::Moving(error, ExecutionStatus::MaybeRun);
         }
         Err(error) if error.is_undelivered() => {
-            return unreached(router, call, binding, error).await;
+            return Box::pin(unreached(router, call, binding, error)).await;
         }
         Err(error) => error,
     };
@@ -323,7 +331,7 @@ async fn attempt(router: &SessionRouter, call: &Call<'_>, binding: &BindingView)
         error = %broken,
         "a connection broke during a call"
     );
-    match router.probe(call.session, call.server, binding).await {
+    match Box::pin(router.probe(call.session, call.server, binding)).await {
         ProbeResult::InstanceLost => {
             Attempt::Lost(Loss::InstanceRefuses, ExecutionStatus::MaybeRun)
         }
@@ -356,19 +364,12 @@ async fn unreached(
 }
 
 /// A 404 or 400 may mean that the upstream session is gone, which a ping decides. In that case the call has not run.
-async fn answered(
+async fn suspect(
     router: &SessionRouter,
     call: &Call<'_>,
     binding: &BindingView,
     reply: Reply,
 ) -> Attempt {
-    let is_suspect = matches!(
-        reply.status,
-        StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
-    ) && binding.upstream_session.is_some();
-    if !is_suspect {
-        return Attempt::Done(reply);
-    }
     let answer = match read_answer(reply).await {
         Ok(answer) => answer,
         Err(error) => return Attempt::Failed(error.into()),

@@ -55,7 +55,7 @@ pub async fn relay_call(
             Ok(relay_events(reply.status, events, filter, guards, options))
         }
         (Some(moved), body) if reply.status.is_success() && pending_request.is_some() => {
-            marked(Reply { body, ..reply }, audience, &moved, &caller).await
+            Box::pin(marked(Reply { body, ..reply }, audience, &moved, &caller)).await
         }
         (_, body) => {
             let reply = Reply { body, ..reply };
@@ -131,7 +131,7 @@ async fn relay(
             let relay = JsonRelay::new(chunks, guards);
             Ok(Reply::new(status, ReplyBody::JsonStream(Box::pin(relay))))
         }
-        body => failed_or_accepted(Reply { body, ..reply }, &audience).await,
+        body => Box::pin(failed_or_accepted(Reply { body, ..reply }, &audience)).await,
     }
 }
 

@@ -127,7 +127,7 @@ impl SessionRouter {
         outgoing: &Outgoing,
     ) -> Result<Reply, SendError> {
         match server.ownership {
-            Ownership::Owned => self.send_owned(session, server, binding, outgoing).await,
+            Ownership::Owned => Box::pin(self.send_owned(session, server, binding, outgoing)).await,
             Ownership::Shared => match server.instance(&binding.instance) {
                 Some(instance) => self.client().send(instance, outgoing.to(instance)).await,
                 // Resolving moves a binding whose instance is no longer configured.

@@ -1,6 +1,7 @@
 //! The task of a turn: holds, releases and resumes it as the call commands, and ends it with the call.
 //!
-//! The store is not contacted in the first [`RENEW_EVERY`] of a turn. Invariants: the call never waits for this task;
+//! The store is not contacted in the first [`RENEW_EVERY`] of a turn, so the futures that do are boxed: each call has
+//! such a task. Invariants: the call never waits for this task;
 //! the task ends with the call; a lost turn is not requested again, because its call may have been cancelled and would
 //! block the others for as long as its server is silent.
 
@@ -115,7 +116,7 @@ enum TurnGrant {
 async fn hold(entry: &mut QueueEntry, given: TurnGrant) {
     let numbers = match given {
         TurnGrant::Already(numbers) => numbers,
-        TurnGrant::NotYet => match acquire(entry).await {
+        TurnGrant::NotYet => match Box::pin(acquire(entry)).await {
             Ok(entered) => TurnNumbers::of(&entered),
             Err(error) => {
                 tracing::debug!(%error, "a call continues without its turn");
@@ -144,7 +145,7 @@ async fn renew(entry: &mut QueueEntry, mut numbers: TurnNumbers) {
     loop {
         sleep(RENEW_EVERY).await;
         let was_degraded = entry.store().is_degraded();
-        let is_lost = match entry.ask(numbers.store).await {
+        let is_lost = match Box::pin(entry.ask(numbers.store)).await {
             Ok(entered) => numbers.update(&entered),
             // The fallback's refusal says nothing about a turn of the store.
             Err(StoreError::Refused(_)) => {
