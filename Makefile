@@ -104,6 +104,13 @@ bench: ## Run every benchmark and print the figures of docs/benchmarks.md
 	cargo bench --locked --package mooring-code --bench stubs
 	cargo bench --locked --package mooring-tests --bench whole
 
+# Binaries are made for the architecture they are made on: no Debian package has Rust's library for another one.
+.PHONY: artifacts
+artifacts: ## Build the gateway and the module stripped, with SHA-256 sums, into target/artifacts/ARCHITECTURE
+	@scripts/packages.sh cc libclang
+	cargo build --locked --release --package mooring --package mooring-module
+	@scripts/artifacts.sh $(TARGET)/release $(TARGET)/artifacts/$$(uname -m)
+
 .PHONY: advisories
 advisories: ## Ask the vulnerability database about the dependencies (needs the network)
 	@scripts/check-tools.sh
