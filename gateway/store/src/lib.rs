@@ -71,7 +71,7 @@ pub use self::session::Session;
 pub use self::session_access::{DropGuard, SessionAccess, SessionTurn, TurnError};
 pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
 use self::status::{FollowedStatus, StatusCell};
-use self::transition::{Get, Transition};
+use self::transition::Get;
 pub use self::turns::{EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line};
 pub use self::user_slug::UserSlug;
 

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use crate::context::Context;
-use crate::names::ServerName;
+use crate::names::{ServerName, WorkerId};
 use crate::record::{Binding, Cleaning, Phase, Record, Standing};
 use crate::time::{Millis, Timestamp};
 use crate::turns::QueueView;
@@ -121,7 +121,12 @@ impl Explanation<'_> {
     fn binding(&mut self, server: &ServerName, binding: &Binding, standing: Standing) {
         let instance = &binding.instance;
         let (phase, owner) = (binding.phase, binding.owner.as_ref());
-        let state = BindingState::of(phase, binding.bound_at, owner, self.context);
+        let state = BindingState::of(
+            phase,
+            binding.bound_at,
+            owner.map(WorkerId::as_str),
+            self.context,
+        );
         let head = match (state, phase) {
             (BindingState::Claimed, Phase::Claimed { lease_until }) => {
                 let left = self.left(lease_until);
