@@ -156,6 +156,7 @@ pub(crate) fn unload(context: &Context) {
     let _ = guard(|| {
         let _ = Module::try_with(|module| module.tick_schedule.stop(context));
         Module::remove();
+        keyspace::release();
         settings::prefixes::release();
         drop(std::panic::take_hook());
         Ok(())

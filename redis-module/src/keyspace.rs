@@ -86,9 +86,10 @@ fn note_change(context: &Context, key: &[u8]) -> usize {
 
 /// Reads what changed: to be called before the index is asked, and before the state is given up.
 pub(crate) fn catch_up(module: &mut Module, context: &Context) {
-    if !HAS_CHANGED.swap(false, Ordering::Relaxed) {
+    if !HAS_CHANGED.load(Ordering::Relaxed) {
         return;
     }
+    HAS_CHANGED.store(false, Ordering::Relaxed);
     let mut changed = std::mem::take(&mut *CHANGED.lock().unwrap_or_else(PoisonError::into_inner));
     if changed.len() > CHANGED_MAX {
         module.rebuild_all(context, RebuildCause::Doubt);
@@ -114,6 +115,12 @@ pub(crate) fn swap(first: i32, second: i32) {
             database => database,
         };
     }
+}
+
+/// Gives back what is held of the list, before the module is unloaded.
+pub(crate) fn release() {
+    *CHANGED.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+    HAS_CHANGED.store(false, Ordering::Relaxed);
 }
 
 /// Lets the node know what stands under a key now.
