@@ -10,13 +10,16 @@ use proptest::prelude::*;
 use mooring_session::codec::{
     BindingHead, CorruptRecord, SCHEMA_VERSION, changes, decode, decode_life, encode, encode_life,
 };
+use mooring_session::explain::explain;
 use mooring_session::limits::{TTL_MAX, TTL_MIN};
 use mooring_session::names::{
     ContentHash, InstanceName, LabelName, LabelValue, Principal, Reason, ServerName, SessionId,
     Token, UpstreamSession, WorkerId,
 };
 use mooring_session::record::{Binding, Cleaning, LEAST_READER, Life, Lifecycle, Phase, Record};
-use mooring_session::time::{Millis, Timestamp};
+use mooring_session::time::{Millis, Monotonic, Timestamp};
+use mooring_session::workers::Workers;
+use mooring_session::{Context, NoIndex, Tuning};
 
 use crate::support::server;
 
@@ -222,6 +225,37 @@ proptest! {
         let mut expected = fields_of(&after);
         expected.extend(unknown);
         prop_assert_eq!(fields, expected);
+    }
+
+    #[test]
+    fn an_explanation_is_of_lines_without_secrets(record in record(), now in moment()) {
+        /// What is shorter may be in any line by chance.
+        const SECRET_BYTES: usize = 12;
+        let workers = Workers::new(Monotonic::default(), Millis::default());
+        let context = Context {
+            now,
+            floor: 0,
+            tuning: &Tuning::default(),
+            workers: &workers.at(Monotonic::default()),
+            node: &NoIndex,
+        };
+        let lines = explain(&record, &[], &|_| "digest".to_owned(), &context);
+        let bindings = record.bindings.values();
+        let secrets: Vec<&str> = bindings
+            .flat_map(|binding| {
+                let sessions = [&binding.upstream_session, &binding.previous];
+                let sessions = sessions.into_iter().flatten().map(|session| session.as_str());
+                sessions.chain([binding.token.as_str()])
+            })
+            .chain([record.id.as_str()])
+            .filter(|secret| secret.len() >= SECRET_BYTES)
+            .collect();
+        prop_assert!(lines.len() >= 2 + record.bindings.len());
+        for line in lines {
+            prop_assert!(!line.chars().any(char::is_control), "{:?}", line);
+            let told = secrets.iter().find(|secret| line.contains(**secret));
+            prop_assert!(told.is_none(), "{:?} tells {:?}", line, told);
+        }
     }
 
     #[test]

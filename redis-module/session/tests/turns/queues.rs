@@ -1,8 +1,8 @@
 //! One queue: the order of turns, leave-taking, bounds, and what becomes of queues with their sessions.
 
-use mooring_session::limits::TURN_QUEUES_MAX;
-use mooring_session::time::Timestamp;
-use mooring_session::turns::{Line, TurnRequest};
+use mooring_session::limits::{TURN_PICKUP, TURN_QUEUES_MAX};
+use mooring_session::time::{Millis, Timestamp};
+use mooring_session::turns::{HolderView, Line, QueueView, TurnRequest};
 use mooring_session::{Refusal, SessionPlace};
 
 use crate::fixture::{Node, WALL, code, place, request, server, token, worker};
@@ -25,6 +25,44 @@ fn the_first_has_the_turn_and_the_others_follow_in_the_order_of_arrival() {
     }
     node.leaves("b2").unwrap();
     assert_eq!(node.turns.sizes(), (0, 0));
+}
+
+#[test]
+fn people_are_told_who_has_the_turn_and_who_waits() {
+    let mut node = Node::new();
+    let told = |node: &Node| node.turns.of_session(&place(), node.mono());
+    assert_eq!(told(&node), []);
+    let number = node.asks("a1").unwrap();
+    for ticket in ["b1", "c1", "a2", "b2", "c2", "a3"] {
+        node.asks(ticket);
+    }
+    node.pass(500);
+    let names = |names: [&str; 5]| names.map(worker).to_vec();
+    let mut expected = QueueView {
+        server: server("tools"),
+        holder: Some(HolderView {
+            worker: worker("a"),
+            number,
+            left: Millis::new(1_500),
+            is_offered: false,
+        }),
+        waiting: 6,
+        next: names(["b", "c", "a", "b", "c"]),
+    };
+    assert_eq!(told(&node), [expected.clone()]);
+    node.leaves("a1").unwrap();
+    let [offered] = &told(&node)[..] else {
+        panic!("one queue");
+    };
+    expected.holder = Some(HolderView {
+        worker: worker("b"),
+        number: number + 500_000,
+        left: TURN_PICKUP,
+        is_offered: true,
+    });
+    expected.waiting = 5;
+    expected.next = names(["c", "a", "b", "c", "a"]);
+    assert_eq!(*offered, expected);
 }
 
 #[test]
