@@ -50,7 +50,6 @@ use mooring_session::rules::{
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
-use tokio::sync::watch;
 
 pub use self::clock::{rfc3339, unix_now_ms};
 use self::embedded::EmbeddedStore;
@@ -89,7 +88,7 @@ macro_rules! on_backend {
             $crate::Backend::Fallback(store) => store.$operation($($argument),*).await,
         }
     };
-    ($command:literal, $($operation:tt)*) => {{
+    ($command:expr, $($operation:tt)*) => {{
         let started = std::time::Instant::now();
         let result = $crate::on_backend!($($operation)*);
         $crate::record_duration($command, started);
@@ -188,12 +187,6 @@ impl Store {
         self.status_cell().get()
     }
 
-    /// The status and every change of it.
-    #[must_use]
-    pub fn watch_status(&self) -> watch::Receiver<StoreStatus> {
-        self.status_cell().watch()
-    }
-
     /// Whether replies are currently served without the configured store, as the header `Mooring-Degraded` reports.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
@@ -211,18 +204,6 @@ impl Store {
         request: &CreateRequest,
     ) -> Result<CreateReply, StoreError> {
         self.run(key, request).await
-    }
-
-    /// The same, and what served it: a generation assigned by memory cannot distinguish sessions.
-    ///
-    /// # Errors
-    /// See [`create`](Self::create).
-    pub async fn create_and_tell(
-        &self,
-        key: &SessionKey,
-        request: &CreateRequest,
-    ) -> Result<(CreateReply, AnsweredBy), StoreError> {
-        self.run_and_tell(key, request).await
     }
 
     /// Records a use, and sets the given fields.
@@ -355,26 +336,7 @@ impl Store {
         key: &SessionKey,
         request: &T,
     ) -> Result<T::Reply, StoreError> {
-        let (reply, _) = self.run_and_tell(key, request).await?;
-        Ok(reply)
-    }
-
-    async fn run_and_tell<T: MemoryTransition>(
-        &self,
-        key: &SessionKey,
-        request: &T,
-    ) -> Result<(T::Reply, AnsweredBy), StoreError> {
-        let started = Instant::now();
-        let by_store = |reply| (reply, AnsweredBy::Store);
-        let result = match &*self.backend {
-            #[cfg(any(test, feature = "test-support"))]
-            Backend::Memory(store, _) => store.run(key, request).await.map(by_store),
-            Backend::Embedded(store, _) => store.run(key, request).await.map(by_store),
-            Backend::Redis(store, _) => store.run(key, request).await.map(by_store),
-            Backend::Fallback(store) => store.run(key, request).await,
-        };
-        record_duration(T::COMMAND, started);
-        result
+        on_backend!(T::COMMAND, self.run(key, request))
     }
 
     fn status_cell(&self) -> &StatusCell {

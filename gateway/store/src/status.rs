@@ -53,10 +53,6 @@ impl StatusCell {
         *self.0.borrow()
     }
 
-    pub(super) fn watch(&self) -> watch::Receiver<StoreStatus> {
-        self.0.subscribe()
-    }
-
     pub(super) fn set(&self, mode: StoreMode) {
         let is_changed = self.0.send_if_modified(|status| {
             let is_changed = status.mode != mode;

@@ -81,12 +81,6 @@ fn offered(reader: &mut Reader<'_>) -> Vec<CodeTool> {
 }
 
 impl CodeToolSettings {
-    /// Whether this tool is offered.
-    #[must_use]
-    pub fn offers(&self, tool: CodeTool) -> bool {
-        self.offered.contains(&tool)
-    }
-
     pub(super) fn parse(reader: &mut Reader<'_>) -> Self {
         let tools = Self::read(reader);
         let (default, most) = (tools.browse_entries_default, tools.browse_entries_max);

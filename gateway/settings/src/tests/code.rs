@@ -44,7 +44,7 @@ fn the_standard_server_has_the_documented_defaults() {
         CodeTool::FsWrite,
         CodeTool::ToolSearch,
     ] {
-        assert!(common.tools.offers(tool), "{tool:?}");
+        assert!(common.tools.offered.contains(&tool), "{tool:?}");
     }
     assert_eq!(common.tools.read_bytes_max, MIB);
     assert_eq!(common.tools.browse_entries_default, 200);

@@ -35,7 +35,7 @@ use super::error::{StoreError, UnavailableReason};
 use super::key::{InitDigest, SessionKey};
 use super::queues::Queues;
 use super::redis::{LinkState, RedisStore, Resend};
-use super::status::{AnsweredBy, StatusCell, StoreMode};
+use super::status::{StatusCell, StoreMode};
 
 /// Most queued losses. Beyond it they are logged and dropped.
 const LOSSES_MAX: usize = 10_000;
@@ -113,12 +113,12 @@ impl FallbackStore {
         &self.shared.status
     }
 
-    /// Runs a transition; returns the reply and what served it.
+    /// Runs a transition.
     pub(super) async fn run<T: MemoryTransition>(
         &self,
         key: &SessionKey,
         request: &T,
-    ) -> Result<(T::Reply, AnsweredBy), StoreError> {
+    ) -> Result<T::Reply, StoreError> {
         let shared = &self.shared;
         let started = Instant::now();
         loop {
@@ -127,12 +127,12 @@ impl FallbackStore {
                     Err(StoreError::Away(_)) => shared.go_away(),
                     result => {
                         shared.note(key, request, &result);
-                        return result.map(|reply| (reply, AnsweredBy::Store));
+                        return result;
                     }
                 }
             }
             if let Some(result) = shared.serve_away(key, request) {
-                return result.map(|reply| (reply, AnsweredBy::Memory));
+                return result;
             }
             // Redis has returned meanwhile. The command is sent there if there is time, and if a repetition is
             // harmless.

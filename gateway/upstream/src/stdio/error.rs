@@ -60,12 +60,6 @@ impl StartError {
             | Self::SupervisorLost => "the server's process could not be started".into(),
         }
     }
-
-    /// Whether a retry may soon succeed.
-    #[must_use]
-    pub fn is_passing(&self) -> bool {
-        !matches!(self, Self::Failed(_))
-    }
 }
 
 /// The file name of a program.
