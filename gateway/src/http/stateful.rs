@@ -17,11 +17,11 @@ use mooring_protocol::{
 };
 use mooring_router::affinity::{
     BindingHolder, InFlightKind, InitializeRequest, Session, StreamHold, StreamKind,
-    SubscriptionState, Withdrawal,
+    SubscriptionState, Turn, Withdrawal,
 };
 use mooring_router::dispatch::{
-    Call, CallTurn, Caller, DeliverError, DeliveryResult, OnLoss, PendingRequest, ReplyGuards,
-    RetrySafety, SILENT_MAX, deliver, relay_call, relay_stream, withdraw,
+    Call, Caller, DeliverError, DeliveryResult, OnLoss, PendingRequest, ReplyGuards, RetrySafety,
+    SILENT_MAX, deliver, relay_call, relay_stream,
 };
 use mooring_settings::Affinity;
 use mooring_upstream::connection::event_id::{EventId, StreamName};
@@ -85,14 +85,9 @@ pub(super) async fn post_in(
         return answer::plain(ErrorKind::AnswerUnexpected, message.id());
     }
     let session_router = &context.app.session_router;
-    let withdrawn = withdraw(
-        session_router,
-        &session,
-        &context.server,
-        message,
-        context.lane,
-    )
-    .await;
+    let withdrawn = session_router
+        .withdraw(&session, &context.server, message, context.lane)
+        .await;
     if withdrawn == Withdrawal::Withdrawn {
         return Reply::empty(StatusCode::ACCEPTED);
     }
@@ -114,7 +109,9 @@ async fn send_upstream(
             .begin(&session, &context.server.id, InFlightKind::Call);
     let wait_max = session_router.options().turn_wait_max;
     let (server, lane) = (&context.server, context.lane);
-    let turn = CallTurn::begin(session_router, &session, server, message, lane, wait_max).await;
+    let turn = session_router
+        .take_call_turn(&session, server, message, lane, wait_max)
+        .await;
     let (mut turn, routed) = match turn {
         Ok(turn) => turn.unzip(),
         Err(cause) => return answer::turn_error(&cause, message.id()),
@@ -179,7 +176,7 @@ async fn send_upstream(
 async fn deliver_in_turn(
     context: &UpstreamContext,
     call: &Call<'_>,
-    turn: &mut Option<CallTurn>,
+    turn: &mut Option<Turn>,
 ) -> Result<DeliveryResult, DeliverError> {
     let mut delivered = pin!(deliver(&context.app.session_router, call));
     let is_silent = async {

@@ -1,8 +1,10 @@
 //! Turns: one call at a time per session and server, in order of arrival across the fleet.
 //!
 //! A call requests its turn under its own [ticket](queue_entry) and waits. While it has the turn, a task renews the
-//! lease, releases the turn while the call waits for its client, and ends it with the call. Invariants: every ticket is
-//! released, however its call ends; wake-ups only shorten the wait, because a waiting call asks again after a timeout;
+//! lease, releases the turn while the call waits for its client, which may have to finish other calls before it answers,
+//! and ends it with the call, or shortly after its cancellation. Only tool calls take turns. Invariants: answers,
+//! cancellations and progress never wait for a turn, so no call blocks itself; a reply never waits for a turn; every
+//! ticket is released, however its call ends; wake-ups only shorten the wait, because a waiting call asks again after a timeout;
 //! the turn of a dead holder ends with its lease.
 //!
 //! A turn excludes others only while its lease lasts: a holder that was frozen or cut off from the store may use it for
@@ -13,6 +15,7 @@ mod keeper;
 mod queue_entry;
 mod ticket_names;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use mooring_session::names::{Principal, ServerName, Token};
@@ -24,10 +27,14 @@ use tokio::time::Instant;
 use self::keeper::{TurnCommand, TurnNumbers, TurnState};
 use self::queue_entry::{LEASE, QueueEntry, TurnQueue};
 use super::{Session, SessionRouter, TurnError};
+use mooring_metrics as metrics;
+use mooring_protocol::{Kind, Lane, Message, Method};
+use mooring_settings::Concurrency;
 use mooring_store::{
     EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store, StoreError,
     fresh_token,
 };
+use mooring_upstream::Server;
 
 /// The result of withdrawing a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +61,16 @@ impl Turn {
     #[must_use]
     pub const fn number(&self) -> Option<u64> {
         self.number
+    }
+
+    /// Handles a message of the server on the stream of the call's reply: releases the turn while the call waits for its
+    /// client, and resumes it when the call continues.
+    pub(crate) fn saw(&self, message: &Message<'_>) {
+        match TurnSignal::of(message) {
+            TurnSignal::AsksClient => self.release(),
+            TurnSignal::Continues => self.resume(),
+            TurnSignal::None => {}
+        }
     }
 
     /// Releases the turn while the call waits for its client. Does not block; does nothing if the turn is already
@@ -140,49 +157,70 @@ impl SessionRouter {
         Ok(turn)
     }
 
-    /// The same for a client's request, which any gateway can [`withdraw`](Self::withdraw) while it waits. Also returns
-    /// the route that the store sends with the turn, which saves a ROUTE.
+    /// Waits up to `wait_max` for the turn that a client's message needs, which any gateway can
+    /// [`withdraw`](Self::withdraw) meanwhile. Also returns the route of the session's calls, which saves a ROUTE. `None`
+    /// if the message needs no turn. `lane` distinguishes several clients of one session.
     ///
     /// Concurrent requests with the same id, which MCP forbids, get separate turns.
     ///
     /// # Errors
-    /// See [`take_turn`](Self::take_turn), and [`TurnError::Withdrawn`].
-    pub async fn take_turn_routed(
+    /// See [`take_turn`](Self::take_turn), and [`TurnError::Withdrawn`]. The call was not sent.
+    pub async fn take_call_turn(
         &self,
         session: &Session,
-        server: &ServerName,
-        request_id_json: &str,
+        server: &Server,
+        message: &Message<'_>,
+        lane: Option<Lane>,
         wait_max: Duration,
-    ) -> Result<(Turn, RouteReply), TurnError> {
+    ) -> Result<Option<(Turn, RouteReply)>, TurnError> {
+        let is_call = message.kind() == Kind::Request && message.method() == Method::ToolsCall;
+        let Some(id) = message.id().filter(|_| is_call) else {
+            return Ok(None);
+        };
+        if server.concurrency == Concurrency::Parallel {
+            return Ok(None);
+        }
         let (key, principal) = (&session.key, &session.principal);
-        let ticket = ticket_names::ticket(key, server, request_id_json)?;
-        let entry = self.entry(key, principal, server, ticket);
-        let (turn, entered) = entry.take(wait_max).await?;
-        Ok((turn, entered.routed))
+        let ticket = ticket_names::ticket(key, &server.id, &turn_id(id.as_json(), lane))?;
+        let entry = self.entry(key, principal, &server.id, ticket);
+        let started = Instant::now();
+        let taken = entry.take(wait_max).await;
+        metrics::turn_wait(started.elapsed());
+        taken.map(|(turn, entered)| Some((turn, entered.routed)))
     }
 
-    /// Cancels a client's request: removes it from the queue if it waits for its turn, at any gateway, where it fails
-    /// with [`TurnError::Withdrawn`]. If the event is lost, or crosses another ENTER of the call, the call may still
-    /// run without a caller. A request that has its turn keeps it for the store's grace.
+    /// Removes a call from its queue if the client's message cancels one that waits for its turn, at any gateway, where
+    /// it fails with [`TurnError::Withdrawn`]. If the event is lost, or crosses another ENTER of the call, the call may
+    /// still run without a caller. A cancelled call that has its turn keeps it for the store's grace.
     pub async fn withdraw(
         &self,
         session: &Session,
-        server: &ServerName,
-        request_id_json: &str,
+        server: &Server,
+        message: &Message<'_>,
+        lane: Option<Lane>,
     ) -> Withdrawal {
+        let is_cancellation =
+            message.kind() == Kind::Notification && message.method() == Method::Cancelled;
+        let Some(id) = message.params.request_id().filter(|_| is_cancellation) else {
+            return Withdrawal::NotWaiting;
+        };
+        if server.concurrency == Concurrency::Parallel {
+            return Withdrawal::NotWaiting;
+        }
         let leaving = |beginning| LeaveRequest {
             principal: session.principal.clone(),
-            server: server.clone(),
+            server: server.id.clone(),
             who: LeaveTarget::WaitingUnder(beginning),
         };
-        let beginnings = ticket_names::beginnings(&session.key, server, request_id_json);
+        let id = turn_id(id, lane);
+        let beginnings = ticket_names::beginnings(&session.key, &server.id, &id);
         let Ok([first, resumed]) = beginnings.map(|both| both.map(leaving)) else {
             return Withdrawal::NotWaiting;
         };
-        let withdrawn = withdraw(self.store(), &session.key, &first).await;
+        let withdrawn = Box::pin(withdraw(self.store(), &session.key, &first)).await;
         if withdrawn == Withdrawal::NotWaiting {
             // It may have released its turn, and have it again or wait for it. In both cases its server knows the call.
-            withdraw(self.store(), &session.key, &resumed).await;
+            Box::pin(withdraw(self.store(), &session.key, &resumed)).await;
         }
         withdrawn
     }
@@ -218,6 +256,39 @@ impl QueueEntry {
         let entered = self.wait(Instant::now().checked_add(wait_max)).await?;
         let turn = Turn::held(self, TurnNumbers::of(&entered));
         Ok((turn, entered))
+    }
+}
+
+/// What a server's message means for the turn of the call on whose stream it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TurnSignal {
+    /// The call waits for its client from now on.
+    AsksClient,
+    /// The call continues. It may still be waiting for its client: the message does not tell.
+    Continues,
+    /// No effect.
+    None,
+}
+
+impl TurnSignal {
+    fn of(message: &Message<'_>) -> Self {
+        match (message.kind(), message.method()) {
+            // Servers ping at intervals, whatever their calls do.
+            (Kind::Request, Method::Ping) => Self::None,
+            (Kind::Request, _) => Self::AsksClient,
+            (Kind::Notification, _) => Self::Continues,
+            // The call ends, and its turn ends with its reply.
+            (Kind::Result | Kind::Error, _) => Self::None,
+        }
+    }
+}
+
+/// A request's name within its session. Several clients of one session may use the same id.
+fn turn_id(id_json: &str, lane: Option<Lane>) -> Cow<'_, str> {
+    match lane {
+        None => Cow::Borrowed(id_json),
+        // JSON ids never have a colon after digits.
+        Some(Lane(lane)) => Cow::Owned(format!("{lane}:{id_json}")),
     }
 }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
-use super::call_turn::CallTurn;
 use super::event_filter::EventFilter;
 use super::relay::ReplyGuards;
+use crate::affinity::Turn;
 use mooring_protocol::{ByteStream, EventStream, ReplyError};
 
 /// How long the turn is kept while the server is silent. After a disconnect no client can cancel the call.
@@ -46,7 +46,7 @@ impl UnreadReply {
     }
 
     /// Reads until the answer or the limit.
-    async fn read_rest(mut self, turn: Option<&CallTurn>) {
+    async fn read_rest(mut self, turn: Option<&Turn>) {
         let gives_up_at = Instant::now() + READ_MAX;
         while self.is_awaited() {
             let silent_until = Instant::now() + SILENT_MAX;
@@ -65,7 +65,7 @@ impl UnreadReply {
     }
 
     /// Reads until the server's next message about the call.
-    async fn next_message(&mut self, turn: Option<&CallTurn>) -> Option<Result<(), ReplyError>> {
+    async fn next_message(&mut self, turn: Option<&Turn>) -> Option<Result<(), ReplyError>> {
         match self {
             Self::Json(chunks) => Some(chunks.next().await?.map(drop)),
             Self::Events(events, filter) => loop {

@@ -10,8 +10,7 @@ use bytes::Bytes;
 use mooring_session::rules::Ownership;
 use mooring_session::view::BindingView;
 
-use super::call_turn::CallTurn;
-use crate::affinity::{RebindNotice, Session, SessionRouter};
+use crate::affinity::{RebindNotice, Session, SessionRouter, Turn};
 use crate::pooled::ServerRequestResponder;
 use mooring_protocol::ids::{Epoch, Id, RequestOrigin};
 use mooring_protocol::rewrite::into_bytes;
@@ -116,7 +115,7 @@ impl EventFilter {
     }
 
     /// The event for the client, if any. `turn` is updated by the server's messages.
-    pub(super) fn pass(&mut self, event: Event, turn: Option<&CallTurn>) -> Option<Event> {
+    pub(super) fn pass(&mut self, event: Event, turn: Option<&Turn>) -> Option<Event> {
         self.has_event_ids |= event.id.as_deref().is_some_and(|id| !id.is_empty());
         let Some(text) = event.as_message() else {
             return Some(event);
@@ -129,7 +128,7 @@ impl EventFilter {
     }
 
     /// The message as the client gets it; `None` if it is not for the client.
-    fn pass_message(&mut self, text: &Bytes, turn: Option<&CallTurn>) -> Option<Bytes> {
+    fn pass_message(&mut self, text: &Bytes, turn: Option<&Turn>) -> Option<Bytes> {
         let message = match Message::parse(text, Sender::Upstream) {
             Ok(message) => message,
             Err(error) => {

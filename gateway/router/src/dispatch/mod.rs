@@ -5,7 +5,6 @@
 
 mod abandoned;
 mod annotations;
-mod call_turn;
 mod deliver;
 mod event_filter;
 mod gateway_request;
@@ -14,7 +13,6 @@ mod reply;
 mod seals;
 
 pub use abandoned::SILENT_MAX;
-pub use call_turn::{CallTurn, withdraw};
 pub use deliver::{Call, DeliverError, DeliveryResult, OnLoss, RetrySafety, deliver};
 pub use event_filter::{Caller, PendingRequest};
 pub use gateway_request::{GatewayReply, GatewayRequest, send_gateway_request};

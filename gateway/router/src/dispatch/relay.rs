@@ -12,9 +12,8 @@ use futures_util::Stream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::abandoned::{self, UnreadReply};
-use super::call_turn::CallTurn;
 use super::event_filter::{EventFilter, ReportFuture};
-use crate::affinity::{InFlight, StreamHold};
+use crate::affinity::{InFlight, StreamHold, Turn};
 use mooring_protocol::stream::StreamRewriter;
 use mooring_protocol::{ByteStream, Event, EventStream, ReplyError};
 use mooring_upstream::ProbeResult;
@@ -27,7 +26,7 @@ pub struct ReplyGuards {
     /// Keeps the session's stream with this gateway.
     pub stream: Option<StreamHold>,
     /// The call's turn.
-    pub turn: Option<CallTurn>,
+    pub turn: Option<Turn>,
 }
 
 /// A single JSON message, with the client's id restored.

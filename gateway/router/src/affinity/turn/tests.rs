@@ -1,5 +1,5 @@
 //! Turns over every kind of store: in order, one at a time, released however their callers end, and held across a
-//! restart of Redis. [`passing`] tests released turns, [`withdrawing`] withdrawn calls, [`drops`] callers that are
+//! restart of Redis. [`calls`] tests the messages of calls, [`passing`] released turns, [`withdrawing`] withdrawn calls, [`drops`] callers that are
 //! dropped at any time.
 #![allow(
     clippy::unwrap_used,
@@ -9,6 +9,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod calls;
 mod drops;
 mod passing;
 mod withdrawing;
