@@ -19,7 +19,7 @@ use mooring_protocol::{ErrorBody, ErrorKind};
 /// Checks Host and Origin, answers CORS preflights of allowed origins, and sets a header on every reply that was served
 /// without the store.
 pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let reply = match host_of(&request) {
+    let mut reply = match host_of(&request) {
         Err(reason) => refused(&ErrorBody::new(ErrorKind::InvalidRequest).detail(reason)),
         Ok(host) if !host.is_some_and(|host| app.listen.allowed_hosts.allows(host)) => {
             refused(&ErrorBody::new(ErrorKind::HostMisdirected))
@@ -27,27 +27,25 @@ pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: N
         Ok(_) if !is_origin_allowed(&app, request.headers()) => {
             refused(&ErrorBody::new(ErrorKind::OriginForbidden))
         }
-        Ok(_) => allowed(request, next).await,
+        Ok(_) => {
+            let origin = request.headers().get(ORIGIN).cloned();
+            let mut reply = match cors::is_preflight(request.method(), request.headers()) {
+                true => cors::preflight(),
+                false => next.run(request).await,
+            };
+            cors::allow_origin(&mut reply, origin);
+            reply
+        }
     };
     if app.session_router.store().is_degraded() {
-        return told_degraded(reply);
+        let degraded = HeaderValue::from_static("1");
+        reply.headers_mut().insert(MOORING_DEGRADED, degraded);
     }
     reply
 }
 
 fn refused(error: &ErrorBody<'_>) -> Response {
     to_http(answer::error(error))
-}
-
-/// Serves a request whose host and origin are allowed.
-async fn allowed(request: Request, next: Next) -> Response {
-    let origin = request.headers().get(ORIGIN).cloned();
-    let mut reply = match cors::is_preflight(request.method(), request.headers()) {
-        true => cors::preflight(),
-        false => next.run(request).await,
-    };
-    cors::allow_origin(&mut reply, origin);
-    reply
 }
 
 /// The one host of a request, from its Host header, its target (RFC 9112, 3.2.2) or its authority (RFC 9113, 8.3.1). A
@@ -70,13 +68,6 @@ fn host_of(request: &Request) -> Result<Option<&str>, &'static str> {
         }
         _ => Ok(authority.or(header)),
     }
-}
-
-fn told_degraded(mut reply: Response) -> Response {
-    reply
-        .headers_mut()
-        .insert(MOORING_DEGRADED, HeaderValue::from_static("1"));
-    reply
 }
 
 fn is_origin_allowed(app: &App, headers: &HeaderMap) -> bool {

@@ -32,7 +32,6 @@ pub use legacy::{StreamMessage, deliver_here};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::response::Response;
 use axum::routing::{any, get};
@@ -95,7 +94,6 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/servers/{id}/messages", any(legacy::messages))
         .merge(governance::routes())
         .fallback(endpoint::unknown_path)
-        .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app),
             host_origin_guard::check,
