@@ -138,15 +138,20 @@ impl<'a> BindingHead<'a> {
     /// The field `b:<server>`.
     #[must_use]
     pub fn encode(&self) -> String {
+        let mut value = String::with_capacity(HEAD_BYTES);
+        self.write(&mut value);
+        value
+    }
+
+    fn write(&self, value: &mut String) {
         let (word, lease_until) = match self.phase {
             Phase::Claimed { lease_until } => ("claimed", lease_until.unix_ms()),
             Phase::Bound if self.has_unreported_loss => ("bound", LOSS_UNREPORTED),
             Phase::Bound => ("bound", 0),
         };
-        let mut value = String::with_capacity(HEAD_BYTES);
         value.push_str(word);
         push_numbers(
-            &mut value,
+            value,
             [
                 self.epoch,
                 self.bound_at.unix_ms(),
@@ -162,7 +167,6 @@ impl<'a> BindingHead<'a> {
             value.push(' ');
             value.push_str(name);
         }
-        value
     }
 
     /// Reads the field `b:<server>`.
@@ -184,15 +188,19 @@ impl<'a> BindingHead<'a> {
             words.number()?,
         );
         let phase = match word {
-            "claimed" => Phase::Claimed {
+            b"claimed" => Phase::Claimed {
                 lease_until: Timestamp::from_unix_ms(lease_until),
             },
-            "bound" => Phase::Bound,
+            b"bound" => Phase::Bound,
             _ => return None,
         };
-        let (instance, driver, owner) = (words.next()?, words.next()?, words.next()?);
-        let upstream_session = words.next();
-        words.is_at_end().then_some(Self {
+        let mut names = words.names()?;
+        let (instance, driver, owner) = (names.next()?, names.next()?, names.next()?);
+        let upstream_session = names.next();
+        let is_whole = names.next().is_none()
+            && ![instance, driver, owner].contains(&"")
+            && upstream_session != Some("");
+        is_whole.then_some(Self {
             phase,
             epoch,
             bound_at: Timestamp::from_unix_ms(bound_at),
@@ -207,33 +215,56 @@ impl<'a> BindingHead<'a> {
 }
 
 /// The words of a packed value: visible ASCII, one space between two of them. A word that is empty is none.
+///
+/// Every use reads two such values of over 200 bytes together, so each byte is looked at as few times as possible.
 struct Words<'a> {
-    rest: Option<&'a str>,
+    rest: Option<&'a [u8]>,
 }
 
 impl<'a> Words<'a> {
     fn of(value: &'a [u8]) -> Option<Self> {
-        let is_printable = value.iter().all(|byte| (b' '..=b'~').contains(byte));
-        let text = std::str::from_utf8(value).ok()?;
-        is_printable.then_some(Self { rest: Some(text) })
+        let is_printable = |byte: &u8| (b' '..=b'~').contains(byte);
+        // Without a way out the compiler looks at many bytes at once.
+        let is_valid = (value.iter()).fold(true, |valid, byte| valid & is_printable(byte));
+        is_valid.then_some(Self { rest: Some(value) })
     }
 
-    fn next(&mut self) -> Option<&'a str> {
+    fn next(&mut self) -> Option<&'a [u8]> {
         let rest = self.rest?;
-        let end = rest.bytes().position(|byte| byte == b' ');
-        let (word, rest) = match end {
-            Some(end) => (rest.get(..end)?, rest.get(end.saturating_add(1)..)),
-            None => (rest, None),
-        };
-        if word.is_empty() {
-            return None;
-        }
-        self.rest = rest;
-        Some(word)
+        let length = rest.iter().position(|byte| *byte == b' ');
+        self.take(length.unwrap_or(rest.len()))
     }
 
     fn number(&mut self) -> Option<u64> {
-        read_number(self.next()?.as_bytes())
+        /// As many decimal digits as never overflow.
+        const DIGITS_SAFE: usize = 19;
+        let rest = self.rest?;
+        let (mut value, mut length) = (0_u64, 0);
+        for byte in rest.iter().take(DIGITS_SAFE) {
+            if !byte.is_ascii_digit() {
+                break;
+            }
+            value = value * 10 + u64::from(byte & 0x0f);
+            length += 1;
+        }
+        match (rest.first()?, rest.get(length)) {
+            (b'1'..=b'9', None | Some(b' ')) => self.take(length).map(|_| value),
+            _ => parse_integer("number", self.next()?, 0, u64::MAX).ok(),
+        }
+    }
+
+    /// The word of this length, with the space behind it.
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        let word = rest.get(..length).filter(|word| !word.is_empty())?;
+        self.rest = rest.get(length.saturating_add(1)..);
+        Some(word)
+    }
+
+    /// The words that are left, as text.
+    fn names(self) -> Option<impl Iterator<Item = &'a str>> {
+        let names = std::str::from_utf8(self.rest?).ok()?;
+        Some(names.split(' '))
     }
 
     /// Whether every word was taken.
@@ -269,11 +300,16 @@ pub fn encode(record: &Record) -> Vec<(String, String)> {
     fields
 }
 
-/// The same, shown field by field, for a store that makes its own strings of them.
+/// The same, shown field by field, for a store that makes its own strings of them: all packed values are written into
+/// one buffer.
 pub fn each_field(record: &Record, mut visit: impl FnMut(&str, &str)) {
-    visit(LIFE_FIELD, &encode_life(&record.life));
+    let mut value = String::with_capacity(HEAD_BYTES);
+    write_life(&record.life, &mut value);
+    visit(LIFE_FIELD, &value);
     visit(PRINCIPAL_FIELD, record.principal.as_str());
-    visit(IDENTITY_FIELD, &encode_identity(record));
+    value.clear();
+    write_identity(record, &mut value);
+    visit(IDENTITY_FIELD, &value);
     if IS_NEXT_VERSION {
         visit("x", "of the next version");
     }
@@ -289,31 +325,33 @@ pub fn each_field(record: &Record, mut visit: impl FnMut(&str, &str)) {
         visit(&field_name(letter::LABEL, name.as_str()), value.as_str());
     }
     for (server, binding) in &record.bindings {
-        each_binding_field(server, binding, &mut visit);
+        value.clear();
+        BindingHead::of(binding).write(&mut value);
+        each_binding_field(server, binding, &value, &mut visit);
     }
 }
 
-fn encode_identity(record: &Record) -> String {
-    let (id, hash) = (record.id.as_str(), record.content_hash.as_ref());
-    let hash = hash.map_or("", |hash| hash.as_str());
-    let mut value = String::with_capacity(LIFE_BYTES_MAX + id.len() + hash.len());
+fn write_identity(record: &Record, value: &mut String) {
     value.push_str(itoa::Buffer::new().format(record.generation));
-    push_numbers(&mut value, [record.highest_epoch]);
+    push_numbers(value, [record.highest_epoch]);
     value.push(' ');
-    value.push_str(id);
-    if !hash.is_empty() {
+    value.push_str(record.id.as_str());
+    if let Some(hash) = &record.content_hash {
         value.push(' ');
-        value.push_str(hash);
+        value.push_str(hash.as_str());
     }
-    value
 }
 
-fn each_binding_field(server: &ServerName, binding: &Binding, visit: &mut impl FnMut(&str, &str)) {
-    let head = BindingHead::of(binding).encode();
+fn each_binding_field(
+    server: &ServerName,
+    binding: &Binding,
+    head: &str,
+    visit: &mut impl FnMut(&str, &str),
+) {
     let loss =
         (binding.unreported_loss.as_ref()).map(|instance| format!("{} {instance}", binding.epoch));
     let values = [
-        (letter::HEAD, Some(head.as_str())),
+        (letter::HEAD, Some(head)),
         (letter::TOKEN, Some(binding.token.as_str())),
         (
             letter::PREVIOUS,
@@ -335,20 +373,24 @@ fn each_binding_field(server: &ServerName, binding: &Binding, visit: &mut impl F
 /// The field `s`.
 #[must_use]
 pub fn encode_life(life: &Life) -> String {
+    // Every written use makes one: in one allocation, and without the formatter.
+    let mut value = String::with_capacity(LIFE_BYTES_MAX);
+    write_life(life, &mut value);
+    value
+}
+
+fn write_life(life: &Life, value: &mut String) {
     let word = match life.lifecycle {
         Lifecycle::Active => "active",
         Lifecycle::Ended => "ended",
     };
-    // Every write of every session makes one: in one allocation, and without the formatter.
-    let mut value = String::with_capacity(LIFE_BYTES_MAX);
     value.push_str(itoa::Buffer::new().format(SCHEMA_VERSION));
-    push_numbers(&mut value, [life.least_reader]);
+    push_numbers(value, [life.least_reader]);
     value.push(' ');
     value.push_str(word);
     let moments = [life.created_at, life.last_used_at, life.expires_at];
-    push_numbers(&mut value, moments.map(Timestamp::unix_ms));
-    push_numbers(&mut value, [life.ttl.get()]);
-    value
+    push_numbers(value, moments.map(Timestamp::unix_ms));
+    push_numbers(value, [life.ttl.get()]);
 }
 
 /// Reads the field `s`.
@@ -368,8 +410,8 @@ pub fn decode_life(value: &[u8]) -> Result<Life, CorruptRecord> {
 
 fn read_life(mut words: Words<'_>, least_reader: u64) -> Option<Life> {
     let lifecycle = match words.next()? {
-        "active" => Lifecycle::Active,
-        "ended" => Lifecycle::Ended,
+        b"active" => Lifecycle::Active,
+        b"ended" => Lifecycle::Ended,
         _ => return None,
     };
     let life = Life {
@@ -402,17 +444,9 @@ pub fn decode_unreported_loss(
     Ok((of == epoch).then_some(instance))
 }
 
+/// A word that stands alone.
 fn read_number(word: &[u8]) -> Option<u64> {
-    /// As many decimal digits as never overflow.
-    const DIGITS_SAFE: usize = 19;
-    match word {
-        // Every use of every session comes here nine times, and moments have thirteen digits.
-        [b'1'..=b'9', ..] if word.len() <= DIGITS_SAFE => word.iter().try_fold(0, |value, byte| {
-            let digit = byte.is_ascii_digit().then_some(byte & 0x0f)?;
-            Some(value * 10 + u64::from(digit))
-        }),
-        _ => parse_integer("number", word, 0, u64::MAX).ok(),
-    }
+    parse_integer("number", word, 0, u64::MAX).ok()
 }
 
 /// Reads a whole record from all fields of a hash, in any order.
@@ -486,9 +520,9 @@ impl Identity {
         let identity = Self {
             generation: words.number()?,
             highest_epoch: words.number()?,
-            id: SessionId::parse(words.next()?.as_bytes()).ok()?,
+            id: SessionId::parse(words.next()?).ok()?,
             content_hash: match words.next() {
-                Some(hash) => Some(ContentHash::parse(hash.as_bytes()).ok()?),
+                Some(hash) => Some(ContentHash::parse(hash).ok()?),
                 None => None,
             },
         };
