@@ -47,6 +47,11 @@ impl FieldNames {
         )
     }
 
+    /// The names of a record's life and of its principal.
+    pub(crate) fn of_use(&self) -> [Text<'_>; 2] {
+        [self.life.text(), self.principal.text()]
+    }
+
     /// The names of one server's fields. A server that was asked for before is known to have a valid name.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use crate::claims;
 use crate::failure::Failure;
 use crate::ffi::{Context, Fields, Key, KeyKind, OwnedText, Text};
 use crate::field_names::{FieldName, FieldNames};
+use crate::indexes::Indexes;
 use crate::module::Module;
 use crate::moment::Moment;
 use crate::rule_inputs::RuleInputs;
@@ -235,6 +236,52 @@ pub(crate) fn drop_unreadable(
     module.indexes.remove(moment.database, name.as_bytes());
     claims::settle_session(module, &moment);
     Ok(())
+}
+
+/// Reads of a record no more than its life, which must be the principal's own. `fields` name its life and its principal.
+///
+/// # Errors
+/// `NOSESSION`, `DENIED`, and as [`Slot::load`].
+pub(crate) fn own_life(
+    key: &Key<'_>,
+    fields: [Text<'_>; 2],
+    principal: &str,
+) -> Result<Life, Failure> {
+    match key.kind() {
+        KeyKind::Hash => {}
+        KeyKind::Empty => return Err(Refusal::NoSession.into()),
+        KeyKind::String | KeyKind::Other => return Err(Failure::WrongType),
+    }
+    let [life_field, principal_field] = fields.map(|field| CorruptRecord::field(field.as_bytes()));
+    let [life, stored] = key.read(fields);
+    if stored.ok_or(principal_field)?.as_bytes() != principal.as_bytes() {
+        return Err(Refusal::Denied.into());
+    }
+    Ok(codec::decode_life(life.ok_or(life_field)?.as_bytes())?)
+}
+
+/// Writes what a use has changed of a record's life, if anything, and lets the index know of the use.
+pub(crate) fn store_use(
+    context: &Context,
+    indexes: &mut Indexes,
+    moment: &Moment<'_>,
+    key: &Key<'_>,
+    field: Text<'_>,
+    [before, after]: [&Life; 2],
+) {
+    let Moment {
+        now,
+        database,
+        key: name,
+    } = *moment;
+    if before == after {
+        indexes.note_use(database, name.as_bytes(), now);
+        return;
+    }
+    let value = OwnedText::new(codec::encode_life(after).as_bytes());
+    set(context, name, key, &[[field, value.text()]]);
+    expire(context, name, key, after);
+    indexes.slide(database, name.as_bytes(), after, now);
 }
 
 /// Reads the record under `name`, only to tell of it.

@@ -1,18 +1,18 @@
 //! `SESSION.LEAVE key principal server ticket [WAITING]`
 
 use mooring_session::Refusal;
-use mooring_session::codec::{self, CorruptRecord};
 use mooring_session::names::{Principal, Token};
-use mooring_session::record::{Life, Standing};
+use mooring_session::record::Standing;
 
 use super::routing;
 use super::turn::Queues;
 use crate::failure::{ErrorSpec, Failure};
-use crate::ffi::{self, Arguments, Context, KeyKind, Text};
+use crate::ffi::{self, Arguments, Context, Text};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::moment::Moment;
+use crate::record_io;
 use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
@@ -103,7 +103,9 @@ fn apply(
 ) -> Result<usize, Failure> {
     let moment = Moment::of(context, name);
     let fields = module.fields.of(request.server)?;
-    let life = own_life(context, name, [fields.life, fields.principal], request)?;
+    let key = context.open_to_read(name);
+    let principal = request.principal.as_str();
+    let life = record_io::own_life(&key, [fields.life, fields.principal], principal)?;
     let mono = module.time.now();
     let queues = Queues {
         turns: &mut module.turns,
@@ -123,26 +125,4 @@ fn apply(
         Standing::Expired => Refusal::NoSession,
     })?;
     Ok(count)
-}
-
-/// The life of the record under `name`, which must be the principal's own.
-fn own_life(
-    context: &Context,
-    name: Text<'_>,
-    fields: [Text<'_>; 2],
-    request: &LeaveRequest<'_>,
-) -> Result<Life, Failure> {
-    let key = context.open_to_read(name);
-    match key.kind() {
-        KeyKind::Hash => {}
-        KeyKind::Empty => return Err(Refusal::NoSession.into()),
-        KeyKind::String | KeyKind::Other => return Err(Failure::WrongType),
-    }
-    let [life, principal] = key.read(fields);
-    let [life_field, principal_field] = fields.map(|field| CorruptRecord::field(field.as_bytes()));
-    let principal = principal.ok_or(principal_field)?;
-    if principal.as_bytes() != request.principal.as_str().as_bytes() {
-        return Err(Refusal::Denied.into());
-    }
-    Ok(codec::decode_life(life.ok_or(life_field)?.as_bytes())?)
 }

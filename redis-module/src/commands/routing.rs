@@ -6,7 +6,7 @@
 use mooring_session::Refusal;
 use mooring_session::codec::{self, BindingHead, CorruptRecord};
 use mooring_session::names::{InstanceName, NameError, Principal, ServerName, WorkerId};
-use mooring_session::record::{Life, Phase};
+use mooring_session::record::Phase;
 use mooring_session::rules::{self, ReplacedDriver, RouteState};
 use mooring_session::turns::TurnRequest;
 use mooring_session::view::BindingState;
@@ -121,13 +121,15 @@ pub(super) fn serve(
     });
     let turn = asked.transpose()?;
 
-    let Moment { now, database, .. } = moment;
-    if life == life_before {
-        module.indexes.note_use(database, name.as_bytes(), now);
-    } else {
-        store_life(context, name, &key, fields.life, &life);
-        module.indexes.slide(database, name.as_bytes(), &life, now);
-    }
+    let lives = [&life_before, &life];
+    record_io::store_use(
+        context,
+        &mut module.indexes,
+        &moment,
+        &key,
+        fields.life,
+        lives,
+    );
     module.counters.note_touch(decided.written);
     let Some(head) = head else {
         module.counters.misses += 1;
@@ -214,12 +216,6 @@ fn present<'a>(value: Option<&'a OwnedText>, field: Text<'_>) -> Result<&'a [u8]
 
 fn corrupt(field: Text<'_>) -> CorruptRecord {
     CorruptRecord::field(field.as_bytes())
-}
-
-fn store_life(context: &Context, name: Text<'_>, key: &Key<'_>, field: Text<'_>, life: &Life) {
-    let value = OwnedText::new(codec::encode_life(life).as_bytes());
-    record_io::set(context, name, key, &[[field, value.text()]]);
-    record_io::expire(context, name, key, life);
 }
 
 fn store_driver(

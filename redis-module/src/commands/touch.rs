@@ -1,15 +1,17 @@
 //! `SESSION.TOUCH key principal [TTL ms] [HASH content_hash] [LABEL name value]... [REPORTED server epoch]`
 
+use mooring_session::Decision;
 use mooring_session::names::{ContentHash, Principal, ServerName};
-use mooring_session::rules::{self, ReportedLoss, TouchRequest};
+use mooring_session::rules::{self, ReportedLoss, TouchReply, TouchRequest};
 
 use crate::arguments::{self, LABEL, Parser, Words};
 use crate::failure::{ErrorSpec, Failure};
-use crate::ffi::{self, Arguments, Context};
+use crate::ffi::{self, Arguments, Context, Text};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::record_io::Slot;
+use crate::moment::Moment;
+use crate::record_io::{self, Slot};
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
 use crate::rule_inputs::RuleInputs;
@@ -25,7 +27,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arity: -3,
     key: KeyAccess::Update,
     summary: c"Notes a use of a session, and sets what is given.",
-    complexity: c"O(N) with N being the number of fields of the record",
+    complexity: c"O(1); with HASH, LABEL or REPORTED O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast session",
@@ -70,15 +72,47 @@ impl Command for TouchCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        let mut slot = Slot::load(context, key)?;
-        let inputs = RuleInputs::at(module, slot.moment());
-        let decided = rules::touch(&mut slot.record, &request, &inputs.context())?;
-        slot.refuse_growth(decided.written)?;
-        slot.store(decided.written, module);
+        let decided = match request.is_of_life_alone() {
+            true => touch_life(context, module, key, &request)?,
+            false => touch(context, module, key, &request)?,
+        };
         module.counters.note_touch(decided.written);
         reply::expires_at(context, decided.reply.expires_at);
         Ok(Outcome::Quiet)
     }
+}
+
+fn touch(
+    context: &Context,
+    module: &mut Module,
+    key: Text<'_>,
+    request: &TouchRequest,
+) -> Result<Decision<TouchReply>, Failure> {
+    let mut slot = Slot::load(context, key)?;
+    let inputs = RuleInputs::at(module, slot.moment());
+    let decided = rules::touch(&mut slot.record, request, &inputs.context())?;
+    slot.refuse_growth(decided.written)?;
+    slot.store(decided.written, module);
+    Ok(decided)
+}
+
+/// As ROUTE does it: two fields are read, and one is written now and then.
+fn touch_life(
+    context: &Context,
+    module: &mut Module,
+    name: Text<'_>,
+    request: &TouchRequest,
+) -> Result<Decision<TouchReply>, Failure> {
+    let key = context.open(name);
+    let fields = module.fields.of_use();
+    let before = record_io::own_life(&key, fields, request.principal.as_str())?;
+    let moment = Moment::of(context, name);
+    let inputs = RuleInputs::of(&module.workers, &module.time, moment.now);
+    let mut life = before;
+    let decided = rules::touch_life(&mut life, request.ttl, &inputs.context())?;
+    let (indexes, [field, _]) = (&mut module.indexes, fields);
+    record_io::store_use(context, indexes, &moment, &key, field, [&before, &life]);
+    Ok(decided)
 }
 
 /// The parts of a loss that was reported, for COMMAND DOCS.

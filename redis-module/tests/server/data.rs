@@ -137,7 +137,7 @@ async fn what_is_no_record_is_named_and_left_alone() -> anyhow::Result<()> {
         let before = c.run(&format!("HGETALL {KEY}"))?;
         for command in [
             format!("SESSION.GET {KEY}"),
-            format!("SESSION.TOUCH {KEY} zoe"),
+            format!("SESSION.TOUCH {KEY} zoe HASH h2"),
             format!("SESSION.CREATE {KEY} s1 zoe TTL 900000"),
         ] {
             let shown = c.show(&command)?;
@@ -176,6 +176,14 @@ async fn what_is_no_record_is_named_and_left_alone() -> anyhow::Result<()> {
         let shown = c.show(&format!("SESSION.ROUTE {KEY} zoe tools w:1"))?;
         assert_eq!(shown, format!("ERR corrupt session record: {field}"));
     }
+    // And so does a TOUCH that sets nothing.
+    c.run(&format!("COPY sound {KEY} REPLACE"))?;
+    c.run(&format!("HSET {KEY} b:tools broken"))?;
+    let touched = c.run(&format!("SESSION.TOUCH {KEY} zoe"))?;
+    assert!(touched.field("expires_at").integer() > 0, "{touched}");
+    c.run(&format!("HSET {KEY} s soon"))?;
+    let shown = c.show(&format!("SESSION.TOUCH {KEY} zoe"))?;
+    assert_eq!(shown, "ERR corrupt session record: s");
     Ok(())
 }
 

@@ -198,7 +198,7 @@ async fn an_edited_record_is_told_or_still_reads() -> anyhow::Result<()> {
                 assert!(!text.contains("zoe"), "a value is repeated: {}", what());
             } else if c.show(&format!("EXISTS {KEY}"))? == "1" && digest(&mut c)? != before {
                 taken += 1;
-                // ROUTE reads six fields only, so it may use a record that others name as corrupt; and where no field
+                // ROUTE reads three fields only, so it may use a record that others name as corrupt; and where no field
                 // is left, a rate may begin.
                 let is_other = [b"session.route".as_slice(), b"session.rate"].contains(&words[0]);
                 let read = c.run(&format!("SESSION.GET {KEY}"))?;

@@ -27,7 +27,7 @@ pub use route::{
     ReplacedDriver, RouteReply, RouteRequest, RouteState, UnreportedLoss, UsedBinding, WorkerLost,
     route, route_binding,
 };
-pub use touch::{ReportedLoss, TouchReply, TouchRequest, touch};
+pub use touch::{ReportedLoss, TouchReply, TouchRequest, touch, touch_life};
 pub use unbind::{UnbindRequest, unbind};
 
 use crate::context::Context;

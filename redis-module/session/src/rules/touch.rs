@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::active;
+use super::{active, require_active};
 use crate::context::{Context, Decision, RecordChange};
 use crate::limits::LABELS_MAX;
 use crate::names::{ContentHash, LabelName, LabelValue, Principal, ServerName};
-use crate::record::Record;
+use crate::record::{Life, Record};
 use crate::refusal::Refusal;
 use crate::time::{Millis, Timestamp};
 
@@ -41,6 +41,35 @@ pub struct TouchReply {
     pub expires_at: Timestamp,
 }
 
+impl TouchRequest {
+    /// Whether nothing but the record's life can change: then [`touch_life`] does.
+    #[must_use]
+    pub fn is_of_life_alone(&self) -> bool {
+        self.content_hash.is_none() && self.labels.is_empty() && self.reported.is_none()
+    }
+}
+
+/// TOUCH over the life alone, after the caller has compared the principal: for a store that can fetch that alone.
+///
+/// # Errors
+/// `NOSESSION`, `ENDED`.
+pub fn touch_life(
+    life: &mut Life,
+    ttl: Option<Millis>,
+    context: &Context<'_>,
+) -> Result<Decision<TouchReply>, Refusal> {
+    require_active(life, context)?;
+    let written = match life.slide(context.now, ttl, context.tuning) {
+        true => RecordChange::Life,
+        false => RecordChange::Nothing,
+    };
+    let used_at = context.now.max(life.last_used_at);
+    let reply = TouchReply {
+        expires_at: used_at.plus(life.ttl),
+    };
+    Ok(Decision::new(reply, written))
+}
+
 /// Slides the TTL and sets what is given.
 ///
 /// # Errors
@@ -62,10 +91,7 @@ pub fn touch(
             value: LABELS_MAX,
         });
     }
-    let mut written = RecordChange::Nothing;
-    if record.life.slide(context.now, request.ttl, context.tuning) {
-        written = RecordChange::Life;
-    }
+    let Decision { reply, mut written } = touch_life(&mut record.life, request.ttl, context)?;
     if request.content_hash.is_some() && request.content_hash != record.content_hash {
         record.content_hash.clone_from(&request.content_hash);
         written = RecordChange::Record;
@@ -83,9 +109,5 @@ pub fn touch(
     {
         written = RecordChange::Record;
     }
-    let used_at = context.now.max(record.life.last_used_at);
-    let reply = TouchReply {
-        expires_at: used_at.plus(record.life.ttl),
-    };
     Ok(Decision::new(reply, written))
 }
