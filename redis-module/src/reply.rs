@@ -1,8 +1,8 @@
 //! What answers look like on the wire: maps with names (flat in RESP2), integers for counts and flags, null for what
 //! is absent. Only this file knows.
 //!
-//! Invariants: what a map announces it holds. A reply's fields do not depend on its outcome, except ROUTE's: it is the
-//! hot path, where every field costs.
+//! Invariants: what a map announces it holds. A reply's fields do not depend on its outcome, except ROUTE's, which is the
+//! hot path, where every field costs, and CREATE's, whose caller knows the rest of a new record.
 
 use std::ffi::CStr;
 
@@ -10,10 +10,8 @@ use mooring_session::codec::CorruptRecord;
 use mooring_session::index::Cursor;
 use mooring_session::names::{Token, WorkerId};
 use mooring_session::news::NewsItem;
-use mooring_session::record::Standing;
-use mooring_session::rules::{
-    BindReply, CreateReply, EndReply, RateReply, RebindReply, RouteState,
-};
+use mooring_session::record::{Record, Standing};
+use mooring_session::rules::{BindReply, Creation, EndReply, RateReply, RebindReply, RouteState};
 use mooring_session::time::Timestamp;
 use mooring_session::turns::TurnStatus;
 use mooring_session::view::{BindingView, RecordView};
@@ -195,13 +193,28 @@ fn bindings(context: &Context, name: &str, bindings: &[BindingView]) {
 }
 
 /// The answer of CREATE.
-pub(crate) fn created(context: &Context, created: &CreateReply) {
+pub(crate) fn created(
+    context: &Context,
+    creation: &Creation,
+    record: &Record,
+    rules_context: &mooring_session::Context<'_>,
+) {
+    if creation.created && creation.revived.is_none() {
+        // The rest is what the caller said.
+        context.reply_map(4);
+        context.flag("created", true);
+        context.integer("gen", record.generation);
+        context.integer("created_at", record.life.created_at.unix_ms());
+        let expires_at = record.life.expiry_told(rules_context.now);
+        context.integer("expires_at", expires_at.unix_ms());
+        return;
+    }
     context.reply_map(RECORD_FIELDS + 4);
-    context.flag("created", created.created);
-    context.optional_text("revived", created.revived.map(Standing::as_str));
-    context.flag("hash_changed", created.hash_changed);
-    bindings(context, "previous", &created.previous);
-    record_fields(context, &created.record);
+    context.flag("created", creation.created);
+    context.optional_text("revived", creation.revived.map(Standing::as_str));
+    context.flag("hash_changed", creation.hash_changed);
+    bindings(context, "previous", &creation.previous);
+    record_fields(context, &RecordView::of(record, rules_context));
 }
 
 /// The answer of END and KILL.

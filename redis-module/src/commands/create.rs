@@ -6,7 +6,7 @@ use mooring_session::Refusal;
 use mooring_session::limits::CAP_MAX;
 use mooring_session::names::{ContentHash, Principal, SessionId};
 use mooring_session::record::Standing;
-use mooring_session::rules::{self, CreateReply, CreateRequest, Revival};
+use mooring_session::rules::{self, CreateRequest, Creation, Revival};
 
 use crate::arguments::{self, LABEL, integer};
 use crate::claims;
@@ -39,7 +39,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,
-    reply: "`created` 0|1, `revived` expired|ended|null, `hash_changed` 0|1, `previous` (bindings that the tombstone still held), then the record",
+    reply: "`created` 1, `gen`, `created_at` and `expires_at` where nothing stood under the key: the rest of the record is \
+            what the caller said; else `created` 0|1, `revived` expired|ended|null, `hash_changed` 0|1, `previous` \
+            (bindings that the tombstone still held), then the record",
     details: "\
 Where nothing stands under the key, a new record begins. Where an active session of the same principal and id
 stands, its TTL slides and it is answered as it is; a HASH that differs from its own is not set but told as
@@ -106,21 +108,23 @@ impl Command for CreateCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        let created = apply(context, module, key, &request)?;
-        reply::created(context, &created);
-        Ok(match created.created {
+        let (slot, creation) = apply(context, module, key, &request)?;
+        let inputs = RuleInputs::at(module, slot.moment());
+        let record = slot.record.as_ref().ok_or(Failure::Internal)?;
+        reply::created(context, &creation, record, &inputs.context());
+        Ok(match creation.created {
             true => Outcome::Transitions(&[c"session.created"]),
             false => Outcome::Quiet,
         })
     }
 }
 
-fn apply(
-    context: &Context,
+fn apply<'c>(
+    context: &'c Context,
     module: &mut Module,
-    key: Text<'_>,
+    key: Text<'c>,
     request: &CreateRequest,
-) -> Result<CreateReply, Failure> {
+) -> Result<(Slot<'c>, Creation), Failure> {
     let mut slot = Slot::load(context, key)?;
     let standing = slot
         .record
@@ -131,7 +135,7 @@ fn apply(
         None => None,
     };
     let inputs = RuleInputs::at(module, slot.moment()).with_held(held);
-    let decided = rules::create(&mut slot.record, request, &inputs.context());
+    let decided = rules::create_record(&mut slot.record, request, &inputs.context());
     if let Err(Refusal::Cap { .. }) = &decided {
         module.counters.caps_refused += 1;
     }
@@ -150,5 +154,5 @@ fn apply(
         module.counters.reuses += 1;
         module.counters.note_touch(decided.written);
     }
-    Ok(decided.reply)
+    Ok((slot, decided.reply))
 }

@@ -51,8 +51,13 @@ async fn the_expiry_that_is_told_is_the_ttl_after_the_last_use() -> anyhow::Resu
     let redis = Redis::start().await?;
     let mut c = Connection::open_resp3(&redis)?;
     let created = c.run(&format!("SESSION.CREATE {KEY} s1 zoe TTL 900000"))?;
+    assert_eq!(
+        created.field("expires_at").integer(),
+        created.field("created_at").integer() + 900_000
+    );
+    let found = c.run(&format!("SESSION.CREATE {KEY} s1 zoe TTL 900000"))?;
     let read = c.run(&format!("SESSION.GET {KEY}"))?;
-    for record in [&created, &read] {
+    for record in [&found, &read] {
         assert_eq!(
             record.field("expires_at").integer(),
             record.field("last_used_at").integer() + 900_000

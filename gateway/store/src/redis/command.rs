@@ -43,7 +43,7 @@ impl Wire for CreateRequest {
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
-        reply::created(value)
+        reply::created(value, self)
     }
 }
 

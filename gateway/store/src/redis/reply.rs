@@ -11,8 +11,8 @@ use mooring_session::names::{
 };
 use mooring_session::record::Standing;
 use mooring_session::rules::{
-    BindReply, CreateReply, EndReply, RebindReply, RouteReply, TouchReply, UnreportedLoss,
-    WorkerLost,
+    BindReply, CreateReply, CreateRequest, EndReply, RebindReply, RouteReply, TouchReply,
+    UnreportedLoss, WorkerLost,
 };
 use mooring_session::time::{Millis, Timestamp};
 use mooring_session::view::{BindingState, BindingView, OwnerView, RecordView};
@@ -197,9 +197,32 @@ pub(super) fn record(value: Value) -> Result<RecordView, Problem> {
     Fields::of(value)?.record()
 }
 
-/// Parses the reply of CREATE.
-pub(super) fn created(value: Value) -> Result<CreateReply, Problem> {
+/// Parses the reply of CREATE. Of a session that begins where nothing was it has only what the request has not.
+pub(super) fn created(value: Value, request: &CreateRequest) -> Result<CreateReply, Problem> {
     let mut fields = Fields::of(value)?;
+    let is_whole = fields.0.iter().any(|(field, _)| text(field) == Some("id"));
+    if !is_whole {
+        let created_at = fields.moment("created_at")?;
+        return Ok(CreateReply {
+            created: fields.truth("created")?,
+            revived: None,
+            hash_changed: false,
+            previous: Vec::new(),
+            record: RecordView {
+                id: request.id.clone(),
+                generation: fields.number("gen")?,
+                principal: request.principal.clone(),
+                standing: Standing::Active,
+                created_at,
+                last_used_at: created_at,
+                expires_at: fields.moment("expires_at")?,
+                ttl: request.ttl,
+                content_hash: request.content_hash.clone(),
+                labels: request.labels.clone(),
+                bindings: Vec::new(),
+            },
+        });
+    }
     Ok(CreateReply {
         created: fields.truth("created")?,
         revived: fields.optional_standing("revived")?,

@@ -58,21 +58,62 @@ pub struct CreateReply {
     pub record: RecordView,
 }
 
+/// The answer of CREATE without the record, which stands in the slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Creation {
+    /// See [`CreateReply::created`].
+    pub created: bool,
+    /// See [`CreateReply::revived`].
+    pub revived: Option<Standing>,
+    /// See [`CreateReply::hash_changed`].
+    pub hash_changed: bool,
+    /// See [`CreateReply::previous`].
+    pub previous: Vec<BindingView>,
+}
+
 /// Creates the session, or finds it.
 ///
-/// # Errors `DENIED` for another principal's, `ERR` for another id under the key, and with [`Revival::Refused`] `ENDED`
-/// or `NOSESSION` for a tombstone; `LIMIT labels` for too many labels where they would be set, and `LIMIT` with the cap
-/// and the key of the least recently used session where an incarnation would exceed the cap.
+/// # Errors
+/// As [`create_record`].
 pub fn create(
     slot: &mut Option<Record>,
     request: &CreateRequest,
     context: &Context<'_>,
 ) -> Result<Decision<CreateReply>, Refusal> {
+    let decided = create_record(slot, request, context)?;
+    let Creation {
+        created,
+        revived,
+        hash_changed,
+        previous,
+    } = decided.reply;
+    let record = slot.as_ref().ok_or(Refusal::NoSession)?;
+    let reply = CreateReply {
+        created,
+        revived,
+        hash_changed,
+        previous,
+        record: RecordView::of(record, context),
+    };
+    Ok(Decision::new(reply, decided.written))
+}
+
+/// The same for a store that answers from the record itself.
+///
+/// # Errors
+/// `DENIED` for another principal's, `ERR` for another id under the key, and with [`Revival::Refused`] `ENDED` or
+/// `NOSESSION` for a tombstone; `LIMIT labels` for too many labels where they would be set, and `LIMIT` with the cap and
+/// the key of the least recently used session where an incarnation would exceed the cap.
+pub fn create_record(
+    slot: &mut Option<Record>,
+    request: &CreateRequest,
+    context: &Context<'_>,
+) -> Result<Decision<Creation>, Refusal> {
     let Some(record) = slot else {
         check_labels(request)?;
         check_cap(request, context)?;
-        let record = slot.insert(begin(request, context, context.floor, context.floor));
-        return Ok(created(record, None, Vec::new(), context));
+        *slot = Some(begin(request, context, context.floor, context.floor));
+        return Ok(created(None, Vec::new()));
     };
     authorize(&record.principal, &request.principal)?;
     if record.id != request.id {
@@ -99,7 +140,7 @@ pub fn create(
                 },
                 ..begin(request, context, 0, record.highest_epoch)
             };
-            Ok(created(record, Some(standing), previous, context))
+            Ok(created(Some(standing), previous))
         }
     }
 }
@@ -150,18 +191,12 @@ fn begin(
     }
 }
 
-fn created(
-    record: &Record,
-    revived: Option<Standing>,
-    previous: Vec<BindingView>,
-    context: &Context<'_>,
-) -> Decision<CreateReply> {
-    let reply = CreateReply {
+fn created(revived: Option<Standing>, previous: Vec<BindingView>) -> Decision<Creation> {
+    let reply = Creation {
         created: true,
         revived,
         hash_changed: false,
         previous,
-        record: RecordView::of(record, context),
     };
     Decision::new(reply, RecordChange::Record)
 }
@@ -170,25 +205,19 @@ fn found(
     record: &mut Record,
     request: &CreateRequest,
     context: &Context<'_>,
-) -> Decision<CreateReply> {
-    let slid = record
-        .life
-        .slide(context.now, Some(request.ttl), context.tuning);
+) -> Decision<Creation> {
+    let ttl = Some(request.ttl);
+    let written = match record.life.slide(context.now, ttl, context.tuning) {
+        true => RecordChange::Life,
+        false => RecordChange::Nothing,
+    };
     let hash_changed =
         request.content_hash.is_some() && request.content_hash != record.content_hash;
-    let reply = CreateReply {
+    let reply = Creation {
         created: false,
         revived: None,
         hash_changed,
         previous: Vec::new(),
-        record: RecordView::of(record, context),
     };
-    Decision::new(
-        reply,
-        if slid {
-            RecordChange::Life
-        } else {
-            RecordChange::Nothing
-        },
-    )
+    Decision::new(reply, written)
 }

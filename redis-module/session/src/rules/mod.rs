@@ -18,7 +18,7 @@ mod unbind;
 pub use bind::{BindReply, BindRequest, Ownership, bind};
 pub use cleaning::{ClaimRequest, ForgetRequest, claim, forget};
 pub use confirm::{ConfirmRequest, confirm};
-pub use create::{CreateReply, CreateRequest, Revival, create};
+pub use create::{CreateReply, CreateRequest, Creation, Revival, create, create_record};
 pub use end::{EndCondition, EndReply, EndRequest, end};
 pub use get::get;
 pub use rate::{RateReply, RateRequest, TheoreticalArrivalTime, rate};

@@ -93,7 +93,17 @@ pub(super) fn record(view: &RecordView) -> Value {
     map(record_fields(view))
 }
 
+/// Of a session that begins on nothing the caller is told what it does not know.
 pub(super) fn created(created: &CreateReply) -> Value {
+    if created.created && created.revived.is_none() {
+        let record = &created.record;
+        return map(vec![
+            ("created", flag(true)),
+            ("gen", integer(record.generation)),
+            ("created_at", integer(record.created_at.unix_ms())),
+            ("expires_at", integer(record.expires_at.unix_ms())),
+        ]);
+    }
     let mut fields = vec![
         ("created", flag(created.created)),
         (
