@@ -12,6 +12,8 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::workload::{Batch, Requests, Variant};
 
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Commands of a setup in one write.
+const SENT_AT_ONCE: usize = 500;
 
 pub(crate) struct Client {
     connections: Vec<TcpStream>,
@@ -53,12 +55,17 @@ impl Client {
         }
     }
 
-    /// Empties the server, and makes what the variant works on. Answers the digest of its script.
-    pub(crate) fn prepare(&mut self, variant: &Variant) -> Result<String> {
+    /// Empties the server, and makes what so many operations work on. Answers the digest of the variant's script.
+    pub(crate) fn prepare(&mut self, variant: &Variant, operations: usize) -> Result<String> {
         self.ask(&["FLUSHALL", "SYNC"])?;
-        for command in variant.setup() {
-            let words: Vec<&str> = command.iter().map(String::as_str).collect();
-            self.ask(&words)?;
+        for commands in variant.setup(operations).chunks(SENT_AT_ONCE) {
+            let mut bytes = Vec::new();
+            for command in commands {
+                let words: Vec<&str> = command.iter().map(String::as_str).collect();
+                bytes.extend_from_slice(&encode(&words));
+            }
+            self.connections[0].write_all(&bytes)?;
+            count_replies(&mut self.connections[0], commands.len())?;
         }
         let Some(script) = variant.script() else {
             return Ok(String::new());
@@ -73,7 +80,7 @@ impl Client {
 
     /// What one operation answers, with moments blanked out.
     pub(crate) fn answer(&mut self, variant: &Variant) -> Result<String> {
-        let script = self.prepare(variant)?;
+        let script = self.prepare(variant, 1)?;
         let requests = variant.requests(&script, 1, 1, 1);
         self.connections[0].write_all(&requests.turns()[0][0].bytes)?;
         let answer = self.reply()?;
@@ -83,6 +90,24 @@ impl Client {
             .lines()
             .map(|line| if is_moment(&line) { "#" } else { line });
         Ok(lines.collect::<Vec<_>>().join(" "))
+    }
+
+    /// Sends so many commands at a time on each connection, and waits for their replies, of any length.
+    pub(crate) fn send_all(&mut self, commands: &[String], depth: usize) -> Result<()> {
+        for turn in commands.chunks(self.connections.len() * depth) {
+            let batches = || turn.chunks(depth);
+            for (connection, batch) in self.connections.iter_mut().zip(batches()) {
+                let encoded = batch.iter().map(|command| {
+                    let words: Vec<&str> = command.split(' ').collect();
+                    encode(&words)
+                });
+                connection.write_all(&encoded.collect::<Vec<_>>().concat())?;
+            }
+            for (connection, batch) in self.connections.iter_mut().zip(batches()) {
+                count_replies(connection, batch.len())?;
+            }
+        }
+        Ok(())
     }
 
     /// Sends all requests and waits for all replies.
@@ -108,10 +133,22 @@ impl Client {
 
 /// Reads the replies to one batch by their structure, and tells how long those of one operation are.
 fn read_replies(connection: &mut TcpStream, batch: &Batch) -> Result<usize> {
+    let replies = count_replies(connection, batch.replies)?;
+    let each = replies.len() / batch.operations;
+    ensure!(
+        each * batch.operations == replies.len(),
+        "replies of different lengths: {}",
+        String::from_utf8_lossy(&replies)
+    );
+    Ok(each)
+}
+
+/// Reads so many replies, none of which may be an error.
+fn count_replies(connection: &mut TcpStream, expected: usize) -> Result<Vec<u8>> {
     let mut replies = Vec::new();
     let mut buffer = [0; 4096];
     let (mut position, mut count) = (0, 0);
-    while count < batch.replies {
+    while count < expected {
         let length = connection.read(&mut buffer)?;
         ensure!(length > 0, "the server closed the connection");
         replies.extend_from_slice(&buffer[..length]);
@@ -122,12 +159,11 @@ fn read_replies(connection: &mut TcpStream, batch: &Batch) -> Result<usize> {
     }
     let text = String::from_utf8_lossy(&replies);
     ensure!(!text.contains("\r\n-") && !text.starts_with('-'), "{text}");
-    let each = replies.len() / batch.operations;
     ensure!(
-        count == batch.replies && each * batch.operations == replies.len(),
-        "replies of different lengths: {text}"
+        count == expected && position == replies.len(),
+        "more replies than commands: {text}"
     );
-    Ok(each)
+    Ok(replies)
 }
 
 fn read_bytes(connection: &mut TcpStream, buffer: &mut [u8], mut count: usize) -> Result<()> {

@@ -1,11 +1,11 @@
 //! The module's commands: against what a gateway would use without them (plain strings, Lua, and MULTI/EXEC), with and
 //! without an append-only file; what they cost others on the server and its replicas; and a million sessions.
 //!
-//! Run by `cargo bench -p mooring-module --bench commands`, for single parts with `-- PART...`: `rates`, `aof`,
-//! `bystanders`, `scale`, `death`, `replica`, `expiry`, `loading`. It starts its own redis-server, drives it over many TCP connections at once,
-//! with and without pipelining, and prints ratios: every round measures every variant once, in another order each
-//! time, and a ratio is the median over the rounds of two figures of the same round, so that a noisy machine hits both
-//! alike. `us/op` is the server's own CPU time per operation, which a busy client cannot blur.
+//! Run by `cargo bench -p mooring-module --bench commands`, for single parts with `-- PART...`: `create`, `found`, `route`,
+//! `touch` and `bind` (`rates` for all of them), `cold`, `bystanders`, `scale`, `death`, `replica`, `expiry`, `loading`,
+//! `aof`. It starts its own redis-server, drives it over many TCP connections at once, with and without pipelining, and
+//! prints ratios: every round measures every variant once, in another order each time, and a ratio is the median over the
+//! rounds of two figures of the same round, so that a noisy machine hits both alike. `us/op` is the server's own CPU time per operation, which a busy client cannot blur.
 
 #![allow(
     clippy::print_stdout,
@@ -15,6 +15,7 @@
 
 mod bystanders;
 mod client;
+mod cold;
 mod death;
 mod expiry;
 mod loading;
@@ -29,7 +30,7 @@ mod workload;
 use anyhow::{Result, ensure};
 use client::Client;
 use server::{Persistence, Server};
-use workload::{Variant, create_variants, route_variants};
+use workload::{Variant, tables};
 
 const ROUNDS: usize = 9;
 /// A file grows by a gigabyte in these.
@@ -65,8 +66,9 @@ fn main() -> Result<()> {
     let wants = |part: &str| asked.is_empty() || asked.iter().any(|asked| asked == part);
     let server = Server::start(Persistence::None)?;
     println!("{}; {}", server.describe()?, machine()?);
-    if wants("rates") {
-        rates(&server, ROUNDS)?;
+    rates(&server, ROUNDS, &wants)?;
+    if wants("cold") {
+        cold::measure(&server)?;
     }
     if wants("bystanders") {
         bystanders::measure(&server)?;
@@ -90,7 +92,7 @@ fn main() -> Result<()> {
     if wants("aof") {
         let server = Server::start(Persistence::EverySecond)?;
         println!("\nWith an append-only file, appendfsync everysec");
-        rates(&server, ROUNDS_WITH_FILE)?;
+        rates(&server, ROUNDS_WITH_FILE, &|part| part == "rates")?;
     }
     Ok(())
 }
@@ -102,15 +104,15 @@ fn machine() -> Result<String> {
     Ok(format!("load average before: {load}"))
 }
 
-fn rates(server: &Server, rounds: usize) -> Result<()> {
-    for (title, variants) in [
-        ("CREATE of a new session", create_variants()),
-        ("ROUTE of a bound session", route_variants()),
-    ] {
-        check_answers(server, &variants)?;
+fn rates(server: &Server, rounds: usize, wants: &impl Fn(&str) -> bool) -> Result<()> {
+    for table in tables() {
+        if !wants("rates") && !wants(table.part) {
+            continue;
+        }
+        check_answers(server, &table.variants)?;
         for (depth, count) in DEPTHS {
-            let paces = measure(server, &variants, rounds, depth, count)?;
-            print(title, depth, &variants, &paces);
+            let paces = measure(server, &table.variants, rounds, depth, count)?;
+            print(table.title, depth, &table.variants, &paces);
         }
     }
     Ok(())
@@ -171,7 +173,7 @@ fn run_on(
     count: usize,
 ) -> Result<Pace> {
     let mut client = Client::connect(server.port(), CONNECTIONS)?;
-    let script = client.prepare(variant)?;
+    let script = client.prepare(variant, count)?;
     let requests = variant.requests(&script, CONNECTIONS, depth, count);
     if presence == Presence::Absent {
         server.unload_module()?;

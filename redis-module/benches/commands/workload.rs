@@ -7,6 +7,7 @@ const PRINCIPAL: &str = "zoe@example.org";
 const WORKER: &str = "gateway-1:5f3a9c0d";
 
 const TOKEN: &str = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
+const INSTANCE: &str = "http://127.0.0.1:9001/mcp";
 const UPSTREAM: &str = "0b1c2d3e4f5061728394a5b6c7d8e9f0";
 const LABEL: &str = "3f2a9c0d1b4e5f6a";
 const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
@@ -36,6 +37,7 @@ if fields.p then
   if state == 'active' and now >= tonumber(ends) then state = 'expired' end
   if hash ~= ARGV[4] then changed = 1 end
 end
+local revived = state ~= 'active' and state
 if state ~= 'active' then
   created, changed, state = 1, 0, 'active'
   generation = string.format('%d', generation and tonumber(generation) + 1 or now * 1000)
@@ -51,6 +53,9 @@ elseif now >= tonumber(used) + ttl / 16 then
   redis.call('HSET', KEYS[1], 's', '1 1 active ' .. began .. ' ' .. used .. ' ' .. ends .. ' ' .. ARGV[3])
   redis.call('PEXPIREAT', KEYS[1], string.format('%d', now + ttl * 2))
 end
+if created == 1 and not revived then
+  return {'created', 1, 'gen', tonumber(generation), 'created_at', tonumber(began), 'expires_at', now + ttl}
+end
 local labels = {}
 for name, value in pairs(fields) do
   if string.sub(name, 1, 2) == 'l:' then
@@ -58,15 +63,20 @@ for name, value in pairs(fields) do
     labels[#labels + 1] = value
   end
 end
-return {'created', created, 'revived', false, 'hash_changed', changed, 'previous', {}, 'id', ARGV[1],
+return {'created', created, 'revived', revived or false, 'hash_changed', changed, 'previous', {}, 'id', ARGV[1],
   'gen', tonumber(generation), 'principal', ARGV[2], 'state', state, 'created_at', tonumber(began), 'last_used_at', tonumber(used),
   'expires_at', tonumber(ends), 'ttl_ms', ttl, 'content_hash', hash, 'labels', labels, 'bindings', {}}
 ";
 
-/// The transition of ROUTE for a binding that no worker owns, with its coalesced touch and its whole answer. Who is
-/// alive a script cannot know, so it does not look for the death of the driver.
-const ROUTE_LUA: &str = r"
-local s, p, head = unpack(redis.call('HMGET', KEYS[1], 's', 'p', 'b:' .. ARGV[2]))
+/// A script that uses a session, as every one of these does: reads `s`, `p` and the fields given, as `a` and `b`, checks
+/// the principal and the state, and notes the use in steps.
+macro_rules! use_lua {
+    ($fields:literal, $rest:literal) => {
+        concat!(
+            "local s, p, a, b = unpack(redis.call('HMGET', KEYS[1], 's', 'p'",
+            $fields,
+            "))",
+            r"
 if not p then return redis.error_reply('NOSESSION') end
 if p ~= ARGV[1] then return redis.error_reply('DENIED') end
 local t = redis.call('TIME')
@@ -81,9 +91,20 @@ if now >= tonumber(used) + ttl / 16 then
     .. string.format('%d', now + ttl + math.floor(ttl / 16)) .. ' ' .. string.format('%d', ttl))
   redis.call('PEXPIREAT', KEYS[1], string.format('%d', now + ttl * 2))
 end
-if not head then return {'state', 'unbound'} end
+",
+            $rest
+        )
+    };
+}
+
+/// The transition of ROUTE for a binding that no worker owns, with its coalesced touch and its whole answer. Who is
+/// alive a script cannot know, so it does not look for the death of the driver.
+const ROUTE_LUA: &str = use_lua!(
+    ", 'b:' .. ARGV[2]",
+    r"
+if not a then return {'state', 'unbound'} end
 local state, epoch, lease_until, instance, driver, upstream =
-  string.match(head, '^(%a+) (%d+) %d+ (%d+) %d+ (%S+) (%S+) %S+ ?(%S*)$')
+  string.match(a, '^(%a+) (%d+) %d+ (%d+) %d+ (%S+) (%S+) %S+ ?(%S*)$')
 local reply = {'state', state, 'instance', instance, 'driver', driver, 'epoch', tonumber(epoch)}
 if upstream ~= '' then
   reply[9], reply[10] = 'upstream_session', upstream
@@ -94,7 +115,26 @@ if state == 'claimed' then
   reply[#reply + 1] = tonumber(lease_until)
 end
 return reply
-";
+"
+);
+
+/// The transition of TOUCH.
+const TOUCH_LUA: &str = use_lua!("", "return {'expires_at', now + ttl}");
+
+/// The transition of BIND for an unbound server and one instance: a script does not know which has the fewest bindings.
+const BIND_LUA: &str = use_lua!(
+    ", 'id', 'b:' .. ARGV[2]",
+    r"
+if b then return redis.error_reply('BOUND') end
+local generation, epoch, rest = string.match(a, '^(%d+) (%d+) (.+)$')
+epoch = string.format('%d', math.max(tonumber(epoch) + 1, now * 1000))
+redis.call('HSET', KEYS[1], 'id', generation .. ' ' .. epoch .. ' ' .. rest, 'b:' .. ARGV[2], 'bound ' .. epoch .. ' '
+  .. string.format('%d', now) .. ' 0 0 ' .. ARGV[5] .. ' ' .. ARGV[3] .. ' - ' .. ARGV[6], 'k:' .. ARGV[2], ARGV[4])
+return {'won', 1, 'server', ARGV[2], 'state', 'bound', 'instance', ARGV[5], 'upstream_session', ARGV[6], 'owner', false,
+  'owner_alive', false, 'owner_address', false, 'driver', ARGV[3], 'epoch', tonumber(epoch), 'bound_at', now,
+  'lease_until', false, 'rebinds', 0, 'last_reason', false}
+"
+);
 
 /// One way to do it.
 pub(crate) struct Variant {
@@ -145,27 +185,60 @@ fn bind(key: &str) -> Vec<String> {
         "LEASE",
         "5000",
         "INSTANCES",
-        "2",
-        "http://127.0.0.1:9001/mcp",
-        "http://127.0.0.1:9002/mcp",
+        "1",
+        INSTANCE,
         "UPSTREAM",
         UPSTREAM,
     ])
 }
 
-/// CREATE of a new session, the module's first.
-pub(crate) fn create_variants() -> Vec<Variant> {
+/// One table: an operation of the module, its first variant, and the same in other ways.
+pub(crate) struct Table {
+    /// By this name the part is asked for.
+    pub(crate) part: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) variants: Vec<Variant>,
+}
+
+pub(crate) fn tables() -> Vec<Table> {
+    let table = |part, title, variants| Table {
+        part,
+        title,
+        variants,
+    };
+    vec![
+        table(
+            "create",
+            "CREATE of a new session",
+            create_variants(Target::New, Target::New),
+        ),
+        table(
+            "found",
+            "CREATE of a session that is there",
+            create_variants(Target::Sessions, Target::Strings),
+        ),
+        table("route", "ROUTE of a bound session", route_variants()),
+        table("touch", "TOUCH", touch_variants()),
+        table("bind", "BIND of an unbound session", bind_variants()),
+    ]
+}
+
+/// CREATE, by what it finds: sessions, and strings where those stand in for them.
+fn create_variants(sessions: Target, strings: Target) -> Vec<Variant> {
     let variant = |name, script, operation| Variant {
         name,
         script,
-        target: Target::New,
+        target: sessions,
         operation,
     };
     vec![
         variant("SESSION.CREATE", None, |key, _| vec![create(key)]),
-        variant("SET NX EX", None, |key, _| {
-            vec![words(&["SET", key, JSON, "NX", "EX", "900"])]
-        }),
+        Variant {
+            name: "SET NX EX",
+            script: None,
+            target: strings,
+            operation: |key, _| vec![words(&["SET", key, JSON, "NX", "EX", "900"])],
+        },
         variant("EVALSHA", Some(CREATE_LUA), |key, script| {
             let id = id_of(key);
             vec![words(&[
@@ -191,8 +264,80 @@ pub(crate) fn create_variants() -> Vec<Variant> {
     ]
 }
 
+/// TOUCH of a session in use, the module's first.
+fn touch_variants() -> Vec<Variant> {
+    let variant = |name, script, target, operation| Variant {
+        name,
+        script,
+        target,
+        operation,
+    };
+    vec![
+        variant("SESSION.TOUCH", None, Target::Sessions, |key, _| {
+            vec![words(&["SESSION.TOUCH", key, PRINCIPAL])]
+        }),
+        variant("EXPIRE", None, Target::Strings, |key, _| {
+            vec![words(&["EXPIRE", key, "900"])]
+        }),
+        variant(
+            "EVALSHA",
+            Some(TOUCH_LUA),
+            Target::Sessions,
+            |key, script| vec![words(&["EVALSHA", script, "1", key, PRINCIPAL])],
+        ),
+        variant(
+            "MULTI, HMGET, HSET, PEXPIRE",
+            None,
+            Target::Sessions,
+            |key, _| {
+                vec![
+                    words(&["MULTI"]),
+                    words(&["HMGET", key, "s", "p"]),
+                    words(&["HSET", key, "s", LIFE]),
+                    words(&["PEXPIRE", key, "1800000"]),
+                    words(&["EXEC"]),
+                ]
+            },
+        ),
+    ]
+}
+
+/// BIND of a server that nobody has bound, the module's first.
+fn bind_variants() -> Vec<Variant> {
+    let variant = |name, script, target, operation| Variant {
+        name,
+        script,
+        target,
+        operation,
+    };
+    vec![
+        variant("SESSION.BIND", None, Target::Unbound, |key, _| {
+            vec![bind(key)]
+        }),
+        variant("SET NX EX", None, Target::New, |key, _| {
+            vec![words(&["SET", key, INSTANCE, "NX", "EX", "900"])]
+        }),
+        variant("EVALSHA", Some(BIND_LUA), Target::Unbound, |key, script| {
+            vec![words(&[
+                "EVALSHA", script, "1", key, PRINCIPAL, "tools", WORKER, TOKEN, INSTANCE, UPSTREAM,
+            ])]
+        }),
+        // It can neither check nor give an epoch that only grows.
+        variant("MULTI, HMGET, 2 HSETNX", None, Target::Unbound, |key, _| {
+            let head = format!("bound 1 1790000000000 0 0 {INSTANCE} {WORKER} - {UPSTREAM}");
+            vec![
+                words(&["MULTI"]),
+                words(&["HMGET", key, "s", "p", "id"]),
+                words(&["HSETNX", key, "b:tools", &head]),
+                words(&["HSETNX", key, "k:tools", TOKEN]),
+                words(&["EXEC"]),
+            ]
+        }),
+    ]
+}
+
 /// ROUTE of a bound session, the module's first.
-pub(crate) fn route_variants() -> Vec<Variant> {
+fn route_variants() -> Vec<Variant> {
     let variant = |name, script, target, operation| Variant {
         name,
         script,
@@ -263,6 +408,8 @@ enum Target {
     Strings,
     /// One of a thousand bound sessions.
     Sessions,
+    /// A session that is there, unbound, and is not met twice.
+    Unbound,
     /// One of a thousand keys that the operation makes itself.
     Others,
 }
@@ -299,18 +446,22 @@ impl Variant {
         self.script
     }
 
-    /// What has to be there before.
-    pub(crate) fn setup(&self) -> Vec<Vec<String>> {
+    /// What has to be there before so many operations.
+    pub(crate) fn setup(&self, operations: usize) -> Vec<Vec<String>> {
         let mut commands = Vec::new();
-        for session in 0..SESSIONS {
-            let key = key(session);
-            match self.target {
-                Target::New | Target::Others => break,
-                Target::Strings => commands.push(words(&["SET", &key, JSON, "EX", "900"])),
-                Target::Sessions => {
-                    commands.push(create(&key));
-                    commands.push(bind(&key));
-                }
+        let sessions = match self.target {
+            Target::New | Target::Others => 0,
+            Target::Strings | Target::Sessions => SESSIONS,
+            Target::Unbound => operations,
+        };
+        for key in (0..sessions).map(key) {
+            if self.target == Target::Strings {
+                commands.push(words(&["SET", &key, JSON, "EX", "900"]));
+                continue;
+            }
+            commands.push(create(&key));
+            if self.target == Target::Sessions {
+                commands.push(bind(&key));
             }
         }
         commands
@@ -330,7 +481,7 @@ impl Variant {
             let mut replies = 0;
             for _ in 0..depth {
                 let session = match self.target {
-                    Target::New => next,
+                    Target::New | Target::Unbound => next,
                     // A stride that meets all of them, so that neighbours are not asked for in a row.
                     Target::Strings | Target::Sessions | Target::Others => next * 617 % SESSIONS,
                 };
