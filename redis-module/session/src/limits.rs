@@ -113,8 +113,6 @@ pub const SETTLED_WITH_A_CHANGE_MAX: usize = 16;
 pub const SETTLED_WITH_A_QUESTION_MAX: usize = 256;
 /// Most keys of expired sessions that an index keeps until it is asked for them.
 pub const OVERDUE_MAX: usize = 4_096;
-/// Two uses of a session that are closer than this count as one in the order of use.
-pub const USE_NOTED_EVERY: Millis = Millis::new(1_000);
 /// For how long an instance that a session was moved away from counts as fuller.
 pub const DEPARTURE_LASTS: Millis = Millis::new(30_000);
 /// Most departures that a node remembers.

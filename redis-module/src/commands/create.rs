@@ -57,8 +57,7 @@ With CAP, 1 to 1000000000, the principal may hold that many active sessions unde
 included. At the cap nothing is created, and the error names the one that was not used for longest: the caller ENDs it
 with IFIDLE and tries again. While the index is filled, after a start with data or a change of `mooring.prefixes`, nothing
 is refused; while it is verified, caps hold. From a principal's first CAP on, for as long as it has a session, the order
-of use is exact to a second; of uses before that, and before a restart, it knows what was written (see
-`mooring.touch-step`).",
+of use is exact; of uses before that, and before a restart, it knows what was written (see `mooring.touch-step`).",
     errors: &[
         ErrorSpec::new("NOSESSION", "NOREVIVE was given and the session under the key has expired"),
         ErrorSpec::new("ENDED", "NOREVIVE was given and the session under the key was ended"),

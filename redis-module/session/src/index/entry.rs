@@ -5,7 +5,6 @@
 use smallvec::SmallVec;
 
 use super::interner::Symbol;
-use crate::limits::USE_NOTED_EVERY;
 use crate::record::{Life, Lifecycle, Phase, Record, Standing};
 use crate::time::Timestamp;
 
@@ -77,21 +76,6 @@ impl UseRank {
             Self::LAST_MS
         };
         Self(ms << Self::NUMBER_BITS)
-    }
-
-    /// The millisecond of the use.
-    const fn ms(self) -> u64 {
-        self.0 >> Self::NUMBER_BITS
-    }
-
-    /// Whether a use at `now` moves a session whose last noted use this is: not within [`USE_NOTED_EVERY`] after it.
-    pub(super) const fn is_moved_by_use(self, now: Timestamp) -> bool {
-        let passed = now.unix_ms().checked_sub(self.ms());
-        // A clock that stepped back leaves noted uses ahead of it: the order then follows every use.
-        match passed {
-            Some(passed) => passed >= USE_NOTED_EVERY.get(),
-            None => true,
-        }
     }
 
     /// The next place.

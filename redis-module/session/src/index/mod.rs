@@ -130,16 +130,13 @@ impl Index {
         self.revise(slot, now, |entry| entry.note(life, used, sweep, now));
     }
 
-    /// Notes a use that was not written, if a cap of its principal was asked about: to
-    /// [`USE_NOTED_EVERY`](crate::limits::USE_NOTED_EVERY).
+    /// Notes a use that was not written, if a cap of its principal was asked about.
     pub fn note_use(&mut self, key: &[u8], now: Timestamp) {
         let Some(slot) = self.find(key) else {
             return;
         };
-        let is_noted = self.entries.get(slot).is_some_and(|entry| {
-            entry.used.is_moved_by_use(now) && self.directory.is_capped(entry.principal)
-        });
-        if !is_noted {
+        let is_capped = |entry: &Entry| self.directory.is_capped(entry.principal);
+        if !self.entries.get(slot).is_some_and(is_capped) {
             return;
         }
         let used = self.next_use(now);

@@ -69,7 +69,6 @@ impl Model {
             && self
                 .capped
                 .contains(&(session.record.principal.clone(), prefix_of(key)))
-            && !(session.used.0..session.used.0 + 1_000).contains(&now.unix_ms())
         {
             session.used = next;
             self.latest = next;
