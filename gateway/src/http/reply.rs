@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use mooring_protocol::event::comment;
 use mooring_protocol::header::{MCP_SESSION_ID, X_ACCEL_BUFFERING, X_MCP_SESSION_ID};
@@ -75,7 +75,8 @@ where
 {
     let body = Body::from_stream(KeepAlive {
         chunks,
-        silence: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
+        sent_at: Instant::now(),
+        silence: None,
     });
     let mut response = typed("text/event-stream", body);
     let headers: &mut HeaderMap = response.headers_mut();
@@ -88,10 +89,12 @@ where
     response
 }
 
-/// Events, with a comment after each period of silence.
+/// Events, with a comment after each period of silence. The timer is set once per silence, and not for each event.
 struct KeepAlive<S> {
     chunks: S,
-    silence: Pin<Box<Sleep>>,
+    sent_at: Instant,
+    /// Set once the stream has been silent.
+    silence: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S: Stream<Item = Result<Bytes, E>> + Unpin, E> Stream for KeepAlive<S> {
@@ -105,11 +108,21 @@ impl<S: Stream<Item = Result<Bytes, E>> + Unpin, E> Stream for KeepAlive<S> {
         let next = match Pin::new(&mut this.chunks).poll_next(context) {
             Poll::Ready(next) => next,
             Poll::Pending => {
-                ready!(this.silence.as_mut().poll(context));
+                let due = this.sent_at + KEEP_ALIVE;
+                let silence = this
+                    .silence
+                    .get_or_insert_with(|| Box::pin(sleep_until(due)));
+                ready!(silence.as_mut().poll(context));
+                // An event since the timer was set has begun another silence.
+                if Instant::now() < due {
+                    silence.as_mut().reset(due);
+                    ready!(silence.as_mut().poll(context));
+                }
+                this.silence = None;
                 Some(Ok(comment("keep-alive")))
             }
         };
-        this.silence.as_mut().reset(Instant::now() + KEEP_ALIVE);
+        this.sent_at = Instant::now();
         Poll::Ready(next)
     }
 }
