@@ -8,7 +8,8 @@ use metrics::{describe_histogram, histogram};
 pub(super) const RUN_SECONDS: &str = "mooring_agent_run_duration_seconds";
 
 /// How a run of an agent's program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum AgentOutcome {
     /// It did what it was asked, as far as it says.
     Completed,
@@ -22,25 +23,11 @@ pub enum AgentOutcome {
     Broken,
 }
 
-impl AgentOutcome {
-    /// The value of the label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::TimedOut => "timed_out",
-            Self::Cancelled => "cancelled",
-            Self::Broken => "broken",
-        }
-    }
-}
-
 pub(super) fn describe() {
     describe_histogram!(RUN_SECONDS, "One run of a command-line agent's program");
 }
 
 /// A run has ended.
 pub fn agent_run(outcome: AgentOutcome, took: Duration) {
-    histogram!(RUN_SECONDS, "outcome" => outcome.as_str()).record(took.as_secs_f64());
+    histogram!(RUN_SECONDS, "outcome" => <&'static str>::from(outcome)).record(took.as_secs_f64());
 }

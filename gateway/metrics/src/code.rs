@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use strum::VariantArray as _;
 
 /// Time of one run, by `runtime` and `outcome`; blocked ones count as nothing.
 const RUN_SECONDS: &str = "mooring_code_run_duration_seconds";
@@ -64,14 +65,15 @@ pub(super) fn describe() {
     for name in [TREE_HITS, TREE_MISSES, FILES_REFUSED, RATE_LIMITED] {
         counter!(name).absolute(0);
     }
-    for outcome in SessionRetired::ALL {
-        counter!(RETIRED, "outcome" => outcome.as_str()).absolute(0);
+    for outcome in SessionRetired::VARIANTS {
+        counter!(RETIRED, "outcome" => <&'static str>::from(outcome)).absolute(0);
     }
     gauge!(SESSIONS_ACTIVE).set(0.0);
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum RunOutcome {
     /// By itself, with exit code 0.
     Completed,
@@ -85,31 +87,9 @@ pub enum RunOutcome {
     Killed,
 }
 
-impl RunOutcome {
-    /// Every outcome.
-    pub const ALL: [Self; 5] = [
-        Self::Completed,
-        Self::Failed,
-        Self::TimedOut,
-        Self::Blocked,
-        Self::Killed,
-    ];
-
-    /// The word in answers and labels.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::TimedOut => "timed_out",
-            Self::Blocked => "blocked",
-            Self::Killed => "killed",
-        }
-    }
-}
-
 /// What a session's lock was held for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum LockUse {
     /// To initialise the session, or to change what it is.
     Open,
@@ -119,23 +99,9 @@ pub enum LockUse {
     Write,
 }
 
-impl LockUse {
-    /// Every use.
-    pub const ALL: [Self; 3] = [Self::Open, Self::Run, Self::Write];
-
-    /// The value of the label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Run => "run",
-            Self::Write => "write",
-        }
-    }
-}
-
 /// The outcome of one attempt to clean up after a code session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum SessionRetired {
     /// Its directory is gone, or there was none, and its tombstone is dropped.
     Cleaned,
@@ -149,32 +115,9 @@ pub enum SessionRetired {
     Swept,
 }
 
-impl SessionRetired {
-    /// Every outcome.
-    pub const ALL: [Self; 5] = [
-        Self::Cleaned,
-        Self::InUse,
-        Self::Stale,
-        Self::Failed,
-        Self::Swept,
-    ];
-
-    /// The value of the label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Cleaned => "cleaned",
-            Self::InUse => "in_use",
-            Self::Stale => "stale",
-            Self::Failed => "failed",
-            Self::Swept => "swept",
-        }
-    }
-}
-
 /// A run has ended, or was blocked. `runtime` is one of a fixed few.
 pub fn code_run(runtime: &'static str, outcome: RunOutcome, took: Duration) {
-    histogram!(RUN_SECONDS, "runtime" => runtime, "outcome" => outcome.as_str())
+    histogram!(RUN_SECONDS, "runtime" => runtime, "outcome" => <&'static str>::from(outcome))
         .record(took.as_secs_f64());
 }
 
@@ -195,7 +138,8 @@ pub fn code_session_opened(found: &'static str) {
 
 /// A session's lock was let go.
 pub fn code_lock_held(used_for: LockUse, held: Duration) {
-    histogram!(LOCK_HELD_SECONDS, "use" => used_for.as_str()).record(held.as_secs_f64());
+    histogram!(LOCK_HELD_SECONDS, "use" => <&'static str>::from(used_for))
+        .record(held.as_secs_f64());
 }
 
 /// So many files of a run were not kept.
@@ -210,7 +154,7 @@ pub fn code_rate_limited() {
 
 /// Attempts to clean up after code sessions.
 pub fn code_session_retired(outcome: SessionRetired, count: usize) {
-    counter!(RETIRED, "outcome" => outcome.as_str())
+    counter!(RETIRED, "outcome" => <&'static str>::from(outcome))
         .increment(u64::try_from(count).unwrap_or(u64::MAX));
 }
 

@@ -15,12 +15,13 @@ pub(super) fn describe() {
         "Client connections beyond a limit that were closed, by reason"
     );
     for reason in [ConnectionRefusal::All, ConnectionRefusal::Peer] {
-        counter!(REFUSED, "reason" => reason.as_str()).absolute(0);
+        counter!(REFUSED, "reason" => <&'static str>::from(reason)).absolute(0);
     }
 }
 
 /// The limit that a connection is beyond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ConnectionRefusal {
     /// The limit in all, and the connections kept for health probes are taken too.
     All,
@@ -28,18 +29,7 @@ pub enum ConnectionRefusal {
     Peer,
 }
 
-impl ConnectionRefusal {
-    /// The value of the label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Peer => "peer",
-        }
-    }
-}
-
 /// A client connection was closed as it came.
 pub fn client_connection_refused(reason: ConnectionRefusal) {
-    counter!(REFUSED, "reason" => reason.as_str()).increment(1);
+    counter!(REFUSED, "reason" => <&'static str>::from(reason)).increment(1);
 }

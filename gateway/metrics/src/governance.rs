@@ -1,6 +1,7 @@
 //! The metrics of records of runs, of security events and of skills.
 
 use metrics::{counter, describe_counter};
+use strum::VariantArray as _;
 
 /// Records that were not written, by `record`.
 const RECORD_FAILURES: &str = "mooring_code_record_failures_total";
@@ -26,8 +27,8 @@ pub(super) fn describe() {
     describe_counter!(PRUNED, "Records removed by age or number");
     describe_counter!(SKILLS, "Changes of skills");
     describe_counter!(REPLAYS, "Replays of recorded runs");
-    for record in Record::ALL {
-        counter!(RECORD_FAILURES, "record" => record.as_str()).absolute(0);
+    for record in Record::VARIANTS {
+        counter!(RECORD_FAILURES, "record" => <&'static str>::from(record)).absolute(0);
     }
     for record in ["run", "event"] {
         counter!(PRUNED, "record" => record).absolute(0);
@@ -36,7 +37,8 @@ pub(super) fn describe() {
 }
 
 /// What was not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Record {
     /// The beginning or the end of a run.
     Run,
@@ -48,25 +50,9 @@ pub enum Record {
     Flood,
 }
 
-impl Record {
-    /// Every one.
-    pub const ALL: [Self; 4] = [Self::Run, Self::Calls, Self::Event, Self::Flood];
-
-    /// The value of the label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Run => "run",
-            Self::Calls => "calls",
-            Self::Event => "event",
-            Self::Flood => "flood",
-        }
-    }
-}
-
 /// A record was not written.
 pub fn code_record_failed(record: Record) {
-    counter!(RECORD_FAILURES, "record" => record.as_str()).increment(1);
+    counter!(RECORD_FAILURES, "record" => <&'static str>::from(record)).increment(1);
 }
 
 /// So many records of runs that died with their worker were ended.

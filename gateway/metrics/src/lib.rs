@@ -20,6 +20,7 @@ pub use governance::{
     code_security_event, code_skill_changed,
 };
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use strum::VariantArray as _;
 
 /// Bindings this worker made or drove last.
 pub const BINDINGS_ACTIVE: &str = "session_affinity_bindings_active";
@@ -101,11 +102,11 @@ pub fn describe() {
         counter!(REBINDS, "reason" => reason).absolute(0);
     }
     counter!(FAILURES, "reason" => "no_instance").absolute(0);
-    for outcome in ReapOutcome::ALL {
-        counter!(REAPED, "outcome" => outcome.as_str()).absolute(0);
+    for outcome in ReapOutcome::VARIANTS {
+        counter!(REAPED, "outcome" => <&'static str>::from(outcome)).absolute(0);
     }
     for outcome in [CapOutcome::Ended, CapOutcome::Refused] {
-        counter!(CAPPED, "outcome" => outcome.as_str()).absolute(0);
+        counter!(CAPPED, "outcome" => <&'static str>::from(outcome)).absolute(0);
     }
     counter!(CLAIM_NEWS).absolute(0);
     gauge!(BINDINGS_ACTIVE).set(0.0);
@@ -134,7 +135,8 @@ pub fn affinity_failure(reason: &'static str) {
 }
 
 /// The outcome of one attempt to clean up after a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ReapOutcome {
     /// All that it held is deleted upstream.
     Cleaned,
@@ -146,44 +148,19 @@ pub enum ReapOutcome {
     Stale,
 }
 
-impl ReapOutcome {
-    const ALL: [Self; 4] = [Self::Cleaned, Self::Unconfigured, Self::PutOff, Self::Stale];
-
-    /// The value of the label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Cleaned => "cleaned",
-            Self::Unconfigured => "unconfigured",
-            Self::PutOff => "put_off",
-            Self::Stale => "stale",
-        }
-    }
-}
-
 /// One attempt to clean up after a session.
 pub fn session_reaped(outcome: ReapOutcome) {
-    counter!(REAPED, "outcome" => outcome.as_str()).increment(1);
+    counter!(REAPED, "outcome" => <&'static str>::from(outcome)).increment(1);
 }
 
 /// Which session a session cap ended or refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum CapOutcome {
     /// The least recently used one was ended.
     Ended,
     /// The new one was refused: all the others are in use.
     Refused,
-}
-
-impl CapOutcome {
-    /// The value of the label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ended => "ended",
-            Self::Refused => "refused",
-        }
-    }
 }
 
 /// A message of an upstream server was dropped.
@@ -193,7 +170,7 @@ pub fn upstream_message_dropped() {
 
 /// A principal was at its cap.
 pub fn session_capped(outcome: CapOutcome) {
-    counter!(CAPPED, "outcome" => outcome.as_str()).increment(1);
+    counter!(CAPPED, "outcome" => <&'static str>::from(outcome)).increment(1);
 }
 
 /// The store told that another worker's claim has settled.
@@ -253,13 +230,15 @@ mod tests {
         {
             assert!(PAGE.contains(name), "{name}");
         }
-        for outcome in ReapOutcome::ALL.map(ReapOutcome::as_str) {
+        for outcome in ReapOutcome::VARIANTS.iter().map(<&'static str>::from) {
             assert!(PAGE.contains(&format!("| `{outcome}` |")), "{outcome}");
         }
-        let words = (RunOutcome::ALL.map(RunOutcome::as_str).into_iter())
-            .chain(LockUse::ALL.map(LockUse::as_str))
-            .chain(SessionRetired::ALL.map(SessionRetired::as_str))
-            .chain(Record::ALL.map(Record::as_str));
+        let words = RunOutcome::VARIANTS
+            .iter()
+            .map(<&'static str>::from)
+            .chain(LockUse::VARIANTS.iter().map(<&'static str>::from))
+            .chain(SessionRetired::VARIANTS.iter().map(<&'static str>::from))
+            .chain(Record::VARIANTS.iter().map(<&'static str>::from));
         for word in words {
             assert!(PAGE.contains(&format!("`{word}`")), "{word}");
         }

@@ -2,111 +2,107 @@
 //!
 //! Invariant: [`Method::label`] never returns text from a client or an upstream.
 
+use strum::{EnumString, IntoStaticStr};
+
 /// A JSON-RPC method that the gateway distinguishes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::EnumIter))]
 #[non_exhaustive]
 pub enum Method {
     /// `initialize`
+    #[strum(serialize = "initialize")]
     Initialize,
     /// `notifications/initialized`
+    #[strum(serialize = "notifications/initialized")]
     Initialized,
     /// `ping`, in either direction.
+    #[strum(serialize = "ping")]
     Ping,
     /// `notifications/cancelled`, in either direction.
+    #[strum(serialize = "notifications/cancelled")]
     Cancelled,
     /// `notifications/progress`, in either direction.
+    #[strum(serialize = "notifications/progress")]
     Progress,
     /// `tools/call`
+    #[strum(serialize = "tools/call")]
     ToolsCall,
     /// `tools/list`
+    #[strum(serialize = "tools/list")]
     ToolsList,
     /// `prompts/get`
+    #[strum(serialize = "prompts/get")]
     PromptsGet,
     /// `prompts/list`
+    #[strum(serialize = "prompts/list")]
     PromptsList,
     /// `resources/read`
+    #[strum(serialize = "resources/read")]
     ResourcesRead,
     /// `resources/list`
+    #[strum(serialize = "resources/list")]
     ResourcesList,
     /// `resources/templates/list`
+    #[strum(serialize = "resources/templates/list")]
     ResourceTemplatesList,
     /// `resources/subscribe`
+    #[strum(serialize = "resources/subscribe")]
     ResourcesSubscribe,
     /// `resources/unsubscribe`
+    #[strum(serialize = "resources/unsubscribe")]
     ResourcesUnsubscribe,
     /// `completion/complete`
+    #[strum(serialize = "completion/complete")]
     CompletionComplete,
     /// `logging/setLevel`
+    #[strum(serialize = "logging/setLevel")]
     LoggingSetLevel,
     /// `notifications/message`
+    #[strum(serialize = "notifications/message")]
     LogMessage,
     /// `sampling/createMessage`
+    #[strum(serialize = "sampling/createMessage")]
     SamplingCreateMessage,
     /// `elicitation/create`
+    #[strum(serialize = "elicitation/create")]
     ElicitationCreate,
     /// `roots/list`
+    #[strum(serialize = "roots/list")]
     RootsList,
     /// `server/discover` (2026-07-28).
+    #[strum(serialize = "server/discover")]
     ServerDiscover,
     /// Every other method; forwarded unchanged.
+    #[strum(serialize = "other")]
     Other,
 }
 
-/// All distinguished methods.
-const NAMES: [(Method, &str); 21] = [
-    (Method::ToolsCall, "tools/call"),
-    (Method::Initialize, "initialize"),
-    (Method::Initialized, "notifications/initialized"),
-    (Method::Ping, "ping"),
-    (Method::Cancelled, "notifications/cancelled"),
-    (Method::Progress, "notifications/progress"),
-    (Method::ToolsList, "tools/list"),
-    (Method::PromptsGet, "prompts/get"),
-    (Method::PromptsList, "prompts/list"),
-    (Method::ResourcesRead, "resources/read"),
-    (Method::ResourcesList, "resources/list"),
-    (Method::ResourceTemplatesList, "resources/templates/list"),
-    (Method::ResourcesSubscribe, "resources/subscribe"),
-    (Method::ResourcesUnsubscribe, "resources/unsubscribe"),
-    (Method::CompletionComplete, "completion/complete"),
-    (Method::LoggingSetLevel, "logging/setLevel"),
-    (Method::LogMessage, "notifications/message"),
-    (Method::SamplingCreateMessage, "sampling/createMessage"),
-    (Method::ElicitationCreate, "elicitation/create"),
-    (Method::RootsList, "roots/list"),
-    (Method::ServerDiscover, "server/discover"),
-];
-
 impl Method {
-    /// The method with this name; [`Method::Other`] for a name that is not in the table.
+    /// The method with this name; [`Method::Other`] for an unknown one.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        NAMES
-            .iter()
-            .find(|(_, known)| *known == name)
-            .map_or(Self::Other, |(method, _)| *method)
+        name.parse().unwrap_or(Self::Other)
     }
 
     /// The name for logs and metric labels: the method's own, or `other`.
     #[must_use]
     pub fn label(self) -> &'static str {
-        NAMES
-            .iter()
-            .find(|(method, _)| *method == self)
-            .map_or("other", |(_, name)| name)
+        self.into()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use strum::IntoEnumIterator as _;
+
     use super::*;
 
     #[test]
     fn every_name_leads_to_its_method_and_back() {
-        for (method, name) in NAMES {
-            assert_eq!(Method::named(name), method);
-            assert_eq!(method.label(), name);
+        for method in Method::iter() {
+            assert_eq!(Method::named(method.label()), method);
         }
+        assert_eq!(Method::ToolsCall.label(), "tools/call");
         assert_eq!(Method::named("vendor/secret-name").label(), "other");
     }
 }

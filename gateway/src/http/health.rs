@@ -84,12 +84,12 @@ fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde
     let upstream = app.servers.iter().map(|server| {
         let (health, contact) = server.health();
         let about = json!({
-            "status": health.as_str(),
+            "status": <&'static str>::from(health),
             "instances": server.instances.len(),
             "affinity": if server.keeps_new_sessions() { "on" } else { "off" },
             "last_contact": contact.map(|contact| json!({
                 "at_ms": contact.at_ms,
-                "outcome": contact.outcome().as_str(),
+                "outcome": <&'static str>::from(contact.outcome()),
                 // The caller is not identified: output of programs is only for their clients and the log.
                 "cause": contact.failure.map(|cause| cause.text),
             })),

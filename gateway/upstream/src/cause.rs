@@ -13,7 +13,8 @@ use hyper_util::client::legacy;
 use super::{ExchangeError, HandshakeError, SendError};
 
 /// The outcome of a contact with an instance: a label value of metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ContactOutcome {
     /// It answered.
     Ok,
@@ -33,37 +34,6 @@ pub enum ContactOutcome {
     NotStarted,
     /// The connection broke.
     Broken,
-}
-
-impl ContactOutcome {
-    /// Every outcome.
-    pub const ALL: [Self; 9] = [
-        Self::Ok,
-        Self::Refused,
-        Self::Connect,
-        Self::Tls,
-        Self::TimedOut,
-        Self::Status,
-        Self::Invalid,
-        Self::NotStarted,
-        Self::Broken,
-    ];
-
-    /// The value of the label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Refused => "refused",
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::TimedOut => "timed_out",
-            Self::Status => "status",
-            Self::Invalid => "invalid",
-            Self::NotStarted => "not_started",
-            Self::Broken => "broken",
-        }
-    }
 }
 
 /// Why a contact failed. `Display` is for clients: the text, and the last line of the server's program.

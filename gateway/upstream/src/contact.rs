@@ -96,7 +96,8 @@ impl ContactLog {
 }
 
 /// The health of a server according to the last contacts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ServerHealth {
     /// No instance was contacted yet.
     Unknown,
@@ -106,19 +107,6 @@ pub enum ServerHealth {
     Degraded,
     /// The last contact with every instance failed.
     Unavailable,
-}
-
-impl ServerHealth {
-    /// The value in `/readyz`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Ok => "ok",
-            Self::Degraded => "degraded",
-            Self::Unavailable => "unavailable",
-        }
-    }
 }
 
 impl Server {

@@ -1,6 +1,7 @@
 //! Metrics of the last contact with each configured upstream server.
 
 use metrics::{describe_gauge, gauge};
+use strum::VariantArray as _;
 
 use super::{Contact, ContactOutcome};
 
@@ -24,9 +25,9 @@ pub fn server_contact(server: &str, last: Option<&Contact>) {
     let seconds = last.map_or(0.0, |last| last.at_ms as f64 / 1_000.0);
     gauge!(LAST_CONTACT_SECONDS, "server" => server.to_owned()).set(seconds);
     let met = last.map(Contact::outcome);
-    for outcome in ContactOutcome::ALL {
+    for &outcome in ContactOutcome::VARIANTS {
         let value = if met == Some(outcome) { 1.0 } else { 0.0 };
-        gauge!(LAST_CONTACT, "server" => server.to_owned(), "outcome" => outcome.as_str())
+        gauge!(LAST_CONTACT, "server" => server.to_owned(), "outcome" => <&'static str>::from(outcome))
             .set(value);
     }
 }

@@ -120,7 +120,7 @@ impl AgentServer {
             ran = run(None).await?;
         }
         notes.remark = self.keep(&session, parent, &held.known, &ran).await;
-        let outcome = outcome(&ran).as_str();
+        let outcome: &'static str = outcome(&ran).into();
         let folder = folder.to_string_lossy();
         self.conversations
             .note_run(&session, &folder, outcome)

@@ -76,7 +76,7 @@ impl Reaper for UpstreamReaper {
             }
         };
         metrics::session_reaped(reaped);
-        tracing::debug!(session = %key.digest(), outcome = reaped.as_str(), "tombstone cleaned");
+        tracing::debug!(session = %key.digest(), outcome = <&'static str>::from(reaped), "tombstone cleaned");
         true
     }
 
