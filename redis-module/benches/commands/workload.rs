@@ -215,7 +215,7 @@ pub(crate) fn tables() -> Vec<Table> {
         table(
             "found",
             "CREATE of a session that is there",
-            create_variants(Target::Sessions, Target::Strings),
+            create_variants(Target::Created, Target::Strings),
         ),
         table("route", "ROUTE of a bound session", route_variants()),
         table("touch", "TOUCH", touch_variants()),
@@ -408,6 +408,8 @@ enum Target {
     Strings,
     /// One of a thousand bound sessions.
     Sessions,
+    /// One of a thousand sessions without a binding.
+    Created,
     /// A session that is there, unbound, and is not met twice.
     Unbound,
     /// One of a thousand keys that the operation makes itself.
@@ -451,7 +453,7 @@ impl Variant {
         let mut commands = Vec::new();
         let sessions = match self.target {
             Target::New | Target::Others => 0,
-            Target::Strings | Target::Sessions => SESSIONS,
+            Target::Strings | Target::Sessions | Target::Created => SESSIONS,
             Target::Unbound => operations,
         };
         for key in (0..sessions).map(key) {
@@ -483,7 +485,9 @@ impl Variant {
                 let session = match self.target {
                     Target::New | Target::Unbound => next,
                     // A stride that meets all of them, so that neighbours are not asked for in a row.
-                    Target::Strings | Target::Sessions | Target::Others => next * 617 % SESSIONS,
+                    Target::Strings | Target::Sessions | Target::Created | Target::Others => {
+                        next * 617 % SESSIONS
+                    }
                 };
                 next += 1;
                 for command in (self.operation)(&key(session), script) {
