@@ -94,7 +94,10 @@ impl Returning {
     /// Comes back, and cleans up what the store says is left.
     async fn come_back(&self, number: u64) -> anyhow::Result<(First, McpSession)> {
         let created = self.create(number, LONG_MS)?;
-        let previous = created["previous"].as_array().context("previous")?;
+        // Where the reaper was faster nothing stands under the key, and the reply has no such field.
+        let previous = created["previous"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice);
         for binding in previous {
             let id = binding["upstream_session"].as_str().context("an id")?;
             let request = http::Request::delete(self.fixture.url())
