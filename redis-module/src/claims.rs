@@ -43,12 +43,12 @@ pub(crate) fn left(moment: &Moment<'_>, lease_until: Option<Timestamp>) -> Milli
     Millis::new(until.saturating_sub(moment.now.unix_ms()))
 }
 
-/// The claim at this server has come to something.
+/// Tells those who wait that the claim at this server is settled.
 pub(crate) fn settle(module: &mut Module, moment: &Moment<'_>, server: &ServerName) {
     module.news.settle(&place(moment), server);
 }
 
-/// The session is over: its claims have, and nobody has or awaits a turn of it.
+/// The session ended: settles its claims and dissolves its queues of turns.
 pub(crate) fn settle_session(module: &mut Module, moment: &Moment<'_>) {
     let place = place(moment);
     module.turns.drop_session(&place);

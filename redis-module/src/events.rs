@@ -1,7 +1,8 @@
-//! Events of the server's own life, and what becomes of what the node keeps.
+//! Events of the server (flush, load, failover), and how turns, news and indexes follow them. The keyspace events that
+//! the module publishes are in `handler.rs`.
 //!
-//! Invariant: an index is never said to be whole while the data under it is another. What replaces data key by key
-//! tells of every key; what replaces it at once, without a word, is followed by a rebuild.
+//! Invariant: an index is never reported as complete while it disagrees with the data. A change of many keys that sends
+//! no event for each of them (flush, load, synchronization) causes a rebuild.
 
 use mooring_session::time::Timestamp;
 
@@ -15,7 +16,7 @@ pub(crate) fn follow(module: &mut Module, context: &Context, event: ServerEvent)
     match event {
         ServerEvent::Flushing { database } => flush(module, context, database),
         ServerEvent::Swapped { first, second } => swap(module, first, second),
-        // What is loaded beside leaves what is served as it is.
+        // A load into a second copy (diskless synchronization) does not change the data that is served.
         ServerEvent::LoadingStarted => module.rebuild.set_loading(!context.is_loading_aside()),
         ServerEvent::LoadingEnded => module.rebuild.set_loading(false),
         ServerEvent::LoadingFailed => {

@@ -76,7 +76,7 @@ fn note_change(context: &Context, key: &[u8]) -> usize {
     let is_last = changed
         .last()
         .is_some_and(|last| last.database == database && *last.key == *key);
-    // One more than is read at once says that some are not on the list.
+    // A list that is longer by one marks that further keys were left out.
     if !is_last && changed.len() <= CHANGED_MAX {
         changed.push(SessionPlace::new(database, key));
     }

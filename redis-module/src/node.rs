@@ -1,7 +1,7 @@
 //! The state of this node that rules ask for: load of instances, sessions of a principal, holders of turns.
 //!
-//! Invariant: nothing is looked up before a rule asks, since most never do. What the index would say while it is not
-//! whole is left out.
+//! Invariant: nothing is looked up before a rule asks, since most never do. While the index is not
+//! whole, its answers are treated as unknown.
 
 use mooring_session::names::{InstanceName, Principal, ServerName};
 use mooring_session::{Node, PrincipalSessions, SessionPlace};

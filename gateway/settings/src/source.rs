@@ -1,6 +1,6 @@
 //! Where values come from, before anybody knows their types: the command line, the environment and the file,
 //! each value with the name and the place it was written at. Precedence is decided here and nowhere else:
-//! flag, `MOORING_*`, the seed's name, file. The default is the typed reader's business.
+//! flag, `MOORING_*`, ContextForge's variable (the *seed*), file. Defaults are in the rows.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Writes replies as HTTP: the one module that turns a [`Reply`] into a response, and events into server-sent events.
+//! Writes replies as HTTP responses, their events as server-sent events.
 //!
 //! Invariant: a stream sends a comment after each [`KEEP_ALIVE`] of silence, and its headers tell proxies neither to
 //! buffer nor to cache it.

@@ -1,4 +1,4 @@
-//! Reads the response of an instance or a peer into a [`Reply`]. Server-sent events are parsed only here.
+//! Reads the response of an instance or a peer into a [`Reply`]. The one user of the event parser.
 //!
 //! Invariant: if the body breaks, its stream ends with an error; without an error it is complete. A short body is read
 //! before the reply is returned.

@@ -1,4 +1,5 @@
-//! The transport of a message to a server: an instance over HTTP, or a connection that a gateway owns.
+//! What sends a message to a server: a client of an instance over HTTP, or a connection that a gateway owns. Transports
+//! of such connections are [`Link`](super::connection::link::Link)s.
 
 use super::{Client, Instance, Outgoing, SendError};
 use mooring_protocol::Reply;

@@ -1,11 +1,11 @@
 //! Whether the clocks can be believed.
 //!
 //! What is stored is stamped by the wall clock, and an operator, a time service or a resumed virtual machine may set
-//! it at any moment. The monotonic clock is not set; so a step is what the one moved and the other did not.
+//! it at any moment. The monotonic clock is never set, so a step is the difference between how far the two moved.
 //!
 //! The monotonic clock goes on while the node itself stands still: suspended, or busy with one long command. Beats and
-//! renewals that came in time then wait to be read, and must not be found late; so what a node counts by is the time
-//! in which it was there to listen.
+//! renewals that arrived in time are then read late and must not count as late, so liveness is measured only over the
+//! time in which the node was running.
 
 use std::cell::Cell;
 

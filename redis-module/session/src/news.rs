@@ -32,7 +32,7 @@ pub enum NewsItem {
         /// The turn's number.
         turn: u64,
     },
-    /// One of the worker's callers was taken out of the queue: whoever asked for its call wants it no more.
+    /// A waiting call of the worker was withdrawn, because its client cancelled it.
     Withdrawn {
         /// Of which session.
         session: Arc<SessionPlace>,
@@ -87,7 +87,7 @@ impl Mailbox {
     }
 
     fn take(&mut self) -> Option<NewsItem> {
-        // A turn runs out while it waits to be read; what is settled stays so.
+        // Turns first: a grant lapses if it is not picked up, a settled claim stays settled.
         self.tickets.pop_front().or_else(|| {
             let (session, server) = self.settled.pop_first()?;
             Some(NewsItem::Settled { session, server })

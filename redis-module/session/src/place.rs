@@ -1,4 +1,4 @@
-//! Where a session stands on a node: what turns and news are kept by.
+//! A database and a key in it: under this, turns and news of a session are stored.
 
 use std::fmt;
 

@@ -253,8 +253,8 @@ impl Cleaning {
 }
 
 impl Record {
-    /// The highest number that this key ever gave, which the numbers of a new record must exceed. Zero where no clock
-    /// can have stamped it: an edited record must not leave the other keys of a node without numbers that grow.
+    /// The highest number that this key ever gave, which the numbers of a new record must exceed. Zero if no
+    /// clock can have made it (an edited record): one such record would push the numbers of every key to their limit.
     #[must_use]
     pub fn numbers_to_follow(&self) -> u64 {
         let highest = self.generation.max(self.highest_epoch);

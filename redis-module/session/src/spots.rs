@@ -1,4 +1,4 @@
-//! Something for each of many servers of sessions, with a deadline each: the shape of turns and of watches.
+//! A map from a session and a server to an entry with an optional deadline, for queues of turns and watches of claims.
 //!
 //! A *spot* is one server of one session. Invariant: an entry stands under its id, in its session's list, and with its
 //! deadline, if it has one, in the order of deadlines; or in none of them. A session without entries takes no room.
@@ -11,7 +11,7 @@ use crate::names::ServerName;
 use crate::place::SessionPlace;
 use crate::time::Monotonic;
 
-/// Names an entry for as long as it stands, and nothing else ever.
+/// An entry's id. Never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SpotId(u64);
 

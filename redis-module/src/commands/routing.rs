@@ -24,8 +24,8 @@ use crate::record_io;
 use crate::reply::{self, OwnerLine, RouteLine};
 use crate::rule_inputs::RuleInputs;
 
-/// The words as they came. A principal that equals the record's and a server that has been asked for before need no
-/// other check, so most calls need none.
+/// The raw words. They are rarely parsed: a principal that equals the record's, and a server whose name is cached, are
+/// valid.
 pub(super) struct RouteRequest<'a> {
     pub(super) principal: &'a [u8],
     pub(super) server: &'a [u8],

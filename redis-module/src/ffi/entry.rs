@@ -1,7 +1,6 @@
 //! Where Redis enters: the function behind every command, and the report that `INFO` asks for.
 //!
-//! Invariant: no callback does more than to give what it was handed a safe form; the rest is
-//! [`handler`](crate::handler)'s.
+//! Invariant: callbacks only convert their arguments to safe types; [`handler`](crate::handler) does the rest.
 
 use std::ffi::{CStr, c_int};
 

@@ -31,6 +31,6 @@ pub trait Upstreams: fmt::Debug + Send + Sync {
         text: Bytes,
     ) -> BoxFuture<'static, Reply>;
 
-    /// Ends a visit.
+    /// Deletes the session that was opened to list tools.
     fn leave(&self, server: &str, session_id: &HeaderValue) -> BoxFuture<'static, ()>;
 }

@@ -14,7 +14,7 @@ use super::{ListedTool, MountableServer, ServerTools};
 use crate::calls::Upstreams;
 use mooring_store::unix_now_ms;
 
-/// Longest wait for a list that was never had.
+/// Longest wait for a server's first list of tools.
 const FIRST_WITHIN: Duration = Duration::from_secs(10);
 /// Between two looks whether another gateway has the first list.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -65,8 +65,8 @@ impl Source {
         self.server.id.as_str()
     }
 
-    /// The tools. What is out of date is returned, and asked for again behind the caller's back. None where nothing was
-    /// ever known and the server does not say.
+    /// The tools. A list that is out of date is returned, and refreshed in the background. None if there never was
+    /// one and the server does not answer.
     pub(super) async fn tools(
         self: &Arc<Self>,
         upstreams: &Arc<dyn Upstreams>,

@@ -266,7 +266,7 @@ fn complete_directory(
     let directory = SessionDirectory::create(root).map_err(SessionOpenError::Trees)?;
     tree::recover(&directory).map_err(SessionOpenError::Recover)?;
     if opening == Opening::Adopted {
-        // Another store counts its turns from its own clock.
+        // Turn numbers of another store cannot be compared with this one's.
         directory.forget_turn().map_err(SessionOpenError::Trees)?;
     }
     let trees = tools::ensure(base, mounted)?;

@@ -1,5 +1,5 @@
-//! The fields about a session's place at servers that are somewhere else: whether it keeps one, whether its calls wait
-//! for each other, and what happens when the place is lost.
+//! The affinity fields of servers of kind `http`, `sse` and `stdio`: whether sessions are kept, whether their calls
+//! run one after another, and what happens when an upstream session is lost.
 
 use crate::affinity::Affinity;
 use crate::reader::Reader;

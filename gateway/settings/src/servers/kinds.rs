@@ -1,5 +1,5 @@
-//! The kinds of servers, and which fields each of them has. A field that a server's kind does not have is refused: it
-//! would be a wish that nobody hears.
+//! The kinds of servers, and which fields each of them has. A field that a server's kind does not have is refused,
+//! because it would have no effect.
 
 use super::agent::{self, AgentServerSettings, OutputRules};
 use super::group::GroupServerSettings;

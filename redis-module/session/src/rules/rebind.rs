@@ -123,8 +123,7 @@ pub fn rebind(
 fn compare(binding: &Binding, request: &RebindRequest, context: &Context<'_>) -> Comparison {
     let is_own = binding.token == request.token;
     if binding.epoch == request.epoch {
-        // A holder whose instance fails while it initializes moves its own claim on; nobody else may before the
-        // lease lapses.
+        // Only the claim's holder may move it to another instance before the lease lapses.
         if binding.is_claim_live(context.now) && !is_own {
             Comparison::Adopt
         } else {
@@ -204,7 +203,7 @@ fn take_over(
         rebinds: binding.rebinds.saturating_add(1),
         last_reason: request.reason.clone(),
         token: request.token.clone(),
-        // What goes on in the new epoch is not left behind, and nobody may delete it.
+        // If the new epoch goes on with the same upstream session, nobody may delete it as the previous one.
         previous: left_behind.filter(|left| Some(left) != request.upstream_session.as_ref()),
         unreported_loss,
     };

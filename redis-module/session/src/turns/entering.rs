@@ -170,7 +170,7 @@ impl Turns {
         Ok(self.queues.insert(session, server, Queue::default()))
     }
 
-    /// In the quiet time an empty queue stays where it remembers which number was given last.
+    /// During the quiet time an empty queue is kept if it remembers the last number given.
     pub(super) fn close_if_empty(&mut self, id: SpotId, mono: Monotonic) {
         let Some(queue) = self.queues.get(id) else {
             return;

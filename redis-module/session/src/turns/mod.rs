@@ -4,14 +4,14 @@
 //! one queue at most one ticket holds the turn, and it loses it at the moment its lease lapses on this node's monotonic
 //! clock, a grace after its call was cancelled, or as soon as the node sees that its worker is dead; the next living
 //! waiter of the queue then has it. A grant that its worker does not pick up (by news delivered, or by asking again)
-//! within [`TURN_PICKUP`](crate::limits::TURN_PICKUP) passes on, and its waiter leaves the queue; a waiter never leaves
-//! it otherwise than by a grant, by its own wish, withdrawn by another, with its session, or by the death of its
-//! worker, and all but the second are told.
+//! within [`TURN_PICKUP`](crate::limits::TURN_PICKUP) passes on. A waiter leaves the queue by a grant, by LEAVE, because
+//! another gateway withdraws it, with its session, or with its worker; unless it left by itself, it is told.
 //!
-//! Queues are in memory and are gone with a restart, while holders elsewhere still believe in their turns. So for the
-//! longest lease that could have been given, the *quiet time*, only they are granted, by the number that they held;
-//! everybody else waits in the order of arrival. Of two who claim one turn again, the higher number is right: it was
-//! given after the lower one had been lost. It gets the turn even if the lower one came first, which is then lost.
+//! Queues are in memory and are gone with a restart, while holders elsewhere still believe in their turns. So
+//! after a restart, for the longest lease that could have been given (the *quiet time*), only callers that name the
+//! number of a turn they held get one; everybody else waits in the order of arrival. Of two who claim one turn again,
+//! the higher number is right: it was given after the lower one had been lost. It gets the turn even if the lower one
+//! came first, which then loses it.
 //!
 //! Every step's work is bounded: what does not fit is due at once and done by the next [`Turns::advance`].
 

@@ -68,7 +68,7 @@ impl RunRefusal {
     }
 }
 
-/// Chooses.
+/// Picks language and runtime; refuses code with a forbidden pattern, or whose runtime is missing.
 pub(super) fn choose(
     server: &CodeServer,
     code: &str,
