@@ -35,7 +35,14 @@ pub(super) fn to_http(reply: Reply) -> Response {
         ReplyBody::Empty => Response::new(Body::empty()),
         ReplyBody::Json(text) => typed("application/json", Body::from(text)),
         ReplyBody::Text(text) => typed("text/plain; charset=utf-8", Body::from(text)),
-        ReplyBody::JsonStream(chunks) => typed("application/json", Body::from_stream(chunks)),
+        // hyper drops what it has not written yet when a body fails, the head included: so it gets a chance to write.
+        ReplyBody::JsonStream(chunks) => {
+            let chunks = chunks.or_else(|error| async {
+                tokio::task::yield_now().await;
+                Err(error)
+            });
+            typed("application/json", Body::from_stream(chunks))
+        }
         ReplyBody::Events(events) => event_stream(events.map_ok(|event: Event| event.encode())),
     };
     *response.status_mut() = status;

@@ -63,10 +63,9 @@ pub enum SendError {
     /// was delivered.
     #[error("the instance cannot be reached: {}", connect_text(.0))]
     Unreachable(#[source] legacy::Error),
-    /// The connection broke after it was established, at the latest in a short body. The request may have been delivered
-    /// and may have run.
+    /// The connection broke after it was established. The request may have been delivered and may have run.
     #[error("the connection to the instance broke before it answered")]
-    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Broken(#[source] legacy::Error),
     /// The server could not be started, or its stream could not be opened. Nothing was delivered.
     #[error("the server could not be started: {0}")]
     Unstarted(Box<FailureCause>),
@@ -186,14 +185,11 @@ impl Client {
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, SendError> {
         let error = match self.0.pooled.request(request).await {
-            Ok(response) => match self.received(instance, response).await {
-                Ok(reply) => return Ok(reply),
-                Err(error) => SendError::Broken(error.into()),
-            },
+            Ok(response) => return Ok(self.received(instance, response)),
             // A single refusal without retries starts no row of refusals: the next one must not count as a loss.
             Err(error) if is_refused(&error) => SendError::Refused,
             Err(error) if error.is_connect() => SendError::Connect(error),
-            Err(error) => SendError::Broken(error.into()),
+            Err(error) => SendError::Broken(error),
         };
         instance.contact.fail(FailureCause::from(&error));
         Err(error)
@@ -208,14 +204,11 @@ impl Client {
         let error = loop {
             let began = Instant::now();
             let error = match connections.request(request.clone()).await {
-                Ok(response) => match self.received(instance, response).await {
-                    Ok(reply) => return Ok(reply),
-                    Err(error) => break SendError::Broken(error.into()),
-                },
+                Ok(response) => return Ok(self.received(instance, response)),
                 Err(error) => error,
             };
             if !error.is_connect() {
-                break SendError::Broken(error.into());
+                break SendError::Broken(error);
             }
             if !is_refused(&error) {
                 break if instance.reach.unreached(began) >= UNREACHED_LOST_AFTER {
@@ -233,13 +226,9 @@ impl Client {
         Err(error)
     }
 
-    /// Reads the response and records what its head says about the instance. A 4xx status concerns the request, so the
-    /// caller evaluates it.
-    fn received(
-        &self,
-        instance: &Instance,
-        response: Response<Incoming>,
-    ) -> impl Future<Output = Result<Reply, ReplyError>> + use<> {
+    /// Records what the response head says about the instance. A 4xx status concerns the request, so the caller
+    /// evaluates it.
+    fn received(&self, instance: &Instance, response: Response<Incoming>) -> Reply {
         instance.reach.succeeded();
         let status = response.status();
         if status.is_server_error() {

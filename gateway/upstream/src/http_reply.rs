@@ -1,7 +1,7 @@
 //! Reads the response of an instance or a peer into a [`Reply`]. The one user of the event parser.
 //!
-//! Invariant: if the body breaks, its stream ends with an error; without an error it is complete. A short body is read
-//! before the reply is returned.
+//! Invariants: if the body breaks, its stream ends with an error; without an error it is complete. Nothing waits for the
+//! body here, so a caller that needs only the head has it at once; what arrived with the head is taken as it is.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use futures_util::{Stream, TryStreamExt};
+use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Response};
 use http_body::Body;
@@ -18,23 +18,16 @@ use http_body_util::{BodyDataStream, BodyExt};
 use mooring_protocol::header::MCP_SESSION_ID;
 use mooring_protocol::{Event, EventError, EventParser, Reply, ReplyBody, ReplyError};
 
-/// Longest body, in bytes, that is read whole if its length is known: at most what a connection buffers anyway.
-const SHORT_BYTES_MAX: u64 = 64 * 1024;
-
 /// Reads a response. Events are limited to `event_bytes_max` bytes. `broken` makes the error for a broken body.
-///
-/// # Errors
-/// That of `broken`, if a short body broke.
-pub async fn read_http<B>(
+pub fn read_http<B>(
     response: Response<B>,
     event_bytes_max: usize,
     broken: impl Fn(B::Error) -> ReplyError + Send + Unpin + 'static,
-) -> Result<Reply, ReplyError>
+) -> Reply
 where
     B: Body<Data = Bytes, Error: Error> + Send + Unpin + 'static,
 {
     let (head, body) = response.into_parts();
-    let is_short = (body.size_hint().exact()).is_some_and(|length| length <= SHORT_BYTES_MAX);
     let body = if is_event_stream(&head.headers) {
         ReplyBody::Events(Box::pin(Events {
             chunks: BodyDataStream::new(body).map_err(broken),
@@ -42,18 +35,43 @@ where
             arrived: VecDeque::new(),
             refused: None,
         }))
-    } else if is_short {
-        ReplyBody::Json(body.collect().await.map_err(broken)?.to_bytes())
     } else {
-        ReplyBody::JsonStream(Box::pin(BodyDataStream::new(body).map_err(broken)))
+        json(body, broken)
     };
-    Ok(Reply {
+    Reply {
         status: head.status,
         session_id: head.headers.get(MCP_SESSION_ID).cloned(),
         retry_after: head.headers.get(RETRY_AFTER).cloned(),
         allow: None,
         body,
-    })
+    }
+}
+
+/// A body that arrived whole with its head, as short ones do, is a text: it leaves with its length, and its call is done.
+fn json<B>(
+    mut body: B,
+    broken: impl Fn(B::Error) -> ReplyError + Send + Unpin + 'static,
+) -> ReplyBody
+where
+    B: Body<Data = Bytes, Error: Error> + Send + Unpin + 'static,
+{
+    if body.is_end_stream() {
+        return ReplyBody::Json(Bytes::new());
+    }
+    let has_length = body.size_hint().exact().is_some();
+    let first = match body.frame().now_or_never() {
+        Some(Some(Ok(frame))) => frame.into_data().ok().map(Ok),
+        Some(Some(Err(error))) => Some(Err(broken(error))),
+        Some(None) => return ReplyBody::Json(Bytes::new()),
+        None => None,
+    };
+    match first {
+        Some(Ok(text)) if has_length && body.is_end_stream() => ReplyBody::Json(text),
+        first => {
+            let rest = BodyDataStream::new(body).map_err(broken);
+            ReplyBody::JsonStream(Box::pin(stream::iter(first).chain(rest)))
+        }
+    }
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {

@@ -49,10 +49,6 @@ async fn a_call_whose_answer_never_comes_is_told_that_it_may_have_run() -> anyho
         ("no HTTP", b"\x00\x01\x02 garbage \xff\r\n\r\n".to_vec()),
         ("half a head", b"HTTP/1.1 200 OK\r\ncontent-ty".to_vec()),
         (
-            "a short JSON body that is shorter than announced",
-            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"jsonrpc\":\"2.0\"".to_vec(),
-        ),
-        (
             "closes in the stream",
             events("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n"),
         ),
@@ -166,14 +162,14 @@ async fn a_stream_with_event_ids_that_breaks_is_left_to_be_resumed() -> anyhow::
     Ok(())
 }
 
-/// A JSON body that is long, or of unknown length, passes while it arrives, so one that breaks off is cut, and no client can take it for whole.
+/// A JSON body passes while it arrives, so one that breaks off is cut, and no client can take it for whole.
 #[tokio::test]
 async fn a_json_answer_that_breaks_off_is_not_passed_as_whole() -> anyhow::Result<()> {
     const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
     let table = [
         (
-            "a long body that is shorter than announced",
-            format!("{HEAD}content-length: 100000\r\n\r\n{{\"jsonrpc\":\"2.0\""),
+            "a body shorter than announced",
+            format!("{HEAD}content-length: 100\r\n\r\n{{\"jsonrpc\":\"2.0\""),
         ),
         (
             "a chunked body without its end",

@@ -159,9 +159,7 @@ impl SessionRouter {
             death_watch: Box::pin(counted_dead_for_a_while(death_watch)),
         });
         let message_bytes_max = self.owned_connections().options.message_bytes_max;
-        read_http(reply, message_bytes_max, |error| error)
-            .await
-            .map_err(|error| SendError::OwnerBroken(error.to_string().into()))
+        Ok(read_http(reply, message_bytes_max, |error| error))
     }
 
     fn peer_client<'a>(
