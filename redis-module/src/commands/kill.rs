@@ -8,6 +8,7 @@ use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
+use crate::keyspace;
 use crate::module::Module;
 use crate::record_io;
 use crate::registrar::{CommandSpec, KeyAccess};
@@ -35,12 +36,12 @@ Ends the session as SESSION.END does, whoever owns it. It is in the ACL category
 
 A record that cannot be read, because a field is corrupt or a newer version of the module wrote it, is dropped: no
 tombstone can be made of it, so what it held upstream ends with the upstream servers' own time-outs. A hash without the
-field `s` is not the module's and is left alone.",
+field `s`, or under none of `mooring.prefixes`, is not the module's and is left alone.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::new(
             "ERR",
-            "the hash under the key has no field `s`: `corrupt session record: s`",
+            "the hash under the key is no record and is not the module's: `corrupt session record: <field>`",
         ),
         ErrorSpec::WRONG_TYPE,
     ],
@@ -63,7 +64,9 @@ impl Command for KillCommand {
             when: EndCondition::Always,
         };
         match end::apply(context, module, key, &request) {
-            Err(Failure::Refused(Refusal::Corrupt(reason))) => {
+            Err(Failure::Refused(Refusal::Corrupt(reason)))
+                if keyspace::may_be_ours(key.as_bytes()) =>
+            {
                 record_io::drop_unreadable(context, module, key, &reason)?;
                 module.counters.ends += 1;
                 reply::dropped(context, &reason);

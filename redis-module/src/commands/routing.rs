@@ -109,6 +109,10 @@ pub(super) fn serve(
     let inputs = RuleInputs::of(&module.workers, &module.time, moment.now);
     let rules_context = inputs.context();
     let decided = rules::route_binding(&mut life, head.as_ref(), request.worker, &rules_context)?;
+    let unreported_loss = match &head {
+        Some(head) => StoredLoss::read(&key, fields.binding, fields.server, head)?,
+        None => None,
+    };
     // Before anything is written: a turn that is refused refuses the command.
     let asked = request.turn.as_ref().map(|turn| {
         let queues = Queues {
@@ -146,7 +150,6 @@ pub(super) fn serve(
         module.counters.worker_losses += 1;
         log(context, name, fields.server, lost, request.worker);
     }
-    let unreported_loss = StoredLoss::read(&key, fields.binding, fields.server, &head)?;
     let line = RouteLine {
         state: decided.reply.state,
         instance: head.instance,

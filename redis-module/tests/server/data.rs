@@ -181,7 +181,27 @@ async fn what_is_no_record_is_named_and_left_alone() -> anyhow::Result<()> {
         let shown = c.show(&format!("SESSION.ROUTE {KEY} zoe tools w:1"))?;
         assert_eq!(shown, format!("ERR corrupt session record: {field}"));
     }
-    // And so does a TOUCH that sets nothing.
+    // A loss that cannot be read refuses a call before it asks for its turn.
+    c.run(&format!("COPY sound {KEY} REPLACE"))?;
+    c.send(&[
+        b"HSET",
+        KEY.as_bytes(),
+        b"b:tools",
+        b"bound 1 1 1 0 one w:1 - up1",
+        b"m:tools",
+        b"soon",
+    ])?;
+    let shown = c.show(&format!("SESSION.ENTER {KEY} zoe tools w:1 t1 LEASE 1000"))?;
+    assert_eq!(shown, "ERR corrupt session record: m:tools");
+    c.run(&format!("HDEL {KEY} m:tools"))?;
+    let left = c.show(&format!("SESSION.LEAVE {KEY} zoe tools t1"))?;
+    assert!(left.starts_with("STALE "), "{left}");
+    // What is under none of the prefixes is not the module's.
+    c.run("HSET cart:1 s 5")?;
+    let shown = c.show("SESSION.KILL cart:1")?;
+    assert_eq!(shown, "ERR corrupt session record: s");
+    assert_eq!(c.run("EXISTS cart:1")?.integer(), 1);
+    // A TOUCH that sets nothing looks at its own fields only.
     c.run(&format!("COPY sound {KEY} REPLACE"))?;
     c.run(&format!("HSET {KEY} b:tools broken"))?;
     let touched = c.run(&format!("SESSION.TOUCH {KEY} zoe"))?;
