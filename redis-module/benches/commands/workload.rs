@@ -142,7 +142,24 @@ pub(crate) struct Variant {
     script: Option<&'static str>,
     target: Target,
     /// The commands of one operation on a key; several go out in one write.
-    operation: fn(key: &str, script: &str) -> Vec<Vec<String>>,
+    operation: Operation,
+}
+
+/// The commands of one operation on a key, of which a script is called by its digest.
+type Operation = fn(key: &str, script: &str) -> Vec<Vec<String>>;
+
+const fn variant(
+    name: &'static str,
+    script: Option<&'static str>,
+    target: Target,
+    operation: Operation,
+) -> Variant {
+    Variant {
+        name,
+        script,
+        target,
+        operation,
+    }
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -225,12 +242,7 @@ pub(crate) fn tables() -> Vec<Table> {
 
 /// CREATE, by what it finds: sessions, and strings where those stand in for them.
 fn create_variants(sessions: Target, strings: Target) -> Vec<Variant> {
-    let variant = |name, script, operation| Variant {
-        name,
-        script,
-        target: sessions,
-        operation,
-    };
+    let variant = |name, script, operation| variant(name, script, sessions, operation);
     vec![
         variant("SESSION.CREATE", None, |key, _| vec![create(key)]),
         Variant {
@@ -266,12 +278,6 @@ fn create_variants(sessions: Target, strings: Target) -> Vec<Variant> {
 
 /// TOUCH of a session in use, the module's first.
 fn touch_variants() -> Vec<Variant> {
-    let variant = |name, script, target, operation| Variant {
-        name,
-        script,
-        target,
-        operation,
-    };
     vec![
         variant("SESSION.TOUCH", None, Target::Sessions, |key, _| {
             vec![words(&["SESSION.TOUCH", key, PRINCIPAL])]
@@ -304,12 +310,6 @@ fn touch_variants() -> Vec<Variant> {
 
 /// BIND of a server that nobody has bound, the module's first.
 fn bind_variants() -> Vec<Variant> {
-    let variant = |name, script, target, operation| Variant {
-        name,
-        script,
-        target,
-        operation,
-    };
     vec![
         variant("SESSION.BIND", None, Target::Unbound, |key, _| {
             vec![bind(key)]
@@ -338,12 +338,6 @@ fn bind_variants() -> Vec<Variant> {
 
 /// ROUTE of a bound session, the module's first.
 fn route_variants() -> Vec<Variant> {
-    let variant = |name, script, target, operation| Variant {
-        name,
-        script,
-        target,
-        operation,
-    };
     vec![
         variant("SESSION.ROUTE", None, Target::Sessions, |key, _| {
             vec![words(&["SESSION.ROUTE", key, PRINCIPAL, "tools", WORKER])]
@@ -383,12 +377,7 @@ fn route_variants() -> Vec<Variant> {
 
 /// SETs of keys that are nobody's sessions.
 pub(crate) fn bystander_variants() -> Vec<Variant> {
-    let variant = |name, operation| Variant {
-        name,
-        script: None,
-        target: Target::Others,
-        operation,
-    };
+    let variant = |name, operation| variant(name, None, Target::Others, operation);
     vec![
         variant("SET, under no prefix of the module", |key, _| {
             vec![words(&["SET", id_of(key), LABEL])]
