@@ -134,7 +134,7 @@ pub(crate) static FIGURES: &[Figure] = &[
     ),
     Figure::new(
         c"index_ready",
-        "1 where the indexes are whole, 0 while they are rebuilt",
+        "1 where the indexes are whole and verified, 0 while they are filled or verified",
         |now| u64::from(now.module.are_all_verified()),
     ),
     Figure::new(

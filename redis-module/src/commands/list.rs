@@ -55,7 +55,8 @@ is `0` again. A page may have fewer sessions than COUNT, or none, and still not 
 number of sessions and works for about two milliseconds. A session that is there during all of a walk is listed once.
 
 The index of the selected database is looked at, and each record again before it is shown. Only keys that the caller's
-ACL lets it read are listed. `complete` 0 says that the index is being rebuilt, so that sessions may be missing.",
+ACL lets it read are listed. `complete` 0 says that the index is being filled, so that sessions may be missing, or
+verified.",
     errors: &[ErrorSpec::new(
         "ERR",
         "a state, an order, a cursor, a pattern or a count is none",
