@@ -109,9 +109,13 @@ pub fn create_record(
     request: &CreateRequest,
     context: &Context<'_>,
 ) -> Result<Decision<Creation>, Refusal> {
+    // Also of a session that is there: from the first question on, the node follows the uses of the principal.
+    let held = request
+        .cap
+        .and_then(|_| context.node.held_by(&request.principal));
     let Some(record) = slot else {
         check_labels(request)?;
-        check_cap(request, context)?;
+        check_cap(request, held)?;
         *slot = Some(begin(request, context, context.floor, context.floor));
         return Ok(created(None, Vec::new()));
     };
@@ -125,7 +129,7 @@ pub fn create_record(
         (Standing::Expired, Revival::Refused) => Err(Refusal::NoSession),
         (standing @ (Standing::Ended | Standing::Expired), Revival::Allowed) => {
             check_labels(request)?;
-            check_cap(request, context)?;
+            check_cap(request, held)?;
             let previous = bindings_of(record, context);
             // Where the wall clock stepped back, the record's time does not: the key must outlive the numbers that
             // were given by the earlier time.
@@ -156,15 +160,15 @@ fn check_labels(request: &CreateRequest) -> Result<(), Refusal> {
 }
 
 /// Where the node does not know what the principal holds, nothing is refused: a cap is lenient, a session is not.
-fn check_cap(request: &CreateRequest, context: &Context<'_>) -> Result<(), Refusal> {
-    let Some(cap) = request.cap else {
-        return Ok(());
-    };
-    match context.node.held_by(&request.principal) {
-        Some(PrincipalSessions {
-            active,
-            least_recently_used: Some(key),
-        }) if active >= cap.get() => Err(Refusal::Cap {
+fn check_cap(request: &CreateRequest, held: Option<PrincipalSessions>) -> Result<(), Refusal> {
+    match (request.cap, held) {
+        (
+            Some(cap),
+            Some(PrincipalSessions {
+                active,
+                least_recently_used: Some(key),
+            }),
+        ) if active >= cap.get() => Err(Refusal::Cap {
             cap: cap.get(),
             least_recently_used: key,
         }),
