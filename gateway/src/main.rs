@@ -3,7 +3,6 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser;
 use mooring_code::volume;
@@ -14,17 +13,11 @@ use mooring_gateway::cli::{
 use mooring_gateway::client::{self, ClientCommand};
 use mooring_gateway::sessions_command;
 use mooring_gateway::{
-    CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, logs, refuse_problems, serve,
-    serve_stdio,
+    CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, end, logs, refuse_problems,
+    runtime, serve, serve_stdio,
 };
 use mooring_settings::{Environment, Flags, LoadedSettings, Settings, SettingsError, generate};
 use mooring_upstream::stdio::supervisor;
-
-/// Most blocking threads: one for each concurrent run (`code.runs_at_once` is at most 1024), and some for files and
-/// housekeeping. They are created on demand.
-const BLOCKING_THREADS_MAX: usize = 1024 + 256;
-/// How long the process waits for blocking threads when it ends.
-const BLOCKING_PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     // Must come first: executed under the helper's name, this binary builds the isolation layers of one run.
@@ -89,13 +82,12 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
     for remark in &loaded.remarks {
         tracing::warn!("{remark}");
     }
-    let runtime = match runtime(loaded.settings.worker.threads) {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return report_error(&error, EXIT_FAILURE),
     };
     let served = runtime.block_on(serve(loaded.settings));
-    // Runs were cancelled; what still blocks must not delay the exit.
-    runtime.shutdown_timeout(BLOCKING_PATIENCE);
+    end(runtime);
     match served {
         Ok(()) => EXIT_CLEAN,
         Err(error @ ServeError::Unavailable { .. }) => report_error(&error, EXIT_SERVICE_MISSING),
@@ -104,21 +96,6 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
         }
         Err(error) => report_error(&error, EXIT_FAILURE),
     }
-}
-
-/// A single thread avoids hand-overs between threads, which dominate the cost of a small request.
-fn runtime(threads: usize) -> std::io::Result<tokio::runtime::Runtime> {
-    let mut builder = match threads {
-        0 | 1 => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
-    };
-    if threads > 1 {
-        builder.worker_threads(threads);
-    }
-    builder
-        .max_blocking_threads(BLOCKING_THREADS_MAX)
-        .enable_all()
-        .build()
 }
 
 fn run_config(command: ConfigCommand) -> u8 {
@@ -145,12 +122,12 @@ fn run_doctor(arguments: DoctorArguments) -> u8 {
         Ok(loaded) => loaded,
         Err(error) => return report_error(&error, EXIT_BAD_SETTINGS),
     };
-    let runtime = match runtime(1) {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return report_error(&error, EXIT_FAILURE),
     };
     let diagnosis = runtime.block_on(diagnose(loaded));
-    runtime.shutdown_timeout(BLOCKING_PATIENCE);
+    end(runtime);
     let diagnosis = match diagnosis {
         Ok(diagnosis) => diagnosis,
         Err(error) => return report_error(&error, EXIT_FAILURE),
@@ -167,7 +144,7 @@ fn run_doctor(arguments: DoctorArguments) -> u8 {
 
 /// Queries a running gateway.
 fn run_client(command: ClientCommand) -> u8 {
-    let runtime = match runtime(1) {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return report_error(&error, EXIT_FAILURE),
     };
@@ -182,7 +159,7 @@ fn run_client(command: ClientCommand) -> u8 {
 
 /// Runs a command on the store.
 fn run_sessions(arguments: SessionsArguments) -> u8 {
-    let runtime = match runtime(1) {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return report_error(&error, EXIT_FAILURE),
     };

@@ -1,5 +1,6 @@
-//! What the load is sent through: nothing, a plain nginx hop, or the gateway in one of its three ways to keep
-//! sessions. All of them stand before the same upstream, and run side by side for the whole benchmark.
+//! What the load is sent through: nothing, a plain nginx hop, or the gateway in one of its ways to keep sessions, with
+//! one thread, as nginx has one process, or with two. All of them stand before the same upstream, and run side by side
+//! for the whole benchmark.
 
 use anyhow::Context;
 use mooring_tests::gateway::{Gateway, Settings};
@@ -55,13 +56,25 @@ impl Arrangement {
     }
 
     pub(crate) async fn redis(upstream_ports: &[u16]) -> anyhow::Result<Self> {
+        Self::redis_with("mooring, affinity on, Redis", 1, upstream_ports).await
+    }
+
+    pub(crate) async fn redis_with_two_threads(upstream_ports: &[u16]) -> anyhow::Result<Self> {
+        Self::redis_with("the same, two threads", 2, upstream_ports).await
+    }
+
+    async fn redis_with(
+        name: &'static str,
+        threads: usize,
+        upstream_ports: &[u16],
+    ) -> anyhow::Result<Self> {
         let arguments = ["--appendonly", "no", "--hash-max-listpack-value", "512"];
         let redis = Redis::start_with(Module::Loaded, &arguments)
             .await
             .context("start Redis")?;
-        let gateway = gateway(&redis.url(), true, upstream_ports).await?;
+        let gateway = gateway(&redis.url(), true, threads, upstream_ports).await?;
         Ok(Self {
-            name: "mooring, affinity on, Redis",
+            name,
             target: Target::local(gateway.port(), GATEWAY_PATH),
             counting: Counting::Own,
             hop: Hop::GatewayAndRedis(gateway, redis),
@@ -69,7 +82,7 @@ impl Arrangement {
     }
 
     pub(crate) async fn embedded(upstream_ports: &[u16]) -> anyhow::Result<Self> {
-        let gateway = gateway("embedded", true, upstream_ports).await?;
+        let gateway = gateway("embedded", true, 1, upstream_ports).await?;
         Ok(Self {
             name: "mooring, affinity on, embedded",
             target: Target::local(gateway.port(), GATEWAY_PATH),
@@ -79,7 +92,7 @@ impl Arrangement {
     }
 
     pub(crate) async fn off(upstream_ports: &[u16]) -> anyhow::Result<Self> {
-        let gateway = gateway("embedded", false, upstream_ports).await?;
+        let gateway = gateway("embedded", false, 1, upstream_ports).await?;
         Ok(Self {
             name: "mooring, affinity off",
             target: Target::local(gateway.port(), GATEWAY_PATH),
@@ -110,14 +123,19 @@ impl Arrangement {
     }
 }
 
-async fn gateway(store: &str, is_kept: bool, upstream_ports: &[u16]) -> anyhow::Result<Gateway> {
+async fn gateway(
+    store: &str,
+    is_kept: bool,
+    threads: usize,
+    upstream_ports: &[u16],
+) -> anyhow::Result<Gateway> {
     let instances: Vec<String> = upstream_ports
         .iter()
         .map(|port| format!("http://127.0.0.1:{port}{}", upstream::PATH))
         .collect();
     // The debug forms of these are TOML: there is nothing to escape in them.
     let toml = format!(
-        "[store]\nurl = {store:?}\n\n[affinity]\nenabled = {is_kept}\ninitializes_per_minute = 0\n\n\
+        "[store]\nurl = {store:?}\n\n[worker]\nthreads = {threads}\n\n[affinity]\nenabled = {is_kept}\ninitializes_per_minute = 0\n\n\
          [[servers]]\nid = \"tools\"\nkind = \"http\"\ninstances = {instances:?}\n"
     );
     Gateway::start("bench", Settings::toml(toml))

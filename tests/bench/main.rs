@@ -169,6 +169,7 @@ async fn through(arguments: &Arguments, logs: &TempDir) -> anyhow::Result<()> {
         Arrangement::direct(port),
         Arrangement::nginx(port).await?,
         Arrangement::redis(&[port]).await?,
+        Arrangement::redis_with_two_threads(&[port]).await?,
         Arrangement::embedded(&[port]).await?,
         Arrangement::off(&[port]).await?,
     ];

@@ -24,9 +24,9 @@ settings! {
         /// How long after its last beat this process counts as alive; at least twice `worker.beat_interval_ms`, so that
         /// one lost beat does not kill it.
         pub beat_ttl: Duration = Integer("worker.beat_ttl_ms", "milliseconds", 1500, 100..=600_000),
-        /// How many threads serve requests. One is the fastest up to the work of one core, because no request is handed
-        /// from thread to thread; for more, start more processes, or raise this.
-        pub threads: usize = Integer("worker.threads", "threads", 1, 1..=256),
+        /// How many threads serve client connections; 0 stands for one for each core that the process may use. A
+        /// connection stays with one thread, which has its own connections to Redis and to upstream instances.
+        pub threads: usize = Integer("worker.threads", "threads", 0, 0..=256),
         /// How long open replies may take to finish after SIGTERM; then they are cut and the process ends. Whoever
         /// stops it (systemd, Kubernetes, docker compose) must wait longer than this before it kills.
         pub stop_patience: Duration = Integer("worker.stop_patience_ms", "milliseconds", 10_000, 0..=600_000),

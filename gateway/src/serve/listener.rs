@@ -1,5 +1,5 @@
-//! The accept loop: each client connection is admitted within the limits, served by its own task, and closed without
-//! losing a request when the gateway stops.
+//! The accept loop: each client connection is admitted within the limits, handed to a thread that serves it, and closed
+//! without losing a request when the gateway stops.
 //!
 //! Invariant: connections established before the stop are served before the listener closes; later ones are refused, so
 //! clients use another gateway.
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{ClientConnectionOptions, serve_connection};
 use super::connection_limits::ConnectionLimits;
+use super::serving_threads::ServingThreads;
 use mooring_metrics as metrics;
 
 /// How long a stopping gateway waits for the first request of a connection that was just accepted.
@@ -31,34 +31,33 @@ pub(super) struct ClientListener {
     pub(super) listener: TcpListener,
     pub(super) limits: Arc<ConnectionLimits>,
     pub(super) options: Arc<ClientConnectionOptions>,
+    pub(super) threads: Arc<ServingThreads>,
 }
 
 impl ClientListener {
     /// Serves until `stopping`, and returns when the last open reply has ended.
     pub(super) async fn serve(self, stopping: CancellationToken) {
         let closing = CancellationToken::new();
-        let mut connections = JoinSet::new();
-        loop {
-            tokio::select! {
-                accepted = next(&self.listener, &stopping) => {
-                    let Some((stream, peer)) = accepted else { break };
-                    match self.limits.admit(peer.ip()) {
-                        Ok(permit) => {
-                            let options = Arc::clone(&self.options);
-                            let closing = closing.clone();
-                            connections.spawn(serve_connection(stream, peer, permit, options, closing));
-                        }
-                        // Dropping the socket closes it; nothing was read from the peer.
-                        Err(refused) => metrics::client_connection_refused(refused),
+        while let Some((stream, peer)) = next(&self.listener, &stopping).await {
+            match self.limits.admit(peer.ip()) {
+                Ok(permit) => {
+                    let options = Arc::clone(&self.options);
+                    let closing = closing.clone();
+                    let served = self.threads.serve(stream, move |stream| {
+                        serve_connection(stream, peer, permit, options, closing)
+                    });
+                    if let Err(error) = served {
+                        tracing::warn!(%peer, %error, "a client connection cannot be served");
                     }
                 }
-                Some(_) = connections.join_next() => {}
+                // Dropping the socket closes it; nothing was read from the peer.
+                Err(refused) => metrics::client_connection_refused(refused),
             }
         }
         drop(self.listener);
         sleep(LINGER).await;
         closing.cancel();
-        while connections.join_next().await.is_some() {}
+        self.threads.all_closed().await;
     }
 }
 

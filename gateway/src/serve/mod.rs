@@ -14,6 +14,7 @@ mod listener;
 mod open_files;
 mod peers;
 mod servers;
+mod serving_threads;
 mod signals;
 mod stdio;
 
@@ -43,6 +44,8 @@ use self::connection_limits::ConnectionLimits;
 pub use self::doctor::{Diagnosis, diagnose};
 use self::listener::ClientListener;
 use self::peers::{PeerPort, Peers};
+use self::serving_threads::ServingThreads;
+pub use self::serving_threads::{end, runtime};
 pub use self::stdio::{StdioOptions, serve_stdio};
 
 /// Minimum time to close owned connections after the last reply.
@@ -93,6 +96,9 @@ pub enum ServeError {
     /// The accept loop ended, which would be a defect.
     #[error("the accept loop stopped")]
     Accept(#[source] tokio::task::JoinError),
+    /// A thread that serves could not be started.
+    #[error("a serving thread cannot be started")]
+    Threads(#[source] std::io::Error),
     /// The server ended by itself.
     #[error("the server stopped")]
     Run(#[source] std::io::Error),
@@ -119,6 +125,8 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     }
     let open_files_max = open_files::raise_limit();
     let recorder = record_metrics()?;
+    let threads = ServingThreads::start(settings.worker.threads).map_err(ServeError::Threads)?;
+    let threads = Arc::new(threads);
     let PreparedGateway {
         app,
         listener,
@@ -137,14 +145,19 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let peer_listener = peers.map(|peers| peers.serve(&app));
 
     probe_servers(&app);
-    tracing::info!(%address, %worker, peers = %peer_address, store = session_router.store().kind(), "serving");
+    tracing::info!(
+        %address, %worker, peers = %peer_address, store = session_router.store().kind(), threads = threads.count(),
+        "serving"
+    );
     let patience = settings.worker.stop_patience;
-    let listener = client_listener(listener, &app, open_files_max);
+    let listener = client_listener(listener, &app, Arc::clone(&threads), open_files_max);
     let (result, patience_ends_at) = run(listener, &app, patience).await;
     wind_down(&app, tasks, patience_ends_at).await;
     if let Some(listener) = peer_listener {
         listener.stop().await;
     }
+    // Last: owned connections may have been opened by requests on these threads.
+    threads.stop();
     tracing::info!("stopped");
     result
 }
@@ -251,6 +264,7 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
 fn client_listener(
     listener: TcpListener,
     app: &Arc<App>,
+    threads: Arc<ServingThreads>,
     open_files_max: Option<u64>,
 ) -> ClientListener {
     let settings = &app.listen.connections;
@@ -272,6 +286,7 @@ fn client_listener(
             idle_timeout: settings.idle_timeout,
             http2_streams_max: settings.http2_streams_max,
         }),
+        threads,
     }
 }
 

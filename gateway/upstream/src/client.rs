@@ -14,13 +14,14 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{self, Client as Pool};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use thread_local::ThreadLocal;
 
 use super::cause::connect_text;
 use super::http_reply::read_http;
 use super::{FailureCause, Instance, Reach, UNREACHED_LOST_AFTER};
 use mooring_protocol::{Reply, ReplyError};
 
-/// Most idle connections per instance: enough for one process's concurrency, and small compared to its file limit.
+/// Most idle connections per instance and thread: enough for a thread's concurrency, and small compared to its file limit.
 const IDLE_CONNECTIONS_PER_INSTANCE_MAX: usize = 512;
 /// Pause between attempts while connections are refused.
 const RETRY_PAUSE: Duration = Duration::from_millis(40);
@@ -39,7 +40,10 @@ pub struct Client(Arc<Pools>);
 
 #[derive(Debug)]
 struct Pools {
-    pooled: Connections,
+    connector: HttpsConnector<HttpConnector>,
+    idle_connection: Duration,
+    /// Each thread has its own: a connection is driven by the thread that opened it.
+    pooled: ThreadLocal<Connections>,
     fresh: Connections,
     lost_after: Duration,
     event_bytes_max: usize,
@@ -123,31 +127,37 @@ impl Client {
     /// There are no root certificates, and `needs_tls` says that some instance requires TLS.
     pub fn new(options: ClientOptions, needs_tls: bool) -> Result<Self, ClientError> {
         let tls = tls_config(needs_tls)?;
-        let connections = |idle_max: usize| {
-            let mut tcp = HttpConnector::new();
-            tcp.set_nodelay(true);
-            tcp.enforce_http(false);
-            tcp.set_connect_timeout(Some(options.connect_timeout));
-            tcp.set_keepalive(Some(KEEPALIVE));
-            tcp.set_keepalive_interval(Some(KEEPALIVE));
-            tcp.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
-            let connector = HttpsConnectorBuilder::new()
-                .with_tls_config(tls.clone())
-                .https_or_http()
-                .enable_http1()
-                .wrap_connector(tcp);
-            Pool::builder(TokioExecutor::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(options.idle_connection)
-                .pool_max_idle_per_host(idle_max)
-                .build(connector)
-        };
+        let mut tcp = HttpConnector::new();
+        tcp.set_nodelay(true);
+        tcp.enforce_http(false);
+        tcp.set_connect_timeout(Some(options.connect_timeout));
+        tcp.set_keepalive(Some(KEEPALIVE));
+        tcp.set_keepalive_interval(Some(KEEPALIVE));
+        tcp.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
         Ok(Self(Arc::new(Pools {
-            pooled: connections(IDLE_CONNECTIONS_PER_INSTANCE_MAX),
-            fresh: connections(0),
+            fresh: pool(&connector, options.idle_connection, 0),
+            connector,
+            idle_connection: options.idle_connection,
+            pooled: ThreadLocal::new(),
             lost_after: options.lost_after,
             event_bytes_max: options.event_bytes_max,
         })))
+    }
+
+    fn pooled(&self) -> &Connections {
+        let Pools {
+            connector,
+            idle_connection,
+            ..
+        } = &*self.0;
+        let idle_max = IDLE_CONNECTIONS_PER_INSTANCE_MAX;
+        let new = || pool(connector, *idle_connection, idle_max);
+        self.0.pooled.get_or(new)
     }
 
     /// Sends a request over a pooled connection. Refused connections are retried until the instance counts as lost. A
@@ -160,7 +170,7 @@ impl Client {
         instance: &Instance,
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, SendError> {
-        self.send_over(&self.0.pooled, instance, request).await
+        self.send_over(self.pooled(), instance, request).await
     }
 
     /// Sends a request over a new connection, because a reset of a reused connection proves nothing.
@@ -184,7 +194,7 @@ impl Client {
         instance: &Instance,
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, SendError> {
-        let error = match self.0.pooled.request(request).await {
+        let error = match self.pooled().request(request).await {
             Ok(response) => return Ok(self.received(instance, response)),
             // A single refusal without retries starts no row of refusals: the next one must not count as a loss.
             Err(error) if is_refused(&error) => SendError::Refused,
@@ -243,6 +253,18 @@ impl Client {
     fn is_lost(&self, reach: &Reach) -> bool {
         reach.refused() >= self.0.lost_after
     }
+}
+
+fn pool(
+    connector: &HttpsConnector<HttpConnector>,
+    idle_connection: Duration,
+    idle_max: usize,
+) -> Connections {
+    Pool::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(idle_connection)
+        .pool_max_idle_per_host(idle_max)
+        .build(connector.clone())
 }
 
 /// Whether the connection was refused: on a live host, the sign that the process has ended.

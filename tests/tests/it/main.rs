@@ -71,6 +71,7 @@ mod rolling_restart;
 mod scene;
 mod scripted;
 mod secrets;
+mod serving_threads;
 mod sessions_command;
 mod stdio;
 mod store_away;

@@ -1,4 +1,7 @@
-//! The multiplexed connection to Redis, and the task that reconnects it.
+//! The multiplexed connections to Redis, one for each thread that sends commands, and the task that reconnects.
+//!
+//! Whether Redis is there is one state for the process: the first connection decides, and a connection of any thread
+//! that is lost counts as all of them.
 //!
 //! Invariants: no caller waits longer than the command timeout, reconnecting included; while the server is known to be
 //! away, callers fail at once; a connection is used only after the module was checked; a command is sent at most twice,
@@ -7,9 +10,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
-use tokio::sync::watch;
+use thread_local::ThreadLocal;
+use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dial::Dialer;
@@ -82,11 +87,16 @@ struct Shared {
     /// The prefixes of this gateway's keys.
     heads: Vec<String>,
     state: watch::Sender<LinkState>,
+    /// The connection that each thread sends over. A connection is driven by the thread that opened it, and a reply
+    /// that crosses threads costs a wake-up.
+    by_thread: ThreadLocal<Mutex<Option<Connection>>>,
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
         self.keeper.abort();
+        // Ends the pings of all threads.
+        self.shared.state.send_replace(LinkState::Reconnecting);
     }
 }
 
@@ -100,6 +110,7 @@ impl Link {
             dialer,
             heads,
             state: watch::Sender::new(LinkState::Reconnecting),
+            by_thread: ThreadLocal::new(),
         });
         let address = || shared.dialer.address.clone();
         let first = match shared.dialer.connect().await {
@@ -149,11 +160,17 @@ impl Link {
 }
 
 impl Shared {
-    async fn attempt(&self, command: &Cmd, deadline: Instant) -> Result<Value, StoreError> {
-        let Connection {
-            mut connection,
-            number,
-        } = self.connection(deadline).await?;
+    async fn attempt(
+        self: &Arc<Self>,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        let number = self.connection(deadline).await?;
+        let own = timeout_at(deadline, self.of_this_thread(number)).await;
+        let Ok(Some(mut connection)) = own else {
+            self.lose(number);
+            return Err(StoreError::Away(UnavailableReason::Disconnected));
+        };
         let away = match timeout_at(deadline, connection.send_packed_command(command)).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => match error.into_server_errors() {
@@ -170,10 +187,25 @@ impl Shared {
         Err(StoreError::Away(away))
     }
 
-    /// The open connection; waits only during the first attempt after a loss.
-    async fn connection(&self, deadline: Instant) -> Result<Connection, StoreError> {
+    /// This thread's connection of that number, which the thread's first command opens.
+    async fn of_this_thread(self: &Arc<Self>, number: u64) -> Option<MultiplexedConnection> {
+        let mut own = self.by_thread.get_or_default().lock().await;
+        if let Some(own) = own.as_ref().filter(|own| own.number == number) {
+            return Some(own.connection.clone());
+        }
+        let connection = self.dialer.connect().await.ok()?;
+        *own = Some(Connection {
+            connection: connection.clone(),
+            number,
+        });
+        tokio::spawn(Arc::clone(self).until_lost(number));
+        Some(connection)
+    }
+
+    /// The number of the open connection; waits only during the first attempt after a loss.
+    async fn connection(&self, deadline: Instant) -> Result<u64, StoreError> {
         let of = |state: &LinkState| match state {
-            LinkState::Up(connection) => Some(Ok(connection.clone())),
+            LinkState::Up(connection) => Some(Ok(connection.number)),
             LinkState::Reconnecting => None,
             LinkState::Down(DownReason::NoModule | DownReason::OldModule(_)) => {
                 Some(Err(StoreError::NoModule))
@@ -213,7 +245,7 @@ impl Shared {
             match last {
                 Ok(open) => {
                     wait = BACKOFF_MIN;
-                    self.until_lost(open).await;
+                    Arc::clone(&self).until_lost(open).await;
                 }
                 Err(()) => {
                     tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0))).await;
@@ -242,21 +274,21 @@ impl Shared {
         prefixes::not_covering(&mut connection, &self.heads, self.dialer.command_timeout).await
     }
 
-    /// Returns when the connection is lost, which pings detect if it is unused.
-    async fn until_lost(&self, number: u64) {
-        let mut changes = self.state.subscribe();
-        let ping = redis::cmd("PING");
-        loop {
-            let lost = changes.wait_for(
-                |state| !matches!(state, LinkState::Up(connection) if connection.number == number),
-            );
-            if timeout(PING_EVERY, lost).await.is_ok() {
-                return;
+    /// Returns when the connection of this number is lost, which pings detect if this thread does not use it.
+    fn until_lost(self: Arc<Self>, number: u64) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut changes = self.state.subscribe();
+            let ping = redis::cmd("PING");
+            let is_lost = |state: &LinkState| !matches!(state, LinkState::Up(connection) if connection.number == number);
+            while timeout(PING_EVERY, changes.wait_for(is_lost))
+                .await
+                .is_err()
+            {
+                let deadline = Instant::now() + self.dialer.command_timeout;
+                // A failed ping has given up the connection already; the next check of the state sees that.
+                drop(self.attempt(&ping, deadline).await);
             }
-            let deadline = Instant::now() + self.dialer.command_timeout;
-            // A failed ping has given up the connection already; the next check of the state sees that.
-            drop(self.attempt(&ping, deadline).await);
-        }
+        })
     }
 
     /// Stores and logs the outcome of an attempt to connect.
@@ -269,8 +301,12 @@ impl Shared {
         match attempt {
             Ok(connection) => {
                 tracing::info!(%address, "connected to redis");
-                self.state
-                    .send_replace(LinkState::Up(Connection { connection, number }));
+                let connection = Connection { connection, number };
+                // Otherwise a command of this thread is about to find that it has no connection, and opens one.
+                if let Ok(mut own) = self.by_thread.get_or_default().try_lock() {
+                    *own = Some(connection.clone());
+                }
+                self.state.send_replace(LinkState::Up(connection));
                 Ok(number)
             }
             Err(down) => {

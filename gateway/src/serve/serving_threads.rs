@@ -1,0 +1,147 @@
+//! The threads that serve client connections, each with a runtime of its own.
+//!
+//! Invariant: one thread serves a connection from accept to close, and what its requests start runs there: a call is
+//! never handed from thread to thread, which would cost more than the work of a small call (decision 0054).
+
+use std::io;
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Most blocking threads of a runtime: one for each concurrent run (`code.runs_at_once` is at most 1024), and some for
+/// files and housekeeping. They are created on demand.
+const BLOCKING_THREADS_MAX: usize = 1024 + 256;
+/// How long a runtime waits for its blocking threads when it ends. Runs were cancelled by then.
+const BLOCKING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A runtime of the thread that drives it.
+///
+/// # Errors
+/// The system's, for its descriptors.
+pub fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .enable_all()
+        .build()
+}
+
+/// Ends a runtime. What still blocks does not delay that for long.
+pub fn end(runtime: Runtime) {
+    runtime.shutdown_timeout(BLOCKING_PATIENCE);
+}
+
+/// All threads that serve. The first is the one that accepts.
+#[derive(Debug)]
+pub(super) struct ServingThreads {
+    threads: Vec<ServingThread>,
+    started: Mutex<Vec<JoinHandle<()>>>,
+    stopping: CancellationToken,
+    connections: TaskTracker,
+}
+
+#[derive(Debug)]
+struct ServingThread {
+    runtime: Handle,
+    /// Has one more reference for each connection that the thread serves.
+    load: Arc<()>,
+}
+
+impl ServingThreads {
+    /// The thread of the caller's runtime, and so many more that they are `count`; 0 stands for one for each core that
+    /// the process may use.
+    ///
+    /// # Errors
+    /// A thread or its runtime cannot be started.
+    pub(super) fn start(count: usize) -> io::Result<Self> {
+        let count = match count {
+            0 => thread::available_parallelism().map_or(1, NonZero::get),
+            count => count,
+        };
+        let all = Self {
+            threads: vec![ServingThread::of(Handle::current())],
+            started: Mutex::default(),
+            stopping: CancellationToken::new(),
+            connections: TaskTracker::new(),
+        };
+        (2..=count).try_fold(all, Self::with_thread)
+    }
+
+    fn with_thread(mut self, number: usize) -> io::Result<Self> {
+        let runtime = runtime()?;
+        self.threads
+            .push(ServingThread::of(runtime.handle().clone()));
+        let stopping = self.stopping.clone();
+        let thread = thread::Builder::new()
+            .name(format!("serve-{number}"))
+            .spawn(move || {
+                runtime.block_on(stopping.cancelled());
+                end(runtime);
+            })?;
+        self.lock_started().push(thread);
+        Ok(self)
+    }
+
+    /// How many threads serve.
+    pub(super) fn count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Serves a connection on the thread with the fewest.
+    pub(super) fn serve<F: Future<Output = ()> + Send>(
+        &self,
+        stream: TcpStream,
+        connection: impl FnOnce(TcpStream) -> F + Send + 'static,
+    ) -> io::Result<()> {
+        let least = |thread: &&ServingThread| Arc::strong_count(&thread.load);
+        let Some(thread) = self.threads.iter().min_by_key(least) else {
+            return Ok(());
+        };
+        // The socket leaves this runtime's poll, and joins that of its thread.
+        let stream = stream.into_std()?;
+        let load = Arc::clone(&thread.load);
+        let served = async move {
+            match TcpStream::from_std(stream) {
+                Ok(stream) => connection(stream).await,
+                Err(error) => tracing::warn!(%error, "a client connection cannot be served"),
+            }
+            drop(load);
+        };
+        thread.runtime.spawn(self.connections.track_future(served));
+        Ok(())
+    }
+
+    /// Returns when the last connection has closed. No other may be served any more.
+    pub(super) async fn all_closed(&self) {
+        self.connections.close();
+        self.connections.wait().await;
+    }
+
+    /// Ends the threads but for the caller's, with whatever still runs there, and waits for them.
+    pub(super) fn stop(&self) {
+        self.stopping.cancel();
+        for thread in self.lock_started().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a serving thread has panicked");
+            }
+        }
+    }
+
+    fn lock_started(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServingThread {
+    fn of(runtime: Handle) -> Self {
+        Self {
+            runtime,
+            load: Arc::default(),
+        }
+    }
+}
