@@ -165,12 +165,10 @@ impl Shared {
         command: &Cmd,
         deadline: Instant,
     ) -> Result<Value, StoreError> {
-        let number = self.connection(deadline).await?;
-        let own = timeout_at(deadline, self.of_this_thread(number)).await;
-        let Ok(Some(mut connection)) = own else {
-            self.lose(number);
-            return Err(StoreError::Away(UnavailableReason::Disconnected));
-        };
+        let open = self.connection(deadline).await?;
+        let number = open.number;
+        let own = timeout_at(deadline, self.of_this_thread(open)).await;
+        let mut connection = own.map_err(|_| StoreError::Away(UnavailableReason::TimedOut))?;
         let away = match timeout_at(deadline, connection.send_packed_command(command)).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => match error.into_server_errors() {
@@ -187,25 +185,32 @@ impl Shared {
         Err(StoreError::Away(away))
     }
 
-    /// This thread's connection of that number, which the thread's first command opens.
-    async fn of_this_thread(self: &Arc<Self>, number: u64) -> Option<MultiplexedConnection> {
+    /// This thread's connection of the same number as the open one, which the thread's first command opens. Where that
+    /// fails, as at the server's limit of clients, the thread shares the open one until that is lost.
+    async fn of_this_thread(self: &Arc<Self>, open: Connection) -> MultiplexedConnection {
+        let number = open.number;
         let mut own = self.by_thread.get_or_default().lock().await;
         if let Some(own) = own.as_ref().filter(|own| own.number == number) {
-            return Some(own.connection.clone());
+            return own.connection.clone();
         }
-        let connection = self.dialer.connect().await.ok()?;
-        *own = Some(Connection {
-            connection: connection.clone(),
-            number,
-        });
-        tokio::spawn(Arc::clone(self).until_lost(number));
-        Some(connection)
+        let connection = match self.dialer.connect().await {
+            Ok(connection) => {
+                tokio::spawn(Arc::clone(self).until_lost(number));
+                connection
+            }
+            Err(problem) => {
+                tracing::warn!(?problem, "a thread has no connection to redis of its own");
+                open.connection
+            }
+        };
+        let connection = own.insert(Connection { connection, number });
+        connection.connection.clone()
     }
 
-    /// The number of the open connection; waits only during the first attempt after a loss.
-    async fn connection(&self, deadline: Instant) -> Result<u64, StoreError> {
+    /// The open connection; waits only during the first attempt after a loss.
+    async fn connection(&self, deadline: Instant) -> Result<Connection, StoreError> {
         let of = |state: &LinkState| match state {
-            LinkState::Up(connection) => Some(Ok(connection.number)),
+            LinkState::Up(connection) => Some(Ok(connection.clone())),
             LinkState::Reconnecting => None,
             LinkState::Down(DownReason::NoModule | DownReason::OldModule(_)) => {
                 Some(Err(StoreError::NoModule))
