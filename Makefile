@@ -8,7 +8,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SCRIPTS := scripts/*.sh tests/tools/*.sh .ci/run
 # Most tests wait for processes more than they compute.
-TEST_THREADS ?= 4
+TEST_THREADS ?= 6
 # Of `make test`; `make test-soak` has a million.
 FUZZ_RUNS ?= 50000
 FUZZ_SOAK_RUNS ?= 1000000

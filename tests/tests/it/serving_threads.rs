@@ -11,7 +11,7 @@ use mooring_tests::fixture::Fixture;
 use mooring_tests::fleet::settings_toml;
 use mooring_tests::gate::Gate;
 use mooring_tests::gateway::{Gateway, Settings};
-use mooring_tests::redis::Redis;
+use mooring_tests::redis::{Module, Redis};
 use mooring_tests::session::{McpSession, read_exchange, result_of};
 use mooring_tests::wait;
 use serde_json::json;
@@ -28,7 +28,11 @@ struct Scene {
 
 impl Scene {
     async fn start() -> anyhow::Result<Self> {
-        let redis = Redis::start().await?;
+        Self::start_with(&[]).await
+    }
+
+    async fn start_with(redis_arguments: &[&str]) -> anyhow::Result<Self> {
+        let redis = Redis::start_with(Module::Loaded, redis_arguments).await?;
         let fixture = Fixture::start("threads").await?;
         let settings = settings_toml(&redis.url(), &[fixture.url()]);
         let settings = Settings::toml(settings).env("MOORING_WORKER_THREADS", &THREADS.to_string());
@@ -139,6 +143,18 @@ async fn connections_that_redis_closes_are_opened_again_by_every_thread() -> any
         })
         .await?;
     }
+    Ok(())
+}
+
+/// At its limit of clients Redis has room for the gateway's first connection and the one for wake-ups.
+#[tokio::test]
+async fn threads_that_redis_refuses_a_connection_share_the_first() -> anyhow::Result<()> {
+    let mut scene = Scene::start_with(&["--maxclients", "2"]).await?;
+    let sessions = scene.sessions().await?;
+    try_join_all(sessions.into_iter().map(|session| count_to(session, 1, 5))).await?;
+    let log = scene.gateway.process().log_text();
+    let refused = log.matches("has no connection to redis of its own").count();
+    assert_eq!(refused, THREADS - 1, "{log}");
     Ok(())
 }
 
