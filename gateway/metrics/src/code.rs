@@ -1,8 +1,11 @@
 //! The metrics of code servers.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 use strum::VariantArray as _;
 
 /// Time of one run, by `runtime` and `outcome`; blocked ones count as nothing.
@@ -160,7 +163,8 @@ pub fn code_session_retired(outcome: SessionRetired, count: usize) {
 
 /// How long a call waited for its turn.
 pub fn turn_wait(waited: Duration) {
-    histogram!(TURN_WAIT_SECONDS).record(waited.as_secs_f64());
+    static HISTOGRAM: LazyLock<Histogram> = LazyLock::new(|| histogram!(TURN_WAIT_SECONDS));
+    HISTOGRAM.record(waited.as_secs_f64());
 }
 
 /// What is set when it is scraped.

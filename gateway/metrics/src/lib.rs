@@ -6,6 +6,8 @@ mod code;
 mod connections;
 mod governance;
 
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, PoisonError, RwLock};
 use std::time::Duration;
 
 pub use agent::{AgentOutcome, agent_run};
@@ -19,7 +21,10 @@ pub use governance::{
     Record, code_record_failed, code_records_pruned, code_replayed, code_runs_lost,
     code_security_event, code_skill_changed,
 };
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
+};
 use strum::VariantArray as _;
 
 /// Bindings this worker made or drove last.
@@ -116,7 +121,9 @@ pub fn describe() {
 
 /// A request was routed to an existing binding.
 pub fn affinity_hit() {
-    counter!(HITS).increment(1);
+    // What every call records is looked up once: a look-up costs more than the record.
+    static COUNTER: LazyLock<Counter> = LazyLock::new(|| counter!(HITS));
+    COUNTER.increment(1);
 }
 
 /// A request met no binding.
@@ -191,13 +198,30 @@ pub fn snapshot(bindings: usize, connections: usize, is_degraded: bool) {
 
 /// One request of a client.
 pub fn request(server: &str, method: &'static str, took: Duration) {
-    histogram!(REQUEST_SECONDS, "server" => server.to_owned(), "method" => method, "era" => "legacy")
-        .record(took.as_secs_f64());
+    /// Of the configured servers, by method.
+    static HISTOGRAMS: RwLock<BTreeMap<String, Vec<(&str, Histogram)>>> =
+        RwLock::new(BTreeMap::new());
+    let seconds = took.as_secs_f64();
+    {
+        let known = HISTOGRAMS.read().unwrap_or_else(PoisonError::into_inner);
+        let mut methods = known.get(server).into_iter().flatten();
+        if let Some((_, histogram)) = methods.find(|(known, _)| *known == method) {
+            return histogram.record(seconds);
+        }
+    }
+    let histogram = histogram!(REQUEST_SECONDS, "server" => server.to_owned(), "method" => method, "era" => "legacy");
+    histogram.record(seconds);
+    let mut known = HISTOGRAMS.write().unwrap_or_else(PoisonError::into_inner);
+    known
+        .entry(server.to_owned())
+        .or_default()
+        .push((method, histogram));
 }
 
 /// One exchange with an upstream, up to the head of its response.
 pub fn upstream(took: Duration) {
-    histogram!(UPSTREAM_SECONDS).record(took.as_secs_f64());
+    static HISTOGRAM: LazyLock<Histogram> = LazyLock::new(|| histogram!(UPSTREAM_SECONDS));
+    HISTOGRAM.record(took.as_secs_f64());
 }
 
 #[cfg(test)]

@@ -37,9 +37,10 @@ mod user_slug;
 mod waking;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
+use metrics::Histogram;
 use mooring_session::Refusal;
 use mooring_session::names::{
     LabelName, LabelValue, NameError, Problem, ServerName, SessionId, Token,
@@ -372,6 +373,17 @@ pub fn labels(pairs: &[(&[u8], &str)]) -> BTreeMap<LabelName, LabelValue> {
 
 /// Records how long a command took, whatever came of it. A function around the command would hold its future twice.
 fn record_duration(command: &'static str, started: Instant) {
-    metrics::histogram!("mooring_store_duration_seconds", "command" => command)
-        .record(started.elapsed().as_secs_f64());
+    /// By command, of which there are few: a look-up among all metrics costs more than the record.
+    static HISTOGRAMS: RwLock<Vec<(&str, Histogram)>> = RwLock::new(Vec::new());
+    let seconds = started.elapsed().as_secs_f64();
+    {
+        let known = HISTOGRAMS.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, histogram)) = known.iter().find(|(known, _)| *known == command) {
+            return histogram.record(seconds);
+        }
+    }
+    let histogram = metrics::histogram!("mooring_store_duration_seconds", "command" => command);
+    histogram.record(seconds);
+    let mut known = HISTOGRAMS.write().unwrap_or_else(PoisonError::into_inner);
+    known.push((command, histogram));
 }
