@@ -126,7 +126,7 @@ impl FallbackStore {
                 match shared.redis.run(key, request).await {
                     Err(StoreError::Away(_)) => shared.go_away(),
                     result => {
-                        shared.note(key, request, &result);
+                        shared.note(key, request, result.as_ref());
                         return result;
                     }
                 }
@@ -239,7 +239,7 @@ impl Shared {
         &self,
         key: &SessionKey,
         request: &T,
-        result: &Result<T::Reply, StoreError>,
+        result: Result<&T::Reply, &StoreError>,
     ) {
         match result {
             Ok(reply) => {

@@ -33,8 +33,7 @@ impl FallbackStore {
                 match shared.redis.enter(key, request).await {
                     Err(StoreError::Away(_)) => shared.go_away(),
                     result => {
-                        let routed = result.as_ref().map(|entered| entered.routed.clone());
-                        shared.note(key, &route, &routed.map_err(Clone::clone));
+                        shared.note(key, &route, result.as_ref().map(|entered| &entered.routed));
                         return result;
                     }
                 }
