@@ -124,10 +124,12 @@ async fn send_upstream(
     let tool = message.params.name();
     let epoch = up.refers_to.as_ref().map(|request| request.epoch);
     let text = into_bytes(up.text, body);
-    let call = Call {
+    let mut call = Call {
         session: &session,
         server: &context.server,
-        outgoing: Outgoing::post(&context.server, text).forwarding(&context.headers),
+        outgoing: Outgoing::post(&context.server, text)
+            .forwarding(&context.headers)
+            .session_digest(&session.digest),
         on_loss: if message.kind() == Kind::Request {
             OnLoss::Recover
         } else {
@@ -137,7 +139,7 @@ async fn send_upstream(
         epoch,
         routed,
     };
-    let delivered = match deliver_in_turn(context, &call, &mut turn).await {
+    let delivered = match deliver_in_turn(context, &mut call, &mut turn).await {
         Ok(delivered) => delivered,
         Err(cause) => return delivery_error(&cause, message),
     };
@@ -175,9 +177,10 @@ async fn send_upstream(
 /// [`SILENT_MAX`], the call continues without its turn.
 async fn deliver_in_turn(
     context: &UpstreamContext,
-    call: &Call<'_>,
+    call: &mut Call<'_>,
     turn: &mut Option<Turn>,
 ) -> Result<DeliveryResult, DeliverError> {
+    let session = call.session;
     let mut delivered = pin!(deliver(&context.app.session_router, call));
     let is_silent = async {
         context.client_gone.cancelled().await;
@@ -189,7 +192,7 @@ async fn deliver_in_turn(
         () = is_silent => {}
     }
     if turn.take().is_some() {
-        tracing::info!(session = %call.session.digest, "turn released: the client disconnected and the server is silent");
+        tracing::info!(session = %session.digest, "turn released: the client disconnected and the server is silent");
     }
     delivered.await
 }
@@ -216,10 +219,12 @@ pub(super) async fn open_stream(
     hold: Option<StreamHold>,
 ) -> Result<Reply, DeliverError> {
     let (session_router, server) = (&context.app.session_router, &context.server);
-    let call = Call {
+    let mut call = Call {
         session,
         server,
-        outgoing: Outgoing::listen(server).forwarding(&context.headers),
+        outgoing: Outgoing::listen(server)
+            .forwarding(&context.headers)
+            .session_digest(&session.digest),
         on_loss: OnLoss::RecoverUnreported,
         repeat: RetrySafety::Harmless,
         epoch: None,
@@ -227,7 +232,7 @@ pub(super) async fn open_stream(
     };
     let active_bindings = session_router.active_bindings();
     let in_flight = active_bindings.begin(session, &server.id, InFlightKind::Stream);
-    let delivered = deliver(session_router, &call).await?;
+    let delivered = deliver(session_router, &mut call).await?;
     in_flight.set_holder(BindingHolder::of(
         &delivered.binding,
         session_router.worker(),

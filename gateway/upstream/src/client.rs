@@ -160,15 +160,15 @@ impl Client {
         self.0.pooled.get_or(new)
     }
 
-    /// Sends a request over a pooled connection. Refused connections are retried until the instance counts as lost. A
-    /// broken connection is not retried, because the request may have run.
+    /// Sends a request, made anew for each attempt, over a pooled connection. Refused connections are retried until the
+    /// instance counts as lost. A broken connection is not retried, because the request may have run.
     ///
     /// # Errors
     /// See [`SendError`].
     pub async fn send(
         &self,
         instance: &Instance,
-        request: Request<Full<Bytes>>,
+        request: impl Fn() -> Request<Full<Bytes>>,
     ) -> Result<Reply, SendError> {
         self.send_over(self.pooled(), instance, request).await
     }
@@ -180,7 +180,7 @@ impl Client {
     pub async fn send_fresh(
         &self,
         instance: &Instance,
-        request: Request<Full<Bytes>>,
+        request: impl Fn() -> Request<Full<Bytes>>,
     ) -> Result<Reply, SendError> {
         self.send_over(&self.0.fresh, instance, request).await
     }
@@ -209,11 +209,11 @@ impl Client {
         &self,
         connections: &Connections,
         instance: &Instance,
-        request: Request<Full<Bytes>>,
+        request: impl Fn() -> Request<Full<Bytes>>,
     ) -> Result<Reply, SendError> {
         let error = loop {
             let began = Instant::now();
-            let error = match connections.request(request.clone()).await {
+            let error = match connections.request(request()).await {
                 Ok(response) => return Ok(self.received(instance, response)),
                 Err(error) => error,
             };

@@ -138,6 +138,12 @@ impl Outgoing {
     /// Sets the session id that the upstream assigned.
     #[must_use]
     pub fn upstream_session(mut self, upstream_session: Option<&UpstreamSession>) -> Self {
+        self.set_upstream_session(upstream_session);
+        self
+    }
+
+    /// Sets or removes the session id that the upstream assigned.
+    pub fn set_upstream_session(&mut self, upstream_session: Option<&UpstreamSession>) {
         match upstream_session.map(|session| HeaderValue::from_str(session.as_str())) {
             Some(Ok(mut value)) => {
                 value.set_sensitive(true);
@@ -148,7 +154,6 @@ impl Outgoing {
                 self.headers.remove(MCP_SESSION_ID);
             }
         }
-        self
     }
 
     /// The HTTP request to `instance`.

@@ -131,7 +131,7 @@ impl SessionRouter {
             let (client, instance) = (self.client().clone(), Arc::clone(instance));
             let limit = self.options().answer_timeout;
             asking.spawn(async move {
-                let request = ping.to(&instance);
+                let request = || ping.to(&instance);
                 let exchange = async { Ok(client.send_fresh(&instance, request).await?.status) };
                 within(limit, exchange).await.is_ok()
             });

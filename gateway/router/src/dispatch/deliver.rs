@@ -41,7 +41,7 @@ pub struct Call<'a> {
     pub session: &'a Session,
     /// The server it goes to.
     pub server: &'a Server,
-    /// The request, without instance and upstream session.
+    /// The request, without instance. Each attempt sets the upstream session.
     pub outgoing: Outgoing,
     /// What to do if the upstream session is lost.
     pub on_loss: OnLoss,
@@ -136,10 +136,11 @@ enum Attempt {
 /// See [`DeliverError`].
 pub async fn deliver(
     router: &SessionRouter,
-    call: &Call<'_>,
+    call: &mut Call<'_>,
 ) -> Result<DeliveryResult, DeliverError> {
     let (session, server) = (call.session, call.server);
-    let mut resolved = resolve_binding(router, call, call.routed.clone()).await?;
+    let known = call.routed.take();
+    let mut resolved = resolve_binding(router, call, known).await?;
     let mut attempts = 0_usize;
     let mut moving_since = None;
     let mut unreached_since = None;
@@ -272,18 +273,16 @@ fn merge(earlier: ResolvedBinding, later: ResolvedBinding) -> ResolvedBinding {
     }
 }
 
-async fn attempt(router: &SessionRouter, call: &Call<'_>, binding: &BindingView) -> Attempt {
+async fn attempt(router: &SessionRouter, call: &mut Call<'_>, binding: &BindingView) -> Attempt {
     let Some(instance) = call.server.instance(&binding.instance) else {
         return Attempt::Lost(Loss::InstanceRemoved, ExecutionStatus::NotRun);
     };
-    let outgoing = call
-        .outgoing
-        .clone()
-        .session_digest(&call.session.digest)
-        .upstream_session(binding.upstream_session.as_ref());
+    let upstream_session = binding.upstream_session.as_ref();
+    call.outgoing.set_upstream_session(upstream_session);
+    let call = &*call;
     let started = Instant::now();
     let sent = router
-        .send(call.session, call.server, binding, &outgoing)
+        .send(call.session, call.server, binding, &call.outgoing)
         .await;
     metrics::upstream(started.elapsed());
     let broken = match sent {

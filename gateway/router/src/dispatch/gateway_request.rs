@@ -40,10 +40,10 @@ pub async fn send_gateway_request(
         server,
         outgoing,
     } = request;
-    let call = Call {
+    let mut call = Call {
         session,
         server,
-        outgoing,
+        outgoing: outgoing.session_digest(&session.digest),
         on_loss: OnLoss::Recover,
         repeat: RetrySafety::Harmless,
         epoch: None,
@@ -56,7 +56,7 @@ pub async fn send_gateway_request(
         reply,
         binding,
         moved,
-    } = deliver(router, &call).await?;
+    } = deliver(router, &mut call).await?;
     in_flight.set_holder(BindingHolder::of(&binding, router.worker()));
     let answer = within(router.options().answer_timeout, read_answer(reply)).await;
     // A move that is recorded as unreported is left for the reply to a request of the client.
