@@ -16,15 +16,15 @@ mod queue_entry;
 mod ticket_names;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_session::names::{Principal, ServerName, Token};
 use mooring_session::rules::RouteReply;
 use mooring_session::time::Millis;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::keeper::{TurnCommand, TurnNumbers, TurnState};
+use self::keeper::{TurnCommand, TurnNumbers, TurnSignals};
 use self::queue_entry::{LEASE, QueueEntry, TurnQueue};
 use super::{Session, SessionRouter, TurnError};
 use mooring_metrics as metrics;
@@ -50,9 +50,7 @@ pub enum Withdrawal {
 #[derive(Debug)]
 pub struct Turn {
     number: Option<u64>,
-    /// Dropping this ends the turn.
-    command: watch::Sender<TurnCommand>,
-    state: watch::Receiver<TurnState>,
+    signals: Arc<TurnSignals>,
 }
 
 impl Turn {
@@ -76,65 +74,54 @@ impl Turn {
     /// Releases the turn while the call waits for its client. Does not block; does nothing if the turn is already
     /// released.
     pub fn release(&self) {
-        self.send_command(TurnCommand::Release);
+        self.signals.command(TurnCommand::Release);
     }
 
     /// Requests the turn again, ahead of all waiting calls, because the call continues. Does not block: another call
     /// that has the turn keeps it, but no later call gets it first. Does nothing if the turn was not released, or was
     /// lost.
     pub fn resume(&self) {
-        self.send_command(TurnCommand::Hold);
+        self.signals.command(TurnCommand::Hold);
     }
 
     /// Whether another call may have the turn although it was not released: its lease expired, its call was cancelled,
     /// the session has ended, or the store counts this gateway as dead. An unreachable store alone loses no turn.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        *self.state.borrow() == TurnState::Lost
+        self.signals.is_lost()
     }
 
     /// Returns when the turn [`is_lost`](Self::is_lost); never if it is not.
     pub async fn lost(&self) {
-        let mut state = self.state.clone();
-        let lost = state.wait_for(|state| *state == TurnState::Lost);
-        if lost.await.is_err() {
-            // The task was dropped: the process is stopping.
-            std::future::pending::<()>().await;
-        }
+        self.signals.lost().await;
     }
 
     /// A turn granted to this entry, with the task that keeps it.
     fn held(entry: QueueEntry, numbers: TurnNumbers) -> Self {
-        let (command, commands) = watch::channel(TurnCommand::Hold);
-        let (state_sender, state) = watch::channel(TurnState::Held);
-        tokio::spawn(keeper::keep(entry, numbers, commands, state_sender));
+        let signals = Arc::<TurnSignals>::default();
+        tokio::spawn(keeper::keep(entry, numbers, Arc::clone(&signals)));
         Self {
             // Numbers from the in-memory fallback are not comparable with the store's.
             number: numbers.store,
-            command,
-            state,
+            signals,
         }
     }
 
     /// A turn without a task, and whether it is released.
     #[cfg(test)]
     pub(crate) fn watched() -> (Self, impl Fn() -> bool) {
-        let (command, commands) = watch::channel(TurnCommand::Hold);
-        let (_, state) = watch::channel(TurnState::Held);
+        let signals = Arc::<TurnSignals>::default();
         let turn = Self {
             number: None,
-            command,
-            state,
+            signals: Arc::clone(&signals),
         };
-        (turn, move || *commands.borrow() == TurnCommand::Release)
+        (turn, move || signals.is(TurnCommand::Release))
     }
+}
 
-    fn send_command(&self, new: TurnCommand) {
-        self.command.send_if_modified(|command| {
-            let is_new = *command != new;
-            *command = new;
-            is_new
-        });
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.signals.command(TurnCommand::End);
     }
 }
 

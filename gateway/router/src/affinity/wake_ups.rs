@@ -4,7 +4,7 @@
 //! asks again after a timeout.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub(super) struct Waiters(Arc<Shared>);
 struct Shared {
     waiting: Mutex<WaitingCalls>,
     receives_events: AtomicBool,
+    /// How many outcomes the store has reported.
+    outcomes: AtomicU64,
 }
 
 /// One wait. Ends when dropped.
@@ -68,6 +70,11 @@ impl Waiters {
     /// Waits for the turn of a ticket.
     pub(super) fn join_turn(&self, ticket: &Token) -> Waiter {
         self.join_at(WaitKey::Turn(ticket.clone()))
+    }
+
+    /// How many outcomes were reported so far: if there are more after a query and before joining, one may concern it.
+    pub(super) fn outcomes(&self) -> u64 {
+        self.0.outcomes.load(Ordering::Acquire)
     }
 
     /// Withdraws the call that waits for the turn of a ticket.
@@ -178,6 +185,7 @@ impl Waiters {
         match item {
             WorkerEvent::Settled { key, server } => {
                 metrics::claim_news();
+                self.0.outcomes.fetch_add(1, Ordering::AcqRel);
                 self.wake(&WaitKey::Settled(key, server), WakeReason::Ask);
             }
             // Without a waiter, its ticket is already being released.

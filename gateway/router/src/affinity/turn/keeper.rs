@@ -5,9 +5,11 @@
 //! the task ends with the call; a lost turn is not requested again, because its call may have been cancelled and would
 //! block the others for as long as its server is silent.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::TurnError;
@@ -21,24 +23,72 @@ const _: () = assert!(RENEW_EVERY.as_millis() * 3 <= LEASE.as_millis());
 
 /// The call's command to its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum TurnCommand {
     /// Have the turn.
     Hold,
     /// Let other calls have it meanwhile.
     Release,
+    /// The call is over. Final.
+    End,
 }
 
-/// The state of the turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TurnState {
-    /// The call has it, unless it was released.
-    Held,
-    /// Another call may have it.
-    Lost,
+/// What a call and the task of its turn tell each other, in one allocation.
+#[derive(Debug, Default)]
+pub(super) struct TurnSignals {
+    /// A [`TurnCommand`].
+    command: AtomicU8,
+    /// The task waits for it, and nothing else does.
+    is_commanded: Notify,
+    is_lost: AtomicBool,
+    loss: Notify,
 }
 
-/// The commands of the call.
-type TurnCommands = watch::Receiver<TurnCommand>;
+impl TurnSignals {
+    /// Commands the task. Wakes it only for a new command.
+    pub(super) fn command(&self, command: TurnCommand) {
+        if self.command.swap(command as u8, Ordering::AcqRel) != command as u8 {
+            self.is_commanded.notify_one();
+        }
+    }
+
+    /// Whether this is the last command.
+    pub(super) fn is(&self, command: TurnCommand) -> bool {
+        self.command.load(Ordering::Acquire) == command as u8
+    }
+
+    /// Whether another call may have the turn.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    /// Returns when the turn is lost.
+    pub(super) async fn lost(&self) {
+        // Notified from here on, so that a loss after the check is not missed.
+        let lost = self.loss.notified();
+        if !self.is_lost() {
+            lost.await;
+        }
+    }
+
+    fn lose(&self) {
+        self.is_lost.store(true, Ordering::Release);
+        self.loss.notify_waiters();
+    }
+
+    /// Returns after the command.
+    async fn until(&self, command: TurnCommand) -> Result<(), CallEnded> {
+        loop {
+            if self.is(command) {
+                return Ok(());
+            }
+            if self.is(TurnCommand::End) {
+                return Err(CallEnded);
+            }
+            self.is_commanded.notified().await;
+        }
+    }
+}
 
 /// The call is over.
 struct CallEnded;
@@ -75,24 +125,19 @@ impl TurnNumbers {
 }
 
 /// Keeps the turn of the ticket at `entry` until the call is over.
-pub(super) async fn keep(
-    mut entry: QueueEntry,
-    numbers: TurnNumbers,
-    mut commands: TurnCommands,
-    state: watch::Sender<TurnState>,
-) {
+pub(super) async fn keep(mut entry: QueueEntry, numbers: TurnNumbers, signals: Arc<TurnSignals>) {
     let mut given = TurnGrant::Already(numbers);
     loop {
         let commanded = tokio::select! {
             biased;
-            commanded = until(&mut commands, TurnCommand::Release) => commanded,
+            commanded = signals.until(TurnCommand::Release) => commanded,
             () = hold(&mut entry, given) => {
-                state.send_replace(TurnState::Lost);
+                signals.lose();
                 return entry.leave().await;
             }
         };
         entry.leave().await;
-        if commanded.is_err() || until(&mut commands, TurnCommand::Hold).await.is_err() {
+        if commanded.is_err() || signals.until(TurnCommand::Hold).await.is_err() {
             return;
         }
         let Ok(next) = entry.resumed() else {
@@ -157,9 +202,4 @@ async fn renew(entry: &mut QueueEntry, mut numbers: TurnNumbers) {
             return;
         }
     }
-}
-
-async fn until(commands: &mut TurnCommands, command: TurnCommand) -> Result<(), CallEnded> {
-    let commanded = commands.wait_for(|commanded| *commanded == command).await;
-    commanded.map(drop).map_err(|_| CallEnded)
 }

@@ -84,11 +84,13 @@ impl QueueEntry {
         // Joined before the first query, so that no event is missed.
         let waiters = self.queue.waiters.clone();
         let mut turn_waiter = waiters.join_turn(&self.request.ticket);
-        let mut outcome_waiter = waiters.join(&self.queue.key, &self.request.server);
+        // Joined only by a call that has to wait, which most do not.
+        let mut outcome_waiter = None;
         let mut is_in_line = false;
         let mut worker_lost = None;
         let mut refused_as_dead = 0_u32;
         loop {
+            let outcomes = waiters.outcomes();
             let answer = self.ask(None).await;
             // The query may have put it back in line; dropping the entry removes it.
             if turn_waiter.is_withdrawn() {
@@ -119,6 +121,17 @@ impl QueueEntry {
             if gives_up_at.is_some_and(|at| at <= now) {
                 return Err(TurnError::Busy);
             }
+            let outcome_waiter = match &mut outcome_waiter {
+                Some(waiter) => waiter,
+                None => {
+                    let joined = waiters.join(&self.queue.key, &self.request.server);
+                    let waiter = outcome_waiter.insert(joined);
+                    if waiters.outcomes() != outcomes {
+                        continue;
+                    }
+                    waiter
+                }
+            };
             let asks_again_at = now + ASK_AGAIN_AFTER;
             let asks_again_at = gives_up_at.map_or(asks_again_at, |at| at.min(asks_again_at));
             let woken = async {
