@@ -1,7 +1,7 @@
 //! The MCP endpoint of one server: the checks of every request, and its route.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use axum::extract::{ConnectInfo, Path, Request, State};
@@ -11,11 +11,12 @@ use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use mooring_session::names::{Principal, SessionId};
 use tokio_util::sync::CancellationToken;
 
+use super::lasting::Lasting;
 use super::reply::to_http;
 use super::stateful::is_stateful;
 use super::target::ServerTarget;
 use super::{App, agent, answer, batch, code, group, host_origin_guard, stateful, stateless};
-use crate::identity::identify;
+use crate::identity::{LOCAL_PRINCIPAL, identify};
 use mooring_metrics as metrics;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
@@ -23,6 +24,7 @@ use mooring_protocol::{
     EnvelopeError, ErrorBody, ErrorKind, Kind, Lane, Message, Method, Reply, Revision, VersionError,
 };
 use mooring_router::affinity::{CloseOutcome, Session};
+use mooring_settings::AuthSettings;
 use mooring_upstream::Server;
 
 /// A request that passed every check that needs neither body nor session, for a server of kind `S`.
@@ -75,8 +77,28 @@ pub(super) async fn mcp(
     id: Option<Path<String>>,
     request: Request,
 ) -> Response {
+    mcp_at(&app, id.as_ref().map(|Path(id)| id.as_str()), peer, request).await
+}
+
+/// The same for a path that was read already.
+pub(super) async fn mcp_at(
+    app: &Arc<App>,
+    id: Option<&str>,
+    peer: SocketAddr,
+    request: Request,
+) -> Response {
     let target = app.target_of_path(id);
-    to_http(serve(app, target, peer, request).await)
+    to_http(serve(Arc::clone(app), target, peer, request).await)
+}
+
+/// The server's id in the path of an endpoint; `Some(None)` for the default server. Not if the path has escapes, which
+/// the router decodes.
+pub(super) fn plain_id(path: &str) -> Option<Option<&str>> {
+    if path == "/mcp" {
+        return Some(None);
+    }
+    let id = path.strip_prefix("/servers/")?.strip_suffix("/mcp")?;
+    (!id.is_empty() && !id.contains(['/', '%'])).then_some(Some(id))
 }
 
 /// Every unknown path.
@@ -132,6 +154,12 @@ pub(super) fn caller(
     peer: SocketAddr,
     headers: &HeaderMap,
 ) -> Result<(Principal, Teams), ErrorBody<'static>> {
+    /// Of every caller without authentication.
+    static LOCAL: LazyLock<Option<Principal>> =
+        LazyLock::new(|| Principal::parse(LOCAL_PRINCIPAL.as_bytes()).ok());
+    if let (AuthSettings::None, Some(local)) = (&app.auth, &*LOCAL) {
+        return Ok((local.clone(), Teams::default()));
+    }
     let identity = identify(&app.auth, peer.ip(), headers).map_err(answer::identity_error)?;
     // `identify` enforces the same limits, so this does not fail.
     let principal = Principal::parse(identity.principal.as_bytes())
@@ -151,11 +179,11 @@ async fn post(context: RequestContext, body: axum::body::Body) -> Reply {
         Err(error) => return answer::error(&error.into()),
     };
     // A disconnect is not a cancellation for older revisions (MCP 2025-11-25, transports): the request runs to its end
-    // in a task that outlives the connection.
+    // even if the connection does not.
     let _gone_with_this_future = context.client_gone.clone().drop_guard();
-    let task = tokio::spawn(post_body(context, body));
-    task.await
-        .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
+    Lasting::new(post_body(context, body))
+        .await
+        .unwrap_or_else(|| answer::plain(ErrorKind::Internal, None))
 }
 
 /// Serves one message, or a batch. The futures of rare requests are boxed: a call's own would otherwise be as large.

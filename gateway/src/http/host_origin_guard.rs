@@ -19,19 +19,28 @@ use mooring_protocol::{ErrorBody, ErrorKind};
 /// Checks Host and Origin, answers CORS preflights of allowed origins, and sets a header on every reply that was served
 /// without the store.
 pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    guard(&app, request, |request| next.run(request)).await
+}
+
+/// The same for what is not a layer of the router.
+pub(super) async fn guard<F: Future<Output = Response>>(
+    app: &App,
+    request: Request,
+    next: impl FnOnce(Request) -> F,
+) -> Response {
     let mut reply = match host_of(&request) {
         Err(reason) => refused(&ErrorBody::new(ErrorKind::InvalidRequest).detail(reason)),
         Ok(host) if !host.is_some_and(|host| app.listen.allowed_hosts.allows(host)) => {
             refused(&ErrorBody::new(ErrorKind::HostMisdirected))
         }
-        Ok(_) if !is_origin_allowed(&app, request.headers()) => {
+        Ok(_) if !is_origin_allowed(app, request.headers()) => {
             refused(&ErrorBody::new(ErrorKind::OriginForbidden))
         }
         Ok(_) => {
             let origin = request.headers().get(ORIGIN).cloned();
             let mut reply = match cors::is_preflight(request.method(), request.headers()) {
                 true => cors::preflight(),
-                false => next.run(request).await,
+                false => next(request).await,
             };
             cors::allow_origin(&mut reply, origin);
             reply

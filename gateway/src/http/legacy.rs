@@ -115,7 +115,9 @@ fn admitted(
 ) -> Result<(Principal, ServerName), Box<Reply>> {
     let caller = caller(app, peer, request.headers());
     let (principal, _) = caller.map_err(|error| refused(&error))?;
-    let target = app.target_of_path(id).map_err(|error| refused(&error))?;
+    let target = app
+        .target_of_path(id.as_ref().map(|Path(id)| id.as_str()))
+        .map_err(|error| refused(&error))?;
     // The settings enforce the same limits, so this does not fail.
     let server = ServerName::parse(target.id().as_bytes())
         .map_err(|_| refused(&ErrorBody::new(ErrorKind::ServerNotFound)))?;

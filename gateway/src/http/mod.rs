@@ -15,6 +15,7 @@ mod governance;
 mod group;
 mod health;
 mod host_origin_guard;
+mod lasting;
 mod legacy;
 mod nested_servers;
 mod peers;
@@ -29,12 +30,15 @@ mod tests;
 
 pub use legacy::{StreamMessage, deliver_here};
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::{ConnectInfo, Request};
 use axum::middleware;
 use axum::response::Response;
 use axum::routing::{any, get};
+use http::Method;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 pub use self::peers::PeerEndpoint;
@@ -51,6 +55,7 @@ use mooring_router::dispatch::RelayOptions;
 use mooring_router::pooled::Pool;
 use mooring_settings::{AuthSettings, ListenSettings};
 use mooring_upstream::Servers;
+use tower::Service;
 
 /// The state shared by all requests.
 #[derive(Debug)]
@@ -83,8 +88,45 @@ pub struct App {
     pub metrics: PrometheusHandle,
 }
 
+/// Every path that a connection serves. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// None for a connection beyond the limit, which has no endpoints.
+    app: Option<Arc<App>>,
+    router: Router,
+}
+
+impl Routes {
+    /// Serves one request of this peer. A POST to an MCP endpoint is served without the router, whose layers and
+    /// extensions cost more than the checks of the request.
+    pub async fn serve(&self, peer: SocketAddr, mut request: Request) -> Response {
+        if let Some(app) = &self.app
+            && request.method() == Method::POST
+            && let Some(id) = endpoint::plain_id(request.uri().path())
+        {
+            let id = id.map(str::to_owned);
+            return host_origin_guard::guard(app, request, |request| {
+                endpoint::mcp_at(app, id.as_deref(), peer, request)
+            })
+            .await;
+        }
+        request.extensions_mut().insert(ConnectInfo(peer));
+        match Box::pin(self.router.clone().call(request)).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}
+
 /// The routes.
-pub fn router(app: Arc<App>) -> Router {
+pub fn routes(app: Arc<App>) -> Routes {
+    Routes {
+        router: router(Arc::clone(&app)),
+        app: Some(app),
+    }
+}
+
+fn router(app: Arc<App>) -> Router {
     let guarded = Router::new()
         .route("/mcp", any(endpoint::mcp))
         .route("/servers/{id}/mcp", any(endpoint::mcp))
@@ -102,8 +144,11 @@ pub fn router(app: Arc<App>) -> Router {
 }
 
 /// The routes of a connection beyond the limit: health probes and metrics; every other path returns 503.
-pub fn probe_router(app: Arc<App>) -> Router {
-    probe_routes().fallback(full).with_state(app)
+pub fn probe_only_routes(app: Arc<App>) -> Routes {
+    Routes {
+        app: None,
+        router: probe_routes().fallback(full).with_state(app),
+    }
 }
 
 /// Not subject to the host check: probes and scrapers use the address of a container, which the gateway cannot know.

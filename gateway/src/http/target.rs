@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::Path;
-
 use super::App;
 use crate::group::Group;
 use mooring_agent::server::AgentServer;
@@ -55,10 +53,10 @@ impl App {
     /// `ServerNotFound`, with the existing servers.
     pub(super) fn target_of_path(
         &self,
-        id: Option<Path<String>>,
+        id: Option<&str>,
     ) -> Result<ServerTarget, ErrorBody<'static>> {
-        let target = match &id {
-            Some(Path(id)) => self.target(id),
+        let target = match id {
+            Some(id) => self.target(id),
             None => self
                 .default_server
                 .as_deref()

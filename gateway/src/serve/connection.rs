@@ -3,15 +3,14 @@
 //! Invariant: a connection without an open request is closed when the limit for its next head or for its idle time is
 //! reached. Neither limit ever cuts an open request.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
@@ -21,10 +20,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
-use tower::Service;
 
 use super::activity::{ConnectionActivity, OpenRequest, TrackedStream};
 use super::connection_limits::ConnectionPermit;
+use crate::http::Routes;
 
 /// Longest head of an HTTP/1 request, in bytes; a longer one gets 431. Also the read-ahead limit for a body.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -45,9 +44,9 @@ const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct ClientConnectionOptions {
     /// All routes.
-    pub(super) router: Router,
+    pub(super) routes: Routes,
     /// The routes of connections beyond the limit: health probes and metrics; every other path returns 503.
-    pub(super) probe_router: Router,
+    pub(super) probe_routes: Routes,
     /// Limit for the head of a request.
     pub(super) header_timeout: Duration,
     /// Limit for a connection without an open request.
@@ -68,17 +67,18 @@ pub(super) async fn serve_connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
-    let (builder, router, header_timeout) = match permit.is_for_probes {
-        false => (builder(&options), &options.router, options.header_timeout),
-        true => (probe_builder(), &options.probe_router, PROBE_HEADER_TIMEOUT),
+    let (builder, routes, header_timeout) = match permit.is_for_probes {
+        false => (builder(&options), &options.routes, options.header_timeout),
+        true => (probe_builder(), &options.probe_routes, PROBE_HEADER_TIMEOUT),
     };
     let activity = ConnectionActivity::begin(header_timeout, options.idle_timeout);
     let service = service_fn(|request: Request<Incoming>| {
         let open = activity.open_request(request.version());
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(ConnectInfo(peer));
-        let reply = router.clone().call(request);
-        async move { reply.await.map(|reply| track(reply, open)) }
+        let routes = routes.clone();
+        async move {
+            let reply = routes.serve(peer, request.map(Body::new)).await;
+            Ok::<_, Infallible>(track(reply, open))
+        }
     });
     let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(&activity)));
     let mut connection = pin!(builder.serve_connection(stream, service));

@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::background;
-use crate::http::{App, probe_router, router};
+use crate::http::{App, probe_only_routes, routes};
 use mooring_metrics as metrics;
 use mooring_settings::{Affinity, AuthSettings, Settings};
 use mooring_store::{self as store, Store};
@@ -280,8 +280,8 @@ fn client_listener(
             trusted_peers,
         ),
         options: Arc::new(ClientConnectionOptions {
-            router: router(Arc::clone(app)),
-            probe_router: probe_router(Arc::clone(app)),
+            routes: routes(Arc::clone(app)),
+            probe_routes: probe_only_routes(Arc::clone(app)),
             header_timeout: settings.header_timeout,
             idle_timeout: settings.idle_timeout,
             http2_streams_max: settings.http2_streams_max,

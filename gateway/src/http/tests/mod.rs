@@ -8,6 +8,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod cost;
 mod fake_upstream;
 mod refusals;
 mod replies;
@@ -15,26 +16,25 @@ mod replies;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use metrics_exporter_prometheus::PrometheusBuilder;
-use mooring_session::names::WorkerId;
+use mooring_session::names::{Address, WorkerId};
+use mooring_session::time::Millis;
+use mooring_session::workers::{Beat, Drain};
 use mooring_settings::{Environment, Flags, Settings};
 use mooring_store::test_support::memory_store;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tower::ServiceExt;
 
 use self::fake_upstream::FakeUpstream;
-use super::router;
+use super::{Routes, routes};
 use crate::serve::application::{GatewayParts, assemble as assemble_app};
 
 /// The routes of one gateway, and the two upstream servers behind it.
 struct Gateway {
-    router: Router,
+    routes: Routes,
     a: FakeUpstream,
     b: FakeUpstream,
 }
@@ -43,36 +43,50 @@ struct Gateway {
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,
+    /// The length that its head says.
+    length: Option<u64>,
     text: String,
 }
 
 impl Gateway {
-    /// The servers `a` and `b`, `pair` of two instances, and `both`, a group of `a` and `b`.
+    /// The servers `a` and `b`, `pair` of two instances, `serial`, whose calls take turns, and `both`, a group of `a` and
+    /// `b`.
     async fn start() -> Self {
         let (a, b) = (
             FakeUpstream::start("a").await,
             FakeUpstream::start("b").await,
         );
-        let server = |id: &str, urls: &[&str]| {
+        let server_with = |id: &str, urls: &[&str], concurrency: &str| {
             let instances = json!(urls);
             format!(
-                "[[servers]]\nid = \"{id}\"\nkind = \"http\"\naffinity = \"on\"\nconcurrency = \"parallel\"\ninstances = {instances}\n"
+                "[[servers]]\nid = \"{id}\"\nkind = \"http\"\naffinity = \"on\"\nconcurrency = \"{concurrency}\"\ninstances = {instances}\n"
             )
         };
+        let server = |id: &str, urls: &[&str]| server_with(id, urls, "parallel");
         let toml = [
             "[default]\nserver = \"a\"\n[listen]\nbody_bytes_max = 1048576\n".to_owned(),
             "allowed_origins = [\"https://app.example\"]\n".to_owned(),
             server("a", &[&a.url]),
             server("b", &[&b.url]),
             server("pair", &[&a.url, &b.url]),
+            server_with("serial", &[&a.url], "serial"),
             "[[servers]]\nid = \"both\"\nkind = \"group\"\nmembers = [\"a\", \"b\"]\n".to_owned(),
         ]
         .concat();
         let home = TempDir::new().unwrap();
         let settings = settings(&toml, home.path());
+        let (store, worker) = (memory_store(), WorkerId::parse(b"w:1").unwrap());
+        // Only a live worker's calls get turns.
+        let beat = Beat {
+            worker: worker.clone(),
+            address: Address::parse(b"127.0.0.1:1").unwrap(),
+            ttl: Millis::new(600_000),
+            drain: Drain::Serving,
+        };
+        store.beat(&beat).await.unwrap();
         let parts = GatewayParts {
-            store: memory_store(),
-            worker: WorkerId::parse(b"w:1").unwrap(),
+            store,
+            worker,
             peers: None,
             ring: None,
         };
@@ -80,17 +94,16 @@ impl Gateway {
         let metrics = PrometheusBuilder::new().build_recorder().handle();
         let app = assemble_app(&settings, parts, metrics).await.unwrap();
         Self {
-            router: router(app),
+            routes: routes(app),
             a,
             b,
         }
     }
 
     /// Sends one request as it is, from a loopback address.
-    async fn send(&self, mut request: Request<Body>) -> Response<Body> {
+    async fn send(&self, request: Request<Body>) -> Response<Body> {
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 4_000));
-        request.extensions_mut().insert(ConnectInfo(peer));
-        self.router.clone().oneshot(request).await.unwrap()
+        self.routes.serve(peer, request).await
     }
 
     /// POSTs a message of a session to the server.
@@ -125,10 +138,12 @@ impl Gateway {
 impl Answer {
     async fn read(response: Response<Body>) -> Self {
         let (head, body) = response.into_parts();
+        let length = http_body::Body::size_hint(&body).exact();
         let body = body.collect().await.unwrap().to_bytes();
         Self {
             status: head.status,
             headers: head.headers,
+            length,
             text: String::from_utf8(body.to_vec()).unwrap(),
         }
     }
