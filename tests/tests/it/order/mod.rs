@@ -2,9 +2,11 @@
 //! worker they arrive at.
 //!
 //! [`arrival`]: who runs when, and how many wait. [`questions`]: a call that waits for its client lets others go on.
-//! [`withdrawn`]: calls that are wanted no more. [`deaths`]: workers that are killed in mid-call. Here is what they share.
+//! [`withdrawn`]: calls that are wanted no more. [`deaths`]: workers that are killed in mid-call. [`commands`]: what a call
+//! costs the store. Here is what they share.
 
 mod arrival;
+mod commands;
 mod deaths;
 mod questions;
 mod withdrawn;
