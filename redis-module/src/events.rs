@@ -17,10 +17,15 @@ pub(crate) fn follow(module: &mut Module, context: &Context, event: ServerEvent)
         ServerEvent::Flushing { database } => flush(module, context, database),
         ServerEvent::Swapped { first, second } => swap(module, first, second),
         // A load into a second copy (diskless synchronization) does not change the data that is served.
-        ServerEvent::LoadingStarted => module.rebuild.set_loading(!context.is_loading_aside()),
-        ServerEvent::LoadingEnded => module.rebuild.set_loading(false),
+        ServerEvent::LoadingStarted if context.is_loading_aside() => {}
+        ServerEvent::LoadingStarted => {
+            module.rebuild.set_loading(true);
+            let now = Timestamp::from_unix_ms(context.unix_ms());
+            module.indexes.begin_loading(now);
+        }
+        ServerEvent::LoadingEnded => end_loading(module),
         ServerEvent::LoadingFailed => {
-            module.rebuild.set_loading(false);
+            end_loading(module);
             module.rebuild_all(context, RebuildCause::LoadingFailed);
         }
         ServerEvent::AsideCompleted | ServerEvent::AsideAborted => {
@@ -33,6 +38,11 @@ pub(crate) fn follow(module: &mut Module, context: &Context, event: ServerEvent)
         ServerEvent::Demoted => module.stop_serving(),
         ServerEvent::AsideStarted | ServerEvent::Tick { .. } => {}
     }
+}
+
+fn end_loading(module: &mut Module) {
+    module.rebuild.set_loading(false);
+    module.indexes.end_loading();
 }
 
 fn flush(module: &mut Module, context: &Context, database: Option<i32>) {

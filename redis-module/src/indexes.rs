@@ -22,6 +22,8 @@ pub(crate) struct Indexes {
     /// Of the setting that `prefixes` was made from.
     version: u64,
     by_database: BTreeMap<i32, Index>,
+    /// Since when the server loads its data in place.
+    loading_since: Option<Timestamp>,
     /// What was dropped, to be taken apart step by step: a million entries take longer than a command may.
     dropped: Vec<Index>,
 }
@@ -38,6 +40,7 @@ impl Indexes {
             version: settings::prefixes::version(),
             prefixes: prefixes(),
             by_database: BTreeMap::new(),
+            loading_since: None,
             dropped: Vec::new(),
         }
     }
@@ -101,9 +104,22 @@ impl Indexes {
 
     /// The index of a database.
     pub(crate) fn of_mut(&mut self, database: i32) -> &mut Index {
-        self.by_database
-            .entry(database)
-            .or_insert_with(|| Index::new(self.seed))
+        let new = || match self.loading_since {
+            Some(now) => Index::new_for_loading(self.seed, now),
+            None => Index::new(self.seed),
+        };
+        self.by_database.entry(database).or_insert_with(new)
+    }
+
+    /// The server begins to load its data in place.
+    pub(crate) const fn begin_loading(&mut self, now: Timestamp) {
+        self.loading_since = Some(now);
+    }
+
+    /// It has loaded its data, or given up.
+    pub(crate) fn end_loading(&mut self) {
+        self.loading_since = None;
+        self.by_database.values_mut().for_each(Index::end_loading);
     }
 
     /// The databases that have an index.

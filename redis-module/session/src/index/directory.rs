@@ -3,7 +3,7 @@
 //! Invariant: a count covers exactly the entries that were counted in and not out again, by what they were then:
 //! whoever changes an entry counts it out before and in after.
 
-use super::entry::{BoundTo, Content, Entry, Expiry, Sweep, UseRank, leased_until};
+use super::entry::{BoundTo, Entry, EntryNames};
 use super::interner::{Interner, Symbol};
 use super::lookup::Seed;
 use super::prefixes::PrefixId;
@@ -95,35 +95,38 @@ impl Directory {
         }
     }
 
-    /// An entry of the record, which refers to the names in it. What comes from its life is still to be said.
-    pub(super) fn enter(
-        &mut self,
-        prefix: PrefixId,
-        key: &[u8],
-        record: &Record,
-        sweep: Sweep,
-    ) -> Entry {
-        let principal = record.principal.as_str();
-        Entry {
-            key: key.into(),
-            bindings: record
-                .bindings
-                .iter()
+    /// The names in the record, with one more reference to each.
+    pub(super) fn acquire(&mut self, prefix: PrefixId, record: &Record) -> EntryNames {
+        let bindings = record.bindings.iter();
+        EntryNames {
+            principal: (self.principals).acquire(prefix.tag(), record.principal.as_str()),
+            bindings: bindings
                 .map(|(server, binding)| self.bind(server, binding))
                 .collect(),
-            created_at: record.life.created_at,
-            expires_at: record.life.expires_at,
-            leased_until: leased_until(record),
-            used: UseRank::default(),
-            principal: self.principals.acquire(prefix.tag(), principal),
-            standing: Standing::Active,
-            content: match record.content_hash {
-                Some(_) => Content::Mounted,
-                None => Content::None,
-            },
-            expiry: Expiry::Silent,
-            sweep,
         }
+    }
+
+    /// Whether the entry refers to exactly the names in the record.
+    pub(super) fn names_match(&self, entry: &Entry, prefix: PrefixId, record: &Record) -> bool {
+        let mut bindings = entry.bindings.iter().zip(&record.bindings);
+        (self.principals).is(entry.principal, prefix.tag(), record.principal.as_str())
+            && entry.bindings.len() == record.bindings.len()
+            && bindings.all(|(bound, (server, binding))| self.is_bound(*bound, server, binding))
+    }
+
+    fn is_bound(&self, bound: BoundTo, server: &ServerName, binding: &Binding) -> bool {
+        let is_owner = match (bound.owner, &binding.owner) {
+            (Some(symbol), Some(owner)) => self.workers.is(symbol, 0, owner.as_str()),
+            (None, None) => true,
+            _ => false,
+        };
+        let place_tag = self.places.tag(bound.place);
+        is_owner
+            && place_tag.is_some_and(|tag| {
+                (self.places).is(bound.place, tag, binding.instance.as_str())
+                    && (self.servers).is(Symbol::of_tag(tag), 0, server.as_str())
+            })
+            && (self.workers).is(bound.driver, 0, binding.driver.as_str())
     }
 
     fn bind(&mut self, server: &ServerName, binding: &Binding) -> BoundTo {

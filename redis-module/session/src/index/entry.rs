@@ -28,6 +28,12 @@ pub(super) struct Entry {
     pub(super) sweep: Sweep,
 }
 
+/// The names in a record, each with a reference to it.
+pub(super) struct EntryNames {
+    pub(super) principal: Symbol,
+    pub(super) bindings: SmallVec<[BoundTo; 1]>,
+}
+
 /// One binding of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BoundTo {
@@ -85,6 +91,25 @@ impl UseRank {
 }
 
 impl Entry {
+    /// An entry of the record, of which its life is still to be noted.
+    pub(super) fn new(key: &[u8], names: EntryNames, record: &Record) -> Self {
+        let mut entry = Self {
+            key: key.into(),
+            bindings: names.bindings,
+            created_at: Timestamp::default(),
+            expires_at: Timestamp::default(),
+            leased_until: Timestamp::default(),
+            used: UseRank::default(),
+            principal: names.principal,
+            standing: Standing::Active,
+            content: Content::None,
+            expiry: Expiry::Silent,
+            sweep: 0,
+        };
+        entry.describe(record);
+        entry
+    }
+
     /// What the record is at `now`, whatever the index's own moment is.
     pub(super) fn standing_at(&self, now: Timestamp) -> Standing {
         match self.standing {
@@ -99,11 +124,30 @@ impl Entry {
         self.content == Content::Mounted || !self.bindings.is_empty()
     }
 
-    /// Whether another entry of the same key stands in the same orders of what does not change by use and time.
-    pub(super) fn stands_where(&self, other: &Self) -> bool {
-        self.principal == other.principal
-            && self.created_at == other.created_at
+    /// Whether another entry of the same key adds the same to every count.
+    pub(super) fn counts_as(&self, other: &Self) -> bool {
+        self.standing == other.standing
+            && self.principal == other.principal
             && self.bindings == other.bindings
+    }
+
+    /// A copy to compare with, under no key.
+    pub(super) fn without_key(&self) -> Self {
+        Self {
+            key: Box::default(),
+            bindings: self.bindings.clone(),
+            ..*self
+        }
+    }
+
+    /// Takes over what a record says beside its names and its life.
+    pub(super) fn describe(&mut self, record: &Record) {
+        self.created_at = record.life.created_at;
+        self.leased_until = leased_until(record);
+        self.content = match record.content_hash {
+            Some(_) => Content::Mounted,
+            None => Content::None,
+        };
     }
 
     /// Takes over what a use changes. Whether an active session has expired is for the frontier to say.
@@ -124,7 +168,7 @@ impl Entry {
 }
 
 /// The end of the last lease that keeps others from cleaning up the record.
-pub(super) fn leased_until(record: &Record) -> Timestamp {
+fn leased_until(record: &Record) -> Timestamp {
     let claims = record
         .bindings
         .values()

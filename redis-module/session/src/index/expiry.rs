@@ -49,6 +49,9 @@ impl Index {
 
     /// Moves the frontier towards `now`, past at most `limit` deadlines.
     pub(super) fn settle(&mut self, now: Timestamp, limit: usize) {
+        if self.orders.is_deferred() {
+            return;
+        }
         let target = Position::end_of(now);
         for _ in 0..limit {
             let moved = if self.frontier < target {

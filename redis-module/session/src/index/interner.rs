@@ -121,11 +121,14 @@ impl<C: Default> Interner<C> {
     }
 
     fn slot_of(&self, hash: u64, tag: u32, text: &str) -> Option<Slot> {
-        self.lookup.find(hash, |slot| {
-            self.names
-                .get(slot)
-                .is_some_and(|name| name.tag == tag && *name.text == *text)
-        })
+        self.lookup
+            .find(hash, |slot| self.is(Symbol(slot), tag, text))
+    }
+
+    /// Whether the symbol is this name's.
+    pub(super) fn is(&self, symbol: Symbol, tag: u32, text: &str) -> bool {
+        let name = self.names.get(symbol.0);
+        name.is_some_and(|name| name.tag == tag && *name.text == *text)
     }
 
     /// The name's text.

@@ -35,7 +35,7 @@ pub use page::{Cursor, Order, Page, PageEntry};
 pub use prefixes::{PrefixError, PrefixId, Prefixes};
 
 use directory::{Count, Directory};
-use entry::{Entry, Sweep, UseRank};
+use entry::{Entry, EntryNames, Sweep, UseRank};
 use lookup::Lookup;
 use orders::{Orders, Position};
 use rounds::Rounds;
@@ -95,29 +95,54 @@ impl Index {
         }
     }
 
+    /// An index of nothing into which data is about to be loaded: its orders are made at once by
+    /// [`end_loading`](Self::end_loading), which takes a fifth of the time. Until then it answers about single keys only,
+    /// and no session expires.
+    #[must_use]
+    pub fn new_for_loading(seed: Seed, now: Timestamp) -> Self {
+        let mut index = Self::new(seed);
+        index.frontier = Position::end_of(now);
+        index.orders.defer();
+        index
+    }
+
+    /// Makes the orders that were put off. Takes as long as there are entries: for a server that is not serving yet.
+    pub fn end_loading(&mut self) {
+        self.orders.make_deferred(&self.entries);
+    }
+
     /// Notes the record that stands under `key` at `now`, a new one or not.
     pub fn put(&mut self, prefix: PrefixId, key: &[u8], record: &Record, now: Timestamp) {
         self.settle(now, SETTLED_WITH_A_CHANGE_MAX);
-        let mut entry = self.directory.enter(prefix, key, record, self.sweep);
         let (used, sweep) = (self.rank(&record.life, now), self.sweep);
-        let known = self.find(key);
-        if let Some((slot, old)) = known.and_then(|slot| Some((slot, self.entries.get(slot)?))) {
-            if old.stands_where(&entry) {
-                self.directory.leave(&entry);
-                self.revise(slot, now, |old| {
-                    old.leased_until = entry.leased_until;
-                    old.content = entry.content;
-                    old.note(&record.life, used, sweep, now);
-                });
-                return;
+        let hash = self.seed.hash(KEY_TAG, key);
+        let Some(slot) = self.find_hashed(hash, key) else {
+            let names = self.directory.acquire(prefix, record);
+            let mut entry = Entry::new(key, names, record);
+            entry.note(&record.life, used, sweep, now);
+            self.give(hash, entry, now);
+            return;
+        };
+        let entry = self.entries.get(slot);
+        let is_renamed =
+            !entry.is_some_and(|entry| self.directory.names_match(entry, prefix, record));
+        let names = is_renamed.then(|| self.directory.acquire(prefix, record));
+        let before = self.revise(slot, now, |entry| {
+            if let Some(EntryNames {
+                principal,
+                bindings,
+            }) = names
+            {
+                entry.principal = principal;
+                entry.bindings = bindings;
             }
-            entry.used = old.used;
-            entry.expiry = old.expiry;
-            // Out after the new one has come in, so that the names in both stay.
-            self.take(slot);
+            entry.describe(record);
+            entry.note(&record.life, used, sweep, now);
+        });
+        // After the new ones were acquired, so that the names in both stay.
+        if let Some(before) = before.filter(|_| is_renamed) {
+            self.directory.leave(&before);
         }
-        entry.note(&record.life, used, sweep, now);
-        self.give(entry, now);
     }
 
     /// Notes that of the record under `key` nothing but its life has changed. Does nothing where the key is unknown.
@@ -199,16 +224,20 @@ impl Index {
     }
 
     fn find(&self, key: &[u8]) -> Option<Slot> {
-        self.keys.find(self.seed.hash(KEY_TAG, key), |slot| {
+        self.find_hashed(self.seed.hash(KEY_TAG, key), key)
+    }
+
+    fn find_hashed(&self, hash: u64, key: &[u8]) -> Option<Slot> {
+        self.keys.find(hash, |slot| {
             self.entries
                 .get(slot)
                 .is_some_and(|entry| *entry.key == *key)
         })
     }
 
-    /// Takes an entry in.
-    fn give(&mut self, entry: Entry, now: Timestamp) {
-        let (hash, bytes) = (self.seed.hash(KEY_TAG, &entry.key), entry.key.len());
+    /// Takes an entry in, whose key has this hash.
+    fn give(&mut self, hash: u64, entry: Entry, now: Timestamp) {
+        let bytes = entry.key.len();
         let Some(slot) = self.entries.insert(entry) else {
             return;
         };
@@ -246,17 +275,24 @@ impl Index {
         Some(entry)
     }
 
-    /// Changes an entry in what is not its key, principal, bindings and creation.
-    fn revise(&mut self, slot: Slot, now: Timestamp, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.entries.get_mut(slot) {
-            self.orders.remove_living(slot, entry);
-            self.directory.count(entry, &mut self.counts, Count::Out);
-            change(entry);
-            let expired = expiry::place(slot, entry, self.frontier, now);
-            self.orders.insert_living(slot, entry);
+    /// Changes an entry in anything but its key. Answers with what it was, without its key.
+    fn revise(
+        &mut self,
+        slot: Slot,
+        now: Timestamp,
+        change: impl FnOnce(&mut Entry),
+    ) -> Option<Entry> {
+        let entry = self.entries.get_mut(slot)?;
+        let before = entry.without_key();
+        change(entry);
+        let expired = expiry::place(slot, entry, self.frontier, now);
+        self.orders.replace(slot, &before, entry);
+        if !before.counts_as(entry) {
+            self.directory.count(&before, &mut self.counts, Count::Out);
             self.directory.count(entry, &mut self.counts, Count::In);
-            self.tell(expired);
         }
+        self.tell(expired);
+        Some(before)
     }
 
     /// Where a life stands in the order of use. A use of this moment is later than all that were noted before.

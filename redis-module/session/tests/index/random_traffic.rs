@@ -139,12 +139,18 @@ fn question() -> impl Strategy<Value = Question> {
         )
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn change() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (0..KEYS, shape()).prop_map(|(key, shape)| Step::Put { key, shape }),
         3 => (0..KEYS).prop_map(|key| Step::Slide { key }),
         2 => (0..KEYS).prop_map(|key| Step::Use { key }),
         1 => (0..KEYS).prop_map(|key| Step::Remove { key }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => change(),
         4 => question().prop_map(|question| Step::Ask { question }),
         1 => prop::collection::btree_set(0..KEYS, 0..KEYS)
             .prop_map(|spared| Step::Sweep { spared }),
@@ -183,11 +189,13 @@ struct Pair {
 }
 
 impl Pair {
+    /// Before data is loaded.
     fn new() -> Self {
+        let now = at(1_000_000_000_000);
         Self {
-            index: Index::new(SEED),
+            index: Index::new_for_loading(SEED, now),
             model: Model::default(),
-            now: at(1_000_000_000_000),
+            now,
         }
     }
 
@@ -381,9 +389,19 @@ proptest! {
 
     #[test]
     fn the_index_says_what_the_records_say(
-        steps in prop::collection::vec((passing(), step()), 1..80)
+        loaded in prop::collection::vec(change(), 0..20),
+        loaded_for_ms in 0..30_000_i64,
+        steps in prop::collection::vec((passing(), step()), 1..80),
     ) {
         let mut pair = Pair::new();
+        for step in &loaded {
+            pair.take(step);
+            pair.settle();
+        }
+        // No session expires before the load has ended.
+        pair.now = at(pair.now.unix_ms().checked_add_signed(loaded_for_ms).unwrap());
+        pair.index.end_loading();
+        pair.settle();
         for (ms, step) in &steps {
             pair.now = at(pair.now.unix_ms().checked_add_signed(*ms).unwrap());
             pair.settle();
