@@ -8,9 +8,10 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::Instant;
 
 use mooring_session::StepProgress;
+use mooring_session::codec::BorrowedRecord;
 use mooring_session::index::{Index, IndexCounts, PrefixId, Prefixes, Seed};
 use mooring_session::names::WorkerId;
-use mooring_session::record::{Life, Record, Standing};
+use mooring_session::record::{Life, Standing};
 use mooring_session::time::Timestamp;
 
 use crate::settings;
@@ -63,9 +64,15 @@ impl Indexes {
     }
 
     /// Notes the record that stands under `key`.
-    pub(crate) fn put(&mut self, database: i32, key: &[u8], record: &Record, now: Timestamp) {
+    pub(crate) fn put(
+        &mut self,
+        database: i32,
+        key: &[u8],
+        record: &BorrowedRecord<'_>,
+        now: Timestamp,
+    ) {
         if let Some(prefix) = self.prefix_of(key) {
-            self.of_mut(database).put(prefix, key, record, now);
+            self.of_mut(database).put_borrowed(prefix, key, record, now);
         }
     }
 

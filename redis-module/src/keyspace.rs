@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use mooring_session::SessionPlace;
+use mooring_session::codec::BorrowedRecord;
 use mooring_session::record::Standing;
 use mooring_session::time::Timestamp;
 
@@ -130,12 +131,15 @@ pub(crate) fn refresh(module: &mut Module, context: &Context, key: Text<'_>) {
     let Moment { now, database, .. } = moment;
     let bytes = key.as_bytes();
     // What is no record is none of ours, whatever is wrong with it.
-    let Ok(Some(record)) = record_io::peek(context, key) else {
+    let fields = record_io::peek(context, key).unwrap_or_default();
+    let Ok(record) = BorrowedRecord::decode(fields.iter()) else {
         forget(module, database, bytes, now);
         return;
     };
     let inputs = RuleInputs::at(module, &moment);
-    module.floor = inputs.context().floor_after(Some(&record));
+    module.floor = inputs
+        .context()
+        .floor_after(Some(record.numbers_to_follow()));
     module.indexes.put(database, bytes, &record, now);
 }
 

@@ -5,7 +5,7 @@
 //! without a clock and without this module. A no-op writes and replicates nothing. Client-side caches hear of
 //! changed data, not of a slid TTL. The index hears of every write: no keyspace event tells of the module's own.
 
-use mooring_session::codec::{self, Changes, CorruptRecord};
+use mooring_session::codec::{self, BorrowedRecord, Changes, CorruptRecord};
 use mooring_session::record::{Life, Record};
 use mooring_session::{Decision, RecordChange, Refusal, Tuning};
 
@@ -144,12 +144,16 @@ impl<'c> Slot<'c> {
         let key = key.as_bytes();
         let record = self.record.as_ref();
         let inputs = RuleInputs::at(module, &self.moment);
-        module.floor = inputs.context().floor_after(record);
+        module.floor = inputs
+            .context()
+            .floor_after(record.map(Record::numbers_to_follow));
         let indexes = &mut module.indexes;
         match (record, written) {
             (Some(_), RecordChange::Nothing) => {}
             (Some(record), RecordChange::Life) => indexes.slide(database, key, &record.life, now),
-            (Some(record), RecordChange::Record) => indexes.put(database, key, record, now),
+            (Some(record), RecordChange::Record) => {
+                indexes.put(database, key, &BorrowedRecord::of(record), now);
+            }
             (None, _) | (_, RecordChange::Removed) => indexes.remove(database, key),
         }
         // Every command on a session is a use of it, also where the record says so only a step later.
@@ -293,12 +297,12 @@ pub(crate) fn look(context: &Context, name: Text<'_>) -> Result<Option<Record>, 
     Ok(record)
 }
 
-/// The same without a trace: for the node's own bookkeeping. A large hash of somebody else's under one of the prefixes,
+/// Reads the fields under `name` without a trace: for the node's own bookkeeping. A large hash of somebody else's under one of the prefixes,
 /// which may change often, is told by one field.
 ///
 /// # Errors
 /// As [`Slot::load`].
-pub(crate) fn peek(context: &Context, name: Text<'_>) -> Result<Option<Record>, Failure> {
+pub(crate) fn peek(context: &Context, name: Text<'_>) -> Result<Fields, Failure> {
     let key = context.open_to_look(name);
     if key.kind() == KeyKind::Hash && key.fields() > FIELDS_READ_UNSEEN {
         let life = OwnedText::new(codec::LIFE_FIELD.as_bytes());
@@ -307,22 +311,29 @@ pub(crate) fn peek(context: &Context, name: Text<'_>) -> Result<Option<Record>, 
             return Err(CorruptRecord::field(codec::LIFE_FIELD.as_bytes()).into());
         }
     }
-    let (_, record) = read(&key)?;
-    Ok(record)
+    read_fields(&key)
 }
 
 fn read(key: &Key<'_>) -> Result<(Fields, Option<Record>), Failure> {
+    let fields = read_fields(key)?;
+    let record = match key.kind() {
+        KeyKind::Empty => None,
+        _ => Some(codec::decode(fields.iter())?),
+    };
+    Ok((fields, record))
+}
+
+/// The fields of a hash; none of a key that is empty.
+fn read_fields(key: &Key<'_>) -> Result<Fields, Failure> {
     match key.kind() {
-        KeyKind::Empty => Ok((Fields::default(), None)),
+        KeyKind::Empty => Ok(Fields::default()),
         KeyKind::String | KeyKind::Other => Err(Failure::WrongType),
         KeyKind::Hash => {
             if key.fields() > RECORD_FIELDS_MAX {
                 let field = format!("more than {RECORD_FIELDS_MAX} fields");
                 return Err(CorruptRecord::Field(field.into()).into());
             }
-            let fields = key.read_all();
-            let record = codec::decode(fields.iter())?;
-            Ok((fields, Some(record)))
+            Ok(key.read_all())
         }
     }
 }

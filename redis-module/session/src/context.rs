@@ -1,7 +1,6 @@
 //! The inputs of a rule besides the record and the request, and its result.
 
 use crate::names::{InstanceName, Principal, ServerName};
-use crate::record::Record;
 use crate::time::Timestamp;
 use crate::tuning::Tuning;
 
@@ -29,13 +28,14 @@ impl Context<'_> {
         highest.saturating_add(1).max(self.now.least_number())
     }
 
-    /// The floor for the commands after this one, now that `record` stands under the key; none where the key was
-    /// dropped, at its tombstone's end or by hand. A dropped key's numbers are behind the clock, unless they were
+    /// The floor for the commands after this one, now that a record of these
+    /// [numbers](crate::record::Record::numbers_to_follow) stands under the key; none where the key was dropped, at its
+    /// tombstone's end or by hand. A dropped key's numbers are behind the clock, unless they were
     /// ahead of it when they were given, and then they raised the floor at that time.
     #[must_use]
-    pub fn floor_after(&self, record: Option<&Record>) -> u64 {
+    pub fn floor_after(&self, numbers: Option<u64>) -> u64 {
         let least = self.now.least_number();
-        match record.map(Record::numbers_to_follow) {
+        match numbers {
             None => self.floor.max(least),
             Some(numbers) if numbers <= least => self.floor,
             Some(numbers) => self.floor.max(numbers),

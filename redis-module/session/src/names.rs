@@ -95,7 +95,20 @@ macro_rules! names {
             /// # Errors
             /// Says what is wrong, and never repeats the value.
             pub fn parse(bytes: &[u8]) -> Result<Self, NameError> {
-                check($what, bytes, $least, $most, &Alphabet::$alphabet).map(|text| Self(text.into()))
+                Self::check(bytes).map(Self::of_checked)
+            }
+
+            /// The same without a copy.
+            ///
+            /// # Errors
+            /// As [`parse`](Self::parse).
+            pub(crate) fn check(bytes: &[u8]) -> Result<&str, NameError> {
+                check($what, bytes, $least, $most, &Alphabet::$alphabet)
+            }
+
+            /// A copy of what [`check`](Self::check) answered with.
+            pub(crate) fn of_checked(text: &str) -> Self {
+                Self(text.into())
             }
 
             /// The name as text.
@@ -152,6 +165,14 @@ impl Principal {
     /// # Errors
     /// Empty, over 320 bytes, not UTF-8, control characters, or `*`.
     pub fn parse(bytes: &[u8]) -> Result<Self, NameError> {
+        Self::check(bytes).map(Self::of_checked)
+    }
+
+    /// The same without a copy.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub(crate) fn check(bytes: &[u8]) -> Result<&str, NameError> {
         let what = "principal";
         let text = check(what, bytes, 1, limits::PRINCIPAL_BYTES_MAX, &Alphabet::Text)?;
         if text == "*" {
@@ -160,7 +181,12 @@ impl Principal {
                 problem: Problem::Alphabet("* is not a principal"),
             });
         }
-        Ok(Self(text.into()))
+        Ok(text)
+    }
+
+    /// A copy of what [`check`](Self::check) answered with.
+    pub(crate) fn of_checked(text: &str) -> Self {
+        Self(text.into())
     }
 
     /// The principal as text.
@@ -182,7 +208,12 @@ impl WorkerId {
     /// # Errors
     /// Empty, over 128 bytes, not visible ASCII, or `-`.
     pub fn parse(bytes: &[u8]) -> Result<Self, NameError> {
-        Self::check(bytes).map(|text| Self(text.into()))
+        Self::check(bytes).map(Self::of_checked)
+    }
+
+    /// A copy of what [`check`](Self::check) answered with.
+    pub(crate) fn of_checked(text: &str) -> Self {
+        Self(text.into())
     }
 
     /// The same without a copy, for what a use only compares.

@@ -257,12 +257,7 @@ impl Record {
     /// clock can have made it (an edited record): one such record would push the numbers of every key to their limit.
     #[must_use]
     pub fn numbers_to_follow(&self) -> u64 {
-        let highest = self.generation.max(self.highest_epoch);
-        if highest <= NUMBER_FOLLOWED_MAX {
-            highest
-        } else {
-            0
-        }
+        numbers_to_follow(self.generation, self.highest_epoch)
     }
 
     /// Whether any of its bindings is being initialized at `now`.
@@ -271,5 +266,15 @@ impl Record {
         self.bindings
             .values()
             .any(|binding| binding.is_claim_live(now))
+    }
+}
+
+/// [`Record::numbers_to_follow`] of a record with these numbers.
+pub(crate) fn numbers_to_follow(generation: u64, highest_epoch: u64) -> u64 {
+    let highest = generation.max(highest_epoch);
+    if highest <= NUMBER_FOLLOWED_MAX {
+        highest
+    } else {
+        0
     }
 }

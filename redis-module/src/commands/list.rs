@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use mooring_session::codec;
 use mooring_session::index::{Cursor, Filter, Glob, Order};
 use mooring_session::limits::LIST_COUNT_MAX;
 use mooring_session::names::{
@@ -157,7 +158,8 @@ fn collect(
         let name = OwnedText::new(session.key);
         // What is no record any more is none that was asked for.
         if reader.may_read(name.text())
-            && let Ok(Some(record)) = record_io::peek(context, name.text())
+            && let Ok(fields) = record_io::peek(context, name.text())
+            && let Ok(record) = codec::decode(fields.iter())
             && filter.admits(session.key, &record, now)
         {
             sessions.push(ListLine {

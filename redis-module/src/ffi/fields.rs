@@ -7,6 +7,11 @@ use redis_module::raw;
 
 use super::{Key, Text};
 
+/// Room for what a record with a binding takes.
+const BYTES_COMMON: usize = 640;
+/// Most fields that room is made for beforehand.
+const FIELDS_COMMON: usize = 32;
+
 /// The fields and values of one hash, in one block.
 #[derive(Default)]
 pub(crate) struct Fields {
@@ -55,10 +60,13 @@ extern "C" fn collect_field(
 impl Key<'_> {
     /// All fields and values of a hash.
     pub(crate) fn read_all(&self) -> Fields {
-        let mut fields = Fields::default();
         if self.raw.is_null() {
-            return fields;
+            return Fields::default();
         }
+        let mut fields = Fields {
+            bytes: Vec::with_capacity(BYTES_COMMON),
+            ends: Vec::with_capacity(self.fields().min(FIELDS_COMMON)),
+        };
         let cursor = api!(RedisModule_ScanCursorCreate(), ptr::null_mut());
         if cursor.is_null() {
             return fields;

@@ -7,8 +7,9 @@ use super::entry::{BoundTo, Entry, EntryNames};
 use super::interner::{Interner, Symbol};
 use super::lookup::Seed;
 use super::prefixes::PrefixId;
+use crate::codec::{BorrowedBinding, BorrowedRecord};
 use crate::names::{InstanceName, Principal, ServerName, WorkerId};
-use crate::record::{Binding, Record, Standing};
+use crate::record::Standing;
 
 /// Everybody and every place that an entry names.
 #[derive(Debug)]
@@ -96,48 +97,50 @@ impl Directory {
     }
 
     /// The names in the record, with one more reference to each.
-    pub(super) fn acquire(&mut self, prefix: PrefixId, record: &Record) -> EntryNames {
+    pub(super) fn acquire(&mut self, prefix: PrefixId, record: &BorrowedRecord<'_>) -> EntryNames {
         let bindings = record.bindings.iter();
         EntryNames {
-            principal: (self.principals).acquire(prefix.tag(), record.principal.as_str()),
-            bindings: bindings
-                .map(|(server, binding)| self.bind(server, binding))
-                .collect(),
+            principal: (self.principals).acquire(prefix.tag(), record.principal),
+            bindings: bindings.map(|binding| self.bind(binding)).collect(),
         }
     }
 
     /// Whether the entry refers to exactly the names in the record.
-    pub(super) fn names_match(&self, entry: &Entry, prefix: PrefixId, record: &Record) -> bool {
+    pub(super) fn names_match(
+        &self,
+        entry: &Entry,
+        prefix: PrefixId,
+        record: &BorrowedRecord<'_>,
+    ) -> bool {
         let mut bindings = entry.bindings.iter().zip(&record.bindings);
-        (self.principals).is(entry.principal, prefix.tag(), record.principal.as_str())
+        (self.principals).is(entry.principal, prefix.tag(), record.principal)
             && entry.bindings.len() == record.bindings.len()
-            && bindings.all(|(bound, (server, binding))| self.is_bound(*bound, server, binding))
+            && bindings.all(|(bound, binding)| self.is_bound(*bound, binding))
     }
 
-    fn is_bound(&self, bound: BoundTo, server: &ServerName, binding: &Binding) -> bool {
-        let is_owner = match (bound.owner, &binding.owner) {
-            (Some(symbol), Some(owner)) => self.workers.is(symbol, 0, owner.as_str()),
+    fn is_bound(&self, bound: BoundTo, binding: &BorrowedBinding<'_>) -> bool {
+        let head = &binding.head;
+        let is_owner = match (bound.owner, head.owner) {
+            (Some(symbol), Some(owner)) => self.workers.is(symbol, 0, owner),
             (None, None) => true,
             _ => false,
         };
         let place_tag = self.places.tag(bound.place);
         is_owner
             && place_tag.is_some_and(|tag| {
-                (self.places).is(bound.place, tag, binding.instance.as_str())
-                    && (self.servers).is(Symbol::of_tag(tag), 0, server.as_str())
+                self.places.is(bound.place, tag, head.instance)
+                    && (self.servers).is(Symbol::of_tag(tag), 0, binding.server)
             })
-            && (self.workers).is(bound.driver, 0, binding.driver.as_str())
+            && self.workers.is(bound.driver, 0, head.driver)
     }
 
-    fn bind(&mut self, server: &ServerName, binding: &Binding) -> BoundTo {
-        let server = self.servers.acquire(0, server.as_str());
+    fn bind(&mut self, binding: &BorrowedBinding<'_>) -> BoundTo {
+        let head = &binding.head;
+        let server = self.servers.acquire(0, binding.server);
         BoundTo {
-            place: self.places.acquire(server.tag(), binding.instance.as_str()),
-            driver: self.workers.acquire(0, binding.driver.as_str()),
-            owner: binding
-                .owner
-                .as_ref()
-                .map(|owner| self.workers.acquire(0, owner.as_str())),
+            place: self.places.acquire(server.tag(), head.instance),
+            driver: self.workers.acquire(0, head.driver),
+            owner: head.owner.map(|owner| self.workers.acquire(0, owner)),
         }
     }
 

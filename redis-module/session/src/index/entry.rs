@@ -5,7 +5,8 @@
 use smallvec::SmallVec;
 
 use super::interner::Symbol;
-use crate::record::{Life, Lifecycle, Phase, Record, Standing};
+use crate::codec::BorrowedRecord;
+use crate::record::{Life, Lifecycle, Phase, Standing};
 use crate::time::Timestamp;
 
 /// One session.
@@ -92,7 +93,7 @@ impl UseRank {
 
 impl Entry {
     /// An entry of the record, of which its life is still to be noted.
-    pub(super) fn new(key: &[u8], names: EntryNames, record: &Record) -> Self {
+    pub(super) fn new(key: &[u8], names: EntryNames, record: &BorrowedRecord<'_>) -> Self {
         let mut entry = Self {
             key: key.into(),
             bindings: names.bindings,
@@ -141,10 +142,10 @@ impl Entry {
     }
 
     /// Takes over what a record says beside its names and its life.
-    pub(super) fn describe(&mut self, record: &Record) {
+    pub(super) fn describe(&mut self, record: &BorrowedRecord<'_>) {
         self.created_at = record.life.created_at;
         self.leased_until = leased_until(record);
-        self.content = match record.content_hash {
+        self.content = match record.identity.content_hash {
             Some(_) => Content::Mounted,
             None => Content::None,
         };
@@ -168,11 +169,11 @@ impl Entry {
 }
 
 /// The end of the last lease that keeps others from cleaning up the record.
-fn leased_until(record: &Record) -> Timestamp {
+fn leased_until(record: &BorrowedRecord<'_>) -> Timestamp {
     let claims = record
         .bindings
-        .values()
-        .filter_map(|binding| match binding.phase {
+        .iter()
+        .filter_map(|binding| match binding.head.phase {
             Phase::Claimed { lease_until } => Some(lease_until),
             Phase::Bound => None,
         });

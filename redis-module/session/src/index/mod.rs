@@ -41,6 +41,7 @@ use orders::{Orders, Position};
 use rounds::Rounds;
 use slab::{Slab, Slot};
 
+use crate::codec::BorrowedRecord;
 use crate::limits::SETTLED_WITH_A_CHANGE_MAX;
 use crate::names::{InstanceName, ServerName, WorkerId};
 use crate::record::{Life, Record, Standing};
@@ -113,6 +114,17 @@ impl Index {
 
     /// Notes the record that stands under `key` at `now`, a new one or not.
     pub fn put(&mut self, prefix: PrefixId, key: &[u8], record: &Record, now: Timestamp) {
+        self.put_borrowed(prefix, key, &BorrowedRecord::of(record), now);
+    }
+
+    /// The same of a record that was not copied.
+    pub fn put_borrowed(
+        &mut self,
+        prefix: PrefixId,
+        key: &[u8],
+        record: &BorrowedRecord<'_>,
+        now: Timestamp,
+    ) {
         self.settle(now, SETTLED_WITH_A_CHANGE_MAX);
         let (used, sweep) = (self.rank(&record.life, now), self.sweep);
         let hash = self.seed.hash(KEY_TAG, key);

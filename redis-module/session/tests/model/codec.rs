@@ -8,7 +8,8 @@ use proptest::option;
 use proptest::prelude::*;
 
 use mooring_session::codec::{
-    BindingHead, CorruptRecord, SCHEMA_VERSION, changes, decode, decode_life, encode, encode_life,
+    BindingHead, BorrowedRecord, CorruptRecord, SCHEMA_VERSION, changes, decode, decode_life,
+    encode, encode_life,
 };
 use mooring_session::explain::explain;
 use mooring_session::limits::{TTL_MAX, TTL_MIN};
@@ -198,6 +199,10 @@ proptest! {
     fn what_is_written_is_what_is_read(record in record(), unknown in unknown_fields()) {
         let mut fields = fields_of(&record);
         fields.extend(unknown);
+        prop_assert_eq!(
+            BorrowedRecord::decode(pairs(&fields)),
+            Ok(BorrowedRecord::of(&record))
+        );
         prop_assert_eq!(decode(pairs(&fields)), Ok(record));
     }
 

@@ -170,7 +170,7 @@ impl Node {
         }
         assert_written(before.as_ref(), after.as_ref(), &outcome);
         if outcome.is_ok() {
-            self.floor = context.floor_after(after.as_ref());
+            self.floor = context.floor_after(after.as_ref().map(Record::numbers_to_follow));
         }
         self.write(key, after.as_ref(), &outcome);
         self.note(crate::invariants::event(command, &outcome));

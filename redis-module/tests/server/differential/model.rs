@@ -104,7 +104,7 @@ impl Model {
             Request::Delete => Value::Integer(i64::from(record.take().is_some())),
         };
         if record.is_some() {
-            floor = floor.max(context.floor_after(record.as_ref()));
+            floor = floor.max(context.floor_after(record.as_ref().map(Record::numbers_to_follow)));
         }
         Outcome {
             reply,
