@@ -195,7 +195,7 @@ impl<'a> BindingHead<'a> {
             b"claimed" => Phase::Claimed {
                 lease_until: Timestamp::from_unix_ms(lease_until),
             },
-            b"bound" => Phase::Bound,
+            b"bound" if lease_until <= LOSS_UNREPORTED => Phase::Bound,
             _ => return None,
         };
         let mut names = words.names()?;

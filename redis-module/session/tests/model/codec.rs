@@ -390,6 +390,7 @@ fn every_field_that_does_not_read_is_named() {
         ("l:a b", "x"),
         ("b:tools", "bound 6 1 0 0 a w:1"),
         ("b:tools", "bound 6 1 0 a w:1 -"),
+        ("b:tools", "bound 6 1 2 0 a w:1 -"),
         ("b:tools", "bound 6 1 0 0 0 a w:1 - u 7"),
         ("b:tools", "orphaned 6 1 0 0 a w:1 -"),
         ("b:tools", "bound 6 1 0 0  w:1 -"),
