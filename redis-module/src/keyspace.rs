@@ -57,6 +57,10 @@ pub(crate) fn take(context: &Context, what: KeyEvent, key: &[u8]) {
         if what == KeyEvent::Evicted {
             note_eviction(module, context, key);
         }
+        // What a RENAME, a COPY or a RESTORE puts there is another session.
+        if what == KeyEvent::Changed {
+            drop_queues(module, context.database(), key);
+        }
         refresh(module, context, OwnedText::new(key).text());
     });
     if taken == Err(StateError::Busy) {
@@ -146,6 +150,11 @@ pub(crate) fn refresh(module: &mut Module, context: &Context, key: Text<'_>) {
 fn forget(module: &mut Module, database: i32, key: &[u8], now: Timestamp) {
     module.forget_numbers(now);
     module.indexes.remove(database, key);
+    drop_queues(module, database, key);
+}
+
+/// Who waits for a turn or a claim of the session is told to ask again.
+fn drop_queues(module: &mut Module, database: i32, key: &[u8]) {
     let place = SessionPlace::new(database, key);
     module.turns.drop_session(&place);
     module.news.settle_session(&place);

@@ -135,3 +135,23 @@ async fn an_owned_binding_is_not_moved_within_a_turn() -> anyhow::Result<()> {
     assert_eq!(c.run(&rebind)?.field("won").integer(), 1);
     Ok(())
 }
+
+/// What waits for the session that was there is told to ask again, and its turn holds nobody up.
+#[tokio::test]
+async fn a_record_that_takes_a_key_takes_none_of_its_turns() -> anyhow::Result<()> {
+    for command in [
+        format!("RENAME {KEY}x {KEY}"),
+        format!("COPY {KEY}x {KEY} REPLACE"),
+    ] {
+        let (_redis, mut c) = server(&SHORT_QUIET).await?;
+        c.run(&format!("SESSION.CREATE {KEY}x s2 zoe TTL 900000"))?;
+        c.run("CONFIG SET mooring.turn-lease-max-ms 60000")?;
+        c.run(&enter("a:1", "a1", 60_000, ""))?;
+        c.run(&enter("b:1", "b1", 60_000, ""))?;
+        c.run(&command)?;
+        assert_eq!(hear(&mut c, "b:1", 5_000)?, ["settled"], "{command}");
+        let entered = c.run(&enter("b:1", "b2", 60_000, ""))?;
+        assert!(turn(&entered).is_some(), "{command}: {entered}");
+    }
+    Ok(())
+}
