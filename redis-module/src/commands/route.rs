@@ -34,7 +34,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     core_categories: c"write fast",
     arguments: ARGUMENTS,
     reply: "`state` `unbound` alone; or `state` `claimed`|`bound`|`orphaned`, `instance`, `driver`, \
-            `epoch`, and where there is one `upstream_session`, `owner` with `owner_alive` and `owner_address`, \
+            `epoch`, and where there is one `upstream_session`, `owner` with `owner_alive` and `owner_address` (null where it is not known), \
             `lease_until`, `worker_lost` (the dead worker that drove it before, told once), and `lost_instance` with \
             `lost_reason` (a loss that no reply has reported to the client yet: see SESSION.REBIND, UNREPORTED, and \
             SESSION.TOUCH, REPORTED). What is absent is left out: this is the hot path, and every field costs. With TURN also `turn`: its number, or null while the \
