@@ -1,7 +1,7 @@
 //! The threads that serve client connections, each with a runtime of its own.
 //!
 //! Invariant: one thread serves a connection from accept to close, and what its requests start runs there: a call is
-//! never handed from thread to thread, which would cost more than the work of a small call (decision 0054).
+//! never handed from thread to thread, which would cost more than the work of a small call (decision 0052).
 
 use std::io;
 use std::num::NonZero;
