@@ -157,7 +157,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         listener.stop().await;
     }
     // Last: owned connections may have been opened by requests on these threads.
-    threads.stop();
+    threads.stop().await;
     tracing::info!("stopped");
     result
 }

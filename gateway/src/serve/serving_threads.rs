@@ -20,6 +20,9 @@ const BLOCKING_THREADS_MAX: usize = 1024 + 256;
 /// How long a runtime waits for its blocking threads when it ends. Runs were cancelled by then.
 const BLOCKING_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Pause between looks whether the threads have ended.
+const STOP_PAUSE: Duration = Duration::from_millis(5);
+
 /// A runtime of the thread that drives it.
 ///
 /// # Errors
@@ -122,13 +125,24 @@ impl ServingThreads {
         self.connections.wait().await;
     }
 
-    /// Ends the threads but for the caller's, with whatever still runs there, and waits for them.
-    pub(super) fn stop(&self) {
+    /// Ends the threads but for the caller's, with whatever still runs there, and waits for them as long as for a
+    /// runtime that ends.
+    pub(super) async fn stop(&self) {
         self.stopping.cancel();
-        for thread in self.lock_started().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a serving thread has panicked");
+        let ended = async {
+            while self
+                .lock_started()
+                .iter()
+                .any(|thread| !thread.is_finished())
+            {
+                tokio::time::sleep(STOP_PAUSE).await;
             }
+        };
+        if tokio::time::timeout(BLOCKING_PATIENCE, ended)
+            .await
+            .is_err()
+        {
+            tracing::info!("a serving thread did not end in time");
         }
     }
 

@@ -7,14 +7,14 @@
 //! away, callers fail at once; a connection is used only after the module was checked; a command is sent at most twice,
 //! and a second time only if the rules reply to a repetition as they did the first time.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use thread_local::ThreadLocal;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dial::Dialer;
@@ -27,6 +27,8 @@ const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_millis(250);
 /// Interval of pings on a connection that may be unused.
 const PING_EVERY: Duration = Duration::from_secs(1);
+/// Pause between attempts to open a connection of a thread's own while the first one is open.
+const DIAL_OWN_EVERY: Duration = Duration::from_secs(5);
 
 /// Whether a command is sent again if the connection is lost before its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,13 @@ pub(crate) enum LinkState {
     Reconnecting,
     /// The last attempt to connect failed.
     Down(DownReason),
+}
+
+impl LinkState {
+    /// Whether the connection of this number is open.
+    fn is_up(&self, number: u64) -> bool {
+        matches!(self, Self::Up(connection) if connection.number == number)
+    }
 }
 
 /// Why there is no connection.
@@ -89,7 +98,15 @@ struct Shared {
     state: watch::Sender<LinkState>,
     /// The connection that each thread sends over. A connection is driven by the thread that opened it, and a reply
     /// that crosses threads costs a wake-up.
-    by_thread: ThreadLocal<Mutex<Option<Connection>>>,
+    by_thread: ThreadLocal<Mutex<ThreadConnection>>,
+}
+
+/// The connection of one thread, of the number that was open when the thread sent its last command. None while it is
+/// being opened, and on the thread that opened the first connection, which has that one: the first serves meanwhile.
+#[derive(Debug, Default)]
+struct ThreadConnection {
+    number: u64,
+    own: Option<Connection>,
 }
 
 impl Drop for Link {
@@ -165,10 +182,10 @@ impl Shared {
         command: &Cmd,
         deadline: Instant,
     ) -> Result<Value, StoreError> {
-        let open = self.connection(deadline).await?;
-        let number = open.number;
-        let own = timeout_at(deadline, self.of_this_thread(open)).await;
-        let mut connection = own.map_err(|_| StoreError::Away(UnavailableReason::TimedOut))?;
+        let Connection {
+            mut connection,
+            number,
+        } = self.of_this_thread(self.connection(deadline).await?);
         let away = match timeout_at(deadline, connection.send_packed_command(command)).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => match error.into_server_errors() {
@@ -185,26 +202,56 @@ impl Shared {
         Err(StoreError::Away(away))
     }
 
-    /// This thread's connection of the same number as the open one, which the thread's first command opens. Where that
-    /// fails, as at the server's limit of clients, the thread shares the open one until that is lost.
-    async fn of_this_thread(self: &Arc<Self>, open: Connection) -> MultiplexedConnection {
-        let number = open.number;
-        let mut own = self.by_thread.get_or_default().lock().await;
-        if let Some(own) = own.as_ref().filter(|own| own.number == number) {
-            return own.connection.clone();
+    /// This thread's connection of the same number as the open one, or that one while there is none: no command waits
+    /// for a second connection.
+    fn of_this_thread(self: &Arc<Self>, open: Connection) -> Connection {
+        let mut thread = self.thread();
+        if thread.number != open.number {
+            *thread = ThreadConnection {
+                number: open.number,
+                own: None,
+            };
+            tokio::spawn(Arc::clone(self).keep_own(open.number));
         }
-        let connection = match self.dialer.connect().await {
-            Ok(connection) => {
-                tokio::spawn(Arc::clone(self).until_lost(number));
-                connection
+        thread.own.clone().unwrap_or(open)
+    }
+
+    fn thread(&self) -> MutexGuard<'_, ThreadConnection> {
+        let thread = self.by_thread.get_or_default();
+        thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Maintains this thread's own connection until the open one of this number is lost. A failure to open it, as at
+    /// the server's limit of clients, is no loss: the thread shares the open one, and tries again.
+    async fn keep_own(self: Arc<Self>, number: u64) {
+        let mut changes = self.state.subscribe();
+        let mut is_known = false;
+        loop {
+            match self.dialer.connect().await {
+                Ok(connection) => {
+                    let own = Connection { connection, number };
+                    self.set_own(number, Some(own));
+                    return Arc::clone(&self).until_lost(number).await;
+                }
+                Err(problem) if !is_known => {
+                    tracing::warn!(?problem, "a thread has no connection to redis of its own");
+                    is_known = true;
+                }
+                Err(_) => {}
             }
-            Err(problem) => {
-                tracing::warn!(?problem, "a thread has no connection to redis of its own");
-                open.connection
+            let lost = changes.wait_for(|state| !state.is_up(number));
+            if timeout(DIAL_OWN_EVERY, lost).await.is_ok() {
+                return;
             }
-        };
-        let connection = own.insert(Connection { connection, number });
-        connection.connection.clone()
+        }
+    }
+
+    /// Does nothing where the thread has turned to another number.
+    fn set_own(&self, number: u64, own: Option<Connection>) {
+        let mut thread = self.thread();
+        if thread.number == number {
+            thread.own = own;
+        }
     }
 
     /// The open connection; waits only during the first attempt after a loss.
@@ -233,8 +280,7 @@ impl Shared {
     /// Gives up a connection, unless a later one has replaced it.
     fn lose(&self, number: u64) {
         self.state.send_if_modified(|state| {
-            let is_current =
-                matches!(state, LinkState::Up(connection) if connection.number == number);
+            let is_current = state.is_up(number);
             if is_current {
                 *state = LinkState::Reconnecting;
             }
@@ -279,12 +325,13 @@ impl Shared {
         prefixes::not_covering(&mut connection, &self.heads, self.dialer.command_timeout).await
     }
 
-    /// Returns when the connection of this number is lost, which pings detect if this thread does not use it.
+    /// Returns when the connection of this number is lost, which pings detect if this thread does not use it. The
+    /// thread's own is closed then.
     fn until_lost(self: Arc<Self>, number: u64) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let mut changes = self.state.subscribe();
             let ping = redis::cmd("PING");
-            let is_lost = |state: &LinkState| !matches!(state, LinkState::Up(connection) if connection.number == number);
+            let is_lost = |state: &LinkState| !state.is_up(number);
             while timeout(PING_EVERY, changes.wait_for(is_lost))
                 .await
                 .is_err()
@@ -293,6 +340,7 @@ impl Shared {
                 // A failed ping has given up the connection already; the next check of the state sees that.
                 drop(self.attempt(&ping, deadline).await);
             }
+            self.set_own(number, None);
         })
     }
 
@@ -307,10 +355,8 @@ impl Shared {
             Ok(connection) => {
                 tracing::info!(%address, "connected to redis");
                 let connection = Connection { connection, number };
-                // Otherwise a command of this thread is about to find that it has no connection, and opens one.
-                if let Ok(mut own) = self.by_thread.get_or_default().try_lock() {
-                    *own = Some(connection.clone());
-                }
+                // This thread has it for its own.
+                *self.thread() = ThreadConnection { number, own: None };
                 self.state.send_replace(LinkState::Up(connection));
                 Ok(number)
             }
