@@ -26,17 +26,17 @@
 //! binding, so any field of a known letter without its `b:` has no value, and goes with the next write of the record; and
 //! so has an `m:` of another epoch.
 
+mod borrowed_record;
+mod words;
+
 use std::collections::BTreeMap;
 
-use smallvec::SmallVec;
-
-use crate::names::{
-    ContentHash, InstanceName, LabelName, LabelValue, NameError, Principal, Reason, ServerName,
-    SessionId, Token, UpstreamSession, WorkerId, parse_integer,
-};
-use crate::record::{
-    Binding, Cleaning, LEAST_READER, Life, Lifecycle, Phase, Record, numbers_to_follow,
-};
+pub(crate) use self::borrowed_record::BorrowedBinding;
+pub use self::borrowed_record::BorrowedRecord;
+use self::borrowed_record::read_unreported_loss;
+use self::words::{Words, push_numbers};
+use crate::names::{InstanceName, ServerName, WorkerId};
+use crate::record::{Binding, Cleaning, LEAST_READER, Life, Lifecycle, Phase, Record};
 use crate::time::{Millis, Timestamp};
 
 /// The version of the fields' meaning that this module writes.
@@ -218,72 +218,6 @@ impl<'a> BindingHead<'a> {
     }
 }
 
-/// The words of a packed value: visible ASCII, one space between two of them. A word that is empty is none.
-///
-/// Every use reads two such values of over 200 bytes together, so each byte is looked at as few times as possible.
-struct Words<'a> {
-    rest: Option<&'a [u8]>,
-}
-
-impl<'a> Words<'a> {
-    fn of(value: &'a [u8]) -> Option<Self> {
-        let is_printable = |byte: &u8| (b' '..=b'~').contains(byte);
-        // Without a way out the compiler looks at many bytes at once.
-        let is_valid = (value.iter()).fold(true, |valid, byte| valid & is_printable(byte));
-        is_valid.then_some(Self { rest: Some(value) })
-    }
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let rest = self.rest?;
-        let length = rest.iter().position(|byte| *byte == b' ');
-        self.take(length.unwrap_or(rest.len()))
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        /// As many decimal digits as never overflow.
-        const DIGITS_SAFE: usize = 19;
-        let rest = self.rest?;
-        let (mut value, mut length) = (0_u64, 0);
-        for byte in rest.iter().take(DIGITS_SAFE) {
-            if !byte.is_ascii_digit() {
-                break;
-            }
-            value = value * 10 + u64::from(byte & 0x0f);
-            length += 1;
-        }
-        match (rest.first()?, rest.get(length)) {
-            (b'1'..=b'9', None | Some(b' ')) => self.take(length).map(|_| value),
-            _ => parse_integer("number", self.next()?, 0, u64::MAX).ok(),
-        }
-    }
-
-    /// The word of this length, with the space behind it.
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let rest = self.rest?;
-        let word = rest.get(..length).filter(|word| !word.is_empty())?;
-        self.rest = rest.get(length.saturating_add(1)..);
-        Some(word)
-    }
-
-    /// The words that are left, as text.
-    fn names(self) -> Option<impl Iterator<Item = &'a str>> {
-        let names = std::str::from_utf8(self.rest?).ok()?;
-        Some(names.split(' '))
-    }
-
-    /// Whether every word was taken.
-    const fn is_at_end(&self) -> bool {
-        self.rest.is_none()
-    }
-}
-
-fn push_numbers(value: &mut String, numbers: impl IntoIterator<Item = u64>) {
-    for number in numbers {
-        value.push(' ');
-        value.push_str(itoa::Buffer::new().format(number));
-    }
-}
-
 /// The name of a server's or label's field.
 #[must_use]
 pub fn field_name(letter: char, name: &str) -> String {
@@ -442,26 +376,6 @@ pub fn decode_unreported_loss(
     Ok(loss.map(InstanceName::of_checked))
 }
 
-fn read_unreported_loss<'a>(
-    server: &str,
-    epoch: u64,
-    value: &'a [u8],
-) -> Result<Option<&'a str>, CorruptRecord> {
-    let corrupt = || {
-        let field = field_name(letter::UNREPORTED_LOSS, server);
-        CorruptRecord::field(field.as_bytes())
-    };
-    let mut words = value.splitn(2, |byte| *byte == b' ');
-    let of = words.next().and_then(read_number).ok_or_else(corrupt)?;
-    let instance = InstanceName::check(words.next().unwrap_or(b"")).map_err(|_| corrupt())?;
-    Ok((of == epoch).then_some(instance))
-}
-
-/// A word that stands alone.
-fn read_number(word: &[u8]) -> Option<u64> {
-    parse_integer("number", word, 0, u64::MAX).ok()
-}
-
 /// Reads a whole record from all fields of a hash, in any order.
 ///
 /// # Errors
@@ -472,188 +386,6 @@ pub fn decode<'a>(
     BorrowedRecord::decode(fields).map(|record| record.to_record())
 }
 
-/// A record whose names stand elsewhere: in the fields of a hash, or in a [`Record`]. What an index is fed with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BorrowedRecord<'a> {
-    pub(crate) life: Life,
-    pub(crate) principal: &'a str,
-    pub(crate) identity: Identity<'a>,
-    pub(crate) cleaning: Option<BorrowedCleaning<'a>>,
-    labels: SmallVec<[(&'a str, &'a str); 4]>,
-    /// Ordered by server.
-    pub(crate) bindings: SmallVec<[BorrowedBinding<'a>; 1]>,
-}
-
-/// What the field `z` holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BorrowedCleaning<'a> {
-    worker: Option<&'a str>,
-    pub(crate) lease_until: Timestamp,
-}
-
-/// One binding with the name of its server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BorrowedBinding<'a> {
-    pub(crate) server: &'a str,
-    pub(crate) head: BindingHead<'a>,
-    token: &'a str,
-    previous: Option<&'a str>,
-    reason: Option<&'a str>,
-    unreported_loss: Option<&'a str>,
-}
-
-impl<'a> BorrowedRecord<'a> {
-    /// Reads and checks a whole record, as [`decode`] does.
-    ///
-    /// # Errors
-    /// As [`decode`].
-    pub fn decode(
-        fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
-    ) -> Result<Self, CorruptRecord> {
-        let (mut life, mut principal, mut identity, mut cleaning) = (None, None, None, None);
-        let mut labels = SmallVec::new();
-        let mut of_bindings = SmallVec::<[ServerField<'a>; 8]>::new();
-        for (field, value) in fields {
-            match split_field(field) {
-                Some((letter::LABEL, name)) => labels.push((
-                    read(field, name, LabelName::check)?,
-                    read(field, value, LabelValue::check)?,
-                )),
-                Some((letter, server)) if BINDING_LETTERS.contains(&letter) => {
-                    of_bindings.push((server, letter, value));
-                }
-                Some(_) => {}
-                None if field == LIFE_FIELD.as_bytes() => life = Some(decode_life(value)?),
-                None if field == PRINCIPAL_FIELD.as_bytes() => {
-                    principal = Some(read(field, value, Principal::check)?);
-                }
-                None if field == IDENTITY_FIELD.as_bytes() => {
-                    let corrupt = || CorruptRecord::field(field);
-                    identity = Some(Identity::read(value).ok_or_else(corrupt)?);
-                }
-                None if field == CLEANING_FIELD.as_bytes() => {
-                    let corrupt = || CorruptRecord::field(field);
-                    cleaning = Some(BorrowedCleaning::read(value).ok_or_else(corrupt)?);
-                }
-                None => {}
-            }
-        }
-        of_bindings.sort_unstable_by_key(|(server, ..)| *server);
-        let missing = |field: &str| CorruptRecord::field(field.as_bytes());
-        Ok(Self {
-            life: life.ok_or_else(|| missing(LIFE_FIELD))?,
-            identity: identity.ok_or_else(|| missing(IDENTITY_FIELD))?,
-            principal: principal.ok_or_else(|| missing(PRINCIPAL_FIELD))?,
-            cleaning,
-            labels,
-            bindings: of_bindings
-                .chunk_by(|(one, ..), (other, ..)| one == other)
-                .filter_map(BorrowedBinding::read)
-                .collect::<Result<_, _>>()?,
-        })
-    }
-
-    /// The same record, lent.
-    #[must_use]
-    pub fn of(record: &'a Record) -> Self {
-        let labels = record.labels.iter();
-        let bindings = record.bindings.iter();
-        Self {
-            life: record.life,
-            principal: record.principal.as_str(),
-            identity: Identity {
-                generation: record.generation,
-                highest_epoch: record.highest_epoch,
-                id: record.id.as_str(),
-                content_hash: record.content_hash.as_ref().map(|hash| hash.as_str()),
-            },
-            cleaning: record.cleaning.as_ref().map(|cleaning| BorrowedCleaning {
-                worker: cleaning.worker.as_ref().map(WorkerId::as_str),
-                lease_until: cleaning.lease_until,
-            }),
-            labels: labels
-                .map(|(name, value)| (name.as_str(), value.as_str()))
-                .collect(),
-            bindings: bindings
-                .map(|(server, binding)| BorrowedBinding::of(server, binding))
-                .collect(),
-        }
-    }
-
-    /// As [`Record::numbers_to_follow`].
-    #[must_use]
-    pub fn numbers_to_follow(&self) -> u64 {
-        numbers_to_follow(self.identity.generation, self.identity.highest_epoch)
-    }
-
-    /// A copy of all.
-    fn to_record(&self) -> Record {
-        let labels = self.labels.iter();
-        let bindings = self.bindings.iter();
-        Record {
-            id: SessionId::of_checked(self.identity.id),
-            principal: Principal::of_checked(self.principal),
-            generation: self.identity.generation,
-            highest_epoch: self.identity.highest_epoch,
-            life: self.life,
-            content_hash: self.identity.content_hash.map(ContentHash::of_checked),
-            labels: labels
-                .map(|(name, value)| (LabelName::of_checked(name), LabelValue::of_checked(value)))
-                .collect(),
-            bindings: bindings
-                .map(|binding| (ServerName::of_checked(binding.server), binding.to_binding()))
-                .collect(),
-            cleaning: self.cleaning.map(|cleaning| Cleaning {
-                worker: cleaning.worker.map(WorkerId::of_checked),
-                lease_until: cleaning.lease_until,
-            }),
-        }
-    }
-}
-
-/// What the field `id` holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity<'a> {
-    generation: u64,
-    highest_epoch: u64,
-    id: &'a str,
-    pub(crate) content_hash: Option<&'a str>,
-}
-
-impl<'a> Identity<'a> {
-    fn read(value: &'a [u8]) -> Option<Self> {
-        let mut words = Words::of(value)?;
-        let identity = Self {
-            generation: words.number()?,
-            highest_epoch: words.number()?,
-            id: SessionId::check(words.next()?).ok()?,
-            content_hash: match words.next() {
-                Some(hash) => Some(ContentHash::check(hash).ok()?),
-                None => None,
-            },
-        };
-        words.is_at_end().then_some(identity)
-    }
-}
-
-impl<'a> BorrowedCleaning<'a> {
-    fn read(value: &'a [u8]) -> Option<Self> {
-        let space = value.iter().position(|byte| *byte == b' ')?;
-        let (until, worker) = value.split_at_checked(space)?;
-        let worker = worker.get(1..)?;
-        Some(Self {
-            worker: match worker {
-                b"-" => None,
-                name => Some(WorkerId::check(name).ok()?),
-            },
-            lease_until: Timestamp::from_unix_ms(read_number(until)?),
-        })
-    }
-}
-
-/// A field of a binding: its server, its letter and its value.
-type ServerField<'a> = (&'a [u8], char, &'a [u8]);
-
 /// The letters of a binding's fields.
 const BINDING_LETTERS: [char; 5] = [
     letter::HEAD,
@@ -663,98 +395,11 @@ const BINDING_LETTERS: [char; 5] = [
     letter::UNREPORTED_LOSS,
 ];
 
-impl<'a> BorrowedBinding<'a> {
-    /// Reads a binding from all fields of its server. What has no head has no value.
-    fn read(fields: &[ServerField<'a>]) -> Option<Result<Self, CorruptRecord>> {
-        let value_of = |wanted: char| {
-            let mut fields = fields.iter();
-            fields.find_map(|(_, letter, value)| (*letter == wanted).then_some(*value))
-        };
-        let (server, ..) = fields.first()?;
-        Some(Self::read_behind(value_of(letter::HEAD)?, server, value_of))
-    }
-
-    fn read_behind(
-        head: &'a [u8],
-        server: &'a [u8],
-        value_of: impl Fn(char) -> Option<&'a [u8]>,
-    ) -> Result<Self, CorruptRecord> {
-        let corrupt = |letter: char| {
-            let mut field = format!("{letter}:").into_bytes();
-            field.extend_from_slice(server);
-            CorruptRecord::field(&field)
-        };
-        let of_head = |_: NameError| corrupt(letter::HEAD);
-        let server = ServerName::check(server).map_err(of_head)?;
-        let head = BindingHead::decode(server, head)?;
-        InstanceName::check(head.instance.as_bytes()).map_err(of_head)?;
-        for worker in [Some(head.driver), head.owner].into_iter().flatten() {
-            WorkerId::check(worker.as_bytes()).map_err(of_head)?;
-        }
-        if let Some(session) = head.upstream_session {
-            UpstreamSession::check(session.as_bytes()).map_err(of_head)?;
-        }
-        let optional = |letter, check: fn(&'a [u8]) -> Result<&'a str, NameError>| {
-            let checked = value_of(letter).map(check).transpose();
-            checked.map_err(|_| corrupt(letter))
-        };
-        let token = optional(letter::TOKEN, Token::check)?;
-        Ok(Self {
-            token: token.ok_or_else(|| corrupt(letter::TOKEN))?,
-            previous: optional(letter::PREVIOUS, UpstreamSession::check)?,
-            reason: optional(letter::REASON, Reason::check)?,
-            unreported_loss: match value_of(letter::UNREPORTED_LOSS) {
-                Some(loss) => read_unreported_loss(server, head.epoch, loss)?,
-                None => None,
-            },
-            server,
-            head,
-        })
-    }
-
-    fn of(server: &'a ServerName, binding: &'a Binding) -> Self {
-        Self {
-            server: server.as_str(),
-            head: BindingHead::of(binding),
-            token: binding.token.as_str(),
-            previous: binding.previous.as_ref().map(|left| left.as_str()),
-            reason: binding.last_reason.as_ref().map(|reason| reason.as_str()),
-            unreported_loss: binding.unreported_loss.as_ref().map(|lost| lost.as_str()),
-        }
-    }
-
-    fn to_binding(&self) -> Binding {
-        let head = &self.head;
-        Binding {
-            phase: head.phase,
-            instance: InstanceName::of_checked(head.instance),
-            upstream_session: head.upstream_session.map(UpstreamSession::of_checked),
-            owner: head.owner.map(WorkerId::of_checked),
-            driver: WorkerId::of_checked(head.driver),
-            epoch: head.epoch,
-            bound_at: head.bound_at,
-            rebinds: head.rebinds,
-            last_reason: self.reason.map(Reason::of_checked),
-            token: Token::of_checked(self.token),
-            previous: self.previous.map(UpstreamSession::of_checked),
-            unreported_loss: self.unreported_loss.map(InstanceName::of_checked),
-        }
-    }
-}
-
 fn split_field(field: &[u8]) -> Option<(char, &[u8])> {
     match field {
         [letter, b':', name @ ..] => Some((char::from(*letter), name)),
         _ => None,
     }
-}
-
-fn read<'a>(
-    field: &[u8],
-    value: &'a [u8],
-    check: impl Fn(&'a [u8]) -> Result<&'a str, NameError>,
-) -> Result<&'a str, CorruptRecord> {
-    check(value).map_err(|_| CorruptRecord::field(field))
 }
 
 /// What has to be written so that a hash that held `before` holds `after`.
