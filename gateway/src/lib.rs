@@ -16,6 +16,6 @@ mod serve;
 pub mod sessions_command;
 
 pub use serve::{
-    CheckOutcome, Diagnosis, ServeError, SettingsCheck, StdioOptions, check_files, diagnose, end,
-    refuse_problems, runtime, serve, serve_stdio,
+    CheckOutcome, Diagnosis, ServeError, SettingsCheck, StdioOptions, check_files, diagnose,
+    end_runtime, refuse_problems, runtime, serve, serve_stdio,
 };

@@ -13,8 +13,8 @@ use mooring_gateway::cli::{
 use mooring_gateway::client::{self, ClientCommand};
 use mooring_gateway::sessions_command;
 use mooring_gateway::{
-    CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, end, logs, refuse_problems,
-    runtime, serve, serve_stdio,
+    CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, end_runtime, logs,
+    refuse_problems, runtime, serve, serve_stdio,
 };
 use mooring_settings::{Environment, Flags, LoadedSettings, Settings, SettingsError, generate};
 use mooring_upstream::stdio::supervisor;
@@ -87,7 +87,7 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
         Err(error) => return report_error(&error, EXIT_FAILURE),
     };
     let served = runtime.block_on(serve(loaded.settings));
-    end(runtime);
+    end_runtime(runtime);
     match served {
         Ok(()) => EXIT_CLEAN,
         Err(error @ ServeError::Unavailable { .. }) => report_error(&error, EXIT_SERVICE_MISSING),
@@ -127,7 +127,7 @@ fn run_doctor(arguments: DoctorArguments) -> u8 {
         Err(error) => return report_error(&error, EXIT_FAILURE),
     };
     let diagnosis = runtime.block_on(diagnose(loaded));
-    end(runtime);
+    end_runtime(runtime);
     let diagnosis = match diagnosis {
         Ok(diagnosis) => diagnosis,
         Err(error) => return report_error(&error, EXIT_FAILURE),

@@ -1,7 +1,7 @@
 //! The MCP endpoint of one server: the checks of every request, and its route.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{ConnectInfo, Path, Request, State};
@@ -11,12 +11,12 @@ use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use mooring_session::names::{Principal, SessionId};
 use tokio_util::sync::CancellationToken;
 
-use super::lasting::Lasting;
+use super::detachable_future::DetachableFuture;
 use super::reply::to_http;
 use super::stateful::is_stateful;
 use super::target::ServerTarget;
 use super::{App, agent, answer, batch, code, group, host_origin_guard, stateful, stateless};
-use crate::identity::{LOCAL_PRINCIPAL, identify};
+use crate::identity::identify;
 use mooring_metrics as metrics;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
@@ -24,7 +24,6 @@ use mooring_protocol::{
     EnvelopeError, ErrorBody, ErrorKind, Kind, Lane, Message, Method, Reply, Revision, VersionError,
 };
 use mooring_router::affinity::{CloseOutcome, Session};
-use mooring_settings::AuthSettings;
 use mooring_upstream::Server;
 
 /// A request that passed every check that needs neither body nor session, for a server of kind `S`.
@@ -154,12 +153,6 @@ pub(super) fn caller(
     peer: SocketAddr,
     headers: &HeaderMap,
 ) -> Result<(Principal, Teams), ErrorBody<'static>> {
-    /// Of every caller without authentication.
-    static LOCAL: LazyLock<Option<Principal>> =
-        LazyLock::new(|| Principal::parse(LOCAL_PRINCIPAL.as_bytes()).ok());
-    if let (AuthSettings::None, Some(local)) = (&app.auth, &*LOCAL) {
-        return Ok((local.clone(), Teams::default()));
-    }
     let identity = identify(&app.auth, peer.ip(), headers).map_err(answer::identity_error)?;
     // `identify` enforces the same limits, so this does not fail.
     let principal = Principal::parse(identity.principal.as_bytes())
@@ -181,7 +174,7 @@ async fn post(context: RequestContext, body: axum::body::Body) -> Reply {
     // A disconnect is not a cancellation for older revisions (MCP 2025-11-25, transports): the request runs to its end
     // even if the connection does not.
     let _gone_with_this_future = context.client_gone.clone().drop_guard();
-    Lasting::new(post_body(context, body))
+    DetachableFuture::new(post_body(context, body))
         .await
         .unwrap_or_else(|| answer::plain(ErrorKind::Internal, None))
 }

@@ -45,7 +45,7 @@ pub use self::doctor::{Diagnosis, diagnose};
 use self::listener::ClientListener;
 use self::peers::{PeerPort, Peers};
 use self::serving_threads::ServingThreads;
-pub use self::serving_threads::{end, runtime};
+pub use self::serving_threads::{end_runtime, runtime};
 pub use self::stdio::{StdioOptions, serve_stdio};
 
 /// Minimum time to close owned connections after the last reply.

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub fn runtime() -> io::Result<Runtime> {
 }
 
 /// Ends a runtime. What still blocks does not delay that for long.
-pub fn end(runtime: Runtime) {
+pub fn end_runtime(runtime: Runtime) {
     runtime.shutdown_timeout(BLOCKING_PATIENCE);
 }
 
@@ -43,7 +43,8 @@ pub fn end(runtime: Runtime) {
 #[derive(Debug)]
 pub(super) struct ServingThreads {
     threads: Vec<ServingThread>,
-    started: Mutex<Vec<JoinHandle<()>>>,
+    /// All but the first.
+    started: Vec<JoinHandle<()>>,
     stopping: CancellationToken,
     connections: TaskTracker,
 }
@@ -68,7 +69,7 @@ impl ServingThreads {
         };
         let all = Self {
             threads: vec![ServingThread::of(Handle::current())],
-            started: Mutex::default(),
+            started: Vec::new(),
             stopping: CancellationToken::new(),
             connections: TaskTracker::new(),
         };
@@ -84,9 +85,9 @@ impl ServingThreads {
             .name(format!("serve-{number}"))
             .spawn(move || {
                 runtime.block_on(stopping.cancelled());
-                end(runtime);
+                end_runtime(runtime);
             })?;
-        self.lock_started().push(thread);
+        self.started.push(thread);
         Ok(self)
     }
 
@@ -130,11 +131,7 @@ impl ServingThreads {
     pub(super) async fn stop(&self) {
         self.stopping.cancel();
         let ended = async {
-            while self
-                .lock_started()
-                .iter()
-                .any(|thread| !thread.is_finished())
-            {
+            while !self.started.iter().all(JoinHandle::is_finished) {
                 tokio::time::sleep(STOP_PAUSE).await;
             }
         };
@@ -144,10 +141,6 @@ impl ServingThreads {
         {
             tracing::info!("a serving thread did not end in time");
         }
-    }
-
-    fn lock_started(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,18 +11,18 @@ use futures_util::FutureExt;
 use futures_util::future::CatchUnwind;
 use tokio::runtime::Handle;
 
-/// See the module.
-pub(super) struct Lasting<F: Future<Output: Send> + Send + 'static>(
+/// Detaches when it is dropped before its end: see the module.
+pub(super) struct DetachableFuture<F: Future<Output: Send> + Send + 'static>(
     Option<Pin<Box<CatchUnwind<AssertUnwindSafe<F>>>>>,
 );
 
-impl<F: Future<Output: Send> + Send + 'static> Lasting<F> {
+impl<F: Future<Output: Send> + Send + 'static> DetachableFuture<F> {
     pub(super) fn new(future: F) -> Self {
         Self(Some(Box::pin(AssertUnwindSafe(future).catch_unwind())))
     }
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Future for Lasting<F> {
+impl<F: Future<Output: Send> + Send + 'static> Future for DetachableFuture<F> {
     /// `None` if the future panicked.
     type Output = Option<F::Output>;
 
@@ -36,7 +36,7 @@ impl<F: Future<Output: Send> + Send + 'static> Future for Lasting<F> {
     }
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Drop for Lasting<F> {
+impl<F: Future<Output: Send> + Send + 'static> Drop for DetachableFuture<F> {
     fn drop(&mut self) {
         // Without a runtime the process is stopping.
         if let (Some(future), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
@@ -60,19 +60,19 @@ mod tests {
     async fn it_goes_on_without_its_caller() {
         let (go, gone) = oneshot::channel::<u32>();
         let (said, heard) = oneshot::channel();
-        let mut lasting = Box::pin(Lasting::new(async move {
+        let mut future = Box::pin(DetachableFuture::new(async move {
             said.send(gone.await.unwrap()).unwrap();
         }));
-        assert!(futures_util::poll!(lasting.as_mut()).is_pending());
-        drop(lasting);
+        assert!(futures_util::poll!(future.as_mut()).is_pending());
+        drop(future);
         go.send(7).unwrap();
         assert_eq!(heard.await, Ok(7));
     }
 
     #[tokio::test]
     async fn a_panic_ends_it_alone() {
-        let ended = Lasting::new(async { panic!("in the test") }).await;
+        let ended = DetachableFuture::new(async { panic!("in the test") }).await;
         assert_eq!(ended, None::<()>);
-        assert_eq!(Lasting::new(async { 7 }).await, Some(7));
+        assert_eq!(DetachableFuture::new(async { 7 }).await, Some(7));
     }
 }
