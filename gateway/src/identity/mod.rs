@@ -22,6 +22,8 @@ pub struct Identity {
     pub teams: Vec<String>,
     /// The principal's roles, without duplicates, in the order given.
     pub roles: Vec<String>,
+    /// The scopes of the caller's token, without duplicates; empty where no token is checked.
+    pub scopes: Vec<String>,
 }
 
 impl Identity {
@@ -31,6 +33,7 @@ impl Identity {
             principal: LOCAL_PRINCIPAL.to_owned(),
             teams: Vec::new(),
             roles: Vec::new(),
+            scopes: Vec::new(),
         }
     }
 }

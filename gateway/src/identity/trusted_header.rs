@@ -35,6 +35,7 @@ pub(super) fn identify(
         principal: principal(headers, &settings.user_header)?,
         teams: items(headers, &settings.teams_header, IdentityHeader::Teams)?,
         roles: items(headers, &settings.roles_header, IdentityHeader::Roles)?,
+        scopes: Vec::new(),
     })
 }
 

@@ -49,6 +49,7 @@ fn rights_are_roles_and_an_admin_has_all() {
         principal: "ada".to_owned(),
         teams: vec!["admin".to_owned()],
         roles: roles.iter().map(ToString::to_string).collect(),
+        scopes: Vec::new(),
     };
     for right in [
         GovernanceRight::ServersRead,
