@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::queue::{Queue, StreamOver};
 use super::wire::Wire;
+use crate::identity::Identity;
 use mooring_protocol::{Event, Revision};
 use mooring_router::affinity::Session;
 
@@ -41,6 +42,8 @@ enum Phase {
 pub struct OpenStream {
     /// The session, which lives at least as long as the stream.
     pub session: Session,
+    /// Who opened it.
+    pub identity: Arc<Identity>,
     /// The client's server.
     pub server: ServerName,
     epoch: Option<u64>,
@@ -56,9 +59,16 @@ impl OpenStream {
     /// A stream whose client has not sent anything. `epoch` is the epoch of its binding; none without a binding, or
     /// while the store is away.
     #[must_use]
-    pub fn new(session: Session, server: ServerName, epoch: Option<u64>, wire: Wire) -> Self {
+    pub fn new(
+        session: Session,
+        identity: Arc<Identity>,
+        server: ServerName,
+        epoch: Option<u64>,
+        wire: Wire,
+    ) -> Self {
         Self {
             session,
+            identity,
             server,
             epoch,
             wire,

@@ -61,7 +61,7 @@ pub(super) async fn post(
         })
         .unzip();
     let context = CallContext {
-        principal: context.principal.clone(),
+        principal: context.identity.principal.clone(),
         request: request_name(context, &id_json),
         progress,
     };

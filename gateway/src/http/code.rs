@@ -52,8 +52,8 @@ pub(super) async fn post(
     };
     let context = CallContext {
         caller: Caller {
-            principal: context.principal.clone(),
-            teams: Arc::clone(&context.teams),
+            principal: context.identity.principal.clone(),
+            teams: context.identity.teams.as_slice().into(),
         },
         upstreams: Arc::new(NestedServers(Arc::clone(&context.app))),
         client,
@@ -67,7 +67,7 @@ async fn answered(context: &CodeContext, message: &Message<'_>) -> Reply {
     let session = place.as_ref().and_then(|place| {
         let session = context
             .server
-            .session_of(&context.principal, place.language);
+            .session_of(&context.identity.principal, place.language);
         session.ok()
     });
     let reply = place.as_ref().and_then(|place| place.answer(message));

@@ -8,7 +8,7 @@ use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
-use mooring_session::names::{Principal, SessionId};
+use mooring_session::names::SessionId;
 use tokio_util::sync::CancellationToken;
 
 use super::detachable_future::DetachableFuture;
@@ -16,7 +16,7 @@ use super::reply::to_http;
 use super::stateful::is_stateful;
 use super::target::ServerTarget;
 use super::{App, agent, answer, batch, code, group, host_origin_guard, stateful, stateless};
-use crate::identity::identify;
+use crate::identity::{Identity, identify};
 use mooring_metrics as metrics;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
@@ -31,9 +31,7 @@ use mooring_upstream::Server;
 pub(super) struct RequestContext<S = ServerTarget> {
     pub(super) app: Arc<App>,
     pub(super) server: S,
-    pub(super) principal: Principal,
-    /// The principal's teams.
-    pub(super) teams: Teams,
+    pub(super) identity: Arc<Identity>,
     pub(super) headers: HeaderMap,
     /// The session that an `initialize` opens; if none, it creates one.
     pub(super) begun: Option<Session>,
@@ -52,8 +50,7 @@ impl<S> RequestContext<S> {
         RequestContext {
             app: self.app,
             server,
-            principal: self.principal,
-            teams: self.teams,
+            identity: self.identity,
             headers: self.headers,
             begun: self.begun,
             lane: self.lane,
@@ -65,7 +62,7 @@ impl<S> RequestContext<S> {
     pub(super) fn session(&self) -> Result<Session, ErrorKind> {
         let prefix = &self.app.session_router.options().key_prefix;
         let id = session_id(&self.headers)?;
-        Ok(Session::named(prefix, id, self.principal.clone()))
+        Ok(Session::named(prefix, id, self.identity.principal.clone()))
     }
 }
 
@@ -115,8 +112,8 @@ async fn serve(
     request: Request,
 ) -> Reply {
     let (head, body) = request.into_parts();
-    let (principal, teams) = match caller(&app, peer, &head.headers) {
-        Ok(caller) => caller,
+    let identity = match caller(&app, peer, &head.headers) {
+        Ok(identity) => identity,
         Err(error) => return answer::error(&error),
     };
     let target = match target {
@@ -126,8 +123,7 @@ async fn serve(
     let context = RequestContext {
         app,
         server: target,
-        principal,
-        teams,
+        identity,
         headers: head.headers,
         begun: None,
         lane: None,
@@ -144,20 +140,13 @@ async fn serve(
     }
 }
 
-/// The caller's teams.
-pub(super) type Teams = Arc<[String]>;
-
-/// The caller's principal and teams.
+/// Who sends the request.
 pub(super) fn caller(
     app: &App,
     peer: SocketAddr,
     headers: &HeaderMap,
-) -> Result<(Principal, Teams), ErrorBody<'static>> {
-    let identity = identify(&app.auth, peer.ip(), headers).map_err(answer::identity_error)?;
-    // `identify` enforces the same limits, so this does not fail.
-    let principal = Principal::parse(identity.principal.as_bytes())
-        .map_err(|_| ErrorBody::new(ErrorKind::Unauthenticated))?;
-    Ok((principal, identity.teams.into()))
+) -> Result<Arc<Identity>, ErrorBody<'static>> {
+    identify(&app.auth, peer.ip(), headers).map_err(answer::identity_error)
 }
 
 async fn post(context: RequestContext, body: axum::body::Body) -> Reply {

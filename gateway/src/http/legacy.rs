@@ -12,13 +12,14 @@ use std::sync::Arc;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
 use http::{Method as HttpMethod, Uri};
-use mooring_session::names::{Principal, ServerName, SessionId};
+use mooring_session::names::{ServerName, SessionId};
 
 pub(super) use self::delivery::serve_forward;
 pub use self::delivery::{StreamMessage, deliver_here};
 use super::endpoint::caller;
 use super::reply::to_http;
 use super::{App, answer, host_origin_guard};
+use crate::identity::Identity;
 use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::Session;
 
@@ -50,7 +51,7 @@ async fn open_stream(
     if request.method() != HttpMethod::GET {
         return Err(not_allowed("GET"));
     }
-    let (principal, server) = admitted(&app, id, peer, &request)?;
+    let (identity, server) = admitted(&app, id, peer, &request)?;
     if !host_origin_guard::accepts_events(request.headers()) {
         return Err(refused(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a stream needs text/event-stream"),
@@ -60,7 +61,7 @@ async fn open_stream(
     let before = path.strip_suffix(STREAM_PATH).unwrap_or_default();
     let endpoint = format!("{before}{MESSAGES_PATH}?{SESSION_PARAMETER}=");
     // If the client disconnects while its session begins, the session must still be cleaned up.
-    let opening = tokio::spawn(opening::open(app, server, principal, endpoint));
+    let opening = tokio::spawn(opening::open(app, server, identity, endpoint));
     opening
         .await
         .unwrap_or_else(|_| Err(Box::new(answer::plain(ErrorKind::Internal, None))))
@@ -86,14 +87,14 @@ async fn take_message(
     if request.method() != HttpMethod::POST {
         return Err(not_allowed("POST"));
     }
-    let (principal, server) = admitted(&app, id, peer, &request)?;
+    let (identity, server) = admitted(&app, id, peer, &request)?;
     // The reply has no content, so Accept is not checked.
     if !host_origin_guard::is_json(request.headers()) {
         return Err(refused(&ErrorBody::new(ErrorKind::UnsupportedMediaType)));
     }
     let id = session_id(request.uri()).map_err(|error| refused(&error))?;
     let prefix = &app.session_router.options().key_prefix;
-    let session = Session::named(prefix, id, principal);
+    let session = Session::named(prefix, id, identity.principal.clone());
     let (head, body) = request.into_parts();
     let body = app.request_bodies.read(body).await;
     let body = body.map_err(|error| refused(&error.into()))?;
@@ -112,16 +113,15 @@ fn admitted(
     id: Option<Path<String>>,
     peer: SocketAddr,
     request: &Request,
-) -> Result<(Principal, ServerName), Box<Reply>> {
-    let caller = caller(app, peer, request.headers());
-    let (principal, _) = caller.map_err(|error| refused(&error))?;
+) -> Result<(Arc<Identity>, ServerName), Box<Reply>> {
+    let identity = caller(app, peer, request.headers()).map_err(|error| refused(&error))?;
     let target = app
         .target_of_path(id.as_ref().map(|Path(id)| id.as_str()))
         .map_err(|error| refused(&error))?;
     // The settings enforce the same limits, so this does not fail.
     let server = ServerName::parse(target.id().as_bytes())
         .map_err(|_| refused(&ErrorBody::new(ErrorKind::ServerNotFound)))?;
-    Ok((principal, server))
+    Ok((identity, server))
 }
 
 fn refused(error: &ErrorBody<'_>) -> Box<Reply> {

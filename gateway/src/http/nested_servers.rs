@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::endpoint::{RequestContext, UpstreamContext, delete, serve_message};
 use super::target::ServerTarget;
 use super::{App, answer, stateful};
+use crate::identity::Identity;
 use mooring_code::calls::Upstreams;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
@@ -43,8 +44,7 @@ impl Upstreams for NestedServers {
         let context = UpstreamContext {
             app: Arc::clone(&self.0),
             server,
-            principal: session.principal.clone(),
-            teams: Arc::default(),
+            identity: Arc::new(Identity::of(session.principal.clone())),
             headers: HeaderMap::new(),
             begun: None,
             lane: None,
@@ -119,8 +119,7 @@ impl NestedServers {
         Some(RequestContext {
             app,
             server,
-            principal: Principal::parse(VISITOR).ok()?,
-            teams: Arc::default(),
+            identity: Arc::new(Identity::of(Principal::parse(VISITOR).ok()?)),
             headers,
             begun: None,
             lane: None,

@@ -293,7 +293,7 @@ async fn initialize(
         }
         None => {
             session_router
-                .open(&context.principal, &context.server, &request)
+                .open(&context.identity.principal, &context.server, &request)
                 .await
         }
     };

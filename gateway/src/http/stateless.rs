@@ -57,7 +57,7 @@ pub(super) async fn post(
         // The instance of a cancelled call is not recorded; the others ignore the unknown id.
         pool.notify_all(
             &context.server,
-            &context.principal,
+            &context.identity.principal,
             revision.as_str(),
             &outgoing,
         );
@@ -66,7 +66,7 @@ pub(super) async fn post(
     let sent = pool
         .send(
             &context.server,
-            &context.principal,
+            &context.identity.principal,
             revision.as_str(),
             &outgoing,
         )
@@ -112,7 +112,11 @@ async fn initialize(
 ) -> Reply {
     let pool = &context.app.pool;
     let introduced = pool
-        .initialize(&context.server, &context.principal, revision.as_str())
+        .initialize(
+            &context.server,
+            &context.identity.principal,
+            revision.as_str(),
+        )
         .await;
     let session = match introduced {
         Ok(session) => session,

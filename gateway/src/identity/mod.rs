@@ -5,19 +5,18 @@ mod trusted_header;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
 
+use mooring_session::names::Principal;
 use mooring_settings::AuthSettings;
-
-/// The principal of every caller while authentication is off.
-pub const LOCAL_PRINCIPAL: &str = "local";
 
 /// The identity of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Owner of the sessions of this request: 1 to 320 bytes, no control characters, never `*`.
-    pub principal: String,
+    /// Owner of the sessions of this request.
+    pub principal: Principal,
     /// The principal's teams, without duplicates, in the order given.
     pub teams: Vec<String>,
     /// The principal's roles, without duplicates, in the order given.
@@ -27,10 +26,11 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of every caller while authentication is off.
-    pub fn local() -> Self {
+    /// The identity of a principal without team, role or scope.
+    #[must_use]
+    pub fn of(principal: Principal) -> Self {
         Self {
-            principal: LOCAL_PRINCIPAL.to_owned(),
+            principal,
             teams: Vec::new(),
             roles: Vec::new(),
             scopes: Vec::new(),
@@ -99,9 +99,11 @@ pub fn identify(
     settings: &AuthSettings,
     peer: IpAddr,
     headers: &HeaderMap,
-) -> Result<Identity, IdentityError> {
+) -> Result<Arc<Identity>, IdentityError> {
     match settings {
-        AuthSettings::None => Ok(Identity::local()),
-        AuthSettings::TrustedHeader(settings) => trusted_header::identify(settings, peer, headers),
+        AuthSettings::None => Ok(Arc::new(Identity::of(Principal::local()))),
+        AuthSettings::TrustedHeader(settings) => {
+            trusted_header::identify(settings, peer, headers).map(Arc::new)
+        }
     }
 }

@@ -6,16 +6,13 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName};
 
 use super::{Identity, IdentityError, IdentityHeader};
+use mooring_session::names::Principal;
 use mooring_settings::TrustedHeaderSettings;
 
-/// Longest principal in bytes, as in session records.
-const PRINCIPAL_BYTES_MAX: usize = 320;
 /// Most teams, and most roles, of one request.
 const ITEMS_MAX: usize = 64;
 /// Longest team or role in bytes.
 const ITEM_BYTES_MAX: usize = 128;
-/// Selects all principals in the store, so no principal can have this name.
-const EVERYBODY: &str = "*";
 
 pub(super) fn identify(
     settings: &TrustedHeaderSettings,
@@ -39,18 +36,17 @@ pub(super) fn identify(
     })
 }
 
-fn principal(headers: &HeaderMap, name: &HeaderName) -> Result<String, IdentityError> {
+fn principal(headers: &HeaderMap, name: &HeaderName) -> Result<Principal, IdentityError> {
     let invalid = IdentityError::Invalid(IdentityHeader::User);
     let text =
         only_value(headers, name, IdentityHeader::User)?.ok_or(IdentityError::UserMissing)?;
     if text.is_empty() {
         return Err(IdentityError::UserMissing);
     }
-    let is_valid = is_printable(text)
-        && text.len() <= PRINCIPAL_BYTES_MAX
-        && text != EVERYBODY
-        && text.trim() == text;
-    is_valid.then(|| text.to_owned()).ok_or(invalid)
+    if !is_printable(text) || text.trim() != text {
+        return Err(invalid);
+    }
+    Principal::parse(text.as_bytes()).map_err(|_| invalid)
 }
 
 /// The items of a comma-separated header, without duplicates; an absent header has none.
@@ -144,7 +140,7 @@ mod tests {
         fn check(peer: &str, is_believed: bool) {
             let found = identity_of(peer, &[(USER, b"ada@example.org")]);
             match is_believed {
-                true => assert_eq!(found.unwrap().principal, "ada@example.org"),
+                true => assert_eq!(found.unwrap().principal.as_str(), "ada@example.org"),
                 false => assert_eq!(found, Err(IdentityError::PeerNotTrusted)),
             }
         }
@@ -161,7 +157,10 @@ mod tests {
         #[track_caller]
         fn check(headers: &[(&str, &[u8])], expected: Result<&str, IdentityError>) {
             let found = identity_of("10.0.0.1", headers).map(|identity| identity.principal);
-            assert_eq!(found, expected.map(str::to_owned));
+            assert_eq!(
+                found.as_ref().map(Principal::as_str),
+                expected.as_ref().copied()
+            );
         }
         let invalid = Err(IdentityError::Invalid(IdentityHeader::User));
         check(&[], Err(IdentityError::UserMissing));

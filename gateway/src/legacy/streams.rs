@@ -10,6 +10,7 @@ use mooring_session::names::ServerName;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::client_stream::{OpenStream, Wire};
+use crate::identity::Identity;
 use mooring_router::affinity::Session;
 use mooring_store::SessionKey;
 
@@ -62,11 +63,18 @@ impl Streams {
     pub fn enter(
         &self,
         session: Session,
+        identity: Arc<Identity>,
         server: ServerName,
         epoch: Option<u64>,
     ) -> Arc<OpenStream> {
         let key = session.key.clone();
-        let stream = Arc::new(OpenStream::new(session, server, epoch, Wire::Events));
+        let stream = Arc::new(OpenStream::new(
+            session,
+            identity,
+            server,
+            epoch,
+            Wire::Events,
+        ));
         self.lock().insert(key, Arc::clone(&stream));
         stream
     }

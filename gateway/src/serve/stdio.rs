@@ -9,6 +9,7 @@
 
 mod pipes;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_session::names::{NameError, Principal, ServerName, WorkerId};
@@ -22,6 +23,7 @@ use super::signals::stop_requested;
 use super::{ServeError, beat, open_store, record_metrics, wind_down};
 use crate::background;
 use crate::http::{App, Keeping, StdioClient};
+use crate::identity::Identity;
 use mooring_settings::{ServerKind, ServerSettings, Settings};
 
 /// Most lines that are read ahead.
@@ -77,7 +79,8 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     let (written, writing) = mpsc::channel(WRITTEN_WAITING_MAX);
     pipes::read(lines, settings.listen.body_bytes_max).map_err(ServeError::Run)?;
     let output = pipes::write(writing).map_err(ServeError::Run)?;
-    let client = StdioClient::new(app.clone(), &server, principal, options.keeping, written);
+    let identity = Arc::new(Identity::of(principal));
+    let client = StdioClient::new(app.clone(), &server, identity, options.keeping, written);
     let client = client.ok_or_else(|| no_server(&settings, &options.server))?;
     let result = serve_client(client, arriving, &output, settings.listen.body_bytes_max).await;
     app.relay.stopping.cancel();

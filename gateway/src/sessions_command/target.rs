@@ -7,7 +7,6 @@ use mooring_session::names::{Principal, ServerName};
 use super::SessionsError;
 use super::policy::{self, Policy};
 use crate::cli::{OwnerArguments, StoreArguments};
-use crate::identity::LOCAL_PRINCIPAL;
 use crate::logs;
 use mooring_settings::{Environment, Flags, LogLevel, LogSettings, Settings};
 use mooring_store::{self as store, Store, StoreOptions, StorePlace, WhenAway};
@@ -87,10 +86,13 @@ impl StoreTarget {
     pub(super) fn owner(&self, arguments: &OwnerArguments) -> Result<Owner, SessionsError> {
         let server = self.server(arguments.server.as_deref())?;
         let policy = Policy::of(&self.settings, server)?;
-        let principal = arguments.principal.as_deref().unwrap_or(LOCAL_PRINCIPAL);
+        let principal = match arguments.principal.as_deref() {
+            Some(principal) => principal_name(principal)?,
+            None => Principal::local(),
+        };
         Ok(Owner {
             server: server_name(server)?,
-            principal: principal_name(principal)?,
+            principal,
             policy,
         })
     }

@@ -189,6 +189,12 @@ impl Principal {
         Self(text.into())
     }
 
+    /// The principal `local`: everybody, where nobody is authenticated.
+    #[must_use]
+    pub fn local() -> Self {
+        Self::of_checked("local")
+    }
+
     /// The principal as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -121,9 +121,7 @@ impl StreamContext {
         Some(RequestContext {
             server: self.app.target(self.stream.server.as_str())?,
             app: Arc::clone(&self.app),
-            principal: session.principal.clone(),
-            // The record of a stream does not contain the teams.
-            teams: Arc::default(),
+            identity: Arc::clone(&self.stream.identity),
             headers,
             begun: Some(session.clone()),
             lane: self.lane,

@@ -62,7 +62,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
     let status = query.read("status", &format!("one of {words}"), parse)?;
     let all = skills::all_versions(&context.governed()?).await?;
     let now_ms = unix_now_ms();
-    let mine = |skill: &Skill| skill.owner_email == context.identity.principal;
+    let mine = |skill: &Skill| skill.owner_email == context.identity.principal.as_str();
     let is_visible = skills::visibility_filter(&context);
     let approvals: Vec<Value> = all
         .iter()
@@ -137,7 +137,10 @@ async fn visible_approval(context: &GovernanceContext) -> Result<(String, String
         .find(|skill| skill.approval_id.as_deref() == Some(id));
     let is_visible = skills::visibility_filter(context);
     match found.filter(|skill| is_visible(skill)) {
-        Some(_) => Ok((id.to_owned(), context.identity.principal.clone())),
+        Some(_) => Ok((
+            id.to_owned(),
+            context.identity.principal.as_str().to_owned(),
+        )),
         None => Err(Problem::no_approval()),
     }
 }

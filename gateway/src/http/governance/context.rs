@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, FromRequestParts, RawPathParams};
 use http::request::Parts;
-use mooring_session::names::Principal;
 
 use super::problem::{Code, Problem};
 use super::query::Query;
@@ -19,8 +18,7 @@ use mooring_code::skills::Viewer;
 pub(super) struct GovernanceContext {
     pub(super) app: Arc<App>,
     pub(super) server: Arc<CodeServer>,
-    pub(super) identity: Identity,
-    pub(super) principal: Principal,
+    pub(super) identity: Arc<Identity>,
     query: Option<String>,
     /// The part of the path after the server's id: a run, a skill, an approval.
     named: Option<String>,
@@ -34,9 +32,6 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
             .await
             .map_err(|_| Problem::internal())?;
         let identity = identify(&app.auth, peer.ip(), &parts.headers)?;
-        // `identify` enforces the same limits, so this does not fail.
-        let principal =
-            Principal::parse(identity.principal.as_bytes()).map_err(|_| Problem::internal())?;
         let params = RawPathParams::from_request_parts(parts, app)
             .await
             .map_err(|_| Problem::new(Code::ServerNotFound, "the path is not UTF-8"))?;
@@ -52,7 +47,6 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
             app: Arc::clone(app),
             server,
             identity,
-            principal,
         })
     }
 }
@@ -112,13 +106,13 @@ impl GovernanceContext {
 
     /// Whether the caller may see this user's items.
     pub(super) fn may_see_items_of(&self, user: &str) -> bool {
-        self.identity.principal == user || self.may(GovernanceRight::ServersRead)
+        self.identity.principal.as_str() == user || self.may(GovernanceRight::ServersRead)
     }
 
     /// The caller as a viewer of skills.
     pub(super) fn viewer(&self) -> Viewer {
         Viewer {
-            principal: self.identity.principal.clone(),
+            principal: self.identity.principal.as_str().to_owned(),
             teams: self.identity.teams.clone(),
         }
     }

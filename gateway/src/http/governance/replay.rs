@@ -40,7 +40,7 @@ pub(super) async fn replay(
     };
     let request = ReplayRequest {
         run_id: runs::visible_run(&context).await?,
-        principal: context.principal.clone(),
+        principal: context.identity.principal.clone(),
         teams: context.identity.teams.clone(),
         mode,
     };

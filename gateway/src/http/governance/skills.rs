@@ -110,9 +110,9 @@ pub(super) async fn create(
         language,
         source: new_skill.source_code,
         description: new_skill.description,
-        author: context.identity.principal.clone(),
+        author: context.identity.principal.as_str().to_owned(),
     };
-    let principal = context.principal.clone();
+    let principal = context.identity.principal.clone();
     let (skill, governed) = blocking(move || {
         let GovernedServer {
             server,
@@ -151,7 +151,7 @@ pub(super) async fn revoke(
     let skill = skill
         .filter(visibility_filter(&context))
         .ok_or_else(Problem::no_skill)?;
-    let by = context.identity.principal.clone();
+    let by = context.identity.principal.as_str().to_owned();
     let changed = {
         let governed = governed.clone();
         blocking(move || governed.skills.revoke(&governed.server, &skill.id, &by)).await?

@@ -15,6 +15,7 @@ use super::query::Query;
 use super::rights::{self, GovernanceRight};
 use super::*;
 use crate::identity::Identity;
+use mooring_session::names::Principal;
 use mooring_settings::{AuthSettings, TrustedHeaderSettings};
 
 #[test]
@@ -46,7 +47,7 @@ fn rights_are_roles_and_an_admin_has_all() {
         trusted_peers: vec!["127.0.0.1/32".parse().unwrap()],
     });
     let of = |roles: &[&str]| Identity {
-        principal: "ada".to_owned(),
+        principal: Principal::parse(b"ada").unwrap(),
         teams: vec!["admin".to_owned()],
         roles: roles.iter().map(ToString::to_string).collect(),
         scopes: Vec::new(),
@@ -61,7 +62,11 @@ fn rights_are_roles_and_an_admin_has_all() {
         assert!(!rights::may(&trusted, &of(&["viewer"]), right));
         assert!(rights::may(&trusted, &of(&["viewer", "admin"]), right));
         assert!(rights::may(&trusted, &of(&[right.role()]), right));
-        assert!(rights::may(&AuthSettings::None, &Identity::local(), right));
+        assert!(rights::may(
+            &AuthSettings::None,
+            &Identity::of(Principal::local()),
+            right
+        ));
     }
     assert!(!rights::may(
         &trusted,

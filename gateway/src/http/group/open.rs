@@ -110,7 +110,7 @@ async fn begin(
         return Ok(session.clone());
     }
     let prefix = &session_router.options().key_prefix;
-    let session = Session::mint(prefix, context.principal.clone())?;
+    let session = Session::mint(prefix, context.identity.principal.clone())?;
     session_router.begin(&session, request).await?;
     Ok(session)
 }

@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use mooring_session::names::{Principal, ServerName};
+use mooring_session::names::ServerName;
 
 use super::super::reply::event_stream;
 use super::super::{App, answer};
 use crate::client_stream::OpenStream;
+use crate::identity::Identity;
 use crate::legacy::StreamEvents;
 use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::{InFlight, InFlightKind, StreamHold, StreamKind};
@@ -19,7 +20,7 @@ use mooring_store::StoreError;
 pub(super) async fn open(
     app: Arc<App>,
     server: ServerName,
-    principal: Principal,
+    identity: Arc<Identity>,
     endpoint: String,
 ) -> Result<Response, Box<Reply>> {
     let refused = |reply| Err(Box::new(reply));
@@ -32,7 +33,10 @@ pub(super) async fn open(
         ));
     };
     let session_router = &app.session_router;
-    let session = match session_router.begin_uninitialized(&principal).await {
+    let session = match session_router
+        .begin_uninitialized(&identity.principal)
+        .await
+    {
         Ok(session) => session,
         Err(cause) => return refused(answer::open_error(&cause, None)),
     };
@@ -56,7 +60,7 @@ pub(super) async fn open(
     };
     let endpoint = format!("{endpoint}{}", session.id.as_str());
     let epoch = hold.as_ref().map(StreamHold::epoch);
-    let stream = app.legacy.enter(session, server, epoch);
+    let stream = app.legacy.enter(session, identity, server, epoch);
     let events = StreamEvents::new(Arc::clone(&stream), slot, &app.relay.stopping);
     tracing::info!(session = %stream.session.digest, server = %stream.server, "a legacy client opened its stream");
     tokio::spawn(end_session(

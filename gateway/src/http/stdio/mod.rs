@@ -13,7 +13,7 @@ mod opening;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mooring_session::names::{Principal, ServerName};
+use mooring_session::names::ServerName;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ use super::App;
 use super::client_stream::{StreamContext, answer_request, finish_if_over, listen, serve};
 use super::target::ServerTarget;
 use crate::client_stream::{OpenStream, Wire};
+use crate::identity::Identity;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Lane, Message, Method, call};
 use mooring_router::affinity::{InFlight, Session};
@@ -41,7 +42,7 @@ pub struct StdioClient {
     app: Arc<App>,
     target: ServerTarget,
     server: ServerName,
-    principal: Principal,
+    identity: Arc<Identity>,
     keeping: Keeping,
     lane: Lane,
     written: mpsc::Sender<Bytes>,
@@ -62,18 +63,18 @@ struct Open {
 }
 
 impl StdioClient {
-    /// A client of this server; none if the server does not exist. Messages to the client are sent to `written`.
+    /// A client of this server, with this identity; none if the server does not exist. Messages to the client are sent to `written`.
     pub fn new(
         app: Arc<App>,
         server: &ServerName,
-        principal: Principal,
+        identity: Arc<Identity>,
         keeping: Keeping,
         written: mpsc::Sender<Bytes>,
     ) -> Option<Self> {
         Some(Self {
             target: app.target(server.as_str())?,
             server: server.clone(),
-            principal,
+            identity,
             keeping,
             lane: Lane(rand::random()),
             written,

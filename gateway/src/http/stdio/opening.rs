@@ -45,7 +45,13 @@ impl StdioClient {
                 .active_bindings()
                 .begin(&session, &self.server, InFlightKind::Stream)
         });
-        let stream = OpenStream::new(session, self.server.clone(), None, Wire::Lines);
+        let stream = OpenStream::new(
+            session,
+            Arc::clone(&self.identity),
+            self.server.clone(),
+            None,
+            Wire::Lines,
+        );
         let context = StreamContext {
             app: Arc::clone(&self.app),
             stream: Arc::new(stream),
@@ -77,7 +83,7 @@ impl StdioClient {
         let session = match &self.keeping {
             Keeping::Named(name) => Session::of_name(
                 &session_router.options().key_prefix,
-                &self.principal,
+                &self.identity.principal,
                 self.server.as_str(),
                 name,
                 params,
@@ -96,7 +102,7 @@ impl StdioClient {
 
     fn mint(&self) -> Result<Session, OpenError> {
         let prefix = &self.app.session_router.options().key_prefix;
-        Ok(Session::mint(prefix, self.principal.clone())?)
+        Ok(Session::mint(prefix, self.identity.principal.clone())?)
     }
 
     /// Opens the server in a new session, and stores the result for processes that continue it. Ends the session if
