@@ -5,11 +5,13 @@
 //! Either every setting is right and known, or all problems are reported and nothing is started. A secret is
 //! never in an error message nor in `Debug`.
 
+mod access;
 mod affinity;
 mod auth;
 mod code;
 mod file;
 pub mod generate;
+mod globs;
 mod hosts;
 mod listen;
 mod log;
@@ -38,14 +40,16 @@ use reader::Reader;
 use source::Layers;
 use value::Value;
 
+pub use access::{AccessRule, CallerMatch, Grant, Right, ToolMatch};
 pub use affinity::{Affinity, AffinitySettings};
 pub use auth::{AuthSettings, TrustedHeaderSettings};
 pub use code::{
     AnswerForm, CallPolicy, CallVerdict, CodePolicy, CodeServerSettings, CodeSettings, CodeTool,
-    CodeToolSettings, DangerousPatterns, Globs, Language, MountRules, NetworkPolicy, OnDenoAbsent,
+    CodeToolSettings, DangerousPatterns, Language, MountRules, NetworkPolicy, OnDenoAbsent,
     PersonalDataType, RecordSettings, RuntimeSettings, SkillScope, SkillSettings, StubFormat,
     TokenizationSettings,
 };
+pub use globs::Globs;
 pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
 pub use listen::{ConnectionSettings, ListenSettings, ProbeDetail};
 pub use log::{LogFormat, LogLevel, LogSettings};
@@ -80,6 +84,8 @@ pub struct Settings {
     pub code: Option<CodeSettings>,
     /// Who a request is from.
     pub auth: AuthSettings,
+    /// The rights that callers get besides those that their roles name.
+    pub grants: Vec<Grant>,
     /// What is logged.
     pub log: LogSettings,
     /// The servers, with distinct ids.
@@ -195,6 +201,7 @@ fn parse(
     let upstream = UpstreamSettings::parse(&mut reader);
     let code = CodeSection::read(&mut reader);
     let auth = auth::parse(&mut reader);
+    let grants = access::parse_grants(&mut reader);
     let log = LogSettings::read(&mut reader);
     refuse_open_door(&mut reader, &listen, &auth);
     let standard = match flags.wanted {
@@ -230,6 +237,7 @@ fn parse(
                 .to_owned(),
         );
     }
+    remarks.extend(access_remarks(&auth, &servers));
     Ok(LoadedSettings {
         settings: Settings {
             listen,
@@ -239,12 +247,33 @@ fn parse(
             upstream,
             code,
             auth,
+            grants,
             log,
             servers,
             default_server,
         },
         remarks,
     })
+}
+
+/// Rules that have no effect, and servers that nobody may use.
+fn access_remarks(auth: &AuthSettings, servers: &[ServerSettings]) -> Vec<String> {
+    let is_open = matches!(auth, AuthSettings::None);
+    let remarks = servers.iter().filter_map(|server| {
+        let id = server.id.as_str();
+        match (is_open, &server.allow, &server.kind) {
+            (true, Some(_), _) => Some(format!(
+                "servers.allow of server {id:?} has no effect: with auth.mode = \"none\" everybody may use every server"
+            )),
+            (false, None, ServerKind::Code(_) | ServerKind::Agent(_)) => Some(format!(
+                "nobody may use server {id:?}: a server of kind \"{}\" needs servers.allow as soon as auth.mode is \
+                 not \"none\"",
+                server.kind.name()
+            )),
+            _ => None,
+        }
+    });
+    remarks.collect()
 }
 
 /// Without authentication every client is the same principal, so only local clients may connect.

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use super::problem::{Problem, SettingsError};
 use super::setting::{
-    Choice, InheritedSetting, Integer, List, Map, Row, Setting, Switch, Text, Words,
+    Choice, InheritedSetting, Integer, List, Map, Row, Setting, SettingInfo, Switch, Tables, Text,
+    Words,
 };
 use super::source::{Environment, Source, SourceValue};
-use super::value::{Entry, Value};
+use super::unknown::refuse_key;
+use super::value::{Entry, Table, Value};
 
 /// Why a subsystem's parser refuses a text, as a sentence for people.
 pub(super) type Reason = String;
@@ -358,6 +360,48 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// What `read` makes of each table of a list; `None` where the list was not written or is none.
+    pub(super) fn tables<T>(
+        &mut self,
+        setting: &'static Tables,
+        mut read: impl FnMut(&mut Reader<'_>) -> T,
+    ) -> Option<Vec<T>> {
+        let row = Setting::Tables(setting);
+        let written = self.source.find(&setting.about)?;
+        let items = self.written(row, |value| {
+            let items = match value {
+                Value::Word(word) => json_tables(word),
+                Value::List(items) => items.iter().map(Value::as_table).collect(),
+                _ => None,
+            };
+            let items: Vec<Table> = items.ok_or("it is not a list of tables")?;
+            match (items.len(), setting.tables_max) {
+                (count, most) if count > most => {
+                    Err(format!("it has {count} tables, more than {most}"))
+                }
+                _ => Ok(items),
+            }
+        })?;
+        let tables = items.into_iter().enumerate().map(|(index, table)| {
+            let source = TableSource {
+                table,
+                written_as: format!("{}[{index}]", written.written_as),
+                place: written.place.clone(),
+            };
+            let names: Vec<&str> = setting.rows().map(|row| row.about().name()).collect();
+            for name in source
+                .table
+                .keys()
+                .filter(|name| !names.contains(&name.as_str()))
+            {
+                let written_as = format!("{}.{name}", source.written_as);
+                refuse_key(&written_as, source.place.clone(), name, &names, self.errors);
+            }
+            read(&mut Reader::new(&source, self.environment, self.errors))
+        });
+        Some(tables.collect())
+    }
+
     /// Notes a refused value together with what its setting allows.
     fn note(&mut self, setting: Setting, written: &SourceValue, reason: impl Into<Reason>) {
         self.errors.push(Problem {
@@ -368,6 +412,54 @@ impl<'a> Reader<'a> {
             reason: reason.into(),
             allowed: setting.allowed(),
         });
+    }
+}
+
+/// One table of a list of tables.
+struct TableSource {
+    table: Table,
+    written_as: String,
+    place: String,
+}
+
+impl Source for TableSource {
+    fn find(&self, about: &SettingInfo) -> Option<SourceValue> {
+        let entry = self.table.get(about.name())?;
+        Some(SourceValue {
+            written_as: format!("{}.{}", self.written_as, about.name()),
+            place: self.place.clone(),
+            value: entry.value.clone(),
+        })
+    }
+
+    fn describe_unset(&self, about: &SettingInfo) -> (String, String) {
+        let written_as = format!("{}.{}", self.written_as, about.name());
+        (written_as, self.place.clone())
+    }
+}
+
+/// A list of tables in the environment: a JSON array of objects, whose members are texts and lists of texts.
+fn json_tables(word: &str) -> Option<Vec<Table>> {
+    let tables: Vec<serde_json::Map<String, serde_json::Value>> =
+        serde_json::from_str(word).ok()?;
+    let entry = |(name, value): (String, serde_json::Value)| {
+        let value = match value {
+            serde_json::Value::String(text) => Value::Text(text),
+            serde_json::Value::Array(items) => Value::List(items.iter().map(json_text).collect()),
+            other => Value::Other(other.to_string()),
+        };
+        (name, Entry { value, line: 1 })
+    };
+    let tables = tables
+        .into_iter()
+        .map(|table| table.into_iter().map(entry).collect());
+    Some(tables.collect())
+}
+
+fn json_text(value: &serde_json::Value) -> Value {
+    match value.as_str() {
+        Some(text) => Value::Text(text.to_owned()),
+        None => Value::Other(value.to_string()),
     }
 }
 

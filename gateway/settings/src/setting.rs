@@ -184,6 +184,13 @@ shapes! {
         /// What an entry may be, as the end of the sentence "allowed: ...".
         shape: &'static str,
     }
+    /// A list of tables with fields of their own; in the environment a JSON array of objects.
+    Tables {
+        /// Most tables allowed.
+        tables_max: usize,
+        /// The rows of one table; their keys begin with a name of their own, which stands in no file.
+        fields: &'static [&'static [Setting]],
+    }
     /// One word out of a few: the [`Words`] of a type.
     Choice {
         /// Each word with its meaning, the default first.
@@ -266,6 +273,7 @@ impl Setting {
             Self::Text(setting) => setting.shape.to_owned(),
             Self::List(setting) => setting.allowed(),
             Self::Map(setting) => setting.shape.to_owned(),
+            Self::Tables(setting) => setting.allowed(),
             Self::Choice(setting) => quoted((setting.words)().into_iter().map(|(word, _)| word)),
         }
     }
@@ -279,7 +287,7 @@ impl Setting {
             Self::Integer(setting) => Some(setting.default.to_string()),
             Self::Switch(setting) => Some(setting.default.to_string()),
             Self::Text(setting) => setting.default.map(str::to_owned),
-            Self::List(_) | Self::Map(_) => None,
+            Self::List(_) | Self::Map(_) | Self::Tables(_) => None,
             Self::Choice(setting) => (setting.words)()
                 .first()
                 .map(|(word, _)| (*word).to_owned()),
@@ -291,6 +299,23 @@ impl List {
     /// What is allowed, as the end of the sentence "allowed: ...".
     pub(crate) fn allowed(&self) -> String {
         format!("a list of at most {} of: {}", self.items_max, self.shape)
+    }
+}
+
+impl Tables {
+    /// The rows of one table.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &'static Setting> {
+        self.fields.iter().copied().flatten()
+    }
+
+    /// What is allowed, as the end of the sentence "allowed: ...".
+    pub(crate) fn allowed(&self) -> String {
+        let names: Vec<&str> = self.rows().map(|row| row.about().name()).collect();
+        format!(
+            "a list of at most {} tables, each with any of {}",
+            self.tables_max,
+            names.join(", ")
+        )
     }
 }
 

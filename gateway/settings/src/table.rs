@@ -1,5 +1,6 @@
 //! The one table of all settings, in the order in which people read it.
 
+use super::access;
 use super::affinity::AffinitySettings;
 use super::auth::{self, TrustedHeaderSettings};
 use super::code;
@@ -46,8 +47,11 @@ pub(super) const SECTIONS: &[Section] = &[
     },
     Section {
         name: "auth",
-        meaning: "Who a request is from, and who may say so.",
-        groups: &[(&[], &[auth::MODE_ROWS, TrustedHeaderSettings::ROWS])],
+        meaning: "Who a request is from, who may say so, and what rights callers have.",
+        groups: &[(
+            &[],
+            &[auth::MODE_ROWS, access::ROWS, TrustedHeaderSettings::ROWS],
+        )],
     },
     Section {
         name: "default",

@@ -130,7 +130,13 @@ impl UnknownFields<'_> {
 
 /// Refuses a key that is in no table; `name` is its last part, `known` what stands beside it. The value is not shown: what
 /// an unknown key holds may be a secret.
-fn refuse_key(key: &str, place: String, name: &str, known: &[&str], errors: &mut SettingsError) {
+pub(super) fn refuse_key(
+    key: &str,
+    place: String,
+    name: &str,
+    known: &[&str],
+    errors: &mut SettingsError,
+) {
     let is_later_field = key
         .strip_prefix("servers[")
         .and_then(|rest| rest.split_once("]."))

@@ -47,6 +47,14 @@ impl Value {
         }
     }
 
+    /// It as a table; none where it is none.
+    pub(crate) fn as_table(&self) -> Option<Table> {
+        match self {
+            Self::Table(table) => Some(table.clone()),
+            _ => None,
+        }
+    }
+
     /// It as a message may show it.
     pub(crate) fn shown(&self, disclosure: Disclosure) -> String {
         match self {

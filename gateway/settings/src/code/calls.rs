@@ -1,7 +1,7 @@
 //! Which tools of other servers code may call, and how often. A tool is named `server/tool`; what denies wins over what
 //! allows.
 
-use super::globs::{GLOB_BYTES_MAX, GLOBS_MAX, Globs};
+use crate::globs::{GLOB_BYTES_MAX, GLOBS_MAX, Globs};
 use crate::reader::{Reader, Reason};
 use crate::rows::inherited;
 use crate::setting::List;

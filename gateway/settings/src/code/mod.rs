@@ -2,7 +2,6 @@
 //! `CODE_EXECUTION_*` variables.
 
 mod calls;
-mod globs;
 mod language;
 mod mounts;
 mod network;
@@ -28,7 +27,6 @@ use super::rows::settings;
 use super::setting::{Setting, Word, Words};
 
 pub use calls::{CallPolicy, CallVerdict};
-pub use globs::Globs;
 pub use language::{Language, StubFormat};
 pub use mounts::MountRules;
 pub use network::NetworkPolicy;

@@ -1,6 +1,6 @@
 //! Which tools of other servers are mounted in `/tools`. What excludes wins over what includes.
 
-use super::globs::{GLOB_BYTES_MAX, GLOBS_MAX, Globs};
+use crate::globs::{GLOB_BYTES_MAX, GLOBS_MAX, Globs};
 use crate::reader::{Reader, Reason, list};
 use crate::rows::settings;
 use crate::setting::List;

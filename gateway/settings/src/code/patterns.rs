@@ -2,7 +2,7 @@
 
 use regex::{Regex, RegexBuilder};
 
-use super::globs::{GLOB_BYTES_MAX, GLOBS_MAX};
+use crate::globs::{GLOB_BYTES_MAX, GLOBS_MAX};
 use crate::reader::Reason;
 use crate::rows::settings;
 

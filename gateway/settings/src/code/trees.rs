@@ -1,7 +1,7 @@
 //! Which directories a policy says that code sees. Every run sees whole trees, and no others; a list that says just that is
 //! accepted, so that a policy of ContextForge's works, and any other would promise what nothing keeps.
 
-use super::globs::{GLOB_BYTES_MAX, GLOBS_MAX};
+use crate::globs::{GLOB_BYTES_MAX, GLOBS_MAX};
 use crate::reader::{Reader, Reason, list};
 use crate::rows::inherited;
 use crate::setting::List;

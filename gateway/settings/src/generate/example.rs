@@ -50,6 +50,7 @@ fn description(setting: &Setting) -> String {
     let about = setting.about();
     let separator = match setting {
         Setting::List(_) => ", separated by commas or as a JSON array",
+        Setting::Tables(_) => ", as a JSON array of objects",
         _ => "",
     };
     let mut text = format!(

@@ -89,6 +89,18 @@ fn push_setting(text: &mut String, title: &str, setting: &Setting) {
     } else {
         let _ = writeln!(text, "- Allowed: {}", setting.allowed());
     }
+    if let Setting::Tables(tables) = setting {
+        for row in tables.rows() {
+            let (about, allowed) = (row.about(), row.allowed());
+            let _ = writeln!(
+                text,
+                "  - `{}`: {} Allowed: {allowed}. Unset: {}.",
+                about.name(),
+                about.meaning,
+                about.unset.unwrap_or("none"),
+            );
+        }
+    }
     match (setting.default_text(), about.unset) {
         (Some(default), _) => {
             let _ = writeln!(text, "- Default: `{default}`{}", unit(setting));

@@ -135,6 +135,15 @@ fn value(setting: &Setting) -> Node {
             ];
             ("object", json(()), limits)
         }
+        Setting::Tables(tables) => {
+            let rows = tables.rows().map(|row| (row.about().name(), value(row)));
+            let table = closed_table(rows.collect());
+            let limits = vec![
+                ("maxItems", json(tables.tables_max)),
+                ("items", Node::Object(table)),
+            ];
+            ("array", json(()), limits)
+        }
         Setting::Choice(choice) => {
             let words: Vec<&str> = (choice.words)().into_iter().map(|(word, _)| word).collect();
             (

@@ -6,6 +6,7 @@ use super::group::GroupServerSettings;
 use super::http::HttpServerSettings;
 use super::stdio::{self, StdioServerSettings, command, variables};
 use super::{COMMON_ROWS, kept};
+use crate::access;
 use crate::code;
 use crate::reader::Reader;
 use crate::rows::words;
@@ -39,7 +40,7 @@ words! {
 
 /// The fields of one `[[servers]]` table, by the kinds that have them; the first are those of every kind.
 pub(crate) const FIELDS: &[Group] = &[
-    (&[], &[COMMON_ROWS]),
+    (&[], &[COMMON_ROWS, access::SERVER_ROWS]),
     (&[HTTP, SSE], &[HttpServerSettings::ROWS]),
     (&[HTTP, STDIO, SSE], &[kept::ROWS]),
     (

@@ -16,6 +16,7 @@ use std::fmt;
 use entry::ServerEntry;
 use kinds::Kind;
 
+use super::access::{self, AccessRule};
 use super::affinity::Affinity;
 use super::code::{CodeSection, CodeServerSettings, TAG_BYTES_MAX, TAGS_MAX, parse_tag};
 use super::file::FileTables;
@@ -149,6 +150,8 @@ pub struct ServerSettings {
     pub kind: ServerKind,
     /// The words that it and its tools go by, at most 64.
     pub tags: Vec<String>,
+    /// Who may use it; none where it has no rules of its own.
+    pub allow: Option<Vec<AccessRule>>,
 }
 
 /// Parses every server of the file and of the flags. Where there is none at all, there is the standard one.
@@ -168,6 +171,7 @@ pub(super) fn parse(
             id: ServerId(STANDARD_ID.to_owned()),
             kind: ServerKind::Code(CodeServerSettings::read(&mut reader, code)),
             tags: Vec::new(),
+            allow: None,
         }];
     }
     let mut servers: Vec<(ServerSettings, ServerEntry<'_>)> = Vec::new();
@@ -229,6 +233,7 @@ fn parse_one(
         id: id?,
         kind,
         tags,
+        allow: access::parse_rules(reader),
     })
 }
 

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod access;
 mod agent;
 mod code;
 mod code_governed;

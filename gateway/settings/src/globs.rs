@@ -10,9 +10,9 @@
 use std::fmt;
 
 /// Most patterns of one list.
-pub(super) const GLOBS_MAX: usize = 256;
+pub(crate) const GLOBS_MAX: usize = 256;
 /// Longest pattern in bytes.
-pub(super) const GLOB_BYTES_MAX: usize = 512;
+pub(crate) const GLOB_BYTES_MAX: usize = 512;
 
 /// Patterns, any of which may match. None at all match nothing.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -34,23 +34,15 @@ impl Globs {
     /// Whether a pattern matches this name: `server/tool`, or a server's alone.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
-        let name: Vec<char> = name.chars().collect();
-        self.0.iter().any(|glob| glob.matches(&name))
+        self.0.iter().any(|glob| glob.matches(name))
     }
 
     /// Whether a pattern matches a tool: one with a slash the tool's `server/tool`, one without the tool's own name.
     #[must_use]
     pub fn matches_tool(&self, server: &str, tool: &str) -> bool {
-        let own: Vec<char> = tool.chars().collect();
-        let slash = std::iter::once('/');
-        let whole: Vec<char> = server.chars().chain(slash).chain(tool.chars()).collect();
-        self.0.iter().any(|glob| {
-            let name = if glob.text.contains('/') {
-                &whole
-            } else {
-                &own
-            };
-            glob.matches(name)
+        self.0.iter().any(|glob| match glob.text.contains('/') {
+            true => glob.matches(&format!("{server}/{tool}")),
+            false => glob.matches(tool),
         })
     }
 
@@ -118,31 +110,36 @@ impl Glob {
 
     /// Walks both, and where they part goes back to the last `*`, which then takes one character more. An earlier `*`
     /// never has to take more: the last one can.
-    fn matches(&self, name: &[char]) -> bool {
+    fn matches(&self, name: &str) -> bool {
+        // Positions in the name are those of its bytes.
+        let letter = |at: usize| name.get(at..).and_then(|rest| rest.chars().next());
         let (mut piece, mut at) = (0, 0);
         let mut last_many = None;
         loop {
-            match (self.pieces.get(piece), name.get(at)) {
+            match (self.pieces.get(piece), letter(at)) {
                 (None, None) => return true,
                 (Some(Piece::Many), _) => {
                     last_many = Some((piece, at));
                     piece += 1;
                     continue;
                 }
-                (Some(wanted), Some(found)) if wanted.matches(*found) => {
+                (Some(wanted), Some(found)) if wanted.matches(found) => {
                     piece += 1;
-                    at += 1;
+                    at += found.len_utf8();
                     continue;
                 }
                 _ => {}
             }
             match last_many {
-                Some((many, taken)) if taken < name.len() => {
-                    last_many = Some((many, taken + 1));
+                Some((many, taken)) => {
+                    let Some(next) = letter(taken) else {
+                        return false;
+                    };
+                    at = taken + next.len_utf8();
+                    last_many = Some((many, at));
                     piece = many + 1;
-                    at = taken + 1;
                 }
-                _ => return false,
+                None => return false,
             }
         }
     }
