@@ -18,6 +18,8 @@ pub use self::sessions::{
     OwnerArguments, SessionKind, SessionsArguments, SessionsCommand, StoreArguments,
 };
 pub use self::stdio::StdioArguments;
+use crate::identity::Identity;
+use mooring_session::names::Principal;
 use mooring_settings::Flags;
 
 /// Exit code after a clean stop.
@@ -42,7 +44,7 @@ Examples:
   mooring stdio --server tools=http://127.0.0.1:9001/mcp
       serves the same to the client that starts it; started anew, it finds its session again
   mooring config check --config mooring.toml
-      says what is wrong with a file and starts nothing
+      says what is wrong with a file and starts nothing; with --as user=ada,team=red also what ada may use
   mooring doctor --config mooring.toml
       tries everything that the file names, and says what is wrong and what to do
   mooring config reference
@@ -112,13 +114,56 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Check the settings that `serve` would use, and name every problem
-    Check(ServeArguments),
+    Check(CheckArguments),
     /// Print every setting as an environment variable, as in .env.example
     Example,
     /// Print the JSON schema of the settings file
     Schema,
     /// Print the reference page of all settings
     Reference,
+}
+
+/// The arguments of `mooring config check`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct CheckArguments {
+    /// The settings, as for `mooring serve`.
+    #[command(flatten)]
+    pub serve: ServeArguments,
+    /// Also say what this caller may use, and by which rule: user=NAME,team=NAME,role=NAME,scope=NAME, where all but user
+    /// may be repeated
+    #[arg(long = "as", value_name = "CALLER", value_parser = parse_caller)]
+    pub caller: Option<Identity>,
+}
+
+/// A caller as `--as` describes it.
+fn parse_caller(text: &str) -> Result<Identity, String> {
+    let (mut user, mut teams, mut roles, mut scopes) = (None, vec![], vec![], vec![]);
+    for part in text.split(',') {
+        let named = part
+            .split_once('=')
+            .map(|(key, name)| (key.trim(), name.trim()));
+        match named {
+            Some(("user", name)) if user.is_none() => {
+                let principal = Principal::parse(name.as_bytes());
+                user = Some(principal.map_err(|error| error.to_string())?);
+            }
+            Some(("user", _)) => return Err("one caller has one user".to_owned()),
+            Some(("team", name)) => teams.push(name.to_owned()),
+            Some(("role", name)) => roles.push(name.to_owned()),
+            Some(("scope", name)) => scopes.push(name.to_owned()),
+            _ => {
+                return Err(format!(
+                    "{part:?} is none of user=, team=, role= and scope="
+                ));
+            }
+        }
+    }
+    Ok(Identity {
+        principal: user.ok_or("it needs user=NAME")?,
+        teams,
+        roles,
+        scopes,
+    })
 }
 
 /// The flags of `mooring serve`. A flag wins over the environment and the file.

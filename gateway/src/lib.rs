@@ -12,6 +12,7 @@ pub mod http;
 pub mod identity;
 pub mod legacy;
 pub mod logs;
+pub mod policy;
 mod serve;
 pub mod sessions_command;
 

@@ -13,7 +13,7 @@ use mooring_gateway::cli::{
 use mooring_gateway::client::{self, ClientCommand};
 use mooring_gateway::sessions_command;
 use mooring_gateway::{
-    CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, end_runtime, logs,
+    CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, end_runtime, logs, policy,
     refuse_problems, runtime, serve, serve_stdio,
 };
 use mooring_settings::{Environment, Flags, LoadedSettings, Settings, SettingsError, generate};
@@ -100,11 +100,17 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
 
 fn run_config(command: ConfigCommand) -> u8 {
     match command {
-        ConfigCommand::Check(arguments) => match load(arguments) {
+        ConfigCommand::Check(arguments) => match load(arguments.serve) {
             Ok(loaded) => {
                 let checks = check_files(&loaded.settings);
                 match refuse_problems(&checks) {
-                    Ok(()) => print(&verdict(&loaded, &checks)),
+                    Ok(()) => {
+                        let mut text = verdict(&loaded, &checks);
+                        if let Some(caller) = &arguments.caller {
+                            text.push_str(&policy::explain(&loaded.settings, caller));
+                        }
+                        print(&text)
+                    }
                     Err(error) => report_error(&error, EXIT_SERVICE_MISSING),
                 }
             }

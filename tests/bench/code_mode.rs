@@ -47,7 +47,7 @@ pub(crate) async fn measure() -> anyhow::Result<String> {
     }
     let settings = Settings::toml(format!(
         "[store]\nurl = {:?}\n\n[affinity]\nenabled = true\n\n\
-         [[servers]]\nid = {SERVER:?}\nkind = \"code\"\n\
+         [[servers]]\nid = {SERVER:?}\nkind = \"code\"\nallow = [{{}}]\n\
          sandbox_policy = {{ max_runs_per_minute = 1000, max_execution_time_ms = 60000 }}\n\
          mount_rules = {{ include_servers = [\"web\", \"files\"] }}\n\n\
          [[servers]]\nid = \"web\"\nkind = \"http\"\ninstances = [{:?}]\nconcurrency = \"parallel\"\n\n\
@@ -57,8 +57,7 @@ pub(crate) async fn measure() -> anyhow::Result<String> {
         filesystem_command(&root)?,
     ))
     .env("MOORING_CODE_BASE_DIR", &volume.path().display().to_string())
-    .env("MOORING_AUTH_MODE", "trusted-header")
-    .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1");
+        .users_by_header();
     let keys = mooring_tests::fleet_keys::FleetKeys::new()?;
     let settings = settings.env(
         "MOORING_WORKER_FLEET_KEYS_FILE",

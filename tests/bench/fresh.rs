@@ -47,7 +47,7 @@ pub(crate) async fn measure() -> anyhow::Result<String> {
     );
     let settings = Settings::toml(format!(
         "[[servers]]\nid = \"tools\"\ninstances = [{:?}]\naffinity = \"on\"\n\n\
-         [[servers]]\nid = \"sandbox\"\nkind = \"code\"\n\
+         [[servers]]\nid = \"sandbox\"\nkind = \"code\"\nallow = [{{}}]\n\
          sandbox_policy = {{ max_runs_per_minute = 1000 }}\n\n{}",
         fixture.url(),
         agent.server_toml(AGENT, "")?,

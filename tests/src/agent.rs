@@ -60,7 +60,7 @@ impl AgentHome {
         let forks = i32::from(self.ids == Ids::Change).to_string();
         // The debug format of these strings and lists is valid TOML: nothing in them needs escaping.
         Ok(format!(
-            "[[servers]]\nid = {id:?}\nkind = \"agent\"\nprofile = \"claude\"\ncommand = {command:?}\n\
+            "[[servers]]\nid = {id:?}\nkind = \"agent\"\nallow = [{{}}]\nprofile = \"claude\"\ncommand = {command:?}\n\
              resume = {resume:?}\ndirectory = {work_folder:?}\n\
              env = {{ STANDIN_AGENT_HOME = {home:?}, STANDIN_AGENT_FORK_IDS = {forks:?} }}\n{more}\n"
         ))
@@ -72,8 +72,7 @@ impl AgentHome {
         let server = self.server_toml(SERVER, more)?;
         let toml = format!("[store]\nurl = {store_url:?}\n\n{server}");
         Ok(Settings::toml(toml)
-            .env("MOORING_AUTH_MODE", "trusted-header")
-            .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1")
+            .users_by_header()
             // On a busy machine a gateway that starts many programs may beat late, and loses its turns by that.
             .env("MOORING_WORKER_BEAT_TTL_MS", "10000"))
     }

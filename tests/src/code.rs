@@ -46,12 +46,11 @@ impl CodeVolume {
     #[must_use]
     pub fn settings(&self, store_url: &str) -> Settings {
         Settings::toml(format!(
-            "[store]\nurl = {store_url:?}\n\n[[servers]]\nid = {SERVER:?}\nkind = \"code\"\n\
+            "[store]\nurl = {store_url:?}\n\n[[servers]]\nid = {SERVER:?}\nkind = \"code\"\nallow = [{{}}]\n\
              sandbox_policy = {{ max_runs_per_minute = 1000 }}\n"
         ))
         .env("MOORING_CODE_BASE_DIR", &self.path().display().to_string())
-        .env("MOORING_AUTH_MODE", "trusted-header")
-        .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1")
+        .users_by_header()
     }
 
     /// The directories of sessions: `<server>/<user>/<session>`.

@@ -52,6 +52,14 @@ impl Settings {
         self
     }
 
+    /// Users are named in `x-mooring-user` by everybody at 127.0.0.1, and may use every server that has no rules.
+    #[must_use]
+    pub fn users_by_header(self) -> Self {
+        self.env("MOORING_AUTH_MODE", "trusted-header")
+            .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1")
+            .env("MOORING_AUTH_GRANTS", r#"[{"rights":["servers.use"]}]"#)
+    }
+
     /// The directory of the embedded store. Gateways with the same directory share their sessions; by default each has
     /// its own, which survives [`Gateway::restart`].
     #[must_use]

@@ -279,7 +279,7 @@ impl ProgramHome {
             .collect();
         let (profile, folder, env) = (self.program.name(), self.work_folder(), env.join(", "));
         Ok(format!(
-            "[[servers]]\nid = {id:?}\nkind = \"agent\"\nprofile = {profile:?}\ndirectory = {folder:?}\nenv = {{ {env} }}\n"
+            "[[servers]]\nid = {id:?}\nkind = \"agent\"\nallow = [{{}}]\nprofile = {profile:?}\ndirectory = {folder:?}\nenv = {{ {env} }}\n"
         ))
     }
 

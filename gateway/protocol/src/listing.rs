@@ -8,6 +8,7 @@ use std::ops::Range;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use super::envelope::{Kind, Message};
 use super::ids::decode;
 use super::keys::Members;
 use super::method::Method;
@@ -38,6 +39,9 @@ pub enum PageError {
     /// It has no list.
     #[error("the page has no `{0}`")]
     NoList(&'static str),
+    /// The list was not found in the text of its message: a defect.
+    #[error("the list is no part of its message")]
+    Span,
     /// The cursor is not a string.
     #[error("`nextCursor` is not a string")]
     Cursor,
@@ -138,6 +142,36 @@ impl Page {
     }
 }
 
+/// The message with only those entries of its list that `keep` accepts by their names; `None` if it has no such list. Every
+/// other byte of the message stays.
+///
+/// # Errors
+/// [`PageError`], if its list cannot be read.
+pub fn retain(
+    listing: Listing,
+    message: &Message<'_>,
+    keep: impl Fn(&str) -> bool,
+) -> Result<Option<String>, PageError> {
+    let Some(result) = message.outcome().filter(|_| message.kind() == Kind::Result) else {
+        return Ok(None);
+    };
+    let page = match Page::read(listing, result) {
+        Ok(page) => page,
+        Err(PageError::NoList(_)) => return Ok(None),
+        Err(cause) => return Err(cause),
+    };
+    let kept: Vec<&str> = (page.entries.iter())
+        .filter(|entry| keep(&entry.name))
+        .map(Entry::text)
+        .collect();
+    let [list, _] = Members::read(listing.page_keys(), result)?.values;
+    let list = list.ok_or(PageError::NoList(listing.key()))?;
+    let with = Fill::Text(Cow::Owned(format!("[{}]", kept.join(","))));
+    let at = span_of(message.text(), list).ok_or(PageError::Span)?;
+    let text = splice(message.text(), &mut [Edit { at, with }]);
+    text.map(Some).ok_or(PageError::Span)
+}
+
 /// An empty cursor counts as none: some servers end their lists with it.
 fn next_cursor(raw: Option<&str>) -> Result<Option<Box<str>>, PageError> {
     match raw {
@@ -180,6 +214,7 @@ impl Entry {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
     use super::*;
+    use crate::envelope::Sender;
 
     #[test]
     fn an_entry_keeps_every_byte_but_its_name() {
@@ -203,6 +238,32 @@ mod tests {
         let page = Page::read(Listing::Tools, text).unwrap();
         let names: Vec<_> = page.entries.iter().map(|entry| &*entry.name).collect();
         assert_eq!((names, page.nameless), (vec!["a", "b"], 5));
+    }
+
+    #[test]
+    fn what_is_not_retained_is_gone_and_the_rest_keeps_every_byte() {
+        let retained = |text: &str| {
+            let message = Message::parse(text.as_bytes(), Sender::Upstream).unwrap();
+            retain(Listing::Tools, &message, |name| name != "b").map_err(|error| error.to_string())
+        };
+        let text = r#"{"jsonrpc":"2.0","id" : 1,"result":{"x":1.0e0,"tools" : [ {"name":"a" , "y":2}, {"name":"b"},{"name":"\u0062"}, {}],"nextCursor":"n"}}"#;
+        let expected = r#"{"jsonrpc":"2.0","id" : 1,"result":{"x":1.0e0,"tools" : [{"name":"a" , "y":2}],"nextCursor":"n"}}"#;
+        assert_eq!(retained(text), Ok(Some(expected.to_owned())));
+        for other in [
+            r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"tools"}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
+        ] {
+            assert_eq!(retained(other), Ok(None), "{other}");
+        }
+        for unreadable in [
+            r#"{"tools":{"name":"b"}}"#,
+            r#"{"tools":[],"tools":[{"name":"b"}]}"#,
+            r#"{"tools":[],"t\u006fols":[{"name":"b"}]}"#,
+        ] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{unreadable}}}"#);
+            assert!(retained(&text).is_err(), "{unreadable}");
+        }
     }
 
     #[test]

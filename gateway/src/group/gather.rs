@@ -15,6 +15,8 @@ use tokio::task::spawn_blocking;
 use super::directory::{MemberIndex, MemberLookup};
 use super::merge::{MemberList, merge};
 use super::{Group, Member};
+use crate::identity::Identity;
+use crate::policy::AccessPolicy;
 use mooring_code::server::CodeServer;
 use mooring_protocol::listing::{Entry, Page, PageError};
 use mooring_protocol::{
@@ -42,6 +44,10 @@ pub(crate) struct Scope {
     pub(crate) headers: Arc<HeaderMap>,
     /// The revision of the client's request.
     pub(crate) revision: Revision,
+    /// Who sends the client's request.
+    pub(crate) caller: Arc<Identity>,
+    /// What the caller may use.
+    pub(crate) policy: Arc<AccessPolicy>,
 }
 
 /// Why a member has no result.
@@ -107,6 +113,11 @@ impl Budget {
 }
 
 impl Scope {
+    /// Whether the caller may call this tool of a member.
+    pub(crate) fn may_call(&self, member: &Member, tool: &str) -> bool {
+        self.policy.may_call(&self.caller, member.id(), tool)
+    }
+
     /// Calls one member, within the timeout of the gateway's own requests. A call that times out continues in its task,
     /// so that no binding is left half made.
     async fn with_timeout<T: Send + 'static>(
@@ -296,10 +307,17 @@ impl Group {
         for (place, gathered) in join_all(request).await.into_iter().enumerate() {
             moved.extend(gathered.moved);
             match gathered.outcome {
-                Ok(Some(entries)) => lists.push(MemberList {
-                    member: place,
-                    entries,
-                }),
+                Ok(Some(mut entries)) => {
+                    if listing == Listing::Tools
+                        && let Some(member) = self.members.get(place)
+                    {
+                        entries.retain(|tool| scope.may_call(member, &tool.name));
+                    }
+                    lists.push(MemberList {
+                        member: place,
+                        entries,
+                    });
+                }
                 Ok(None) => {}
                 Err(failure) => {
                     let server = self.members.get(place).map_or("", Member::id);

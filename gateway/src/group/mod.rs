@@ -17,8 +17,8 @@ mod template;
 
 pub(crate) mod event_ids;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mooring_session::names::{NameError, ServerName};
 
@@ -29,6 +29,9 @@ use self::directory::MemberDirectory;
 use mooring_code::server::{CodeServer, CodeServers};
 use mooring_settings::{GroupNames, ServerKind, ServerSettings};
 use mooring_upstream::{Server, Servers};
+
+/// Most parts of a group that are remembered with their directories; a fleet has few kinds of callers.
+const PARTS_MAX: usize = 256;
 
 /// A member of a group.
 #[derive(Clone, Debug)]
@@ -66,6 +69,8 @@ pub struct Group {
     members: Vec<Member>,
     names: GroupNames,
     directory: MemberDirectory,
+    /// The group for callers that may use only these members.
+    parts: Mutex<HashMap<Vec<bool>, Arc<Group>>>,
 }
 
 impl Group {
@@ -77,7 +82,30 @@ impl Group {
             members,
             names,
             directory: MemberDirectory::default(),
+            parts: Mutex::default(),
         }
+    }
+
+    /// The group with only those members that `may_use` accepts by their ids.
+    pub(crate) fn with_members(self: &Arc<Self>, may_use: impl Fn(&str) -> bool) -> Arc<Self> {
+        let used: Vec<bool> = self
+            .members
+            .iter()
+            .map(|member| may_use(member.id()))
+            .collect();
+        if used.iter().all(|used| *used) {
+            return Arc::clone(self);
+        }
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        if parts.len() >= PARTS_MAX {
+            parts.clear();
+        }
+        let part = parts.entry(used).or_insert_with_key(|used| {
+            let members = self.members.iter().zip(used).filter(|(_, used)| **used);
+            let members = members.map(|(member, _)| member.clone()).collect();
+            Arc::new(Self::new(self.id.clone(), members, self.names))
+        });
+        Arc::clone(part)
     }
 
     /// Its members in their order.

@@ -55,7 +55,7 @@ pub(super) async fn post(
             principal: context.identity.principal.clone(),
             teams: context.identity.teams.as_slice().into(),
         },
-        upstreams: Arc::new(NestedServers(Arc::clone(&context.app))),
+        upstreams: Arc::new(NestedServers::of_caller(&context.app, &context.identity)),
         client,
     };
     reply_to(id_json, call.make(context), questions).await
@@ -73,7 +73,7 @@ async fn answered(context: &CodeContext, message: &Message<'_>) -> Reply {
     let reply = place.as_ref().and_then(|place| place.answer(message));
     match (place, session, reply) {
         (Some(place), Some(session), Some(reply)) => {
-            let inside = NestedServers(Arc::clone(&context.app));
+            let inside = NestedServers::of_caller(&context.app, &context.identity);
             inside.send(&session, place.server.as_str(), reply).await
         }
         _ => answer::plain(ErrorKind::AnswerUnexpected, message.id()),

@@ -15,6 +15,7 @@ use super::detachable_future::DetachableFuture;
 use super::reply::to_http;
 use super::stateful::is_stateful;
 use super::target::ServerTarget;
+use super::visible_tools::VisibleTools;
 use super::{App, agent, answer, batch, code, group, host_origin_guard, stateful, stateless};
 use crate::identity::{Identity, identify};
 use mooring_metrics as metrics;
@@ -83,8 +84,7 @@ pub(super) async fn mcp_at(
     peer: SocketAddr,
     request: Request,
 ) -> Response {
-    let target = app.target_of_path(id);
-    to_http(serve(Arc::clone(app), target, peer, request).await)
+    to_http(serve(Arc::clone(app), id, peer, request).await)
 }
 
 /// The server's id in the path of an endpoint; `Some(None)` for the default server. Not if the path has escapes, which
@@ -105,18 +105,13 @@ pub(super) async fn unknown_path() -> Response {
     ))
 }
 
-async fn serve(
-    app: Arc<App>,
-    target: Result<ServerTarget, ErrorBody<'static>>,
-    peer: SocketAddr,
-    request: Request,
-) -> Reply {
+async fn serve(app: Arc<App>, id: Option<&str>, peer: SocketAddr, request: Request) -> Reply {
     let (head, body) = request.into_parts();
     let identity = match caller(&app, peer, &head.headers) {
         Ok(identity) => identity,
         Err(error) => return answer::error(&error),
     };
-    let target = match target {
+    let target = match app.target_of_path(id, &identity) {
         Ok(target) => target,
         Err(error) => return answer::error(&error),
     };
@@ -198,8 +193,30 @@ pub(super) async fn post_message(
     }
 }
 
-/// Serves one message in this revision.
+/// Serves one message in this revision, with the tools that its sender may use.
 pub(super) async fn serve_message(
+    context: RequestContext,
+    body: &Bytes,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Reply {
+    let visible = VisibleTools::of(&context.app, &context.identity, context.server.id());
+    if let Some(refusal) = visible.refuse_call(message) {
+        return refusal;
+    }
+    let filter = match message.method() {
+        Method::ToolsList => visible.list_filter(),
+        _ => None,
+    };
+    let reply = dispatch(context, body, message, revision).await;
+    match filter {
+        Some(filter) => Box::pin(filter.apply(reply)).await,
+        None => reply,
+    }
+}
+
+/// Serves one message that the policy allows.
+pub(super) async fn dispatch(
     context: RequestContext,
     body: &Bytes,
     message: &Message<'_>,
@@ -235,6 +252,17 @@ pub(super) async fn serve_message(
 }
 
 pub(super) async fn get(context: RequestContext) -> Reply {
+    let visible = VisibleTools::of(&context.app, &context.identity, context.server.id());
+    // A client may resume the events of a list.
+    let filter = visible.list_filter();
+    let reply = get_unfiltered(context).await;
+    match filter {
+        Some(filter) => filter.apply(reply).await,
+        None => reply,
+    }
+}
+
+async fn get_unfiltered(context: RequestContext) -> Reply {
     if !host_origin_guard::accepts_events(&context.headers) {
         return answer::error(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a GET needs text/event-stream"),

@@ -116,7 +116,7 @@ fn admitted(
 ) -> Result<(Arc<Identity>, ServerName), Box<Reply>> {
     let identity = caller(app, peer, request.headers()).map_err(|error| refused(&error))?;
     let target = app
-        .target_of_path(id.as_ref().map(|Path(id)| id.as_str()))
+        .target_of_path(id.as_ref().map(|Path(id)| id.as_str()), &identity)
         .map_err(|error| refused(&error))?;
     // The settings enforce the same limits, so this does not fail.
     let server = ServerName::parse(target.id().as_bytes())

@@ -27,6 +27,7 @@ mod stdio;
 mod target;
 #[cfg(test)]
 mod tests;
+mod visible_tools;
 
 pub use legacy::{StreamMessage, deliver_here};
 
@@ -46,6 +47,7 @@ pub use self::request_body::RequestBodies;
 pub use self::stdio::{Keeping, StdioClient};
 use crate::group::Groups;
 use crate::legacy::Streams;
+use crate::policy::AccessPolicy;
 use mooring_agent::server::AgentServers;
 use mooring_code::calls::Upstreams;
 use mooring_code::server::CodeServers;
@@ -55,6 +57,7 @@ use mooring_router::dispatch::RelayOptions;
 use mooring_router::pooled::Pool;
 use mooring_settings::{AuthSettings, ListenSettings};
 use mooring_upstream::Servers;
+use nested_servers::NestedServers;
 use tower::Service;
 
 /// The state shared by all requests.
@@ -80,6 +83,8 @@ pub struct App {
     pub listen: ListenSettings,
     /// How request bodies are read.
     pub request_bodies: RequestBodies,
+    /// What callers may use.
+    pub policy: Arc<AccessPolicy>,
     /// Settings of authentication.
     pub auth: AuthSettings,
     /// Limits of relaying replies.
@@ -169,5 +174,5 @@ async fn full() -> Response {
 
 /// Access to the servers for requests that the gateway itself makes.
 pub(crate) fn upstreams(app: &Arc<App>) -> Arc<dyn Upstreams> {
-    Arc::new(nested_servers::NestedServers(Arc::clone(app)))
+    Arc::new(NestedServers::of_gateway(app))
 }

@@ -13,8 +13,9 @@ use http::{HeaderMap, HeaderValue};
 use mooring_session::names::Principal;
 use tokio_util::sync::CancellationToken;
 
-use super::endpoint::{RequestContext, UpstreamContext, delete, serve_message};
+use super::endpoint::{RequestContext, UpstreamContext, delete, dispatch};
 use super::target::ServerTarget;
+use super::visible_tools::VisibleTools;
 use super::{App, answer, stateful};
 use crate::identity::Identity;
 use mooring_code::calls::Upstreams;
@@ -23,28 +24,29 @@ use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
 use mooring_protocol::{ErrorBody, ErrorKind, Message, Reply, Revision, call};
 use mooring_router::affinity::{InitializeRequest, Session};
 
-/// The principal of the gateway's own requests.
-const VISITOR: &[u8] = b"mooring";
-
-/// The servers of this gateway, for code and the catalog.
-pub(super) struct NestedServers(pub(super) Arc<App>);
+/// The servers of this gateway, for code of one caller and for the catalog.
+pub(super) struct NestedServers {
+    app: Arc<App>,
+    caller: Arc<Identity>,
+}
 
 impl fmt::Debug for NestedServers {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Inside")
+        formatter.write_str("NestedServers")
     }
 }
 
 impl Upstreams for NestedServers {
     fn send(&self, session: &Session, server: &str, text: Bytes) -> BoxFuture<'static, Reply> {
-        let Some(server) = self.0.servers.get(server).cloned() else {
+        let Some(server) = self.app.servers.get(server).cloned() else {
             return unknown();
         };
+        let caller = Arc::clone(&self.caller);
         let session = session.clone();
         let context = UpstreamContext {
-            app: Arc::clone(&self.0),
+            app: Arc::clone(&self.app),
             server,
-            identity: Arc::new(Identity::of(session.principal.clone())),
+            identity: caller,
             headers: HeaderMap::new(),
             begun: None,
             lane: None,
@@ -53,17 +55,24 @@ impl Upstreams for NestedServers {
         // The session is stateful whatever the server's setting: code has no other.
         run_to_completion(async move {
             match Message::parse(&text, Sender::Client) {
-                Ok(message) => stateful::post_in(&context, session, &text, &message).await,
+                Ok(message) => match tools_of(&context).refuse_call(&message) {
+                    Some(refusal) => refusal,
+                    None => stateful::post_in(&context, session, &text, &message).await,
+                },
                 Err(cause) => answer::error(&ErrorBody::from(&cause)),
             }
         })
+    }
+
+    fn may_call(&self, server: &str, tool: &str) -> bool {
+        self.app.policy.may_call(&self.caller, server, tool)
     }
 
     fn save_initialize_params(
         &self,
         session: &Session,
     ) -> BoxFuture<'static, Result<(), Box<dyn Error + Send + Sync>>> {
-        let (router, session) = (self.0.session_router.clone(), session.clone());
+        let (router, session) = (self.app.session_router.clone(), session.clone());
         let saving = async move {
             let request = InitializeRequest {
                 params: &call::code_initialize_params(),
@@ -86,7 +95,7 @@ impl Upstreams for NestedServers {
         };
         run_to_completion(async move {
             match Message::parse(&text, Sender::Client) {
-                Ok(message) => serve_message(context, &text, &message, Revision::OFFERED).await,
+                Ok(message) => dispatch(context, &text, &message, Revision::OFFERED).await,
                 Err(cause) => answer::error(&ErrorBody::from(&cause)),
             }
         })
@@ -101,8 +110,21 @@ impl Upstreams for NestedServers {
 }
 
 impl NestedServers {
+    /// For code that runs for this caller.
+    pub(super) fn of_caller(app: &Arc<App>, caller: &Arc<Identity>) -> Self {
+        Self {
+            app: Arc::clone(app),
+            caller: Arc::clone(caller),
+        }
+    }
+
+    /// For the gateway itself, which only lists tools.
+    pub(super) fn of_gateway(app: &Arc<App>) -> Self {
+        Self::of_caller(app, &Arc::new(Identity::of(Principal::gateway())))
+    }
+
     fn visitor(&self, server: &str, session_id: Option<&HeaderValue>) -> Option<RequestContext> {
-        let app = Arc::clone(&self.0);
+        let app = Arc::clone(&self.app);
         let server = ServerTarget::Upstream(app.servers.get(server).cloned()?);
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -119,7 +141,7 @@ impl NestedServers {
         Some(RequestContext {
             app,
             server,
-            identity: Arc::new(Identity::of(Principal::parse(VISITOR).ok()?)),
+            identity: Arc::new(Identity::of(Principal::gateway())),
             headers,
             begun: None,
             lane: None,
@@ -135,6 +157,10 @@ fn run_to_completion(
     let task = tokio::spawn(work);
     task.map(|done| done.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
         .boxed()
+}
+
+fn tools_of(context: &UpstreamContext) -> VisibleTools<'_> {
+    VisibleTools::of(&context.app, &context.identity, context.server.id.as_str())
 }
 
 fn unknown() -> BoxFuture<'static, Reply> {

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use super::App;
 use crate::group::Group;
+use crate::identity::Identity;
+use crate::policy::Access;
 use mooring_agent::server::AgentServer;
 use mooring_code::server::CodeServer;
 use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_secrets::digest;
 use mooring_upstream::Server;
 
 /// Most servers that an error lists.
@@ -47,23 +50,37 @@ impl App {
         upstream().or_else(code).or_else(agent).or_else(group)
     }
 
+    /// The server of this id as the caller sees it: none that it may not use, and of a group the members that it may.
+    pub(super) fn target_for(&self, id: &str, caller: &Identity) -> Option<ServerTarget> {
+        match self.target(id)? {
+            _ if !self.policy.may_use(caller, id) => None,
+            ServerTarget::Group(group) => {
+                let visible = group.with_members(|member| self.policy.may_use(caller, member));
+                Some(ServerTarget::Group(visible))
+            }
+            target => Some(target),
+        }
+    }
+
     /// The server in a path; the default one if the path has none.
     ///
     /// # Errors
-    /// `ServerNotFound`, with the existing servers.
+    /// `Forbidden` if the caller's token lacks scopes with which it could use the server. `ServerNotFound` for every
+    /// other server that is not there or not the caller's to use, with those that are.
     pub(super) fn target_of_path(
         &self,
         id: Option<&str>,
+        caller: &Identity,
     ) -> Result<ServerTarget, ErrorBody<'static>> {
-        let target = match id {
-            Some(id) => self.target(id),
-            None => self
-                .default_server
-                .as_deref()
-                .and_then(|id| self.target(id)),
-        };
+        let named = id.or(self.default_server.as_deref());
+        let target = named.and_then(|id| self.target_for(id, caller));
         target.ok_or_else(|| {
-            let ids = self.server_ids();
+            if let Some(id) = named
+                && let Some(missing) = self.refused(id, caller)
+            {
+                return missing;
+            }
+            let ids = self.server_ids(caller);
             let missing = ErrorBody::new(ErrorKind::ServerNotFound);
             match id {
                 Some(_) => missing.detail(format_args!("the servers are {ids}")),
@@ -75,8 +92,23 @@ impl App {
         })
     }
 
-    /// The ids of the servers, as many as an error lists.
-    fn server_ids(&self) -> String {
+    /// Logs that the caller may not use a server that is there. Returns the error for the caller if scopes of the token are
+    /// all that is missing.
+    fn refused(&self, id: &str, caller: &Identity) -> Option<ErrorBody<'static>> {
+        self.target(id)?;
+        let decision = self.policy.decide(caller, id);
+        tracing::info!(server = id, caller = %digest::short(caller.principal.as_str()), basis = %decision.basis, "request refused: the caller may not use the server");
+        match decision.access {
+            Access::Denied(scopes) if !scopes.is_empty() => {
+                let detail = format!("the token lacks scopes; it needs {}", scopes.join(" "));
+                Some(ErrorBody::new(ErrorKind::Forbidden).detail(detail))
+            }
+            _ => None,
+        }
+    }
+
+    /// The ids of the servers that the caller may use, as many as an error lists.
+    fn server_ids(&self, caller: &Identity) -> String {
         let upstreams = self.servers.iter().map(|server| server.id.as_str());
         let code = self.code.iter().flat_map(|servers| servers.iter());
         let agents = self.agents.iter().map(|server| server.id.as_str());
@@ -85,7 +117,7 @@ impl App {
             .chain(code.map(|server| server.id.as_str()))
             .chain(agents)
             .chain(groups);
-        let mut ids: Vec<&str> = all.collect();
+        let mut ids: Vec<&str> = all.filter(|id| self.policy.may_use(caller, id)).collect();
         ids.sort_unstable();
         let left_out = ids.len().saturating_sub(IDS_SHOWN_MAX);
         ids.truncate(IDS_SHOWN_MAX);

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::policy::AccessPolicy;
 use metrics_exporter_prometheus::PrometheusHandle;
 use mooring_session::names::{NameError, ServerName, WorkerId};
 use mooring_session::time::Millis;
@@ -37,6 +38,8 @@ pub(crate) struct GatewayParts {
     pub(crate) peers: Option<PeerClient>,
     /// The fleet's keys, if there are any.
     pub(crate) ring: Option<KeyRing>,
+    /// What callers may use.
+    pub(crate) policy: Arc<AccessPolicy>,
 }
 
 /// Builds the shared state of all requests.
@@ -76,6 +79,7 @@ pub(crate) async fn assemble(
             settings.listen.body_budget_bytes,
         ),
         listen: settings.listen.clone(),
+        policy: parts.policy,
         auth: settings.auth.clone(),
         relay: RelayOptions {
             message_bytes_max: settings.upstream.event_bytes_max,

@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use crate::policy::AccessPolicy;
 use mooring_session::names::WorkerId;
 
 use super::application::{self, GatewayParts};
@@ -213,6 +214,7 @@ async fn parts(settings: &Settings) -> Result<Vec<SettingsCheck>, ServeError> {
         worker: worker.clone(),
         peers: None,
         ring: None,
+        policy: Arc::new(AccessPolicy::of(settings)),
     };
     let app = application::assemble(settings, parts, recorder).await?;
     let beat = beat(settings, &worker, ADDRESS)?;

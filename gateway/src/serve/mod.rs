@@ -22,6 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::policy::AccessPolicy;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use mooring_session::names::{Address, NameError, WorkerId};
 use mooring_session::time::Millis;
@@ -204,6 +205,7 @@ async fn assemble(
         worker,
         peers: peers.as_ref().map(Peers::client),
         ring,
+        policy: Arc::new(AccessPolicy::of(settings)),
     };
     let app = application::assemble(settings, parts, recorder).await?;
     Ok(PreparedGateway {

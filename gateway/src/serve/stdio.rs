@@ -12,6 +12,7 @@ mod pipes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::policy::AccessPolicy;
 use mooring_session::names::{NameError, Principal, ServerName, WorkerId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -67,6 +68,7 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
         worker: worker.clone(),
         peers: peers.as_ref().map(Peers::client),
         ring,
+        policy: Arc::new(AccessPolicy::open()),
     };
     let app = application::assemble(&settings, parts, recorder.clone()).await?;
     let address = peers.as_ref().map_or(NO_ADDRESS, |peers| &peers.address);

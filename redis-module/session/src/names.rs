@@ -195,6 +195,12 @@ impl Principal {
         Self::of_checked("local")
     }
 
+    /// The principal `mooring`, of a gateway's own requests.
+    #[must_use]
+    pub fn gateway() -> Self {
+        Self::of_checked("mooring")
+    }
+
     /// The principal as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -134,9 +134,7 @@ async fn clients_of_one_pooled_session_may_use_the_same_ids() -> anyhow::Result<
 #[tokio::test]
 async fn principals_do_not_share_a_pooled_session() -> anyhow::Result<()> {
     let fixture = Fixture::start("one").await?;
-    let settings = settings(&[fixture.url()])
-        .env("MOORING_AUTH_MODE", "trusted-header")
-        .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1");
+    let settings = settings(&[fixture.url()]).users_by_header();
     let gateway = Gateway::start("off", settings).await?;
     let client = HttpClient::default();
     let endpoint = [gateway.mcp_url("tools")];

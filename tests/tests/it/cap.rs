@@ -143,9 +143,7 @@ async fn the_same_holds_for_processes_on_one_file() -> anyhow::Result<()> {
 async fn principals_do_not_share_a_cap() -> anyhow::Result<()> {
     let fixture = Fixture::start("one").await?;
     let redis = Redis::start().await?;
-    let settings = capped(&redis.url(), &[fixture.url()], 1)
-        .env("MOORING_AUTH_MODE", "trusted-header")
-        .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1");
+    let settings = capped(&redis.url(), &[fixture.url()], 1).users_by_header();
     let gateway = Gateway::start("capped", settings).await?;
     let endpoints = [gateway.mcp_url("tools")];
     let client = HttpClient::default();

@@ -24,7 +24,8 @@ impl GovernedFleet {
         change: impl FnOnce(Settings) -> Settings,
     ) -> anyhow::Result<Self> {
         let (redis, keys, volume) = (Redis::start().await?, FleetKeys::new()?, CodeVolume::new()?);
-        let code = format!("[[servers]]\nid = {SERVER:?}\nkind = \"code\"\n{of_code}\n");
+        let code =
+            format!("[[servers]]\nid = {SERVER:?}\nkind = \"code\"\nallow = [{{}}]\n{of_code}\n");
         let settings = keyed_settings(&redis, &keys, &format!("{tables}\n{code}"))
             .env(
                 "MOORING_CODE_BASE_DIR",
@@ -35,8 +36,7 @@ impl GovernedFleet {
                 "MOORING_CODE_DENO_PATH",
                 &paths::tool("deno")?.display().to_string(),
             )
-            .env("MOORING_AUTH_MODE", "trusted-header")
-            .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1");
+            .users_by_header();
         let gateways = Gateway::fleet(3, &change(settings)).await?;
         Ok(Self {
             gateways,

@@ -15,6 +15,7 @@ fn trusting(settings: Settings, peers: &str) -> Settings {
     settings
         .env("MOORING_AUTH_MODE", "trusted-header")
         .env("MOORING_AUTH_TRUSTED_PEERS", peers)
+        .env("MOORING_AUTH_GRANTS", r#"[{"rights":["servers.use"]}]"#)
 }
 
 fn opening(user: &str) -> anyhow::Result<Opening> {

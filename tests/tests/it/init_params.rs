@@ -112,8 +112,7 @@ async fn a_principal_begins_only_so_many_sessions_in_a_minute_and_others_are_not
     let fixture = Fixture::start("one").await?;
     let settings = kept(&[fixture.url()])
         .env("MOORING_AFFINITY_INITIALIZES_PER_MINUTE", "3")
-        .env("MOORING_AUTH_MODE", "trusted-header")
-        .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1");
+        .users_by_header();
     let gateway = Gateway::start("rate", settings).await?;
     let of = |user: &str| Opening::default().header("x-mooring-user", user);
     let client = HttpClient::default();

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod access;
 mod affinity_off;
 mod affinity_unset;
 mod agents;

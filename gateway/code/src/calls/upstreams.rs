@@ -11,10 +11,13 @@ use http::HeaderValue;
 use mooring_protocol::Reply;
 use mooring_store::Session;
 
-/// Sends requests to upstream servers on behalf of one principal.
+/// Sends requests to upstream servers on behalf of one caller.
 pub trait Upstreams: fmt::Debug + Send + Sync {
     /// Sends a message of a code session to this server. The server is bound in the session if it was not yet.
     fn send(&self, session: &Session, server: &str, text: Bytes) -> BoxFuture<'static, Reply>;
+
+    /// Whether the caller may call this tool.
+    fn may_call(&self, server: &str, tool: &str) -> bool;
 
     /// Stores the initialize params by which the session's servers are bound.
     fn save_initialize_params(

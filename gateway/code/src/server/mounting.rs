@@ -10,6 +10,7 @@ use tokio::task::spawn_blocking;
 
 use super::failure::Failure;
 use super::{CallContext, CodeServer};
+use crate::calls::Upstreams;
 use crate::catalog::{ListedTool, ServerTools};
 use crate::skills::{SkillSet, SkillSource, Viewer};
 use crate::volume::{MountManifest, MountedSkill, MountedTool};
@@ -36,6 +37,8 @@ struct MountCacheEntry {
 struct MountInputs {
     language: Language,
     tools: Vec<ServerTools>,
+    /// The tools that the caller may not use, by the places of their server and their own.
+    denied: Vec<(usize, usize)>,
     /// The digest of the skills.
     skills: Box<str>,
 }
@@ -45,6 +48,7 @@ impl MountInputs {
     fn is(&self, other: &Self) -> bool {
         self.language == other.language
             && self.skills == other.skills
+            && self.denied == other.denied
             && self.tools.len() == other.tools.len()
             && (self.tools.iter().zip(&other.tools))
                 .all(|(a, b)| a.server == b.server && Arc::ptr_eq(&a.tools, &b.tools))
@@ -96,16 +100,18 @@ impl CodeServer {
         language: Language,
     ) -> Result<MountManifest, Failure> {
         let skills = self.skills(context).await?;
+        let tools = self.list_tools(context).await;
         let inputs = MountInputs {
             language,
-            tools: self.list_tools(context).await,
+            denied: denied(&tools, context.upstreams.as_ref()),
+            tools,
             skills: skills.digest().into(),
         };
         if let Some(mounted) = self.mounted.find(&inputs) {
             return Ok(mounted);
         }
         let (id, format) = (self.id.clone(), self.format_in(language));
-        let tools = self.chosen(&inputs.tools);
+        let tools = self.chosen(&inputs);
         let skills = mounted_skills(skills).await?;
         // Other requests are served meanwhile: it reads all schemas.
         let made = spawn_blocking(move || MountManifest::new(&id, language, format, tools, skills));
@@ -144,16 +150,30 @@ impl CodeServer {
         }
     }
 
-    /// The tools that the rules mount.
-    fn chosen(&self, servers: &[ServerTools]) -> Vec<MountedTool> {
-        let tools = servers.iter().flat_map(|server| {
+    /// The tools that the rules mount and the caller may use.
+    fn chosen(&self, inputs: &MountInputs) -> Vec<MountedTool> {
+        let tools = inputs.tools.iter().enumerate().flat_map(|(place, server)| {
             let id = server.server.as_str();
-            (server.tools.iter())
-                .filter(move |tool| self.mounts.mounts(id, &tool.name, &tool.tags))
-                .map(move |tool| mounted_tool(id, tool))
+            (server.tools.iter().enumerate())
+                .filter(move |(at, tool)| {
+                    self.mounts.mounts(id, &tool.name, &tool.tags)
+                        && inputs.denied.binary_search(&(place, *at)).is_err()
+                })
+                .map(move |(_, tool)| mounted_tool(id, tool))
         });
         tools.collect()
     }
+}
+
+/// The tools that the caller may not use, by the places of their server and their own.
+fn denied(servers: &[ServerTools], upstreams: &dyn Upstreams) -> Vec<(usize, usize)> {
+    let tools = servers.iter().enumerate().flat_map(|(place, server)| {
+        let id = server.server.as_str();
+        (server.tools.iter().enumerate())
+            .filter(move |(_, tool)| !upstreams.may_call(id, &tool.name))
+            .map(move |(at, _)| (place, at))
+    });
+    tools.collect()
 }
 
 fn mounted_tool(server: &str, tool: &ListedTool) -> MountedTool {
@@ -211,6 +231,7 @@ mod tests {
                     server: server.clone(),
                     tools: [tool].into(),
                 }],
+                denied: Vec::new(),
                 skills: "".into(),
             }
         };

@@ -119,7 +119,9 @@ impl StreamContext {
         }
         let session = &self.stream.session;
         Some(RequestContext {
-            server: self.app.target(self.stream.server.as_str())?,
+            server: self
+                .app
+                .target_for(self.stream.server.as_str(), &self.stream.identity)?,
             app: Arc::clone(&self.app),
             identity: Arc::clone(&self.stream.identity),
             headers,

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::context::GovernanceContext;
 use super::problem::Problem;
-use super::rights::GovernanceRight;
 use super::skills::{self, EmptyBody};
 use super::{blocking, body, json};
 use mooring_code::skills::{ChangeError, Skill, SkillStatus};
+use mooring_settings::Right;
 use mooring_store::{rfc3339, unix_now_ms};
 
 /// The status of an approval.
@@ -67,7 +67,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
     let approvals: Vec<Value> = all
         .iter()
         .filter(|skill| is_visible(skill))
-        .filter(|skill| context.may(GovernanceRight::SkillsApprove) || mine(skill))
+        .filter(|skill| context.may(Right::SkillsApprove) || mine(skill))
         .filter_map(|skill| approval_json(skill, status, now_ms))
         .collect();
     Ok(json(StatusCode::OK, &json!({"approvals": approvals})))
@@ -129,7 +129,7 @@ pub(super) async fn reject(
 /// The id of the approval in the path, if the caller may decide about it, and the caller's principal.
 async fn visible_approval(context: &GovernanceContext) -> Result<(String, String), Problem> {
     context.query(&[])?;
-    context.require(GovernanceRight::SkillsApprove)?;
+    context.require(Right::SkillsApprove)?;
     let id = context.path_id();
     let all = skills::all_versions(&context.governed()?).await?;
     let found = all

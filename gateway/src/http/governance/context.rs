@@ -8,11 +8,12 @@ use http::request::Parts;
 
 use super::problem::{Code, Problem};
 use super::query::Query;
-use super::rights::{self, GovernanceRight};
 use crate::http::App;
 use crate::identity::{Identity, identify};
+use crate::policy::AccessPolicy;
 use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
+use mooring_settings::Right;
 
 /// An authenticated request for an existing code server.
 pub(super) struct GovernanceContext {
@@ -37,7 +38,10 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
             .map_err(|_| Problem::new(Code::ServerNotFound, "the path is not UTF-8"))?;
         let named = params.iter().find(|(name, _)| *name != "id");
         let id = params.iter().find(|(name, _)| *name == "id");
-        let server = id.and_then(|(_, id)| app.code.as_ref()?.get(id).cloned());
+        let server = id.and_then(|(_, id)| {
+            let server = app.code.as_ref()?.get(id)?;
+            may_see(&app.policy, &identity, id).then(|| Arc::clone(server))
+        });
         let server = server.ok_or_else(|| {
             Problem::new(Code::ServerNotFound, "no server of kind code has this id")
         })?;
@@ -51,26 +55,38 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
     }
 }
 
+/// Whether the caller may know of the server: whoever may use it, and who has a right over its runs or skills.
+fn may_see(policy: &AccessPolicy, caller: &Identity, server: &str) -> bool {
+    let governing = [
+        Right::ServersRead,
+        Right::SkillsCreate,
+        Right::SkillsApprove,
+        Right::SkillsRevoke,
+    ];
+    let mut rights = governing.into_iter();
+    policy.may_use(caller, server) || rights.any(|right| policy.has_right(caller, right))
+}
+
 impl GovernanceContext {
     /// Whether the caller is an administrator.
     pub(super) fn is_admin(&self) -> bool {
-        rights::is_admin(&self.app.auth, &self.identity)
+        self.may(Right::Admin)
     }
 
     /// Whether the caller has this right.
-    pub(super) fn may(&self, right: GovernanceRight) -> bool {
-        rights::may(&self.app.auth, &self.identity, right)
+    pub(super) fn may(&self, right: Right) -> bool {
+        self.app.policy.has_right(&self.identity, right)
     }
 
     /// Refuses a caller without this right.
-    pub(super) fn require(&self, right: GovernanceRight) -> Result<(), Problem> {
+    pub(super) fn require(&self, right: Right) -> Result<(), Problem> {
         if self.may(right) {
             return Ok(());
         }
-        let role = right.role();
+        let name = right.name();
         Err(Problem::new(
             Code::Forbidden,
-            format!("this needs the role {role}, or admin"),
+            format!("this needs the right {name}, or admin"),
         ))
     }
 
@@ -96,17 +112,17 @@ impl GovernanceContext {
         match user {
             Some(user) if user == own => Ok(Some(user.to_owned())),
             Some(user) => {
-                self.require(GovernanceRight::ServersRead)?;
+                self.require(Right::ServersRead)?;
                 Ok(Some(user.to_owned()))
             }
-            None if self.may(GovernanceRight::ServersRead) => Ok(None),
+            None if self.may(Right::ServersRead) => Ok(None),
             None => Ok(Some(own.to_owned())),
         }
     }
 
     /// Whether the caller may see this user's items.
     pub(super) fn may_see_items_of(&self, user: &str) -> bool {
-        self.identity.principal.as_str() == user || self.may(GovernanceRight::ServersRead)
+        self.identity.principal.as_str() == user || self.may(Right::ServersRead)
     }
 
     /// The caller as a viewer of skills.

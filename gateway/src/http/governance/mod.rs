@@ -25,7 +25,6 @@ mod events;
 mod problem;
 mod query;
 mod replay;
-mod rights;
 mod runs;
 mod sessions;
 mod skills;

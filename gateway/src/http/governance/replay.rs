@@ -46,7 +46,7 @@ pub(super) async fn replay(
     };
     let repeater = Repeater {
         server: Arc::clone(&context.server),
-        upstreams: Arc::new(NestedServers(Arc::clone(&context.app))),
+        upstreams: Arc::new(NestedServers::of_caller(&context.app, &context.identity)),
     };
     let replayed = tokio::spawn(async move { repeater.replay(request).await });
     let replayed = match replayed.await {

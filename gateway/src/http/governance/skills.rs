@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use super::context::GovernanceContext;
 use super::problem::{Code, Problem};
-use super::rights::GovernanceRight;
 use super::{blocking, body, json};
 use mooring_code::records::{EventKind, SecurityEvent};
 use mooring_code::server::GovernedServer;
 use mooring_code::skills::{CreateError, NewSkill, Scope, Skill, SkillStatus};
 use mooring_settings::Language;
+use mooring_settings::Right;
 use mooring_store::unix_now_ms;
 
 /// The body that creates a skill.
@@ -92,7 +92,7 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, Problem> {
     context.query(&[])?;
-    context.require(GovernanceRight::SkillsCreate)?;
+    context.require(Right::SkillsCreate)?;
     let new_skill: NewSkillBody = body::read(&context.app, request).await?;
     let governed = context.governed()?;
     let language = match new_skill.language.as_deref() {
@@ -141,7 +141,7 @@ pub(super) async fn revoke(
     request: Request,
 ) -> Result<Response, Problem> {
     context.query(&[])?;
-    context.require(GovernanceRight::SkillsRevoke)?;
+    context.require(Right::SkillsRevoke)?;
     let EmptyBody {} = body::read(&context.app, request).await?;
     let governed = context.governed()?;
     let skill = all_versions(&governed)
@@ -177,8 +177,7 @@ pub(super) async fn all_versions(governed: &GovernedServer) -> Result<Vec<Skill>
 /// are evaluated once for all versions.
 pub(super) fn visibility_filter(context: &GovernanceContext) -> impl Fn(&Skill) -> bool {
     let (viewer, is_admin) = (context.viewer(), context.is_admin());
-    let decides =
-        context.may(GovernanceRight::SkillsApprove) || context.may(GovernanceRight::SkillsRevoke);
+    let decides = context.may(Right::SkillsApprove) || context.may(Right::SkillsRevoke);
     move |skill: &Skill| {
         let is_in_scope = viewer.sees(&skill.scope);
         is_admin

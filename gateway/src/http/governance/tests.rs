@@ -12,11 +12,7 @@ use serde_json::json;
 
 use super::problem::Code;
 use super::query::Query;
-use super::rights::{self, GovernanceRight};
 use super::*;
-use crate::identity::Identity;
-use mooring_session::names::Principal;
-use mooring_settings::{AuthSettings, TrustedHeaderSettings};
 
 #[test]
 fn the_paths_do_not_stand_in_each_others_way() {
@@ -36,44 +32,6 @@ fn parameters_are_known_ones_each_once() {
     for text in ["limit=0", "limit=501", "limit=x", "limit=-1", "limit="] {
         assert!(parse(text).unwrap().limit(50, 500).is_err(), "{text}");
     }
-}
-
-#[test]
-fn rights_are_roles_and_an_admin_has_all() {
-    let trusted = AuthSettings::TrustedHeader(TrustedHeaderSettings {
-        user_header: http::HeaderName::from_static("x-user"),
-        teams_header: http::HeaderName::from_static("x-teams"),
-        roles_header: http::HeaderName::from_static("x-roles"),
-        trusted_peers: vec!["127.0.0.1/32".parse().unwrap()],
-    });
-    let of = |roles: &[&str]| Identity {
-        principal: Principal::parse(b"ada").unwrap(),
-        teams: vec!["admin".to_owned()],
-        roles: roles.iter().map(ToString::to_string).collect(),
-        scopes: Vec::new(),
-    };
-    for right in [
-        GovernanceRight::ServersRead,
-        GovernanceRight::SkillsCreate,
-        GovernanceRight::SkillsApprove,
-        GovernanceRight::SkillsRevoke,
-    ] {
-        assert!(!rights::may(&trusted, &of(&[]), right), "a team is no role");
-        assert!(!rights::may(&trusted, &of(&["viewer"]), right));
-        assert!(rights::may(&trusted, &of(&["viewer", "admin"]), right));
-        assert!(rights::may(&trusted, &of(&[right.role()]), right));
-        assert!(rights::may(
-            &AuthSettings::None,
-            &Identity::of(Principal::local()),
-            right
-        ));
-    }
-    assert!(!rights::may(
-        &trusted,
-        &of(&["skills.create"]),
-        GovernanceRight::SkillsApprove
-    ));
-    assert!(!rights::is_admin(&trusted, &of(&["skills.approve"])));
 }
 
 #[tokio::test]

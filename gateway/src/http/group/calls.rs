@@ -29,6 +29,10 @@ impl GroupMessage<'_> {
         let Some(named) = self.resolve_name(listing, &name).await else {
             return self.unknown(listing, &name).await;
         };
+        let own = named.renamed.unwrap_or(&name);
+        if listing == Listing::Tools && !self.scope().may_call(named.member, own) {
+            return self.unknown(listing, &name).await;
+        }
         match named.renamed {
             None => self.relay(named.member, &named.moved).await,
             Some(own) => match with_name(self.message, own) {

@@ -144,6 +144,8 @@ impl GroupMessage<'_> {
             session: self.session.clone(),
             headers: Arc::new(self.context.headers.clone()),
             revision: self.revision,
+            caller: Arc::clone(&self.context.identity),
+            policy: Arc::clone(&self.context.app.policy),
         }
     }
 

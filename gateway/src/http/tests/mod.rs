@@ -15,7 +15,9 @@ mod replies;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
+use crate::policy::AccessPolicy;
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -89,6 +91,7 @@ impl Gateway {
             worker,
             peers: None,
             ring: None,
+            policy: Arc::new(AccessPolicy::of(&settings)),
         };
         // Its own: a process has one global recorder.
         let metrics = PrometheusBuilder::new().build_recorder().handle();

@@ -211,7 +211,7 @@ async fn an_agent_that_fails_says_how_and_its_conversation_goes_on() -> anyhow::
         "{prompt}",
     ];
     let broken = format!(
-        "[[servers]]\nid = \"broken\"\nkind = \"agent\"\ncommand = {command:?}\noutput = \"text\"\n"
+        "[[servers]]\nid = \"broken\"\nkind = \"agent\"\nallow = [{{}}]\ncommand = {command:?}\noutput = \"text\"\n"
     );
     let scene = Scene::start(1, Ids::Change, &broken).await?;
     let mut ada = scene.user(ADA).await?;

@@ -138,7 +138,7 @@ fn sleeper_toml(id: &str, more: &str) -> String {
     let script = "setsid sleep \"$1\" & exec sleep \"$1\"";
     let command = ["/bin/sh", "-c", script, "sh", "{prompt}"];
     format!(
-        "[[servers]]\nid = {id:?}\nkind = \"agent\"\ncommand = {command:?}\noutput = \"text\"\n{more}\n"
+        "[[servers]]\nid = {id:?}\nkind = \"agent\"\nallow = [{{}}]\ncommand = {command:?}\noutput = \"text\"\n{more}\n"
     )
 }
 

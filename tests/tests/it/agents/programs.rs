@@ -55,9 +55,7 @@ async fn opencode_calls_a_tool() -> anyhow::Result<()> {
 async fn check(program: AgentProgram) -> anyhow::Result<()> {
     let home = ProgramHome::new(program).await?;
     let toml = home.server_toml(SERVER)?;
-    let settings = Settings::toml(toml)
-        .env("MOORING_AUTH_MODE", "trusted-header")
-        .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1");
+    let settings = Settings::toml(toml).users_by_header();
     let gateway = Gateway::start(program.name(), settings).await?;
     let mut ada = AgentUser::open(&[&gateway], ADA).await?;
 

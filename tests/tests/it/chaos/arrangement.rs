@@ -58,7 +58,7 @@ impl Arrangement {
              [worker]\n{}\
              [[servers]]\nid = {TOOLS:?}\nkind = \"http\"\ninstances = {urls:?}\n\n\
              [[servers]]\nid = {PROGRAM:?}\nkind = \"stdio\"\ncommand = {command:?}\n\n\
-             [[servers]]\nid = {SANDBOX:?}\nkind = \"code\"\n\
+             [[servers]]\nid = {SANDBOX:?}\nkind = \"code\"\nallow = [{{}}]\n\
              sandbox_policy = {{ max_runs_per_minute = 1000 }}\n",
             redis.url(),
             keys.toml(),
@@ -68,8 +68,7 @@ impl Arrangement {
                 "MOORING_CODE_BASE_DIR",
                 &volume.path().display().to_string(),
             )
-            .env("MOORING_AUTH_MODE", "trusted-header")
-            .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1");
+            .users_by_header();
         Ok(Self {
             gateways: Gateway::fleet(GATEWAYS, &settings).await?,
             upstreams,

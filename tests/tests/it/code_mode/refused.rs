@@ -73,7 +73,7 @@ async fn the_policy_and_the_mounts_hold_and_every_refusal_is_recorded() -> anyho
 
 #[tokio::test]
 async fn code_cannot_call_code_whatever_the_policy_says() -> anyhow::Result<()> {
-    let tables = "[[servers]]\nid = \"second\"\nkind = \"code\"\n";
+    let tables = "[[servers]]\nid = \"second\"\nkind = \"code\"\nallow = [{}]\n";
     let rig = Rig::start(tables, "").await?;
     let mut session = rig.open("sandbox", ADA).await?;
     let code = "import tools\nfor server in ('sandbox', 'second'):\n    try:\n        tools.call(server, 'shell_exec', {'code': 'print(1)'})\n    except Exception as error:\n        print(error.kind)";

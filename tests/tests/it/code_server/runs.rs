@@ -198,7 +198,7 @@ async fn every_way_a_run_can_end_is_told_apart() -> anyhow::Result<()> {
 async fn runs_are_counted_over_all_gateways() -> anyhow::Result<()> {
     let (volume, redis) = (CodeVolume::new()?, Redis::start().await?);
     let settings = Settings::toml(format!(
-        "[store]\nurl = {:?}\n\n[[servers]]\nid = {SERVER:?}\nkind = \"code\"\n\
+        "[store]\nurl = {:?}\n\n[[servers]]\nid = {SERVER:?}\nkind = \"code\"\nallow = [{{}}]\n\
          [servers.sandbox_policy]\nmax_runs_per_minute = 4\n",
         redis.url()
     ))
@@ -206,8 +206,7 @@ async fn runs_are_counted_over_all_gateways() -> anyhow::Result<()> {
         "MOORING_CODE_BASE_DIR",
         &volume.path().display().to_string(),
     )
-    .env("MOORING_AUTH_MODE", "trusted-header")
-    .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1");
+    .users_by_header();
     let gateways = Gateway::fleet(2, &settings).await?;
     let all: Vec<&Gateway> = gateways.iter().collect();
     let mut ada = Coder::open(&all, ADA).await?;

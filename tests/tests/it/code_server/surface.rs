@@ -239,7 +239,7 @@ async fn a_volume_that_cannot_be_used_is_said_and_harms_nobody_else() -> anyhow:
     let fixture = Fixture::start("one").await?;
     let toml = format!(
         "[[servers]]\nid = \"tools\"\nkind = \"http\"\ninstances = [{:?}]\n\
-         [[servers]]\nid = {SERVER:?}\nkind = \"code\"\n",
+         [[servers]]\nid = {SERVER:?}\nkind = \"code\"\nallow = [{{}}]\n",
         fixture.url()
     );
     let settings = Settings::toml(toml).env("MOORING_CODE_BASE_DIR", "/proc/mooring");

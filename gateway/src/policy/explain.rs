@@ -1,0 +1,53 @@
+//! What somebody may do, in words: for `mooring config check --as`.
+
+use strum::VariantArray as _;
+
+use super::{Access, AccessPolicy};
+use crate::identity::Identity;
+use mooring_settings::{Right, Settings};
+
+/// One line for each server, and one for the rights.
+#[must_use]
+pub fn explain(settings: &Settings, identity: &Identity) -> String {
+    let policy = AccessPolicy::of(settings);
+    let mut text = String::new();
+    for server in &settings.servers {
+        let id = server.id.as_str();
+        let decision = policy.decide(identity, id);
+        let (basis, kind) = (decision.basis, server.kind.name());
+        let may = match decision.access {
+            Access::Whole => "may use it".to_owned(),
+            Access::Limited(filter) => {
+                let rules = filter.rules().map(|rule| {
+                    let list = |globs: &mooring_settings::Globs| {
+                        globs.patterns().collect::<Vec<_>>().join(", ")
+                    };
+                    let tools = match rule.tools.tools.is_empty() {
+                        true => "every tool".to_owned(),
+                        false => list(&rule.tools.tools),
+                    };
+                    match rule.tools.deny_tools.is_empty() {
+                        true => tools,
+                        false => format!("{tools} but not {}", list(&rule.tools.deny_tools)),
+                    }
+                });
+                format!("may use {}", rules.collect::<Vec<_>>().join("; and "))
+            }
+            Access::Denied([]) => "may not use it".to_owned(),
+            Access::Denied(scopes) => {
+                format!("may not use it without the scopes {}", scopes.join(" "))
+            }
+        };
+        text.push_str(&format!("server {id} ({kind}): {may}: {basis}\n"));
+    }
+    let rights = Right::VARIANTS
+        .iter()
+        .filter(|right| policy.has_right(identity, **right));
+    let rights: Vec<&str> = rights.map(|right| right.name()).collect();
+    let rights = match rights.is_empty() {
+        true => "none".to_owned(),
+        false => rights.join(", "),
+    };
+    text.push_str(&format!("rights: {rights}\n"));
+    text
+}
