@@ -2,6 +2,8 @@
 //!
 //! Every step has a time limit, so that a gateway that hangs fails a test instead of stopping it.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
@@ -9,11 +11,16 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use serde_json::Value;
 
+use crate::certificates::Certificate;
 use crate::sse::{Decoder, Event};
 
 /// How long one step may take: reply headers, or the next event of a stream.
@@ -22,7 +29,7 @@ pub const STEP_WITHIN: Duration = Duration::from_secs(30);
 /// Sends requests exactly as they are written. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct HttpClient {
-    inner: Client<HttpConnector, Full<Bytes>>,
+    inner: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     step_within: Duration,
 }
 
@@ -36,8 +43,34 @@ impl HttpClient {
     /// A client with its own connections and a timeout for each step.
     #[must_use]
     pub fn new(step_within: Duration) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
+        let knows_nobody = tls().with_root_certificates(RootCertStore::empty());
+        Self::with_tls(step_within, knows_nobody.with_no_client_auth())
+    }
+
+    /// A client that trusts this authority, and proves who it is by its own certificate, if it has one.
+    pub fn over_tls(authority: &Path, own: Option<&Certificate>) -> anyhow::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(authority)?)?;
+        let tls = tls().with_root_certificates(roots);
+        let tls = match own {
+            None => tls.with_no_client_auth(),
+            Some(own) => {
+                let chain = vec![CertificateDer::from_pem_file(&own.certificate)?];
+                tls.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(&own.key)?)?
+            }
+        };
+        Ok(Self::with_tls(STEP_WITHIN, tls))
+    }
+
+    fn with_tls(step_within: Duration, tls: ClientConfig) -> Self {
+        let mut tcp = HttpConnector::new();
+        tcp.set_nodelay(true);
+        tcp.enforce_http(false);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
         // A refused connection is a reply here: nothing is sent twice without the test's knowledge.
         let inner = Client::builder(TokioExecutor::new())
             .retry_canceled_requests(false)
@@ -67,6 +100,12 @@ impl HttpClient {
     pub async fn get(&self, url: &str) -> anyhow::Result<Reply> {
         self.send(Request::get(url).body(Bytes::new())?).await
     }
+}
+
+fn tls() -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap_or_else(|error| unreachable!("the provider has the default versions: {error}"))
 }
 
 /// A reply whose body is not read yet.

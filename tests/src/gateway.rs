@@ -8,8 +8,10 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use serde_json::json;
 use tempfile::TempDir;
 
+use crate::certificates::Certificate;
 use crate::client::HttpClient;
 use crate::paths;
 use crate::port::free_port;
@@ -26,6 +28,8 @@ pub struct Settings {
     state_home: Option<PathBuf>,
     is_niced: bool,
     open_files: Option<u32>,
+    /// The client that the harness asks it with, where it speaks TLS.
+    tls_client: Option<Box<HttpClient>>,
 }
 
 impl Settings {
@@ -81,6 +85,16 @@ impl Settings {
     pub fn open_files(mut self, soft_limit: u32) -> Self {
         self.open_files = Some(soft_limit);
         self
+    }
+
+    /// TLS with these certificates; `client` is one that may speak to it.
+    #[must_use]
+    pub fn tls(mut self, certificates: &[&Certificate], client: &HttpClient) -> Self {
+        let tables: Vec<_> = (certificates.iter())
+            .map(|files| json!({"cert_file": files.certificate, "key_file": files.key}))
+            .collect();
+        self.tls_client = Some(Box::new(client.clone()));
+        self.env("MOORING_LISTEN_TLS", &json!(tables).to_string())
     }
 
     /// `mooring` with these settings and this `subcommand`. Its own files are in `directory`.
@@ -181,7 +195,11 @@ impl Gateway {
     /// A URL of this gateway; `path` begins with a slash.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
+        let scheme = match self.settings.tls_client {
+            Some(_) => "https",
+            None => "http",
+        };
+        format!("{scheme}://127.0.0.1:{}{path}", self.port)
     }
 
     /// The MCP endpoint of one server.
@@ -192,11 +210,7 @@ impl Gateway {
 
     /// The text of `/metrics`.
     pub async fn metrics(&self) -> anyhow::Result<String> {
-        HttpClient::default()
-            .get(&self.url("/metrics"))
-            .await?
-            .text()
-            .await
+        self.client().get(&self.url("/metrics")).await?.text().await
     }
 
     /// The sum of a metric over the label sets that contain all of `labels` (each written `name="value"`); 0 if there
@@ -205,9 +219,17 @@ impl Gateway {
         Ok(sum_of(&self.metrics().await?, name, labels))
     }
 
+    fn client(&self) -> HttpClient {
+        self.settings
+            .tls_client
+            .as_deref()
+            .cloned()
+            .unwrap_or_default()
+    }
+
     async fn ready(&mut self) -> anyhow::Result<()> {
         let url = self.url("/readyz");
-        let client = HttpClient::default();
+        let client = self.client();
         self.process
             .ready(async || {
                 let reply = client.get(&url).await?;

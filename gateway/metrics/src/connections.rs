@@ -1,6 +1,7 @@
 //! The metrics of client connections.
 
 use metrics::{counter, describe_counter};
+use strum::VariantArray as _;
 
 /// Client connections that were closed as they came, by `reason`.
 const REFUSED: &str = "mooring_client_connections_refused_total";
@@ -14,22 +15,24 @@ pub(super) fn describe() {
         REFUSED,
         "Client connections beyond a limit that were closed, by reason"
     );
-    for reason in [ConnectionRefusal::All, ConnectionRefusal::Peer] {
+    for reason in ConnectionRefusal::VARIANTS.iter().copied() {
         counter!(REFUSED, "reason" => <&'static str>::from(reason)).absolute(0);
     }
 }
 
-/// The limit that a connection is beyond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+/// Why a connection was not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum ConnectionRefusal {
     /// The limit in all, and the connections kept for health probes are taken too.
     All,
     /// The limit of its address.
     Peer,
+    /// No limit: the TLS handshake failed or took too long.
+    Tls,
 }
 
-/// A client connection was closed as it came.
+/// A client connection was closed before it was served.
 pub fn client_connection_refused(reason: ConnectionRefusal) {
     counter!(REFUSED, "reason" => <&'static str>::from(reason)).increment(1);
 }

@@ -51,7 +51,9 @@ pub use code::{
 };
 pub use globs::Globs;
 pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
-pub use listen::{ConnectionSettings, ListenSettings, ProbeDetail};
+pub use listen::{
+    CertificateFiles, ConnectionSettings, ListenSettings, ListenerTlsSettings, ProbeDetail,
+};
 pub use log::{LogFormat, LogLevel, LogSettings};
 pub use peers::{ADDRESS_TAG_BYTES, FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};

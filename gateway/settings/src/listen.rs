@@ -1,12 +1,14 @@
 //! `[listen]`: where clients connect, which of their requests are heard at all, and what they may use up.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
+use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file};
 use super::reader::{Reader, Reason};
 use super::rows::{settings, words};
-use super::setting::{Integer, List};
+use super::setting::{Integer, List, Text};
 
 settings! {
     /// Where clients connect and which of their requests are heard.
@@ -47,6 +49,8 @@ settings! {
         /// Who sees what is behind `/readyz`, such as the names of servers and their state, and `/metrics`. Others are
         /// told the status of `/readyz` alone, and get 403 for `/metrics`. `/healthz` is the same for everybody.
         pub probe_detail: ProbeDetail = Choice("listen.probe_detail"),
+        /// Whether their connections are encrypted.
+        pub tls: Option<ListenerTlsSettings> => parse_tls,
         /// What their connections may use up.
         pub connections: ConnectionSettings => ConnectionSettings::read,
     }
@@ -70,10 +74,52 @@ settings! {
         /// How long a client connection is kept without an open request. A load balancer in front should let go of its
         /// connections sooner, so that it never sends a request into one that is being closed.
         pub idle_timeout: Duration = Integer("listen.idle_timeout_ms", "milliseconds", 120_000, 100..=86_400_000),
-        /// Most requests at a time in one HTTP/2 connection. HTTP/2 is spoken without TLS to clients that begin with it
-        /// (h2c with prior knowledge); 0 turns it off.
+        /// Most requests at a time in one HTTP/2 connection. HTTP/2 is spoken over TLS to clients that offer it
+        /// (ALPN), and without TLS to clients that begin with it (h2c with prior knowledge); 0 turns it off.
         pub http2_streams_max: Option<u32> = Integer("listen.http2_streams_max", "requests", 64, 0..=1000),
     }
+}
+
+settings! {
+    /// The rows of TLS.
+    pub(crate) const TLS_ROWS {
+        /// Certificates with which the listener proves who it is: then clients speak TLS, and nothing else is heard. A client
+        /// gets the first certificate that is for the name it asks for, else the first one. Changed files are read again
+        /// within seconds; if they cannot be used, those before stay in use.
+        TLS = Tables("listen.tls", 16, &[CERTIFICATE_ROWS]).unset("no TLS"),
+        /// Authorities, in PEM: then every client has to prove by a certificate of one of them who it is, also one that
+        /// only looks at `/healthz`.
+        CLIENT_CA_FILE = Text("listen.tls_client_ca_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
+            .unset("clients need no certificate"),
+    }
+}
+
+settings! {
+    /// The fields of one certificate.
+    const CERTIFICATE_ROWS {
+        /// The certificate and those that lead to its authority, in PEM.
+        CERTIFICATE_FILE = Text("certificate.cert_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None).unset("refused"),
+        /// Its private key, in PEM. Nobody but the gateway may read it.
+        KEY_FILE = Text("certificate.key_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None).unset("refused"),
+    }
+}
+
+/// TLS of the listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenerTlsSettings {
+    /// At least one.
+    pub certificates: Vec<CertificateFiles>,
+    /// Authorities of clients; none where clients need no certificate.
+    pub client_ca_file: Option<PathBuf>,
+}
+
+/// A certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate with its chain.
+    pub certificate_file: PathBuf,
+    /// The private key.
+    pub key_file: PathBuf,
 }
 
 words! {
@@ -87,6 +133,40 @@ words! {
 }
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4444);
+
+fn parse_tls(reader: &mut Reader<'_>) -> Option<ListenerTlsSettings> {
+    let read = reader.tables(&TLS, |reader| {
+        let mut file = |row: &'static Text| {
+            if !reader.is_written(row) {
+                reader.refuse(row, "", "it is missing", row.shape);
+            }
+            reader.text(row, absolute_file)
+        };
+        let (certificate, key) = (file(&CERTIFICATE_FILE), file(&KEY_FILE));
+        Some(CertificateFiles {
+            certificate_file: certificate?,
+            key_file: key?,
+        })
+    });
+    let certificates: Vec<CertificateFiles> = read.into_iter().flatten().flatten().collect();
+    let client_ca_file = reader.text(&CLIENT_CA_FILE, absolute_file);
+    if certificates.is_empty() {
+        if client_ca_file.is_some() && !reader.is_written(&TLS) {
+            let reason = "clients prove who they are in TLS, and there is no listen.tls";
+            reader.refuse(
+                &CLIENT_CA_FILE,
+                "",
+                reason,
+                "nothing, or listen.tls with a certificate",
+            );
+        }
+        return None;
+    }
+    Some(ListenerTlsSettings {
+        certificates,
+        client_ca_file,
+    })
+}
 
 fn parse_address(text: &str) -> Result<SocketAddr, Reason> {
     text.parse().map_err(|_| {

@@ -4,7 +4,7 @@ use super::access;
 use super::affinity::AffinitySettings;
 use super::auth::{self, TrustedHeaderSettings};
 use super::code;
-use super::listen::{ConnectionSettings, ListenSettings};
+use super::listen::{self, ConnectionSettings, ListenSettings};
 use super::log::LogSettings;
 use super::peers::PeerSettings;
 use super::servers;
@@ -18,7 +18,14 @@ pub(super) const SECTIONS: &[Section] = &[
     Section {
         name: "listen",
         meaning: "Where clients connect, and which of their requests are heard.",
-        groups: &[(&[], &[ListenSettings::ROWS, ConnectionSettings::ROWS])],
+        groups: &[(
+            &[],
+            &[
+                ListenSettings::ROWS,
+                listen::TLS_ROWS,
+                ConnectionSettings::ROWS,
+            ],
+        )],
     },
     Section {
         name: "store",

@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 use serde::Serialize;
 
+use super::listener_tls::read_config;
 use super::{ServeError, application, servers};
 use mooring_code::tokens::TokenKey;
 use mooring_peers::fleet::KeyRing;
@@ -85,6 +86,7 @@ pub fn check_files(settings: &Settings) -> Vec<SettingsCheck> {
     let mut checks = Vec::new();
     checks.extend(fleet_keys(settings));
     checks.extend(tokens_key(settings));
+    checks.extend(listener_tls(settings));
     checks.extend(base_dir(settings));
     if let Err(error) = application::client(settings) {
         checks.push(SettingsCheck::wrong(
@@ -127,6 +129,17 @@ fn fleet_keys(settings: &Settings) -> Option<SettingsCheck> {
     Some(key_file(SUBJECT, path, KeyRing::read(path).map(drop)))
 }
 
+fn listener_tls(settings: &Settings) -> Option<SettingsCheck> {
+    let tls = settings.listen.tls.as_ref()?;
+    Some(match read_config(tls, true) {
+        Ok(_) => SettingsCheck::ok("listen.tls", "the certificates and keys can be used"),
+        Err(error) => {
+            let detail = with_sources(&error);
+            SettingsCheck::wrong(CheckOutcome::Problem, "listen.tls", detail, "")
+        }
+    })
+}
+
 fn tokens_key(settings: &Settings) -> Option<SettingsCheck> {
     let path = settings.code.as_ref()?.tokens_key_file.as_ref()?;
     let read = TokenKey::read(path).map(drop);
@@ -148,7 +161,7 @@ fn key_file<E: std::error::Error>(
 }
 
 /// An error with its whole chain of causes.
-fn with_sources(error: &dyn std::error::Error) -> String {
+pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
     let (mut text, mut source) = (error.to_string(), error.source());
     while let Some(cause) = source {
         text.push_str(&format!(": {cause}"));

@@ -4,6 +4,7 @@
 //! reached. Neither limit ever cuts an open request.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -19,11 +20,15 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::{ConnectionActivity, OpenRequest, TrackedStream};
 use super::connection_limits::ConnectionPermit;
+use super::listener_tls::ListenerTls;
 use crate::http::Routes;
+use mooring_metrics::{self as metrics, ConnectionRefusal};
 
 /// Longest head of an HTTP/1 request, in bytes; a longer one gets 431. Also the read-ahead limit for a body.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -47,7 +52,9 @@ pub(super) struct ClientConnectionOptions {
     pub(super) routes: Routes,
     /// The routes of connections beyond the limit: health probes and metrics; every other path returns 503.
     pub(super) probe_routes: Routes,
-    /// Limit for the head of a request.
+    /// TLS; none where clients speak HTTP in the clear.
+    pub(super) tls: Option<ListenerTls>,
+    /// Limit for the head of a request, and for the handshake of TLS.
     pub(super) header_timeout: Duration,
     /// Limit for a connection without an open request.
     pub(super) idle_timeout: Duration,
@@ -67,6 +74,19 @@ pub(super) async fn serve_connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
+    let shaken = tokio::select! {
+        shaken = shake_hands(stream, &options) => shaken,
+        // Nothing was received from the client that could be lost.
+        () = closing.cancelled() => return,
+    };
+    let stream = match shaken {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::debug!(%peer, %error, "client connection refused in the TLS handshake");
+            metrics::client_connection_refused(ConnectionRefusal::Tls);
+            return;
+        }
+    };
     let (builder, routes, header_timeout) = match permit.is_for_probes {
         false => (builder(&options), &options.routes, options.header_timeout),
         true => (probe_builder(), &options.probe_routes, PROBE_HEADER_TIMEOUT),
@@ -102,6 +122,19 @@ pub(super) async fn serve_connection(
             }
         }
     }
+}
+
+/// A connection in the clear or, if the listener has certificates, over TLS.
+async fn shake_hands(
+    stream: TcpStream,
+    options: &ClientConnectionOptions,
+) -> io::Result<Either<TcpStream, Box<TlsStream<TcpStream>>>> {
+    let Some(tls) = &options.tls else {
+        return Ok(Either::Left(stream));
+    };
+    let shaken = tls.acceptor().accept(stream);
+    let shaken = tokio::time::timeout(options.header_timeout, shaken).await??;
+    Ok(Either::Right(Box::new(shaken)))
 }
 
 fn builder(options: &ClientConnectionOptions) -> auto::Builder<TokioExecutor> {

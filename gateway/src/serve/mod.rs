@@ -11,6 +11,7 @@ mod connection_limits;
 mod doctor;
 mod head_lines;
 mod listener;
+mod listener_tls;
 mod open_files;
 mod peers;
 mod servers;
@@ -44,6 +45,7 @@ use self::connection::ClientConnectionOptions;
 use self::connection_limits::ConnectionLimits;
 pub use self::doctor::{Diagnosis, diagnose};
 use self::listener::ClientListener;
+use self::listener_tls::ListenerTls;
 use self::peers::{PeerPort, Peers};
 use self::serving_threads::ServingThreads;
 pub use self::serving_threads::{end_runtime, runtime};
@@ -125,6 +127,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         tracing::warn!(%subject, advice = advice.as_deref(), "{detail}");
     }
     let open_files_max = open_files::raise_limit();
+    let tls = listener_tls(&settings)?;
     let recorder = record_metrics()?;
     let threads = ServingThreads::start(settings.worker.threads).map_err(ServeError::Threads)?;
     let threads = Arc::new(threads);
@@ -142,7 +145,10 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let (session_router, worker) = (&app.session_router, app.session_router.worker());
     let beat = beat(&settings, worker, &peer_address)?;
     background::announce(session_router, &beat).await;
-    let tasks = background::start(&app, &settings, beat, recorder);
+    let mut tasks = background::start(&app, &settings, beat, recorder);
+    if let Some(tls) = &tls {
+        tasks.spawn(tls.clone().follow_files());
+    }
     let peer_listener = peers.map(|peers| peers.serve(&app));
 
     probe_servers(&app);
@@ -151,7 +157,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         "serving"
     );
     let patience = settings.worker.stop_patience;
-    let listener = client_listener(listener, &app, Arc::clone(&threads), open_files_max);
+    let listener = client_listener(listener, &app, tls, Arc::clone(&threads), open_files_max);
     let (result, patience_ends_at) = run(listener, &app, patience).await;
     wind_down(&app, tasks, patience_ends_at).await;
     if let Some(listener) = peer_listener {
@@ -262,10 +268,24 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     session_router.owned_connections().close_all().await;
 }
 
+/// TLS for clients, if it is configured.
+fn listener_tls(settings: &Settings) -> Result<Option<ListenerTls>, ServeError> {
+    let Some(tls) = &settings.listen.tls else {
+        return Ok(None);
+    };
+    let has_http2 = settings.listen.connections.http2_streams_max.is_some();
+    let opened = ListenerTls::open(tls, has_http2);
+    opened.map(Some).map_err(|error| ServeError::Unavailable {
+        service: "listen.tls".to_owned(),
+        reason: check::with_sources(&error),
+    })
+}
+
 /// The listener for clients, with the limits from the settings.
 fn client_listener(
     listener: TcpListener,
     app: &Arc<App>,
+    tls: Option<ListenerTls>,
     threads: Arc<ServingThreads>,
     open_files_max: Option<u64>,
 ) -> ClientListener {
@@ -284,6 +304,7 @@ fn client_listener(
         options: Arc::new(ClientConnectionOptions {
             routes: routes(Arc::clone(app)),
             probe_routes: probe_only_routes(Arc::clone(app)),
+            tls,
             header_timeout: settings.header_timeout,
             idle_timeout: settings.idle_timeout,
             http2_streams_max: settings.http2_streams_max,

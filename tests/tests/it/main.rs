@@ -48,6 +48,7 @@ mod init_params;
 mod keep_alive;
 mod keyed;
 mod lifetimes;
+mod listener_tls;
 mod loss_race;
 mod may_have_run;
 mod older_servers;
