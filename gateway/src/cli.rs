@@ -18,7 +18,7 @@ pub use self::sessions::{
     OwnerArguments, SessionKind, SessionsArguments, SessionsCommand, StoreArguments,
 };
 pub use self::stdio::StdioArguments;
-use crate::identity::Identity;
+use mooring_identity::Identity;
 use mooring_session::names::Principal;
 use mooring_settings::Flags;
 

@@ -9,7 +9,6 @@ pub mod client;
 pub mod client_stream;
 pub mod group;
 pub mod http;
-pub mod identity;
 pub mod legacy;
 pub mod logs;
 pub mod policy;

@@ -65,19 +65,6 @@ pub enum AuthSettings {
     TrustedHeader(TrustedHeaderSettings),
 }
 
-impl AuthSettings {
-    /// Whether the peer is one of `auth.trusted_peers`. An IPv4 address is given as such.
-    #[must_use]
-    pub fn trusts(&self, peer: std::net::IpAddr) -> bool {
-        match self {
-            Self::None => false,
-            Self::TrustedHeader(headers) => {
-                (headers.trusted_peers.iter()).any(|network| network.contains(&peer))
-            }
-        }
-    }
-}
-
 pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
     let mode = reader.read(&MODE);
     let headers = TrustedHeaderSettings::read(reader);

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::queue::{Queue, StreamOver};
 use super::wire::Wire;
-use crate::identity::Identity;
+use mooring_identity::Identity;
 use mooring_protocol::{Event, Revision};
 use mooring_router::affinity::Session;
 

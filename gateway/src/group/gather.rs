@@ -15,9 +15,9 @@ use tokio::task::spawn_blocking;
 use super::directory::{MemberIndex, MemberLookup};
 use super::merge::{MemberList, merge};
 use super::{Group, Member};
-use crate::identity::Identity;
 use crate::policy::AccessPolicy;
 use mooring_code::server::CodeServer;
+use mooring_identity::Identity;
 use mooring_protocol::listing::{Entry, Page, PageError};
 use mooring_protocol::{
     EnvelopeError, Kind, Listing, Message, Revision, Sender, call, tool_server,

@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode};
 use mooring_session::Refusal;
 use mooring_session::refusal::Busy;
 
-use crate::identity::IdentityError;
+use mooring_identity::IdentityError;
 use mooring_protocol::ids::Id;
 use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::{HoldError, OpenError, RebindNotice, ResolveError, TurnError};

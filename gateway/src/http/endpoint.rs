@@ -17,7 +17,7 @@ use super::stateful::is_stateful;
 use super::target::ServerTarget;
 use super::visible_tools::VisibleTools;
 use super::{App, agent, answer, batch, code, group, host_origin_guard, stateful, stateless};
-use crate::identity::{Identity, identify};
+use mooring_identity::Identity;
 use mooring_metrics as metrics;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
@@ -107,7 +107,7 @@ pub(super) async fn unknown_path() -> Response {
 
 async fn serve(app: Arc<App>, id: Option<&str>, peer: SocketAddr, request: Request) -> Reply {
     let (head, body) = request.into_parts();
-    let identity = match caller(&app, peer, &head.headers) {
+    let identity = match caller(&app, peer, &head.headers).await {
         Ok(identity) => identity,
         Err(error) => return answer::error(&error),
     };
@@ -136,12 +136,13 @@ async fn serve(app: Arc<App>, id: Option<&str>, peer: SocketAddr, request: Reque
 }
 
 /// Who sends the request.
-pub(super) fn caller(
+pub(super) async fn caller(
     app: &App,
     peer: SocketAddr,
     headers: &HeaderMap,
 ) -> Result<Arc<Identity>, ErrorBody<'static>> {
-    identify(&app.auth, peer.ip(), headers).map_err(answer::identity_error)
+    let identity = app.authenticator.identify(peer.ip(), headers).await;
+    identity.map_err(answer::identity_error)
 }
 
 async fn post(context: RequestContext, body: axum::body::Body) -> Reply {

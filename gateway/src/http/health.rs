@@ -141,7 +141,7 @@ fn sees_detail(app: &App, peer: SocketAddr) -> bool {
         ProbeDetail::Everyone => true,
         ProbeDetail::Trusted => {
             let peer = peer.ip().to_canonical();
-            peer.is_loopback() || app.auth.trusts(peer)
+            peer.is_loopback() || app.authenticator.trusts(peer)
         }
     }
 }

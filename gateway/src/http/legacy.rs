@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
-use http::{Method as HttpMethod, Uri};
+use http::{HeaderMap, Method as HttpMethod, Uri};
 use mooring_session::names::{ServerName, SessionId};
 
 pub(super) use self::delivery::serve_forward;
@@ -19,7 +19,7 @@ pub use self::delivery::{StreamMessage, deliver_here};
 use super::endpoint::caller;
 use super::reply::to_http;
 use super::{App, answer, host_origin_guard};
-use crate::identity::Identity;
+use mooring_identity::Identity;
 use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::Session;
 
@@ -51,7 +51,7 @@ async fn open_stream(
     if request.method() != HttpMethod::GET {
         return Err(not_allowed("GET"));
     }
-    let (identity, server) = admitted(&app, id, peer, &request)?;
+    let (identity, server) = admitted(&app, id, peer, request.headers()).await?;
     if !host_origin_guard::accepts_events(request.headers()) {
         return Err(refused(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a stream needs text/event-stream"),
@@ -87,7 +87,7 @@ async fn take_message(
     if request.method() != HttpMethod::POST {
         return Err(not_allowed("POST"));
     }
-    let (identity, server) = admitted(&app, id, peer, &request)?;
+    let (identity, server) = admitted(&app, id, peer, request.headers()).await?;
     // The reply has no content, so Accept is not checked.
     if !host_origin_guard::is_json(request.headers()) {
         return Err(refused(&ErrorBody::new(ErrorKind::UnsupportedMediaType)));
@@ -108,13 +108,15 @@ async fn take_message(
 }
 
 /// The caller and the server.
-fn admitted(
+async fn admitted(
     app: &App,
     id: Option<Path<String>>,
     peer: SocketAddr,
-    request: &Request,
+    headers: &HeaderMap,
 ) -> Result<(Arc<Identity>, ServerName), Box<Reply>> {
-    let identity = caller(app, peer, request.headers()).map_err(|error| refused(&error))?;
+    let identity = caller(app, peer, headers)
+        .await
+        .map_err(|error| refused(&error))?;
     let target = app
         .target_of_path(id.as_ref().map(|Path(id)| id.as_str()), &identity)
         .map_err(|error| refused(&error))?;

@@ -51,11 +51,12 @@ use crate::policy::AccessPolicy;
 use mooring_agent::server::AgentServers;
 use mooring_code::calls::Upstreams;
 use mooring_code::server::CodeServers;
+use mooring_identity::Authenticator;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_router::affinity::SessionRouter;
 use mooring_router::dispatch::RelayOptions;
 use mooring_router::pooled::Pool;
-use mooring_settings::{AuthSettings, ListenSettings};
+use mooring_settings::ListenSettings;
 use mooring_upstream::Servers;
 use nested_servers::NestedServers;
 use tower::Service;
@@ -85,8 +86,8 @@ pub struct App {
     pub request_bodies: RequestBodies,
     /// What callers may use.
     pub policy: Arc<AccessPolicy>,
-    /// Settings of authentication.
-    pub auth: AuthSettings,
+    /// How requests are authenticated.
+    pub authenticator: Authenticator,
     /// Limits of relaying replies.
     pub relay: RelayOptions,
     /// Renders `/metrics`.

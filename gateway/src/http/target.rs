@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::App;
 use crate::group::Group;
-use crate::identity::Identity;
 use crate::policy::Access;
 use mooring_agent::server::AgentServer;
 use mooring_code::server::CodeServer;
+use mooring_identity::Identity;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_secrets::digest;
 use mooring_upstream::Server;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures_util::{TryStreamExt as _, future};
 
 use super::{App, answer};
-use crate::identity::Identity;
 use crate::policy::{Access, AccessPolicy};
+use mooring_identity::Identity;
 use mooring_protocol::listing::retain;
 use mooring_protocol::{
     ErrorBody, ErrorKind, Event, Listing, Message, Method, Reply, ReplyBody, Sender,

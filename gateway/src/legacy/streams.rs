@@ -10,7 +10,7 @@ use mooring_session::names::ServerName;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::client_stream::{OpenStream, Wire};
-use crate::identity::Identity;
+use mooring_identity::Identity;
 use mooring_router::affinity::Session;
 use mooring_store::SessionKey;
 

@@ -3,7 +3,7 @@
 use strum::VariantArray as _;
 
 use super::{Access, AccessPolicy};
-use crate::identity::Identity;
+use mooring_identity::Identity;
 use mooring_settings::{Right, Settings};
 
 /// One line for each server, and one for the rights.

@@ -13,7 +13,7 @@ use strum::VariantArray as _;
 
 pub use self::explain::explain;
 pub(crate) use self::tool_filter::ToolFilter;
-use crate::identity::Identity;
+use mooring_identity::Identity;
 use mooring_settings::{
     AccessRule, AuthSettings, CallerMatch, Grant, Right, ServerKind, Settings, ToolMatch,
 };

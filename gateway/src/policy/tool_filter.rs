@@ -1,7 +1,7 @@
 //! The tools that a caller may see and call at a server.
 
 use super::{Fit, fit};
-use crate::identity::Identity;
+use mooring_identity::Identity;
 use mooring_settings::AccessRule;
 
 /// The tools that a caller's rules let in.

@@ -16,6 +16,7 @@ use crate::legacy::Streams;
 use mooring_agent::server::AgentServers;
 use mooring_code::proxy::AddressPolicy;
 use mooring_code::server::CodeServers;
+use mooring_identity::Authenticator;
 use mooring_peers::PeerClient;
 use mooring_peers::fleet::{KeyRing, SealKey};
 use mooring_router::affinity::{
@@ -80,7 +81,7 @@ pub(crate) async fn assemble(
         ),
         listen: settings.listen.clone(),
         policy: parts.policy,
-        auth: settings.auth.clone(),
+        authenticator: Authenticator::new(settings.auth.clone()),
         relay: RelayOptions {
             message_bytes_max: settings.upstream.event_bytes_max,
             seals: Seals::new(parts.ring.as_ref().map(SealKey::new)),

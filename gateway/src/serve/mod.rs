@@ -35,7 +35,7 @@ use tokio::time::Instant;
 use crate::background;
 use crate::http::{App, probe_only_routes, routes};
 use mooring_metrics as metrics;
-use mooring_settings::{Affinity, AuthSettings, Settings};
+use mooring_settings::{Affinity, Settings};
 use mooring_store::{self as store, Store};
 use mooring_upstream::{ClientError, ask_statefulness};
 
@@ -290,16 +290,12 @@ fn client_listener(
     open_files_max: Option<u64>,
 ) -> ClientListener {
     let settings = &app.listen.connections;
-    let trusted_peers = match &app.auth {
-        AuthSettings::None => &[][..],
-        AuthSettings::TrustedHeader(headers) => &headers.trusted_peers,
-    };
     ClientListener {
         listener,
         limits: ConnectionLimits::new(
             open_files::connections_max(settings.connections_max, open_files_max),
             settings.connections_per_peer_max,
-            trusted_peers,
+            app.authenticator.trusted_peers(),
         ),
         options: Arc::new(ClientConnectionOptions {
             routes: routes(Arc::clone(app)),

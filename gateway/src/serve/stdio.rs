@@ -24,7 +24,7 @@ use super::signals::stop_requested;
 use super::{ServeError, beat, open_store, record_metrics, wind_down};
 use crate::background;
 use crate::http::{App, Keeping, StdioClient};
-use crate::identity::Identity;
+use mooring_identity::Identity;
 use mooring_settings::{ServerKind, ServerSettings, Settings};
 
 /// Most lines that are read ahead.

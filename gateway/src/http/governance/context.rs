@@ -9,10 +9,10 @@ use http::request::Parts;
 use super::problem::{Code, Problem};
 use super::query::Query;
 use crate::http::App;
-use crate::identity::{Identity, identify};
 use crate::policy::AccessPolicy;
 use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
+use mooring_identity::Identity;
 use mooring_settings::Right;
 
 /// An authenticated request for an existing code server.
@@ -32,7 +32,10 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
         let ConnectInfo(peer) = ConnectInfo::<SocketAddr>::from_request_parts(parts, app)
             .await
             .map_err(|_| Problem::internal())?;
-        let identity = identify(&app.auth, peer.ip(), &parts.headers)?;
+        let identity = app
+            .authenticator
+            .identify(peer.ip(), &parts.headers)
+            .await?;
         let params = RawPathParams::from_request_parts(parts, app)
             .await
             .map_err(|_| Problem::new(Code::ServerNotFound, "the path is not UTF-8"))?;

@@ -7,11 +7,11 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use crate::identity::IdentityError;
 use mooring_code::records::RecordsError;
 use mooring_code::replay::ReplayError;
 use mooring_code::server::Failure;
 use mooring_code::skills::{ChangeError, CreateError, SkillsError};
+use mooring_identity::IdentityError;
 use mooring_store::StoreError;
 
 /// Why a request is refused. Clients rely on the codes.

@@ -22,7 +22,7 @@ use super::App;
 use super::client_stream::{StreamContext, answer_request, finish_if_over, listen, serve};
 use super::target::ServerTarget;
 use crate::client_stream::{OpenStream, Wire};
-use crate::identity::Identity;
+use mooring_identity::Identity;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Lane, Message, Method, call};
 use mooring_router::affinity::{InFlight, Session};

@@ -1,5 +1,6 @@
-//! The identity of a request: a pure function of the settings, the peer's address and the headers. It returns a
-//! complete, valid identity or a typed refusal; no header value appears in a message.
+//! Who a request is from: a complete, valid identity or a typed refusal.
+//!
+//! Invariant: no value of a header appears in a message.
 
 mod trusted_header;
 
@@ -8,9 +9,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
+use ipnet::IpNet;
 
 use mooring_session::names::Principal;
-use mooring_settings::AuthSettings;
+use mooring_settings::{AuthSettings, TrustedHeaderSettings};
 
 /// The identity of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,19 +93,56 @@ impl IdentityError {
     }
 }
 
-/// The identity of a request over a connection from `peer`.
-///
-/// # Errors
-/// See [`IdentityError`]; the caller answers with its status and does nothing else.
-pub fn identify(
-    settings: &AuthSettings,
-    peer: IpAddr,
-    headers: &HeaderMap,
-) -> Result<Arc<Identity>, IdentityError> {
-    match settings {
-        AuthSettings::None => Ok(Arc::new(Identity::of(Principal::local()))),
-        AuthSettings::TrustedHeader(settings) => {
-            trusted_header::identify(settings, peer, headers).map(Arc::new)
+/// How requests are authenticated.
+#[derive(Debug)]
+pub struct Authenticator(Mode);
+
+#[derive(Debug)]
+enum Mode {
+    /// Everybody is this one caller.
+    Open(Arc<Identity>),
+    TrustedHeader(TrustedHeaderSettings),
+}
+
+impl Authenticator {
+    /// Authenticates as these settings say.
+    #[must_use]
+    pub fn new(settings: AuthSettings) -> Self {
+        Self(match settings {
+            AuthSettings::None => Mode::Open(Arc::new(Identity::of(Principal::local()))),
+            AuthSettings::TrustedHeader(settings) => Mode::TrustedHeader(settings),
+        })
+    }
+
+    /// The identity of a request over a connection from `peer`.
+    ///
+    /// # Errors
+    /// See [`IdentityError`]; the caller answers with its status and does nothing else.
+    pub async fn identify(
+        &self,
+        peer: IpAddr,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Identity>, IdentityError> {
+        match &self.0 {
+            Mode::Open(identity) => Ok(Arc::clone(identity)),
+            Mode::TrustedHeader(settings) => {
+                trusted_header::identify(settings, peer, headers).map(Arc::new)
+            }
         }
+    }
+
+    /// The proxies whose headers are believed.
+    #[must_use]
+    pub fn trusted_peers(&self) -> &[IpNet] {
+        match &self.0 {
+            Mode::Open(_) => &[],
+            Mode::TrustedHeader(settings) => &settings.trusted_peers,
+        }
+    }
+
+    /// Whether the peer is one of them. An IPv4 address is given as such.
+    #[must_use]
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        (self.trusted_peers().iter()).any(|network| network.contains(&peer))
     }
 }
