@@ -10,6 +10,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use mooring_session::names::Principal;
 use mooring_session::rules::TouchRequest;
 use mooring_session::workers::{Beat, Drain};
+use mooring_upstream::Caller;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -215,8 +216,10 @@ async fn report_loss(app: &App, loss: Loss) {
         (app.servers.get(loss.server.as_str()), loss.upstream_session)
         && let Some(instance) = server.instance(&loss.instance)
     {
+        let gateway = Principal::gateway();
+        let caller = Caller::of(&gateway);
         app.session_router
-            .delete_upstream(server, instance, upstream_session)
+            .delete_upstream(server, instance, upstream_session, &caller)
             .await;
     }
 }

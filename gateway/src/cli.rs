@@ -160,7 +160,7 @@ fn parse_caller(text: &str) -> Result<Identity, String> {
     }
     Ok(Identity {
         principal: user.ok_or("it needs user=NAME")?,
-        teams,
+        teams: teams.into(),
         roles,
         scopes,
     })

@@ -114,6 +114,22 @@ impl Server {
         .await
     }
 
+    /// `tests/servers/verifying.py` on fastmcp, at [`Server::url`]: it admits only what a gateway has signed. `keys` will
+    /// have the URL of the gateway's keys, and each request becomes a line of `journal`.
+    pub async fn verifying(keys: &Path, journal: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(paths::tool("python")?);
+        command
+            .arg(paths::test_file("servers/verifying.py")?)
+            .arg("--keys")
+            .arg(keys)
+            .arg("--journal")
+            .arg(journal);
+        Self::start("verifying", command, |command, port, _| {
+            command.args(["--port", &port.to_string()]);
+        })
+        .await
+    }
+
     /// `@modelcontextprotocol/server-everything` over Streamable HTTP, at [`Server::url`].
     pub async fn everything(instance: &str) -> anyhow::Result<Self> {
         Self::everything_over("streamableHttp", instance).await

@@ -20,7 +20,7 @@ pub struct Identity {
     /// Owner of the sessions of this request.
     pub principal: Principal,
     /// The principal's teams, without duplicates, in the order given.
-    pub teams: Vec<String>,
+    pub teams: Arc<[String]>,
     /// The principal's roles, without duplicates, in the order given.
     pub roles: Vec<String>,
     /// The scopes of the caller's token, without duplicates; empty where no token is checked.
@@ -33,7 +33,7 @@ impl Identity {
     pub fn of(principal: Principal) -> Self {
         Self {
             principal,
-            teams: Vec::new(),
+            teams: Arc::default(),
             roles: Vec::new(),
             scopes: Vec::new(),
         }

@@ -30,7 +30,7 @@ pub(super) fn identify(
     }
     Ok(Identity {
         principal: principal(headers, &settings.user_header)?,
-        teams: items(headers, &settings.teams_header, IdentityHeader::Teams)?,
+        teams: items(headers, &settings.teams_header, IdentityHeader::Teams)?.into(),
         roles: items(headers, &settings.roles_header, IdentityHeader::Roles)?,
         scopes: Vec::new(),
     })

@@ -21,8 +21,8 @@ use mooring_protocol::Reply;
 use mooring_protocol::{ErrorBody, ErrorKind, Message, Method, call, ids};
 use mooring_settings::Affinity;
 use mooring_upstream::{
-    Answer, Client, Completion, ExchangeError, HandshakeError, InitializeHandshake, Instance,
-    InstanceTransport, Outgoing, ProbeResult, SendError, Server, discard, initialize,
+    Answer, Caller, Client, Completion, ExchangeError, HandshakeError, InitializeHandshake,
+    Instance, InstanceTransport, Outgoing, ProbeResult, SendError, Server, discard, initialize,
     is_session_unknown, probe, read_answer, within,
 };
 
@@ -80,6 +80,7 @@ pub struct ServerRequestResponder {
     server: Arc<Server>,
     instance: Arc<Instance>,
     upstream_session: Option<UpstreamSession>,
+    principal: Principal,
 }
 
 impl ServerRequestResponder {
@@ -95,8 +96,9 @@ impl ServerRequestResponder {
                 .answering(Some(id))
                 .to_bytes()
         };
-        let outgoing =
-            Outgoing::post(&self.server, text).upstream_session(self.upstream_session.as_ref());
+        let outgoing = Outgoing::post(&self.server, text)
+            .on_behalf_of(&self.server, &Caller::of(&self.principal))
+            .upstream_session(self.upstream_session.as_ref());
         let (client, instance) = (self.client.clone(), Arc::clone(&self.instance));
         tokio::spawn(async move {
             if let Err(error) = client.send_once(&instance, outgoing.to(&instance)).await {
@@ -196,6 +198,7 @@ impl Pool {
                                 server: Arc::clone(server),
                                 instance: Arc::clone(instance),
                                 upstream_session: session.upstream_session,
+                                principal: principal.clone(),
                             };
                             return Ok(PooledReply {
                                 received,
@@ -273,7 +276,10 @@ impl Pool {
         }
         let answer = read_answer(reply).await?;
         if is_session_unknown(&answer)
-            && self.probe_session(server, instance, session).await == ProbeResult::SessionLost
+            && self
+                .probe_session(server, instance, session, &key.principal)
+                .await
+                == ProbeResult::SessionLost
         {
             return Ok(None);
         }
@@ -285,8 +291,10 @@ impl Pool {
         server: &Server,
         instance: &Instance,
         session: &PooledSession,
+        principal: &Principal,
     ) -> ProbeResult {
         let ping = Outgoing::post(server, call::ping(&self.next_id()).into())
+            .on_behalf_of(server, &Caller::of(principal))
             .upstream_session(session.upstream_session.as_ref());
         probe(&self.client, instance, &ping, self.answer_timeout).await
     }
@@ -303,7 +311,7 @@ impl Pool {
         key: &Shared,
     ) -> Result<PooledSession, HandshakeError> {
         let cell = self.cell(key.clone());
-        cell.get_or_try_init(|| self.initialize_instance(server, instance, &key.revision))
+        cell.get_or_try_init(|| self.initialize_instance(server, instance, key))
             .await
             .cloned()
     }
@@ -312,9 +320,9 @@ impl Pool {
         &self,
         server: &Server,
         instance: &Arc<Instance>,
-        revision: &str,
+        key: &Shared,
     ) -> Result<PooledSession, HandshakeError> {
-        let params = call::own_initialize_params(revision, env!("CARGO_PKG_VERSION"));
+        let params = call::own_initialize_params(&key.revision, env!("CARGO_PKG_VERSION"));
         let handshake = InitializeHandshake {
             text: Bytes::from(call::initialize(&self.next_id(), &params)),
             completion: Completion::ByGateway,
@@ -324,7 +332,11 @@ impl Pool {
             client: &self.client,
             instance,
         };
-        let initialized = initialize(&transport, server, &handshake, "pooled", limit).await;
+        let caller = Caller {
+            session_digest: Some("pooled"),
+            ..Caller::of(&key.principal)
+        };
+        let initialized = initialize(&transport, server, &handshake, &caller, limit).await;
         instance.contact.note_handshake(&initialized);
         let initialized = initialized?;
         server.note_statefulness(instance, initialized.upstream_session.as_ref());
@@ -332,7 +344,8 @@ impl Pool {
             && server.affinity == Affinity::ByServer
         {
             let (client, instance) = (self.client.clone(), Arc::clone(instance));
-            let (deletion, assigned) = (Outgoing::delete(server), assigned.clone());
+            let deletion = Outgoing::delete(server).on_behalf_of(server, &caller);
+            let assigned = assigned.clone();
             tokio::spawn(async move {
                 discard(&client, &instance, &deletion, &assigned, limit).await;
             });

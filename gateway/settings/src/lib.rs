@@ -132,6 +132,11 @@ impl Settings {
         of_each.max().unwrap_or(1)
     }
 
+    /// Whether a server is told by signed tokens whom requests are for. The keys of the fleet are then there.
+    pub fn forwards_identity(&self) -> bool {
+        self.servers.iter().any(ServerSettings::forwards_identity)
+    }
+
     /// Whether a server has connections that live in one worker, so that workers forward to each other. The keys of
     /// the fleet are then there, and the address that is advertised is no wildcard.
     pub fn needs_peers(&self) -> bool {
@@ -217,6 +222,15 @@ fn parse(
         .iter()
         .find(|server| matches!(server.kind, ServerKind::Code(_)))
         .map(|server| code.for_server(&mut reader, server.id.as_str()));
+    if let Some(server) = servers.iter().find(|server| server.forwards_identity()) {
+        let need = format!(
+            "server {:?} is told by signed tokens whom requests are for",
+            server.id.as_str()
+        );
+        worker
+            .peers
+            .check_keys(&mut reader, &need, "they are signed with");
+    }
     let owned = servers
         .iter()
         .find(|server| server.kind.lives_in_one_worker());

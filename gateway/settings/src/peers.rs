@@ -129,6 +129,18 @@ impl PeerSettings {
         peers
     }
 
+    /// Refuses missing keys where the reason `need` needs them; `used` says what a common key does.
+    pub(super) fn check_keys(&self, reader: &mut Reader<'_>, need: &str, used: &str) {
+        if self.fleet_keys_file.is_none() && !reader.was_refused(&Self::fleet_keys_file) {
+            reader.refuse(
+                &Self::fleet_keys_file,
+                "",
+                format!("it is missing: {need}, and {used} a common key"),
+                format!("{ABSOLUTE_FILE}, the same at every worker; this makes one: {KEY_COMMAND}"),
+            );
+        }
+    }
+
     /// Refuses what would leave workers unable to reach or to know each other where that is needed, for the reason
     /// `need`; returns a remark on what may do so.
     pub(super) fn check(
@@ -139,14 +151,7 @@ impl PeerSettings {
     ) -> Option<String> {
         let (listen, listen_key) = (self.listen, Self::listen.about.key);
         let was_refused = reader.was_refused(&Self::listen) || reader.was_refused(&Self::advertise);
-        if self.fleet_keys_file.is_none() && !reader.was_refused(&Self::fleet_keys_file) {
-            reader.refuse(
-                &Self::fleet_keys_file,
-                "",
-                format!("it is missing: {need}, and they know each other by a common key"),
-                format!("{ABSOLUTE_FILE}, the same at every worker; this makes one: {KEY_COMMAND}"),
-            );
-        }
+        self.check_keys(reader, need, "they know each other by");
         if listen.ip().is_unspecified() && self.advertise.is_none() && !was_refused {
             let reason = format!(
                 "it is missing: {need}, and {listen_key} is {listen}, which is no address to reach this worker at"

@@ -53,7 +53,7 @@ pub(super) async fn post(
     let context = CallContext {
         caller: Caller {
             principal: context.identity.principal.clone(),
-            teams: context.identity.teams.as_slice().into(),
+            teams: Arc::clone(&context.identity.teams),
         },
         upstreams: Arc::new(NestedServers::of_caller(&context.app, &context.identity)),
         client,

@@ -63,7 +63,8 @@ impl<S> RequestContext<S> {
     pub(super) fn session(&self) -> Result<Session, ErrorKind> {
         let prefix = &self.app.session_router.options().key_prefix;
         let id = session_id(&self.headers)?;
-        Ok(Session::named(prefix, id, self.identity.principal.clone()))
+        Ok(Session::named(prefix, id, self.identity.principal.clone())
+            .in_teams(&self.identity.teams))
     }
 }
 

@@ -154,3 +154,9 @@ fn since_ms(since: std::time::SystemTime) -> u64 {
             u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
         })
 }
+
+/// The public keys by which upstream servers verify whom a request is for.
+pub(super) async fn signing_keys(State(app): State<Arc<App>>) -> Response {
+    let keys = app.caller_signer.as_ref().map(|signer| signer.keys_json());
+    reply::json(StatusCode::OK, keys.unwrap_or(r#"{"keys":[]}"#).to_owned())
+}

@@ -52,6 +52,7 @@ use mooring_agent::server::AgentServers;
 use mooring_code::calls::Upstreams;
 use mooring_code::server::CodeServers;
 use mooring_identity::Authenticator;
+use mooring_peers::fleet::CallerSigner;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_router::affinity::SessionRouter;
 use mooring_router::dispatch::RelayOptions;
@@ -86,6 +87,8 @@ pub struct App {
     pub request_bodies: RequestBodies,
     /// What callers may use.
     pub policy: Arc<AccessPolicy>,
+    /// Signs whom upstream requests are for; none if no server is told.
+    pub caller_signer: Option<Arc<CallerSigner>>,
     /// How requests are authenticated.
     pub authenticator: Authenticator,
     /// Limits of relaying replies.
@@ -157,13 +160,14 @@ pub fn probe_only_routes(app: Arc<App>) -> Routes {
     }
 }
 
-/// Not subject to the host check: probes and scrapers use the address of a container, which the gateway cannot know.
-/// Their replies contain neither sessions nor secrets.
+/// Not subject to the host check: probes, scrapers and upstream servers use the address of a container, which the gateway
+/// cannot know. Their replies contain neither sessions nor secrets.
 fn probe_routes() -> Router<Arc<App>> {
     Router::new()
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
+        .route("/.well-known/jwks.json", get(health::signing_keys))
 }
 
 async fn full() -> Response {

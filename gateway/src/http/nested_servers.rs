@@ -42,7 +42,7 @@ impl Upstreams for NestedServers {
             return unknown();
         };
         let caller = Arc::clone(&self.caller);
-        let session = session.clone();
+        let session = session.clone().in_teams(&caller.teams);
         let context = UpstreamContext {
             app: Arc::clone(&self.app),
             server,

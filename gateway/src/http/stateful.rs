@@ -15,6 +15,7 @@ use mooring_protocol::{
     ErrorBody, ErrorKind, Kind, Marker, Message, Method, Reply, Revision, Upward, rewrite_down,
     rewrite_up,
 };
+use mooring_router::affinity::caller_of;
 use mooring_router::affinity::{
     BindingHolder, InFlightKind, InitializeRequest, Session, StreamHold, StreamKind,
     SubscriptionState, Turn, Withdrawal,
@@ -129,7 +130,7 @@ async fn send_upstream(
         server: &context.server,
         outgoing: Outgoing::post(&context.server, text)
             .forwarding(&context.headers)
-            .session_digest(&session.digest),
+            .on_behalf_of(&context.server, &caller_of(&session)),
         on_loss: if message.kind() == Kind::Request {
             OnLoss::Recover
         } else {
@@ -224,7 +225,7 @@ pub(super) async fn open_stream(
         server,
         outgoing: Outgoing::listen(server)
             .forwarding(&context.headers)
-            .session_digest(&session.digest),
+            .on_behalf_of(server, &caller_of(session)),
         on_loss: OnLoss::RecoverUnreported,
         repeat: RetrySafety::Harmless,
         epoch: None,
@@ -293,7 +294,12 @@ async fn initialize(
         }
         None => {
             session_router
-                .open(&context.identity.principal, &context.server, &request)
+                .open(
+                    &context.identity.principal,
+                    &context.identity.teams,
+                    &context.server,
+                    &request,
+                )
                 .await
         }
     };

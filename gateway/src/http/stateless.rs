@@ -13,6 +13,7 @@ use mooring_protocol::{
 };
 use mooring_router::dispatch::{PendingRequest, relay_shared};
 use mooring_router::pooled::PooledError;
+use mooring_upstream::Caller;
 use mooring_upstream::{HandshakeError, Outgoing};
 
 /// Prefix of session ids here. No state belongs to them, so every id with this prefix is valid.
@@ -49,8 +50,13 @@ pub(super) async fn post(
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
     let text = into_bytes(up.text, body);
+    let caller = Caller {
+        teams: &context.identity.teams,
+        ..Caller::of(&context.identity.principal)
+    };
     let outgoing = Outgoing::post(&context.server, text)
         .forwarding(&context.headers)
+        .on_behalf_of(&context.server, &caller)
         .revision(revision.as_str());
     let pool = &context.app.pool;
     if message.kind() != Kind::Request {

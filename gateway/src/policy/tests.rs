@@ -73,16 +73,18 @@ fn settings(text: &str) -> Settings {
 /// `user`, or `user team:T role:R scope:S`.
 fn caller(text: &str) -> Identity {
     let mut words = text.split(' ');
+    let mut teams = Vec::new();
     let mut identity = Identity::of(Principal::parse(words.next().unwrap().as_bytes()).unwrap());
     for word in words {
         let (field, name) = word.split_once(':').unwrap();
         let names = match field {
-            "team" => &mut identity.teams,
+            "team" => &mut teams,
             "role" => &mut identity.roles,
             _ => &mut identity.scopes,
         };
         names.push(name.to_owned());
     }
+    identity.teams = teams.into();
     identity
 }
 

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::policy::AccessPolicy;
 use metrics_exporter_prometheus::PrometheusHandle;
 use mooring_session::names::{NameError, ServerName, WorkerId};
 use mooring_session::time::Millis;
@@ -13,12 +12,13 @@ use super::{ServeError, servers};
 use crate::group::Groups;
 use crate::http::{App, RequestBodies};
 use crate::legacy::Streams;
+use crate::policy::AccessPolicy;
 use mooring_agent::server::AgentServers;
 use mooring_code::proxy::AddressPolicy;
 use mooring_code::server::CodeServers;
 use mooring_identity::Authenticator;
 use mooring_peers::PeerClient;
-use mooring_peers::fleet::{KeyRing, SealKey};
+use mooring_peers::fleet::{CallerSigner, KeyRing, SealKey};
 use mooring_router::affinity::{
     ConnectionSettings, OwnedConnections, SessionRouter, SessionRouterOptions,
 };
@@ -49,7 +49,8 @@ pub(crate) async fn assemble(
     parts: GatewayParts,
     recorder: PrometheusHandle,
 ) -> Result<Arc<App>, ServeError> {
-    let servers = Arc::new(servers::servers(settings)?);
+    let caller_signer = caller_signer(settings, parts.ring.as_ref())?;
+    let servers = Arc::new(servers::servers(settings, caller_signer.as_ref())?);
     servers::note_missing_programs(settings, &servers);
     let client = client(settings)?;
     let session_router = SessionRouter::new(
@@ -81,6 +82,7 @@ pub(crate) async fn assemble(
         ),
         listen: settings.listen.clone(),
         policy: parts.policy,
+        caller_signer,
         authenticator: Authenticator::new(settings.auth.clone()),
         relay: RelayOptions {
             message_bytes_max: settings.upstream.event_bytes_max,
@@ -89,6 +91,21 @@ pub(crate) async fn assemble(
         },
         metrics: recorder,
     }))
+}
+
+/// Signs whom requests are for, if a server is told that.
+fn caller_signer(
+    settings: &Settings,
+    ring: Option<&KeyRing>,
+) -> Result<Option<Arc<CallerSigner>>, ServeError> {
+    let ring = ring.filter(|_| settings.forwards_identity());
+    let signer = ring
+        .map(|ring| CallerSigner::new(ring).map(Arc::new))
+        .transpose();
+    signer.map_err(|error| ServeError::Unavailable {
+        service: "worker.fleet_keys_file".to_owned(),
+        reason: error.to_string(),
+    })
 }
 
 /// The agent servers. Processes that share an embedded store may run the same conversations.

@@ -14,7 +14,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::policy::AccessPolicy;
 use mooring_session::names::WorkerId;
 
 use super::application::{self, GatewayParts};
@@ -22,9 +21,11 @@ use super::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
 use super::{ServeError, beat, record_metrics, servers, wind_down};
 use crate::background;
 use crate::http::{App, upstreams};
+use crate::policy::AccessPolicy;
 use mooring_code::calls::Upstreams;
 use mooring_code::catalog::{MountableServer, list_tools};
-use mooring_settings::{LoadedSettings, OnUnavailable, Settings, StoreLocation};
+use mooring_peers::fleet::KeyRing;
+use mooring_settings::{FleetKeysFile, LoadedSettings, OnUnavailable, Settings, StoreLocation};
 use mooring_store::{self as store, StoreOptions, StorePlace};
 use mooring_upstream::ContactOutcome;
 
@@ -213,7 +214,7 @@ async fn parts(settings: &Settings) -> Result<Vec<SettingsCheck>, ServeError> {
         })?,
         worker: worker.clone(),
         peers: None,
-        ring: None,
+        ring: fleet_keys(settings),
         policy: Arc::new(AccessPolicy::of(settings)),
     };
     let app = application::assemble(settings, parts, recorder).await?;
@@ -232,6 +233,13 @@ async fn parts(settings: &Settings) -> Result<Vec<SettingsCheck>, ServeError> {
     }
     wind_down(&app, JoinSet::new(), Instant::now()).await;
     Ok(checks)
+}
+
+/// The keys of the fleet that exist; doctor makes none.
+fn fleet_keys(settings: &Settings) -> Option<KeyRing> {
+    match settings.worker.peers.fleet_keys_file.as_ref()? {
+        FleetKeysFile::Given(path) | FleetKeysFile::BesideStore(path) => KeyRing::read(path).ok(),
+    }
 }
 
 /// Checks the sandbox, its runtimes and the directory of its sessions.

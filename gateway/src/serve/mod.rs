@@ -23,7 +23,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::policy::AccessPolicy;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use mooring_session::names::{Address, NameError, WorkerId};
 use mooring_session::time::Millis;
@@ -34,6 +33,7 @@ use tokio::time::Instant;
 
 use crate::background;
 use crate::http::{App, probe_only_routes, routes};
+use crate::policy::AccessPolicy;
 use mooring_metrics as metrics;
 use mooring_settings::{Affinity, Settings};
 use mooring_store::{self as store, Store};

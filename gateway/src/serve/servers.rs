@@ -8,6 +8,7 @@ use mooring_session::names::{InstanceName, NameError, ServerName};
 use mooring_session::rules::Ownership;
 
 use mooring_code::catalog::MountableServer;
+use mooring_peers::fleet::CallerSigner;
 use mooring_router::affinity::Connector;
 use mooring_settings::{
     HttpServerSettings, ServerKind, Settings, StdioServerSettings, UpstreamSettings,
@@ -17,8 +18,8 @@ use mooring_upstream::stdio::{
     StartFailure, Traffic,
 };
 use mooring_upstream::{
-    ContactLog, ContactOutcome, FailureCause, Instance, Reach, Server, Servers, SessionPolicy,
-    StatefulnessSeen,
+    CallerCredentials, ContactLog, ContactOutcome, FailureCause, Instance, Reach, Server, Servers,
+    SessionPolicy, StatefulnessSeen,
 };
 
 /// Replaces the instance in bindings of servers that the gateway starts.
@@ -55,14 +56,17 @@ fn is_upstream(kind: &ServerKind) -> bool {
     }
 }
 
-/// Every configured upstream server.
-pub(super) fn servers(settings: &Settings) -> Result<Servers, NameError> {
+/// Every configured upstream server. `signer` makes the tokens of those that are told whom requests are for.
+pub(super) fn servers(
+    settings: &Settings,
+    signer: Option<&Arc<CallerSigner>>,
+) -> Result<Servers, NameError> {
     let mut servers = Vec::new();
     for configured in &settings.servers {
         let id = ServerName::parse(configured.id.as_str().as_bytes())?;
         let server = match &configured.kind {
-            ServerKind::Http(http) => over_http(id, http, Ownership::Shared)?,
-            ServerKind::Sse(sse) => over_http(id, sse, Ownership::Owned)?,
+            ServerKind::Http(http) => over_http(id, http, Ownership::Shared, signer)?,
+            ServerKind::Sse(sse) => over_http(id, sse, Ownership::Owned, signer)?,
             ServerKind::Stdio(stdio) => started(id, stdio)?,
             ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) => continue,
         };
@@ -75,6 +79,7 @@ fn over_http(
     id: ServerName,
     http: &HttpServerSettings,
     ownership: Ownership,
+    signer: Option<&Arc<CallerSigner>>,
 ) -> Result<Server, NameError> {
     let policy = SessionPolicy {
         affinity: http.affinity,
@@ -84,7 +89,14 @@ fn over_http(
     };
     let instances = instances(&http.instances)?;
     let headers = http.headers.map().clone();
-    Ok(Server::new(id, instances, policy, headers))
+    let mut server = Server::new(id, instances, policy, headers);
+    if http.forward_identity {
+        let signer = signer
+            .cloned()
+            .map(|signer| signer as Arc<dyn CallerCredentials>);
+        server.caller_credentials = signer;
+    }
+    Ok(server)
 }
 
 fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameError> {

@@ -12,7 +12,6 @@ mod pipes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::policy::AccessPolicy;
 use mooring_session::names::{NameError, Principal, ServerName, WorkerId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -24,6 +23,7 @@ use super::signals::stop_requested;
 use super::{ServeError, beat, open_store, record_metrics, wind_down};
 use crate::background;
 use crate::http::{App, Keeping, StdioClient};
+use crate::policy::AccessPolicy;
 use mooring_identity::Identity;
 use mooring_settings::{ServerKind, ServerSettings, Settings};
 
@@ -58,7 +58,7 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     let recorder = record_metrics()?;
     let worker = worker_id(&settings)?;
     let store = open_store(&settings).await?;
-    let (ring, peers) = if settings.needs_peers() {
+    let (ring, peers) = if settings.needs_peers() || settings.forwards_identity() {
         peers::open(&settings.worker.peers, PeerPort::Free, &worker, &store).await?
     } else {
         (None, None)

@@ -3,6 +3,7 @@
 //! Invariant: the id is a secret; only its digest is ever logged.
 
 use std::fmt;
+use std::sync::Arc;
 
 use mooring_secrets::digest;
 use mooring_session::names::{NameError, Principal, SessionId};
@@ -16,6 +17,8 @@ pub struct Session {
     pub id: SessionId,
     /// Who the request comes from.
     pub principal: Principal,
+    /// The teams of who the request comes from; empty where the gateway acts by itself.
+    pub teams: Arc<[String]>,
     /// The key of its record.
     pub key: SessionKey,
     /// Identifies the session in logs and to upstream servers, instead of the id.
@@ -31,6 +34,16 @@ impl Session {
             key,
             id,
             principal,
+            teams: Arc::default(),
+        }
+    }
+
+    /// The same session in a request of somebody in these teams.
+    #[must_use]
+    pub fn in_teams(self, teams: &Arc<[String]>) -> Self {
+        Self {
+            teams: Arc::clone(teams),
+            ..self
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Caller;
 use bytes::Bytes;
 use http::HeaderValue;
 use mooring_session::names::{NameError, UpstreamSession};
@@ -78,10 +79,10 @@ pub async fn initialize(
     transport: &impl MessageTransport,
     server: &Server,
     handshake: &InitializeHandshake,
-    session_digest: &str,
+    caller: &Caller<'_>,
     limit: Duration,
 ) -> Result<InitializedSession, HandshakeError> {
-    let outgoing = Outgoing::post(server, handshake.text.clone()).session_digest(session_digest);
+    let outgoing = Outgoing::post(server, handshake.text.clone()).on_behalf_of(server, caller);
     let exchange = async {
         let reply = transport.send(&outgoing).await?;
         let invalid_id = refused_session_id(reply.session_id.as_ref());
@@ -104,10 +105,12 @@ pub async fn initialize(
         answer,
     };
     if handshake.completion == Completion::ByGateway
-        && let Err(error) = complete(transport, server, &initialized, session_digest, limit).await
+        && let Err(error) = complete(transport, server, &initialized, caller, limit).await
     {
         if let Some(begun) = &initialized.upstream_session {
-            let deletion = Outgoing::delete(server).upstream_session(Some(begun));
+            let deletion = Outgoing::delete(server)
+                .on_behalf_of(server, caller)
+                .upstream_session(Some(begun));
             // If this fails, the instance's own expiry ends the session.
             let _ = within(limit, async { Ok(transport.send(&deletion).await?) }).await;
         }
@@ -120,11 +123,11 @@ async fn complete(
     transport: &impl MessageTransport,
     server: &Server,
     initialized: &InitializedSession,
-    session_digest: &str,
+    caller: &Caller<'_>,
     limit: Duration,
 ) -> Result<(), ExchangeError> {
     let mut outgoing = Outgoing::post(server, Bytes::from_static(call::initialized().as_bytes()))
-        .session_digest(session_digest)
+        .on_behalf_of(server, caller)
         .upstream_session(initialized.upstream_session.as_ref());
     if let Some(revision) = &initialized.revision {
         outgoing = outgoing.revision(revision);

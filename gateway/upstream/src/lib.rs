@@ -2,6 +2,7 @@
 //!
 //! Invariant: every failure says whether the request may have been delivered, and retries depend on that alone.
 
+mod caller;
 mod cause;
 mod client;
 pub mod complaints;
@@ -21,6 +22,7 @@ mod statefulness;
 pub mod stdio;
 mod transport;
 
+pub use caller::{Caller, CallerCredentials};
 pub use cause::{ContactOutcome, FailureCause, causes};
 pub use client::{Client, ClientError, ClientOptions, SendError, is_refused, tls_config};
 pub use contact::{Contact, ContactLog, ServerHealth};

@@ -1,15 +1,15 @@
 //! The requests that the gateway sends to instances, with their headers.
 //!
 //! Invariant: the client's credentials, cookies and session id are never sent. Upstream credentials come from the
-//! server's settings; the session id is sent only as a digest.
+//! server's settings or are made by the gateway; the session id is sent only as a digest.
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
 use mooring_session::names::UpstreamSession;
 
-use super::{Instance, Server};
+use super::{Caller, Instance, Server};
 use mooring_protocol::header::{
     LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID,
 };
@@ -126,11 +126,17 @@ impl Outgoing {
         self
     }
 
-    /// Sets the digest of the session's id, which correlates the upstream's log with the gateway's.
+    /// Sets whom the request is for: the digest of the session's id, which correlates the upstream's log with the
+    /// gateway's, and the caller's identity, if the server is told it.
     #[must_use]
-    pub fn session_digest(mut self, digest: &str) -> Self {
-        if let Ok(value) = HeaderValue::from_str(digest) {
+    pub fn on_behalf_of(mut self, server: &Server, caller: &Caller<'_>) -> Self {
+        let digest = caller.session_digest.map(HeaderValue::from_str);
+        if let Some(Ok(value)) = digest {
             self.headers.insert(X_MCP_SESSION_ID, value);
+        }
+        let credentials = server.caller_credentials.as_ref();
+        if let Some(value) = credentials.and_then(|made| made.authorization(&server.id, caller)) {
+            self.headers.insert(AUTHORIZATION, value);
         }
         self
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::CallerCredentials;
 use http::{HeaderMap, Uri};
 use mooring_session::names::{InstanceName, ServerName, UpstreamSession};
 use mooring_session::rules::Ownership;
@@ -43,6 +44,8 @@ pub struct Server {
     pub on_upstream_loss: OnUpstreamLoss,
     /// Headers that every request to it carries; credentials, never logged.
     pub headers: HeaderMap,
+    /// Tells the server whom a request is for; none where it is not told.
+    pub caller_credentials: Option<Arc<dyn CallerCredentials>>,
     next: AtomicUsize,
 }
 
@@ -82,6 +85,7 @@ impl Server {
             concurrency,
             on_upstream_loss,
             headers,
+            caller_credentials: None,
             next: AtomicUsize::new(0),
         }
     }

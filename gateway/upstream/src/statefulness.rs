@@ -9,11 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 
+use super::Caller;
 use super::{
     Client, Completion, HandshakeError, InitializeHandshake, Instance, InstanceTransport, Outgoing,
     Server, discard, initialize,
 };
 use mooring_protocol::{Revision, call};
+use mooring_session::names::Principal;
 
 /// Stands for the session's digest in the gateway's own handshake.
 const NO_SESSION: &str = "none";
@@ -101,11 +103,17 @@ async fn ask_instance(
         completion: Completion::ByGateway,
     };
     let transport = InstanceTransport { client, instance };
-    let initialized = initialize(&transport, server, &handshake, NO_SESSION, limit).await?;
+    let gateway = Principal::gateway();
+    let caller = Caller {
+        session_digest: Some(NO_SESSION),
+        ..Caller::of(&gateway)
+    };
+    let initialized = initialize(&transport, server, &handshake, &caller, limit).await?;
     let assigned = initialized.upstream_session;
     server.note_statefulness(instance, assigned.as_ref());
     if let Some(session) = assigned {
-        discard(client, instance, &Outgoing::delete(server), &session, limit).await;
+        let deletion = Outgoing::delete(server).on_behalf_of(server, &caller);
+        discard(client, instance, &deletion, &session, limit).await;
     }
     Ok(())
 }

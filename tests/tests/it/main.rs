@@ -35,6 +35,7 @@ mod fixture;
 mod fixture_legacy;
 mod fixture_stdio;
 mod fleet;
+mod forwarded_identity;
 mod front_door;
 mod governance;
 mod governed_fleet;

@@ -20,6 +20,8 @@ const SHORT_TAG_BYTES: usize = 16;
 pub(super) enum Purpose {
     /// The private key of the authority that signs the certificates of gateways.
     PeerAuthority,
+    /// The key that signs the tokens of callers.
+    CallerToken,
     /// Ids of a server's requests: a client sees them, and its response may reach any gateway.
     ServerRequestId,
 }
@@ -28,6 +30,7 @@ impl Purpose {
     const fn label(self) -> &'static [u8] {
         match self {
             Self::PeerAuthority => b"mooring peer authority v1",
+            Self::CallerToken => b"mooring caller token v1",
             Self::ServerRequestId => b"mooring server request id v1",
         }
     }

@@ -3,11 +3,13 @@
 //! Invariant: every purpose has its own key, derived from the fleet's, and a proof for one purpose is none for another.
 //! This module does no network I/O.
 
+mod caller_signer;
 mod keys;
 mod mac;
 mod seal;
 mod tls;
 
+pub use caller_signer::{CallerKeyError, CallerSigner};
 pub use keys::{KeyRing, KeyRingError, LineProblem};
 pub use seal::SealKey;
 pub(crate) use tls::tls_name;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mooring_session::names::{InstanceName, Principal, ServerName};
 use mooring_session::view::{BindingView, OwnerView, RecordView};
+use mooring_upstream::Caller;
 
 use super::SessionRouter;
 use super::owned::ConnectionKey;
@@ -117,7 +118,12 @@ impl SessionRouter {
             return Deletion::Unconfigured;
         };
         let limit = self.deletion_timeout();
-        let deletion = Outgoing::delete(server);
+        let digest = key.digest();
+        let caller = Caller {
+            session_digest: Some(&digest),
+            ..Caller::of(principal)
+        };
+        let deletion = Outgoing::delete(server).on_behalf_of(server, &caller);
         match discard(self.client(), instance, &deletion, upstream_session, limit).await {
             DiscardOutcome::Final => Deletion::Done,
             DiscardOutcome::Refused => Deletion::Refused,

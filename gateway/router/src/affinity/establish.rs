@@ -2,6 +2,7 @@
 //!
 //! Invariant: an upstream session that is not recorded is deleted upstream.
 
+use super::caller_of;
 use bytes::Bytes;
 use mooring_session::Refusal;
 use mooring_session::limits::LEASE_MIN;
@@ -11,6 +12,7 @@ use mooring_session::rules::{
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
+use mooring_upstream::Caller;
 
 use super::owned::ConnectionKey;
 use super::resolve::{ResolveError, lease};
@@ -162,7 +164,8 @@ impl SessionRouter {
             Ownership::Shared => {
                 let (client, limit) = (self.client(), self.options().answer_timeout);
                 let way = InstanceTransport { client, instance };
-                let initialized = initialize(&way, server, handshake, &session.digest, limit).await;
+                let initialized =
+                    initialize(&way, server, handshake, &caller_of(session), limit).await;
                 if let Ok(initialized) = &initialized {
                     server.note_statefulness(instance, initialized.upstream_session.as_ref());
                 }
@@ -202,7 +205,8 @@ impl SessionRouter {
             server.instance(&claim.binding.instance),
             initialized.upstream_session,
         ) {
-            self.delete_upstream(server, instance, upstream_session)
+            let caller = caller_of(session);
+            self.delete_upstream(server, instance, upstream_session, &caller)
                 .await;
         }
         match error {
@@ -313,8 +317,9 @@ impl SessionRouter {
         server: &Server,
         instance: &Instance,
         upstream_session: UpstreamSession,
+        caller: &Caller<'_>,
     ) {
-        let deletion = Outgoing::delete(server);
+        let deletion = Outgoing::delete(server).on_behalf_of(server, caller);
         let limit = self.deletion_timeout();
         discard(self.client(), instance, &deletion, &upstream_session, limit).await;
     }

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
+use mooring_upstream::Caller;
 
 pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind};
 pub use close::CloseOutcome;
@@ -51,6 +52,16 @@ use self::wake_ups::Waiters;
 use mooring_protocol::ids::gateway_id;
 use mooring_store::Store;
 pub use mooring_store::{Session, TurnError};
+
+/// The caller of a session's request.
+#[must_use]
+pub fn caller_of(session: &Session) -> Caller<'_> {
+    Caller {
+        principal: &session.principal,
+        teams: &session.teams,
+        session_digest: Some(&session.digest),
+    }
+}
 use mooring_upstream::{Client, Servers};
 
 /// Routes the messages of sessions: creates and ends sessions, resolves and moves their bindings. One per gateway,

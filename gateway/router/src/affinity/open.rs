@@ -8,6 +8,7 @@ use mooring_session::names::{LabelName, LabelValue, NameError, Principal, Server
 use mooring_session::rules::{CreateRequest, Revival, TouchRequest};
 use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
+use std::sync::Arc;
 
 use super::active_bindings::{BindingHolder, InFlightKind};
 use super::establish::REVISION_LABEL;
@@ -106,10 +107,11 @@ impl SessionRouter {
     pub async fn open(
         &self,
         principal: &Principal,
+        teams: &Arc<[String]>,
         server: &Server,
         request: &InitializeRequest<'_>,
     ) -> Result<OpenedSession, OpenError> {
-        let session = Session::mint(&self.options().key_prefix, principal.clone())?;
+        let session = Session::mint(&self.options().key_prefix, principal.clone())?.in_teams(teams);
         // From here on the session is in use, and this gateway does not end it for another.
         let in_flight = self
             .active_bindings()

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::caller_of;
 use mooring_session::Refusal;
 use mooring_session::names::InstanceName;
 use mooring_session::rules::{LossReport, Ownership, RebindRequest};
@@ -84,7 +85,7 @@ impl SessionRouter {
     ) -> ProbeResult {
         let ping = mooring_protocol::call::ping(&self.next_id());
         let outgoing = Outgoing::post(server, ping.into())
-            .session_digest(&session.digest)
+            .on_behalf_of(server, &caller_of(session))
             .upstream_session(binding.upstream_session.as_ref());
         if server.ownership == Ownership::Owned {
             return self.probe_owned(session, server, binding, &outgoing).await;
@@ -216,7 +217,8 @@ impl SessionRouter {
                 && let Some(instance) = server.instance(&lost.instance)
             {
                 let (client, instance) = (self.client().clone(), Arc::clone(instance));
-                let (deletion, limit) = (Outgoing::delete(server), self.deletion_timeout());
+                let deletion = Outgoing::delete(server).on_behalf_of(server, &caller_of(session));
+                let limit = self.deletion_timeout();
                 // Deletes the old session in the background: its instance may not answer.
                 tokio::spawn(async move {
                     discard(&client, &instance, &deletion, &previous, limit).await;

@@ -3,6 +3,7 @@
 //! Invariants: subscriptions are restored only at the server where the client made them; members of a group share one
 //! record and do not know each other's resources. The log level belongs to the session and is restored at all servers.
 
+use super::caller_of;
 use bytes::Bytes;
 use mooring_session::names::{LabelName, ServerName};
 use mooring_session::view::{BindingView, RecordView};
@@ -74,7 +75,7 @@ impl SessionRouter {
             .map(|uri| call::subscribe(&self.next_id(), uri));
         for text in level.chain(subscriptions) {
             let mut outgoing = Outgoing::post(server, Bytes::from(text))
-                .session_digest(&session.digest)
+                .on_behalf_of(server, &caller_of(session))
                 .upstream_session(initialized.upstream_session.as_ref());
             if let Some(revision) = &initialized.revision {
                 outgoing = outgoing.revision(revision);

@@ -1,5 +1,6 @@
 //! Checks whether a tool is annotated as safe to repeat. Queried only if a call may have run, so nothing is cached.
 
+use crate::affinity::caller_of;
 use bytes::Bytes;
 use mooring_session::view::BindingView;
 use serde::Deserialize;
@@ -72,7 +73,7 @@ async fn tools_page(
 ) -> Option<ToolsPage> {
     let text = call::tools_list(&router.next_id(), cursor);
     let outgoing = Outgoing::post(server, Bytes::from(text))
-        .session_digest(&session.digest)
+        .on_behalf_of(server, &caller_of(session))
         .upstream_session(binding.upstream_session.as_ref());
     let exchange = async {
         read_answer(

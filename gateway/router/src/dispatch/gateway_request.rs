@@ -4,6 +4,7 @@
 //! state in the reply to its own request.
 
 use super::deliver::{Call, DeliverError, DeliveryResult, OnLoss, RetrySafety, deliver};
+use crate::affinity::caller_of;
 use crate::affinity::{BindingHolder, InFlightKind, RebindNotice, Session, SessionRouter};
 use mooring_upstream::{Answer, ExchangeError, Outgoing, Server, read_answer, within};
 
@@ -43,7 +44,7 @@ pub async fn send_gateway_request(
     let mut call = Call {
         session,
         server,
-        outgoing: outgoing.session_digest(&session.digest),
+        outgoing: outgoing.on_behalf_of(server, &caller_of(session)),
         on_loss: OnLoss::Recover,
         repeat: RetrySafety::Harmless,
         epoch: None,

@@ -1,10 +1,13 @@
 //! A server of kind `http` or `sse`: where it runs, and how its sessions are kept. Those of kind `sse` are always kept,
 //! by the worker that holds the event stream.
 
+use http::header::AUTHORIZATION;
+
 use super::headers::{self, UpstreamHeaders};
 use super::instance::Instance;
 use super::kept::{CONCURRENCY, Concurrency, ON_UPSTREAM_LOSS, OnUpstreamLoss};
 use crate::affinity::Affinity;
+use crate::reader::Reader;
 use crate::rows::settings;
 use crate::setting::Disclosure;
 
@@ -28,6 +31,8 @@ settings! {
             "a table of at most 32 header names, each with a text of at most 8192 printable characters or \"env:NAME\"; not \
              the headers of the connection and of MCP itself")
             .unset("none; a client's own credentials are never passed on") => headers::parse,
+        /// Whether each request tells the server by a signed token whom it is for.
+        pub forward_identity: bool => |reader| parse_forward_identity(reader, &headers),
         /// Whether its sessions keep their instance; the global switch is already applied. As a member of a group they
         /// always do.
         pub affinity: Affinity => |_| sessions,
@@ -36,4 +41,27 @@ settings! {
         /// What happens to a session whose instance or stream was lost.
         pub on_upstream_loss: OnUpstreamLoss => |reader| reader.read(&ON_UPSTREAM_LOSS),
     }
+}
+
+settings! {
+    /// The rows of servers of kind `http` alone.
+    pub(super) const IDENTITY_ROWS {
+        /// Whether each request tells the server whom it is for: `Authorization` is a token (JWT) that the gateway signs
+        /// with a key of `worker.fleet_keys_file`, with the user (`sub`), the teams, a digest of the session (`sid`) and the
+        /// server's id (`aud`), valid for five minutes. `/.well-known/jwks.json` has the keys to verify it.
+        FORWARD_IDENTITY = Switch("servers.forward_identity", false),
+    }
+}
+
+fn parse_forward_identity(reader: &mut Reader<'_>, headers: &UpstreamHeaders) -> bool {
+    let forwards = reader.read(&FORWARD_IDENTITY);
+    if forwards && headers.map().contains_key(AUTHORIZATION) {
+        reader.refuse(
+            &FORWARD_IDENTITY,
+            "true",
+            "servers.headers has an Authorization header, and a request has only one",
+            "one of the two",
+        );
+    }
+    forwards
 }

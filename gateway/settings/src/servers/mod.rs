@@ -154,6 +154,13 @@ pub struct ServerSettings {
     pub allow: Option<Vec<AccessRule>>,
 }
 
+impl ServerSettings {
+    /// Whether the server is told by signed tokens whom requests are for.
+    pub fn forwards_identity(&self) -> bool {
+        matches!(&self.kind, ServerKind::Http(http) if http.forward_identity)
+    }
+}
+
 /// Parses every server of the file and of the flags. Where there is none at all, there is the standard one.
 pub(super) fn parse(
     file: &FileTables,

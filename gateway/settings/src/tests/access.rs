@@ -111,3 +111,33 @@ fn rules_without_effect_and_servers_that_nobody_may_use_are_remarked() {
     ));
     assert!(!ruled.contains("sandbox"), "{ruled}");
 }
+
+#[test]
+fn an_identity_is_forwarded_by_servers_of_http_with_the_fleets_keys() {
+    let forwarding = format!("{ONE_SERVER}forward_identity = true\n");
+    assert!(settings(&forwarding, &[]).forwards_identity());
+    let check = |more: &str, variables: &[(&str, &str)], parts: &[&str]| {
+        check_refused(&format!("{forwarding}{more}"), variables, parts);
+    };
+    check(
+        "headers = { Authorization = \"Bearer x\" }\n",
+        &[],
+        &["servers[0].forward_identity", "a request has only one"],
+    );
+    check(
+        "kind = \"sse\"\n",
+        &[],
+        &[
+            "servers[0].forward_identity",
+            "only a server of kind \"http\" has this field",
+        ],
+    );
+    check(
+        "",
+        &[("MOORING_STORE_URL", "redis://127.0.0.1:6379")],
+        &[
+            "worker.fleet_keys_file",
+            "told by signed tokens whom requests are for",
+        ],
+    );
+}

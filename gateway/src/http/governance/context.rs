@@ -132,7 +132,7 @@ impl GovernanceContext {
     pub(super) fn viewer(&self) -> Viewer {
         Viewer {
             principal: self.identity.principal.as_str().to_owned(),
-            teams: self.identity.teams.clone(),
+            teams: self.identity.teams.to_vec(),
         }
     }
 }

@@ -41,7 +41,7 @@ pub(super) async fn replay(
     let request = ReplayRequest {
         run_id: runs::visible_run(&context).await?,
         principal: context.identity.principal.clone(),
-        teams: context.identity.teams.clone(),
+        teams: context.identity.teams.to_vec(),
         mode,
     };
     let repeater = Repeater {

@@ -110,7 +110,8 @@ async fn begin(
         return Ok(session.clone());
     }
     let prefix = &session_router.options().key_prefix;
-    let session = Session::mint(prefix, context.identity.principal.clone())?;
+    let session = Session::mint(prefix, context.identity.principal.clone())?
+        .in_teams(&context.identity.teams);
     session_router.begin(&session, request).await?;
     Ok(session)
 }

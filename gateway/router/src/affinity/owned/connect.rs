@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::super::establish::Claim;
 use super::super::{Session, SessionRouter};
 use super::connection_table::{ConnectionKey, OwnedConnection};
+use crate::affinity::caller_of;
 use mooring_upstream::connection::link::Link;
 use mooring_upstream::connection::{Connection, ConnectionOptions};
 use mooring_upstream::sse::{self as legacy, ConnectError};
@@ -110,7 +111,8 @@ impl SessionRouter {
             Connector::Stdio { start_timeout, .. } => *start_timeout,
             Connector::Sse => self.options().answer_timeout,
         };
-        let initialized = initialize(&connection, server, handshake, &session.digest, limit).await;
+        let initialized =
+            initialize(&connection, server, handshake, &caller_of(session), limit).await;
         let initialized = match (initialized, program) {
             (Err(HandshakeError::Exchange(error)), Some(program)) => {
                 let cause = program.explain(&connection, &error).await;
