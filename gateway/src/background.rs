@@ -89,8 +89,14 @@ pub(crate) fn start(
         tasks.spawn(Arc::clone(code).keep_records(interval));
     }
     tasks.spawn(report_losses(Arc::clone(app)));
+    tasks.spawn(keep_keys(Arc::clone(app)));
     tasks.spawn(fold_metrics(recorder));
     tasks
+}
+
+/// Keeps the keys current that tokens are verified with.
+async fn keep_keys(app: Arc<App>) {
+    app.authenticator.keep_keys().await;
 }
 
 /// Sends the first heartbeat.

@@ -2,7 +2,16 @@
 //!
 //! Invariant: no value of a header appears in a message.
 
+mod bearer;
+mod fetch;
+mod key;
+mod key_source;
+mod metrics;
+#[cfg(test)]
+mod tests;
+mod token;
 mod trusted_header;
+mod value;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,6 +22,18 @@ use ipnet::IpNet;
 
 use mooring_session::names::Principal;
 use mooring_settings::{AuthSettings, TrustedHeaderSettings};
+use mooring_upstream::ClientError;
+use strum::VariantArray as _;
+use url::Url;
+
+use self::bearer::TokenAuthenticator;
+pub use self::fetch::FetchError;
+use self::fetch::Fetcher;
+pub use self::key::KeySetError;
+use self::key_source::KeySource;
+pub use self::key_source::{KeysError, KeysState};
+pub use self::metrics::describe_metrics;
+pub use self::token::TokenError;
 
 /// The identity of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,42 +100,134 @@ pub enum IdentityError {
     /// More teams or roles than one request may carry.
     #[error("the {0} header has too many items")]
     TooMany(IdentityHeader),
+    /// The request has no token.
+    #[error("the request has no bearer token")]
+    TokenMissing,
+    /// The request has several tokens: others may have used another one.
+    #[error("the request has more than one credential")]
+    SeveralCredentials,
+    /// The token is in the query, which is logged.
+    #[error("the query has a token, which belongs into the Authorization header")]
+    TokenInQuery,
+    /// The token is refused.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// No token can be verified, because the issuer's keys could not be read yet.
+    #[error("the keys of the issuer cannot be read at present")]
+    KeysUnavailable,
 }
 
 impl IdentityError {
-    /// 403 if the peer is not trusted, 401 otherwise.
-    pub fn status(self) -> StatusCode {
+    /// 403 if the peer is not trusted, 400 if a token was not sent as it must be, 503 if no token can be verified at
+    /// present, 401 otherwise.
+    #[must_use]
+    pub const fn status(self) -> StatusCode {
         match self {
             Self::PeerNotTrusted => StatusCode::FORBIDDEN,
-            Self::UserMissing | Self::Repeated(_) | Self::Invalid(_) | Self::TooMany(_) => {
-                StatusCode::UNAUTHORIZED
-            }
+            Self::SeveralCredentials | Self::TokenInQuery => StatusCode::BAD_REQUEST,
+            Self::KeysUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::UserMissing
+            | Self::Repeated(_)
+            | Self::Invalid(_)
+            | Self::TooMany(_)
+            | Self::TokenMissing
+            | Self::Token(_) => StatusCode::UNAUTHORIZED,
         }
+    }
+
+    /// The reason as a label of a metric.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::PeerNotTrusted => "peer_not_trusted",
+            Self::UserMissing => "user_missing",
+            Self::Repeated(_) => "header_repeated",
+            Self::Invalid(_) => "header_invalid",
+            Self::TooMany(_) => "header_too_many",
+            Self::TokenMissing => "token_missing",
+            Self::SeveralCredentials => "several_credentials",
+            Self::TokenInQuery => "token_in_query",
+            Self::Token(error) => error.into(),
+            Self::KeysUnavailable => "keys_unavailable",
+        }
+    }
+
+    /// All values of that label.
+    fn reasons() -> impl Iterator<Item = &'static str> {
+        let header = IdentityHeader::User;
+        let others = [
+            Self::PeerNotTrusted,
+            Self::UserMissing,
+            Self::Repeated(header),
+            Self::Invalid(header),
+            Self::TooMany(header),
+            Self::TokenMissing,
+            Self::SeveralCredentials,
+            Self::TokenInQuery,
+            Self::KeysUnavailable,
+        ];
+        let of_tokens = TokenError::VARIANTS.iter().copied().map(Self::Token);
+        others.into_iter().chain(of_tokens).map(Self::reason)
     }
 }
 
 /// How requests are authenticated.
 #[derive(Debug)]
-pub struct Authenticator(Mode);
+pub struct Authenticator {
+    mode: Mode,
+    trusted_peers: Vec<IpNet>,
+}
 
 #[derive(Debug)]
 enum Mode {
     /// Everybody is this one caller.
     Open(Arc<Identity>),
     TrustedHeader(TrustedHeaderSettings),
+    Token(TokenAuthenticator),
 }
 
 impl Authenticator {
     /// Authenticates as these settings say.
-    #[must_use]
-    pub fn new(settings: AuthSettings) -> Self {
-        Self(match settings {
-            AuthSettings::None => Mode::Open(Arc::new(Identity::of(Principal::local()))),
-            AuthSettings::TrustedHeader(settings) => Mode::TrustedHeader(settings),
+    ///
+    /// # Errors
+    /// Keys are fetched over TLS, and there are no root certificates.
+    pub fn new(settings: AuthSettings) -> Result<Self, ClientError> {
+        let (mode, trusted_peers) = match settings {
+            AuthSettings::None => (
+                Mode::Open(Arc::new(Identity::of(Principal::local()))),
+                Vec::new(),
+            ),
+            AuthSettings::TrustedHeader(settings) => {
+                let trusted_peers = settings.trusted_peers.clone();
+                (Mode::TrustedHeader(settings), trusted_peers)
+            }
+            AuthSettings::Jwt {
+                tokens,
+                trusted_peers,
+            } => {
+                let source = tokens
+                    .jwks_url
+                    .as_ref()
+                    .map_or(&*tokens.issuer, Url::as_str);
+                let needs_tls = tokens.jwks_file.is_none() && source.starts_with("https:");
+                let keys = Arc::new(KeySource::new(&tokens, Fetcher::new(needs_tls)?));
+                (
+                    Mode::Token(TokenAuthenticator {
+                        settings: tokens,
+                        keys,
+                    }),
+                    trusted_peers,
+                )
+            }
+        };
+        Ok(Self {
+            mode,
+            trusted_peers,
         })
     }
 
-    /// The identity of a request over a connection from `peer`.
+    /// The identity of a request over a connection from `peer`, from its headers; a token in its query is refused. At
+    /// most, it waits for the issuer's keys.
     ///
     /// # Errors
     /// See [`IdentityError`]; the caller answers with its status and does nothing else.
@@ -122,27 +235,65 @@ impl Authenticator {
         &self,
         peer: IpAddr,
         headers: &HeaderMap,
+        query: Option<&str>,
     ) -> Result<Arc<Identity>, IdentityError> {
-        match &self.0 {
+        let identified = match &self.mode {
             Mode::Open(identity) => Ok(Arc::clone(identity)),
             Mode::TrustedHeader(settings) => {
                 trusted_header::identify(settings, peer, headers).map(Arc::new)
             }
+            Mode::Token(tokens) => match bearer::token_of(headers, query) {
+                Ok(token) => tokens.identify(token).await,
+                Err(error) => Err(error),
+            },
+        };
+        identified.inspect_err(|error| {
+            metrics::refused(*error);
+            tracing::info!(%peer, reason = error.reason(), "request refused: not authenticated");
+        })
+    }
+
+    /// Reads the issuer's keys, if tokens are verified. Returns also if that fails.
+    pub async fn read_keys(&self) {
+        if let Mode::Token(tokens) = &self.mode {
+            tokens.keys.read_now().await;
         }
     }
 
-    /// The proxies whose headers are believed.
+    /// Keeps the issuer's keys current, until it is dropped.
+    pub async fn keep_keys(&self) {
+        if let Mode::Token(tokens) = &self.mode {
+            tokens.keys.keep_current().await;
+        }
+    }
+
+    /// The state of the issuer's keys, if tokens are verified.
+    #[must_use]
+    pub fn keys_state(&self) -> Option<KeysState> {
+        match &self.mode {
+            Mode::Token(tokens) => Some(tokens.keys.state()),
+            Mode::Open(_) | Mode::TrustedHeader(_) => None,
+        }
+    }
+
+    /// The issuer of the tokens that are accepted, if any are.
+    #[must_use]
+    pub fn issuer(&self) -> Option<&str> {
+        match &self.mode {
+            Mode::Token(tokens) => Some(&tokens.settings.issuer),
+            Mode::Open(_) | Mode::TrustedHeader(_) => None,
+        }
+    }
+
+    /// The proxies whose headers are believed, or the load balancers.
     #[must_use]
     pub fn trusted_peers(&self) -> &[IpNet] {
-        match &self.0 {
-            Mode::Open(_) => &[],
-            Mode::TrustedHeader(settings) => &settings.trusted_peers,
-        }
+        &self.trusted_peers
     }
 
     /// Whether the peer is one of them. An IPv4 address is given as such.
     #[must_use]
     pub fn trusts(&self, peer: IpAddr) -> bool {
-        (self.trusted_peers().iter()).any(|network| network.contains(&peer))
+        (self.trusted_peers.iter()).any(|network| network.contains(&peer))
     }
 }

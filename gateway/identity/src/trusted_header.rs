@@ -5,14 +5,12 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName};
 
-use super::{Identity, IdentityError, IdentityHeader};
+use super::{Identity, IdentityError, IdentityHeader, value};
 use mooring_session::names::Principal;
 use mooring_settings::TrustedHeaderSettings;
 
 /// Most teams, and most roles, of one request.
 const ITEMS_MAX: usize = 64;
-/// Longest team or role in bytes.
-const ITEM_BYTES_MAX: usize = 128;
 
 pub(super) fn identify(
     settings: &TrustedHeaderSettings,
@@ -43,10 +41,7 @@ fn principal(headers: &HeaderMap, name: &HeaderName) -> Result<Principal, Identi
     if text.is_empty() {
         return Err(IdentityError::UserMissing);
     }
-    if !is_printable(text) || text.trim() != text {
-        return Err(invalid);
-    }
-    Principal::parse(text.as_bytes()).map_err(|_| invalid)
+    value::principal(text).ok_or(invalid)
 }
 
 /// The items of a comma-separated header, without duplicates; an absent header has none.
@@ -56,24 +51,12 @@ fn items(
     which: IdentityHeader,
 ) -> Result<Vec<String>, IdentityError> {
     let text = only_value(headers, name, which)?.unwrap_or_default();
-    let mut items: Vec<String> = Vec::new();
-    for item in text
-        .split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty())
-    {
-        if !is_printable(item) || item.len() > ITEM_BYTES_MAX {
-            return Err(IdentityError::Invalid(which));
+    value::distinct_items(text.split(','), ITEMS_MAX).map_err(|invalid| {
+        match invalid.are_too_many {
+            true => IdentityError::TooMany(which),
+            false => IdentityError::Invalid(which),
         }
-        if items.iter().any(|other| other == item) {
-            continue;
-        }
-        if items.len() == ITEMS_MAX {
-            return Err(IdentityError::TooMany(which));
-        }
-        items.push(item.to_owned());
-    }
-    Ok(items)
+    })
 }
 
 /// The only value of a header, as UTF-8.
@@ -93,10 +76,6 @@ fn only_value<'a>(
         Ok(text) => Ok(Some(text)),
         Err(_) => Err(IdentityError::Invalid(which)),
     }
-}
-
-fn is_printable(text: &str) -> bool {
-    !text.chars().any(char::is_control)
 }
 
 #[cfg(test)]

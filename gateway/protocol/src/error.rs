@@ -43,6 +43,10 @@ pub enum ErrorKind {
     MethodNotAllowed,
     /// The request has no principal, or comes from a peer that is not trusted to name one.
     Unauthenticated,
+    /// The request has more than one credential, or one where it must not be.
+    CredentialsInvalid,
+    /// Nobody can be authenticated at present.
+    AuthenticationUnavailable,
     /// The principal lacks the permission.
     Forbidden,
     /// The Origin header is not allowed.
@@ -122,6 +126,10 @@ impl ErrorKind {
             Self::ServerNotFound => row(-32004, S::NOT_FOUND, "no server has this name"),
             Self::MethodNotAllowed => row(-32000, S::METHOD_NOT_ALLOWED, "method not allowed"),
             Self::Unauthenticated => row(-32005, S::UNAUTHORIZED, "not authenticated"),
+            Self::CredentialsInvalid => row(-32005, S::BAD_REQUEST, "not authenticated"),
+            Self::AuthenticationUnavailable => {
+                row(-32005, S::SERVICE_UNAVAILABLE, "not authenticated")
+            }
             Self::Forbidden => row(-32006, S::FORBIDDEN, "forbidden"),
             Self::OriginForbidden => row(-32000, S::FORBIDDEN, "the Origin is not allowed"),
             Self::HostMisdirected => row(

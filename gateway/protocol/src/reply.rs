@@ -58,6 +58,8 @@ pub struct Reply {
     pub session_id: Option<HeaderValue>,
     /// When to retry (RFC 9110, 10.2.3).
     pub retry_after: Option<HeaderValue>,
+    /// How to authenticate (RFC 9110, 11.6.1): the gateway's own challenge, never an upstream's.
+    pub challenge: Option<HeaderValue>,
     /// The allowed methods of a 405 (RFC 9110, 10.2.1).
     pub allow: Option<&'static str>,
     /// The body.
@@ -98,6 +100,7 @@ impl Reply {
             status,
             session_id: None,
             retry_after: None,
+            challenge: None,
             allow: None,
             body,
         }

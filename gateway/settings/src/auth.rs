@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use super::reader::{Reader, Reason, list};
 use super::rows::{settings, words};
 use super::setting::{Text, words};
+use super::token::TokenSettings;
 
 settings! {
     /// The row that chooses between the others.
@@ -28,7 +29,8 @@ settings! {
         pub roles_header: HeaderName =
             Text("auth.roles_header", HEADER_BYTES_MAX, HEADER_SHAPE, Some("x-mooring-roles")) => parse_header,
         /// The proxies whose headers are believed; a request from any other peer gets 403. Required where `auth.mode`
-        /// is `trusted-header`, refused where it is `none`.
+        /// is `trusted-header`, refused where it is `none`. Where it is `jwt`, no header is believed: they are the load
+        /// balancers, for `listen.connections_per_peer_max` and `listen.probe_detail`.
         pub trusted_peers: Vec<IpNet> = List(
             "auth.trusted_peers", 256, 64, "IP addresses or networks, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8")
             .unset("nobody is believed") => list(parse_peer),
@@ -48,11 +50,13 @@ const STANDARD_HEADERS: &str = "\
 
 words! {
     /// The words of `auth.mode`, before the rest of the section is read.
-    enum Mode later "jwt" {
+    enum Mode later "api-key" {
         /// everybody is the principal `local`; only on a loopback address
         None = "none",
         /// a proxy that has checked the user names it in a header
         TrustedHeader = "trusted-header",
+        /// clients send access tokens, signed by one issuer
+        Jwt = "jwt",
     }
 }
 
@@ -63,18 +67,43 @@ pub enum AuthSettings {
     None,
     /// A listed proxy says who it is.
     TrustedHeader(TrustedHeaderSettings),
+    /// Access tokens say who it is.
+    Jwt {
+        /// Which tokens are accepted.
+        tokens: TokenSettings,
+        /// The load balancers.
+        trusted_peers: Vec<IpNet>,
+    },
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
     let mode = reader.read(&MODE);
     let headers = TrustedHeaderSettings::read(reader);
+    let tokens = TokenSettings::read(reader);
     headers.refuse_equal(reader);
     if !reader.was_refused(&MODE) && !reader.was_refused(&TrustedHeaderSettings::trusted_peers) {
         headers.refuse_against(reader, mode);
     }
     match mode {
+        Mode::Jwt => tokens.refuse_incomplete(reader),
+        _ if !tokens.issuer.is_empty() && !reader.was_refused(&MODE) => {
+            let reason = "no token is checked: auth.mode is not \"jwt\"";
+            reader.refuse(
+                &TokenSettings::issuer,
+                &*tokens.issuer,
+                reason,
+                "leave it out, or auth.mode = \"jwt\"",
+            );
+        }
+        Mode::None | Mode::TrustedHeader => {}
+    }
+    match mode {
         Mode::None => AuthSettings::None,
         Mode::TrustedHeader => AuthSettings::TrustedHeader(headers),
+        Mode::Jwt => AuthSettings::Jwt {
+            tokens,
+            trusted_peers: headers.trusted_peers,
+        },
     }
 }
 
@@ -146,7 +175,7 @@ impl TrustedHeaderSettings {
                               \"trusted-header\" or leave the peers out";
                 reader.refuse(row, "[...]", reason, "");
             }
-            (Mode::TrustedHeader, false) | (Mode::None, true) => {}
+            (Mode::TrustedHeader, false) | (Mode::None, true) | (Mode::Jwt, _) => {}
         }
     }
 }

@@ -27,6 +27,7 @@ mod store;
 mod table;
 #[cfg(test)]
 mod tests;
+mod token;
 mod unknown;
 mod upstream;
 mod value;
@@ -65,6 +66,7 @@ pub use servers::{
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
+pub use token::{SigningAlgorithm, TokenSettings, is_fetched_safely};
 pub use unknown::CONFIG_VARIABLE;
 pub use upstream::UpstreamSettings;
 pub use worker::{WorkerName, WorkerSettings};
@@ -304,6 +306,6 @@ fn refuse_open_door(reader: &mut Reader<'_>, listen: &ListenSettings, auth: &Aut
         "auth.mode is \"none\", and other machines can reach this address: everybody there would be the \
          same principal",
         "a loopback address such as 127.0.0.1:4444, or auth.mode = \"trusted-header\" with \
-         auth.trusted_peers",
+         auth.trusted_peers, or auth.mode = \"jwt\"",
     );
 }

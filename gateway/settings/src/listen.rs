@@ -4,9 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use url::Url;
+
 use super::hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
 use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file};
-use super::reader::{Reader, Reason};
+use super::reader::{Reader, Reason, text};
 use super::rows::{settings, words};
 use super::setting::{Integer, List, Text};
 
@@ -18,6 +20,11 @@ settings! {
         pub address: SocketAddr = Text("listen.address", 64,
             "an IP address and a port, such as 127.0.0.1:4444, 0.0.0.0:4444 or [::1]:4444", Some("127.0.0.1:4444"))
             .flag("--listen") => |reader, row| reader.text(row, parse_address).unwrap_or(DEFAULT_ADDRESS),
+        /// How clients reach the gateway: the URL of which `/mcp` and the other paths are part. Clients that need a token
+        /// ask for one for this URL (RFC 9728); `listen.allowed_hosts` must list its host.
+        pub public_url: Option<String> = Text("listen.public_url", 512,
+            "an http:// or https:// URL without query, such as https://gateway.example", None)
+            .unset("`http://` and the Host header of each request") => text(parse_public_url),
         /// The Host headers that are answered; any other gets 421. This keeps a web page that points its own name at
         /// this machine (DNS rebinding) away. A name without a port allows every port; `*` alone turns the check off.
         pub allowed_hosts: AllowedHosts = List("listen.allowed_hosts", 64, 260,
@@ -200,6 +207,19 @@ fn parse_hosts(reader: &mut Reader<'_>, row: &'static List, address: IpAddr) -> 
     match any {
         true => AllowedHosts::Any,
         false => AllowedHosts::Listed(rules),
+    }
+}
+
+fn parse_public_url(text: &str) -> Result<String, Reason> {
+    let url = Url::parse(text).map_err(|error| format!("it is no URL: {error}"))?;
+    let is_plain = matches!(url.scheme(), "http" | "https")
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    match is_plain {
+        true => Ok(url.as_str().trim_end_matches('/').to_owned()),
+        false => Err(Reason::new()),
     }
 }
 

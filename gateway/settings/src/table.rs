@@ -10,6 +10,7 @@ use super::peers::PeerSettings;
 use super::servers;
 use super::setting::Section;
 use super::store::{self, StoreSettings};
+use super::token::TokenSettings;
 use super::upstream::UpstreamSettings;
 use super::worker::WorkerSettings;
 
@@ -57,7 +58,12 @@ pub(super) const SECTIONS: &[Section] = &[
         meaning: "Who a request is from, who may say so, and what rights callers have.",
         groups: &[(
             &[],
-            &[auth::MODE_ROWS, access::ROWS, TrustedHeaderSettings::ROWS],
+            &[
+                auth::MODE_ROWS,
+                access::ROWS,
+                TrustedHeaderSettings::ROWS,
+                TokenSettings::ROWS,
+            ],
         )],
     },
     Section {

@@ -41,6 +41,8 @@ pub(super) fn plain(kind: ErrorKind, id: Option<Id<'_>>) -> Reply {
 pub(super) fn identity_error(cause: IdentityError) -> ErrorBody<'static> {
     let kind = match cause.status() {
         StatusCode::FORBIDDEN => ErrorKind::Forbidden,
+        StatusCode::BAD_REQUEST => ErrorKind::CredentialsInvalid,
+        StatusCode::SERVICE_UNAVAILABLE => ErrorKind::AuthenticationUnavailable,
         _ => ErrorKind::Unauthenticated,
     };
     ErrorBody::new(kind).detail(cause)

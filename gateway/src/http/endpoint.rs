@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri};
 use mooring_session::names::SessionId;
 use tokio_util::sync::CancellationToken;
 
@@ -108,13 +108,9 @@ pub(super) async fn unknown_path() -> Response {
 
 async fn serve(app: Arc<App>, id: Option<&str>, peer: SocketAddr, request: Request) -> Reply {
     let (head, body) = request.into_parts();
-    let identity = match caller(&app, peer, &head.headers).await {
-        Ok(identity) => identity,
-        Err(error) => return answer::error(&error),
-    };
-    let target = match app.target_of_path(id, &identity) {
-        Ok(target) => target,
-        Err(error) => return answer::error(&error),
+    let (identity, target) = match admit(&app, id, peer, &head.uri, &head.headers).await {
+        Ok(admitted) => admitted,
+        Err(refusal) => return *refusal,
     };
     let context = RequestContext {
         app,
@@ -136,14 +132,37 @@ async fn serve(app: Arc<App>, id: Option<&str>, peer: SocketAddr, request: Reque
     }
 }
 
-/// Who sends the request.
-pub(super) async fn caller(
+/// Who sends the request, and the server in its path.
+///
+/// # Errors
+/// The reply to a caller that is not authenticated, or that may not use the server.
+pub(super) async fn admit(
     app: &App,
+    id: Option<&str>,
     peer: SocketAddr,
+    uri: &Uri,
     headers: &HeaderMap,
-) -> Result<Arc<Identity>, ErrorBody<'static>> {
-    let identity = app.authenticator.identify(peer.ip(), headers).await;
-    identity.map_err(answer::identity_error)
+) -> Result<(Arc<Identity>, ServerTarget), Box<Reply>> {
+    let identified = app
+        .authenticator
+        .identify(peer.ip(), headers, uri.query())
+        .await;
+    let identity = identified.map_err(|error| {
+        Box::new(Reply {
+            challenge: app.identity_challenge(error, uri, headers),
+            ..answer::error(&answer::identity_error(error))
+        })
+    })?;
+    match app.target_of_path(id, &identity) {
+        Ok(target) => Ok((identity, target)),
+        Err(refusal) => {
+            let scopes = refusal.scopes_missing;
+            Err(Box::new(Reply {
+                challenge: scopes.and_then(|scopes| app.scope_challenge(scopes, uri, headers)),
+                ..answer::error(&refusal.error)
+            }))
+        }
+    }
 }
 
 async fn post(context: RequestContext, body: axum::body::Body) -> Reply {

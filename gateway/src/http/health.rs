@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::{App, answer, reply};
 use mooring_code::server::CodeState;
+use mooring_identity::KeysState;
 use mooring_metrics as metrics;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_settings::ProbeDetail;
@@ -57,6 +58,17 @@ pub(super) async fn readyz(
     if word == "ok" && app.servers.iter().any(is_away) {
         word = "degraded";
     }
+    let keys = app.authenticator.keys_state();
+    match &keys {
+        // No token can be verified, so nobody can be served.
+        Some(KeysState { keys: None, .. }) if word != "stopping" => {
+            (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "unavailable");
+        }
+        Some(KeysState {
+            failure: Some(_), ..
+        }) if word == "ok" => word = "degraded",
+        Some(_) | None => {}
+    }
     if !sees_detail(&app, peer) {
         let body = json!({"status": word});
         return reply::json(http_status, body.to_string());
@@ -69,6 +81,15 @@ pub(super) async fn readyz(
     });
     parts.insert("store".to_owned(), store);
     parts.insert("servers".to_owned(), servers(&app, code.as_ref()).into());
+    if let Some(KeysState { keys, failure }) = keys {
+        let word = match (keys, &failure) {
+            (None, _) => "unavailable",
+            (Some(_), Some(_)) => "degraded",
+            (Some(_), None) => "ok",
+        };
+        let about = json!({"status": word, "keys": keys, "cause": failure});
+        parts.insert("token_keys".to_owned(), about);
+    }
     if let Some(code) = code {
         parts.insert("code".to_owned(), code.into_json());
     }

@@ -16,7 +16,7 @@ use mooring_session::names::{ServerName, SessionId};
 
 pub(super) use self::delivery::serve_forward;
 pub use self::delivery::{StreamMessage, deliver_here};
-use super::endpoint::caller;
+use super::endpoint::admit;
 use super::reply::to_http;
 use super::{App, answer, host_origin_guard};
 use mooring_identity::Identity;
@@ -51,7 +51,7 @@ async fn open_stream(
     if request.method() != HttpMethod::GET {
         return Err(not_allowed("GET"));
     }
-    let (identity, server) = admitted(&app, id, peer, request.headers()).await?;
+    let (identity, server) = admitted(&app, id, peer, request.uri(), request.headers()).await?;
     if !host_origin_guard::accepts_events(request.headers()) {
         return Err(refused(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a stream needs text/event-stream"),
@@ -87,7 +87,7 @@ async fn take_message(
     if request.method() != HttpMethod::POST {
         return Err(not_allowed("POST"));
     }
-    let (identity, server) = admitted(&app, id, peer, request.headers()).await?;
+    let (identity, server) = admitted(&app, id, peer, request.uri(), request.headers()).await?;
     // The reply has no content, so Accept is not checked.
     if !host_origin_guard::is_json(request.headers()) {
         return Err(refused(&ErrorBody::new(ErrorKind::UnsupportedMediaType)));
@@ -112,14 +112,11 @@ async fn admitted(
     app: &App,
     id: Option<Path<String>>,
     peer: SocketAddr,
+    uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<(Arc<Identity>, ServerName), Box<Reply>> {
-    let identity = caller(app, peer, headers)
-        .await
-        .map_err(|error| refused(&error))?;
-    let target = app
-        .target_of_path(id.as_ref().map(|Path(id)| id.as_str()), &identity)
-        .map_err(|error| refused(&error))?;
+    let id = id.as_ref().map(|Path(id)| id.as_str());
+    let (identity, target) = admit(app, id, peer, uri, headers).await?;
     // The settings enforce the same limits, so this does not fail.
     let server = ServerName::parse(target.id().as_bytes())
         .map_err(|_| refused(&ErrorBody::new(ErrorKind::ServerNotFound)))?;

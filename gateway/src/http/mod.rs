@@ -6,6 +6,7 @@ mod agent;
 mod answer;
 mod batch;
 mod built_in;
+mod challenge;
 mod client_stream;
 mod code;
 mod cors;
@@ -143,6 +144,11 @@ fn router(app: Arc<App>) -> Router {
         .route("/messages", any(legacy::messages))
         .route("/servers/{id}/sse", any(legacy::stream))
         .route("/servers/{id}/messages", any(legacy::messages))
+        .route(challenge::METADATA_PATH, get(challenge::metadata))
+        .route(
+            "/.well-known/oauth-protected-resource/{*path}",
+            get(challenge::metadata),
+        )
         .merge(governance::routes())
         .fallback(endpoint::unknown_path)
         .layer(middleware::from_fn_with_state(

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -28,6 +28,7 @@ pub(super) fn to_http(reply: Reply) -> Response {
         status,
         session_id,
         retry_after,
+        challenge,
         allow,
         body,
     } = reply;
@@ -54,6 +55,9 @@ pub(super) fn to_http(reply: Reply) -> Response {
     }
     if let Some(retry_after) = retry_after {
         headers.insert(RETRY_AFTER, retry_after);
+    }
+    if let Some(challenge) = challenge {
+        headers.insert(WWW_AUTHENTICATE, challenge);
     }
     if let Some(methods) = allow {
         headers.insert(ALLOW, HeaderValue::from_static(methods));

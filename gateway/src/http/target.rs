@@ -40,6 +40,14 @@ impl ServerTarget {
     }
 }
 
+/// Why a path's server is not there for the caller.
+pub(super) struct TargetRefusal<'a> {
+    /// The error for the caller.
+    pub(super) error: ErrorBody<'static>,
+    /// The scopes that would let the caller in, if their token lacks nothing else.
+    pub(super) scopes_missing: Option<&'a [String]>,
+}
+
 impl App {
     /// The server of this id.
     pub(super) fn target(&self, id: &str) -> Option<ServerTarget> {
@@ -67,42 +75,47 @@ impl App {
     /// # Errors
     /// `Forbidden` if the caller's token lacks scopes with which it could use the server. `ServerNotFound` for every
     /// other server that is not there or not the caller's to use, with those that are.
-    pub(super) fn target_of_path(
-        &self,
+    pub(super) fn target_of_path<'a>(
+        &'a self,
         id: Option<&str>,
-        caller: &Identity,
-    ) -> Result<ServerTarget, ErrorBody<'static>> {
+        caller: &'a Identity,
+    ) -> Result<ServerTarget, TargetRefusal<'a>> {
         let named = id.or(self.default_server.as_deref());
         let target = named.and_then(|id| self.target_for(id, caller));
         target.ok_or_else(|| {
             if let Some(id) = named
-                && let Some(missing) = self.refused(id, caller)
+                && let Some(scopes) = self.refused(id, caller)
             {
-                return missing;
+                let detail = format!("the token lacks scopes; it needs {}", scopes.join(" "));
+                return TargetRefusal {
+                    error: ErrorBody::new(ErrorKind::Forbidden).detail(detail),
+                    scopes_missing: Some(scopes),
+                };
             }
             let ids = self.server_ids(caller);
             let missing = ErrorBody::new(ErrorKind::ServerNotFound);
-            match id {
+            let error = match id {
                 Some(_) => missing.detail(format_args!("the servers are {ids}")),
                 None => missing.detail(format_args!(
                     "the path names none and default.server is not set: \
                      use /servers/{{id}}/mcp with one of {ids}, or set default.server"
                 )),
+            };
+            TargetRefusal {
+                error,
+                scopes_missing: None,
             }
         })
     }
 
-    /// Logs that the caller may not use a server that is there. Returns the error for the caller if scopes of the token are
+    /// Logs that the caller may not use a server that is there. Returns the scopes that would let the caller in, if they are
     /// all that is missing.
-    fn refused(&self, id: &str, caller: &Identity) -> Option<ErrorBody<'static>> {
+    fn refused<'a>(&'a self, id: &str, caller: &'a Identity) -> Option<&'a [String]> {
         self.target(id)?;
         let decision = self.policy.decide(caller, id);
         tracing::info!(server = id, caller = %digest::short(caller.principal.as_str()), basis = %decision.basis, "request refused: the caller may not use the server");
         match decision.access {
-            Access::Denied(scopes) if !scopes.is_empty() => {
-                let detail = format!("the token lacks scopes; it needs {}", scopes.join(" "));
-                Some(ErrorBody::new(ErrorKind::Forbidden).detail(detail))
-            }
+            Access::Denied(scopes) if !scopes.is_empty() => Some(scopes),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@
 mod explain;
 mod tool_filter;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use strum::VariantArray as _;
@@ -149,6 +149,22 @@ impl AccessPolicy {
             None => Basis::NoAuthentication.whole(),
             Some(rules) => rules.decide(identity, server),
         }
+    }
+
+    /// The scopes that some rule or grant asks for, sorted.
+    pub(crate) fn scopes(&self) -> BTreeSet<&str> {
+        let rules = self.0.iter().flat_map(|rules| {
+            let allow = rules
+                .servers
+                .values()
+                .flat_map(|server| server.allow.iter().flatten());
+            let allow = allow.map(|rule| &rule.callers);
+            allow.chain(rules.grants.iter().map(|grant| &grant.callers))
+        });
+        rules
+            .flat_map(|callers| &callers.scopes)
+            .map(String::as_str)
+            .collect()
     }
 
     /// Whether the caller may use the server at all.

@@ -83,7 +83,7 @@ pub(crate) async fn assemble(
         listen: settings.listen.clone(),
         policy: parts.policy,
         caller_signer,
-        authenticator: Authenticator::new(settings.auth.clone()),
+        authenticator: Authenticator::new(settings.auth.clone())?,
         relay: RelayOptions {
             message_bytes_max: settings.upstream.event_bytes_max,
             seals: Seals::new(parts.ring.as_ref().map(SealKey::new)),

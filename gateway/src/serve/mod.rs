@@ -144,6 +144,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     };
     let (session_router, worker) = (&app.session_router, app.session_router.worker());
     let beat = beat(&settings, worker, &peer_address)?;
+    app.authenticator.read_keys().await;
     background::announce(session_router, &beat).await;
     let mut tasks = background::start(&app, &settings, beat, recorder);
     if let Some(tls) = &tls {
@@ -178,6 +179,7 @@ fn record_metrics() -> Result<PrometheusHandle, ServeError> {
     metrics::describe();
     mooring_upstream::describe_metrics();
     mooring_peers::describe_metrics();
+    mooring_identity::describe_metrics();
     Ok(recorder)
 }
 

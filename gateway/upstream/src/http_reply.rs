@@ -42,6 +42,7 @@ where
         status: head.status,
         session_id: head.headers.get(MCP_SESSION_ID).cloned(),
         retry_after: head.headers.get(RETRY_AFTER).cloned(),
+        challenge: None,
         allow: None,
         body,
     }

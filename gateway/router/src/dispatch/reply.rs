@@ -184,6 +184,7 @@ async fn failed_or_accepted(reply: Reply, audience: &Audience) -> Result<Reply, 
     };
     Ok(Reply {
         retry_after: reply.retry_after,
+        challenge: None,
         ..Reply::new(passed_status(reply.status), body)
     })
 }

@@ -92,7 +92,10 @@ fn bad_values_are_refused_with_what_is_allowed() {
         &["of sessions from 0 to 1000000000, without a unit"],
     );
     check("[log]\nformat = \"xml\"", &["\"text\" or \"json\""]);
-    check("[auth]\nmode = \"jwt\"", &["not served by this version"]);
+    check(
+        "[auth]\nmode = \"api-key\"",
+        &["not served by this version"],
+    );
     check("[store]\nkey_prefix = \"mcpgw\"", &["the last one a colon"]);
     check("[store]\npath = \"sessions.db\"", &["it is relative"]);
     check("[store]\nurl = \"\"", &["it is empty"]);

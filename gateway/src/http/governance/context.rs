@@ -32,10 +32,14 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
         let ConnectInfo(peer) = ConnectInfo::<SocketAddr>::from_request_parts(parts, app)
             .await
             .map_err(|_| Problem::internal())?;
-        let identity = app
+        let (uri, headers) = (&parts.uri, &parts.headers);
+        let identified = app
             .authenticator
-            .identify(peer.ip(), &parts.headers)
-            .await?;
+            .identify(peer.ip(), headers, uri.query())
+            .await;
+        let identity = identified.map_err(|error| {
+            Problem::of_identity(error, app.identity_challenge(error, uri, headers))
+        })?;
         let params = RawPathParams::from_request_parts(parts, app)
             .await
             .map_err(|_| Problem::new(Code::ServerNotFound, "the path is not UTF-8"))?;

@@ -3,7 +3,7 @@
 //! The body is `{"error": {"code": "...", "message": "..."}}`.
 
 use axum::response::{IntoResponse, Response};
-use http::header::RETRY_AFTER;
+use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
@@ -19,6 +19,8 @@ use mooring_store::StoreError;
 pub(super) enum Code {
     /// The sender is not authenticated.
     Unauthenticated,
+    /// The request has more than one credential, or one where it must not be.
+    InvalidCredentials,
     /// The sender may not do this.
     Forbidden,
     /// No code server has this id.
@@ -70,6 +72,7 @@ impl Code {
         use StatusCode as S;
         match self {
             Self::Unauthenticated => ("unauthenticated", S::UNAUTHORIZED),
+            Self::InvalidCredentials => ("invalid_credentials", S::BAD_REQUEST),
             Self::Forbidden => ("forbidden", S::FORBIDDEN),
             Self::ServerNotFound => ("server_not_found", S::NOT_FOUND),
             Self::RunNotFound => ("run_not_found", S::NOT_FOUND),
@@ -102,6 +105,7 @@ pub(super) struct Problem {
     code: Code,
     message: String,
     retry_after_seconds: Option<u64>,
+    challenge: Option<HeaderValue>,
 }
 
 impl Problem {
@@ -112,12 +116,27 @@ impl Problem {
             code,
             message: message.into(),
             retry_after_seconds,
+            challenge: None,
         }
     }
 
     /// A defect of the gateway.
     pub(super) fn internal() -> Self {
         Self::new(Code::Internal, "internal error")
+    }
+
+    /// The sender has no valid identity.
+    pub(super) fn of_identity(error: IdentityError, challenge: Option<HeaderValue>) -> Self {
+        let code = match error.status() {
+            StatusCode::FORBIDDEN => Code::Forbidden,
+            StatusCode::BAD_REQUEST => Code::InvalidCredentials,
+            StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
+            _ => Code::Unauthenticated,
+        };
+        Self {
+            challenge,
+            ..Self::new(code, error.to_string())
+        }
     }
 
     /// The run does not exist or is not visible.
@@ -153,17 +172,10 @@ impl IntoResponse for Problem {
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
+        if let Some(challenge) = self.challenge {
+            reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
         reply
-    }
-}
-
-impl From<IdentityError> for Problem {
-    fn from(error: IdentityError) -> Self {
-        let code = match error.status() {
-            StatusCode::FORBIDDEN => Code::Forbidden,
-            _ => Code::Unauthenticated,
-        };
-        Self::new(code, error.to_string())
     }
 }
 

@@ -1,0 +1,247 @@
+//! What a token says, once it is verified: a JSON Web Token (RFC 7519) as an access token (RFC 9068).
+//!
+//! Invariant: no claim is looked at before the signature is verified, and no part of a token is in an error.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mooring_settings::{SigningAlgorithm, TokenSettings};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::Identity;
+use crate::key::Key;
+use crate::value::{self, InvalidItems};
+
+/// Longest token, in bytes.
+pub(crate) const TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// Most teams, roles or scopes of a token.
+const ITEMS_MAX: usize = 256;
+/// Types of tokens that can be access tokens; one without a type can be one, too.
+const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
+
+/// Why a token is refused.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case", prefix = "token_")]
+pub enum TokenError {
+    /// It is longer than any that is read.
+    #[error("the token is longer than {TOKEN_BYTES_MAX} bytes")]
+    TooLong,
+    /// It is not a signed JWT.
+    #[error("the token is not a signed JWT")]
+    Malformed,
+    /// Its algorithm is not allowed.
+    #[error("the token's algorithm is not allowed")]
+    AlgorithmRefused,
+    /// It has an extension that has to be understood.
+    #[error("the token has a critical extension")]
+    CriticalExtension,
+    /// It says that it is for another purpose.
+    #[error("the token is not an access token")]
+    WrongType,
+    /// No key of the issuer has its name.
+    #[error("the token is signed with an unknown key")]
+    UnknownKey,
+    /// The signature is not that of the key.
+    #[error("the token's signature is wrong")]
+    WrongSignature,
+    /// It is from another issuer.
+    #[error("the token is from another issuer")]
+    WrongIssuer,
+    /// It is for another service.
+    #[error("the token is for another audience")]
+    WrongAudience,
+    /// It does not say until when it is valid.
+    #[error("the token has no valid expiry time")]
+    NoExpiry,
+    /// It is not valid any more.
+    #[error("the token has expired")]
+    Expired,
+    /// It is not valid yet.
+    #[error("the token is not valid yet")]
+    NotYetValid,
+    /// It is bound to a key, which a bearer does not show.
+    #[error("the token is bound to a key and is no bearer token")]
+    KeyBound,
+    /// It names no user, or none that can be one.
+    #[error("the token names no valid user")]
+    InvalidUser,
+    /// Its teams, roles or scopes are no texts, or too many.
+    #[error("the token's teams, roles or scopes are not valid")]
+    InvalidClaims,
+}
+
+/// A verified token.
+#[derive(Debug)]
+pub(crate) struct VerifiedToken {
+    /// Whose it is.
+    pub(crate) identity: Identity,
+    /// Its expiry time, in seconds since 1970.
+    pub(crate) expires_at: u64,
+}
+
+/// The header (RFC 7515, 4.1). Keys and addresses of keys in it are ignored.
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    typ: Option<String>,
+    crit: Option<Value>,
+}
+
+/// Verifies a token at this time, in seconds since 1970.
+///
+/// # Errors
+/// See [`TokenError`].
+pub(crate) fn verify(
+    token: &str,
+    keys: &[Key],
+    settings: &TokenSettings,
+    now: u64,
+) -> Result<VerifiedToken, TokenError> {
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(TokenError::TooLong);
+    }
+    let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
+    let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed)?;
+    if claims.contains('.') {
+        return Err(TokenError::Malformed);
+    }
+    let decode = |part: &str| {
+        URL_SAFE_NO_PAD
+            .decode(part)
+            .map_err(|_| TokenError::Malformed)
+    };
+    let header: Header =
+        serde_json::from_slice(&decode(header)?).map_err(|_| TokenError::Malformed)?;
+    let algorithm = header.check(&settings.algorithms)?;
+    let signature = decode(signature)?;
+
+    let id = header.kid.as_deref();
+    let mut candidates = keys.iter().filter(|key| key.may_be(id));
+    if !candidates.any(|key| key.verifies(algorithm, signed.as_bytes(), &signature)) {
+        // Without a key of that name, or without a name, one that is not known yet may have signed it.
+        let is_known = id.is_some() && keys.iter().any(|key| key.id() == id);
+        return Err(match is_known {
+            true => TokenError::WrongSignature,
+            false => TokenError::UnknownKey,
+        });
+    }
+    let claims: Map<String, Value> =
+        serde_json::from_slice(&decode(claims)?).map_err(|_| TokenError::Malformed)?;
+    check_claims(&claims, settings, now)
+}
+
+impl Header {
+    fn check(&self, allowed: &[SigningAlgorithm]) -> Result<SigningAlgorithm, TokenError> {
+        let algorithm = self.alg.parse().map_err(|_| TokenError::AlgorithmRefused)?;
+        if !allowed.contains(&algorithm) {
+            return Err(TokenError::AlgorithmRefused);
+        }
+        if self.crit.is_some() {
+            return Err(TokenError::CriticalExtension);
+        }
+        let is_access_token =
+            |typ: &String| TYPES.iter().any(|known| typ.eq_ignore_ascii_case(known));
+        match self.typ.as_ref().is_none_or(is_access_token) {
+            true => Ok(algorithm),
+            false => Err(TokenError::WrongType),
+        }
+    }
+}
+
+fn check_claims(
+    claims: &Map<String, Value>,
+    settings: &TokenSettings,
+    now: u64,
+) -> Result<VerifiedToken, TokenError> {
+    if claims.get("iss").and_then(Value::as_str) != Some(&*settings.issuer) {
+        return Err(TokenError::WrongIssuer);
+    }
+    let is_for_us = |audience: &Value| {
+        let audience = audience.as_str();
+        audience.is_some_and(|audience| settings.audiences.iter().any(|own| own == audience))
+    };
+    let is_for_us = match claims.get("aud") {
+        Some(Value::Array(audiences)) => audiences.iter().any(is_for_us),
+        Some(audience) => is_for_us(audience),
+        None => false,
+    };
+    if !is_for_us {
+        return Err(TokenError::WrongAudience);
+    }
+    let leeway = settings.leeway.as_secs();
+    let expires_at = claims
+        .get("exp")
+        .and_then(seconds)
+        .ok_or(TokenError::NoExpiry)?;
+    if expires_at.saturating_add(leeway) <= now {
+        return Err(TokenError::Expired);
+    }
+    if let Some(valid_from) = claims.get("nbf") {
+        let valid_from = seconds(valid_from).ok_or(TokenError::NotYetValid)?;
+        if valid_from > now.saturating_add(leeway) {
+            return Err(TokenError::NotYetValid);
+        }
+    }
+    if claims.contains_key("cnf") {
+        return Err(TokenError::KeyBound);
+    }
+    let user = claim(claims, &settings.user_claim).and_then(Value::as_str);
+    let identity = Identity {
+        principal: user
+            .and_then(value::principal)
+            .ok_or(TokenError::InvalidUser)?,
+        teams: items(claim(claims, &settings.teams_claim), &[])?.into(),
+        roles: items(claim(claims, &settings.roles_claim), &[])?,
+        scopes: scopes(claims)?,
+    };
+    Ok(VerifiedToken {
+        identity,
+        expires_at,
+    })
+}
+
+/// A time in seconds since 1970, which may have a fraction (RFC 7519, 2).
+fn seconds(value: &Value) -> Option<u64> {
+    let fraction = || Duration::try_from_secs_f64(value.as_f64()?).ok();
+    value.as_u64().or_else(|| Some(fraction()?.as_secs()))
+}
+
+/// The claim of this name; if there is none, the one to which dots lead.
+fn claim<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    let nested = || {
+        let (first, rest) = path.split_once('.')?;
+        rest.split('.')
+            .try_fold(claims.get(first)?, |value, name| value.get(name))
+    };
+    claims.get(path).or_else(nested)
+}
+
+/// `scope`, separated by spaces (RFC 8693, 4.2), and `scp`, which some issuers have instead.
+fn scopes(claims: &Map<String, Value>) -> Result<Vec<String>, TokenError> {
+    let mut scopes = items(claims.get("scope"), &[' '])?;
+    for scope in items(claims.get("scp"), &[' '])? {
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    Ok(scopes)
+}
+
+/// The items of a claim that is a list of texts, or one text; an absent claim has none.
+fn items(claim: Option<&Value>, separators: &[char]) -> Result<Vec<String>, TokenError> {
+    let collected = match claim {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::String(text)) => value::distinct_items(text.split(separators), ITEMS_MAX),
+        Some(Value::Array(list)) => {
+            let texts: Option<Vec<&str>> = list.iter().map(Value::as_str).collect();
+            value::distinct_items(texts.ok_or(TokenError::InvalidClaims)?, ITEMS_MAX)
+        }
+        Some(_) => return Err(TokenError::InvalidClaims),
+    };
+    collected.map_err(|InvalidItems { .. }| TokenError::InvalidClaims)
+}
