@@ -1,5 +1,6 @@
 //! Turns and the other commands of a session: ROUTE, END, REBIND, and what is refused.
 
+use super::super::resp::Value;
 use super::{KEY, SHORT_QUIET, enter, hear, leave, server, turn};
 
 #[tokio::test]
@@ -139,16 +140,26 @@ async fn an_owned_binding_is_not_moved_within_a_turn() -> anyhow::Result<()> {
 /// What waits for the session that was there is told to ask again, and its turn holds nobody up.
 #[tokio::test]
 async fn a_record_that_takes_a_key_takes_none_of_its_turns() -> anyhow::Result<()> {
-    for command in [
-        format!("RENAME {KEY}x {KEY}"),
-        format!("COPY {KEY}x {KEY} REPLACE"),
-    ] {
+    for command in ["RENAME", "COPY", "RESTORE"] {
         let (_redis, mut c) = server(&SHORT_QUIET).await?;
         c.run(&format!("SESSION.CREATE {KEY}x s2 zoe TTL 900000"))?;
         c.run("CONFIG SET mooring.turn-lease-max-ms 60000")?;
         c.run(&enter("a:1", "a1", 60_000, ""))?;
         c.run(&enter("b:1", "b1", 60_000, ""))?;
-        c.run(&command)?;
+        let other = format!("{KEY}x");
+        let dump = c.run(&format!("DUMP {other}"))?;
+        let (key, other) = (KEY.as_bytes(), other.as_bytes());
+        let words: &[&[u8]] = match (command, &dump) {
+            ("RENAME", _) => &[b"RENAME", other, key],
+            ("COPY", _) => &[b"COPY", other, key, b"REPLACE"],
+            (_, Value::Text(dump)) => &[b"RESTORE", key, b"0", dump, b"REPLACE"],
+            _ => anyhow::bail!("DUMP is bytes"),
+        };
+        let replaced = c.send(words)?;
+        assert!(
+            !matches!(replaced, Value::Error(_)),
+            "{command}: {replaced}"
+        );
         assert_eq!(hear(&mut c, "b:1", 5_000)?, ["settled"], "{command}");
         let entered = c.run(&enter("b:1", "b2", 60_000, ""))?;
         assert!(turn(&entered).is_some(), "{command}: {entered}");
