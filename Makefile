@@ -69,6 +69,12 @@ test-soak: tools ## Run the tests that take minutes: valgrind, many processes, a
 	scripts/test.sh $(TESTED) -- --ignored soak_ $(SOAK_SKIP:%=--skip %)
 	@scripts/fuzz.sh $(FUZZ_SOAK_RUNS) $(FUZZ_SEED)
 
+# Beside `make test-soak`, which CI runs: the module and all it needs are compiled once more for it.
+.PHONY: test-address-sanitizer
+test-address-sanitizer: ## Run the module's server tests with the module under AddressSanitizer
+	@scripts/packages.sh cc libclang redis
+	@RUST_TEST_THREADS=$(TEST_THREADS) scripts/address-sanitizer.sh
+
 .PHONY: fuzz
 fuzz: ## Fuzz the module's parsers and decoders (FUZZ_RUNS=50000, FUZZ_SEED=1; seed 0: another each time)
 	@scripts/packages.sh cc libclang
