@@ -1,5 +1,5 @@
-//! Every gateway of a fleet is stopped in order and started again while clients work: nobody is refused for good, and
-//! whoever loses state is told so.
+//! Every gateway of a fleet is stopped in order and started again while clients work, or the module of its Redis is
+//! exchanged: nobody is refused for good, and whoever loses state is told so.
 //!
 //! The clients are behind what a load balancer is: a request goes to the next gateway where the connection was refused or
 //! the answer was 503 with Retry-After, and nothing else is tried again.
@@ -15,6 +15,7 @@ use mooring_tests::code::CodeVolume;
 use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
+use mooring_tests::paths::redis_module;
 use mooring_tests::process_tree::started_with;
 use mooring_tests::redis::Redis;
 use mooring_tests::session::{Exchange, McpSession, read_exchange};
@@ -22,7 +23,7 @@ use mooring_tests::wait;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::recovery::{count_of, mark_of};
+use crate::recovery::{count_of, mark_of, readiness};
 
 /// Sessions of the two counting servers, each.
 const SESSIONS: usize = 3;
@@ -34,9 +35,9 @@ const SOON: Duration = Duration::from_secs(60);
 /// Between two attempts at a request that nobody has taken.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The name of the child processes, which no other test's have.
-fn instance() -> String {
-    format!("rolling-{}", std::process::id())
+/// The name of a test's child processes, which no other test's have.
+fn instance(test: &str) -> String {
+    format!("{test}-{}", std::process::id())
 }
 
 /// One session behind a load balancer.
@@ -45,15 +46,26 @@ struct Balanced {
     endpoints: Vec<String>,
     next: usize,
     id: u64,
+    interruption: Interruption,
+}
+
+/// What is interrupted while clients call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Interruption {
+    /// A gateway, which is stopped and started again.
+    Gateway,
+    /// The store, which lacks its module for a moment.
+    Store,
 }
 
 impl Balanced {
-    async fn open(endpoints: &[String]) -> anyhow::Result<Self> {
+    async fn open(endpoints: &[String], interruption: Interruption) -> anyhow::Result<Self> {
         Ok(Self {
             session: McpSession::open(&HttpClient::default(), endpoints).await?,
             endpoints: endpoints.to_owned(),
             next: 0,
             id: 100,
+            interruption,
         })
     }
 
@@ -88,8 +100,18 @@ impl Balanced {
         if reply.status == 503 && reply.header("retry-after").is_some() {
             return Ok(None);
         }
-        read_exchange(reply, request).await.map(Some)
+        let exchange = read_exchange(reply, request).await?;
+        let is_refused = self.interruption == Interruption::Store && lacks_store(&exchange);
+        Ok(Some(exchange).filter(|_| !is_refused))
     }
+}
+
+/// Whether a code server, which answers a call itself, says that it did nothing for want of the store.
+fn lacks_store(exchange: &Exchange) -> bool {
+    let error = &exchange.response["result"]["structuredContent"]["error"];
+    error.as_str().is_some_and(|error| {
+        error.starts_with("the session store is not available; nothing was done")
+    })
 }
 
 /// Whether nobody listens there.
@@ -126,12 +148,17 @@ impl Load {
         }
     }
 
-    async fn start(self, gateways: &[Gateway], stop: &Arc<AtomicBool>) -> anyhow::Result<Running> {
+    async fn start(
+        self,
+        gateways: &[Gateway],
+        interruption: Interruption,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Running> {
         let endpoints: Vec<String> = gateways
             .iter()
             .map(|gateway| gateway.mcp_url(self.server()))
             .collect();
-        let client = Balanced::open(&endpoints).await?;
+        let client = Balanced::open(&endpoints, interruption).await?;
         let (sender, calls) = watch::channel(0);
         let task = tokio::spawn(self.run(client, Arc::clone(stop), sender));
         Ok(Running { task, calls })
@@ -203,9 +230,10 @@ fn settings(
     fixtures: &[Fixture],
     keys: &FleetKeys,
     volume: &CodeVolume,
+    instance: &str,
 ) -> anyhow::Result<Settings> {
     let urls: Vec<String> = fixtures.iter().map(Fixture::url).collect();
-    let command = stdio_command(&instance(), None, &[])?;
+    let command = stdio_command(instance, None, &[])?;
     let toml = format!(
         "[store]\nurl = {:?}\n\n[affinity]\nenabled = true\n\n[worker]\n{}\n\
          [[servers]]\nid = \"tools\"\nkind = \"http\"\ninstances = {urls:?}\n\n\
@@ -219,42 +247,63 @@ fn settings(
     Ok(Settings::toml(toml).env("MOORING_CODE_BASE_DIR", &path))
 }
 
-#[tokio::test]
-async fn every_gateway_is_restarted_in_turn_and_no_request_fails() -> anyhow::Result<()> {
-    let (redis, keys, volume) = (Redis::start().await?, FleetKeys::new()?, CodeVolume::new()?);
-    let fixtures = [Fixture::start("a").await?, Fixture::start("b").await?];
-    let settings = settings(&redis, &fixtures, &keys, &volume)?;
-    let mut gateways = Gateway::fleet(3, &settings).await?;
-    let stop = Arc::new(AtomicBool::new(false));
+/// Sessions of both counting servers, and one of code.
+async fn start_loads(
+    gateways: &[Gateway],
+    interruption: Interruption,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Vec<Running>> {
     let mut loads = Vec::new();
     for _ in 0..SESSIONS {
-        loads.push(Load::Http.start(&gateways, &stop).await?);
-        loads.push(Load::Stdio.start(&gateways, &stop).await?);
+        loads.push(Load::Http.start(gateways, interruption, stop).await?);
+        loads.push(Load::Stdio.start(gateways, interruption, stop).await?);
     }
-    loads.push(Load::Code.start(&gateways, &stop).await?);
+    loads.push(Load::Code.start(gateways, interruption, stop).await?);
     some_more(&loads).await?;
-    for gateway in &mut gateways {
-        let status = gateway.process().terminate().await?;
-        assert!(status.success(), "{status}");
-        gateway.restart().await?;
-        some_more(&loads).await?;
-    }
+    Ok(loads)
+}
+
+/// Ends the loads; how often they lost state.
+async fn stop_loads(loads: Vec<Running>, stop: &AtomicBool) -> anyhow::Result<u64> {
     stop.store(true, Ordering::SeqCst);
     let mut losses = 0;
     for load in loads {
         // A panic shows the logs of all processes.
         losses += load.task.await?.unwrap_or_else(|error| panic!("{error:?}"));
     }
+    Ok(losses)
+}
+
+async fn initializes(fixtures: &[Fixture]) -> anyhow::Result<usize> {
+    let mut initializes = 0;
+    for fixture in fixtures {
+        initializes += usize::try_from(fixture.stats().await?.initializes)?;
+    }
+    Ok(initializes)
+}
+
+#[tokio::test]
+async fn every_gateway_is_restarted_in_turn_and_no_request_fails() -> anyhow::Result<()> {
+    let (redis, keys, volume) = (Redis::start().await?, FleetKeys::new()?, CodeVolume::new()?);
+    let fixtures = [Fixture::start("a").await?, Fixture::start("b").await?];
+    let instance = instance("rolling");
+    let settings = settings(&redis, &fixtures, &keys, &volume, &instance)?;
+    let mut gateways = Gateway::fleet(3, &settings).await?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let loads = start_loads(&gateways, Interruption::Gateway, &stop).await?;
+    for gateway in &mut gateways {
+        let status = gateway.process().terminate().await?;
+        assert!(status.success(), "{status}");
+        gateway.restart().await?;
+        some_more(&loads).await?;
+    }
+    let losses = stop_loads(loads, &stop).await?;
 
     // Every child had one owner, which was stopped at least once.
     let sessions = u64::try_from(SESSIONS)?;
     assert!(losses >= sessions, "{losses} losses of {sessions} sessions");
-    let mut initializes = 0;
-    for fixture in &fixtures {
-        initializes += fixture.stats().await?.initializes;
-    }
-    assert_eq!(initializes, sessions, "no session behind HTTP was moved");
-    let instance = instance();
+    let initializes = initializes(&fixtures).await?;
+    assert_eq!(initializes, SESSIONS, "no session behind HTTP was moved");
     wait::until_true("one child for each session", SOON, async || {
         Ok(started_with(&instance)?.len() == SESSIONS)
     })
@@ -264,5 +313,50 @@ async fn every_gateway_is_restarted_in_turn_and_no_request_fails() -> anyhow::Re
         assert!(status.success(), "{status}");
     }
     assert_eq!(started_with(&instance)?.len(), 0, "no child is left");
+    Ok(())
+}
+
+/// As docs/operating-redis.md describes it, with the module of the same build.
+async fn exchange_module(redis: &Redis) -> anyhow::Result<()> {
+    redis.cli(&["CONFIG", "SET", "mooring.quiesce", "yes"])?;
+    let unload = ["MODULE", "UNLOAD", "mooring"];
+    wait::until_true("the module to be unloaded", SOON, async || {
+        Ok(redis.cli(&unload).is_ok())
+    })
+    .await?;
+    let module = redis_module()?.display().to_string();
+    redis.cli(&["MODULE", "LOAD", &module])?;
+    Ok(())
+}
+
+/// Each call is answered in order, and tells of no loss. In between a client may see 503 with Retry-After, and from code
+/// servers an error that says that nothing was done, nothing else.
+#[tokio::test]
+async fn the_module_is_exchanged_under_two_gateways_and_no_request_fails() -> anyhow::Result<()> {
+    const EXCHANGES: usize = 3;
+    let (redis, keys, volume) = (Redis::start().await?, FleetKeys::new()?, CodeVolume::new()?);
+    let fixtures = [Fixture::start("a").await?, Fixture::start("b").await?];
+    let instance = instance("exchange");
+    let settings = settings(&redis, &fixtures, &keys, &volume, &instance)?;
+    let gateways = Gateway::fleet(2, &settings).await?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let loads = start_loads(&gateways, Interruption::Store, &stop).await?;
+    let children = started_with(&instance)?;
+    for _ in 0..EXCHANGES {
+        exchange_module(&redis).await?;
+        some_more(&loads).await?;
+    }
+    assert_eq!(stop_loads(loads, &stop).await?, 0, "sessions lost state");
+    assert_eq!(initializes(&fixtures).await?, SESSIONS);
+    assert_eq!(started_with(&instance)?, children, "a child was replaced");
+    let stats = redis.cli(&["SESSION.STATS"])?;
+    let of_all = format!("sessions_active\n{}", 2 * SESSIONS + 1);
+    assert!(stats.contains(&of_all), "{stats}");
+    for gateway in &gateways {
+        wait::until_true("the gateway to be ready", SOON, async || {
+            Ok(readiness(gateway).await?.1 == "ok")
+        })
+        .await?;
+    }
     Ok(())
 }
