@@ -5,8 +5,9 @@ pub(super) mod client;
 pub(super) mod load;
 mod nodes;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mooring_tests::wait;
@@ -14,6 +15,7 @@ use mooring_tests::wait;
 use super::grammar::grammars;
 use super::pages;
 use super::resp::{Connection, Value};
+use super::{servers, truth};
 use client::Client;
 use load::{Burst, Walker};
 use nodes::Cluster;
@@ -22,14 +24,31 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn a_cluster_serves_moves_and_fails_over() -> anyhow::Result<()> {
-    let mut cluster = Cluster::start().await?;
+    let mut cluster = Cluster::start("redis-server").await?;
     commands_are_served_at_their_node(&cluster)?;
-    a_slot_moves_under_load(&cluster)
-        .await
-        .context("a slot moves")?;
+    let walked = a_slot_moves_under_load(&cluster, move_slot).context("a slot moves")?;
+    assert!(walked.asked > 0, "the client met the slot moving");
     a_primary_dies_under_load(&mut cluster)
         .await
         .context("a primary dies")
+}
+
+/// Valkey 9 copies a slot aside and hands it over at once; the module says that it copes with that.
+#[tokio::test]
+async fn a_slot_of_valkey_9_moves_at_once() -> anyhow::Result<()> {
+    let cluster = Cluster::start(&servers::program("valkey-9.1.2")?).await?;
+    a_slot_moves_under_load(&cluster, move_slot_at_once)?;
+    for node in &cluster.nodes {
+        let mut c = Connection::open(node)?;
+        truth::whole(&mut c).await?;
+        let Value::Array(keys) = c.run("KEYS mcpgw:*")? else {
+            anyhow::bail!("KEYS is an array");
+        };
+        let keys: BTreeSet<String> = keys.iter().map(Value::to_string).collect();
+        let listed: BTreeSet<String> = truth::listed(&mut c, "")?.into_keys().collect();
+        assert_eq!(listed, keys, "{}", c.show("ROLE")?);
+    }
+    Ok(())
 }
 
 /// Commands with a key are redirected by every node but one; keyless ones are served by all.
@@ -55,8 +74,11 @@ fn commands_are_served_at_their_node(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Moves a slot from one primary to another key by key, twice, while a client works on the sessions in it.
-async fn a_slot_moves_under_load(cluster: &Cluster) -> anyhow::Result<()> {
+/// Moves a slot of a cluster from one primary to another, given by their places.
+type SlotMove = fn(&Cluster, slot: u16, from: usize, to: usize) -> anyhow::Result<()>;
+
+/// Moves a slot from one primary to another and back, while a client works on the sessions in it. Answers the client.
+fn a_slot_moves_under_load(cluster: &Cluster, move_slot: SlotMove) -> anyhow::Result<Client> {
     let (tag, slot) = cluster.tag_at(0)?;
     let mut walker = Walker::new(Client::of(&cluster.nodes), &tag);
     walker.walk()?;
@@ -74,16 +96,41 @@ async fn a_slot_moves_under_load(cluster: &Cluster) -> anyhow::Result<()> {
         let walked = walking.join().expect("the client panicked");
         moved.and(walked)
     })?;
-    assert!(walked.client.asked > 0, "the client met the slot moving");
     let mut home = Connection::open(&cluster.nodes[0])?;
     assert_eq!(
         home.run(&format!("CLUSTER COUNTKEYSINSLOT {slot}"))?
             .integer(),
         i64::try_from(walked.keys().len())?
     );
-    Ok(())
+    Ok(walked.client)
 }
 
+/// By the command of Valkey 9, which answers before it is done.
+fn move_slot_at_once(cluster: &Cluster, slot: u16, from: usize, to: usize) -> anyhow::Result<()> {
+    let primaries = cluster.primaries();
+    let target = primaries[to].cli(&["CLUSTER", "MYID"])?;
+    let mut source = Connection::open(&primaries[from])?;
+    let asked = source.show(&format!(
+        "CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {target}"
+    ))?;
+    assert_eq!(asked, "OK");
+    let started = Instant::now();
+    while started.elapsed() < SETTLED_WITHIN {
+        let Value::Array(jobs) = source.run("CLUSTER GETSLOTMIGRATIONS")? else {
+            anyhow::bail!("GETSLOTMIGRATIONS answers with an array");
+        };
+        // The latest comes first.
+        let state = jobs.first().context("a job")?.field("state").to_string();
+        match state.as_str() {
+            "success" => return Ok(()),
+            "failed" | "cancelled" => anyhow::bail!("the move has {state}: {}", jobs[0]),
+            _ => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+    anyhow::bail!("the move takes longer than {SETTLED_WITHIN:?}")
+}
+
+/// Key by key, as Redis does.
 fn move_slot(cluster: &Cluster, slot: u16, from: usize, to: usize) -> anyhow::Result<()> {
     let primaries = cluster.primaries();
     let id = |place: usize| primaries[place].cli(&["CLUSTER", "MYID"]);

@@ -75,7 +75,7 @@ fn rows(page: &str) -> impl Iterator<Item = Vec<&str>> {
 }
 
 /// The program of a server.
-fn program(name: &str) -> anyhow::Result<String> {
+pub(super) fn program(name: &str) -> anyhow::Result<String> {
     if name == OF_DEBIAN {
         return Ok("redis-server".to_owned());
     }

@@ -20,8 +20,8 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the nodes and waits until every slot is served and every replica follows.
-    pub(super) async fn start() -> anyhow::Result<Self> {
+    /// Starts the nodes by this program and waits until every slot is served and every replica follows.
+    pub(super) async fn start(program: &str) -> anyhow::Result<Self> {
         let mut nodes = Vec::new();
         let mut buses = Vec::new();
         for _ in 0..2 * RANGES.len() {
@@ -39,7 +39,7 @@ impl Cluster {
                 "--mooring.turn-lease-max-ms",
                 "100",
             ];
-            nodes.push(Redis::start_with(Module::Loaded, &arguments).await?);
+            nodes.push(Redis::start_by(&[program], Module::Loaded, &arguments).await?);
             buses.push(bus);
         }
         let cluster = Self { nodes };
