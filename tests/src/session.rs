@@ -118,6 +118,12 @@ impl McpSession {
         Ok(session)
     }
 
+    /// Puts this header on every request from now on, in place of another value.
+    pub fn set_header(&mut self, name: &'static str, value: &str) -> anyhow::Result<()> {
+        self.headers.insert(name, HeaderValue::from_str(value)?);
+        Ok(())
+    }
+
     /// The session id, if the server gave one.
     #[must_use]
     pub fn id(&self) -> Option<&str> {

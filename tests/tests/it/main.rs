@@ -83,6 +83,7 @@ mod stories;
 mod streams;
 mod surface;
 mod tls;
+mod tokens;
 mod upstream_loss;
 mod upstreams;
 mod vanished;

@@ -1,0 +1,86 @@
+// An identity provider: npm's `oidc-provider`, with keys that can be replaced.
+//
+// Usage: provider.mjs --port PORT
+// The clients `ada` and `bob`, with the secret `secret`, get access tokens by client credentials, as JWTs for the resource
+// that they name. One on this machine, such as a gateway, has the audience `urn:mooring`.
+//   POST /control/rotate   replaces the signing key; tokens of the one before stay as they are
+//   POST /control/sign     {"header": {...}, "claims": {...}, "with": "key" | "public"}: a token of any content, signed
+//                          with the current key, or with its public half as the secret of an HMAC
+//   GET /control/fetches   how often the key set was fetched
+
+import crypto from "node:crypto";
+import http from "node:http";
+import { createRequire } from "node:module";
+import { parseArgs } from "node:util";
+
+const require = createRequire(new URL("../../.tools/package.json", import.meta.url));
+const { default: Provider } = await import(require.resolve("oidc-provider"));
+
+const { values: options } = parseArgs({ options: { port: { type: "string" } } });
+const issuer = `http://127.0.0.1:${options.port}`;
+const groups = { ada: ["dev"], bob: ["ops"] };
+const scopes = "read write";
+let key;
+let handle;
+let fetches = 0;
+
+function rotate() {
+  const pair = crypto.generateKeyPairSync("rsa", { modulusLength: 2048 });
+  const kid = crypto.randomUUID();
+  key = { ...pair, kid };
+  const provider = new Provider(issuer, {
+    clients: Object.keys(groups).map((client_id) => ({
+      client_id,
+      client_secret: "secret",
+      grant_types: ["client_credentials"],
+      redirect_uris: [],
+      response_types: [],
+      scope: scopes,
+    })),
+    scopes: scopes.split(" "),
+    jwks: { keys: [{ ...pair.privateKey.export({ format: "jwk" }), kid, use: "sig", alg: "RS256" }] },
+    extraTokenClaims: (_context, token) => ({ groups: groups[token.clientId] }),
+    features: {
+      devInteractions: { enabled: false },
+      clientCredentials: { enabled: true },
+      resourceIndicators: {
+        enabled: true,
+        getResourceServerInfo: (_context, resource) => ({
+          scope: scopes,
+          audience: resource.startsWith("http://127.0.0.1:") ? "urn:mooring" : resource,
+          accessTokenFormat: "jwt",
+          accessTokenTTL: 600,
+        }),
+      },
+    },
+  });
+  handle = provider.callback();
+}
+
+function sign({ header, claims, with: signer }) {
+  const encode = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
+  const message = `${encode({ kid: key.kid, ...header })}.${encode({ iss: issuer, ...claims })}`;
+  const publicKey = key.publicKey.export({ type: "spki", format: "pem" });
+  const signature =
+    signer === "public"
+      ? crypto.createHmac("sha256", publicKey).update(message).digest()
+      : crypto.sign("sha256", Buffer.from(message), key.privateKey);
+  return `${message}.${signature.toString("base64url")}`;
+}
+
+async function control(path, body) {
+  if (path === "/control/rotate") rotate();
+  if (path === "/control/sign") return { token: sign(JSON.parse(body)) };
+  return { fetches };
+}
+
+rotate();
+http
+  .createServer(async (request, response) => {
+    if (request.url === "/jwks") fetches += 1;
+    if (!request.url.startsWith("/control/")) return handle(request, response);
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    response.end(JSON.stringify(await control(request.url, body)));
+  })
+  .listen(Number(options.port), "127.0.0.1");
