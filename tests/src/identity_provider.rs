@@ -87,19 +87,24 @@ impl IdentityProvider {
 
     /// A token of `ada` for the gateway, with these changes of header and claims (null: left out), signed with the key, or
     /// with its public half as the secret of an HMAC.
-    pub async fn sign(&self, header: &Value, claims: &Value, with: &str) -> anyhow::Result<String> {
-        let mut whole = json!({"sub": "ada", "aud": AUDIENCE, "exp": 4_102_444_800_u64});
-        for (name, value) in claims.as_object().context("claims")? {
-            whole[name] = value.clone();
-        }
-        let mut header_whole = json!({"alg": "RS256", "typ": "at+jwt"});
-        for (name, value) in header.as_object().context("a header")? {
-            header_whole[name] = value.clone();
-        }
+    pub async fn sign(
+        &self,
+        header: &Value,
+        changed_claims: &Value,
+        with: &str,
+    ) -> anyhow::Result<String> {
+        let with_changes = |mut whole: Value, changes: &Value| {
+            let (whole_fields, changes) = (whole.as_object_mut()?, changes.as_object()?);
+            whole_fields.extend(changes.clone());
+            Some(whole)
+        };
+        let header = with_changes(json!({"alg": "RS256", "typ": "at+jwt"}), header);
+        let claims = json!({"sub": "ada", "aud": AUDIENCE, "exp": 4_102_444_800_u64});
+        let claims = with_changes(claims, changed_claims);
         let answer = self
             .control(
                 "sign",
-                &json!({"header": header_whole, "claims": whole, "with": with}),
+                &json!({"header": header, "claims": claims, "with": with}),
             )
             .await?;
         Ok(answer
