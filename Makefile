@@ -107,6 +107,7 @@ bench: ## Run every benchmark and print the figures of docs/benchmarks.md
 	cargo bench --locked --package mooring-module --bench commands
 	cargo bench --locked --package mooring-code --bench bridge
 	cargo bench --locked --package mooring-agent --bench conversations
+	cargo bench --locked --package mooring --bench authorization
 	cargo bench --locked --package mooring-code --bench stubs
 	cargo bench --locked --package mooring-tests --bench whole
 

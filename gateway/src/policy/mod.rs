@@ -168,12 +168,14 @@ impl AccessPolicy {
     }
 
     /// Whether the caller may use the server at all.
-    pub(crate) fn may_use(&self, identity: &Identity, server: &str) -> bool {
+    #[must_use]
+    pub fn may_use(&self, identity: &Identity, server: &str) -> bool {
         !matches!(self.decide(identity, server).access, Access::Denied(_))
     }
 
     /// Whether the caller may call this tool, by the name that the server lists.
-    pub(crate) fn may_call(&self, identity: &Identity, server: &str, tool: &str) -> bool {
+    #[must_use]
+    pub fn may_call(&self, identity: &Identity, server: &str, tool: &str) -> bool {
         match self.decide(identity, server).access {
             Access::Whole => true,
             Access::Limited(filter) => filter.allows(tool),

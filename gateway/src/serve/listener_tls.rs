@@ -84,6 +84,8 @@ pub(super) struct ListenerTls(Arc<ReloadedConfig>);
 struct ReloadedConfig {
     settings: ListenerTlsSettings,
     has_http2: bool,
+    /// When the files that were read at start had been changed.
+    seen: Vec<Option<SystemTime>>,
     current: RwLock<Arc<ServerConfig>>,
 }
 
@@ -96,8 +98,11 @@ impl ListenerTls {
         settings: &ListenerTlsSettings,
         has_http2: bool,
     ) -> Result<Self, ListenerTlsError> {
+        // Before they are read: a change in between is noticed, too.
+        let seen = versions(settings);
         Ok(Self(Arc::new(ReloadedConfig {
             current: RwLock::new(read_config(settings, has_http2)?),
+            seen,
             settings: settings.clone(),
             has_http2,
         })))
@@ -115,12 +120,12 @@ impl ListenerTls {
 
     /// Reads the files again whenever one has changed. Does not return.
     pub(super) async fn follow_files(self) {
-        let mut seen = self.0.versions();
+        let mut seen = self.0.seen.clone();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let this = Arc::clone(&self.0);
             let reloaded = spawn_blocking(move || {
-                let versions = this.versions();
+                let versions = versions(&this.settings);
                 (versions != seen).then(|| this.reload());
                 versions
             });
@@ -146,15 +151,15 @@ impl ReloadedConfig {
             }
         }
     }
+}
 
-    /// When each file was changed last; none for one that cannot be looked at.
-    fn versions(&self) -> Vec<Option<SystemTime>> {
-        let of_certificates = (self.settings.certificates.iter())
-            .flat_map(|files| [&files.certificate_file, &files.key_file]);
-        let all = of_certificates.chain(&self.settings.client_ca_file);
-        all.map(|path| fs::metadata(path).and_then(|about| about.modified()).ok())
-            .collect()
-    }
+/// When each file was changed last; none for one that cannot be looked at.
+fn versions(settings: &ListenerTlsSettings) -> Vec<Option<SystemTime>> {
+    let of_certificates =
+        (settings.certificates.iter()).flat_map(|files| [&files.certificate_file, &files.key_file]);
+    let all = of_certificates.chain(&settings.client_ca_file);
+    all.map(|path| fs::metadata(path).and_then(|about| about.modified()).ok())
+        .collect()
 }
 
 /// Reads and checks every file of the settings.
