@@ -50,7 +50,7 @@ pub enum KeysError {
     #[error("the key set cannot be fetched from {url}")]
     Fetch {
         /// Where from.
-        url: Url,
+        url: Box<str>,
         /// Why.
         #[source]
         cause: FetchError,
@@ -59,7 +59,7 @@ pub enum KeysError {
     #[error("the issuer's metadata cannot be fetched from {url}")]
     Metadata {
         /// The last address that was tried.
-        url: Url,
+        url: Box<str>,
         /// Why.
         #[source]
         cause: FetchError,
@@ -68,7 +68,7 @@ pub enum KeysError {
     #[error("the metadata at {url} are not those of the issuer, or have no jwks_uri with https")]
     MetadataInvalid {
         /// Where they were.
-        url: Url,
+        url: Box<str>,
     },
     /// It is no key set.
     #[error("the key set is not valid")]
@@ -292,7 +292,7 @@ impl KeySource {
     async fn fetch(&self, url: &Url) -> Result<Bytes, KeysError> {
         let fetched = self.fetcher.get(url).await;
         fetched.map_err(|cause| KeysError::Fetch {
-            url: url.clone(),
+            url: url.as_str().into(),
             cause,
         })
     }
@@ -309,7 +309,7 @@ impl KeySource {
             match self.fetcher.get(url).await {
                 Err(cause) => {
                     failed = Err(KeysError::Metadata {
-                        url: url.clone(),
+                        url: url.as_str().into(),
                         cause,
                     })
                 }
@@ -317,9 +317,11 @@ impl KeySource {
                     let metadata = serde_json::from_slice::<Metadata>(&document).ok();
                     let metadata = metadata.filter(|metadata| metadata.issuer == issuer);
                     let keys = metadata.and_then(|metadata| Url::parse(&metadata.jwks_uri).ok());
-                    return keys
-                        .filter(is_fetched_safely)
-                        .ok_or_else(|| KeysError::MetadataInvalid { url: url.clone() });
+                    return keys.filter(is_fetched_safely).ok_or_else(|| {
+                        KeysError::MetadataInvalid {
+                            url: url.as_str().into(),
+                        }
+                    });
                 }
             }
         }

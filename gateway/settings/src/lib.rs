@@ -67,7 +67,7 @@ pub use servers::{
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
 pub use token::{SigningAlgorithm, TokenSettings, is_fetched_safely};
-pub use unknown::CONFIG_VARIABLE;
+pub use unknown::{CONFIG_VARIABLE, TOKEN_VARIABLE};
 pub use upstream::UpstreamSettings;
 pub use worker::{WorkerName, WorkerSettings};
 

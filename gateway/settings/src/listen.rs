@@ -24,7 +24,7 @@ settings! {
         /// ask for one for this URL (RFC 9728); `listen.allowed_hosts` must list its host.
         pub public_url: Option<String> = Text("listen.public_url", 512,
             "an http:// or https:// URL without query, such as https://gateway.example", None)
-            .unset("`http://` and the Host header of each request") => text(parse_public_url),
+            .unset("the Host header of each request, with https:// if there is `listen.tls`") => text(parse_public_url),
         /// The Host headers that are answered; any other gets 421. This keeps a web page that points its own name at
         /// this machine (DNS rebinding) away. A name without a port allows every port; `*` alone turns the check off.
         pub allowed_hosts: AllowedHosts = List("listen.allowed_hosts", 64, 260,

@@ -10,6 +10,9 @@ use super::value::{Table, Value};
 /// Names the settings file; read by the command line, not from the table.
 pub const CONFIG_VARIABLE: &str = "MOORING_CONFIG";
 
+/// The caller's access token, for the operators' commands; no setting.
+pub const TOKEN_VARIABLE: &str = "MOORING_TOKEN";
+
 /// Servers as `--server` has them, one a line.
 pub(super) const SERVERS_VARIABLE: &str = "MOORING_SERVERS";
 
@@ -162,6 +165,7 @@ pub(super) fn refuse_unknown_variables(
         .collect();
     known.push(CONFIG_VARIABLE.to_owned());
     known.push(SERVERS_VARIABLE.to_owned());
+    known.push(TOKEN_VARIABLE.to_owned());
     known.push(RUST_ACCELERATION.to_owned());
     known.extend(settings().filter_map(|setting| setting.about().seed.map(str::to_owned)));
     let mut remark = None;

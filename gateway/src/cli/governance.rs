@@ -22,6 +22,9 @@ pub struct ClientArguments {
     /// The caller's roles, separated by commas
     #[arg(long, global = true, value_name = "ROLE[,ROLE]")]
     pub roles: Option<String>,
+    /// The file with the caller's access token, where the gateway takes tokens; else the variable MOORING_TOKEN has it
+    #[arg(long, global = true, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// The settings file (TOML); else the one that MOORING_CONFIG names, else mooring/mooring.toml in XDG_CONFIG_HOME
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,

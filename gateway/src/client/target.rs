@@ -1,12 +1,14 @@
 //! The gateway to query, the code server, and the caller's identity.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::ClientError;
 use crate::cli::ClientArguments;
-use mooring_settings::{AuthSettings, Environment, Flags, ServerKind, Settings};
+use mooring_settings::{AuthSettings, Environment, Flags, ServerKind, Settings, TOKEN_VARIABLE};
 
 /// The code server of a gateway without settings.
 const STANDARD_SERVER: &str = "sandbox";
@@ -40,7 +42,11 @@ impl GatewayTarget {
         } else {
             None
         };
-        Self::of(arguments, settings.as_ref())
+        let mut target = Self::of(arguments, settings.as_ref())?;
+        if let Some(token) = token(arguments.token_file.as_deref())? {
+            target.headers.insert(AUTHORIZATION, token);
+        }
+        Ok(target)
     }
 
     pub(super) fn of(
@@ -69,6 +75,28 @@ impl GatewayTarget {
             headers,
         })
     }
+}
+
+/// The access token, as a header.
+fn token(file: Option<&Path>) -> Result<Option<HeaderValue>, ClientError> {
+    let token = match file {
+        Some(path) => std::fs::read_to_string(path).map_err(|source| ClientError::File {
+            path: path.display().to_string(),
+            source,
+        })?,
+        None => match std::env::var(TOKEN_VARIABLE) {
+            Ok(token) => token,
+            Err(_) => return Ok(None),
+        },
+    };
+    let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+    let mut value = value.map_err(|_| {
+        ClientError::Flag(format!(
+            "the token of --token-file or {TOKEN_VARIABLE} has control characters"
+        ))
+    })?;
+    value.set_sensitive(true);
+    Ok(Some(value))
 }
 
 fn gateway(arguments: &ClientArguments, settings: Option<&Settings>) -> String {

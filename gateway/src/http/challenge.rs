@@ -79,7 +79,12 @@ impl App {
         // Parsed again: where every host is allowed, it may be any text.
         let named = || headers.get(HOST)?.to_str().ok()?.parse::<Authority>().ok();
         let host = uri.authority().cloned().or_else(named)?;
-        Some(format!("http://{host}"))
+        let scheme = if self.listen.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        Some(format!("{scheme}://{host}"))
     }
 }
 

@@ -10,6 +10,7 @@ use mooring_tests::client::{HttpClient, Reply};
 use mooring_tests::fixture::Fixture;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::identity_provider::IdentityProvider;
+use mooring_tests::paths;
 use mooring_tests::script::run_client_for;
 use mooring_tests::session::{McpSession, Opening};
 use mooring_tests::wait;
@@ -415,5 +416,43 @@ async fn a_client_finds_the_provider() -> anyhow::Result<()> {
             .status
             == 200
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_operators_commands_send_a_token() -> anyhow::Result<()> {
+    let set = Arrangement::start().await?;
+    let gateway = Gateway::start("tokens", set.settings()).await?;
+    let token = set.provider.token("ada", RESOURCE, "read").await?;
+    let home = TempDir::new()?;
+    let file = home.path().join("token");
+    std::fs::write(&file, format!("{token}\n"))?;
+    let run = |more: &[&str], variable: Option<&str>| {
+        let mut command = std::process::Command::new(paths::binary("mooring")?);
+        command.args([
+            "runs",
+            "list",
+            "--server",
+            "tools",
+            "--gateway",
+            &gateway.url(""),
+        ]);
+        command.args(more).env_clear().env("HOME", home.path());
+        command.envs(variable.map(|token| ("MOORING_TOKEN", token)));
+        let output = command.output()?;
+        anyhow::Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    // Whoever is authenticated learns that this is no code server.
+    let path = file.display().to_string();
+    for (more, variable, code) in [
+        (&[][..], None, "unauthenticated"),
+        (&[], Some("x"), "unauthenticated"),
+        (&[], Some(&*token), "server_not_found"),
+        (&["--token-file", &path], Some("x"), "server_not_found"),
+    ] {
+        let said = run(more, variable)?;
+        ensure!(said.contains(code), "{code}: {said}");
+        ensure!(!said.contains(&token));
+    }
     Ok(())
 }
