@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::workload::{Batch, Requests, Variant};
 
-const REPLY_WAIT_MAX: Duration = Duration::from_secs(5);
+/// A replica catches up meanwhile.
+const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Commands of a setup in one write.
 const SENT_AT_ONCE: usize = 500;
 
@@ -90,24 +91,6 @@ impl Client {
             .lines()
             .map(|line| if is_moment(&line) { "#" } else { line });
         Ok(lines.collect::<Vec<_>>().join(" "))
-    }
-
-    /// Sends so many commands at a time on each connection, and waits for their replies, of any length.
-    pub(crate) fn send_all(&mut self, commands: &[String], depth: usize) -> Result<()> {
-        for turn in commands.chunks(self.connections.len() * depth) {
-            let batches = || turn.chunks(depth);
-            for (connection, batch) in self.connections.iter_mut().zip(batches()) {
-                let encoded = batch.iter().map(|command| {
-                    let words: Vec<&str> = command.split(' ').collect();
-                    encode(&words)
-                });
-                connection.write_all(&encoded.collect::<Vec<_>>().concat())?;
-            }
-            for (connection, batch) in self.connections.iter_mut().zip(batches()) {
-                count_replies(connection, batch.len())?;
-            }
-        }
-        Ok(())
     }
 
     /// Sends all requests and waits for all replies.

@@ -1,8 +1,9 @@
-//! The module's commands: against what a gateway would use without them (plain strings, Lua, and MULTI/EXEC), with and
-//! without an append-only file; what they cost others on the server and its replicas; and a million sessions.
+//! The module's commands: against what a gateway would use without them (plain strings, Lua, and MULTI/EXEC) on a
+//! primary and its replica, with and without an append-only file; what they cost others on the server; and a million
+//! sessions.
 //!
 //! Run by `cargo bench -p mooring-module --bench commands`, for single parts with `-- PART...`: `create`, `found`, `route`,
-//! `touch` and `bind` (`rates` for all of them), `cold`, `bystanders`, `scale`, `death`, `replica`, `expiry`, `loading`,
+//! `cold`, `touch` and `bind` (`rates` for all of them), `bystanders`, `scale`, `death`, `replica`, `expiry`, `loading`,
 //! `aof`. It starts its own redis-server, drives it over many TCP connections at once, with and without pipelining, and
 //! prints ratios: every round measures every variant once, in another order each time, and a ratio is the median over the
 //! rounds of two figures of the same round, so that a noisy machine hits both alike. `us/op` is the server's own CPU time per operation, which a busy client cannot blur.
@@ -15,7 +16,6 @@
 
 mod bystanders;
 mod client;
-mod cold;
 mod death;
 mod expiry;
 mod loading;
@@ -29,15 +29,21 @@ mod workload;
 
 use anyhow::{Result, ensure};
 use client::Client;
+use replica::Replicated;
 use server::{Persistence, Server};
-use workload::{Variant, tables};
+use workload::{Table, Variant, tables};
 
 const ROUNDS: usize = 9;
 /// A file grows by a gigabyte in these.
 const ROUNDS_WITH_FILE: usize = 5;
-/// Of a table that was asked for by itself, so that it takes less than two minutes.
-const ROUNDS_ALONE: usize = 5;
+/// Of a part that was asked for by itself, so that it takes one to six minutes.
+const ROUNDS_ALONE: usize = 3;
+/// Of what a replica spends: CPU time only, which varies less, and takes longest to measure.
+const ROUNDS_ON_REPLICA: usize = 1;
 const CONNECTIONS: usize = 50;
+
+/// What a replica spends in its own housekeeping, by operation: of a ratio to less than this nothing can be said.
+const NOTHING_US: f64 = 0.2;
 
 /// How many commands a connection sends before it reads, and how many are measured in one go.
 const DEPTHS: [(usize, usize); 2] = [(1, 40_000), (16, 160_000)];
@@ -69,9 +75,6 @@ fn main() -> Result<()> {
     let server = Server::start(Persistence::None)?;
     println!("{}; {}", server.describe()?, machine()?);
     rates(&server, ROUNDS, &wants)?;
-    if wants("cold") {
-        cold::measure(&server)?;
-    }
     if wants("bystanders") {
         bystanders::measure(&server)?;
     }
@@ -107,15 +110,27 @@ fn machine() -> Result<String> {
 }
 
 fn rates(server: &Server, rounds: usize, wants: &impl Fn(&str) -> bool) -> Result<()> {
-    for table in tables() {
-        if !wants("rates") && !wants(table.part) {
-            continue;
-        }
-        let rounds = if wants("rates") { rounds } else { ROUNDS_ALONE };
+    let wanted = |table: &Table| wants("rates") || wants(table.part);
+    let tables: Vec<Table> = tables().into_iter().filter(wanted).collect();
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let rounds = if wants("rates") { rounds } else { ROUNDS_ALONE };
+    let replicated = Replicated::start()?;
+    println!(
+        "\n{CONNECTIONS} connections{:45} {:>8} {:>7} {:>10}   module against it: {:>6} {:>8} {:>10}",
+        "", "median/s", "us/op", "replica us", "rate", "per CPU", "on replica"
+    );
+    for table in tables {
         check_answers(server, &table.variants)?;
         for (depth, count) in DEPTHS {
-            let paces = measure(server, &table.variants, rounds, depth, count)?;
-            print(table.title, depth, &table.variants, &paces);
+            let paces = measure(&table.variants, rounds, |variant| {
+                run_on(server, variant, variant.presence(), depth, count)
+            })?;
+            let on_replica = measure(&table.variants, ROUNDS_ON_REPLICA, |variant| {
+                replicated.cost(variant, depth, count)
+            })?;
+            print(&table, depth, &paces, &on_replica);
         }
     }
     Ok(())
@@ -136,17 +151,15 @@ fn check_answers(server: &Server, variants: &[Variant]) -> Result<()> {
     Ok(())
 }
 
-/// One row of paces per round.
-fn measure(
-    server: &Server,
+/// One row per round: the figure of each variant.
+fn measure<T: Clone>(
     variants: &[Variant],
     count_of_rounds: usize,
-    depth: usize,
-    count: usize,
-) -> Result<Vec<Vec<Pace>>> {
+    figure: impl Fn(&Variant) -> Result<T>,
+) -> Result<Vec<Vec<T>>> {
     let mut rounds = Vec::new();
     for round in 0..count_of_rounds {
-        let mut paces = vec![None; variants.len()];
+        let mut figures = vec![None; variants.len()];
         for turn in 0..variants.len() {
             // Another one begins each round, and every second round goes backwards.
             let place = (turn + round) % variants.len();
@@ -155,15 +168,9 @@ fn measure(
             } else {
                 variants.len() - 1 - place
             };
-            let variant = &variants[place];
-            // What stands in for the module is measured without it, so that it does not pay for the module's indexes.
-            let presence = match place {
-                0 => Presence::Loaded,
-                _ => Presence::Absent,
-            };
-            paces[place] = Some(run_on(server, variant, presence, depth, count)?);
+            figures[place] = Some(figure(&variants[place])?);
         }
-        rounds.push(paces.into_iter().flatten().collect());
+        rounds.push(figures.into_iter().flatten().collect());
     }
     Ok(rounds)
 }
@@ -194,24 +201,28 @@ fn run_on(
     })
 }
 
-fn print(title: &str, depth: usize, variants: &[Variant], rounds: &[Vec<Pace>]) {
-    println!("\n{title}, {CONNECTIONS} connections, -P {depth}");
-    println!(
-        "{:<38} {:>10} {:>7}   module against it: {:>6} {:>8}",
-        "", "median/s", "us/op", "rate", "per CPU"
-    );
-    for (place, variant) in variants.iter().enumerate() {
+fn print(table: &Table, depth: usize, paces: &[Vec<Pace>], on_replica: &[Vec<f64>]) {
+    println!("{}, -P {depth}", table.title);
+    for (place, variant) in table.variants.iter().enumerate() {
         let column = |value: fn(&[Pace], usize) -> f64| {
-            median(rounds.iter().map(|paces| value(paces, place)).collect())
+            median(paces.iter().map(|paces| value(paces, place)).collect())
+        };
+        let replica_us = median(on_replica.iter().map(|round| round[place]).collect());
+        // The module is the first variant of every list.
+        let ratios = on_replica.iter().map(|round| round[place] / round[0]);
+        let on_replica = match on_replica.iter().all(|round| round[0] > NOTHING_US) {
+            true => format!("{:.2}x", median(ratios.collect())),
+            false => "-".to_owned(),
         };
         println!(
-            "{:<38} {:>10.0} {:>7.2} {:>26.2}x {:>7.2}x",
+            "  {:<58} {:>8.0} {:>7.2} {:>10.2} {:>27.2}x {:>7.2}x {:>10}",
             variant.name(),
             column(|paces, place| paces[place].per_second),
             column(|paces, place| paces[place].server_us),
-            // The module is the first variant of every list.
+            replica_us,
             column(|paces, place| paces[0].per_second / paces[place].per_second),
             column(|paces, place| paces[place].server_us / paces[0].server_us),
+            on_replica,
         );
     }
 }

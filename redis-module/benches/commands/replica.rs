@@ -1,19 +1,71 @@
-//! What one replicated write costs the primary, a replica with the module, and a replica without it: the CPU time of each
-//! server's main thread, over the same writes.
+//! What writes cost a replica that applies them: those of the module and of what stands in for it; then what one costs the
+//! primary, a replica with the module, and a replica without it. All are the CPU time of each server's main thread.
 //!
-//! Invariant: every write changes the record, so that each of them is replicated.
+//! Invariant: in the second part every write changes the record, so that each of them is replicated.
 
 use anyhow::{Result, ensure};
 
-use crate::Presence;
+use crate::client::Client;
 use crate::population::{self, Driven, bind, create, key, principal};
 use crate::processor::Processor;
-use crate::server::Server;
+use crate::server::{Persistence, Server};
 use crate::talk::Talk;
+use crate::workload::Variant;
+use crate::{CONNECTIONS, Presence};
 
 const SESSIONS: usize = 200_000;
 const BATCH: usize = 500;
 const TTL_MS: u64 = 3_600_000;
+
+/// A primary of its own, so that the figures without a replica are not those of a server that has one.
+pub(crate) struct Replicated {
+    primary: Server,
+    with: Server,
+    without: Server,
+}
+
+impl Replicated {
+    pub(crate) fn start() -> Result<Self> {
+        let primary = Server::start(Persistence::None)?;
+        Ok(Self {
+            with: primary.start_replica(Presence::Loaded)?,
+            without: primary.start_replica(Presence::Absent)?,
+            primary,
+        })
+    }
+
+    /// What a replica, with the module if the primary has it, spends on one operation at the primary, in us.
+    pub(crate) fn cost(&self, variant: &Variant, depth: usize, count: usize) -> Result<f64> {
+        let mut client = Client::connect(self.primary.port(), CONNECTIONS)?;
+        let script = client.prepare(variant, count)?;
+        let requests = variant.requests(&script, CONNECTIONS, depth, count);
+        let replica = match variant.presence() {
+            Presence::Loaded => &self.with,
+            Presence::Absent => {
+                self.primary.unload_module()?;
+                &self.without
+            }
+        };
+        let processor = Processor::of(replica.id())?;
+        catch_up(&mut client)?;
+        let before = processor.so_far()?;
+        client.drive(&requests)?;
+        catch_up(&mut client)?;
+        let spent = processor.so_far()?.saturating_sub(before);
+        if variant.presence() == Presence::Absent {
+            self.primary.load_module()?;
+        }
+        Ok(spent.as_secs_f64() * 1e6 / requests.operations() as f64)
+    }
+}
+
+/// Waits until both replicas have applied everything. WAIT looks at what its own connection wrote last.
+fn catch_up(client: &mut Client) -> Result<()> {
+    client.ask(&["SET", "caught-up", "1"])?;
+    let behind = client.ask(&["WAIT", "2", "60000"])?;
+    ensure!(behind.trim() == ":2", "WAIT answered {behind}");
+    Ok(())
+}
 
 /// Measures, and prints what it found.
 pub(crate) fn measure(primary: &Server) -> Result<()> {

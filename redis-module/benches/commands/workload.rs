@@ -1,8 +1,13 @@
 //! What is measured: the module's command, and the same step in other ways.
 
+use crate::Presence;
 use crate::client::encode;
 
 const SESSIONS: usize = 1_000;
+/// More than the processor's caches have.
+const MANY_SESSIONS: usize = 100_000;
+/// Of the many sessions, ten each.
+const MANY_PRINCIPALS: usize = 10_000;
 const PRINCIPAL: &str = "zoe@example.org";
 const WORKER: &str = "gateway-1:5f3a9c0d";
 
@@ -137,16 +142,75 @@ return {'won', 1, 'server', ARGV[2], 'state', 'bound', 'instance', ARGV[5], 'ups
 );
 
 /// One way to do it.
+#[derive(Clone, Copy)]
 pub(crate) struct Variant {
     name: &'static str,
     script: Option<&'static str>,
     target: Target,
-    /// The commands of one operation on a key; several go out in one write.
+    /// The commands of one operation on a session; several go out in one write.
     operation: Operation,
 }
 
-/// The commands of one operation on a key, of which a script is called by its digest.
-type Operation = fn(key: &str, script: &str) -> Vec<Vec<String>>;
+/// The commands of one operation on a session, or on the string in its stead; a script is called by its digest.
+type Operation = fn(session: &Session, script: &str) -> Vec<Vec<String>>;
+
+/// What an operation is called with.
+struct Session {
+    key: String,
+    principal: String,
+}
+
+impl Session {
+    fn new(target: Target, number: usize) -> Self {
+        Self {
+            key: format!("mcpgw:session_affinity:{number:032}"),
+            principal: match target {
+                Target::ManySessions | Target::ManyCapped => {
+                    format!("user-{:04}@example.org", number % MANY_PRINCIPALS)
+                }
+                _ => PRINCIPAL.to_owned(),
+            },
+        }
+    }
+
+    fn id(&self) -> &str {
+        self.key.rsplit(':').next().unwrap_or(&self.key)
+    }
+
+    fn create(&self) -> Vec<String> {
+        words(&[
+            "SESSION.CREATE",
+            &self.key,
+            self.id(),
+            &self.principal,
+            "TTL",
+            "900000",
+            "HASH",
+            HASH,
+            "LABEL",
+            "init",
+            LABEL,
+        ])
+    }
+
+    fn bind(&self) -> Vec<String> {
+        words(&[
+            "SESSION.BIND",
+            &self.key,
+            &self.principal,
+            "tools",
+            WORKER,
+            TOKEN,
+            "LEASE",
+            "5000",
+            "INSTANCES",
+            "1",
+            INSTANCE,
+            "UPSTREAM",
+            UPSTREAM,
+        ])
+    }
+}
 
 const fn variant(
     name: &'static str,
@@ -164,49 +228,6 @@ const fn variant(
 
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
-}
-
-fn key(session: usize) -> String {
-    format!("mcpgw:session_affinity:{session:032}")
-}
-
-fn id_of(key: &str) -> &str {
-    key.rsplit(':').next().unwrap_or(key)
-}
-
-fn create(key: &str) -> Vec<String> {
-    let id = id_of(key);
-    words(&[
-        "SESSION.CREATE",
-        key,
-        id,
-        PRINCIPAL,
-        "TTL",
-        "900000",
-        "HASH",
-        HASH,
-        "LABEL",
-        "init",
-        LABEL,
-    ])
-}
-
-fn bind(key: &str) -> Vec<String> {
-    words(&[
-        "SESSION.BIND",
-        key,
-        PRINCIPAL,
-        "tools",
-        WORKER,
-        TOKEN,
-        "LEASE",
-        "5000",
-        "INSTANCES",
-        "1",
-        INSTANCE,
-        "UPSTREAM",
-        UPSTREAM,
-    ])
 }
 
 /// One table: an operation of the module, its first variant, and the same in other ways.
@@ -234,7 +255,16 @@ pub(crate) fn tables() -> Vec<Table> {
             "CREATE of a session that is there",
             create_variants(Target::Created, Target::Strings),
         ),
-        table("route", "ROUTE of a bound session", route_variants()),
+        table(
+            "route",
+            "ROUTE of a bound session",
+            route_variants(Target::Sessions, Target::Strings),
+        ),
+        table(
+            "cold",
+            "ROUTE of one of 100,000 whose principals have caps",
+            cold_variants(),
+        ),
         table("touch", "TOUCH", touch_variants()),
         table("bind", "BIND of an unbound session", bind_variants()),
     ]
@@ -244,32 +274,42 @@ pub(crate) fn tables() -> Vec<Table> {
 fn create_variants(sessions: Target, strings: Target) -> Vec<Variant> {
     let variant = |name, script, operation| variant(name, script, sessions, operation);
     vec![
-        variant("SESSION.CREATE", None, |key, _| vec![create(key)]),
+        variant("SESSION.CREATE", None, |session, _| vec![session.create()]),
         Variant {
             name: "SET NX EX",
             script: None,
             target: strings,
-            operation: |key, _| vec![words(&["SET", key, JSON, "NX", "EX", "900"])],
+            operation: |session, _| vec![words(&["SET", &session.key, JSON, "NX", "EX", "900"])],
         },
-        variant("EVALSHA", Some(CREATE_LUA), |key, script| {
-            let id = id_of(key);
+        variant("EVALSHA", Some(CREATE_LUA), |session, script| {
+            let id = session.id();
             vec![words(&[
-                "EVALSHA", script, "1", key, id, PRINCIPAL, "900000", HASH, LABEL,
+                "EVALSHA",
+                script,
+                "1",
+                &session.key,
+                id,
+                &session.principal,
+                "900000",
+                HASH,
+                LABEL,
             ])]
         }),
         // It cannot branch, so every field is set only if it is not there: else it would overwrite a session.
-        variant("MULTI, 4 HSETNX, PEXPIRE, HGETALL", None, |key, _| {
-            let identity = format!("1790000000000000 0 {} {HASH}", id_of(key));
+        variant("MULTI, 4 HSETNX, PEXPIRE, HGETALL", None, |session, _| {
+            let identity = format!("1790000000000000 0 {} {HASH}", session.id());
             let fields = [
                 ("s", LIFE),
-                ("p", PRINCIPAL),
+                ("p", &session.principal),
                 ("id", &identity),
                 ("l:init", LABEL),
             ];
             let mut commands = vec![words(&["MULTI"])];
-            commands.extend(fields.map(|(field, value)| words(&["HSETNX", key, field, value])));
-            commands.push(words(&["PEXPIRE", key, "1800000"]));
-            commands.push(words(&["HGETALL", key]));
+            commands.extend(
+                fields.map(|(field, value)| words(&["HSETNX", &session.key, field, value])),
+            );
+            commands.push(words(&["PEXPIRE", &session.key, "1800000"]));
+            commands.push(words(&["HGETALL", &session.key]));
             commands.push(words(&["EXEC"]));
             commands
         }),
@@ -279,28 +319,36 @@ fn create_variants(sessions: Target, strings: Target) -> Vec<Variant> {
 /// TOUCH of a session in use, the module's first.
 fn touch_variants() -> Vec<Variant> {
     vec![
-        variant("SESSION.TOUCH", None, Target::Sessions, |key, _| {
-            vec![words(&["SESSION.TOUCH", key, PRINCIPAL])]
+        variant("SESSION.TOUCH", None, Target::Sessions, |session, _| {
+            vec![words(&["SESSION.TOUCH", &session.key, &session.principal])]
         }),
-        variant("EXPIRE", None, Target::Strings, |key, _| {
-            vec![words(&["EXPIRE", key, "900"])]
+        variant("EXPIRE", None, Target::Strings, |session, _| {
+            vec![words(&["EXPIRE", &session.key, "900"])]
         }),
         variant(
             "EVALSHA",
             Some(TOUCH_LUA),
             Target::Sessions,
-            |key, script| vec![words(&["EVALSHA", script, "1", key, PRINCIPAL])],
+            |session, script| {
+                vec![words(&[
+                    "EVALSHA",
+                    script,
+                    "1",
+                    &session.key,
+                    &session.principal,
+                ])]
+            },
         ),
         variant(
             "MULTI, HMGET, HSET, PEXPIRE",
             None,
             Target::Sessions,
-            |key, _| {
+            |session, _| {
                 vec![
                     words(&["MULTI"]),
-                    words(&["HMGET", key, "s", "p"]),
-                    words(&["HSET", key, "s", LIFE]),
-                    words(&["PEXPIRE", key, "1800000"]),
+                    words(&["HMGET", &session.key, "s", "p"]),
+                    words(&["HSET", &session.key, "s", LIFE]),
+                    words(&["PEXPIRE", &session.key, "1800000"]),
                     words(&["EXEC"]),
                 ]
             },
@@ -311,63 +359,101 @@ fn touch_variants() -> Vec<Variant> {
 /// BIND of a server that nobody has bound, the module's first.
 fn bind_variants() -> Vec<Variant> {
     vec![
-        variant("SESSION.BIND", None, Target::Unbound, |key, _| {
-            vec![bind(key)]
+        variant("SESSION.BIND", None, Target::Unbound, |session, _| {
+            vec![session.bind()]
         }),
-        variant("SET NX EX", None, Target::New, |key, _| {
-            vec![words(&["SET", key, INSTANCE, "NX", "EX", "900"])]
-        }),
-        variant("EVALSHA", Some(BIND_LUA), Target::Unbound, |key, script| {
-            vec![words(&[
-                "EVALSHA", script, "1", key, PRINCIPAL, "tools", WORKER, TOKEN, INSTANCE, UPSTREAM,
-            ])]
-        }),
-        // It can neither check nor give an epoch that only grows.
-        variant("MULTI, HMGET, 2 HSETNX", None, Target::Unbound, |key, _| {
-            let head = format!("bound 1 1790000000000 0 0 {INSTANCE} {WORKER} - {UPSTREAM}");
-            vec![
-                words(&["MULTI"]),
-                words(&["HMGET", key, "s", "p", "id"]),
-                words(&["HSETNX", key, "b:tools", &head]),
-                words(&["HSETNX", key, "k:tools", TOKEN]),
-                words(&["EXEC"]),
-            ]
-        }),
-    ]
-}
-
-/// ROUTE of a bound session, the module's first.
-fn route_variants() -> Vec<Variant> {
-    vec![
-        variant("SESSION.ROUTE", None, Target::Sessions, |key, _| {
-            vec![words(&["SESSION.ROUTE", key, PRINCIPAL, "tools", WORKER])]
-        }),
-        variant("GETEX", None, Target::Strings, |key, _| {
-            vec![words(&["GETEX", key, "EX", "900"])]
+        variant("SET NX EX", None, Target::New, |session, _| {
+            vec![words(&["SET", &session.key, INSTANCE, "NX", "EX", "900"])]
         }),
         variant(
             "EVALSHA",
-            Some(ROUTE_LUA),
-            Target::Sessions,
-            |key, script| {
+            Some(BIND_LUA),
+            Target::Unbound,
+            |session, script| {
                 vec![words(&[
-                    "EVALSHA", script, "1", key, PRINCIPAL, "tools", WORKER,
+                    "EVALSHA",
+                    script,
+                    "1",
+                    &session.key,
+                    &session.principal,
+                    "tools",
+                    WORKER,
+                    TOKEN,
+                    INSTANCE,
+                    UPSTREAM,
                 ])]
             },
         ),
+        // It can neither check nor give an epoch that only grows.
+        variant(
+            "MULTI, HMGET, 2 HSETNX",
+            None,
+            Target::Unbound,
+            |session, _| {
+                let head = format!("bound 1 1790000000000 0 0 {INSTANCE} {WORKER} - {UPSTREAM}");
+                vec![
+                    words(&["MULTI"]),
+                    words(&["HMGET", &session.key, "s", "p", "id"]),
+                    words(&["HSETNX", &session.key, "b:tools", &head]),
+                    words(&["HSETNX", &session.key, "k:tools", TOKEN]),
+                    words(&["EXEC"]),
+                ]
+            },
+        ),
+    ]
+}
+
+/// ROUTE where little is in the processor's caches, and the module follows every use for the caps; then without caps.
+fn cold_variants() -> Vec<Variant> {
+    let mut variants = route_variants(Target::ManyCapped, Target::ManyStrings);
+    let uncapped = Variant {
+        name: "SESSION.ROUTE without caps",
+        target: Target::ManySessions,
+        ..variants[0]
+    };
+    variants.insert(1, uncapped);
+    variants
+}
+
+/// ROUTE of a bound session, the module's first, by what it finds.
+fn route_variants(sessions: Target, strings: Target) -> Vec<Variant> {
+    vec![
+        variant("SESSION.ROUTE", None, sessions, |session, _| {
+            vec![words(&[
+                "SESSION.ROUTE",
+                &session.key,
+                &session.principal,
+                "tools",
+                WORKER,
+            ])]
+        }),
+        variant("GETEX", None, strings, |session, _| {
+            vec![words(&["GETEX", &session.key, "EX", "900"])]
+        }),
+        variant("EVALSHA", Some(ROUTE_LUA), sessions, |session, script| {
+            vec![words(&[
+                "EVALSHA",
+                script,
+                "1",
+                &session.key,
+                &session.principal,
+                "tools",
+                WORKER,
+            ])]
+        }),
         // It cannot branch, so it checks nothing, and notes every use.
         variant(
             "MULTI, HMGET, HSET, PEXPIRE",
             None,
-            Target::Sessions,
-            |key, _| {
-                let mut read = words(&["HMGET", key]);
+            sessions,
+            |session, _| {
+                let mut read = words(&["HMGET", &session.key]);
                 read.extend(ROUTE_FIELDS.map(str::to_owned));
                 vec![
                     words(&["MULTI"]),
                     read,
-                    words(&["HSET", key, "s", LIFE]),
-                    words(&["PEXPIRE", key, "1800000"]),
+                    words(&["HSET", &session.key, "s", LIFE]),
+                    words(&["PEXPIRE", &session.key, "1800000"]),
                     words(&["EXEC"]),
                 ]
             },
@@ -379,11 +465,11 @@ fn route_variants() -> Vec<Variant> {
 pub(crate) fn bystander_variants() -> Vec<Variant> {
     let variant = |name, operation| variant(name, None, Target::Others, operation);
     vec![
-        variant("SET, under no prefix of the module", |key, _| {
-            vec![words(&["SET", id_of(key), LABEL])]
+        variant("SET, under no prefix of the module", |session, _| {
+            vec![words(&["SET", session.id(), LABEL])]
         }),
-        variant("SET, under the module's prefix", |key, _| {
-            vec![words(&["SET", key, LABEL])]
+        variant("SET, under the module's prefix", |session, _| {
+            vec![words(&["SET", &session.key, LABEL])]
         }),
     ]
 }
@@ -403,6 +489,26 @@ enum Target {
     Unbound,
     /// One of a thousand keys that the operation makes itself.
     Others,
+    /// One of very many strings, in random order.
+    ManyStrings,
+    /// One of very many bound sessions, in random order.
+    ManySessions,
+    /// The same, and every principal has a cap.
+    ManyCapped,
+}
+
+impl Target {
+    /// The number of the session that the nth operation meets.
+    const fn number(self, nth: usize) -> usize {
+        match self {
+            Self::New | Self::Unbound => nth,
+            // A stride that meets all of them, so that neighbours are not asked for in a row.
+            Self::Strings | Self::Sessions | Self::Created | Self::Others => nth * 617 % SESSIONS,
+            Self::ManyStrings | Self::ManySessions | Self::ManyCapped => {
+                nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) % MANY_SESSIONS
+            }
+        }
+    }
 }
 
 /// Everything that one measurement sends.
@@ -433,26 +539,40 @@ impl Variant {
         self.name
     }
 
+    /// Whether the module is in the server meanwhile. What stands in for it is measured without it, so that it does
+    /// not pay for the module's indexes.
+    pub(crate) fn presence(&self) -> Presence {
+        match self.name.starts_with("SESSION.") {
+            true => Presence::Loaded,
+            false => Presence::Absent,
+        }
+    }
+
     pub(crate) const fn script(&self) -> Option<&'static str> {
         self.script
     }
 
     /// What has to be there before so many operations.
     pub(crate) fn setup(&self, operations: usize) -> Vec<Vec<String>> {
-        let mut commands = Vec::new();
         let sessions = match self.target {
             Target::New | Target::Others => 0,
             Target::Strings | Target::Sessions | Target::Created => SESSIONS,
             Target::Unbound => operations,
+            Target::ManyStrings | Target::ManySessions | Target::ManyCapped => MANY_SESSIONS,
         };
-        for key in (0..sessions).map(key) {
-            if self.target == Target::Strings {
-                commands.push(words(&["SET", &key, JSON, "EX", "900"]));
+        let mut commands = Vec::new();
+        for session in (0..sessions).map(|number| Session::new(self.target, number)) {
+            if matches!(self.target, Target::Strings | Target::ManyStrings) {
+                commands.push(words(&["SET", &session.key, JSON, "EX", "900"]));
                 continue;
             }
-            commands.push(create(&key));
-            if self.target == Target::Sessions {
-                commands.push(bind(&key));
+            let mut create = session.create();
+            if self.target == Target::ManyCapped {
+                create.extend(words(&["CAP", "1000"]));
+            }
+            commands.push(create);
+            if !matches!(self.target, Target::Created | Target::Unbound) {
+                commands.push(session.bind());
             }
         }
         commands
@@ -471,15 +591,9 @@ impl Variant {
             let mut bytes = Vec::new();
             let mut replies = 0;
             for _ in 0..depth {
-                let session = match self.target {
-                    Target::New | Target::Unbound => next,
-                    // A stride that meets all of them, so that neighbours are not asked for in a row.
-                    Target::Strings | Target::Sessions | Target::Created | Target::Others => {
-                        next * 617 % SESSIONS
-                    }
-                };
+                let session = Session::new(self.target, self.target.number(next));
                 next += 1;
-                for command in (self.operation)(&key(session), script) {
+                for command in (self.operation)(&session, script) {
                     let words: Vec<&str> = command.iter().map(String::as_str).collect();
                     bytes.extend_from_slice(&encode(&words));
                     replies += 1;
