@@ -18,6 +18,7 @@ use mooring_gateway::{
 };
 use mooring_settings::{Environment, Flags, LoadedSettings, Settings, SettingsError, generate};
 use mooring_upstream::stdio::supervisor;
+use mooring_upstream::with_causes;
 
 fn main() -> ExitCode {
     // Must come first: executed under the helper's name, this binary builds the isolation layers of one run.
@@ -228,14 +229,7 @@ fn print(text: &str) -> u8 {
 
 /// Prints the reason for the exit to stderr, with every cause, and returns `code`.
 fn report_error(error: &dyn std::error::Error, code: u8) -> u8 {
-    let mut text = format!("mooring: {error}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
     // If stderr is closed, only the exit code is left.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "mooring: {}", with_causes(error));
     code
 }

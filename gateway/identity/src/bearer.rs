@@ -44,6 +44,10 @@ impl TokenAuthenticator {
         }
         self.keys.read_for_unknown().await;
         let keys = self.keys.current().ok_or(IdentityError::KeysUnavailable)?;
+        // The same set would say the same again.
+        if known.is_some_and(|known| Arc::ptr_eq(&known, &keys)) {
+            return Err(TokenError::UnknownKey.into());
+        }
         Ok(self.verify(&keys, token, digest, now)?)
     }
 

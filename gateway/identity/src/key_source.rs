@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mooring_secrets::file::SecretFileError;
 use mooring_settings::{TokenSettings, is_fetched_safely};
+use mooring_upstream::with_causes;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -260,9 +261,9 @@ impl KeySource {
             Err(error) => {
                 attempts.failures_in_a_row = attempts.failures_in_a_row.saturating_add(1);
                 metrics::keys_read(KeysRead::Failed);
-                let cause = causes(&error);
+                let cause = with_causes(&error);
                 tracing::warn!(%cause, failures = attempts.failures_in_a_row, "reading the keys of the issuer failed");
-                Some(cause)
+                Some(cause.into())
             }
         };
         *self.failure.write().unwrap_or_else(PoisonError::into_inner) = failure;
@@ -389,16 +390,4 @@ fn read_at_most(path: &std::path::Path) -> std::io::Result<Vec<u8>> {
     let file = std::fs::File::open(path)?;
     file.take(FILE_BYTES_MAX).read_to_end(&mut document)?;
     Ok(document)
-}
-
-/// The error with its causes, on one line.
-fn causes(error: &dyn std::error::Error) -> Box<str> {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text.into()
 }

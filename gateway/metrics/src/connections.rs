@@ -3,7 +3,7 @@
 use metrics::{counter, describe_counter};
 use strum::VariantArray as _;
 
-/// Client connections that were closed as they came, by `reason`.
+/// Client connections that were closed before they were served, by `reason`.
 const REFUSED: &str = "mooring_client_connections_refused_total";
 
 /// Every metric of this file.
@@ -13,7 +13,7 @@ pub(super) const ALL: [&str; 1] = [REFUSED];
 pub(super) fn describe() {
     describe_counter!(
         REFUSED,
-        "Client connections beyond a limit that were closed, by reason"
+        "Client connections that were closed before they were served, by reason"
     );
     for reason in ConnectionRefusal::VARIANTS.iter().copied() {
         counter!(REFUSED, "reason" => <&'static str>::from(reason)).absolute(0);

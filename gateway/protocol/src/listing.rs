@@ -123,13 +123,13 @@ impl Page {
     /// # Errors
     /// [`PageError`]. An entry without a name is no error; it is dropped and counted.
     pub fn read(listing: Listing, result: &str) -> Result<Self, PageError> {
-        let found = Members::read(listing.page_keys(), result)?;
-        if let Some(key) = found.duplicate {
-            return Err(PageError::DuplicateKey(key));
-        }
-        let [list, cursor] = found.values;
-        let list: Vec<&RawValue> =
-            serde_json::from_str(list.ok_or(PageError::NoList(listing.key()))?)?;
+        let (list, cursor) = parts(listing, result)?;
+        Self::of(listing, list, cursor)
+    }
+
+    /// The page of this list and this cursor, both as JSON text.
+    fn of(listing: Listing, list: &str, cursor: Option<&str>) -> Result<Self, PageError> {
+        let list: Vec<&RawValue> = serde_json::from_str(list)?;
         let entries: Vec<Entry> = list
             .iter()
             .filter_map(|value| Entry::read(listing, value.get()))
@@ -155,21 +155,30 @@ pub fn retain(
     let Some(result) = message.outcome().filter(|_| message.kind() == Kind::Result) else {
         return Ok(None);
     };
-    let page = match Page::read(listing, result) {
-        Ok(page) => page,
+    let (list, cursor) = match parts(listing, result) {
+        Ok(parts) => parts,
         Err(PageError::NoList(_)) => return Ok(None),
         Err(cause) => return Err(cause),
     };
+    let page = Page::of(listing, list, cursor)?;
     let kept: Vec<&str> = (page.entries.iter())
         .filter(|entry| keep(&entry.name))
         .map(Entry::text)
         .collect();
-    let [list, _] = Members::read(listing.page_keys(), result)?.values;
-    let list = list.ok_or(PageError::NoList(listing.key()))?;
     let with = Fill::Text(Cow::Owned(format!("[{}]", kept.join(","))));
     let at = span_of(message.text(), list).ok_or(PageError::Span)?;
     let text = splice(message.text(), &mut [Edit { at, with }]);
     text.map(Some).ok_or(PageError::Span)
+}
+
+/// The list and the cursor of a result, as JSON text.
+fn parts(listing: Listing, result: &str) -> Result<(&str, Option<&str>), PageError> {
+    let found = Members::read(listing.page_keys(), result)?;
+    if let Some(key) = found.duplicate {
+        return Err(PageError::DuplicateKey(key));
+    }
+    let [list, cursor] = found.values;
+    Ok((list.ok_or(PageError::NoList(listing.key()))?, cursor))
 }
 
 /// An empty cursor counts as none: some servers end their lists with it.

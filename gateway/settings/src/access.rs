@@ -8,6 +8,8 @@ use super::reader::{Reader, Reason, list};
 use super::rows::settings;
 use super::setting::List;
 
+/// What an item of a list of patterns may be.
+const PATTERNS: &str = "patterns with *, ? and [...]";
 /// Most rules of one server, and most grants.
 const RULES_MAX: usize = 64;
 /// Most scopes of one rule.
@@ -19,13 +21,13 @@ settings! {
     /// The callers that a rule is for: those whom every field that is set fits.
     pub struct CallerMatch {
         /// The users that the rule is for, by the names that authentication gives them.
-        pub users: Globs = List("rule.users", GLOBS_MAX, GLOB_BYTES_MAX, "patterns with *, ? and [...]")
+        pub users: Globs = List("rule.users", GLOBS_MAX, GLOB_BYTES_MAX, PATTERNS)
             .unset("every user") => globs,
         /// The teams that the rule is for: a caller in one of them.
-        pub teams: Globs = List("rule.teams", GLOBS_MAX, GLOB_BYTES_MAX, "patterns with *, ? and [...]")
+        pub teams: Globs = List("rule.teams", GLOBS_MAX, GLOB_BYTES_MAX, PATTERNS)
             .unset("every team, and callers without one") => globs,
         /// The roles that the rule is for: a caller with one of them.
-        pub roles: Globs = List("rule.roles", GLOBS_MAX, GLOB_BYTES_MAX, "patterns with *, ? and [...]")
+        pub roles: Globs = List("rule.roles", GLOBS_MAX, GLOB_BYTES_MAX, PATTERNS)
             .unset("every role, and callers without one") => globs,
         /// The scopes that the caller's token must have, all of them.
         pub scopes: Vec<String> = List("rule.scopes", SCOPES_MAX, SCOPE_BYTES_MAX, "scopes as RFC 6749, section 3.3 writes them")
@@ -37,10 +39,10 @@ settings! {
     /// The tools of a server that a rule lets its callers use.
     pub struct ToolMatch {
         /// The tools that these callers may see and call, by the names that the server lists.
-        pub tools: Globs = List("rule.tools", GLOBS_MAX, GLOB_BYTES_MAX, "patterns with *, ? and [...]")
+        pub tools: Globs = List("rule.tools", GLOBS_MAX, GLOB_BYTES_MAX, PATTERNS)
             .unset("every tool") => globs,
         /// The tools among them that they may not.
-        pub deny_tools: Globs = List("rule.deny_tools", GLOBS_MAX, GLOB_BYTES_MAX, "patterns with *, ? and [...]")
+        pub deny_tools: Globs = List("rule.deny_tools", GLOBS_MAX, GLOB_BYTES_MAX, PATTERNS)
             .unset("no tool") => globs,
     }
 }

@@ -43,6 +43,7 @@ use axum::routing::{any, get};
 use http::Method;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use self::nested_servers::NestedServers;
 pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
 pub use self::stdio::{Keeping, StdioClient};
@@ -60,7 +61,6 @@ use mooring_router::dispatch::RelayOptions;
 use mooring_router::pooled::Pool;
 use mooring_settings::ListenSettings;
 use mooring_upstream::Servers;
-use nested_servers::NestedServers;
 use tower::Service;
 
 /// The state shared by all requests.
@@ -146,7 +146,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/servers/{id}/messages", any(legacy::messages))
         .route(challenge::METADATA_PATH, get(challenge::metadata))
         .route(
-            "/.well-known/oauth-protected-resource/{*path}",
+            &format!("{}/{{*path}}", challenge::METADATA_PATH),
             get(challenge::metadata),
         )
         .merge(governance::routes())

@@ -59,10 +59,10 @@ impl<'a> VisibleTools<'a> {
     }
 
     /// What takes the other tools out of replies; none where the caller may use every tool.
-    pub(super) fn list_filter(&self) -> Option<ListFilter> {
+    pub(super) fn list_filter(&self) -> Option<ToolListFilter> {
         match self.access() {
             Access::Whole => None,
-            Access::Limited(_) | Access::Denied(_) => Some(ListFilter {
+            Access::Limited(_) | Access::Denied(_) => Some(ToolListFilter {
                 policy: Arc::clone(&self.app.policy),
                 caller: Arc::clone(self.caller),
                 server: self.server.into(),
@@ -73,14 +73,14 @@ impl<'a> VisibleTools<'a> {
 }
 
 /// Takes tools out of lists that their caller may not use.
-pub(super) struct ListFilter {
+pub(super) struct ToolListFilter {
     policy: Arc<AccessPolicy>,
     caller: Arc<Identity>,
     server: Box<str>,
     bytes_max: usize,
 }
 
-impl ListFilter {
+impl ToolListFilter {
     /// The reply without those tools. A JSON reply is read whole first.
     pub(super) async fn apply(self, reply: Reply) -> Reply {
         let body = match reply.body {

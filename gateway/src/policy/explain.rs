@@ -4,7 +4,7 @@ use strum::VariantArray as _;
 
 use super::{Access, AccessPolicy};
 use mooring_identity::Identity;
-use mooring_settings::{Right, Settings};
+use mooring_settings::{Globs, Right, Settings, ToolMatch};
 
 /// One line for each server, and one for the rights.
 #[must_use]
@@ -18,20 +18,8 @@ pub fn explain(settings: &Settings, identity: &Identity) -> String {
         let may = match decision.access {
             Access::Whole => "may use it".to_owned(),
             Access::Limited(filter) => {
-                let rules = filter.rules().map(|rule| {
-                    let list = |globs: &mooring_settings::Globs| {
-                        globs.patterns().collect::<Vec<_>>().join(", ")
-                    };
-                    let tools = match rule.tools.tools.is_empty() {
-                        true => "every tool".to_owned(),
-                        false => list(&rule.tools.tools),
-                    };
-                    match rule.tools.deny_tools.is_empty() {
-                        true => tools,
-                        false => format!("{tools} but not {}", list(&rule.tools.deny_tools)),
-                    }
-                });
-                format!("may use {}", rules.collect::<Vec<_>>().join("; and "))
+                let tools: Vec<String> = filter.rules().map(|rule| tools(&rule.tools)).collect();
+                format!("may use {}", tools.join("; and "))
             }
             Access::Denied([]) => "may not use it".to_owned(),
             Access::Denied(scopes) => {
@@ -50,4 +38,17 @@ pub fn explain(settings: &Settings, identity: &Identity) -> String {
     };
     text.push_str(&format!("rights: {rights}\n"));
     text
+}
+
+/// The tools that a rule lets in.
+fn tools(rule: &ToolMatch) -> String {
+    let list = |globs: &Globs| globs.patterns().collect::<Vec<_>>().join(", ");
+    let tools = match rule.tools.is_empty() {
+        true => "every tool".to_owned(),
+        false => list(&rule.tools),
+    };
+    match rule.deny_tools.is_empty() {
+        true => tools,
+        false => format!("{tools} but not {}", list(&rule.deny_tools)),
+    }
 }

@@ -19,7 +19,7 @@ use mooring_settings::{
 };
 
 /// The rules and rights of the settings.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct AccessPolicy(Option<Rules>);
 
 /// The rules while callers are authenticated.
@@ -106,7 +106,7 @@ impl AccessPolicy {
     #[must_use]
     pub fn of(settings: &Settings) -> Self {
         if matches!(settings.auth, AuthSettings::None) {
-            return Self::default();
+            return Self::open();
         }
         let servers = settings.servers.iter().map(|server| {
             let kind = match &server.kind {

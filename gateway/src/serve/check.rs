@@ -14,6 +14,7 @@ use mooring_code::tokens::TokenKey;
 use mooring_peers::fleet::KeyRing;
 use mooring_settings::{FleetKeysFile, ServerKind, Settings};
 use mooring_upstream::stdio::StartError;
+use mooring_upstream::with_causes;
 
 /// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -134,7 +135,7 @@ fn listener_tls(settings: &Settings) -> Option<SettingsCheck> {
     Some(match read_config(tls, true) {
         Ok(_) => SettingsCheck::ok("listen.tls", "the certificates and keys can be used"),
         Err(error) => {
-            let detail = with_sources(&error);
+            let detail = with_causes(&error);
             SettingsCheck::wrong(CheckOutcome::Problem, "listen.tls", detail, "")
         }
     })
@@ -154,20 +155,10 @@ fn key_file<E: std::error::Error>(
     match read {
         Ok(()) => SettingsCheck::ok(subject, format!("{} can be read", path.display())),
         Err(error) => {
-            let detail = with_sources(&error);
+            let detail = with_causes(&error);
             SettingsCheck::wrong(CheckOutcome::Problem, subject, detail, "")
         }
     }
-}
-
-/// An error with its whole chain of causes.
-pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
-    let (mut text, mut source) = (error.to_string(), error.source());
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }
 
 /// If other servers are configured too, code that cannot run does not affect them.

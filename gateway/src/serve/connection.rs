@@ -74,12 +74,12 @@ pub(super) async fn serve_connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
-    let shaken = tokio::select! {
-        shaken = shake_hands(stream, &options) => shaken,
+    let accepted = tokio::select! {
+        accepted = accept_tls(stream, &options) => accepted,
         // Nothing was received from the client that could be lost.
         () = closing.cancelled() => return,
     };
-    let stream = match shaken {
+    let stream = match accepted {
         Ok(stream) => stream,
         Err(error) => {
             tracing::debug!(%peer, %error, "client connection refused in the TLS handshake");
@@ -125,16 +125,16 @@ pub(super) async fn serve_connection(
 }
 
 /// A connection in the clear or, if the listener has certificates, over TLS.
-async fn shake_hands(
+async fn accept_tls(
     stream: TcpStream,
     options: &ClientConnectionOptions,
 ) -> io::Result<Either<TcpStream, Box<TlsStream<TcpStream>>>> {
     let Some(tls) = &options.tls else {
         return Ok(Either::Left(stream));
     };
-    let shaken = tls.acceptor().accept(stream);
-    let shaken = tokio::time::timeout(options.header_timeout, shaken).await??;
-    Ok(Either::Right(Box::new(shaken)))
+    let accepting = tls.acceptor().accept(stream);
+    let stream = tokio::time::timeout(options.header_timeout, accepting).await??;
+    Ok(Either::Right(Box::new(stream)))
 }
 
 fn builder(options: &ClientConnectionOptions) -> auto::Builder<TokioExecutor> {

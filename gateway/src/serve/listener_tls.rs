@@ -21,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use mooring_secrets::file::{self, SecretFileError};
 use mooring_settings::{CertificateFiles, ListenerTlsSettings};
+use mooring_upstream::with_causes;
 
 /// Longest private key file.
 const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -146,7 +147,7 @@ impl ReloadedConfig {
                 tracing::info!("certificates of the listener read again");
             }
             Err(error) => {
-                let cause = super::check::with_sources(&error);
+                let cause = with_causes(&error);
                 tracing::error!(%cause, "certificates of the listener have changed and cannot be used; those before stay in use");
             }
         }

@@ -37,7 +37,7 @@ use crate::policy::AccessPolicy;
 use mooring_metrics as metrics;
 use mooring_settings::{Affinity, Settings};
 use mooring_store::{self as store, Store};
-use mooring_upstream::{ClientError, ask_statefulness};
+use mooring_upstream::{ClientError, ask_statefulness, with_causes};
 
 use self::application::GatewayParts;
 pub use self::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
@@ -279,7 +279,7 @@ fn listener_tls(settings: &Settings) -> Result<Option<ListenerTls>, ServeError> 
     let opened = ListenerTls::open(tls, has_http2);
     opened.map(Some).map_err(|error| ServeError::Unavailable {
         service: "listen.tls".to_owned(),
-        reason: check::with_sources(&error),
+        reason: with_causes(&error),
     })
 }
 

@@ -90,12 +90,9 @@ fn over_http(
     let instances = instances(&http.instances)?;
     let headers = http.headers.map().clone();
     let mut server = Server::new(id, instances, policy, headers);
-    if http.forward_identity {
-        let signer = signer
-            .cloned()
-            .map(|signer| signer as Arc<dyn CallerCredentials>);
-        server.caller_credentials = signer;
-    }
+    server.caller_credentials = signer
+        .filter(|_| http.forward_identity)
+        .map(|signer| Arc::clone(signer) as Arc<dyn CallerCredentials>);
     Ok(server)
 }
 

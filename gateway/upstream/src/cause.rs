@@ -141,6 +141,18 @@ pub(super) fn connect_text(error: &legacy::Error) -> String {
     }
 }
 
+/// An error with its causes, on one line.
+#[must_use]
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let (mut text, mut source) = (error.to_string(), error.source());
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
 /// The chain of causes, including those that I/O errors wrap but do not return as their source.
 pub fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     std::iter::successors(error.source(), |cause| {

@@ -23,7 +23,7 @@ pub mod stdio;
 mod transport;
 
 pub use caller::{Caller, CallerCredentials};
-pub use cause::{ContactOutcome, FailureCause, causes};
+pub use cause::{ContactOutcome, FailureCause, causes, with_causes};
 pub use client::{Client, ClientError, ClientOptions, SendError, is_refused, tls_config};
 pub use contact::{Contact, ContactLog, ServerHealth};
 pub use discard::{DiscardOutcome, discard};

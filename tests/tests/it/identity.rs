@@ -13,9 +13,8 @@ const USER: &str = "x-mooring-user";
 
 fn trusting(settings: Settings, peers: &str) -> Settings {
     settings
-        .env("MOORING_AUTH_MODE", "trusted-header")
+        .users_by_header()
         .env("MOORING_AUTH_TRUSTED_PEERS", peers)
-        .env("MOORING_AUTH_GRANTS", r#"[{"rights":["servers.use"]}]"#)
 }
 
 fn opening(user: &str) -> anyhow::Result<Opening> {

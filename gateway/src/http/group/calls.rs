@@ -3,6 +3,7 @@
 use super::GroupMessage;
 use super::member_reply::own_result;
 use crate::group::Member;
+use crate::http::endpoint::RequestContext;
 use mooring_protocol::renaming::{Reference, reference, with_name, with_reference};
 use mooring_protocol::{ErrorKind, Listing, Method, Reply, call};
 use mooring_router::affinity::RebindNotice;
@@ -30,7 +31,7 @@ impl GroupMessage<'_> {
             return self.unknown(listing, &name).await;
         };
         let own = named.renamed.unwrap_or(&name);
-        if listing == Listing::Tools && !self.scope().may_call(named.member, own) {
+        if listing == Listing::Tools && !self.may_call(named.member, own) {
             return self.unknown(listing, &name).await;
         }
         match named.renamed {
@@ -82,6 +83,11 @@ impl GroupMessage<'_> {
             }
             None => self.try_each_member(method, &uri, moved).await,
         }
+    }
+
+    fn may_call(&self, member: &Member, tool: &str) -> bool {
+        let RequestContext { app, identity, .. } = self.context;
+        app.policy.may_call(identity, member.id(), tool)
     }
 
     async fn resolve_name<'a>(
