@@ -10,7 +10,6 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use mooring_session::names::Principal;
 use mooring_session::rules::TouchRequest;
 use mooring_session::workers::{Beat, Drain};
-use mooring_upstream::Caller;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +22,7 @@ use mooring_router::affinity::{
 };
 use mooring_settings::Settings;
 use mooring_store::{Loss, SessionKey, StoreError};
+use mooring_upstream::Caller;
 
 /// A session with an open call or stream is touched this many times per TTL.
 const KEEPS_PER_TTL: u32 = 8;

@@ -15,10 +15,9 @@ use mooring_protocol::{
     ErrorBody, ErrorKind, Kind, Marker, Message, Method, Reply, Revision, Upward, rewrite_down,
     rewrite_up,
 };
-use mooring_router::affinity::caller_of;
 use mooring_router::affinity::{
     BindingHolder, InFlightKind, InitializeRequest, Session, StreamHold, StreamKind,
-    SubscriptionState, Turn, Withdrawal,
+    SubscriptionState, Turn, Withdrawal, caller_of,
 };
 use mooring_router::dispatch::{
     Call, Caller, DeliverError, DeliveryResult, OnLoss, PendingRequest, ReplyGuards, RetrySafety,

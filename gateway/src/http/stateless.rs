@@ -13,8 +13,7 @@ use mooring_protocol::{
 };
 use mooring_router::dispatch::{PendingRequest, relay_shared};
 use mooring_router::pooled::PooledError;
-use mooring_upstream::Caller;
-use mooring_upstream::{HandshakeError, Outgoing};
+use mooring_upstream::{Caller, HandshakeError, Outgoing};
 
 /// Prefix of session ids here. No state belongs to them, so every id with this prefix is valid.
 const STATELESS_PREFIX: &str = "unkept-";

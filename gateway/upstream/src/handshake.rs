@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use super::Caller;
 use bytes::Bytes;
 use http::HeaderValue;
 use mooring_session::names::{NameError, UpstreamSession};
 
 use super::exchange::{Answer, within};
 use super::request::Outgoing;
-use super::{ExchangeError, MessageTransport, Server, read_answer};
+use super::{Caller, ExchangeError, MessageTransport, Server, read_answer};
 use mooring_protocol::{Kind, call};
 
 /// An `initialize` to send.

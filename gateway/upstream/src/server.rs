@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::CallerCredentials;
 use http::{HeaderMap, Uri};
 use mooring_session::names::{InstanceName, ServerName, UpstreamSession};
 use mooring_session::rules::Ownership;
 
-use super::{ContactLog, Reach, Statefulness, StatefulnessSeen};
+use super::{CallerCredentials, ContactLog, Reach, Statefulness, StatefulnessSeen};
 use mooring_settings::{Affinity, Concurrency, OnUpstreamLoss};
 
 /// One of the interchangeable processes behind a server.

@@ -9,10 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 
-use super::Caller;
 use super::{
-    Client, Completion, HandshakeError, InitializeHandshake, Instance, InstanceTransport, Outgoing,
-    Server, discard, initialize,
+    Caller, Client, Completion, HandshakeError, InitializeHandshake, Instance, InstanceTransport,
+    Outgoing, Server, discard, initialize,
 };
 use mooring_protocol::{Revision, call};
 use mooring_session::names::Principal;

@@ -9,13 +9,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mooring_session::names::{InstanceName, Principal, ServerName};
 use mooring_session::view::{BindingView, OwnerView, RecordView};
-use mooring_upstream::Caller;
 
 use super::SessionRouter;
 use super::owned::ConnectionKey;
 use super::stream::is_stream;
 use mooring_store::SessionKey;
-use mooring_upstream::{DiscardOutcome, Outgoing, discard};
+use mooring_upstream::{Caller, DiscardOutcome, Outgoing, discard};
 
 /// Time limit of one DELETE. Shorter than the leases under which tombstones are cleaned: the reaper's, and the 30 s
 /// that END grants.

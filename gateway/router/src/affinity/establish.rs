@@ -2,7 +2,6 @@
 //!
 //! Invariant: an upstream session that is not recorded is deleted upstream.
 
-use super::caller_of;
 use bytes::Bytes;
 use mooring_session::Refusal;
 use mooring_session::limits::LEASE_MIN;
@@ -12,17 +11,16 @@ use mooring_session::rules::{
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
-use mooring_upstream::Caller;
 
 use super::owned::ConnectionKey;
 use super::resolve::{ResolveError, lease};
 use super::restored_state::RestoredState;
-use super::{Loss, Session, SessionRouter};
+use super::{Loss, Session, SessionRouter, caller_of};
 use mooring_metrics as metrics;
 use mooring_protocol::call;
 use mooring_store::{InitDigest, StoreError, fresh_token};
 use mooring_upstream::{
-    Completion, HandshakeError, InitializeHandshake, InitializedSession, Instance,
+    Caller, Completion, HandshakeError, InitializeHandshake, InitializedSession, Instance,
     InstanceTransport, Outgoing, Server, discard, initialize,
 };
 

@@ -30,7 +30,6 @@ use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
-use mooring_upstream::Caller;
 
 pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind};
 pub use close::CloseOutcome;
@@ -53,16 +52,7 @@ use mooring_protocol::ids::gateway_id;
 use mooring_store::Store;
 pub use mooring_store::{Session, TurnError};
 
-/// The caller of a session's request.
-#[must_use]
-pub fn caller_of(session: &Session) -> Caller<'_> {
-    Caller {
-        principal: &session.principal,
-        teams: &session.teams,
-        session_digest: Some(&session.digest),
-    }
-}
-use mooring_upstream::{Client, Servers};
+use mooring_upstream::{Caller, Client, Servers};
 
 /// Routes the messages of sessions: creates and ends sessions, resolves and moves their bindings. One per gateway,
 /// cheap to clone.
@@ -180,5 +170,15 @@ impl SessionRouter {
         // A boot id is hexadecimal, so this always succeeds.
         gateway_id(self.0.worker.boot(), sequence)
             .unwrap_or_else(|| format!("\"gateway:{sequence}\""))
+    }
+}
+
+/// The caller of a session's request.
+#[must_use]
+pub fn caller_of(session: &Session) -> Caller<'_> {
+    Caller {
+        principal: &session.principal,
+        teams: &session.teams,
+        session_digest: Some(&session.digest),
     }
 }

@@ -1,6 +1,7 @@
 //! Opening: a client initializes, and gets a session bound to one instance.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use mooring_session::Refusal;
@@ -8,7 +9,6 @@ use mooring_session::names::{LabelName, LabelValue, NameError, Principal, Server
 use mooring_session::rules::{CreateRequest, Revival, TouchRequest};
 use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
-use std::sync::Arc;
 
 use super::active_bindings::{BindingHolder, InFlightKind};
 use super::establish::REVISION_LABEL;

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use super::caller_of;
 use mooring_session::Refusal;
 use mooring_session::names::InstanceName;
 use mooring_session::rules::{LossReport, Ownership, RebindRequest};
@@ -12,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::establish::Claim;
 use super::resolve::{ResolveError, ResolvedBinding, lease, reason_text};
-use super::{Session, SessionRouter};
+use super::{Session, SessionRouter, caller_of};
 use mooring_metrics as metrics;
 use mooring_settings::OnUpstreamLoss;
 use mooring_store::{StoreError, fresh_token};

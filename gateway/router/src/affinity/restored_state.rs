@@ -3,12 +3,11 @@
 //! Invariants: subscriptions are restored only at the server where the client made them; members of a group share one
 //! record and do not know each other's resources. The log level belongs to the session and is restored at all servers.
 
-use super::caller_of;
 use bytes::Bytes;
 use mooring_session::names::{LabelName, ServerName};
 use mooring_session::view::{BindingView, RecordView};
 
-use super::{Session, SessionRouter};
+use super::{Session, SessionRouter, caller_of};
 use mooring_protocol::call;
 use mooring_secrets::digest;
 use mooring_upstream::{InitializedSession, Outgoing, Server, read_answer, within};

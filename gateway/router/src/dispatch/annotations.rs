@@ -1,11 +1,10 @@
 //! Checks whether a tool is annotated as safe to repeat. Queried only if a call may have run, so nothing is cached.
 
-use crate::affinity::caller_of;
 use bytes::Bytes;
 use mooring_session::view::BindingView;
 use serde::Deserialize;
 
-use crate::affinity::{Session, SessionRouter};
+use crate::affinity::{Session, SessionRouter, caller_of};
 use mooring_protocol::call;
 use mooring_upstream::{Outgoing, Server, read_answer, within};
 

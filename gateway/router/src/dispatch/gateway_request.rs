@@ -4,8 +4,9 @@
 //! state in the reply to its own request.
 
 use super::deliver::{Call, DeliverError, DeliveryResult, OnLoss, RetrySafety, deliver};
-use crate::affinity::caller_of;
-use crate::affinity::{BindingHolder, InFlightKind, RebindNotice, Session, SessionRouter};
+use crate::affinity::{
+    BindingHolder, InFlightKind, RebindNotice, Session, SessionRouter, caller_of,
+};
 use mooring_upstream::{Answer, ExchangeError, Outgoing, Server, read_answer, within};
 
 /// A request that is safe to repeat.

@@ -14,8 +14,7 @@ use super::{blocking, body, json};
 use mooring_code::records::{EventKind, SecurityEvent};
 use mooring_code::server::GovernedServer;
 use mooring_code::skills::{CreateError, NewSkill, Scope, Skill, SkillStatus};
-use mooring_settings::Language;
-use mooring_settings::Right;
+use mooring_settings::{Language, Right};
 use mooring_store::unix_now_ms;
 
 /// The body that creates a skill.

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::establish::Claim;
-use super::super::{Session, SessionRouter};
+use super::super::{Session, SessionRouter, caller_of};
 use super::connection_table::{ConnectionKey, OwnedConnection};
-use crate::affinity::caller_of;
 use mooring_upstream::connection::link::Link;
 use mooring_upstream::connection::{Connection, ConnectionOptions};
 use mooring_upstream::sse::{self as legacy, ConnectError};
