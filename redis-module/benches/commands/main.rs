@@ -23,6 +23,7 @@ mod population;
 mod processor;
 mod replica;
 mod scale;
+mod scripts;
 mod server;
 mod talk;
 mod workload;

@@ -2,6 +2,7 @@
 
 use crate::Presence;
 use crate::client::encode;
+use crate::scripts::{BIND, CREATE, ROUTE, TOUCH};
 
 const SESSIONS: usize = 1_000;
 /// More than the processor's caches have.
@@ -17,129 +18,11 @@ const UPSTREAM: &str = "0b1c2d3e4f5061728394a5b6c7d8e9f0";
 const LABEL: &str = "3f2a9c0d1b4e5f6a";
 const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 const LIFE: &str = "1 1 active 1790000000000 1790000000000 1790000956250 900000";
-const ROUTE_FIELDS: [&str; 3] = ["s", "p", "b:tools"];
 
 /// Plain strings hold what ADR-0042 keeps as JSON.
 const JSON: &str = "{\"session_id\":\"3f2a9c0d1b4e5f6a7b8c9d0e\",\"content_hash\":\
     \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\",\
     \"last_used_at\":1790000000.123,\"created_at\":1790000000.123}";
-
-/// The transition of CREATE and its whole answer. Bindings of a tombstone are left out, which no benchmark here meets.
-const CREATE_LUA: &str = r"
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local fields, flat = {}, redis.call('HGETALL', KEYS[1])
-for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
-local ttl, created, changed, state, began, used, ends = tonumber(ARGV[3]), 0, 0, nil, nil, nil, nil
-local generation, epoch, id, hash
-if fields.p then
-  if fields.p ~= ARGV[2] then return redis.error_reply('DENIED') end
-  generation, epoch, id, hash = string.match(fields.id, '^(%d+) (%d+) (%S+) ?(%S*)$')
-  if id ~= ARGV[1] then return redis.error_reply('ERR') end
-  local reader, kept
-  reader, state, began, used, ends, kept = string.match(fields.s, '^%d+ (%d+) (%a+) (%d+) (%d+) (%d+) (%d+)$')
-  if reader ~= '1' then return redis.error_reply('ERR') end
-  if state == 'active' and now >= tonumber(ends) then state = 'expired' end
-  if hash ~= ARGV[4] then changed = 1 end
-end
-local revived = state ~= 'active' and state
-if state ~= 'active' then
-  created, changed, state = 1, 0, 'active'
-  generation = string.format('%d', generation and tonumber(generation) + 1 or now * 1000)
-  if fields.s then redis.call('DEL', KEYS[1]) end
-  began = string.format('%d', now)
-  used, ends = began, string.format('%d', now + ttl + math.floor(ttl / 16))
-  hash, fields = ARGV[4], {['l:init'] = ARGV[5]}
-  redis.call('HSET', KEYS[1], 's', '1 1 active ' .. began .. ' ' .. used .. ' ' .. ends .. ' ' .. ARGV[3],
-    'p', ARGV[2], 'id', generation .. ' ' .. (epoch or '0') .. ' ' .. ARGV[1] .. ' ' .. hash, 'l:init', ARGV[5])
-  redis.call('PEXPIREAT', KEYS[1], string.format('%d', now + ttl * 2))
-elseif now >= tonumber(used) + ttl / 16 then
-  used, ends = string.format('%d', now), string.format('%d', now + ttl + math.floor(ttl / 16))
-  redis.call('HSET', KEYS[1], 's', '1 1 active ' .. began .. ' ' .. used .. ' ' .. ends .. ' ' .. ARGV[3])
-  redis.call('PEXPIREAT', KEYS[1], string.format('%d', now + ttl * 2))
-end
-if created == 1 and not revived then
-  return {'created', 1, 'gen', tonumber(generation), 'created_at', tonumber(began), 'expires_at', now + ttl}
-end
-local labels = {}
-for name, value in pairs(fields) do
-  if string.sub(name, 1, 2) == 'l:' then
-    labels[#labels + 1] = string.sub(name, 3)
-    labels[#labels + 1] = value
-  end
-end
-return {'created', created, 'revived', revived or false, 'hash_changed', changed, 'previous', {}, 'id', ARGV[1],
-  'gen', tonumber(generation), 'principal', ARGV[2], 'state', state, 'created_at', tonumber(began), 'last_used_at', tonumber(used),
-  'expires_at', tonumber(ends), 'ttl_ms', ttl, 'content_hash', hash, 'labels', labels, 'bindings', {}}
-";
-
-/// A script that uses a session, as every one of these does: reads `s`, `p` and the fields given, as `a` and `b`, checks
-/// the principal and the state, and notes the use in steps.
-macro_rules! use_lua {
-    ($fields:literal, $rest:literal) => {
-        concat!(
-            "local s, p, a, b = unpack(redis.call('HMGET', KEYS[1], 's', 'p'",
-            $fields,
-            "))",
-            r"
-if not p then return redis.error_reply('NOSESSION') end
-if p ~= ARGV[1] then return redis.error_reply('DENIED') end
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local reader, life, created, used, expires, ttl = string.match(s, '^%d+ (%d+) (%a+) (%d+) (%d+) (%d+) (%d+)$')
-if reader ~= '1' then return redis.error_reply('ERR') end
-if life ~= 'active' then return redis.error_reply('ENDED') end
-if now >= tonumber(expires) then return redis.error_reply('NOSESSION') end
-ttl = tonumber(ttl)
-if now >= tonumber(used) + ttl / 16 then
-  redis.call('HSET', KEYS[1], 's', '1 1 active ' .. created .. ' ' .. string.format('%d', now) .. ' '
-    .. string.format('%d', now + ttl + math.floor(ttl / 16)) .. ' ' .. string.format('%d', ttl))
-  redis.call('PEXPIREAT', KEYS[1], string.format('%d', now + ttl * 2))
-end
-",
-            $rest
-        )
-    };
-}
-
-/// The transition of ROUTE for a binding that no worker owns, with its coalesced touch and its whole answer. Who is
-/// alive a script cannot know, so it does not look for the death of the driver.
-const ROUTE_LUA: &str = use_lua!(
-    ", 'b:' .. ARGV[2]",
-    r"
-if not a then return {'state', 'unbound'} end
-local state, epoch, lease_until, instance, driver, upstream =
-  string.match(a, '^(%a+) (%d+) %d+ (%d+) %d+ (%S+) (%S+) %S+ ?(%S*)$')
-local reply = {'state', state, 'instance', instance, 'driver', driver, 'epoch', tonumber(epoch)}
-if upstream ~= '' then
-  reply[9], reply[10] = 'upstream_session', upstream
-end
-if state == 'claimed' then
-  if now >= tonumber(lease_until) then reply[2] = 'orphaned' end
-  reply[#reply + 1] = 'lease_until'
-  reply[#reply + 1] = tonumber(lease_until)
-end
-return reply
-"
-);
-
-/// The transition of TOUCH.
-const TOUCH_LUA: &str = use_lua!("", "return {'expires_at', now + ttl}");
-
-/// The transition of BIND for an unbound server and one instance: a script does not know which has the fewest bindings.
-const BIND_LUA: &str = use_lua!(
-    ", 'id', 'b:' .. ARGV[2]",
-    r"
-if b then return redis.error_reply('BOUND') end
-local generation, epoch, rest = string.match(a, '^(%d+) (%d+) (.+)$')
-epoch = string.format('%d', math.max(tonumber(epoch) + 1, now * 1000))
-redis.call('HSET', KEYS[1], 'id', generation .. ' ' .. epoch .. ' ' .. rest, 'b:' .. ARGV[2], 'bound ' .. epoch .. ' '
-  .. string.format('%d', now) .. ' 0 0 ' .. ARGV[5] .. ' ' .. ARGV[3] .. ' - ' .. ARGV[6], 'k:' .. ARGV[2], ARGV[4])
-return {'won', 1, 'server', ARGV[2], 'state', 'bound', 'instance', ARGV[5], 'upstream_session', ARGV[6], 'owner', false,
-  'owner_alive', false, 'owner_address', false, 'driver', ARGV[3], 'epoch', tonumber(epoch), 'bound_at', now,
-  'lease_until', false, 'rebinds', 0, 'last_reason', false}
-"
-);
 
 /// One way to do it.
 #[derive(Clone, Copy)]
@@ -209,6 +92,27 @@ impl Session {
             "UPSTREAM",
             UPSTREAM,
         ])
+    }
+
+    /// A call of the script of this digest, with the session's key and these arguments.
+    fn call(&self, script: &str, arguments: &[&str]) -> Vec<Vec<String>> {
+        let mut call = words(&["EVALSHA", script, "1", &self.key]);
+        call.extend(words(arguments));
+        vec![call]
+    }
+
+    /// A transaction that reads these fields and notes a use. It cannot branch, so it checks nothing, and notes every
+    /// use.
+    fn read_and_use(&self, fields: &[&str]) -> Vec<Vec<String>> {
+        let mut read = words(&["HMGET", &self.key]);
+        read.extend(words(fields));
+        vec![
+            words(&["MULTI"]),
+            read,
+            words(&["HSET", &self.key, "s", LIFE]),
+            words(&["PEXPIRE", &self.key, "1800000"]),
+            words(&["EXEC"]),
+        ]
     }
 }
 
@@ -281,19 +185,9 @@ fn create_variants(sessions: Target, strings: Target) -> Vec<Variant> {
             target: strings,
             operation: |session, _| vec![words(&["SET", &session.key, JSON, "NX", "EX", "900"])],
         },
-        variant("EVALSHA", Some(CREATE_LUA), |session, script| {
+        variant("EVALSHA", Some(CREATE), |session, script| {
             let id = session.id();
-            vec![words(&[
-                "EVALSHA",
-                script,
-                "1",
-                &session.key,
-                id,
-                &session.principal,
-                "900000",
-                HASH,
-                LABEL,
-            ])]
+            session.call(script, &[id, &session.principal, "900000", HASH, LABEL])
         }),
         // It cannot branch, so every field is set only if it is not there: else it would overwrite a session.
         variant("MULTI, 4 HSETNX, PEXPIRE, HGETALL", None, |session, _| {
@@ -327,31 +221,15 @@ fn touch_variants() -> Vec<Variant> {
         }),
         variant(
             "EVALSHA",
-            Some(TOUCH_LUA),
+            Some(TOUCH),
             Target::Sessions,
-            |session, script| {
-                vec![words(&[
-                    "EVALSHA",
-                    script,
-                    "1",
-                    &session.key,
-                    &session.principal,
-                ])]
-            },
+            |session, script| session.call(script, &[&session.principal]),
         ),
         variant(
             "MULTI, HMGET, HSET, PEXPIRE",
             None,
             Target::Sessions,
-            |session, _| {
-                vec![
-                    words(&["MULTI"]),
-                    words(&["HMGET", &session.key, "s", "p"]),
-                    words(&["HSET", &session.key, "s", LIFE]),
-                    words(&["PEXPIRE", &session.key, "1800000"]),
-                    words(&["EXEC"]),
-                ]
-            },
+            |session, _| session.read_and_use(&["s", "p"]),
         ),
     ]
 }
@@ -365,25 +243,19 @@ fn bind_variants() -> Vec<Variant> {
         variant("SET NX EX", None, Target::New, |session, _| {
             vec![words(&["SET", &session.key, INSTANCE, "NX", "EX", "900"])]
         }),
-        variant(
-            "EVALSHA",
-            Some(BIND_LUA),
-            Target::Unbound,
-            |session, script| {
-                vec![words(&[
-                    "EVALSHA",
-                    script,
-                    "1",
-                    &session.key,
+        variant("EVALSHA", Some(BIND), Target::Unbound, |session, script| {
+            session.call(
+                script,
+                &[
                     &session.principal,
                     "tools",
                     WORKER,
                     TOKEN,
                     INSTANCE,
                     UPSTREAM,
-                ])]
-            },
-        ),
+                ],
+            )
+        }),
         // It can neither check nor give an epoch that only grows.
         variant(
             "MULTI, HMGET, 2 HSETNX",
@@ -430,33 +302,14 @@ fn route_variants(sessions: Target, strings: Target) -> Vec<Variant> {
         variant("GETEX", None, strings, |session, _| {
             vec![words(&["GETEX", &session.key, "EX", "900"])]
         }),
-        variant("EVALSHA", Some(ROUTE_LUA), sessions, |session, script| {
-            vec![words(&[
-                "EVALSHA",
-                script,
-                "1",
-                &session.key,
-                &session.principal,
-                "tools",
-                WORKER,
-            ])]
+        variant("EVALSHA", Some(ROUTE), sessions, |session, script| {
+            session.call(script, &[&session.principal, "tools", WORKER])
         }),
-        // It cannot branch, so it checks nothing, and notes every use.
         variant(
             "MULTI, HMGET, HSET, PEXPIRE",
             None,
             sessions,
-            |session, _| {
-                let mut read = words(&["HMGET", &session.key]);
-                read.extend(ROUTE_FIELDS.map(str::to_owned));
-                vec![
-                    words(&["MULTI"]),
-                    read,
-                    words(&["HSET", &session.key, "s", LIFE]),
-                    words(&["PEXPIRE", &session.key, "1800000"]),
-                    words(&["EXEC"]),
-                ]
-            },
+            |session, _| session.read_and_use(&["s", "p", "b:tools"]),
         ),
     ]
 }
