@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use mooring_protocol::event::comment;
 use mooring_protocol::header::{MCP_SESSION_ID, X_ACCEL_BUFFERING, X_MCP_SESSION_ID};
-use mooring_protocol::{Event, Reply, ReplyBody};
+use mooring_protocol::{Event, Reply, ReplyBody, ReplyError};
 
 /// Interval of comments on a silent stream, well under the 60 s idle timeout usual for proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -136,6 +136,45 @@ impl<S: Stream<Item = Result<Bytes, E>> + Unpin, E> Stream for KeepAlive<S> {
         this.sent_at = Instant::now();
         Poll::Ready(next)
     }
+}
+
+/// A reply with each of its messages as `map` makes it. A JSON text is read whole first, and may then have at most
+/// `bytes_max` bytes.
+///
+/// # Errors
+/// [`ReplyError`]: the text cannot be read.
+pub(super) async fn map_messages<F>(
+    reply: Reply,
+    bytes_max: usize,
+    map: impl Fn(Bytes) -> F + Clone + Send + 'static,
+) -> Result<Reply, ReplyError>
+where
+    F: Future<Output = Bytes> + Send,
+{
+    let body = match reply.body {
+        body @ (ReplyBody::Json(_) | ReplyBody::JsonStream(_)) => {
+            match body.read_text(bytes_max).await? {
+                text if text.is_empty() => ReplyBody::Json(text),
+                text => ReplyBody::Json(map(text).await),
+            }
+        }
+        ReplyBody::Events(events) => {
+            let map_event = move |mut event: Event| {
+                let map = map.clone();
+                async move {
+                    if event.as_message().is_some()
+                        && let Some(text) = event.data.take()
+                    {
+                        event.data = Some(map(text).await);
+                    }
+                    Ok(event)
+                }
+            };
+            ReplyBody::Events(Box::pin(events.and_then(map_event)))
+        }
+        body @ (ReplyBody::Empty | ReplyBody::Text(_)) => body,
+    };
+    Ok(Reply { body, ..reply })
 }
 
 #[cfg(test)]

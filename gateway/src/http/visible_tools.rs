@@ -5,15 +5,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::{TryStreamExt as _, future};
+use futures_util::future;
 
+use super::reply::map_messages;
 use super::{App, answer};
 use crate::policy::{Access, AccessPolicy};
 use mooring_identity::Identity;
 use mooring_protocol::listing::retain;
-use mooring_protocol::{
-    ErrorBody, ErrorKind, Event, Listing, Message, Method, Reply, ReplyBody, Sender,
-};
+use mooring_protocol::{ErrorBody, ErrorKind, Listing, Message, Method, Reply, Sender};
 
 /// A caller at a server.
 pub(super) struct VisibleTools<'a> {
@@ -83,34 +82,23 @@ pub(super) struct ToolListFilter {
 impl ToolListFilter {
     /// The reply without those tools. A JSON reply is read whole first.
     pub(super) async fn apply(self, reply: Reply) -> Reply {
-        let body = match reply.body {
-            ReplyBody::Json(_) | ReplyBody::JsonStream(_) => {
-                match reply.body.read_text(self.bytes_max).await {
-                    Ok(text) => ReplyBody::Json(self.without_others(text)),
-                    Err(_) => return answer::plain(ErrorKind::UpstreamInvalid, None),
-                }
-            }
-            ReplyBody::Events(events) => {
-                let filtered = move |event| future::ok(self.event_without_others(event));
-                ReplyBody::Events(Box::pin(events.and_then(filtered)))
-            }
-            body @ (ReplyBody::Empty | ReplyBody::Text(_)) => body,
-        };
-        Reply { body, ..reply }
-    }
-
-    fn event_without_others(&self, mut event: Event) -> Event {
-        if event.as_message().is_some() {
-            event.data = event.data.map(|text| self.without_others(text));
+        let bytes_max = self.bytes_max;
+        let filter = Arc::new(self);
+        let without_others = move |text| future::ready(filter.without_others(text));
+        match map_messages(reply, bytes_max, without_others).await {
+            Ok(reply) => reply,
+            Err(_) => answer::plain(ErrorKind::UpstreamInvalid, None),
         }
-        event
     }
 
     /// The message itself if it is no list of tools; an error in its place if it is one that cannot be read.
     fn without_others(&self, text: Bytes) -> Bytes {
-        let Ok(message) = Message::parse(&text, Sender::Upstream) else {
-            // What is no message was written by the gateway: the relay has parsed every one of the server's.
-            return text;
+        let message = match Message::parse(&text, Sender::Upstream) {
+            Ok(message) => message,
+            Err(cause) => {
+                tracing::warn!(server = %self.server, %cause, "a reply that may have a list of tools cannot be read, so a caller gets none of it");
+                return ErrorBody::new(ErrorKind::UpstreamInvalid).to_bytes();
+            }
         };
         let is_visible = |tool: &str| self.policy.may_call(&self.caller, &self.server, tool);
         match retain(Listing::Tools, &message, is_visible) {
@@ -121,6 +109,38 @@ impl ToolListFilter {
                 let error = ErrorBody::new(ErrorKind::UpstreamInvalid).answering(message.id());
                 error.to_bytes()
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_session::names::Principal;
+
+    use super::*;
+
+    /// Two programs could read such a list in different ways, and the relay passes replies on without parsing them.
+    #[test]
+    fn a_list_that_cannot_be_read_is_not_passed_on() {
+        let filter = ToolListFilter {
+            policy: Arc::new(AccessPolicy::open()),
+            caller: Arc::new(Identity::of(Principal::parse(b"ada").unwrap())),
+            server: "tracker".into(),
+            bytes_max: 1000,
+        };
+        let tools = r#"{"tools":[{"name":"wipe"}]}"#;
+        for text in [
+            format!(r#"{{"jsonrpc":"2.0","id":1,"result":{tools},"result":{tools}}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":1,"result":{tools}"#),
+            format!("[{tools}]"),
+        ] {
+            let shown = filter.without_others(Bytes::from(text));
+            let shown = String::from_utf8_lossy(&shown);
+            assert!(
+                shown.contains("-32011") && !shown.contains("wipe"),
+                "{shown}"
+            );
         }
     }
 }
