@@ -9,7 +9,7 @@ use super::rows::settings;
 use super::setting::List;
 
 /// What an item of a list of patterns may be.
-const PATTERNS: &str = "patterns with *, ? and [...]";
+pub(super) const PATTERNS: &str = "patterns with *, ? and [...]";
 /// Most rules of one server, and most grants.
 const RULES_MAX: usize = 64;
 /// Most scopes of one rule.
@@ -171,7 +171,7 @@ fn parse_scope(text: &str) -> Result<String, Reason> {
 }
 
 /// An empty list fits nobody, while one that is left out fits everybody; so it is refused, before the two are mixed up.
-fn globs(reader: &mut Reader<'_>, row: &'static List) -> Globs {
+pub(super) fn globs(reader: &mut Reader<'_>, row: &'static List) -> Globs {
     let patterns = reader.list(row, |pattern| Ok(pattern.to_owned()));
     if patterns.as_ref().is_some_and(Vec::is_empty) && !reader.was_refused(row) {
         let reason = "an empty list fits nothing; leave it out if the rule does not depend on it";

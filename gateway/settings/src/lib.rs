@@ -12,6 +12,7 @@ mod code;
 mod file;
 pub mod generate;
 mod globs;
+mod hooks;
 mod hosts;
 mod listen;
 mod log;
@@ -51,6 +52,7 @@ pub use code::{
     TokenizationSettings,
 };
 pub use globs::Globs;
+pub use hooks::{HookPhase, HookSettings, OnHookFailure};
 pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
 pub use listen::{
     CertificateFiles, ConnectionSettings, ListenSettings, ListenerTlsSettings, ProbeDetail,
@@ -90,6 +92,8 @@ pub struct Settings {
     pub auth: AuthSettings,
     /// The rights that callers get besides those that their roles name.
     pub grants: Vec<Grant>,
+    /// The services that are asked about tool calls, in their order.
+    pub hooks: Vec<HookSettings>,
     /// What is logged.
     pub log: LogSettings,
     /// The servers, with distinct ids.
@@ -211,6 +215,7 @@ fn parse(
     let code = CodeSection::read(&mut reader);
     let auth = auth::parse(&mut reader);
     let grants = access::parse_grants(&mut reader);
+    let hooks = hooks::parse(&mut reader);
     let log = LogSettings::read(&mut reader);
     refuse_open_door(&mut reader, &listen, &auth);
     let standard = match flags.wanted {
@@ -266,6 +271,7 @@ fn parse(
             code,
             auth,
             grants,
+            hooks,
             log,
             servers,
             default_server,

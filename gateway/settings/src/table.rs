@@ -4,6 +4,7 @@ use super::access;
 use super::affinity::AffinitySettings;
 use super::auth::{self, TrustedHeaderSettings};
 use super::code;
+use super::hooks;
 use super::listen::{self, ConnectionSettings, ListenSettings};
 use super::log::LogSettings;
 use super::peers::PeerSettings;
@@ -65,6 +66,11 @@ pub(super) const SECTIONS: &[Section] = &[
                 TokenSettings::ROWS,
             ],
         )],
+    },
+    Section {
+        name: "calls",
+        meaning: "Who else is asked about tool calls.",
+        groups: &[(&[], &[hooks::ROWS])],
     },
     Section {
         name: "default",

@@ -92,12 +92,14 @@ fn push_setting(text: &mut String, title: &str, setting: &Setting) {
     if let Setting::Tables(tables) = setting {
         for row in tables.rows() {
             let (about, allowed) = (row.about(), row.allowed());
+            let missing = match row.default_text() {
+                Some(default) => format!("Default: `{default}`{}", unit(row)),
+                None => format!("Unset: {}", about.unset.unwrap_or("none")),
+            };
+            let (name, meaning) = (about.name(), about.meaning);
             let _ = writeln!(
                 text,
-                "  - `{}`: {} Allowed: {allowed}. Unset: {}.",
-                about.name(),
-                about.meaning,
-                about.unset.unwrap_or("none"),
+                "  - `{name}`: {meaning} Allowed: {allowed}. {missing}."
             );
         }
     }

@@ -38,7 +38,7 @@ impl fmt::Debug for UpstreamHeaders {
     }
 }
 
-pub(super) fn parse(reader: &mut Reader<'_>, row: &'static Map) -> UpstreamHeaders {
+pub(crate) fn parse(reader: &mut Reader<'_>, row: &'static Map) -> UpstreamHeaders {
     let environment = reader.environment;
     let mut map = HeaderMap::new();
     reader.map(row, |name, text| {

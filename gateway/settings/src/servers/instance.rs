@@ -21,13 +21,13 @@ pub struct Instance {
 
 impl Instance {
     /// Parses an absolute http or https URL without credentials and without a fragment.
-    pub(super) fn parse(text: &str) -> Result<Self, Reason> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Reason> {
         let url = Url::parse(text).map_err(|error| format!("it is not a URL: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(format!("its scheme is {:?}", url.scheme()));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("it holds credentials; put them into the server's `headers`".to_owned());
+            return Err("it holds credentials; put them into `headers`".to_owned());
         }
         if url.fragment().is_some() {
             return Err("it has a fragment, which never reaches a server".to_owned());

@@ -32,6 +32,7 @@ pub use agent::{
 };
 pub use group::{GroupNames, GroupServerSettings};
 pub use headers::UpstreamHeaders;
+pub(super) use headers::parse as parse_headers;
 pub use http::HttpServerSettings;
 pub use instance::Instance;
 pub use kept::{Concurrency, OnUpstreamLoss};

@@ -14,6 +14,7 @@ mod code_governed;
 mod code_refused;
 mod foreign;
 mod group;
+mod hooks;
 mod peers;
 mod refused;
 mod sse;
