@@ -8,6 +8,7 @@ pub mod cli;
 pub mod client;
 pub mod client_stream;
 pub mod group;
+mod hooks;
 pub mod http;
 pub mod legacy;
 pub mod logs;

@@ -16,6 +16,7 @@ pub mod fleet;
 pub mod fleet_keys;
 pub mod gate;
 pub mod gateway;
+pub mod hook;
 pub mod identity_provider;
 pub mod journal;
 pub mod legacy;

@@ -5,6 +5,7 @@ mod agent;
 mod code;
 mod connections;
 mod governance;
+mod hooks;
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
@@ -21,6 +22,7 @@ pub use governance::{
     Record, code_record_failed, code_records_pruned, code_replayed, code_runs_lost,
     code_security_event, code_skill_changed,
 };
+pub use hooks::{HookOutcome, hook_answered};
 use metrics::{
     Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
     histogram,
@@ -101,6 +103,7 @@ pub fn describe() {
     code::describe();
     connections::describe();
     governance::describe();
+    hooks::describe();
     counter!(HITS).absolute(0);
     counter!(MISSES).absolute(0);
     for reason in ["upstream", "owner", "drain", "worker"] {
@@ -251,6 +254,7 @@ mod tests {
         .chain(code::ALL)
         .chain(connections::ALL)
         .chain(governance::ALL)
+        .chain(hooks::ALL)
         {
             assert!(PAGE.contains(name), "{name}");
         }

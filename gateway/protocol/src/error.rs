@@ -71,6 +71,10 @@ pub enum ErrorKind {
     UpstreamInvalid,
     /// The server refused with an HTTP status, without a message for the client.
     UpstreamRefused,
+    /// A hook did not let the call, or its result, through.
+    CallRefused,
+    /// A hook whose answer is needed gave none.
+    HookUnavailable,
     /// The call was interrupted before its answer arrived: it may have run and was not sent again.
     OutcomeUnknown,
     /// The gateway is stopping.
@@ -174,6 +178,12 @@ impl ErrorKind {
                 -32012,
                 S::OK,
                 "the call was interrupted before its answer came; it may have run and was not sent again",
+            ),
+            Self::CallRefused => row(-32016, S::OK, "a hook did not let the call through"),
+            Self::HookUnavailable => row(
+                -32017,
+                S::OK,
+                "a hook that decides about the call did not answer",
             ),
             Self::NoSingleClient => row(
                 -32601,

@@ -16,6 +16,7 @@ pub mod mark;
 pub mod marker;
 pub mod method;
 pub mod renaming;
+pub mod repeated_keys;
 pub mod reply;
 pub mod rewrite;
 pub mod stream;

@@ -1,6 +1,6 @@
-//! Renames the tool or prompt of a client's request.
+//! Changes the name or the arguments of a client's request.
 //!
-//! Invariant: only the text of the name changes. A request that two parsers could read differently is not renamed.
+//! Invariant: only their text changes. A request that two parsers could read differently is not changed.
 
 use std::borrow::Cow;
 
@@ -35,6 +35,36 @@ pub fn with_name(message: &Message<'_>, name: &str) -> Option<String> {
     let found = Members::read(&["name"], message.raw_params()?).ok()?;
     let [raw] = found.values;
     replaced(message, raw?, name)
+}
+
+/// The JSON text of a call's `params.arguments`.
+#[must_use]
+pub fn arguments<'a>(message: &Message<'a>) -> Option<&'a str> {
+    let found = Members::read(&["arguments"], message.raw_params()?).ok()?;
+    let [raw] = found.values;
+    raw
+}
+
+/// A call with other `params.arguments`, given as JSON text.
+#[must_use]
+pub fn with_arguments(message: &Message<'_>, arguments_json: &str) -> Option<String> {
+    let params = message.raw_params()?;
+    let edit = match arguments(message) {
+        Some(raw) => Edit {
+            at: span_of(message.text, raw)?,
+            with: Fill::Text(Cow::Borrowed(arguments_json)),
+        },
+        None => {
+            let within = span_of(message.text, params)?.start + 1;
+            // The params of a call have at least its name, so a comma is due.
+            let member = format!(r#""arguments":{arguments_json},"#);
+            Edit {
+                at: within..within,
+                with: Fill::Text(Cow::Owned(member)),
+            }
+        }
+    };
+    splice(message.text, &mut [edit])
 }
 
 /// The request with another `params.ref.name`.
@@ -81,6 +111,25 @@ mod tests {
         assert_eq!(with_name(&message(text), "x\"").unwrap(), expected);
         let nameless = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}"#;
         assert_eq!(with_name(&message(nameless), "x"), None);
+    }
+
+    #[test]
+    fn only_the_arguments_of_the_call_change() {
+        let text = |params: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{{params}}}}}"#)
+        };
+        for (before, after) in [
+            (
+                r#""name":"x", "arguments" : {"a":1} ,"_meta":{"k":[ ]}"#,
+                r#""name":"x", "arguments" : {"b":2} ,"_meta":{"k":[ ]}"#,
+            ),
+            (r#""name":"x""#, r#""arguments":{"b":2},"name":"x""#),
+        ] {
+            let (before, after) = (text(before), text(after));
+            let changed = with_arguments(&message(&before), r#"{"b":2}"#);
+            assert_eq!(changed.unwrap(), after);
+            assert_eq!(arguments(&message(&after)), Some(r#"{"b":2}"#));
+        }
     }
 
     #[test]

@@ -12,11 +12,13 @@ use mooring_session::names::SessionId;
 use tokio_util::sync::CancellationToken;
 
 use super::detachable_future::DetachableFuture;
+use super::hooked_call::{answered, serve_hooked};
 use super::reply::to_http;
 use super::stateful::is_stateful;
 use super::target::ServerTarget;
 use super::visible_tools::VisibleTools;
 use super::{App, agent, answer, batch, code, group, host_origin_guard, stateful, stateless};
+use crate::hooks::CallRoute;
 use mooring_identity::Identity;
 use mooring_metrics as metrics;
 use mooring_protocol::envelope::Sender;
@@ -56,6 +58,15 @@ impl<S> RequestContext<S> {
             begun: self.begun,
             lane: self.lane,
             client_gone: self.client_gone,
+        }
+    }
+
+    /// Who calls, and where, for hooks.
+    pub(super) fn call_route<'a>(&'a self, server: &'a str) -> CallRoute<'a> {
+        CallRoute {
+            caller: &self.identity,
+            session_digest: self.session().ok().map(|session| session.digest),
+            server,
         }
     }
 
@@ -229,11 +240,38 @@ pub(super) async fn serve_message(
         Method::ToolsList => visible.list_filter(),
         _ => None,
     };
-    let reply = dispatch(context, body, message, revision).await;
+    let reply = match (context.app.hooks.is_empty(), &context.server) {
+        // Members ask the hooks themselves.
+        (true, _) | (false, ServerTarget::Group(_)) => {
+            dispatch(context, body, message, revision).await
+        }
+        (false, _) => Box::pin(dispatch_hooked(context, body, message, revision)).await,
+    };
     match filter {
         Some(filter) => Box::pin(filter.apply(reply)).await,
         None => reply,
     }
+}
+
+/// Serves one message as the hooks decide.
+async fn dispatch_hooked(
+    context: RequestContext,
+    body: &Bytes,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Reply {
+    let (asked, server) = (context.clone(), context.server.clone());
+    let serve = async |body: &Bytes, message: &Message<'_>| {
+        dispatch(context, body, message, revision).await
+    };
+    serve_hooked(
+        &asked.app,
+        asked.call_route(server.id()),
+        body,
+        message,
+        serve,
+    )
+    .await
 }
 
 /// Serves one message that the policy allows.
@@ -276,9 +314,20 @@ pub(super) async fn get(context: RequestContext) -> Reply {
     let visible = VisibleTools::of(&context.app, &context.identity, context.server.id());
     // A client may resume the events of a list.
     let filter = visible.list_filter();
-    let reply = get_unfiltered(context).await;
-    match filter {
-        Some(filter) => filter.apply(reply).await,
+    // Answers to calls can be among the events too.
+    let members = match &context.server {
+        ServerTarget::Group(group) => group.ids(),
+        ServerTarget::Upstream(_) | ServerTarget::Code(_) | ServerTarget::Agent(_) => Vec::new(),
+    };
+    let route = context.call_route(context.server.id());
+    let calls = context.app.hooks.of_unknown_calls(route, &members);
+    let bytes_max = context.app.relay.message_bytes_max;
+    let mut reply = get_unfiltered(context).await;
+    if let Some(filter) = filter {
+        reply = filter.apply(reply).await;
+    }
+    match calls {
+        Some(calls) => answered(calls, reply, bytes_max).await,
         None => reply,
     }
 }

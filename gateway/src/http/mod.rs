@@ -16,6 +16,7 @@ mod endpoint;
 mod governance;
 mod group;
 mod health;
+mod hooked_call;
 mod host_origin_guard;
 mod legacy;
 mod nested_servers;
@@ -48,6 +49,7 @@ pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
 pub use self::stdio::{Keeping, StdioClient};
 use crate::group::Groups;
+use crate::hooks::CallHooks;
 use crate::legacy::Streams;
 use crate::policy::AccessPolicy;
 use mooring_agent::server::AgentServers;
@@ -86,6 +88,8 @@ pub struct App {
     pub listen: ListenSettings,
     /// How request bodies are read.
     pub request_bodies: RequestBodies,
+    /// Who else is asked about tool calls.
+    pub hooks: CallHooks,
     /// What callers may use.
     pub policy: Arc<AccessPolicy>,
     /// Signs whom upstream requests are for; none if no server is told.

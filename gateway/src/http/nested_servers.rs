@@ -14,9 +14,11 @@ use mooring_session::names::Principal;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::{RequestContext, UpstreamContext, delete, dispatch};
+use super::hooked_call::serve_hooked;
 use super::target::ServerTarget;
 use super::visible_tools::VisibleTools;
 use super::{App, answer, stateful};
+use crate::hooks::CallRoute;
 use mooring_code::calls::Upstreams;
 use mooring_identity::Identity;
 use mooring_protocol::envelope::Sender;
@@ -57,7 +59,7 @@ impl Upstreams for NestedServers {
             match Message::parse(&text, Sender::Client) {
                 Ok(message) => match tools_of(&context).refuse_call(&message) {
                     Some(refusal) => refusal,
-                    None => stateful::post_in(&context, session, &text, &message).await,
+                    None => call_in(&context, session, &text, &message).await,
                 },
                 Err(cause) => answer::error(&ErrorBody::from(&cause)),
             }
@@ -157,6 +159,23 @@ fn run_to_completion(
     let task = tokio::spawn(work);
     task.map(|done| done.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
         .boxed()
+}
+
+/// Sends a message of a code session, if it is a call as the hooks decide.
+async fn call_in(
+    context: &UpstreamContext,
+    session: Session,
+    text: &Bytes,
+    message: &Message<'_>,
+) -> Reply {
+    let route = CallRoute {
+        session_digest: Some(session.digest.clone()),
+        ..context.call_route(context.server.id.as_str())
+    };
+    let serve = async |text: &Bytes, message: &Message<'_>| {
+        stateful::post_in(context, session, text, message).await
+    };
+    serve_hooked(&context.app, route, text, message, serve).await
 }
 
 fn tools_of(context: &UpstreamContext) -> VisibleTools<'_> {

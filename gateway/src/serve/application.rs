@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ServeError, servers};
 use crate::group::Groups;
+use crate::hooks::CallHooks;
 use crate::http::{App, RequestBodies};
 use crate::legacy::Streams;
 use crate::policy::AccessPolicy;
@@ -53,6 +54,7 @@ pub(crate) async fn assemble(
     let servers = Arc::new(servers::servers(settings, caller_signer.as_ref())?);
     servers::note_missing_programs(settings, &servers);
     let client = client(settings)?;
+    let message_bytes_max = settings.upstream.event_bytes_max;
     let session_router = SessionRouter::new(
         parts.store,
         client.clone(),
@@ -69,7 +71,7 @@ pub(crate) async fn assemble(
         code,
         default_server: (settings.default_server.as_ref()).map(|id| id.as_str().into()),
         pool: Pool::new(
-            client,
+            client.clone(),
             parts.worker.boot(),
             settings.upstream.response_headers_timeout,
         ),
@@ -81,11 +83,12 @@ pub(crate) async fn assemble(
             settings.listen.body_budget_bytes,
         ),
         listen: settings.listen.clone(),
+        hooks: CallHooks::new(&settings.hooks, client.clone(), message_bytes_max),
         policy: parts.policy,
         caller_signer,
         authenticator: Authenticator::new(settings.auth.clone())?,
         relay: RelayOptions {
-            message_bytes_max: settings.upstream.event_bytes_max,
+            message_bytes_max,
             seals: Seals::new(parts.ring.as_ref().map(SealKey::new)),
             stopping: CancellationToken::new(),
         },
@@ -203,7 +206,9 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {
             | settings::ServerKind::Agent(_) => None,
         })
         .flatten()
-        .any(|instance| instance.uri().scheme_str() == Some("https"));
+        .map(settings::Instance::uri)
+        .chain(settings.hooks.iter().map(|hook| &hook.url))
+        .any(|uri| uri.scheme_str() == Some("https"));
     Client::new(options, needs_tls)
 }
 

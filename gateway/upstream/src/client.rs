@@ -194,15 +194,36 @@ impl Client {
         instance: &Instance,
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, SendError> {
-        let error = match self.pooled().request(request).await {
-            Ok(response) => return Ok(self.received(instance, response)),
-            // A single refusal without retries starts no row of refusals: the next one must not count as a loss.
-            Err(error) if is_refused(&error) => SendError::Refused,
-            Err(error) if error.is_connect() => SendError::Connect(error),
-            Err(error) => SendError::Broken(error),
-        };
-        instance.contact.fail(FailureCause::from(&error));
-        Err(error)
+        // A single refusal without retries starts no row of refusals: the next one must not count as a loss.
+        match self.request(request).await {
+            Ok(response) => Ok(self.received(instance, response)),
+            Err(error) => {
+                instance.contact.fail(FailureCause::from(&error));
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends a request to a service that is no instance, over a pooled connection and without retries.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub async fn send_elsewhere(&self, request: Request<Full<Bytes>>) -> Result<Reply, SendError> {
+        self.request(request)
+            .await
+            .map(|response| self.reply(response))
+    }
+
+    async fn request(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, SendError> {
+        let sent = self.pooled().request(request).await;
+        sent.map_err(|error| match error {
+            error if is_refused(&error) => SendError::Refused,
+            error if error.is_connect() => SendError::Connect(error),
+            error => SendError::Broken(error),
+        })
     }
 
     async fn send_over(
@@ -246,6 +267,10 @@ impl Client {
         } else if !status.is_client_error() {
             instance.contact.succeed();
         }
+        self.reply(response)
+    }
+
+    fn reply(&self, response: Response<Incoming>) -> Reply {
         let broken = |error| ReplyError::broken(ReplyBroken(error));
         read_http(response, self.0.event_bytes_max, broken)
     }

@@ -43,6 +43,7 @@ mod group;
 mod group_kinds;
 mod handshakes;
 mod harness;
+mod hooks;
 mod hostile;
 mod identity;
 mod init_params;

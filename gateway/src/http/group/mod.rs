@@ -23,6 +23,7 @@ use mooring_session::view::RecordView;
 use self::member_reply::{name_member, relay_reply};
 use super::code::CodeContext;
 use super::endpoint::{RequestContext, UpstreamContext, is_initialize};
+use super::hooked_call::serve_hooked;
 use super::{answer, code, stateful};
 use crate::group::{Group, Member, Scope};
 use mooring_protocol::{
@@ -174,7 +175,19 @@ impl GroupMessage<'_> {
         message: &Message<'_>,
         moved: &[RebindNotice],
     ) -> Reply {
-        let reply = match member {
+        let route = self.context.call_route(member.id());
+        let serve = async |body: &Bytes, message: &Message<'_>| {
+            self.serve_member(member, body, message).await
+        };
+        let reply = serve_hooked(&self.context.app, route, body, message, serve).await;
+        if !reply.status.is_success() {
+            return name_member(reply, member.id());
+        }
+        relay_reply(reply, member.id(), moved)
+    }
+
+    async fn serve_member(&self, member: &Member, body: &Bytes, message: &Message<'_>) -> Reply {
+        match member {
             Member::Upstream(server) => {
                 let context = member_context(self.context, server);
                 stateful::post(&context, body, message, self.revision).await
@@ -197,11 +210,7 @@ impl GroupMessage<'_> {
                 };
                 code::post(&context, message, self.revision).await
             }
-        };
-        if !reply.status.is_success() {
-            return name_member(reply, member.id());
         }
-        relay_reply(reply, member.id(), moved)
     }
 
     fn refuse(&self, kind: ErrorKind) -> Reply {

@@ -1,0 +1,158 @@
+//! Asks hooks about tool calls: about a call before it is sent, and about its answer before it is passed on.
+//!
+//! Invariant: a call or an answer that no hook can be shown goes no further.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::reply::map_messages;
+use super::{App, answer};
+use crate::hooks::{CallOutcome, CallRoute, HookRefusal, HookedCall};
+use mooring_protocol::renaming::{arguments, with_arguments};
+use mooring_protocol::repeated_keys::has_repeated_keys;
+use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Reply, Sender, call};
+
+/// Serves a message; if it is a call that hooks are asked about, as they decide.
+pub(super) async fn serve_hooked(
+    app: &App,
+    route: CallRoute<'_>,
+    body: &Bytes,
+    message: &Message<'_>,
+    serve: impl AsyncFnOnce(&Bytes, &Message<'_>) -> Reply,
+) -> Reply {
+    let bytes_max = app.relay.message_bytes_max;
+    match message.method() {
+        Method::ToolsCall => {}
+        // Such as tasks/result, which fetches the result of a call.
+        Method::Other if message.kind() == Kind::Request => {
+            let calls = app.hooks.of_unknown_calls(route, &[]);
+            let reply = serve(body, message).await;
+            return match calls {
+                Some(calls) => answered(calls, reply, bytes_max).await,
+                None => reply,
+            };
+        }
+        _ => return serve(body, message).await,
+    }
+    let refuse = |kind, detail: &str| {
+        let error = ErrorBody::new(kind).answering(message.id());
+        answer::error(&error.detail(detail))
+    };
+    let Some(tool) = message.params.name() else {
+        return refuse(ErrorKind::ParamsRefused, "the call names no tool");
+    };
+    let arguments = arguments(message);
+    // A server could read such arguments in another way than a hook.
+    if arguments.is_some_and(|text| has_repeated_keys(text).unwrap_or(true)) {
+        let detail = "the arguments have a key twice, or a value that not every program can read";
+        return refuse(ErrorKind::ParamsRefused, detail);
+    }
+    let Some(mut call) = app.hooks.of_call(route, &tool, arguments.and_then(raw)) else {
+        return serve(body, message).await;
+    };
+    let reply = match call.before().await {
+        Err(refusal) => return answer::error(&refused_call(refusal).answering(message.id())),
+        Ok(None) => serve(body, message).await,
+        Ok(Some(changed)) => {
+            let text = with_arguments(message, changed.get()).map(Bytes::from);
+            let changed = text
+                .as_ref()
+                .map(|text| (text, Message::parse(text, Sender::Client)));
+            match changed {
+                Some((text, Ok(message))) => serve(text, &message).await,
+                Some((_, Err(cause))) => {
+                    tracing::warn!(%cause, "the arguments that a hook made are no part of a message");
+                    return answer::error(
+                        &refused_call(HookRefusal::NoAnswer).answering(message.id()),
+                    );
+                }
+                None => return refuse(ErrorKind::Internal, "the call could not be changed"),
+            }
+        }
+    };
+    answered(call, reply, bytes_max).await
+}
+
+/// The reply to a call, as the hooks let it through. A JSON reply is read whole first.
+pub(super) async fn answered(call: HookedCall, reply: Reply, bytes_max: usize) -> Reply {
+    if !reply.status.is_success() {
+        return reply;
+    }
+    let call = Arc::new(call);
+    let ask = move |text| consult(Arc::clone(&call), text);
+    match map_messages(reply, bytes_max, ask).await {
+        Ok(reply) => reply,
+        Err(_) => answer::plain(ErrorKind::UpstreamInvalid, None),
+    }
+}
+
+/// A message of a reply, or what the hooks put in its place.
+async fn consult(call: Arc<HookedCall>, text: Bytes) -> Bytes {
+    let message = match Message::parse(&text, Sender::Upstream) {
+        Ok(message) => message,
+        Err(cause) => {
+            tracing::warn!(%cause, "an answer that no hook can be shown is withheld");
+            return ErrorBody::new(ErrorKind::UpstreamInvalid).to_bytes();
+        }
+    };
+    let outcome = message.outcome().and_then(raw);
+    let outcome = match (message.kind(), &outcome) {
+        (Kind::Result, Some(result)) if call.is_known() || is_of_a_call(result) => {
+            CallOutcome::Result(result)
+        }
+        (Kind::Error, Some(error)) => CallOutcome::Error(error),
+        _ => return text,
+    };
+    let id = message.id();
+    match call.after(outcome).await {
+        Ok(None) => text,
+        Ok(Some(changed)) => {
+            let id_json = id.map_or("null", |id| id.as_json());
+            Bytes::from(call::result(id_json, changed.get()))
+        }
+        Err(refusal) => withheld(refusal).answering(id).to_bytes(),
+    }
+}
+
+/// Whether a result is that of a tool call: only those have content of their own.
+fn is_of_a_call(result: &RawValue) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Contents {
+        #[serde(rename = "structuredContent")]
+        structured: Option<serde::de::IgnoredAny>,
+        content: Option<serde::de::IgnoredAny>,
+    }
+    let contents = serde_json::from_str::<Contents>(result.get());
+    contents.map_or(true, |of| of.structured.is_some() || of.content.is_some())
+}
+
+/// JSON text that is passed on as it is.
+fn raw(text: &str) -> Option<Box<RawValue>> {
+    RawValue::from_string(text.to_owned()).ok()
+}
+
+/// The error of a call that is not sent.
+fn refused_call(refusal: HookRefusal) -> ErrorBody<'static> {
+    match refusal {
+        HookRefusal::Refused(Some(reason)) => ErrorBody::new(ErrorKind::CallRefused).detail(reason),
+        HookRefusal::Refused(None) => ErrorBody::new(ErrorKind::CallRefused),
+        HookRefusal::NoAnswer => {
+            ErrorBody::new(ErrorKind::HookUnavailable).detail("the call has not run")
+        }
+    }
+}
+
+/// The error in the place of a call's result.
+fn withheld(refusal: HookRefusal) -> ErrorBody<'static> {
+    const WITHHELD: &str = "the call has run, and its result is withheld";
+    match refusal {
+        HookRefusal::Refused(Some(reason)) => {
+            let detail = format_args!("{WITHHELD}: {reason}");
+            ErrorBody::new(ErrorKind::CallRefused).detail(detail)
+        }
+        HookRefusal::Refused(None) => ErrorBody::new(ErrorKind::CallRefused).detail(WITHHELD),
+        HookRefusal::NoAnswer => ErrorBody::new(ErrorKind::HookUnavailable).detail(WITHHELD),
+    }
+}
