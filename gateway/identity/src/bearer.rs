@@ -60,7 +60,7 @@ impl TokenAuthenticator {
     ) -> Result<Arc<Identity>, TokenError> {
         let verified = token::verify(token, &keys.keys, &self.settings, now)?;
         let identity = Arc::new(verified.identity);
-        keys.remember(digest, &identity, verified.expires_at);
+        keys.remember(digest, &identity, verified.accepted_until);
         Ok(identity)
     }
 }

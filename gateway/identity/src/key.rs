@@ -36,6 +36,9 @@ pub enum KeySetError {
     /// It has more keys than are read.
     #[error("it has more than {KEYS_MAX} keys")]
     TooMany,
+    /// None of its keys can verify a token.
+    #[error("it has no key that can verify a token")]
+    NoUsableKey,
 }
 
 /// One key.
@@ -79,7 +82,7 @@ struct WrittenKey {
     k: Option<String>,
 }
 
-/// The keys of a set that can verify. Others are passed over, as RFC 7517, section 5, asks.
+/// The keys of a set that can verify, at least one. Others are passed over, as RFC 7517, section 5, asks.
 ///
 /// # Errors
 /// See [`KeySetError`].
@@ -96,7 +99,11 @@ pub(crate) fn parse_keys(document: &[u8], origin: KeyOrigin) -> Result<Vec<Key>,
         let key = serde_json::from_value(key).ok().and_then(Key::of)?;
         (origin == KeyOrigin::File || !key.is_symmetric()).then_some(key)
     });
-    Ok(keys.collect())
+    let keys: Vec<Key> = keys.collect();
+    match keys.is_empty() {
+        true => Err(KeySetError::NoUsableKey),
+        false => Ok(keys),
+    }
 }
 
 impl Key {
@@ -162,6 +169,22 @@ impl Key {
         id.is_none() || self.id.is_none() || self.id() == id
     }
 
+    /// Whether this algorithm is one of those that it can verify.
+    pub(crate) fn is_for(&self, algorithm: SigningAlgorithm) -> bool {
+        use SigningAlgorithm as A;
+        let is_of_its_type = match &self.material {
+            Material::Rsa { .. } => matches!(
+                algorithm,
+                A::Rs256 | A::Rs384 | A::Rs512 | A::Ps256 | A::Ps384 | A::Ps512
+            ),
+            Material::P256(_) => algorithm == A::Es256,
+            Material::P384(_) => algorithm == A::Es384,
+            Material::Ed25519(_) => algorithm == A::EdDsa,
+            Material::Secret(_) => matches!(algorithm, A::Hs256 | A::Hs384 | A::Hs512),
+        };
+        is_of_its_type && self.algorithm.is_none_or(|only| only == algorithm)
+    }
+
     /// Whether this key signed the message with this algorithm. Never if the algorithm does not fit the key.
     pub(crate) fn verifies(
         &self,
@@ -170,7 +193,7 @@ impl Key {
         signature: &[u8],
     ) -> bool {
         use SigningAlgorithm as A;
-        if self.algorithm.is_some_and(|only| only != algorithm) {
+        if !self.is_for(algorithm) {
             return false;
         }
         let by_rsa = |n: &[u8], e: &[u8], parameters: &RsaParameters| {

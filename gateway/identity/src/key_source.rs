@@ -13,7 +13,7 @@ use mooring_secrets::file::SecretFileError;
 use mooring_settings::{TokenSettings, is_fetched_safely};
 use mooring_upstream::with_causes;
 use serde::Deserialize;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use url::Url;
 
@@ -98,7 +98,7 @@ pub(crate) struct KeySet {
 /// The SHA-256 of a token.
 pub(crate) type TokenDigest = [u8; 32];
 
-/// Tokens that were verified, with their expiry times in seconds since 1970. When the younger generation is full, the
+/// Tokens that were verified, with the times until which they are accepted, in seconds since 1970. When the younger generation is full, the
 /// older one is forgotten.
 #[derive(Debug, Default)]
 struct VerifiedTokens {
@@ -114,7 +114,7 @@ impl KeySet {
         }
     }
 
-    /// The identity of a token that these keys have verified and that has not expired.
+    /// The identity of a token that these keys have verified and that is still accepted.
     pub(crate) fn verified(&self, token: &TokenDigest, now: u64) -> Option<Arc<Identity>> {
         let verified = self.verified.read().unwrap_or_else(PoisonError::into_inner);
         let found = verified
@@ -122,12 +122,17 @@ impl KeySet {
             .get(token)
             .or_else(|| verified.old.get(token));
         found
-            .filter(|(_, expires_at)| now < *expires_at)
+            .filter(|(_, accepted_until)| now < *accepted_until)
             .map(|(identity, _)| Arc::clone(identity))
     }
 
     /// Remembers a verified token.
-    pub(crate) fn remember(&self, token: TokenDigest, identity: &Arc<Identity>, expires_at: u64) {
+    pub(crate) fn remember(
+        &self,
+        token: TokenDigest,
+        identity: &Arc<Identity>,
+        accepted_until: u64,
+    ) {
         let mut verified = self
             .verified
             .write()
@@ -137,7 +142,7 @@ impl KeySet {
         }
         verified
             .young
-            .insert(token, (Arc::clone(identity), expires_at));
+            .insert(token, (Arc::clone(identity), accepted_until));
     }
 }
 
@@ -158,6 +163,8 @@ pub(crate) struct KeySource {
     current: RwLock<Option<Arc<KeySet>>>,
     failure: RwLock<Option<Box<str>>>,
     attempts: Mutex<Attempts>,
+    /// An attempt was made, so that another one is due at another time.
+    attempted: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -182,6 +189,7 @@ impl KeySource {
             current: RwLock::default(),
             failure: RwLock::default(),
             attempts: Mutex::default(),
+            attempted: Notify::new(),
         }
     }
 
@@ -232,13 +240,15 @@ impl KeySource {
     /// Reads the keys whenever they are due, until it is dropped.
     pub(crate) async fn keep_current(&self) {
         loop {
+            let due = self.attempts.lock().await.next(self.interval());
+            tokio::select! {
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)) => {}
+                () = self.attempted.notified() => continue,
+            }
             let mut attempts = self.attempts.lock().await;
-            let due = attempts.next(self.interval());
-            if due.is_none_or(|due| due <= Instant::now()) {
+            if attempts.next(self.interval()) == due {
                 self.read(&mut attempts).await;
             }
-            drop(attempts);
-            tokio::time::sleep_until(due.unwrap_or_else(Instant::now)).await;
         }
     }
 
@@ -267,6 +277,7 @@ impl KeySource {
             }
         };
         *self.failure.write().unwrap_or_else(PoisonError::into_inner) = failure;
+        self.attempted.notify_one();
     }
 
     /// The keys take effect, unless they are the same: then the tokens that they have verified stay known.
@@ -318,10 +329,11 @@ impl KeySource {
                     let metadata = serde_json::from_slice::<Metadata>(&document).ok();
                     let metadata = metadata.filter(|metadata| metadata.issuer == issuer);
                     let keys = metadata.and_then(|metadata| Url::parse(&metadata.jwks_uri).ok());
-                    return keys.filter(is_fetched_safely).ok_or_else(|| {
-                        KeysError::MetadataInvalid {
-                            url: url.as_str().into(),
-                        }
+                    if let Some(keys) = keys.filter(is_fetched_safely) {
+                        return Ok(keys);
+                    }
+                    failed = Err(KeysError::MetadataInvalid {
+                        url: url.as_str().into(),
                     });
                 }
             }

@@ -21,7 +21,7 @@ use http::{HeaderMap, StatusCode};
 use ipnet::IpNet;
 
 use mooring_session::names::Principal;
-use mooring_settings::{AuthSettings, TrustedHeaderSettings};
+use mooring_settings::{AuthSettings, TokenSettings, TrustedHeaderSettings};
 use mooring_upstream::ClientError;
 use strum::VariantArray as _;
 use url::Url;
@@ -205,12 +205,7 @@ impl Authenticator {
                 tokens,
                 trusted_peers,
             } => {
-                let source = tokens
-                    .jwks_url
-                    .as_ref()
-                    .map_or(&*tokens.issuer, Url::as_str);
-                let needs_tls = tokens.jwks_file.is_none() && source.starts_with("https:");
-                let keys = Arc::new(KeySource::new(&tokens, Fetcher::new(needs_tls)?));
+                let keys = Arc::new(KeySource::new(&tokens, fetcher(&tokens)?));
                 (
                     Mode::Token(TokenAuthenticator {
                         settings: tokens,
@@ -249,7 +244,8 @@ impl Authenticator {
         };
         identified.inspect_err(|error| {
             metrics::refused(*error);
-            tracing::info!(%peer, reason = error.reason(), "request refused: not authenticated");
+            // Strangers must not be able to fill the log; the metric counts them.
+            tracing::debug!(%peer, reason = error.reason(), "request refused: not authenticated");
         })
     }
 
@@ -295,5 +291,18 @@ impl Authenticator {
     #[must_use]
     pub fn trusts(&self, peer: IpAddr) -> bool {
         (self.trusted_peers.iter()).any(|network| network.contains(&peer))
+    }
+}
+
+/// What fetches the issuer's keys.
+fn fetcher(tokens: &TokenSettings) -> Result<Fetcher, ClientError> {
+    let (file, url) = (&tokens.jwks_file, &tokens.jwks_url);
+    let source = url.as_ref().map_or(&*tokens.issuer, Url::as_str);
+    match (file, url, source.starts_with("https:")) {
+        (Some(_), ..) => Fetcher::new(false),
+        (None, _, true) => Fetcher::new(true),
+        (None, Some(_), false) => Fetcher::new(false),
+        // The metadata of an issuer at a loopback address may name an address with TLS.
+        (None, None, false) => Fetcher::new(true).or_else(|_| Fetcher::new(false)),
     }
 }

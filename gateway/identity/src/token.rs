@@ -18,6 +18,9 @@ use crate::value::{self, InvalidItems};
 pub(crate) const TOKEN_BYTES_MAX: usize = 8 * 1024;
 /// Most teams, roles or scopes of a token.
 const ITEMS_MAX: usize = 256;
+/// Most keys that are tried for one token, which fit its algorithm and its key id. A set has more than a few only where
+/// tokens name their key.
+const KEYS_TRIED_MAX: usize = 8;
 /// Types of tokens that can be access tokens; one without a type can be one, too.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
@@ -79,8 +82,8 @@ pub enum TokenError {
 pub(crate) struct VerifiedToken {
     /// Whose it is.
     pub(crate) identity: Identity,
-    /// Its expiry time, in seconds since 1970.
-    pub(crate) expires_at: u64,
+    /// When it stops being accepted, with the leeway, in seconds since 1970.
+    pub(crate) accepted_until: u64,
 }
 
 /// The header (RFC 7515, 4.1). Keys and addresses of keys in it are ignored.
@@ -121,7 +124,10 @@ pub(crate) fn verify(
     let signature = decode(signature)?;
 
     let id = header.kid.as_deref();
-    let mut candidates = keys.iter().filter(|key| key.may_be(id));
+    let candidates = keys
+        .iter()
+        .filter(|key| key.may_be(id) && key.is_for(algorithm));
+    let mut candidates = candidates.take(KEYS_TRIED_MAX);
     if !candidates.any(|key| key.verifies(algorithm, signed.as_bytes(), &signature)) {
         // Without a key of that name, or without a name, one that is not known yet may have signed it.
         let is_known = id.is_some() && keys.iter().any(|key| key.id() == id);
@@ -178,7 +184,8 @@ fn check_claims(
         .get("exp")
         .and_then(seconds)
         .ok_or(TokenError::NoExpiry)?;
-    if expires_at.saturating_add(leeway) <= now {
+    let accepted_until = expires_at.saturating_add(leeway);
+    if accepted_until <= now {
         return Err(TokenError::Expired);
     }
     if let Some(valid_from) = claims.get("nbf") {
@@ -201,7 +208,7 @@ fn check_claims(
     };
     Ok(VerifiedToken {
         identity,
-        expires_at,
+        accepted_until,
     })
 }
 

@@ -1,14 +1,18 @@
 //! The gateway to query, the code server, and the caller's identity.
 
+use std::env::VarError;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use url::Url;
 
 use super::ClientError;
 use crate::cli::ClientArguments;
-use mooring_settings::{AuthSettings, Environment, Flags, ServerKind, Settings, TOKEN_VARIABLE};
+use mooring_settings::{
+    AuthSettings, Environment, Flags, ServerKind, Settings, TOKEN_VARIABLE, is_fetched_safely,
+};
 
 /// The code server of a gateway without settings.
 const STANDARD_SERVER: &str = "sandbox";
@@ -44,6 +48,14 @@ impl GatewayTarget {
         };
         let mut target = Self::of(arguments, settings.as_ref())?;
         if let Some(token) = token(arguments.token_file.as_deref())? {
+            let url = Url::parse(&target.gateway).ok();
+            if !url.is_some_and(|url| is_fetched_safely(&url)) {
+                return Err(ClientError::Flag(format!(
+                    "the token would be sent to {} without encryption: name the gateway with https://, or by a \
+                     loopback address",
+                    target.gateway
+                )));
+            }
             target.headers.insert(AUTHORIZATION, token);
         }
         Ok(target)
@@ -79,6 +91,10 @@ impl GatewayTarget {
 
 /// The access token, as a header.
 fn token(file: Option<&Path>) -> Result<Option<HeaderValue>, ClientError> {
+    let refuse = |what: &str| {
+        let message = format!("the token of --token-file or {TOKEN_VARIABLE} {what}");
+        ClientError::Flag(message)
+    };
     let token = match file {
         Some(path) => std::fs::read_to_string(path).map_err(|source| ClientError::File {
             path: path.display().to_string(),
@@ -86,15 +102,16 @@ fn token(file: Option<&Path>) -> Result<Option<HeaderValue>, ClientError> {
         })?,
         None => match std::env::var(TOKEN_VARIABLE) {
             Ok(token) => token,
-            Err(_) => return Ok(None),
+            Err(VarError::NotPresent) => return Ok(None),
+            Err(VarError::NotUnicode(_)) => return Err(refuse("is not text")),
         },
     };
-    let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));
-    let mut value = value.map_err(|_| {
-        ClientError::Flag(format!(
-            "the token of --token-file or {TOKEN_VARIABLE} has control characters"
-        ))
-    })?;
+    let token = token.trim();
+    if token.is_empty() {
+        return Err(refuse("is empty"));
+    }
+    let value = HeaderValue::try_from(format!("Bearer {token}"));
+    let mut value = value.map_err(|_| refuse("has control characters"))?;
     value.set_sensitive(true);
     Ok(Some(value))
 }
@@ -103,7 +120,14 @@ fn gateway(arguments: &ClientArguments, settings: Option<&Settings>) -> String {
     match (&arguments.gateway, settings) {
         (Some(url), _) if url.contains("://") => url.trim_end_matches('/').to_owned(),
         (Some(address), _) => format!("http://{}", address.trim_end_matches('/')),
-        (None, Some(settings)) => format!("http://{}", reachable(settings.listen.address)),
+        (None, Some(settings)) => {
+            let scheme = if settings.listen.tls.is_some() {
+                "https"
+            } else {
+                "http"
+            };
+            format!("{scheme}://{}", reachable(settings.listen.address))
+        }
         (None, None) => String::new(),
     }
 }

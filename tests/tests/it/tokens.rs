@@ -427,21 +427,15 @@ async fn the_operators_commands_send_a_token() -> anyhow::Result<()> {
     let home = TempDir::new()?;
     let file = home.path().join("token");
     std::fs::write(&file, format!("{token}\n"))?;
-    let run = |more: &[&str], variable: Option<&str>| {
+    let run_at = |url: &str, more: &[&str], variable: Option<&str>| {
         let mut command = std::process::Command::new(paths::binary("mooring")?);
-        command.args([
-            "runs",
-            "list",
-            "--server",
-            "tools",
-            "--gateway",
-            &gateway.url(""),
-        ]);
+        command.args(["runs", "list", "--server", "tools", "--gateway", url]);
         command.args(more).env_clear().env("HOME", home.path());
         command.envs(variable.map(|token| ("MOORING_TOKEN", token)));
         let output = command.output()?;
         anyhow::Ok(String::from_utf8_lossy(&output.stderr).into_owned())
     };
+    let run = |more: &[&str], variable: Option<&str>| run_at(&gateway.url(""), more, variable);
     // Whoever is authenticated learns that this is no code server.
     let path = file.display().to_string();
     for (more, variable, code) in [
@@ -449,10 +443,13 @@ async fn the_operators_commands_send_a_token() -> anyhow::Result<()> {
         (&[], Some("x"), "unauthenticated"),
         (&[], Some(&*token), "server_not_found"),
         (&["--token-file", &path], Some("x"), "server_not_found"),
+        (&[], Some(" "), "MOORING_TOKEN is empty"),
     ] {
         let said = run(more, variable)?;
         ensure!(said.contains(code), "{code}: {said}");
         ensure!(!said.contains(&token));
     }
+    let said = run_at("http://192.0.2.1:4444", &[], Some(&token))?;
+    ensure!(said.contains("without encryption"), "{said}");
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -139,14 +139,16 @@ async fn a_key_that_is_withdrawn_takes_its_tokens_along() {
         unknown,
         "known until now"
     );
-    // What cannot be read changes nothing.
-    std::fs::write(&file, "{").unwrap();
-    authenticator.read_keys().await;
-    assert_eq!(
-        user_of(&authenticator, &token_of(&new)).await,
-        Ok("ada".to_owned())
-    );
-    assert!(authenticator.keys_state().unwrap().failure.is_some());
+    // What cannot be read, and a set that verifies nothing, change nothing.
+    for document in ["{", r#"{"keys":[]}"#] {
+        std::fs::write(&file, document).unwrap();
+        authenticator.read_keys().await;
+        assert_eq!(
+            user_of(&authenticator, &token_of(&new)).await,
+            Ok("ada".to_owned())
+        );
+        assert!(authenticator.keys_state().unwrap().failure.is_some());
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -359,6 +361,26 @@ async fn metadata_name_the_keys() {
     assert!(!check("/elsewhere", "/realm", "OWN/keys").await);
 }
 
+/// Some providers answer every path, so the second place is looked at where the first has something else.
+#[tokio::test]
+async fn what_are_no_metadata_do_not_hide_the_others() {
+    let signer = Signer::new("key");
+    let keys = json!({"keys": [signer.public]}).to_string();
+    let issuer = Issuer::start(move |own, path| match path {
+        "/keys" => Some(keys.clone()),
+        "/.well-known/oauth-authorization-server" => {
+            Some(json!({"issuer": own, "jwks_uri": format!("{own}/keys")}).to_string())
+        }
+        _ => Some("<html></html>".to_owned()),
+    })
+    .await;
+    let mut tokens = settings();
+    tokens.issuer = issuer.url.clone();
+    let authenticator = authenticator(tokens);
+    authenticator.read_keys().await;
+    assert_eq!(authenticator.keys_state().unwrap().keys, Some(1));
+}
+
 #[tokio::test]
 async fn a_document_that_is_too_large_is_not_read() {
     let issuer = Issuer::start(|_, _| Some("x".repeat(300 * 1024))).await;
@@ -368,4 +390,45 @@ async fn a_document_that_is_too_large_is_not_read() {
     authenticator.read_keys().await;
     let failure = authenticator.keys_state().unwrap().failure.unwrap();
     assert!(failure.contains("the body could not be read"), "{failure}");
+}
+
+/// A failed attempt for a token with an unknown key is soon repeated, like any other, although the next one was not due
+/// for minutes.
+#[tokio::test]
+async fn an_attempt_for_a_token_moves_the_next_one() {
+    let (known, unknown) = (Signer::new("known"), Signer::new("unknown"));
+    let keys = json!({"keys": [known.public]}).to_string();
+    let is_away = Arc::new(AtomicBool::new(false));
+    let away = Arc::clone(&is_away);
+    let issuer = Issuer::start(move |_, _| {
+        let is_there = !away.load(Ordering::SeqCst);
+        is_there.then(|| keys.clone())
+    })
+    .await;
+    let mut tokens = settings();
+    tokens.jwks_url = Some(issuer.url.parse().unwrap());
+    let authenticator = authenticator(tokens);
+    authenticator.read_keys().await;
+    let keeping = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(100)).await;
+        tokio::time::resume();
+        is_away.store(true, Ordering::SeqCst);
+        let refused = user_of(&authenticator, &token_of(&unknown)).await;
+        assert_eq!(refused, Err(TokenError::UnknownKey.into()));
+        assert!(authenticator.keys_state().unwrap().failure.is_some());
+        is_away.store(false, Ordering::SeqCst);
+        for _ in 0..200 {
+            if authenticator.keys_state().unwrap().failure.is_none() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("it is not repeated");
+    };
+    tokio::select! {
+        () = authenticator.keep_keys() => panic!("it ended"),
+        () = keeping => {}
+    }
 }
