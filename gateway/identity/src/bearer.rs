@@ -88,7 +88,7 @@ pub(crate) fn token_of<'a>(
 }
 
 /// The time in seconds since 1970.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

@@ -2,6 +2,7 @@
 //!
 //! Invariant: no value of a header appears in a message.
 
+mod api_key;
 mod bearer;
 mod fetch;
 mod key;
@@ -26,6 +27,8 @@ use mooring_upstream::ClientError;
 use strum::VariantArray as _;
 use url::Url;
 
+use self::api_key::ApiKeyAuthenticator;
+pub use self::api_key::{ApiKeyError, ApiKeyFile, ApiKeyFileError, NewApiKey, StoredApiKey};
 use self::bearer::TokenAuthenticator;
 pub use self::fetch::FetchError;
 use self::fetch::Fetcher;
@@ -112,8 +115,14 @@ pub enum IdentityError {
     /// The token is refused.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// No token can be verified, because the issuer's keys could not be read yet.
-    #[error("the keys of the issuer cannot be read at present")]
+    /// The request has no API key.
+    #[error("the request has no API key")]
+    ApiKeyMissing,
+    /// The API key is refused.
+    #[error(transparent)]
+    ApiKey(#[from] ApiKeyError),
+    /// Nobody can be known, because the issuer's keys, or the API keys, could not be read yet.
+    #[error("the keys that callers are known by cannot be read at present")]
     KeysUnavailable,
 }
 
@@ -131,7 +140,9 @@ impl IdentityError {
             | Self::Invalid(_)
             | Self::TooMany(_)
             | Self::TokenMissing
-            | Self::Token(_) => StatusCode::UNAUTHORIZED,
+            | Self::Token(_)
+            | Self::ApiKeyMissing
+            | Self::ApiKey(_) => StatusCode::UNAUTHORIZED,
         }
     }
 
@@ -148,6 +159,8 @@ impl IdentityError {
             Self::SeveralCredentials => "several_credentials",
             Self::TokenInQuery => "token_in_query",
             Self::Token(error) => error.into(),
+            Self::ApiKeyMissing => "api_key_missing",
+            Self::ApiKey(error) => error.into(),
             Self::KeysUnavailable => "keys_unavailable",
         }
     }
@@ -164,10 +177,13 @@ impl IdentityError {
             Self::TokenMissing,
             Self::SeveralCredentials,
             Self::TokenInQuery,
+            Self::ApiKeyMissing,
             Self::KeysUnavailable,
         ];
         let of_tokens = TokenError::VARIANTS.iter().copied().map(Self::Token);
-        others.into_iter().chain(of_tokens).map(Self::reason)
+        let of_api_keys = ApiKeyError::VARIANTS.iter().copied().map(Self::ApiKey);
+        let all = others.into_iter().chain(of_tokens).chain(of_api_keys);
+        all.map(Self::reason)
     }
 }
 
@@ -184,6 +200,7 @@ enum Mode {
     Open(Arc<Identity>),
     TrustedHeader(TrustedHeaderSettings),
     Token(TokenAuthenticator),
+    ApiKey(ApiKeyAuthenticator),
 }
 
 impl Authenticator {
@@ -214,6 +231,13 @@ impl Authenticator {
                     trusted_peers,
                 )
             }
+            AuthSettings::ApiKey {
+                keys_file,
+                trusted_peers,
+            } => (
+                Mode::ApiKey(ApiKeyAuthenticator::new(keys_file)),
+                trusted_peers,
+            ),
         };
         Ok(Self {
             mode,
@@ -241,6 +265,9 @@ impl Authenticator {
                 Ok(token) => tokens.identify(token).await,
                 Err(error) => Err(error),
             },
+            Mode::ApiKey(keys) => {
+                api_key::key_of(headers, query).and_then(|key| keys.identify(key, bearer::now()))
+            }
         };
         identified.inspect_err(|error| {
             metrics::refused(*error);
@@ -249,27 +276,38 @@ impl Authenticator {
         })
     }
 
-    /// Reads the issuer's keys, if tokens are verified. Returns also if that fails.
+    /// Reads the keys that callers are known by: the issuer's, or the API keys. Returns also if that fails.
     pub async fn read_keys(&self) {
-        if let Mode::Token(tokens) = &self.mode {
-            tokens.keys.read_now().await;
-        }
-    }
-
-    /// Keeps the issuer's keys current, until it is dropped.
-    pub async fn keep_keys(&self) {
-        if let Mode::Token(tokens) = &self.mode {
-            tokens.keys.keep_current().await;
-        }
-    }
-
-    /// The state of the issuer's keys, if tokens are verified.
-    #[must_use]
-    pub fn keys_state(&self) -> Option<KeysState> {
         match &self.mode {
-            Mode::Token(tokens) => Some(tokens.keys.state()),
+            Mode::Token(tokens) => tokens.keys.read_now().await,
+            Mode::ApiKey(keys) => keys.read_if_changed().await,
+            Mode::Open(_) | Mode::TrustedHeader(_) => {}
+        }
+    }
+
+    /// Keeps these keys current, until it is dropped.
+    pub async fn keep_keys(&self) {
+        match &self.mode {
+            Mode::Token(tokens) => tokens.keys.keep_current().await,
+            Mode::ApiKey(keys) => keys.keep_current().await,
+            Mode::Open(_) | Mode::TrustedHeader(_) => {}
+        }
+    }
+
+    /// The state of these keys, and what they are called where operators see it; none where there are none.
+    #[must_use]
+    pub fn keys_state(&self) -> Option<(&'static str, KeysState)> {
+        match &self.mode {
+            Mode::Token(tokens) => Some(("token_keys", tokens.keys.state())),
+            Mode::ApiKey(keys) => Some(("api_keys", keys.state())),
             Mode::Open(_) | Mode::TrustedHeader(_) => None,
         }
+    }
+
+    /// Whether callers send a credential in the Authorization header.
+    #[must_use]
+    pub const fn takes_bearers(&self) -> bool {
+        matches!(self.mode, Mode::Token(_) | Mode::ApiKey(_))
     }
 
     /// The issuer of the tokens that are accepted, if any are.
@@ -277,7 +315,7 @@ impl Authenticator {
     pub fn issuer(&self) -> Option<&str> {
         match &self.mode {
             Mode::Token(tokens) => Some(&tokens.settings.issuer),
-            Mode::Open(_) | Mode::TrustedHeader(_) => None,
+            Mode::Open(_) | Mode::TrustedHeader(_) | Mode::ApiKey(_) => None,
         }
     }
 

@@ -7,10 +7,10 @@ use crate::IdentityError;
 
 /// Requests that were refused because nobody could say who they are from, by `reason`.
 const REFUSED: &str = "mooring_authentication_refused_total";
-/// Attempts to read the issuer's keys, by `outcome`.
+/// Attempts to read the issuer's keys, or the API keys, by `outcome`.
 const KEYS_READ: &str = "mooring_token_keys_read_total";
 
-/// The outcome of an attempt to read the issuer's keys.
+/// The outcome of an attempt to read the issuer's keys, or the API keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum KeysRead {
@@ -26,7 +26,10 @@ pub fn describe_metrics() {
     for reason in IdentityError::reasons() {
         counter!(REFUSED, "reason" => reason).absolute(0);
     }
-    describe_counter!(KEYS_READ, "Attempts to read the issuer's keys, by outcome");
+    describe_counter!(
+        KEYS_READ,
+        "Attempts to read the keys of the issuer, or the API keys, by outcome"
+    );
     for outcome in KeysRead::VARIANTS {
         counter!(KEYS_READ, "outcome" => <&'static str>::from(outcome)).absolute(0);
     }

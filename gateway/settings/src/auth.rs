@@ -1,8 +1,11 @@
 //! `[auth]`: who a request is from, and who may say so.
 
+use std::path::PathBuf;
+
 use http::HeaderName;
 use ipnet::IpNet;
 
+use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file};
 use super::reader::{Reader, Reason, list};
 use super::rows::{settings, words};
 use super::setting::{Text, words};
@@ -13,6 +16,15 @@ settings! {
     pub(crate) const MODE_ROWS {
         /// How the principal of a request is found.
         MODE = Choice("auth.mode", words::<Mode>),
+    }
+}
+
+settings! {
+    /// The rows of API keys.
+    pub(crate) const API_KEY_ROWS {
+        /// The file of API keys, which `mooring keys` writes, with the digests of the keys. It is read again within two
+        /// seconds of a change; gateways may share it. Required where `auth.mode` is `api-key`.
+        API_KEYS_FILE = Text("auth.api_keys_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None).unset("there are no API keys"),
     }
 }
 
@@ -29,8 +41,8 @@ settings! {
         pub roles_header: HeaderName =
             Text("auth.roles_header", HEADER_BYTES_MAX, HEADER_SHAPE, Some("x-mooring-roles")) => parse_header,
         /// The proxies whose headers are believed; a request from any other peer gets 403. Required where `auth.mode`
-        /// is `trusted-header`, refused where it is `none`. Where it is `jwt`, no header is believed: they are the load
-        /// balancers, for `listen.connections_per_peer_max` and `listen.probe_detail`.
+        /// is `trusted-header`, refused where it is `none`. Where it is `jwt` or `api-key`, no header is believed: they
+        /// are the load balancers, for `listen.connections_per_peer_max` and `listen.probe_detail`.
         pub trusted_peers: Vec<IpNet> = List(
             "auth.trusted_peers", 256, 64, "IP addresses or networks, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8")
             .unset("nobody is believed") => list(parse_peer),
@@ -50,13 +62,15 @@ const STANDARD_HEADERS: &str = "\
 
 words! {
     /// The words of `auth.mode`, before the rest of the section is read.
-    enum Mode later "api-key" {
+    enum Mode {
         /// everybody is the principal `local`; only on a loopback address
         None = "none",
         /// a proxy that has checked the user names it in a header
         TrustedHeader = "trusted-header",
         /// clients send access tokens, signed by one issuer
         Jwt = "jwt",
+        /// clients send API keys, which `mooring keys create` makes
+        ApiKey = "api-key",
     }
 }
 
@@ -74,12 +88,20 @@ pub enum AuthSettings {
         /// The load balancers.
         trusted_peers: Vec<IpNet>,
     },
+    /// API keys say who it is.
+    ApiKey {
+        /// The file with their digests.
+        keys_file: PathBuf,
+        /// The load balancers.
+        trusted_peers: Vec<IpNet>,
+    },
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
     let mode = reader.read(&MODE);
     let headers = TrustedHeaderSettings::read(reader);
     let tokens = TokenSettings::read(reader);
+    let keys_file = reader.text(&API_KEYS_FILE, absolute_file);
     headers.refuse_equal(reader);
     if !reader.was_refused(&MODE) && !reader.was_refused(&TrustedHeaderSettings::trusted_peers) {
         headers.refuse_against(reader, mode);
@@ -95,13 +117,22 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
                 "leave it out, or auth.mode = \"jwt\"",
             );
         }
-        Mode::None | Mode::TrustedHeader => {}
+        Mode::None | Mode::TrustedHeader | Mode::ApiKey => {}
+    }
+    if mode == Mode::ApiKey && keys_file.is_none() && !reader.was_refused(&API_KEYS_FILE) {
+        let reason = "auth.mode is \"api-key\", and without a file nobody has a key";
+        reader.refuse(&API_KEYS_FILE, "", reason, ABSOLUTE_FILE);
     }
     match mode {
         Mode::None => AuthSettings::None,
         Mode::TrustedHeader => AuthSettings::TrustedHeader(headers),
         Mode::Jwt => AuthSettings::Jwt {
             tokens,
+            trusted_peers: headers.trusted_peers,
+        },
+        // The stand-in is never used: a missing file means that a problem was noted.
+        Mode::ApiKey => AuthSettings::ApiKey {
+            keys_file: keys_file.unwrap_or_default(),
             trusted_peers: headers.trusted_peers,
         },
     }
@@ -175,7 +206,7 @@ impl TrustedHeaderSettings {
                               \"trusted-header\" or leave the peers out";
                 reader.refuse(row, "[...]", reason, "");
             }
-            (Mode::TrustedHeader, false) | (Mode::None, true) | (Mode::Jwt, _) => {}
+            (Mode::TrustedHeader, false) | (Mode::None, true) | (Mode::Jwt | Mode::ApiKey, _) => {}
         }
     }
 }

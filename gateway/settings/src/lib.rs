@@ -312,6 +312,6 @@ fn refuse_open_door(reader: &mut Reader<'_>, listen: &ListenSettings, auth: &Aut
         "auth.mode is \"none\", and other machines can reach this address: everybody there would be the \
          same principal",
         "a loopback address such as 127.0.0.1:4444, or auth.mode = \"trusted-header\" with \
-         auth.trusted_peers, or auth.mode = \"jwt\"",
+         auth.trusted_peers, or auth.mode = \"jwt\" or \"api-key\"",
     );
 }

@@ -221,10 +221,7 @@ impl<'a> Reader<'a> {
                 Value::Text(text) => text,
                 _ => "",
             };
-            T::of_word(word).ok_or_else(|| match T::LATER.contains(&word) {
-                true => format!("{word:?} is not served by this version of mooring"),
-                false => Reason::new(),
-            })
+            T::of_word(word).ok_or_else(Reason::new)
         });
         let (_, default, _) = T::DEFAULT;
         value.unwrap_or(default)

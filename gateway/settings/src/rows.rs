@@ -189,11 +189,11 @@ macro_rules! inherited {
 }
 
 /// An enum whose variants are the words of a choice, each with its meaning as its doc comment; the first is the default.
-/// A word may have another one that means the same, and `later` has words that this version does not serve.
+/// A word may have another one that means the same.
 macro_rules! words {
     (
         $(#[$attribute:meta])*
-        $vis:vis enum $name:ident $(later $later:literal)? {
+        $vis:vis enum $name:ident {
             $(#[doc = $doc:literal])+ $variant:ident = $word:literal
             $(, $(#[doc = $docs:literal])+ $variants:ident = $words:literal $(or $alias:literal)?)* $(,)?
         }
@@ -211,7 +211,6 @@ macro_rules! words {
                 ($words, Self::$variants, concat!($($docs),+)),
                 $(($alias, Self::$variants, concat!("the same as `", $words, "`")),)?
             )*];
-            const LATER: &'static [&'static str] = &[$($later)?];
         }
     };
 }

@@ -207,8 +207,6 @@ pub(crate) trait Words: Copy + 'static {
     const DEFAULT: Word<Self>;
     /// The other words allowed.
     const OTHERS: &'static [Word<Self>];
-    /// Words that the contract knows and this version does not serve; refused with that reason.
-    const LATER: &'static [&'static str] = &[];
 
     /// The value of a word.
     fn of_word(word: &str) -> Option<Self> {

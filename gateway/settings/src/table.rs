@@ -64,6 +64,7 @@ pub(super) const SECTIONS: &[Section] = &[
                 access::ROWS,
                 TrustedHeaderSettings::ROWS,
                 TokenSettings::ROWS,
+                auth::API_KEY_ROWS,
             ],
         )],
     },

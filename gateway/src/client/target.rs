@@ -69,7 +69,8 @@ impl GatewayTarget {
             Some(AuthSettings::TrustedHeader(auth)) => {
                 [&auth.user_header, &auth.teams_header, &auth.roles_header].map(Clone::clone)
             }
-            Some(AuthSettings::None | AuthSettings::Jwt { .. }) | None => STANDARD_HEADERS,
+            Some(AuthSettings::None | AuthSettings::Jwt { .. } | AuthSettings::ApiKey { .. })
+            | None => STANDARD_HEADERS,
         };
         let given = [&arguments.user, &arguments.teams, &arguments.roles];
         let mut headers = HeaderMap::new();

@@ -23,8 +23,8 @@ pub(super) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 const RESOURCE_NAME: &str = "Mooring MCP gateway";
 
 impl App {
-    /// The challenge to a client without a valid identity; none where no tokens are taken, and where no token would
-    /// help.
+    /// The challenge to a client without a valid identity; none where neither tokens nor API keys are taken, and where
+    /// none would help.
     pub(super) fn identity_challenge(
         &self,
         error: IdentityError,
@@ -32,7 +32,13 @@ impl App {
         headers: &HeaderMap,
     ) -> Option<HeaderValue> {
         let code = match error.status() {
-            _ if error == IdentityError::TokenMissing => None,
+            _ if matches!(
+                error,
+                IdentityError::TokenMissing | IdentityError::ApiKeyMissing
+            ) =>
+            {
+                None
+            }
             StatusCode::UNAUTHORIZED => Some("invalid_token"),
             StatusCode::BAD_REQUEST => Some("invalid_request"),
             _ => return None,
@@ -48,6 +54,8 @@ impl App {
         uri: &Uri,
         headers: &HeaderMap,
     ) -> Option<HeaderValue> {
+        // A client cannot get a key with more scopes, but a token.
+        self.authenticator.issuer()?;
         let scopes = scopes.join(" ");
         let parameters = format!(r#"error="insufficient_scope", scope="{scopes}""#);
         self.challenge(uri, headers, Some(parameters))
@@ -59,12 +67,15 @@ impl App {
         headers: &HeaderMap,
         parameters: Option<String>,
     ) -> Option<HeaderValue> {
-        self.authenticator.issuer()?;
+        if !self.authenticator.takes_bearers() {
+            return None;
+        }
         let path = Some(uri.path())
             .filter(|path| is_endpoint(path))
             .unwrap_or_default();
         let metadata = self
             .base_url(uri, headers)
+            .filter(|_| self.authenticator.issuer().is_some())
             .map(|base| format!(r#"resource_metadata="{base}{METADATA_PATH}{path}""#));
         let parameters: Vec<String> = metadata.into_iter().chain(parameters).collect();
         let challenge = format!("Bearer {}", parameters.join(", "));

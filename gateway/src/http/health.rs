@@ -60,13 +60,11 @@ pub(super) async fn readyz(
     }
     let keys = app.authenticator.keys_state();
     match &keys {
-        // No token can be verified, so nobody can be served.
-        Some(KeysState { keys: None, .. }) if word != "stopping" => {
+        // Nobody can be known, so nobody can be served.
+        Some((_, KeysState { keys: None, .. })) if word != "stopping" => {
             (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "unavailable");
         }
-        Some(KeysState {
-            failure: Some(_), ..
-        }) if word == "ok" => word = "degraded",
+        Some((_, state)) if state.failure.is_some() && word == "ok" => word = "degraded",
         Some(_) | None => {}
     }
     if !sees_detail(&app, peer) {
@@ -81,14 +79,14 @@ pub(super) async fn readyz(
     });
     parts.insert("store".to_owned(), store);
     parts.insert("servers".to_owned(), servers(&app, code.as_ref()).into());
-    if let Some(KeysState { keys, failure }) = keys {
+    if let Some((name, KeysState { keys, failure })) = keys {
         let word = match (keys, &failure) {
             (None, _) => "unavailable",
             (Some(_), Some(_)) => "degraded",
             (Some(_), None) => "ok",
         };
         let about = json!({"status": word, "keys": keys, "cause": failure});
-        parts.insert("token_keys".to_owned(), about);
+        parts.insert(name.to_owned(), about);
     }
     if let Some(code) = code {
         parts.insert("code".to_owned(), code.into_json());

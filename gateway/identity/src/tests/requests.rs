@@ -147,7 +147,7 @@ async fn a_key_that_is_withdrawn_takes_its_tokens_along() {
             user_of(&authenticator, &token_of(&new)).await,
             Ok("ada".to_owned())
         );
-        assert!(authenticator.keys_state().unwrap().failure.is_some());
+        assert!(authenticator.keys_state().unwrap().1.failure.is_some());
     }
 }
 
@@ -168,14 +168,14 @@ async fn without_keys_tokens_are_neither_right_nor_wrong() {
             StatusCode::SERVICE_UNAVAILABLE
         )
     );
-    assert_eq!(authenticator.keys_state().unwrap().keys, None);
+    assert_eq!(authenticator.keys_state().unwrap().1.keys, None);
     write_keys(&file, &[&signer]);
     tokio::time::advance(Duration::from_secs(10)).await;
     assert_eq!(
         user_of(&authenticator, &token_of(&signer)).await,
         Ok("ada".to_owned())
     );
-    assert_eq!(authenticator.keys_state().unwrap().keys, Some(1));
+    assert_eq!(authenticator.keys_state().unwrap().1.keys, Some(1));
 }
 
 /// The keys are read when they are due: every 10 seconds, and after failures at growing intervals.
@@ -189,15 +189,15 @@ async fn keys_are_kept_current() {
         write_keys(&file, &[&Signer::new("key")]);
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(
-            authenticator.keys_state().unwrap().keys,
+            authenticator.keys_state().unwrap().1.keys,
             Some(1),
             "one second after a failure"
         );
         write_keys(&file, &[&Signer::new("a"), &Signer::new("b")]);
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert_eq!(authenticator.keys_state().unwrap().keys, Some(1));
+        assert_eq!(authenticator.keys_state().unwrap().1.keys, Some(1));
         tokio::time::sleep(Duration::from_secs(6)).await;
-        assert_eq!(authenticator.keys_state().unwrap().keys, Some(2));
+        assert_eq!(authenticator.keys_state().unwrap().1.keys, Some(2));
     };
     tokio::select! {
         () = authenticator.keep_keys() => panic!("it ended"),
@@ -378,7 +378,7 @@ async fn what_are_no_metadata_do_not_hide_the_others() {
     tokens.issuer = issuer.url.clone();
     let authenticator = authenticator(tokens);
     authenticator.read_keys().await;
-    assert_eq!(authenticator.keys_state().unwrap().keys, Some(1));
+    assert_eq!(authenticator.keys_state().unwrap().1.keys, Some(1));
 }
 
 #[tokio::test]
@@ -388,7 +388,7 @@ async fn a_document_that_is_too_large_is_not_read() {
     tokens.jwks_url = Some(issuer.url.parse().unwrap());
     let authenticator = authenticator(tokens);
     authenticator.read_keys().await;
-    let failure = authenticator.keys_state().unwrap().failure.unwrap();
+    let failure = authenticator.keys_state().unwrap().1.failure.unwrap();
     assert!(failure.contains("the body could not be read"), "{failure}");
 }
 
@@ -417,10 +417,10 @@ async fn an_attempt_for_a_token_moves_the_next_one() {
         is_away.store(true, Ordering::SeqCst);
         let refused = user_of(&authenticator, &token_of(&unknown)).await;
         assert_eq!(refused, Err(TokenError::UnknownKey.into()));
-        assert!(authenticator.keys_state().unwrap().failure.is_some());
+        assert!(authenticator.keys_state().unwrap().1.failure.is_some());
         is_away.store(false, Ordering::SeqCst);
         for _ in 0..200 {
-            if authenticator.keys_state().unwrap().failure.is_none() {
+            if authenticator.keys_state().unwrap().1.failure.is_none() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -94,7 +94,7 @@ fn bad_values_are_refused_with_what_is_allowed() {
     check("[log]\nformat = \"xml\"", &["\"text\" or \"json\""]);
     check(
         "[auth]\nmode = \"api-key\"",
-        &["not served by this version"],
+        &["auth.api_keys_file", "nobody has a key"],
     );
     check("[store]\nkey_prefix = \"mcpgw\"", &["the last one a colon"]);
     check("[store]\npath = \"sessions.db\"", &["it is relative"]);
