@@ -1,8 +1,9 @@
 //! The command line: `mooring serve` (also plain `mooring`), `mooring config ...`, `mooring doctor`, the commands that
-//! query a running gateway, and `mooring sessions`, which works on the store. Flags are settings: an invalid flag has
+//! query a running gateway, `mooring sessions`, which works on the store, and `mooring keys`, on a file. Flags are settings: an invalid flag has
 //! the same exit code as an invalid file.
 
 mod governance;
+mod keys;
 mod sessions;
 mod stdio;
 
@@ -14,6 +15,7 @@ pub use self::governance::{
     ClientArguments, EventsArguments, EventsCommand, RunsArguments, RunsCommand, SkillsArguments,
     SkillsCommand,
 };
+pub use self::keys::{CreateKeyArguments, KeysArguments, KeysCommand};
 pub use self::sessions::{
     OwnerArguments, SessionKind, SessionsArguments, SessionsCommand, StoreArguments,
 };
@@ -51,6 +53,8 @@ Examples:
       explains every setting
   mooring runs list --status failed
       lists what failed at a running gateway; skills and events likewise
+  mooring keys create --user ada --team dev --note 'build server'
+      makes an API key, and prints it
   mooring sessions import sessions.json --server claude
       takes the sessions of agents that another server kept in a file
 
@@ -108,6 +112,8 @@ pub enum Command {
     Events(EventsArguments),
     /// List, show and end sessions; import and export those of agents
     Sessions(SessionsArguments),
+    /// Make, list and revoke API keys
+    Keys(KeysArguments),
 }
 
 /// The subcommands of `config`.

@@ -10,6 +10,7 @@ pub mod client_stream;
 pub mod group;
 mod hooks;
 pub mod http;
+pub mod keys_command;
 pub mod legacy;
 pub mod logs;
 pub mod policy;

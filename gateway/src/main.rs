@@ -8,14 +8,14 @@ use clap::Parser;
 use mooring_code::volume;
 use mooring_gateway::cli::{
     Cli, Command, ConfigCommand, DoctorArguments, EXIT_BAD_SETTINGS, EXIT_CLEAN, EXIT_FAILURE,
-    EXIT_SERVICE_MISSING, ServeArguments, SessionsArguments, StdioArguments,
+    EXIT_SERVICE_MISSING, KeysArguments, ServeArguments, SessionsArguments, StdioArguments,
 };
 use mooring_gateway::client::{self, ClientCommand};
-use mooring_gateway::sessions_command;
 use mooring_gateway::{
     CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, end_runtime, logs, policy,
     refuse_problems, runtime, serve, serve_stdio,
 };
+use mooring_gateway::{keys_command, sessions_command};
 use mooring_settings::{Environment, Flags, LoadedSettings, Settings, SettingsError, generate};
 use mooring_upstream::stdio::supervisor;
 use mooring_upstream::with_causes;
@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         Command::Skills(arguments) => run_client(ClientCommand::Skills(arguments)),
         Command::Events(arguments) => run_client(ClientCommand::Events(arguments)),
         Command::Sessions(arguments) => run_sessions(arguments),
+        Command::Keys(arguments) => run_keys(arguments),
     };
     ExitCode::from(code)
 }
@@ -179,6 +180,19 @@ fn run_sessions(arguments: SessionsArguments) -> u8 {
                 EXIT_CLEAN if outcome.is_fruitless => EXIT_FAILURE,
                 code => code,
             }
+        }
+        Err(error) => report_error(&error, error.exit_code()),
+    }
+}
+
+/// Changes or shows the file of API keys.
+fn run_keys(arguments: KeysArguments) -> u8 {
+    match keys_command::run(arguments) {
+        Ok(output) => {
+            if let Some(remark) = output.remark {
+                let _ = writeln!(std::io::stderr(), "mooring: {remark}");
+            }
+            print(&output.text)
         }
         Err(error) => report_error(&error, error.exit_code()),
     }

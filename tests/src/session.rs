@@ -124,6 +124,11 @@ impl McpSession {
         Ok(())
     }
 
+    /// Sends this header no more.
+    pub fn remove_header(&mut self, name: &str) {
+        self.headers.remove(name);
+    }
+
     /// The session id, if the server gave one.
     #[must_use]
     pub fn id(&self) -> Option<&str> {

@@ -11,8 +11,9 @@ use serde::Serialize;
 use super::listener_tls::read_config;
 use super::{ServeError, application, servers};
 use mooring_code::tokens::TokenKey;
+use mooring_identity::ApiKeyFile;
 use mooring_peers::fleet::KeyRing;
-use mooring_settings::{FleetKeysFile, ServerKind, Settings};
+use mooring_settings::{AuthSettings, FleetKeysFile, ServerKind, Settings};
 use mooring_upstream::stdio::StartError;
 use mooring_upstream::with_causes;
 
@@ -87,6 +88,7 @@ pub fn check_files(settings: &Settings) -> Vec<SettingsCheck> {
     let mut checks = Vec::new();
     checks.extend(fleet_keys(settings));
     checks.extend(tokens_key(settings));
+    checks.extend(api_keys(settings));
     checks.extend(listener_tls(settings));
     checks.extend(base_dir(settings));
     if let Err(error) = application::client(settings) {
@@ -128,6 +130,21 @@ fn fleet_keys(settings: &Settings) -> Option<SettingsCheck> {
         None => return None,
     };
     Some(key_file(SUBJECT, path, KeyRing::read(path).map(drop)))
+}
+
+/// The file may be made later; until then, callers get 503.
+fn api_keys(settings: &Settings) -> Option<SettingsCheck> {
+    const SUBJECT: &str = "auth.api_keys_file";
+    let AuthSettings::ApiKey { keys_file, .. } = &settings.auth else {
+        return None;
+    };
+    Some(match ApiKeyFile::read(keys_file) {
+        Ok(file) => SettingsCheck::ok(SUBJECT, format!("it has {} keys", file.keys().len())),
+        Err(error) => {
+            let advice = "`mooring keys create` makes the file";
+            SettingsCheck::wrong(CheckOutcome::Warning, SUBJECT, with_causes(&error), advice)
+        }
+    })
 }
 
 fn listener_tls(settings: &Settings) -> Option<SettingsCheck> {

@@ -12,6 +12,7 @@ mod access;
 mod affinity_off;
 mod affinity_unset;
 mod agents;
+mod api_keys;
 mod batches;
 mod bodies;
 mod broken_upstreams;
