@@ -1,5 +1,8 @@
 //! Digests that replace secrets in logs, headers and keys.
 
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::LazyLock;
+
 use sha2::{Digest, Sha256};
 
 /// The first 8 hex digits of the SHA-256 of `text`: enough to join log lines, too little to find the text.
@@ -8,6 +11,14 @@ pub fn short(text: &str) -> Box<str> {
     let hash = Sha256::digest(text.as_bytes());
     let [a, b, c, d, ..] = <[u8; 32]>::from(hash);
     format!("{a:02x}{b:02x}{c:02x}{d:02x}").into()
+}
+
+/// 8 hex digits that stand for a name in the log of this process alone. Names can be guessed, and [`short`] of a guess
+/// compared; this has a random key.
+#[must_use]
+pub fn of_name(name: &str) -> Box<str> {
+    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    format!("{:08x}", KEY.hash_one(name) >> 32).into()
 }
 
 /// The SHA-256 of `bytes`, as 64 hexadecimal digits.
@@ -25,6 +36,14 @@ pub fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_always_the_same_and_not_its_plain_digest() {
+        let ada = of_name("ada@example.org");
+        assert_eq!((ada.len(), &ada), (8, &of_name("ada@example.org")));
+        assert_ne!(ada, of_name("bob@example.org"));
+        assert_ne!(ada, short("ada@example.org"));
+    }
 
     #[test]
     fn the_digest_is_that_of_sha256() {

@@ -113,7 +113,7 @@ impl App {
     fn refused<'a>(&'a self, id: &str, caller: &'a Identity) -> Option<&'a [String]> {
         self.target(id)?;
         let decision = self.policy.decide(caller, id);
-        tracing::info!(server = id, caller = %digest::short(caller.principal.as_str()), basis = %decision.basis, "request refused: the caller may not use the server");
+        tracing::info!(server = id, caller = %digest::of_name(caller.principal.as_str()), basis = %decision.basis, "request refused: the caller may not use the server");
         match decision.access {
             Access::Denied(scopes) if !scopes.is_empty() => Some(scopes),
             _ => None,
