@@ -53,6 +53,11 @@ settings! {
         pub body_budget_bytes: usize =
             Integer("listen.body_budget_bytes", "bytes", 256 * 1024 * 1024, 1024..=64 * 1024 * 1024 * 1024)
             => |reader, row| parse_body_budget(reader, row, body_bytes_max),
+        /// Most requests of one user within a minute, to this process; 0 means no limit. So many may come at once; further
+        /// ones get 429 with Retry-After. Each message of a batch counts. Where `auth.mode` is `none`, all clients are one
+        /// user.
+        pub requests_per_user_per_minute: Option<u32> =
+            Integer("listen.requests_per_user_per_minute", "requests", 0, 0..=1_000_000),
         /// Who sees what is behind `/readyz`, such as the names of servers and their state, and `/metrics`. Others are
         /// told the status of `/readyz` alone, and get 403 for `/metrics`. `/healthz` is the same for everybody.
         pub probe_detail: ProbeDetail = Choice("listen.probe_detail"),

@@ -2,6 +2,8 @@
 //!
 //! Two messages: the caller's says what to do, the log's says what happened. Neither contains a session id.
 
+use std::time::Duration;
+
 use futures_util::stream;
 use http::{HeaderValue, StatusCode};
 use mooring_session::Refusal;
@@ -35,6 +37,21 @@ pub(super) fn error(body: &ErrorBody<'_>) -> Reply {
 /// An error of this kind without details, to the request with this id.
 pub(super) fn plain(kind: ErrorKind, id: Option<Id<'_>>) -> Reply {
     error(&ErrorBody::new(kind).answering(id))
+}
+
+/// The sender has sent too many requests, and has to wait this long.
+pub(super) fn too_many_requests(wait: Duration) -> Reply {
+    let body = ErrorBody::new(ErrorKind::TooManyRequests)
+        .detail("the limit of requests within a minute (listen.requests_per_user_per_minute)");
+    Reply {
+        retry_after: Some(HeaderValue::from(seconds_of(wait))),
+        ..error(&body)
+    }
+}
+
+/// A wait in whole seconds, at least one.
+pub(super) fn seconds_of(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
 /// The sender is not authenticated.

@@ -40,10 +40,16 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
         Ok(_) => {}
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
     }
-    let mut entries = match entries(body) {
-        Ok(entries) => entries.into_iter(),
+    let entries = match entries(body) {
+        Ok(entries) => entries,
         Err(error) => return answer::error(&error),
     };
+    // The first was counted with the request.
+    let others = u32::try_from(entries.len().saturating_sub(1)).unwrap_or(u32::MAX);
+    if let Err(wait) = context.app.count_requests(&context.identity, others) {
+        return answer::too_many_requests(wait);
+    }
+    let mut entries = entries.into_iter();
     // The first refusal usually concerns the whole request, such as its session.
     let mut first = None;
     for entry in entries.by_ref() {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
@@ -146,7 +146,7 @@ async fn serve(app: Arc<App>, id: Option<&str>, peer: SocketAddr, request: Reque
 /// Who sends the request, and the server in its path.
 ///
 /// # Errors
-/// The reply to a caller that is not authenticated, or that may not use the server.
+/// The reply to a caller that is not authenticated, sends too many requests, or may not use the server.
 pub(super) async fn admit(
     app: &App,
     id: Option<&str>,
@@ -164,6 +164,8 @@ pub(super) async fn admit(
             ..answer::error(&answer::identity_error(error))
         })
     })?;
+    app.count_requests(&identity, 1)
+        .map_err(|wait| Box::new(answer::too_many_requests(wait)))?;
     match app.target_of_path(id, &identity) {
         Ok(target) => Ok((identity, target)),
         Err(refusal) => {
@@ -173,6 +175,20 @@ pub(super) async fn admit(
                 ..answer::error(&refusal.error)
             }))
         }
+    }
+}
+
+impl App {
+    /// Counts requests of this caller.
+    ///
+    /// # Errors
+    /// How long the caller has to wait before these requests.
+    pub(super) fn count_requests(&self, caller: &Identity, count: u32) -> Result<(), Duration> {
+        let Some(rates) = &self.request_rates else {
+            return Ok(());
+        };
+        let taken = rates.take(&caller.principal, count, Instant::now());
+        taken.inspect_err(|_| metrics::requests_refused())
     }
 }
 

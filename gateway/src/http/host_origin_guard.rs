@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::reply::to_http;
@@ -16,8 +16,7 @@ use super::{App, answer, cors};
 use mooring_protocol::header::MOORING_DEGRADED;
 use mooring_protocol::{ErrorBody, ErrorKind};
 
-/// Checks Host and Origin, answers CORS preflights of allowed origins, and sets a header on every reply that was served
-/// without the store.
+/// Checks Host and Origin, answers CORS preflights of allowed origins, and sets the headers that every reply has.
 pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     guard(&app, request, |request| next.run(request)).await
 }
@@ -46,6 +45,9 @@ pub(super) async fn guard<F: Future<Output = Response>>(
             reply
         }
     };
+    // A browser must not take text of a tool for a page or a script (WHATWG Fetch, 3.6).
+    let nosniff = HeaderValue::from_static("nosniff");
+    reply.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
     if app.session_router.store().is_degraded() {
         let degraded = HeaderValue::from_static("1");
         reply.headers_mut().insert(MOORING_DEGRADED, degraded);

@@ -23,6 +23,7 @@ mod nested_servers;
 mod peers;
 mod reply;
 mod request_body;
+mod request_rate;
 mod stateful;
 mod stateless;
 mod stdio;
@@ -47,6 +48,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use self::nested_servers::NestedServers;
 pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
+pub use self::request_rate::RequestRates;
 pub use self::stdio::{Keeping, StdioClient};
 use crate::group::Groups;
 use crate::hooks::CallHooks;
@@ -94,6 +96,8 @@ pub struct App {
     pub policy: Arc<AccessPolicy>,
     /// Signs whom upstream requests are for; none if no server is told.
     pub caller_signer: Option<Arc<CallerSigner>>,
+    /// How many requests each user may send; none if there is no limit.
+    pub request_rates: Option<RequestRates>,
     /// How requests are authenticated.
     pub authenticator: Authenticator,
     /// Limits of relaying replies.

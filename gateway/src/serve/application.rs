@@ -1,6 +1,7 @@
 //! Builds the shared state of all requests from settings and parts that were opened before.
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -11,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ServeError, servers};
 use crate::group::Groups;
 use crate::hooks::CallHooks;
-use crate::http::{App, RequestBodies};
+use crate::http::{App, RequestBodies, RequestRates};
 use crate::legacy::Streams;
 use crate::policy::AccessPolicy;
 use mooring_agent::server::AgentServers;
@@ -82,6 +83,9 @@ pub(crate) async fn assemble(
             settings.listen.body_bytes_max,
             settings.listen.body_budget_bytes,
         ),
+        request_rates: (settings.listen.requests_per_user_per_minute)
+            .and_then(NonZeroU32::new)
+            .map(RequestRates::new),
         listen: settings.listen.clone(),
         hooks: CallHooks::new(&settings.hooks, client.clone(), message_bytes_max),
         policy: parts.policy,

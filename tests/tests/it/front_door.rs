@@ -7,12 +7,13 @@ use anyhow::{Context, ensure};
 use bytes::Bytes;
 use http::Request;
 use mooring_tests::client::HttpClient;
+use mooring_tests::code::CodeVolume;
 use mooring_tests::fixture::Fixture;
 use mooring_tests::gate::Gate;
 use mooring_tests::gateway::{Gateway, Settings};
-use mooring_tests::session::McpSession;
+use mooring_tests::session::{McpSession, Opening};
 use mooring_tests::wait;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -257,4 +258,61 @@ async fn bodies_that_are_being_read_share_one_budget_and_give_it_back() -> anyho
         Ok(post(&mut session).await? == 200)
     })
     .await
+}
+
+/// Each user has an allowance of their own, which the REST interface and each message of a batch take from, too.
+#[tokio::test]
+async fn the_requests_of_a_user_are_limited() -> anyhow::Result<()> {
+    let (fixture, volume) = (Fixture::start("one").await?, CodeVolume::new()?);
+    let settings = Settings::toml(format!(
+        "[listen]\nrequests_per_user_per_minute = 10\n\
+         [[servers]]\nid = \"tools\"\ninstances = [{:?}]\n\
+         [[servers]]\nid = \"sandbox\"\nkind = \"code\"\nallow = [{{}}]\n",
+        fixture.url()
+    ))
+    .users_by_header()
+    .env(
+        "MOORING_CODE_BASE_DIR",
+        &volume.path().display().to_string(),
+    );
+    let gateway = Gateway::start("limited", settings).await?;
+    let client = HttpClient::default();
+    let open = async |user: &str, protocol_version: &str| {
+        let opening = Opening {
+            protocol_version: protocol_version.to_owned(),
+            ..Opening::default().header("x-mooring-user", user)?
+        };
+        McpSession::open_with(&client, &[gateway.mcp_url("tools")], opening).await
+    };
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    let runs = async |user: &str| {
+        let request = Request::get(gateway.url("/servers/sandbox/code/runs"))
+            .header("x-mooring-user", user)
+            .body(Bytes::new())?;
+        client.send(request).await
+    };
+
+    let mut ada = open("ada", "2025-11-25").await?;
+    for _ in 0..7 {
+        let reply = ada.post(&ping).await?;
+        assert_eq!(reply.status, 200);
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+    }
+    assert_eq!(runs("ada").await?.status, 200, "the tenth");
+    for reply in [ada.post(&ping).await?, runs("ada").await?] {
+        assert_eq!(reply.status, 429);
+        let seconds: u64 = reply.header("retry-after").context("a wait")?.parse()?;
+        assert!((1..=6).contains(&seconds), "{seconds}");
+    }
+    let mut bob = open("bob", "2025-03-26").await?;
+    let batch = |count| Value::from(vec![ping.clone(); count]);
+    assert_eq!(bob.post(&batch(9)).await?.status, 429, "nine of eight");
+    assert_eq!(bob.post(&batch(7)).await?.status, 200);
+    assert!(
+        gateway
+            .metric("mooring_requests_refused_total", &[])
+            .await?
+            >= 3.0
+    );
+    Ok(())
 }

@@ -40,6 +40,8 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
         let identity = identified.map_err(|error| {
             Problem::of_identity(error, app.identity_challenge(error, uri, headers))
         })?;
+        app.count_requests(&identity, 1)
+            .map_err(Problem::too_many_requests)?;
         let params = RawPathParams::from_request_parts(parts, app)
             .await
             .map_err(|_| Problem::new(Code::ServerNotFound, "the path is not UTF-8"))?;

@@ -2,11 +2,14 @@
 //!
 //! The body is `{"error": {"code": "...", "message": "..."}}`.
 
+use std::time::Duration;
+
 use axum::response::{IntoResponse, Response};
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
+use crate::http::answer::seconds_of;
 use mooring_code::records::RecordsError;
 use mooring_code::replay::ReplayError;
 use mooring_code::server::Failure;
@@ -59,7 +62,7 @@ pub(super) enum Code {
     ReplayDisabled,
     /// The replay was refused as an ordinary run would have been.
     ReplayRefused,
-    /// The rate limit for runs is reached.
+    /// The limit of requests, or of runs, is reached.
     RateLimited,
     /// The volume or the store is unavailable.
     Unavailable,
@@ -136,6 +139,14 @@ impl Problem {
         Self {
             challenge,
             ..Self::new(code, error.to_string())
+        }
+    }
+
+    /// The sender has sent too many requests, and has to wait this long.
+    pub(super) fn too_many_requests(wait: Duration) -> Self {
+        Self {
+            retry_after_seconds: Some(seconds_of(wait)),
+            ..Self::new(Code::RateLimited, "too many requests within a minute")
         }
     }
 
