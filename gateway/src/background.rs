@@ -5,11 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use metrics_exporter_prometheus::PrometheusHandle;
 use mooring_session::names::Principal;
 use mooring_session::rules::TouchRequest;
 use mooring_session::workers::{Beat, Drain};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -92,6 +94,28 @@ pub(crate) fn start(
     tasks.spawn(keep_keys(Arc::clone(app)));
     tasks.spawn(fold_metrics(recorder));
     tasks
+}
+
+/// Keeps the gateway's tokens for upstream servers current. Returns after the first attempt for each.
+pub(crate) async fn fetch_server_tokens(app: &Arc<App>, tasks: &mut JoinSet<()>) {
+    let attempts: Vec<_> = (0..app.server_tokens.len())
+        .map(|at| {
+            let (attempted, first) = oneshot::channel();
+            let app = Arc::clone(app);
+            tasks.spawn(async move {
+                let client = app.session_router.client();
+                if let Some(token) = app.server_tokens.get(at) {
+                    // If nobody waits, the gateway stops.
+                    let attempted = || {
+                        let _ = attempted.send(());
+                    };
+                    token.keep_current(client, attempted).await;
+                }
+            });
+            first
+        })
+        .collect();
+    join_all(attempts).await;
 }
 
 /// Keeps the keys current that tokens are verified with.

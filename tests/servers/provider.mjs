@@ -2,11 +2,12 @@
 //
 // Usage: provider.mjs --port PORT
 // The clients `ada` and `bob`, with the secret `secret`, get access tokens by client credentials, as JWTs for the resource
-// that they name. One on this machine, such as a gateway, has the audience `urn:mooring`.
+// that they name. One on this machine, such as a gateway, has the audience `urn:mooring`; tokens for
+// https://brief.example/ are valid for 4 seconds.
 //   POST /control/rotate   replaces the signing key; tokens of the one before stay as they are
 //   POST /control/sign     {"header": {...}, "claims": {...}, "with": "key" | "public"}: a token of any content, signed
 //                          with the current key, or with its public half as the secret of an HMAC
-//   GET /control/fetches   how often the key set was fetched
+//   GET /control/fetches   how often the key set was fetched, and how many tokens
 
 import crypto from "node:crypto";
 import http from "node:http";
@@ -23,6 +24,7 @@ const scopes = "read write";
 let key;
 let handle;
 let fetches = 0;
+let tokens = 0;
 
 function rotate() {
   const pair = crypto.generateKeyPairSync("rsa", { modulusLength: 2048 });
@@ -49,7 +51,7 @@ function rotate() {
           scope: scopes,
           audience: resource.startsWith("http://127.0.0.1:") ? "urn:mooring" : resource,
           accessTokenFormat: "jwt",
-          accessTokenTTL: 600,
+          accessTokenTTL: resource === "https://brief.example/" ? 4 : 600,
         }),
       },
     },
@@ -71,13 +73,14 @@ function sign({ header, claims, with: signer }) {
 async function control(path, body) {
   if (path === "/control/rotate") rotate();
   if (path === "/control/sign") return { token: sign(JSON.parse(body)) };
-  return { fetches };
+  return { fetches, tokens };
 }
 
 rotate();
 http
   .createServer(async (request, response) => {
     if (request.url === "/jwks") fetches += 1;
+    if (request.url === "/token") tokens += 1;
     if (!request.url.startsWith("/control/")) return handle(request, response);
     let body = "";
     for await (const chunk of request) body += chunk;

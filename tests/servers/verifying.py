@@ -1,8 +1,8 @@
-"""An MCP server in Python (fastmcp) that admits requests by the gateway's signed tokens alone: `whoami` says what the
-token says.
+"""An MCP server in Python (fastmcp) that admits requests by signed tokens alone, by default those of the gateway: `whoami`
+says what the token says.
 
-Usage: verifying.py --port PORT --journal FILE --keys FILE
-FILE of --keys has the URL of the gateway's keys, and may be written after the start. Each HTTP request is one line of
+Usage: verifying.py --port PORT --journal FILE --keys FILE [--issuer ISSUER --algorithm NAME --audience NAME...]
+FILE of --keys has the URL of the issuer's keys, and may be written after the start. Each HTTP request is one line of
 the journal: method, status, and the token's subject. Prints one JSON line, {"port": PORT}, when it is about to listen.
 """
 
@@ -19,10 +19,13 @@ arguments = argparse.ArgumentParser()
 arguments.add_argument("--port", type=int, required=True)
 arguments.add_argument("--journal", required=True)
 arguments.add_argument("--keys", required=True)
+arguments.add_argument("--issuer", default="mooring")
+arguments.add_argument("--algorithm", default="EdDSA")
+arguments.add_argument("--audience", nargs="+", default=["tools"])
 arguments = arguments.parse_args()
 
 
-class GatewayVerifier(JWTVerifier):
+class IssuerVerifier(JWTVerifier):
     async def verify_token(self, token):
         with open(arguments.keys, encoding="utf-8") as keys:
             self.jwks_uri = keys.read()
@@ -54,8 +57,11 @@ class Journal:
         await self.app(scope, receive, noting if scope["type"] == "http" else send)
 
 
-verifier = GatewayVerifier(
-    jwks_uri="http://127.0.0.1/unknown", issuer="mooring", audience="tools", algorithm="EdDSA"
+verifier = IssuerVerifier(
+    jwks_uri="http://127.0.0.1/unknown",
+    issuer=arguments.issuer,
+    audience=arguments.audience,
+    algorithm=arguments.algorithm,
 )
 server = FastMCP("verifying", auth=verifier)
 

@@ -121,11 +121,17 @@ impl IdentityProvider {
 
     /// How often its key set was fetched.
     pub async fn fetches(&self) -> anyhow::Result<u64> {
+        self.count("fetches").await
+    }
+
+    /// How many tokens were asked for, since its process was started.
+    pub async fn tokens(&self) -> anyhow::Result<u64> {
+        self.count("tokens").await
+    }
+
+    async fn count(&self, of: &str) -> anyhow::Result<u64> {
         let answer = self.control("fetches", &Value::Null).await?;
-        answer
-            .get("fetches")
-            .and_then(Value::as_u64)
-            .context("a count")
+        answer.get(of).and_then(Value::as_u64).context("a count")
     }
 
     async fn control(&self, action: &str, body: &Value) -> anyhow::Result<Value> {

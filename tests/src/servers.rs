@@ -114,16 +114,27 @@ impl Server {
         .await
     }
 
-    /// `tests/servers/verifying.py` on fastmcp, at [`Server::url`]: it admits only what a gateway has signed. `keys` will
+    /// `tests/servers/verifying.py` on fastmcp, at [`Server::url`]: it admits only requests with a token that a gateway has
+    /// signed. `keys` will
     /// have the URL of the gateway's keys, and each request becomes a line of `journal`.
     pub async fn verifying(keys: &Path, journal: &Path) -> anyhow::Result<Self> {
+        Self::verifying_tokens_of(keys, journal, &[]).await
+    }
+
+    /// The same for another issuer, which `arguments` describe.
+    pub async fn verifying_tokens_of(
+        keys: &Path,
+        journal: &Path,
+        arguments: &[&str],
+    ) -> anyhow::Result<Self> {
         let mut command = Command::new(paths::tool("python")?);
         command
             .arg(paths::test_file("servers/verifying.py")?)
             .arg("--keys")
             .arg(keys)
             .arg("--journal")
-            .arg(journal);
+            .arg(journal)
+            .args(arguments);
         Self::start("verifying", command, |command, port, _| {
             command.args(["--port", &port.to_string()]);
         })

@@ -61,10 +61,11 @@ pub use log::{LogFormat, LogLevel, LogSettings};
 pub use peers::{ADDRESS_TAG_BYTES, FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};
 pub use servers::{
-    AgentServerSettings, ChildVariables, CommandLine, CommandTemplate, Concurrency, Condition,
-    ConditionError, GroupNames, GroupServerSettings, HttpServerSettings, INHERITED_DEFAULT,
-    Instance, OnUpstreamLoss, OutputForm, OutputRules, Pointer, PointerError, Results, ServerId,
-    ServerKind, ServerSettings, StdioServerSettings, TemplateError, UpstreamHeaders,
+    AgentServerSettings, ChildVariables, ClientAuthentication, ClientCredentialsSettings,
+    CommandLine, CommandTemplate, Concurrency, Condition, ConditionError, GroupNames,
+    GroupServerSettings, HttpServerSettings, INHERITED_DEFAULT, Instance, OnUpstreamLoss,
+    OutputForm, OutputRules, Pointer, PointerError, Results, ServerId, ServerKind, ServerSettings,
+    StdioServerSettings, TemplateError, UpstreamHeaders,
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};

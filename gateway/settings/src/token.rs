@@ -52,8 +52,8 @@ settings! {
     }
 }
 
-const URL_BYTES_MAX: usize = 2048;
-const URL_SHAPE: &str = "an https:// URL, or an http:// URL of a loopback address";
+pub(super) const URL_BYTES_MAX: usize = 2048;
+pub(super) const URL_SHAPE: &str = "an https:// URL, or an http:// URL of a loopback address";
 const CLAIM_BYTES_MAX: usize = 256;
 const CLAIM_SHAPE: &str =
     "the name of a claim, such as sub, realm_access.roles or https://example.com/roles";
@@ -140,14 +140,14 @@ pub fn is_fetched_safely(url: &Url) -> bool {
     }
 }
 
-fn parse_fetched_url(text: &str) -> Result<Url, Reason> {
+pub(super) fn parse_fetched_url(text: &str) -> Result<Url, Reason> {
     let url = Url::parse(text).map_err(|error| format!("it is no URL: {error}"))?;
     match is_fetched_safely(&url) {
         true if !url.username().is_empty() || url.password().is_some() => {
             Err("it has a user or a password".to_owned())
         }
         true => Ok(url),
-        false => Err("on the way from there, keys could be replaced".to_owned()),
+        false => Err("on the way from there, what is read could be replaced".to_owned()),
     }
 }
 

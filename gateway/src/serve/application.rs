@@ -52,7 +52,8 @@ pub(crate) async fn assemble(
     recorder: PrometheusHandle,
 ) -> Result<Arc<App>, ServeError> {
     let caller_signer = caller_signer(settings, parts.ring.as_ref())?;
-    let servers = Arc::new(servers::servers(settings, caller_signer.as_ref())?);
+    let tokens = servers::tokens(settings)?;
+    let servers = Arc::new(servers::servers(settings, caller_signer.as_ref(), &tokens)?);
     servers::note_missing_programs(settings, &servers);
     let client = client(settings)?;
     let message_bytes_max = settings.upstream.event_bytes_max;
@@ -90,6 +91,7 @@ pub(crate) async fn assemble(
         hooks: CallHooks::new(&settings.hooks, client.clone(), message_bytes_max),
         policy: parts.policy,
         caller_signer,
+        server_tokens: tokens.into_values().collect(),
         authenticator: Authenticator::new(settings.auth.clone())?,
         relay: RelayOptions {
             message_bytes_max,
@@ -212,7 +214,8 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {
         .flatten()
         .map(settings::Instance::uri)
         .chain(settings.hooks.iter().map(|hook| &hook.url))
-        .any(|uri| uri.scheme_str() == Some("https"));
+        .any(|uri| uri.scheme_str() == Some("https"))
+        || servers::fetches_tokens_over_tls(settings);
     Client::new(options, needs_tls)
 }
 

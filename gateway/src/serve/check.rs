@@ -13,9 +13,13 @@ use super::{ServeError, application, servers};
 use mooring_code::tokens::TokenKey;
 use mooring_identity::ApiKeyFile;
 use mooring_peers::fleet::KeyRing;
+use mooring_secrets::file as secret_file;
 use mooring_settings::{AuthSettings, FleetKeysFile, ServerKind, Settings};
 use mooring_upstream::stdio::StartError;
 use mooring_upstream::with_causes;
+
+/// Largest file of a client secret.
+const SECRET_BYTES_MAX: u64 = 4096;
 
 /// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -89,6 +93,7 @@ pub fn check_files(settings: &Settings) -> Vec<SettingsCheck> {
     checks.extend(fleet_keys(settings));
     checks.extend(tokens_key(settings));
     checks.extend(api_keys(settings));
+    checks.extend(client_secrets(settings));
     checks.extend(listener_tls(settings));
     checks.extend(base_dir(settings));
     if let Err(error) = application::client(settings) {
@@ -130,6 +135,24 @@ fn fleet_keys(settings: &Settings) -> Option<SettingsCheck> {
         None => return None,
     };
     Some(key_file(SUBJECT, path, KeyRing::read(path).map(drop)))
+}
+
+fn client_secrets(settings: &Settings) -> impl Iterator<Item = SettingsCheck> {
+    settings.servers.iter().filter_map(|server| {
+        let ServerKind::Http(http) = &server.kind else {
+            return None;
+        };
+        let path = &http.client_credentials.as_ref()?.client_secret_file;
+        let subject = format!("servers.oauth.client_secret_file of {}", server.id);
+        let read = secret_file::read(path, SECRET_BYTES_MAX);
+        Some(match read {
+            Ok(_) => SettingsCheck::ok(subject, format!("{} can be read", path.display())),
+            Err(error) => {
+                let advice = "without it the server gets requests without a token";
+                SettingsCheck::wrong(CheckOutcome::Warning, subject, with_causes(&error), advice)
+            }
+        })
+    })
 }
 
 /// The file may be made later; until then, callers get 503.

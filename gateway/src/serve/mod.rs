@@ -147,6 +147,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     app.authenticator.read_keys().await;
     background::announce(session_router, &beat).await;
     let mut tasks = background::start(&app, &settings, beat, recorder);
+    background::fetch_server_tokens(&app, &mut tasks).await;
     if let Some(tls) = &tls {
         tasks.spawn(tls.clone().follow_files());
     }

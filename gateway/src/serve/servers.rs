@@ -11,15 +11,16 @@ use mooring_code::catalog::MountableServer;
 use mooring_peers::fleet::CallerSigner;
 use mooring_router::affinity::Connector;
 use mooring_settings::{
-    HttpServerSettings, ServerKind, Settings, StdioServerSettings, UpstreamSettings,
+    ClientCredentialsSettings, HttpServerSettings, ServerKind, Settings, StdioServerSettings,
+    UpstreamSettings,
 };
 use mooring_upstream::stdio::{
     ChildLimits, ChildSpec, Children, Environment, Launcher, ProcessLimits, StartError,
     StartFailure, Traffic,
 };
 use mooring_upstream::{
-    CallerCredentials, ContactLog, ContactOutcome, FailureCause, Instance, Reach, Server, Servers,
-    SessionPolicy, StatefulnessSeen,
+    CallerCredentials, ClientCredentials, ContactLog, ContactOutcome, FailureCause, Instance,
+    Reach, Server, Servers, SessionPolicy, StatefulnessSeen,
 };
 
 /// Replaces the instance in bindings of servers that the gateway starts.
@@ -56,17 +57,46 @@ fn is_upstream(kind: &ServerKind) -> bool {
     }
 }
 
-/// Every configured upstream server. `signer` makes the tokens of those that are told whom requests are for.
+/// The gateway's own tokens for servers, by their ids.
+pub(super) type ServerTokens = HashMap<Box<str>, Arc<ClientCredentials>>;
+
+/// The tokens that are fetched by client credentials.
+pub(super) fn tokens(settings: &Settings) -> Result<ServerTokens, NameError> {
+    let fetched = settings.servers.iter().filter_map(|server| {
+        let ServerKind::Http(http) = &server.kind else {
+            return None;
+        };
+        Some((server.id.as_str(), http.client_credentials.clone()?))
+    });
+    let token = |(id, settings): (&str, ClientCredentialsSettings)| {
+        let name = ServerName::parse(id.as_bytes())?;
+        Ok((id.into(), Arc::new(ClientCredentials::new(name, settings))))
+    };
+    fetched.map(token).collect()
+}
+
+/// Whether a token is fetched over TLS.
+pub(super) fn fetches_tokens_over_tls(settings: &Settings) -> bool {
+    settings.servers.iter().any(|server| match &server.kind {
+        ServerKind::Http(http) => (http.client_credentials.as_ref())
+            .is_some_and(|credentials| credentials.token_url.scheme() == "https"),
+        _ => false,
+    })
+}
+
+/// Every configured upstream server. `signer` makes the tokens of those that are told whom requests are for; `tokens` are
+/// the gateway's own.
 pub(super) fn servers(
     settings: &Settings,
     signer: Option<&Arc<CallerSigner>>,
+    tokens: &ServerTokens,
 ) -> Result<Servers, NameError> {
     let mut servers = Vec::new();
     for configured in &settings.servers {
         let id = ServerName::parse(configured.id.as_str().as_bytes())?;
         let server = match &configured.kind {
-            ServerKind::Http(http) => over_http(id, http, Ownership::Shared, signer)?,
-            ServerKind::Sse(sse) => over_http(id, sse, Ownership::Owned, signer)?,
+            ServerKind::Http(http) => over_http(id, http, Ownership::Shared, signer, tokens)?,
+            ServerKind::Sse(sse) => over_http(id, sse, Ownership::Owned, signer, tokens)?,
             ServerKind::Stdio(stdio) => started(id, stdio)?,
             ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) => continue,
         };
@@ -80,6 +110,7 @@ fn over_http(
     http: &HttpServerSettings,
     ownership: Ownership,
     signer: Option<&Arc<CallerSigner>>,
+    tokens: &ServerTokens,
 ) -> Result<Server, NameError> {
     let policy = SessionPolicy {
         affinity: http.affinity,
@@ -90,9 +121,13 @@ fn over_http(
     let instances = instances(&http.instances)?;
     let headers = http.headers.map().clone();
     let mut server = Server::new(id, instances, policy, headers);
-    server.caller_credentials = signer
-        .filter(|_| http.forward_identity)
-        .map(|signer| Arc::clone(signer) as Arc<dyn CallerCredentials>);
+    let own = tokens.get(server.id.as_str()).cloned();
+    server.caller_credentials = match own {
+        Some(own) => Some(own as Arc<dyn CallerCredentials>),
+        None => signer
+            .filter(|_| http.forward_identity)
+            .map(|signer| Arc::clone(signer) as Arc<dyn CallerCredentials>),
+    };
     Ok(server)
 }
 

@@ -74,7 +74,8 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     let address = peers.as_ref().map_or(NO_ADDRESS, |peers| &peers.address);
     let beat = beat(&settings, &worker, address)?;
     background::announce(&app.session_router, &beat).await;
-    let tasks = background::start(&app, &settings, beat, recorder);
+    let mut tasks = background::start(&app, &settings, beat, recorder);
+    background::fetch_server_tokens(&app, &mut tasks).await;
     let peer_listener = peers.map(|peers| peers.serve(&app));
 
     let (lines, arriving) = mpsc::channel(LINES_WAITING_MAX);

@@ -5,6 +5,7 @@
 mod caller;
 mod cause;
 mod client;
+mod client_credentials;
 pub mod complaints;
 pub mod connection;
 mod contact;
@@ -25,6 +26,7 @@ mod transport;
 pub use caller::{Caller, CallerCredentials};
 pub use cause::{ContactOutcome, FailureCause, causes, with_causes};
 pub use client::{Client, ClientError, ClientOptions, SendError, is_refused, tls_config};
+pub use client_credentials::ClientCredentials;
 pub use contact::{Contact, ContactLog, ServerHealth};
 pub use discard::{DiscardOutcome, discard};
 pub use exchange::{ANSWER_BYTES_MAX, Answer, ExchangeError, read_answer, within};

@@ -1,6 +1,6 @@
-//! Metrics of the last contact with each configured upstream server.
+//! Metrics of the last contact with each configured upstream server, and of the tokens for them.
 
-use metrics::{describe_gauge, gauge};
+use metrics::{counter, describe_counter, describe_gauge, gauge};
 use strum::VariantArray as _;
 
 use super::{Contact, ContactOutcome};
@@ -10,8 +10,33 @@ const LAST_CONTACT_SECONDS: &str = "mooring_server_last_contact_timestamp_second
 /// Its outcome, by `server` and `outcome`: 1 for the outcome of the last contact, 0 for the others.
 const LAST_CONTACT: &str = "mooring_server_last_contact";
 
+/// Attempts to fetch the gateway's token for a server, by `outcome`.
+const TOKENS_FETCHED: &str = "mooring_upstream_tokens_fetched_total";
+
+/// The outcome of an attempt to fetch a token.
+#[derive(Clone, Copy, Debug, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum TokenFetch {
+    /// There is a new token.
+    Ok,
+    /// There is none.
+    Failed,
+}
+
+/// An attempt to fetch a token has ended.
+pub(crate) fn token_fetched(outcome: TokenFetch) {
+    counter!(TOKENS_FETCHED, "outcome" => <&'static str>::from(outcome)).increment(1);
+}
+
 /// Registers the descriptions of the metrics.
 pub fn describe_metrics() {
+    describe_counter!(
+        TOKENS_FETCHED,
+        "Attempts to fetch the gateway's token for a server, by outcome"
+    );
+    for outcome in TokenFetch::VARIANTS {
+        counter!(TOKENS_FETCHED, "outcome" => <&'static str>::from(outcome)).absolute(0);
+    }
     describe_gauge!(LAST_CONTACT_SECONDS, "Last contact with the server");
     describe_gauge!(LAST_CONTACT, "1 for the outcome of the last contact");
 }
@@ -39,7 +64,7 @@ mod tests {
     #[test]
     fn the_metrics_are_documented() {
         const PAGE: &str = include_str!("../../../docs/metrics.md");
-        for name in [LAST_CONTACT_SECONDS, LAST_CONTACT] {
+        for name in [LAST_CONTACT_SECONDS, LAST_CONTACT, TOKENS_FETCHED] {
             assert!(PAGE.contains(name), "{name}");
         }
     }

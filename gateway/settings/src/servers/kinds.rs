@@ -4,6 +4,7 @@
 use super::agent::{self, AgentServerSettings, OutputRules};
 use super::group::GroupServerSettings;
 use super::http::{self, HttpServerSettings};
+use super::oauth::OauthRows;
 use super::stdio::{self, StdioServerSettings, command, variables};
 use super::{COMMON_ROWS, kept};
 use crate::access;
@@ -42,7 +43,7 @@ words! {
 pub(crate) const FIELDS: &[Group] = &[
     (&[], &[COMMON_ROWS, access::SERVER_ROWS]),
     (&[HTTP, SSE], &[HttpServerSettings::ROWS]),
-    (&[HTTP], &[http::IDENTITY_ROWS]),
+    (&[HTTP], &[http::IDENTITY_ROWS, OauthRows::ROWS]),
     (&[HTTP, STDIO, SSE], &[kept::ROWS]),
     (
         &[STDIO, AGENT],

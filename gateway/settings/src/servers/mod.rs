@@ -9,6 +9,7 @@ mod http;
 mod instance;
 mod kept;
 mod kinds;
+mod oauth;
 mod stdio;
 
 use std::fmt;
@@ -37,6 +38,7 @@ pub use http::HttpServerSettings;
 pub use instance::Instance;
 pub use kept::{Concurrency, OnUpstreamLoss};
 pub(super) use kinds::{FIELDS, kinds_with};
+pub use oauth::{ClientAuthentication, ClientCredentialsSettings};
 pub use stdio::{ChildVariables, CommandLine, INHERITED_DEFAULT, StdioServerSettings};
 
 /// Most servers of one gateway.

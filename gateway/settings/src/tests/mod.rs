@@ -15,6 +15,7 @@ mod code_refused;
 mod foreign;
 mod group;
 mod hooks;
+mod oauth;
 mod peers;
 mod refused;
 mod sse;
