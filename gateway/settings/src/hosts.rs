@@ -22,7 +22,22 @@ impl HostRule {
     }
 
     fn allows(&self, asked: &Self) -> bool {
-        self.host == asked.host && (self.port.is_none() || self.port == asked.port)
+        self.host == asked.host && self.allows_port(asked.port)
+    }
+
+    fn allows_port(&self, asked: Option<u16>) -> bool {
+        self.port.is_none() || self.port == asked
+    }
+
+    /// Whether it allows this host as it is written, which is how nearly every client names it. Parsing a name of any
+    /// other form costs more than the other checks of a request.
+    fn allows_as_written(&self, name: &str, port: Option<u16>) -> bool {
+        let is_same = match &self.host {
+            Host::Domain(domain) => domain.eq_ignore_ascii_case(name),
+            Host::Ipv4(address) => name.parse() == Ok(*address),
+            Host::Ipv6(_) => false,
+        };
+        is_same && self.allows_port(port)
     }
 }
 
@@ -82,8 +97,12 @@ impl AllowedHosts {
     pub fn allows(&self, host_header: &str) -> bool {
         match self {
             Self::Any => true,
-            Self::Listed(rules) => HostRule::parse(host_header)
-                .is_ok_and(|asked| rules.iter().any(|rule| rule.allows(&asked))),
+            Self::Listed(rules) => {
+                split_port(host_header).is_ok_and(|(name, port)| {
+                    rules.iter().any(|rule| rule.allows_as_written(name, port))
+                }) || HostRule::parse(host_header)
+                    .is_ok_and(|asked| rules.iter().any(|rule| rule.allows(&asked)))
+            }
         }
     }
 }

@@ -6,6 +6,8 @@
 
 use std::io;
 
+use memchr::memchr;
+
 /// The state of the check.
 #[derive(Debug, Default)]
 pub(super) struct HeadLines {
@@ -22,26 +24,28 @@ impl HeadLines {
     ///
     /// # Errors
     /// A line ends without CR.
-    pub(super) fn check(&mut self, bytes: &[u8]) -> io::Result<()> {
-        for &byte in bytes {
-            if self.is_complete {
+    pub(super) fn check(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !self.is_complete && !bytes.is_empty() {
+            let end = memchr(b'\n', bytes);
+            let (line, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
+            if line.iter().any(|byte| *byte != b'\r') {
+                (self.has_begun, self.is_line_empty) = (true, false);
+            }
+            if let Some(last) = line.last() {
+                self.last_is_carriage_return = *last == b'\r';
+            }
+            let Some((_line_feed, rest)) = rest.split_first() else {
                 break;
+            };
+            if !self.last_is_carriage_return {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "a line of a request's head ends without CR",
+                ));
             }
-            match byte {
-                b'\n' if !self.last_is_carriage_return => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        "a line of a request's head ends without CR",
-                    ));
-                }
-                b'\n' => {
-                    self.is_complete = self.has_begun && self.is_line_empty;
-                    self.is_line_empty = true;
-                }
-                b'\r' => {}
-                _ => (self.has_begun, self.is_line_empty) = (true, false),
-            }
-            self.last_is_carriage_return = byte == b'\r';
+            self.is_complete = self.has_begun && self.is_line_empty;
+            (self.is_line_empty, self.last_is_carriage_return) = (true, false);
+            bytes = rest;
         }
         Ok(())
     }
