@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisError, Value};
+use redis::{Client, IntoConnectionInfo, RedisError, Value};
 use tokio::time::timeout;
 
+use super::command_connection::CommandConnection;
 use super::link::DownReason;
 use crate::error::OpenError;
 
@@ -68,7 +68,7 @@ impl Dialer {
     }
 
     /// Connects and checks the module, within twice the command timeout.
-    pub(super) async fn connect(&self) -> Result<MultiplexedConnection, DownReason> {
+    pub(super) async fn connect(&self) -> Result<CommandConnection, DownReason> {
         self.try_connect().await.map_err(|down| match down {
             DownReason::Unreachable(problem) if self.is_tls && problem != REFUSED => {
                 DownReason::Unreachable(format!(
@@ -80,23 +80,20 @@ impl Dialer {
         })
     }
 
-    async fn try_connect(&self) -> Result<MultiplexedConnection, DownReason> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.command_timeout))
-            .set_response_timeout(None);
-        let mut connection = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(down)?;
+    async fn try_connect(&self) -> Result<CommandConnection, DownReason> {
+        let timed_out = || DownReason::Unreachable("timed out".to_owned());
+        let opening = CommandConnection::open(&self.client);
+        let mut connection = match timeout(self.command_timeout, opening).await {
+            Ok(opened) => opened.map_err(down)?,
+            Err(_) => return Err(timed_out()),
+        };
         let mut command = redis::cmd("COMMAND");
         command.arg("INFO").arg(&NEEDED);
-        let answer = connection.send_packed_command(&command);
-        match timeout(self.command_timeout, answer).await {
+        match timeout(self.command_timeout, connection.send(&command)).await {
             Ok(Ok(Value::ServerError(error))) => Err(DownReason::Denied(error.code().to_owned())),
             Ok(Ok(value)) => is_complete(&value).map(|()| connection),
             Ok(Err(error)) => Err(down(error)),
-            Err(_) => Err(DownReason::Unreachable("timed out".to_owned())),
+            Err(_) => Err(timed_out()),
         }
     }
 }

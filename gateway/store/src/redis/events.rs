@@ -12,11 +12,11 @@ use mooring_session::limits::{WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN};
 use mooring_session::names::{ServerName, Token, WorkerId};
 use mooring_session::time::Millis;
 use redis::Value;
-use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use super::command_connection::CommandConnection;
 use super::dial::Dialer;
 use super::link::LinkState;
 use super::reply::{Fields, Problem, text};
@@ -46,13 +46,13 @@ struct Source {
 /// One worker's connection, and the current wait on it.
 #[derive(Default)]
 struct WaitConnection {
-    connection: Option<MultiplexedConnection>,
+    connection: Option<CommandConnection>,
     wait: Option<JoinHandle<WaitResult>>,
 }
 
 /// The result of a wait, and its connection if it is reusable.
 struct WaitResult {
-    connection: Option<MultiplexedConnection>,
+    connection: Option<CommandConnection>,
     result: Result<Vec<WorkerEvent>, StoreError>,
 }
 
@@ -139,7 +139,7 @@ impl EventConnections {
 impl Source {
     async fn run(
         mut self,
-        connection: Option<MultiplexedConnection>,
+        connection: Option<CommandConnection>,
         worker: WorkerId,
         wait: Duration,
     ) -> WaitResult {
@@ -153,7 +153,7 @@ impl Source {
 
     async fn send_wait(
         &mut self,
-        connection: Option<MultiplexedConnection>,
+        connection: Option<CommandConnection>,
         worker: &WorkerId,
         wait: Duration,
     ) -> WaitResult {
@@ -173,7 +173,7 @@ impl Source {
             .arg(worker.as_str())
             .arg("TIMEOUT")
             .arg(Millis::from(wait).get());
-        let answer = connection.send_packed_command(&command);
+        let answer = connection.send(&command);
         let error = match timeout(wait + self.dialer.command_timeout, answer).await {
             Ok(Ok(Value::ServerError(error))) => {
                 failure::of_server(COMMAND, error.code(), error.details().unwrap_or(""))
@@ -191,7 +191,7 @@ impl Source {
     }
 
     /// Connects once the shared link is up, whose task decides when to retry.
-    async fn connect(&mut self, wait: Duration) -> Result<MultiplexedConnection, StoreError> {
+    async fn connect(&mut self, wait: Duration) -> Result<CommandConnection, StoreError> {
         let is_up = |state: &LinkState| matches!(state, LinkState::Up(_));
         match timeout(wait, self.link.wait_for(is_up)).await {
             Ok(Ok(_)) => {}

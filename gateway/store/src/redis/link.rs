@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use thread_local::ThreadLocal;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::command_connection::CommandConnection;
 use super::dial::Dialer;
 use super::prefixes::{self, NotCovered};
 use crate::error::{OpenError, StoreError, UnavailableReason};
@@ -73,7 +73,7 @@ pub(crate) enum DownReason {
 /// An open connection, with a number that distinguishes it from earlier ones.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    connection: MultiplexedConnection,
+    connection: CommandConnection,
     number: u64,
 }
 
@@ -186,7 +186,7 @@ impl Shared {
             mut connection,
             number,
         } = self.of_this_thread(self.connection(deadline).await?);
-        let away = match timeout_at(deadline, connection.send_packed_command(command)).await {
+        let away = match timeout_at(deadline, connection.send(command)).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => match error.into_server_errors() {
                 Some(errors) if !errors.is_empty() => {
@@ -320,7 +320,7 @@ impl Shared {
     }
 
     /// This gateway's keys that the server's prefixes do not cover.
-    async fn not_covered(&self, connection: &MultiplexedConnection) -> Option<NotCovered> {
+    async fn not_covered(&self, connection: &CommandConnection) -> Option<NotCovered> {
         let mut connection = connection.clone();
         prefixes::not_covering(&mut connection, &self.heads, self.dialer.command_timeout).await
     }
@@ -345,11 +345,7 @@ impl Shared {
     }
 
     /// Stores and logs the outcome of an attempt to connect.
-    fn note(
-        &self,
-        attempt: Result<MultiplexedConnection, DownReason>,
-        number: u64,
-    ) -> Result<u64, ()> {
+    fn note(&self, attempt: Result<CommandConnection, DownReason>, number: u64) -> Result<u64, ()> {
         let address = &self.dialer.address;
         match attempt {
             Ok(connection) => {

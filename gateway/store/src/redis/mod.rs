@@ -1,11 +1,12 @@
 //! The Redis store: every transition is one command of the mooring module, executed by the server.
 //!
-//! This module makes no decisions. [`dial`] connects; [`link`] maintains the connection shared by all commands except
-//! the blocking one, for which [`events`] has its own. [`command`] writes requests on a record, [`reply`] parses
+//! This module makes no decisions. [`dial`] connects; [`command_connection`] shares one connection between commands, with
+//! [`reply_reader`]; [`link`] maintains that of all commands except the blocking one, for which [`events`] has its own. [`command`] writes requests on a record, [`reply`] parses
 //! replies by field name, and [`failure`] maps error replies to refusals by their code. [`sessions`], [`fleet`],
 //! [`turns`] and [`rate`] have the other commands with their replies.
 
 mod command;
+mod command_connection;
 mod dial;
 mod events;
 mod failure;
@@ -14,6 +15,7 @@ mod link;
 mod prefixes;
 mod rate;
 mod reply;
+mod reply_reader;
 mod sessions;
 #[cfg(test)]
 mod tests;

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use redis::Value;
-use redis::aio::MultiplexedConnection;
 use tokio::time::timeout;
 
+use super::command_connection::CommandConnection;
 use super::reply::{Fields, text};
 
 const SETTING: &str = "mooring.prefixes";
@@ -24,13 +24,13 @@ pub(super) struct NotCovered {
 
 /// The first of `heads` that the server's prefixes do not cover.
 pub(super) async fn not_covering(
-    connection: &mut MultiplexedConnection,
+    connection: &mut CommandConnection,
     heads: &[String],
     at_most: Duration,
 ) -> Option<NotCovered> {
     let mut command = redis::cmd("CONFIG");
     command.arg("GET").arg(SETTING);
-    let answer = timeout(at_most, connection.send_packed_command(&command)).await;
+    let answer = timeout(at_most, connection.send(&command)).await;
     let prefixes = match answer {
         Ok(Ok(value)) => read(value),
         _ => None,
