@@ -134,6 +134,14 @@ pub(crate) enum BindingLookup {
     Lost(BindingView, Loss),
 }
 
+/// Why a route has no usable binding yet.
+enum Unready {
+    /// The session has not used the server.
+    Unbound,
+    /// Another attempt makes the binding.
+    Claimed,
+}
+
 /// The wait of one request for another attempt's claim.
 struct ClaimWait {
     ends_at: Instant,
@@ -242,35 +250,45 @@ impl SessionRouter {
         &self,
         session: &Session,
         server: &Server,
-        mut known: Option<RouteReply>,
+        known: Option<RouteReply>,
+    ) -> Result<BindingLookup, ResolveError> {
+        let unready = match known {
+            Some(routed) => {
+                let routed = self.record_takeover(session, server, routed);
+                match look_up(server, routed) {
+                    Ok(found) => return Ok(found),
+                    Err(unready) => Some(unready),
+                }
+            }
+            None => None,
+        };
+        // Boxed: a call whose turn came with its route does not wait here.
+        Box::pin(self.wait_for_binding(session, server, unready)).await
+    }
+
+    async fn wait_for_binding(
+        &self,
+        session: &Session,
+        server: &Server,
+        mut unready: Option<Unready>,
     ) -> Result<BindingLookup, ResolveError> {
         let mut claim_wait = ClaimWait::new(self);
         loop {
-            let routed = match known.take() {
-                Some(routed) => self.record_takeover(session, server, routed),
-                None => self.route(session, server).await?,
-            };
-            let unreported = routed.unreported_loss;
-            let Some(binding) = routed.binding else {
-                metrics::affinity_miss();
-                match Box::pin(self.bind_first(session, server)).await? {
-                    Some(binding) => return Ok(BindingLookup::Ready(binding, None)),
-                    None => continue,
+            match unready {
+                Some(Unready::Unbound) => {
+                    metrics::affinity_miss();
+                    if let Some(binding) = Box::pin(self.bind_first(session, server)).await? {
+                        return Ok(BindingLookup::Ready(binding, None));
+                    }
                 }
-            };
-            match binding.state {
-                BindingState::Bound if server.instance(&binding.instance).is_none() => {
-                    return Ok(BindingLookup::Lost(binding, Loss::InstanceRemoved));
+                Some(Unready::Claimed) => {
+                    Box::pin(claim_wait.wait(self, session, server)).await?;
                 }
-                BindingState::Bound => {
-                    metrics::affinity_hit();
-                    return Ok(BindingLookup::Ready(binding, unreported));
-                }
-                BindingState::Orphaned => {
-                    let loss = orphan_loss(&binding);
-                    return Ok(BindingLookup::Lost(binding, loss));
-                }
-                BindingState::Claimed => Box::pin(claim_wait.wait(self, session, server)).await?,
+                None => {}
+            }
+            match look_up(server, self.route(session, server).await?) {
+                Ok(found) => return Ok(found),
+                Err(now) => unready = Some(now),
             }
         }
     }
@@ -335,6 +353,25 @@ impl SessionRouter {
             moved: resolved.moved.filter(|_| !had_no_state),
             ..resolved
         })
+    }
+}
+
+/// What a route says about the binding.
+fn look_up(server: &Server, routed: RouteReply) -> Result<BindingLookup, Unready> {
+    let binding = routed.binding.ok_or(Unready::Unbound)?;
+    match binding.state {
+        BindingState::Bound if server.instance(&binding.instance).is_none() => {
+            Ok(BindingLookup::Lost(binding, Loss::InstanceRemoved))
+        }
+        BindingState::Bound => {
+            metrics::affinity_hit();
+            Ok(BindingLookup::Ready(binding, routed.unreported_loss))
+        }
+        BindingState::Orphaned => {
+            let loss = orphan_loss(&binding);
+            Ok(BindingLookup::Lost(binding, loss))
+        }
+        BindingState::Claimed => Err(Unready::Claimed),
     }
 }
 

@@ -17,5 +17,5 @@ pub use deliver::{Call, DeliverError, DeliveryResult, OnLoss, RetrySafety, deliv
 pub use event_filter::{Caller, PendingRequest};
 pub use gateway_request::{GatewayReply, GatewayRequest, send_gateway_request};
 pub use relay::ReplyGuards;
-pub use reply::{RelayOptions, relay_call, relay_shared, relay_stream};
+pub use reply::{RelayFuture, RelayOptions, relay_call, relay_shared, relay_stream};
 pub use seals::Seals;

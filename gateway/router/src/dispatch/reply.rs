@@ -1,6 +1,7 @@
 //! Turns a delivered response into the client's reply.
 
 use bytes::Bytes;
+use futures_util::future::{BoxFuture, Either, Ready, ready};
 use futures_util::stream;
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
@@ -30,17 +31,26 @@ pub struct RelayOptions {
     pub stopping: CancellationToken,
 }
 
+/// The reply for the client. Most are there at once; the future of those that have to be read first is boxed, so that a
+/// call's own is small.
+pub type RelayFuture =
+    Either<Ready<Result<Reply, ExchangeError>>, BoxFuture<'static, Result<Reply, ExchangeError>>>;
+
+fn at_once(reply: Result<Reply, ExchangeError>) -> RelayFuture {
+    Either::Left(ready(reply))
+}
+
 /// The reply to a message of a bound session.
 ///
 /// # Errors
 /// A reply that needs a rebind notice cannot be read.
-pub async fn relay_call(
+pub fn relay_call(
     delivered: DeliveryResult,
     caller: Caller,
     pending_request: Option<PendingRequest>,
     guards: ReplyGuards,
     options: &RelayOptions,
-) -> Result<Reply, ExchangeError> {
+) -> RelayFuture {
     let epoch = Epoch(delivered.binding.epoch);
     let marker = (options.seals).marker(&caller.session, &caller.server, epoch);
     let audience = Audience::Bound(marker);
@@ -52,14 +62,24 @@ pub async fn relay_call(
                 binding: delivered.binding,
             };
             let filter = EventFilter::new(audience, pending_request, Some(origin), moved);
-            Ok(relay_events(reply.status, events, filter, guards, options))
+            at_once(Ok(relay_events(
+                reply.status,
+                events,
+                filter,
+                guards,
+                options,
+            )))
         }
         (Some(moved), body) if reply.status.is_success() && pending_request.is_some() => {
-            Box::pin(marked(Reply { body, ..reply }, audience, &moved, &caller)).await
+            let reply = Reply { body, ..reply };
+            Either::Right(Box::pin(async move {
+                let _until_read = guards;
+                marked(reply, audience, &moved, &caller).await
+            }))
         }
         (_, body) => {
             let reply = Reply { body, ..reply };
-            relay(reply, audience, pending_request, guards, options).await
+            relay(reply, audience, pending_request, guards, options)
         }
     }
 }
@@ -68,14 +88,14 @@ pub async fn relay_call(
 ///
 /// # Errors
 /// The body of an error answer cannot be read.
-pub async fn relay_shared(
+pub fn relay_shared(
     received: Reply,
     responder: ServerRequestResponder,
     pending_request: Option<PendingRequest>,
     options: &RelayOptions,
-) -> Result<Reply, ExchangeError> {
+) -> RelayFuture {
     let (audience, guards) = (Audience::Shared(responder), ReplyGuards::default());
-    relay(received, audience, pending_request, guards, options).await
+    relay(received, audience, pending_request, guards, options)
 }
 
 /// The reply to a GET.
@@ -106,16 +126,16 @@ fn is_accepted(status: StatusCode) -> bool {
     matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
 }
 
-async fn relay(
+fn relay(
     reply: Reply,
     audience: Audience,
     pending_request: Option<PendingRequest>,
     guards: ReplyGuards,
     options: &RelayOptions,
-) -> Result<Reply, ExchangeError> {
+) -> RelayFuture {
     let status = reply.status;
     let is_answer = status.is_success() && pending_request.is_some();
-    match reply.body {
+    at_once(match reply.body {
         ReplyBody::Events(events) if status.is_success() => {
             let filter = EventFilter::new(audience, pending_request, None, None);
             Ok(relay_events(status, events, filter, guards, options))
@@ -124,15 +144,22 @@ async fn relay(
         _ if is_answer && is_accepted(status) => Err(ExchangeError::NoResponse),
         // The upstream is done, so the guards end here.
         ReplyBody::Json(text) if is_answer => {
-            let text = StreamRewriter::rewrite(text).map_err(ReplyError::from)?;
-            Ok(Reply::json(status, text))
+            let text = StreamRewriter::rewrite(text).map_err(ReplyError::from);
+            text.map(|text| Reply::json(status, text))
+                .map_err(ExchangeError::from)
         }
         ReplyBody::JsonStream(chunks) if is_answer => {
             let relay = JsonRelay::new(chunks, guards);
             Ok(Reply::new(status, ReplyBody::JsonStream(Box::pin(relay))))
         }
-        body => Box::pin(failed_or_accepted(Reply { body, ..reply }, &audience)).await,
-    }
+        body => {
+            let reply = Reply { body, ..reply };
+            return Either::Right(Box::pin(async move {
+                let _until_read = guards;
+                failed_or_accepted(reply, &audience).await
+            }));
+        }
+    })
 }
 
 fn relay_events(
