@@ -89,9 +89,12 @@ fn is_origin_allowed(app: &App, headers: &HeaderMap) -> bool {
     })
 }
 
-/// Whether the client accepts JSON and events in replies to a POST, as the protocol requires.
+/// Whether the client accepts JSON and events in replies to a POST, as the protocol requires. Most write what the
+/// protocol has, and nothing of it has to be parsed.
 pub(super) fn accepts_both(headers: &HeaderMap) -> bool {
-    accepts(headers, "application", "json") && accepts_events(headers)
+    let is_plain = |accept: &HeaderValue| accept == "application/json, text/event-stream";
+    headers.get(ACCEPT).is_some_and(is_plain)
+        || accepts(headers, "application", "json") && accepts_events(headers)
 }
 
 /// Whether the client accepts events in the reply to a GET.
@@ -101,9 +104,11 @@ pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
 
 /// Whether the Content-Type is JSON.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
-    media_types(headers, &CONTENT_TYPE).any(|(kind, subtype)| {
-        kind.eq_ignore_ascii_case("application") && subtype.eq_ignore_ascii_case("json")
-    })
+    let is_plain = |content_type: &HeaderValue| content_type == "application/json";
+    headers.get(CONTENT_TYPE).is_some_and(is_plain)
+        || media_types(headers, &CONTENT_TYPE).any(|(kind, subtype)| {
+            kind.eq_ignore_ascii_case("application") && subtype.eq_ignore_ascii_case("json")
+        })
 }
 
 fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {

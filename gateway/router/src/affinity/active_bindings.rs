@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use foldhash::fast::RandomState;
 use mooring_session::names::{Principal, ServerName, WorkerId};
 use mooring_session::view::{BindingView, RecordView};
 
@@ -16,10 +17,12 @@ use mooring_store::SessionKey;
 /// Most bindings remembered; further ones are served but neither counted nor kept alive.
 const BINDINGS_MAX: usize = 1_000_000;
 
+type Bindings = HashMap<(SessionKey, ServerName), ActiveBinding, RandomState>;
+
 /// The bindings that this gateway uses.
 #[derive(Clone, Debug)]
 pub struct ActiveBindings {
-    bindings: Arc<Mutex<HashMap<(SessionKey, ServerName), ActiveBinding>>>,
+    bindings: Arc<Mutex<Bindings>>,
     idle: Duration,
 }
 
@@ -82,7 +85,7 @@ impl ActiveBindings {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(SessionKey, ServerName), ActiveBinding>> {
+    fn lock(&self) -> MutexGuard<'_, Bindings> {
         // The map is consistent after every statement, so a poisoned lock is usable.
         self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
     }

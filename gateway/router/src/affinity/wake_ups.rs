@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use mooring_session::names::{ServerName, Token, WorkerId};
 use tokio::sync::watch;
 
@@ -38,7 +39,7 @@ enum WakeReason {
     Withdrawn,
 }
 
-type WaitingCalls = HashMap<WaitKey, watch::Sender<WakeReason>>;
+type WaitingCalls = HashMap<WaitKey, watch::Sender<WakeReason>, RandomState>;
 
 /// The waiting calls of this gateway. Cheap to clone.
 #[derive(Clone, Debug, Default)]

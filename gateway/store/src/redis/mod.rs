@@ -88,7 +88,7 @@ impl RedisStore {
                 problem: Problem::Range(1, mooring_session::limits::INSTANCES_MAX as u64),
             })));
         }
-        let mut command = Cmd::new();
+        let mut command = sized_command();
         request.write(key, &mut command);
         let value = self.send(&command, T::COMMAND, T::RESEND).await?;
         request.read(value).map_err(unreadable(T::COMMAND))
@@ -137,6 +137,11 @@ impl RedisStore {
             value => Ok(value),
         }
     }
+}
+
+/// A command with room for what most of a session's have: they are built without growing.
+fn sized_command() -> Cmd {
+    Cmd::with_capacity(12, 256)
 }
 
 /// The error for an unexpected reply.

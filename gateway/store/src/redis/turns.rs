@@ -5,7 +5,7 @@ use mooring_session::refusal::{Refusal, Stale};
 use redis::Value;
 
 use super::reply::{self, Fields, Problem};
-use super::{RedisStore, Resend, unreadable};
+use super::{RedisStore, Resend, sized_command, unreadable};
 use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::status::AnsweredBy;
@@ -18,9 +18,9 @@ impl RedisStore {
         request: &EnterRequest,
     ) -> Result<EnterReply, StoreError> {
         let name = "SESSION.ENTER";
-        let mut command = redis::cmd(name);
+        let mut command = sized_command();
         command
-            .arg((key.secret(), request.principal.as_str()))
+            .arg((name, key.secret(), request.principal.as_str()))
             .arg((request.server.as_str(), request.worker.as_str()))
             .arg((request.ticket.as_str(), "LEASE", request.lease.get()))
             .arg((request.line == Line::First).then_some("FIRST"))
@@ -37,10 +37,10 @@ impl RedisStore {
     ) -> Result<(), StoreError> {
         let name = "SESSION.LEAVE";
         let (LeaveTarget::Ticket(ticket) | LeaveTarget::WaitingUnder(ticket)) = &request.who;
-        let mut command = redis::cmd(name);
+        let mut command = sized_command();
         let is_for_waiting = matches!(request.who, LeaveTarget::WaitingUnder(_));
         command
-            .arg((key.secret(), request.principal.as_str()))
+            .arg((name, key.secret(), request.principal.as_str()))
             .arg((request.server.as_str(), ticket.as_str()))
             .arg(is_for_waiting.then_some("WAITING"));
         // A repeated LEAVE returns STALE, as if the first one had failed.

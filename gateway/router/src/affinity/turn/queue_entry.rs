@@ -66,6 +66,7 @@ impl QueueEntry {
         let request = EnterRequest {
             ticket: ticket_names::resumed(&self.request.ticket)?,
             line: Line::First,
+            held: None,
             ..self.request.clone()
         };
         Ok(Self::new(self.queue.clone(), request))
@@ -151,11 +152,9 @@ impl QueueEntry {
     /// Requests the turn, or renews it; `held` is its number if it is granted.
     pub(super) async fn ask(&mut self, held: Option<u64>) -> Result<EnterReply, StoreError> {
         self.is_taken = true;
-        let request = EnterRequest {
-            held,
-            ..self.request.clone()
-        };
-        let answer = self.queue.store.enter(&self.queue.key, &request).await;
+        self.request.held = held;
+        let TurnQueue { store, key, .. } = &self.queue;
+        let answer = store.enter(key, &self.request).await;
         if let Err(StoreError::Refused(_)) = &answer {
             // Nothing was changed: a refused ticket is not in the queue.
             self.is_taken = false;
