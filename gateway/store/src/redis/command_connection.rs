@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, RedisResult, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -43,7 +44,7 @@ impl CommandConnection {
             let connection = client.get_multiplexed_async_connection_with_config(&config);
             return Ok(Self::Library(connection.await?));
         };
-        let stream = TcpStream::connect((host.as_str(), *port)).await?;
+        let stream = connect(host, *port).await?;
         stream.set_nodelay(true)?;
         let stream = stream.into_std()?;
         // The library sets up the connection over a second handle of the socket, which is closed with its own.
@@ -65,6 +66,18 @@ impl CommandConnection {
             Self::Library(connection) => Box::pin(connection.send_packed_command(command)).await,
         }
     }
+}
+
+/// Tries all addresses of a host at the same time: one that does not answer delays none of the others.
+async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let addresses = tokio::net::lookup_host((host, port)).await?;
+    let attempts: Vec<_> = addresses
+        .map(|address| Box::pin(TcpStream::connect(address)))
+        .collect();
+    if attempts.is_empty() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(select_ok(attempts).await?.0)
 }
 
 /// A connection over TCP, with the task that drives it.
