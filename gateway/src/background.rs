@@ -98,23 +98,19 @@ pub(crate) fn start(
 
 /// Keeps the gateway's tokens for upstream servers current. Returns after the first attempt for each.
 pub(crate) async fn fetch_server_tokens(app: &Arc<App>, tasks: &mut JoinSet<()>) {
-    let attempts: Vec<_> = (0..app.server_tokens.len())
-        .map(|at| {
-            let (attempted, first) = oneshot::channel();
-            let app = Arc::clone(app);
-            tasks.spawn(async move {
-                let client = app.session_router.client();
-                if let Some(token) = app.server_tokens.get(at) {
-                    // If nobody waits, the gateway stops.
-                    let attempted = || {
-                        let _ = attempted.send(());
-                    };
-                    token.keep_current(client, attempted).await;
-                }
-            });
-            first
-        })
-        .collect();
+    let mut attempts = Vec::new();
+    for token in &app.server_tokens {
+        let (attempted, first) = oneshot::channel();
+        attempts.push(first);
+        let (token, client) = (Arc::clone(token), app.session_router.client().clone());
+        tasks.spawn(async move {
+            let attempted = || {
+                // If nobody waits, the gateway stops.
+                let _ = attempted.send(());
+            };
+            token.keep_current(&client, attempted).await;
+        });
+    }
     join_all(attempts).await;
 }
 
