@@ -70,7 +70,7 @@ pub(super) enum HookError {
     #[error("the question cannot be written")]
     Question(#[source] serde_json::Error),
     /// It was not reached, or did not respond.
-    #[error(transparent)]
+    #[error("the hook was not reached, or did not respond")]
     Send(#[from] SendError),
     /// The time was over.
     #[error("no answer within {0} ms")]
