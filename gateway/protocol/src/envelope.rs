@@ -83,6 +83,9 @@ pub enum EnvelopeError {
     /// `method` is not a string.
     #[error("`method` must be a string")]
     MethodType,
+    /// A client's request without an id. Servers may execute such a message, although nobody can be answered.
+    #[error("`{0}` is a request, which needs an `id`")]
+    RequestWithoutId(&'static str),
     /// `params` is a string, a number or a boolean.
     #[error("`params` must be an object")]
     ParamsType,
@@ -364,11 +367,15 @@ impl<'a> Draft<'a> {
             Some(raw) => Some(decode(raw).ok_or(EnvelopeError::MethodType)?),
             None => None,
         };
+        let method_kind = method.as_deref().map_or(Method::Other, Method::named);
+        if kind == Kind::Notification && method_kind.is_of_requests() && sender == Sender::Client {
+            return Err(EnvelopeError::RequestWithoutId(method_kind.label()));
+        }
         Ok(Message {
             text,
             kind,
             id: id_of(id, kind, sender)?,
-            method_kind: method.as_deref().map_or(Method::Other, Method::named),
+            method_kind,
             method,
             params: params_of(&self.params.kept, &self.params.meta),
             outcome,

@@ -84,6 +84,13 @@ impl Method {
         name.parse().unwrap_or(Self::Other)
     }
 
+    /// Whether the method is one of requests: a message with it and without an id is neither a request nor a
+    /// notification. Of [`Method::Other`] it is not known.
+    #[must_use]
+    pub fn is_of_requests(self) -> bool {
+        self != Self::Other && !self.label().starts_with("notifications/")
+    }
+
     /// The name for logs and metric labels: the method's own, or `other`.
     #[must_use]
     pub fn label(self) -> &'static str {
@@ -104,5 +111,12 @@ mod tests {
         }
         assert_eq!(Method::ToolsCall.label(), "tools/call");
         assert_eq!(Method::named("vendor/secret-name").label(), "other");
+    }
+
+    #[test]
+    fn methods_of_requests_are_told_from_those_of_notifications() {
+        assert!(Method::ToolsCall.is_of_requests() && Method::Ping.is_of_requests());
+        assert!(!Method::Initialized.is_of_requests() && !Method::LogMessage.is_of_requests());
+        assert!(!Method::Other.is_of_requests());
     }
 }

@@ -231,6 +231,10 @@ fn refusals_name_their_reason() {
             r#""id":1,"method":"a","params":"p""#,
             EnvelopeError::ParamsType,
         ),
+        (
+            r#""method":"tools/call","params":{"name":"wipe"}"#,
+            EnvelopeError::RequestWithoutId("tools/call"),
+        ),
         (r#""id":1,"method":"a","result":{}"#, EnvelopeError::Shape),
         (r#""id":1"#, EnvelopeError::Shape),
         (r#""result":{}"#, EnvelopeError::Shape),
