@@ -8,13 +8,13 @@ use tokio::task::spawn_blocking;
 
 use super::nested::CallTarget;
 use super::tools::shell_exec::{Execution, execute};
-use super::{CallContext, Caller, CodeServer};
+use super::{CallContext, Caller, CodeServer, tools};
 use crate::calls::{RunClient, Upstreams};
 use crate::records::{RecordsError, ReplayOf, RunId, RunStatus, WholeRun};
 use crate::replay::{
     FromRecord, ReplayError, ReplayMode, ReplayReport, ReplayRequest, ReplayResult,
 };
-use mooring_settings::{AnswerForm, Language};
+use mooring_settings::{AnswerForm, CodeTool, Language};
 
 /// A server that can repeat its runs.
 #[derive(Debug)]
@@ -26,6 +26,9 @@ pub struct Repeater {
 }
 
 impl Repeater {
+    /// The tool that made the run: nobody who may not call it may have its runs run again.
+    pub const TOOL: &str = tools::name(CodeTool::ShellExec);
+
     /// Runs a recorded run again.
     ///
     /// # Errors

@@ -1,4 +1,6 @@
 //! `POST .../replay {mode}`: replays a recorded run in the caller's session.
+//!
+//! Invariant: no code runs for a caller who may not run any at the server.
 
 use std::sync::Arc;
 
@@ -38,8 +40,16 @@ pub(super) async fn replay(
             Problem::new(Code::InvalidBody, format!("mode is one of {words}"))
         })?,
     };
+    let run_id = runs::visible_run(&context).await?;
+    let server = context.server.id.as_str();
+    if !(context.app.policy).may_call(&context.identity, server, Repeater::TOOL) {
+        let tool = Repeater::TOOL;
+        let needed =
+            format!("a replay runs code: it needs a rule of the server that lets you call {tool}");
+        return Err(Problem::new(Code::Forbidden, needed));
+    }
     let request = ReplayRequest {
-        run_id: runs::visible_run(&context).await?,
+        run_id,
         principal: context.identity.principal.clone(),
         teams: context.identity.teams.to_vec(),
         mode,
