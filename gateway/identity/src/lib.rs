@@ -21,6 +21,7 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode};
 use ipnet::IpNet;
 
+use mooring_secrets::digest;
 use mooring_session::names::Principal;
 use mooring_settings::{AuthSettings, TokenSettings, TrustedHeaderSettings};
 use mooring_upstream::ClientError;
@@ -61,6 +62,17 @@ impl Identity {
             roles: Vec::new(),
             scopes: Vec::new(),
         }
+    }
+
+    /// A digest of the teams, roles and scopes, in whatever order: with the same one, a principal has the same rights.
+    #[must_use]
+    pub fn rights_digest(&self) -> String {
+        let lists = [&self.teams[..], &self.roles, &self.scopes].map(|names| {
+            let mut names: Vec<&String> = names.iter().collect();
+            names.sort_unstable();
+            names
+        });
+        digest::hex(format!("{lists:?}").as_bytes())
     }
 }
 

@@ -149,6 +149,7 @@ mod tests {
         check(&[(USER, &[b'x'; 320])], Ok(&"x".repeat(320)));
         check(&[(USER, &[b'x'; 321])], invalid);
         check(&[(USER, b"*")], invalid);
+        check(&[(USER, Principal::gateway().as_str().as_bytes())], invalid);
         check(&[(USER, b"a*")], Ok("a*"));
         check(&[(USER, b"a\tb")], invalid);
         check(&[(USER, "a\u{85}b".as_bytes())], invalid);

@@ -12,10 +12,13 @@ pub(crate) struct InvalidItems {
     pub(crate) are_too_many: bool,
 }
 
-/// The user of this name.
+/// The user of this name. Nobody has the name that the gateway itself has towards servers.
 pub(crate) fn principal(text: &str) -> Option<Principal> {
-    let is_valid = is_printable(text) && text.trim() == text;
-    is_valid.then(|| Principal::parse(text.as_bytes()).ok())?
+    if !is_printable(text) || text.trim() != text {
+        return None;
+    }
+    let named = Principal::parse(text.as_bytes()).ok()?;
+    (named != Principal::gateway()).then_some(named)
 }
 
 /// Trimmed, without empty ones and duplicates.

@@ -4,7 +4,7 @@
 //! nothing but a rule or a right lets anybody in.
 
 use super::globs::{GLOB_BYTES_MAX, GLOBS_MAX, Globs};
-use super::reader::{Reader, Reason, list};
+use super::reader::{Reader, Reason};
 use super::rows::settings;
 use super::setting::List;
 
@@ -31,7 +31,7 @@ settings! {
             .unset("every role, and callers without one") => globs,
         /// The scopes that the caller's token must have, all of them.
         pub scopes: Vec<String> = List("rule.scopes", SCOPES_MAX, SCOPE_BYTES_MAX, "scopes as RFC 6749, section 3.3 writes them")
-            .unset("none is needed") => list(parse_scope),
+            .unset("none is needed") => scopes,
     }
 }
 
@@ -170,12 +170,26 @@ fn parse_scope(text: &str) -> Result<String, Reason> {
     }
 }
 
-/// An empty list fits nobody, while one that is left out fits everybody; so it is refused, before the two are mixed up.
+fn scopes(reader: &mut Reader<'_>, row: &'static List) -> Vec<String> {
+    not_empty(reader, row, parse_scope)
+}
+
+/// Patterns, at least one.
 pub(super) fn globs(reader: &mut Reader<'_>, row: &'static List) -> Globs {
-    let patterns = reader.list(row, |pattern| Ok(pattern.to_owned()));
-    if patterns.as_ref().is_some_and(Vec::is_empty) && !reader.was_refused(row) {
+    Globs::new(not_empty(reader, row, |pattern| Ok(pattern.to_owned())))
+}
+
+/// An empty list could mean nobody, while one that is left out means everybody; so it is refused, before the two are
+/// mixed up.
+fn not_empty<T>(
+    reader: &mut Reader<'_>,
+    row: &'static List,
+    parse: impl Fn(&str) -> Result<T, Reason>,
+) -> Vec<T> {
+    let items = reader.list(row, parse);
+    if items.as_ref().is_some_and(Vec::is_empty) && !reader.was_refused(row) {
         let reason = "an empty list fits nothing; leave it out if the rule does not depend on it";
         reader.refuse(row, "[]", reason, row.allowed());
     }
-    Globs::new(patterns.unwrap_or_default())
+    items.unwrap_or_default()
 }

@@ -99,10 +99,9 @@ async fn take_message(
     let body = app.request_bodies.read(body).await;
     let body = body.map_err(|error| refused(&error.into()))?;
     // A message is delivered also if the client disconnects before the reply.
-    let delivering =
-        tokio::spawn(
-            async move { delivery::deliver(&app, session, server, head.headers, body).await },
-        );
+    let delivering = tokio::spawn(async move {
+        delivery::deliver(&app, session, &identity, server, head.headers, body).await
+    });
     let delivered = delivering.await;
     Ok(delivered.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
 }

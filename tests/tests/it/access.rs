@@ -43,14 +43,25 @@ const CALLERS: [(&str, &[(&str, &str)]); 7] = [
 struct Arrangement {
     gateway: Gateway,
     client: HttpClient,
+    /// A run of the caller *dev* in the sandbox.
+    run_id: String,
     _fixture: Fixture,
     _volume: CodeVolume,
 }
 
 impl Arrangement {
-    async fn start() -> anyhow::Result<Self> {
+    /// The settings of the page.
+    fn settings() -> anyhow::Result<String> {
         let (_, rest) = PAGE.split_once("```toml\n").context("settings")?;
         let (toml, _) = rest.split_once("```").context("an end of the settings")?;
+        Ok(toml.to_owned())
+    }
+
+    async fn start() -> anyhow::Result<Self> {
+        Self::start_with(Self::settings()?).await
+    }
+
+    async fn start_with(toml: String) -> anyhow::Result<Self> {
         let fixture = Fixture::start("one").await?;
         let command = stdio_command("files", None, &[])?;
         let toml = toml
@@ -64,12 +75,22 @@ impl Arrangement {
                 "MOORING_CODE_BASE_DIR",
                 &volume.path().display().to_string(),
             );
-        Ok(Self {
+        let mut arrangement = Self {
             gateway: Gateway::start("access", settings).await?,
             client: HttpClient::default(),
+            run_id: String::new(),
             _fixture: fixture,
             _volume: volume,
-        })
+        };
+        let session = arrangement.session("sandbox", &headers_of("dev")?).await;
+        let code = json!({"code": "print(1)", "language": "python"});
+        let ran = session
+            .context("a session")?
+            .call("shell_exec", code)
+            .await?;
+        let run_id = whole_answer(&ran)?["run_id"].as_str().map(str::to_owned);
+        arrangement.run_id = run_id.context("the run's id")?;
+        Ok(arrangement)
     }
 
     /// What the request of this row answers to the caller: the status, or the code of a JSON-RPC error.
@@ -171,12 +192,14 @@ impl Arrangement {
         path: &str,
         headers: &HeaderMap,
     ) -> anyhow::Result<Reply> {
+        let body = if path.ends_with("/replay") { "{}" } else { "" };
+        let path = path.replace("{run}", &self.run_id);
         let mut request = Request::builder()
             .method(method)
-            .uri(self.gateway.url(path))
+            .uri(self.gateway.url(&path))
             .header("accept", "text/event-stream, application/json")
             .header("content-type", "application/json")
-            .body(Bytes::new())?;
+            .body(Bytes::from(body))?;
         request.headers_mut().extend(headers.clone());
         self.client.send(request).await
     }
@@ -295,6 +318,61 @@ async fn lists_show_only_the_tools_that_the_caller_may_use() -> anyhow::Result<(
     let call = json!({"name": "whoami", "arguments": {}});
     let refused = older.request("tools/call", call).await?.response;
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
+
+    // The stream acts with the rights with which it was opened, so another sender's are not taken for them.
+    for (teams, status) in [("staff,dev", 404), ("dev", 202)] {
+        let message = older.request_body("ping", json!({})).to_string();
+        let request = Request::post(older.connection().endpoint())
+            .header("content-type", "application/json")
+            .header("x-mooring-user", "dev")
+            .header("x-mooring-teams", teams)
+            .body(Bytes::from(message))?;
+        assert_eq!(
+            arrangement.client.send(request).await?.status,
+            status,
+            "{teams}"
+        );
+    }
+    Ok(())
+}
+
+/// Ways to a member of a group that pass by its own endpoint.
+#[tokio::test]
+async fn a_group_is_no_way_round_the_rules_of_its_members() -> anyhow::Result<()> {
+    let toml = Arrangement::settings()?
+        .replace(r#"members = ["plain","#, r#"members = ["files","#)
+        .replace(
+            "\"--stdio\"]\nallow = [{ teams = [\"dev\"] }]",
+            "\"--stdio\"]\nallow = [{ teams = [\"dev\"], tools = [\"increment\"] }]",
+        );
+    let arrangement = Arrangement::start_with(toml).await?;
+    let session = arrangement.session("all", &headers_of("dev")?).await;
+    let mut at_group = session.context("a session")?;
+    let listed = at_group.request("tools/list", json!({})).await?.response;
+    let of_files = |name: &&str| name.starts_with("files__");
+    let names: Vec<&str> = tool_names(&listed).into_iter().filter(of_files).collect();
+    assert_eq!(names, ["files__increment"]);
+
+    // A server may execute such a message, and a group would pass a notification on to every member.
+    let params = json!({"name": "whoami", "arguments": {}});
+    let without_id = json!({"jsonrpc": "2.0", "method": "tools/call", "params": params});
+    let refused = at_group.post(&without_id).await?;
+    assert_eq!(refused.status, 400);
+    assert_eq!(refused.json().await?["error"]["code"], -32600);
+
+    // The events of the member's list, as a client resumes them at the group.
+    let endpoints = [arrangement.gateway.mcp_url("files")];
+    let mut at_member = at_group.fork(&arrangement.client, &endpoints);
+    let message = at_member.request_body("tools/list", json!({}));
+    let mut listed = at_member.post(&message).await?;
+    let event = listed.next_event().await?.context("an event")?;
+    let id = event.id.context("its id")?;
+    let (stream, number) = id.rsplit_once(':').context("a number")?;
+    let before = number.parse::<u64>()? - 1;
+    let last_event_id = format!("files/call/{stream}:{before}");
+    let mut resumed = at_group.listen(Some(&last_event_id)).await?;
+    let list = resumed.next_message().await?.context("the list")?;
+    assert_eq!(tool_names(&list), ["increment"]);
     Ok(())
 }
 

@@ -49,6 +49,10 @@ fn what_no_rule_can_mean_is_refused() {
         &["servers[0].allow[0].users", "an empty list fits nothing"],
     );
     check(
+        "[{ scopes = [] }]",
+        &["servers[0].allow[0].scopes", "an empty list fits nothing"],
+    );
+    check(
         "[{}, { user = [\"ada\"] }]",
         &["servers[0].allow[1].user", "did you mean \"users\"?"],
     );

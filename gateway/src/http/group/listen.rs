@@ -10,6 +10,7 @@ use super::member_reply::relay_reply;
 use super::{GroupContext, check_session, member_context};
 use crate::group::event_ids::{Resumption, Source, mark_event};
 use crate::http::endpoint::UpstreamContext;
+use crate::http::visible_tools::VisibleTools;
 use crate::http::{answer, stateful};
 use mooring_protocol::header::LAST_EVENT_ID;
 use mooring_protocol::{ErrorBody, ErrorKind, EventStream, Reply, ReplyBody};
@@ -39,7 +40,8 @@ pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
     {
         let mut member = member_context(context, found);
         resume_after(&mut member.headers, Some(id));
-        return relay_reply(stateful::get(&member).await, server, &[]);
+        let reply = with_visible_tools(&member, stateful::get(&member).await).await;
+        return relay_reply(reply, server, &[]);
     }
     if let Err(cause) = check_session(context, &session).await {
         return answer::store(&cause, None);
@@ -106,7 +108,7 @@ fn resume_after(headers: &mut HeaderMap, id: Option<&str>) {
 async fn open(member: UpstreamContext, session: Session) -> Option<EventStream> {
     let server = member.server.id.clone();
     let reply = match stateful::open_stream(&member, &session, None).await {
-        Ok(reply) => reply,
+        Ok(reply) => with_visible_tools(&member, reply).await,
         Err(error) => {
             tracing::info!(session = %session.digest, %server, %error, "stream of a group's member could not be opened");
             return None;
@@ -131,6 +133,15 @@ async fn open(member: UpstreamContext, session: Session) -> Option<EventStream> 
             }
             None
         }
+    }
+}
+
+/// The member's stream without the tools that the caller may not use: a client may resume the events of a list.
+async fn with_visible_tools(member: &UpstreamContext, reply: Reply) -> Reply {
+    let id = member.server.id.as_str();
+    match VisibleTools::of(&member.app, &member.identity, id).list_filter() {
+        Some(filter) => filter.apply(reply).await,
+        None => reply,
     }
 }
 

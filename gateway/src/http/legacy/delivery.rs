@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use mooring_session::names::{Principal, ServerName};
 use mooring_session::view::OwnerView;
 
 use super::super::client_stream::{StreamContext, answer_request, finish_if_over, listen, serve};
 use super::super::{App, answer};
+use mooring_identity::Identity;
 use mooring_peers::{Forward, Verdict};
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::MCP_PROTOCOL_VERSION;
@@ -17,6 +18,9 @@ use mooring_router::affinity::{ConnectionKey, Session, StreamKind};
 use mooring_store::SessionKey;
 use mooring_upstream::{SendError, is_forwarded};
 
+/// In a message to another gateway, the digest of its sender's rights.
+const RIGHTS: HeaderName = HeaderName::from_static("mooring-caller-rights");
+
 /// A message POSTed for a stream of this gateway.
 #[derive(Debug)]
 pub struct StreamMessage {
@@ -24,6 +28,9 @@ pub struct StreamMessage {
     pub key: SessionKey,
     /// The principal that POSTed it.
     pub principal: Principal,
+    /// The digest of that caller's rights. They have to be those with which the stream was opened, since the stream
+    /// serves its messages with these.
+    pub rights: String,
     /// The server in the path of the POST.
     pub server: ServerName,
     /// The epoch of the stream's binding, if another gateway read it from the record.
@@ -38,6 +45,7 @@ pub struct StreamMessage {
 pub(super) async fn deliver(
     app: &Arc<App>,
     session: Session,
+    caller: &Identity,
     server: ServerName,
     headers: HeaderMap,
     body: Bytes,
@@ -54,6 +62,7 @@ pub(super) async fn deliver(
     let message = StreamMessage {
         key: session.key.clone(),
         principal: session.principal.clone(),
+        rights: caller.rights_digest(),
         server,
         epoch: None,
         headers: selected_headers(&headers),
@@ -91,12 +100,16 @@ async fn forward_message(
         key: message.key,
         server: message.server,
     };
+    let mut headers = message.headers;
+    if let Ok(rights) = HeaderValue::try_from(message.rights) {
+        headers.insert(RIGHTS, rights);
+    }
     let passed_on = app.session_router.forward_to_stream(
         owner,
         &place,
         &message.principal,
         epoch,
-        message.headers,
+        headers,
         message.body,
     );
     passed_on.await
@@ -122,12 +135,15 @@ pub(in super::super) async fn serve_forward(
     forward: Forward,
 ) -> Result<Reply, Verdict> {
     let key = app.session_router.store().key_named(&forward.session_key);
+    let mut headers = forward.headers;
+    let rights = headers.remove(RIGHTS).ok_or(Verdict::NotHere)?;
     let message = StreamMessage {
         key: key.ok_or(Verdict::NotHere)?,
         principal: forward.principal,
+        rights: rights.to_str().map_err(|_| Verdict::NotHere)?.to_owned(),
         server: forward.server,
         epoch: Some(forward.epoch),
-        headers: forward.headers,
+        headers,
         body: forward.body,
     };
     let app = Arc::clone(app);
@@ -141,6 +157,7 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Reply {
     let StreamMessage {
         key,
         principal,
+        rights,
         server,
         epoch,
         headers,
@@ -150,6 +167,10 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Reply {
     let Some(stream) = stream.filter(|stream| stream.takes(&principal, &server, epoch)) else {
         return answer::plain(ErrorKind::SessionNotFound, None);
     };
+    if stream.identity.rights_digest() != rights {
+        tracing::info!(session = %stream.session.digest, "message refused: its sender had other teams, roles or scopes when the stream was opened");
+        return answer::plain(ErrorKind::SessionNotFound, None);
+    }
     let kind = match Message::parse(&body, Sender::Client) {
         Ok(message) => message.kind(),
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
