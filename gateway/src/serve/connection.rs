@@ -42,7 +42,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// See [`PING_AFTER`].
 const PONG_WITHIN: Duration = Duration::from_secs(20);
-/// Limit for the head in a connection for health probes only.
+/// Limit for the head in a connection for health probes only, and for its handshake of TLS.
 const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The configuration of all client connections.
@@ -74,8 +74,12 @@ pub(super) async fn serve_connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
+    let (builder, routes, header_timeout) = match permit.is_for_probes {
+        false => (builder(&options), &options.routes, options.header_timeout),
+        true => (probe_builder(), &options.probe_routes, PROBE_HEADER_TIMEOUT),
+    };
     let accepted = tokio::select! {
-        accepted = accept_tls(stream, &options) => accepted,
+        accepted = accept_tls(stream, options.tls.as_ref(), header_timeout) => accepted,
         // Nothing was received from the client that could be lost.
         () = closing.cancelled() => return,
     };
@@ -86,10 +90,6 @@ pub(super) async fn serve_connection(
             metrics::client_connection_refused(ConnectionRefusal::Tls);
             return;
         }
-    };
-    let (builder, routes, header_timeout) = match permit.is_for_probes {
-        false => (builder(&options), &options.routes, options.header_timeout),
-        true => (probe_builder(), &options.probe_routes, PROBE_HEADER_TIMEOUT),
     };
     let activity = ConnectionActivity::begin(header_timeout, options.idle_timeout);
     let service = service_fn(|request: Request<Incoming>| {
@@ -127,13 +127,14 @@ pub(super) async fn serve_connection(
 /// A connection in the clear or, if the listener has certificates, over TLS.
 async fn accept_tls(
     stream: TcpStream,
-    options: &ClientConnectionOptions,
+    tls: Option<&ListenerTls>,
+    handshake_timeout: Duration,
 ) -> io::Result<Either<TcpStream, Box<TlsStream<TcpStream>>>> {
-    let Some(tls) = &options.tls else {
+    let Some(tls) = tls else {
         return Ok(Either::Left(stream));
     };
     let accepting = tls.acceptor().accept(stream);
-    let stream = tokio::time::timeout(options.header_timeout, accepting).await??;
+    let stream = tokio::time::timeout(handshake_timeout, accepting).await??;
     Ok(Either::Right(Box::new(stream)))
 }
 

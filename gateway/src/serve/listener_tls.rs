@@ -4,9 +4,10 @@
 //! ones before stay in use.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -86,7 +87,7 @@ struct ReloadedConfig {
     settings: ListenerTlsSettings,
     has_http2: bool,
     /// When the files that were read at start had been changed.
-    seen: Vec<Option<SystemTime>>,
+    seen: FileVersions,
     current: RwLock<Arc<ServerConfig>>,
 }
 
@@ -154,13 +155,19 @@ impl ReloadedConfig {
     }
 }
 
-/// When each file was changed last; none for one that cannot be looked at.
-fn versions(settings: &ListenerTlsSettings) -> Vec<Option<SystemTime>> {
+/// When each file or its permissions were changed last, in seconds and nanoseconds (`st_ctim` of stat(2)); none for one
+/// that cannot be looked at.
+type FileVersions = Vec<Option<(i64, i64)>>;
+
+fn versions(settings: &ListenerTlsSettings) -> FileVersions {
     let of_certificates =
         (settings.certificates.iter()).flat_map(|files| [&files.certificate_file, &files.key_file]);
     let all = of_certificates.chain(&settings.client_ca_file);
-    all.map(|path| fs::metadata(path).and_then(|about| about.modified()).ok())
-        .collect()
+    all.map(|path| {
+        let about = fs::metadata(path).ok()?;
+        Some((about.ctime(), about.ctime_nsec()))
+    })
+    .collect()
 }
 
 /// Reads and checks every file of the settings.

@@ -1,5 +1,7 @@
 //! TLS of the listener for clients, with real handshakes: names, client certificates, and files that change.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -121,22 +123,28 @@ async fn changed_files_are_used_and_bad_ones_are_not() -> anyhow::Result<()> {
     assert_eq!(shown_to(&gateway, "localhost")?, "used");
 
     let renewed = authority.certify("renewed", OWN_NAMES)?;
-    let replace = |from: &Path, to: &Path| std::fs::rename(from, to);
+    let replace = |from: &Path, to: &Path| fs::rename(from, to);
     replace(&renewed.key, &used.key)?;
     replace(&renewed.certificate, &used.certificate)?;
     let is_shown = async || Ok(shown_to(&gateway, "localhost")? == "renewed");
     wait::until_true("the renewed certificate", RELOADED_WITHIN, is_shown).await?;
     assert_eq!(session.increment().await?, 2, "open connections go on");
 
-    let foreign = authority.certify("foreign", OWN_NAMES)?;
-    replace(&foreign.key, &used.key)?;
+    let open = authority.certify("open", OWN_NAMES)?;
+    let permit = |file: &Path, mode| fs::set_permissions(file, Permissions::from_mode(mode));
+    permit(&open.key, 0o644)?;
+    replace(&open.key, &used.key)?;
+    replace(&open.certificate, &used.certificate)?;
     let is_logged = async || {
         let log = gateway.process().log_text();
         Ok(log.contains("cannot be used; those before stay in use"))
     };
-    wait::until_true("the refusal of a foreign key", RELOADED_WITHIN, is_logged).await?;
+    wait::until_true("the refusal of a key for all", RELOADED_WITHIN, is_logged).await?;
     assert_eq!(shown_to(&gateway, "localhost")?, "renewed");
     assert_eq!(session.increment().await?, 3);
+    permit(&used.key, 0o600)?;
+    let is_shown = async || Ok(shown_to(&gateway, "localhost")? == "open");
+    wait::until_true("the repaired file", RELOADED_WITHIN, is_shown).await?;
     Ok(())
 }
 
