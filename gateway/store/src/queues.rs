@@ -48,6 +48,8 @@ pub(super) struct Queues {
 struct State {
     turns: Turns,
     news: News,
+    /// When somebody who waits looks for due work again; none if nobody is known to.
+    looks_at: Option<Monotonic>,
 }
 
 impl State {
@@ -64,6 +66,7 @@ impl Queues {
             state: Mutex::new(State {
                 turns: Turns::new(clock.mono(), Millis::new(0)),
                 news: News::new(),
+                looks_at: None,
             }),
             bell: Notify::new(),
             clock,
@@ -177,6 +180,7 @@ impl Queues {
         step: impl Fn() -> F,
     ) -> Vec<WorkerEvent> {
         let deadline = Instant::now() + timeout;
+        let _look = PlannedLook(self);
         loop {
             let rung = self.bell.notified();
             tokio::pin!(rung);
@@ -188,7 +192,7 @@ impl Queues {
             }
             tokio::select! {
                 () = rung => {}
-                () = sleep_until(self.look_again_at(deadline)) => {}
+                () = sleep_until(self.plan_look(deadline)) => {}
             }
         }
     }
@@ -196,7 +200,7 @@ impl Queues {
     /// Takes the worker's events. Grants that have become invalid are dropped.
     fn take(&self, worker: &WorkerId) -> Vec<WorkerEvent> {
         let mono = self.clock.mono();
-        let State { turns, news } = &mut *self.state();
+        let State { turns, news, .. } = &mut *self.state();
         news.take(worker, NEWS_BATCH_MAX)
             .into_iter()
             .filter_map(|item| self.told(item, turns, mono))
@@ -244,15 +248,20 @@ impl Queues {
         }
     }
 
-    fn look_again_at(&self, deadline: Instant) -> Instant {
-        let mono = self.clock.mono();
-        match self.state().next_deadline() {
+    /// When to look for due work again, at `deadline` at the latest.
+    fn plan_look(&self, deadline: Instant) -> Instant {
+        let (now, mono) = (Instant::now(), self.clock.mono());
+        let mut state = self.state();
+        let look = match state.next_deadline() {
             None => deadline,
             Some(due) => {
                 let rest = Duration::from_millis(due.ms().saturating_sub(mono.ms()));
-                deadline.min(Instant::now() + rest.clamp(Duration::from_millis(1), TICK))
+                deadline.min(now + rest.clamp(Duration::from_millis(1), TICK))
             }
-        }
+        };
+        let wait_ms = u64::try_from(look.duration_since(now).as_millis()).unwrap_or(u64::MAX);
+        state.looks_at = Some(mono.plus(Millis::new(wait_ms)));
+        look
     }
 
     fn with<R>(
@@ -263,7 +272,7 @@ impl Queues {
         let (now, mono) = (self.clock.now(), self.clock.mono());
         let mut state = self.state();
         let due = state.next_deadline();
-        let State { turns, news } = &mut *state;
+        let State { turns, news, .. } = &mut *state;
         let mut context = TurnContext {
             now,
             mono,
@@ -276,7 +285,8 @@ impl Queues {
         result
     }
 
-    /// Wakes waiting callers if there are events for any of them, or work becomes due earlier than they know.
+    /// Wakes waiting callers if there are events for any of them, or work becomes due before any of them looks for it.
+    /// A turn that is entered and left between two looks wakes nobody.
     fn ring_for(&self, state: &mut State, due_before: Option<Monotonic>) {
         let mut has_news = false;
         while state.news.pop_fresh().is_some() {
@@ -286,13 +296,26 @@ impl Queues {
             (Some(due), Some(before)) => due < before,
             (due, _) => due.is_some(),
         };
-        if has_news || is_sooner {
+        let is_unseen = match (state.next_deadline(), state.looks_at) {
+            (Some(due), Some(look)) => due < look,
+            _ => true,
+        };
+        if has_news || is_sooner && is_unseen {
             self.bell.notify_waiters();
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody who waits, and looks for due work at the time in the state.
+struct PlannedLook<'a>(&'a Queues);
+
+impl Drop for PlannedLook<'_> {
+    fn drop(&mut self) {
+        self.0.state().looks_at = None;
     }
 }
 

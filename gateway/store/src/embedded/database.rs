@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mooring_session::Tuning;
 use mooring_session::context::{Context, Decision, Liveness, RecordChange};
@@ -20,6 +21,7 @@ use super::housekeeping::USE_STEP;
 use super::known_workers::KnownWorkers;
 use super::node::FileNode;
 use super::row::{self, stored_number};
+use super::schema::BUSY_TIMEOUT;
 use crate::clock::Clock;
 use crate::error::{NotReady, StoreError};
 use crate::key::{Family, InitDigest, SessionKey};
@@ -31,7 +33,8 @@ use crate::waking::{BindingChange, PriorBinding, SettledScope, WakingTransition}
 /// A busy thread purges once per this many writing commands.
 const PURGE_EVERY: u32 = 256;
 
-/// The database, owned by its thread.
+/// The database. Only its thread may wait for SQLite's locks.
+#[derive(Debug)]
 pub(super) struct Database {
     pub(super) connection: FileConnection,
     /// The path of the file, also while this works in memory.
@@ -52,6 +55,13 @@ enum Outcome<R, A> {
     Done(TransitionResult<R, A>),
     /// It has to write, but runs without the write lock.
     NeedsWriteLock,
+}
+
+/// What a caller has read without the thread.
+pub(super) struct NowRead<R> {
+    pub(super) reply: Result<R, StoreError>,
+    /// The time of use to write beside the record.
+    pub(super) used_at: Option<Timestamp>,
 }
 
 /// The result of a completed transition.
@@ -103,21 +113,56 @@ impl Database {
         request: &T,
         also: impl Fn(&dyn Liveness) -> Result<A, Refusal>,
     ) -> Result<(T::Reply, A), StoreError> {
-        let TransitionResult {
-            reply,
-            moved,
-            also,
-            used_at,
-        } = self.with_repair(|database| database.done(key, request, &also))?;
-        if let Some(used_at) = used_at {
+        let done = self.with_repair(|database| database.done(key, request, &also))?;
+        if let Some(used_at) = done.used_at {
             self.note_use(key, used_at);
         }
-        let settles = match &moved {
+        self.notify(key, request, &done);
+        Ok((done.reply, done.also))
+    }
+
+    /// The same for a transition that only reads. It waits for no lock; none if it has to write, if the file was
+    /// replaced, or if reading failed. Then nothing was done.
+    pub(super) fn read_now<T: WakingTransition, A>(
+        &mut self,
+        key: &SessionKey,
+        request: &T,
+        also: impl Fn(&dyn Liveness) -> Result<A, Refusal>,
+    ) -> Option<NowRead<(T::Reply, A)>> {
+        if !self.connection.is_in_place() || self.connection.busy_timeout(Duration::ZERO).is_err() {
+            return None;
+        }
+        let outcome = self.attempt(key, request, &also, TransactionBehavior::Deferred);
+        // Only fails for a closed connection.
+        drop(self.connection.busy_timeout(BUSY_TIMEOUT));
+        match outcome {
+            Ok(Outcome::Done(done)) => {
+                self.notify(key, request, &done);
+                Some(NowRead {
+                    reply: Ok((done.reply, done.also)),
+                    used_at: done.used_at,
+                })
+            }
+            Ok(Outcome::NeedsWriteLock) | Err(TransactionError::Sqlite(_)) => None,
+            Err(TransactionError::Store(error)) => Some(NowRead {
+                reply: Err(error),
+                used_at: None,
+            }),
+        }
+    }
+
+    /// Tells those who wait for what the transition has settled.
+    fn notify<T: WakingTransition, A>(
+        &self,
+        key: &SessionKey,
+        request: &T,
+        done: &TransitionResult<T::Reply, A>,
+    ) {
+        let settles = match &done.moved {
             Some(before) => SettledScope::Server(&before.server),
-            None => request.settled_scope(&reply),
+            None => request.settled_scope(&done.reply),
         };
-        self.queues.note(key, request.claim_waiter(&reply), settles);
-        Ok((reply, also))
+        (self.queues).note(key, request.claim_waiter(&done.reply), settles);
     }
 
     fn done<T: WakingTransition, A>(

@@ -6,10 +6,11 @@ use std::time::Duration;
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::{self, RateRequest, TheoreticalArrivalTime};
+use mooring_session::view::RecordView;
 use mooring_session::workers::Beat;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::database::Database;
+use super::database::{Database, NowRead};
 use super::row::{read_number, stored_number};
 use super::{EmbeddedStore, TransactionError};
 use crate::error::StoreError;
@@ -52,19 +53,29 @@ impl EmbeddedStore {
         key: &SessionKey,
         request: &EnterRequest,
     ) -> Result<EnterReply, StoreError> {
-        let (key, request) = (key.clone(), request.clone());
-        self.run_on_thread(move |database| {
-            let queues = Arc::clone(&database.queues);
-            let (routed, turn) = database.transition_and(&key, &request.route(), |workers| {
-                queues.enter(&key, &request, workers)
-            })?;
-            Ok(EnterReply {
-                routed,
-                turn,
-                answered_by: AnsweredBy::Store,
+        let here = self.read_here(key, |database| {
+            database.read_now(key, &request.route(), |workers| {
+                self.queues.enter(key, request, workers)
             })
+        });
+        let (routed, turn) = match here {
+            Some(done) => done?,
+            None => {
+                let (key, request) = (key.clone(), request.clone());
+                self.run_on_thread(move |database| {
+                    let queues = Arc::clone(&database.queues);
+                    database.transition_and(&key, &request.route(), |workers| {
+                        queues.enter(&key, &request, workers)
+                    })
+                })
+                .await?
+            }
+        };
+        Ok(EnterReply {
+            routed,
+            turn,
+            answered_by: AnsweredBy::Store,
         })
-        .await
     }
 
     pub(crate) async fn leave(
@@ -72,15 +83,18 @@ impl EmbeddedStore {
         key: &SessionKey,
         request: &LeaveRequest,
     ) -> Result<(), StoreError> {
+        let here = self.read_here(key, |database| {
+            let NowRead { reply, used_at } = database.read_now(key, &Get, |_| Ok(()))?;
+            let reply = reply.and_then(|(record, ())| Ok(database.leave(key, request, &record)?));
+            Some(NowRead { reply, used_at })
+        });
+        if let Some(left) = here {
+            return left;
+        }
         let (key, request) = (key.clone(), request.clone());
         self.run_on_thread(move |database| {
             let record = database.transition(&key, &Get)?;
-            if record.principal != request.principal {
-                return Err(Refusal::Denied.into());
-            }
-            let workers = &database.known_workers.workers.at(database.clock.mono());
-            let result = database.queues.leave(&key, &request, workers);
-            Ok(turns::left(result, record.standing)?)
+            Ok(database.leave(&key, &request, &record)?)
         })
         .await
     }
@@ -125,6 +139,21 @@ impl EmbeddedStore {
 }
 
 impl Database {
+    /// Leaves the queue of a session with this record.
+    fn leave(
+        &self,
+        key: &SessionKey,
+        request: &LeaveRequest,
+        record: &RecordView,
+    ) -> Result<(), Refusal> {
+        if record.principal != request.principal {
+            return Err(Refusal::Denied);
+        }
+        let workers = &self.known_workers.workers.at(self.clock.mono());
+        let result = self.queues.leave(key, request, workers);
+        turns::left(result, record.standing)
+    }
+
     fn workers(&mut self) -> Result<Vec<WorkerView>, TransactionError> {
         let transaction = self.connection.transaction()?;
         self.known_workers.refresh(&transaction, &self.clock)?;

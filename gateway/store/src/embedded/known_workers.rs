@@ -74,7 +74,9 @@ impl KnownWorkers {
         connection: &Connection,
         clock: &Clock,
     ) -> rusqlite::Result<()> {
-        let version = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
+        let version = connection
+            .prepare_cached("PRAGMA data_version")?
+            .query_row([], |row| row.get(0))?;
         if self.version == Some(version) {
             return Ok(());
         }

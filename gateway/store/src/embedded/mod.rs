@@ -14,7 +14,9 @@
 //! and events are per process: each process orders its own calls, and a caller that waits for another process's claim
 //! polls.
 //!
-//! SQLite blocks, so one dedicated thread does all the work of a process; callers reach it through a bounded channel.
+//! SQLite blocks, so one dedicated thread of a process writes; callers reach it through a bounded channel. A caller reads
+//! by itself if nobody else is using the database, since what is read is in memory and the way to the thread costs more:
+//! it waits for no lock, and leaves everything but a plain read to the thread.
 
 mod database;
 mod failure;
@@ -34,20 +36,21 @@ mod tables;
 mod tests;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Millis;
 use tokio::sync::oneshot;
 
-use self::database::Database;
+use self::database::{Database, NowRead};
 use self::file::{FileConnection, MemoryUse};
 use super::clock::Clock;
 use super::error::{NotReady, OpenError, StoreError};
 use super::key::{InitDigest, SessionKey};
 use super::queues::Queues;
 use super::status::{StatusCell, StoreMode};
+use super::transition::Access;
 use super::waking::WakingTransition;
 
 /// Most commands queued for the thread. Beyond it callers wait for room.
@@ -59,10 +62,11 @@ const PURGE_INTERVAL: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce(&mut Database) + Send>;
 
-/// Handle of the thread that owns the database. Dropping it ends the thread after the queued work.
+/// Handle of the database and its thread. Dropping it ends the thread after the queued work.
 #[derive(Debug)]
 pub(super) struct EmbeddedStore {
     jobs: flume::Sender<Job>,
+    database: Arc<Mutex<Database>>,
     /// The turns and events of this process.
     queues: Arc<Queues>,
     prefix: Arc<str>,
@@ -108,20 +112,22 @@ impl EmbeddedStore {
         let queues = Arc::new(Queues::new(clock.clone(), prefix));
         let status = Arc::new(status);
         let is_private = connection.memory_use() == Some(MemoryUse::Store);
-        let mut database = Database::new(
+        let database = Arc::new(Mutex::new(Database::new(
             connection,
             path,
             clock,
             Arc::clone(&queues),
             Arc::clone(&status),
-        );
+        )));
         let (jobs, queue) = flume::bounded::<Job>(QUEUE_MAX);
+        let of_thread = Arc::clone(&database);
         std::thread::Builder::new()
             .name("mooring-store".to_owned())
-            .spawn(move || work(&queue, &mut database))
+            .spawn(move || work(&queue, &of_thread))
             .map_err(OpenError::Thread)?;
         Ok(Self {
             jobs,
+            database,
             queues,
             prefix: prefix.into(),
             status,
@@ -144,9 +150,34 @@ impl EmbeddedStore {
         key: &SessionKey,
         request: &T,
     ) -> Result<T::Reply, StoreError> {
+        if T::ACCESS == Access::Reads
+            && let Some(done) =
+                self.read_here(key, |database| database.read_now(key, request, |_| Ok(())))
+        {
+            return done.map(|(reply, ())| reply);
+        }
         let (key, request) = (key.clone(), request.clone());
         self.run_on_thread(move |database| database.transition(&key, &request))
             .await
+    }
+
+    /// Reads at once, without the thread. None if that is not possible: the database is in use, or `read` returned none,
+    /// because it needs more than reading. Then nothing was done.
+    fn read_here<R>(
+        &self,
+        key: &SessionKey,
+        read: impl FnOnce(&mut Database) -> Option<NowRead<R>>,
+    ) -> Option<Result<R, StoreError>> {
+        let mut database = self.database.try_lock().ok()?;
+        let NowRead { reply, used_at } = read(&mut database)?;
+        drop(database);
+        if let Some(used_at) = used_at {
+            let key = key.clone();
+            // If the queue is full, the use is not recorded beside the record.
+            let note: Job = Box::new(move |database| database.note_use(&key, used_at));
+            drop(self.jobs.try_send(note));
+        }
+        Some(reply)
     }
 
     pub(super) async fn put_init(
@@ -195,22 +226,25 @@ impl EmbeddedStore {
 
 /// The loop of the thread, until the handle is dropped. It purges once at the start, so that processes that live for a
 /// single call do so too.
-fn work(queue: &flume::Receiver<Job>, database: &mut Database) {
-    database.purge();
+fn work(queue: &flume::Receiver<Job>, database: &Mutex<Database>) {
+    // Only this thread waits for the lock, and a read that panics leaves the database as it was.
+    let locked = || database.lock().unwrap_or_else(PoisonError::into_inner);
+    locked().purge();
     let mut purged_at = Instant::now();
     loop {
         match queue.recv_timeout(PURGE_INTERVAL) {
-            Ok(job) => job(database),
+            Ok(job) => job(&mut locked()),
             Err(flume::RecvTimeoutError::Timeout) => {}
             Err(flume::RecvTimeoutError::Disconnected) => break,
         }
         if purged_at.elapsed() >= PURGE_INTERVAL {
+            let mut database = locked();
             database.return_to_file();
             database.purge();
             purged_at = Instant::now();
         }
     }
-    database.return_to_file();
+    locked().return_to_file();
 }
 
 /// Errors inside a transaction.

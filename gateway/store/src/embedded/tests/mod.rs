@@ -230,6 +230,8 @@ async fn what_is_over_is_dropped_when_the_file_is_opened() {
     let store = file.open();
     let gone = store.run(&make::key("a"), &Get).await;
     assert_eq!(gone, Err(StoreError::Refused(Refusal::NoSession)));
+    // The thread begins with it; a GET does not wait for the thread.
+    store.run_on_thread(|_| Ok(())).await.unwrap();
     let count: i64 = file
         .connection()
         .query_row("SELECT count(*) FROM sessions", [], |row| row.get(0))
