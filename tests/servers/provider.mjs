@@ -7,6 +7,9 @@
 //   POST /control/rotate   replaces the signing key; tokens of the one before stay as they are
 //   POST /control/sign     {"header": {...}, "claims": {...}, "with": "key" | "public"}: a token of any content, signed
 //                          with the current key, or with its public half as the secret of an HMAC
+//   POST /control/prove    {"holder": "...", "token": "...", "header": {...}, "claims": {...}}: a proof of DPoP for the token,
+//                          if there is one, signed with the key of this holder, which is made at first; header and claims
+//                          replace its own
 //   GET /control/fetches   how often the key set was fetched, and how many tokens
 
 import crypto from "node:crypto";
@@ -21,6 +24,7 @@ const { values: options } = parseArgs({ options: { port: { type: "string" } } })
 const issuer = `http://127.0.0.1:${options.port}`;
 const groups = { ada: ["dev"], bob: ["ops"] };
 const scopes = "read write";
+const holders = new Map();
 let key;
 let handle;
 let fetches = 0;
@@ -45,6 +49,7 @@ function rotate() {
     features: {
       devInteractions: { enabled: false },
       clientCredentials: { enabled: true },
+      dPoP: { enabled: true },
       resourceIndicators: {
         enabled: true,
         getResourceServerInfo: (_context, resource) => ({
@@ -70,8 +75,21 @@ function sign({ header, claims, with: signer }) {
   return `${message}.${signature.toString("base64url")}`;
 }
 
+function prove({ holder, token, header, claims }) {
+  if (!holders.has(holder)) holders.set(holder, crypto.generateKeyPairSync("ec", { namedCurve: "P-256" }));
+  const { privateKey, publicKey } = holders.get(holder);
+  const encode = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
+  const own = { jti: crypto.randomUUID(), iat: Math.floor(Date.now() / 1000) };
+  if (token) own.ath = crypto.createHash("sha256").update(token).digest("base64url");
+  const jwk = publicKey.export({ format: "jwk" });
+  const message = `${encode({ typ: "dpop+jwt", alg: "ES256", jwk, ...header })}.${encode({ ...own, ...claims })}`;
+  const signature = crypto.sign("sha256", Buffer.from(message), { key: privateKey, dsaEncoding: "ieee-p1363" });
+  return `${message}.${signature.toString("base64url")}`;
+}
+
 async function control(path, body) {
   if (path === "/control/rotate") rotate();
+  if (path === "/control/prove") return { proof: prove(JSON.parse(body)) };
   if (path === "/control/sign") return { token: sign(JSON.parse(body)) };
   return { fetches, tokens };
 }

@@ -70,14 +70,56 @@ impl IdentityProvider {
 
     /// A new token of this user for this resource, with these scopes.
     pub async fn token(&self, user: &str, resource: &str, scope: &str) -> anyhow::Result<String> {
+        self.token_with(user, resource, scope, None).await
+    }
+
+    /// The same, bound to the key of this holder (RFC 9449).
+    pub async fn bound_token(
+        &self,
+        user: &str,
+        resource: &str,
+        scope: &str,
+        holder: &str,
+    ) -> anyhow::Result<String> {
+        let claims = json!({"htm": "POST", "htu": format!("{}/token", self.issuer())});
+        let proof = self.prove(holder, None, &json!({}), &claims).await?;
+        let token = self.token_with(user, resource, scope, Some(&proof));
+        token.await
+    }
+
+    /// A proof for a request with this token, signed with the key of this holder, which is made at first. Header and claims
+    /// replace its own; `htm` and `htu` are to be among them.
+    pub async fn prove(
+        &self,
+        holder: &str,
+        token: Option<&str>,
+        header: &Value,
+        claims: &Value,
+    ) -> anyhow::Result<String> {
+        let asked = json!({"holder": holder, "token": token, "header": header, "claims": claims});
+        let answer = self.control("prove", &asked).await?;
+        let proof = answer.get("proof").and_then(Value::as_str);
+        Ok(proof.context("a proof")?.to_owned())
+    }
+
+    async fn token_with(
+        &self,
+        user: &str,
+        resource: &str,
+        scope: &str,
+        proof: Option<&str>,
+    ) -> anyhow::Result<String> {
         // None of these has characters that a form would read otherwise.
         let form = format!(
             "grant_type=client_credentials&client_id={user}&client_secret=secret&resource={resource}&scope={}",
             scope.replace(' ', "+")
         );
-        let request = Request::post(format!("{}/token", self.issuer()))
-            .header("content-type", "application/x-www-form-urlencoded")
-            .body(Bytes::from(form))?;
+        let mut request = Request::post(format!("{}/token", self.issuer()))
+            .header("content-type", "application/x-www-form-urlencoded");
+        if let Some(proof) = proof {
+            request = request.header("dpop", proof);
+        }
+        let request = request.body(Bytes::from(form))?;
         let answer = self.client.send(request).await?.json().await?;
         let token = answer.get("access_token").and_then(Value::as_str);
         Ok(token

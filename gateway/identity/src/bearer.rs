@@ -1,4 +1,4 @@
-//! The identity of a request with an access token (RFC 6750).
+//! The identity of a request with an access token (RFC 6750), which may be bound to a key (RFC 9449).
 //!
 //! Invariant: a request with two credentials, or with one in its address, is refused: others may have used another one,
 //! and addresses are logged.
@@ -11,9 +11,10 @@ use http::header::AUTHORIZATION;
 use mooring_settings::TokenSettings;
 use sha2::{Digest as _, Sha256};
 
+use crate::dpop::BoundToken;
 use crate::key_source::{KeySet, KeySource, TokenDigest};
-use crate::token::{self, TOKEN_BYTES_MAX, TokenError};
-use crate::{Identity, IdentityError};
+use crate::token::{self, TOKEN_BYTES_MAX, TokenError, VerifiedToken};
+use crate::{Identified, IdentityError};
 
 /// The parameter of a query or a form that must not hold a token (RFC 6750, 2.3).
 const QUERY_PARAMETER: &str = "access_token";
@@ -26,16 +27,43 @@ pub(crate) struct TokenAuthenticator {
 }
 
 impl TokenAuthenticator {
-    pub(crate) async fn identify(&self, token: &str) -> Result<Arc<Identity>, IdentityError> {
+    /// Who sends this token, if it may be sent like this.
+    pub(crate) async fn identify(
+        &self,
+        scheme: TokenScheme,
+        token: &str,
+    ) -> Result<Identified, IdentityError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(TokenError::TooLong.into());
         }
         let digest = Sha256::digest(token).into();
+        let verified = self.verified(token, digest).await?;
+        let identity = Arc::clone(&verified.identity);
+        match (scheme, &verified.key) {
+            (TokenScheme::Bearer, None) if !self.settings.dpop_required => {
+                Ok(Identified::Caller(identity))
+            }
+            (_, None) => Err(TokenError::NotBound.into()),
+            (TokenScheme::Bearer, Some(_)) => Err(TokenError::KeyBound.into()),
+            (TokenScheme::Dpop, Some(key)) => Ok(Identified::Bound(BoundToken {
+                identity,
+                key: key.clone(),
+                token: digest,
+                leeway: self.settings.leeway,
+            })),
+        }
+    }
+
+    async fn verified(
+        &self,
+        token: &str,
+        digest: TokenDigest,
+    ) -> Result<Arc<VerifiedToken>, IdentityError> {
         let now = now();
         let known = self.keys.current();
         if let Some(keys) = &known {
-            if let Some(identity) = keys.verified(&digest, now) {
-                return Ok(identity);
+            if let Some(verified) = keys.verified(&digest, now) {
+                return Ok(verified);
             }
             match self.verify(keys, token, digest, now) {
                 Err(TokenError::UnknownKey) => {}
@@ -57,19 +85,27 @@ impl TokenAuthenticator {
         token: &str,
         digest: TokenDigest,
         now: u64,
-    ) -> Result<Arc<Identity>, TokenError> {
-        let verified = token::verify(token, &keys.keys, &self.settings, now)?;
-        let identity = Arc::new(verified.identity);
-        keys.remember(digest, &identity, verified.accepted_until);
-        Ok(identity)
+    ) -> Result<Arc<VerifiedToken>, TokenError> {
+        let verified = Arc::new(token::verify(token, &keys.keys, &self.settings, now)?);
+        keys.remember(digest, &verified);
+        Ok(verified)
     }
+}
+
+/// How a request sends its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenScheme {
+    /// Whoever has the token may use it.
+    Bearer,
+    /// With a proof of the token's key.
+    Dpop,
 }
 
 /// The token of a request.
 pub(crate) fn token_of<'a>(
     headers: &'a HeaderMap,
     query: Option<&str>,
-) -> Result<&'a str, IdentityError> {
+) -> Result<(TokenScheme, &'a str), IdentityError> {
     let mut parameters = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     if parameters.any(|(name, _)| name == QUERY_PARAMETER) {
         return Err(IdentityError::TokenInQuery);
@@ -82,13 +118,18 @@ pub(crate) fn token_of<'a>(
     let text = value.to_str().map_err(|_| TokenError::Malformed)?;
     // Another scheme is as good as none (RFC 6750, 3.1).
     match text.split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(token.trim()),
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
+            Ok((TokenScheme::Bearer, token.trim()))
+        }
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("dpop") => {
+            Ok((TokenScheme::Dpop, token.trim()))
+        }
         _ => Err(IdentityError::TokenMissing),
     }
 }
 
-/// The time in seconds since 1970.
-pub(crate) fn now() -> u64 {
+/// The time in seconds since 1970, as tokens and proofs have it.
+pub fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

@@ -14,7 +14,10 @@ use ring::signature::{
 };
 use serde::Deserialize;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
+/// The members of private and symmetric keys (RFC 7518, 6).
+const PRIVATE_MEMBERS: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
 /// Most keys of a set.
 const KEYS_MAX: usize = 100;
 
@@ -39,6 +42,41 @@ pub enum KeySetError {
     /// None of its keys can verify a token.
     #[error("it has no key that can verify a token")]
     NoUsableKey,
+}
+
+/// The SHA-256 thumbprint of a key (RFC 7638), in base64url.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Thumbprint(Box<str>);
+
+impl Thumbprint {
+    /// One that a token names.
+    pub(crate) fn named(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// Its text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Of the public key with these members.
+    fn of(key: &Value) -> Option<Self> {
+        let member = |name| key.get(name)?.as_str();
+        let kty = member("kty")?;
+        // In the order of their names (RFC 7638, 3.2; RFC 8037, 2).
+        let names: &[&str] = match kty {
+            "RSA" => &["e", "kty", "n"],
+            "EC" => &["crv", "kty", "x", "y"],
+            "OKP" => &["crv", "kty", "x"],
+            _ => return None,
+        };
+        let members: Option<Vec<String>> = names
+            .iter()
+            .map(|name| Some(format!("{:?}:{}", name, Value::from(member(name)?))))
+            .collect();
+        let text = format!("{{{}}}", members?.join(","));
+        Some(Self(URL_SAFE_NO_PAD.encode(Sha256::digest(text)).into()))
+    }
 }
 
 /// One key.
@@ -152,6 +190,17 @@ impl Key {
             algorithm,
             material,
         })
+    }
+
+    /// A public key, and its thumbprint. None for one with private members, which nobody may send.
+    pub(crate) fn public(written: Value) -> Option<(Self, Thumbprint)> {
+        let is_private = |name: &&str| written.get(name).is_some();
+        if PRIVATE_MEMBERS.iter().any(is_private) {
+            return None;
+        }
+        let thumbprint = Thumbprint::of(&written)?;
+        let key = serde_json::from_value(written).ok().and_then(Self::of)?;
+        Some((key, thumbprint))
     }
 
     /// Whether who can verify with it can also sign.

@@ -17,10 +17,10 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use url::Url;
 
-use crate::Identity;
 use crate::fetch::{FetchError, Fetcher};
 use crate::key::{Key, KeyOrigin, KeySetError, parse_keys};
 use crate::metrics::{self, KeysRead};
+use crate::token::VerifiedToken;
 
 /// How often keys are fetched.
 const FETCH_INTERVAL: Duration = Duration::from_secs(5 * 60);
@@ -98,12 +98,11 @@ pub(crate) struct KeySet {
 /// The SHA-256 of a token.
 pub(crate) type TokenDigest = [u8; 32];
 
-/// Tokens that were verified, with the times until which they are accepted, in seconds since 1970. When the younger generation is full, the
-/// older one is forgotten.
+/// Tokens that were verified. When the younger generation is full, the older one is forgotten.
 #[derive(Debug, Default)]
 struct VerifiedTokens {
-    young: HashMap<TokenDigest, (Arc<Identity>, u64)>,
-    old: HashMap<TokenDigest, (Arc<Identity>, u64)>,
+    young: HashMap<TokenDigest, Arc<VerifiedToken>>,
+    old: HashMap<TokenDigest, Arc<VerifiedToken>>,
 }
 
 impl KeySet {
@@ -114,25 +113,18 @@ impl KeySet {
         }
     }
 
-    /// The identity of a token that these keys have verified and that is still accepted.
-    pub(crate) fn verified(&self, token: &TokenDigest, now: u64) -> Option<Arc<Identity>> {
+    /// A token that these keys have verified and that is still accepted.
+    pub(crate) fn verified(&self, token: &TokenDigest, now: u64) -> Option<Arc<VerifiedToken>> {
         let verified = self.verified.read().unwrap_or_else(PoisonError::into_inner);
         let found = verified
             .young
             .get(token)
             .or_else(|| verified.old.get(token));
-        found
-            .filter(|(_, accepted_until)| now < *accepted_until)
-            .map(|(identity, _)| Arc::clone(identity))
+        found.filter(|token| now < token.accepted_until).cloned()
     }
 
     /// Remembers a verified token.
-    pub(crate) fn remember(
-        &self,
-        token: TokenDigest,
-        identity: &Arc<Identity>,
-        accepted_until: u64,
-    ) {
+    pub(crate) fn remember(&self, digest: TokenDigest, token: &Arc<VerifiedToken>) {
         let mut verified = self
             .verified
             .write()
@@ -140,9 +132,7 @@ impl KeySet {
         if verified.young.len() >= VERIFIED_MAX / 2 {
             verified.old = std::mem::take(&mut verified.young);
         }
-        verified
-            .young
-            .insert(token, (Arc::clone(identity), accepted_until));
+        verified.young.insert(digest, Arc::clone(token));
     }
 }
 

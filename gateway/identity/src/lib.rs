@@ -4,6 +4,7 @@
 
 mod api_key;
 mod bearer;
+mod dpop;
 mod fetch;
 mod key;
 mod key_source;
@@ -31,6 +32,8 @@ use url::Url;
 use self::api_key::ApiKeyAuthenticator;
 pub use self::api_key::{ApiKeyError, ApiKeyFile, ApiKeyFileError, NewApiKey, StoredApiKey};
 use self::bearer::TokenAuthenticator;
+pub use self::bearer::now;
+pub use self::dpop::{BoundToken, ProofError, UsedProof};
 pub use self::fetch::FetchError;
 use self::fetch::Fetcher;
 pub use self::key::KeySetError;
@@ -74,6 +77,15 @@ impl Identity {
         });
         digest::hex(format!("{lists:?}").as_bytes())
     }
+}
+
+/// What a request says about its sender.
+#[derive(Debug)]
+pub enum Identified {
+    /// Who it is from.
+    Caller(Arc<Identity>),
+    /// The same, if the request proves that it has the token's key.
+    Bound(BoundToken),
 }
 
 /// The identity header that a refusal is about.
@@ -127,6 +139,12 @@ pub enum IdentityError {
     /// The token is refused.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// The proof of the token's key is refused.
+    #[error(transparent)]
+    Proof(#[from] ProofError),
+    /// It cannot be seen whether the proof was used before.
+    #[error("it cannot be seen at present whether the proof was used before")]
+    ProofUnchecked,
     /// The request has no API key.
     #[error("the request has no API key")]
     ApiKeyMissing,
@@ -146,13 +164,14 @@ impl IdentityError {
         match self {
             Self::PeerNotTrusted => StatusCode::FORBIDDEN,
             Self::SeveralCredentials | Self::TokenInQuery => StatusCode::BAD_REQUEST,
-            Self::KeysUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::KeysUnavailable | Self::ProofUnchecked => StatusCode::SERVICE_UNAVAILABLE,
             Self::UserMissing
             | Self::Repeated(_)
             | Self::Invalid(_)
             | Self::TooMany(_)
             | Self::TokenMissing
             | Self::Token(_)
+            | Self::Proof(_)
             | Self::ApiKeyMissing
             | Self::ApiKey(_) => StatusCode::UNAUTHORIZED,
         }
@@ -171,6 +190,8 @@ impl IdentityError {
             Self::SeveralCredentials => "several_credentials",
             Self::TokenInQuery => "token_in_query",
             Self::Token(error) => error.into(),
+            Self::Proof(error) => error.into(),
+            Self::ProofUnchecked => "proof_unchecked",
             Self::ApiKeyMissing => "api_key_missing",
             Self::ApiKey(error) => error.into(),
             Self::KeysUnavailable => "keys_unavailable",
@@ -189,13 +210,15 @@ impl IdentityError {
             Self::TokenMissing,
             Self::SeveralCredentials,
             Self::TokenInQuery,
+            Self::ProofUnchecked,
             Self::ApiKeyMissing,
             Self::KeysUnavailable,
         ];
         let of_tokens = TokenError::VARIANTS.iter().copied().map(Self::Token);
+        let of_proofs = ProofError::VARIANTS.iter().copied().map(Self::Proof);
         let of_api_keys = ApiKeyError::VARIANTS.iter().copied().map(Self::ApiKey);
-        let all = others.into_iter().chain(of_tokens).chain(of_api_keys);
-        all.map(Self::reason)
+        let all = others.into_iter().chain(of_tokens).chain(of_proofs);
+        all.chain(of_api_keys).map(Self::reason)
     }
 }
 
@@ -267,25 +290,26 @@ impl Authenticator {
         peer: IpAddr,
         headers: &HeaderMap,
         query: Option<&str>,
-    ) -> Result<Arc<Identity>, IdentityError> {
-        let identified = match &self.mode {
-            Mode::Open(identity) => Ok(Arc::clone(identity)),
+    ) -> Result<Identified, IdentityError> {
+        let caller = match &self.mode {
+            Mode::Open(identity) => Arc::clone(identity),
             Mode::TrustedHeader(settings) => {
-                trusted_header::identify(settings, peer, headers).map(Arc::new)
+                Arc::new(trusted_header::identify(settings, peer, headers)?)
             }
-            Mode::Token(tokens) => match bearer::token_of(headers, query) {
-                Ok(token) => tokens.identify(token).await,
-                Err(error) => Err(error),
-            },
-            Mode::ApiKey(keys) => {
-                api_key::key_of(headers, query).and_then(|key| keys.identify(key, bearer::now()))
+            Mode::Token(tokens) => {
+                let (scheme, token) = bearer::token_of(headers, query)?;
+                return tokens.identify(scheme, token).await;
             }
+            Mode::ApiKey(keys) => keys.identify(api_key::key_of(headers, query)?, bearer::now())?,
         };
-        identified.inspect_err(|error| {
-            metrics::refused(*error);
-            // Strangers must not be able to fill the log; the metric counts them.
-            tracing::debug!(%peer, reason = error.reason(), "request refused: not authenticated");
-        })
+        Ok(Identified::Caller(caller))
+    }
+
+    /// Counts a refusal.
+    pub fn note_refused(&self, peer: IpAddr, error: IdentityError) {
+        metrics::refused(error);
+        // Strangers must not be able to fill the log; the metric counts them.
+        tracing::debug!(%peer, reason = error.reason(), "request refused: not authenticated");
     }
 
     /// Reads the keys that callers are known by: the issuer's, or the API keys. Returns also if that fails.
@@ -331,6 +355,15 @@ impl Authenticator {
         }
     }
 
+    /// Whether every token has to be bound to a key; none where no tokens are accepted.
+    #[must_use]
+    pub const fn requires_proofs(&self) -> Option<bool> {
+        match &self.mode {
+            Mode::Token(tokens) => Some(tokens.settings.dpop_required),
+            Mode::Open(_) | Mode::TrustedHeader(_) | Mode::ApiKey(_) => None,
+        }
+    }
+
     /// The proxies whose headers are believed, or the load balancers.
     #[must_use]
     pub fn trusted_peers(&self) -> &[IpNet] {
@@ -342,6 +375,11 @@ impl Authenticator {
     pub fn trusts(&self, peer: IpAddr) -> bool {
         (self.trusted_peers.iter()).any(|network| network.contains(&peer))
     }
+}
+
+/// The signature algorithms that proofs of a token's key may have.
+pub fn proof_algorithms() -> impl Iterator<Item = &'static str> {
+    dpop::algorithms()
 }
 
 /// What fetches the issuer's keys.

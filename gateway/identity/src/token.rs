@@ -2,6 +2,7 @@
 //!
 //! Invariant: no claim is looked at before the signature is verified, and no part of a token is in an error.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::Identity;
-use crate::key::Key;
+use crate::key::{Key, Thumbprint};
 use crate::value::{self, InvalidItems};
 
 /// Longest token, in bytes.
@@ -66,9 +67,12 @@ pub enum TokenError {
     /// It is not valid yet.
     #[error("the token is not valid yet")]
     NotYetValid,
-    /// It is bound to a key, which a bearer does not show.
-    #[error("the token is bound to a key and is no bearer token")]
+    /// It is bound to a key, which a bearer does not show, or in a way that is not known.
+    #[error("the token is bound to a key, which the request does not prove")]
     KeyBound,
+    /// It is not bound to a key, and has to be.
+    #[error("the token is not bound to a key by cnf.jkt")]
+    NotBound,
     /// It names no user, or none that can be one.
     #[error("the token names no valid user")]
     InvalidUser,
@@ -81,9 +85,37 @@ pub enum TokenError {
 #[derive(Debug)]
 pub(crate) struct VerifiedToken {
     /// Whose it is.
-    pub(crate) identity: Identity,
+    pub(crate) identity: Arc<Identity>,
     /// When it stops being accepted, with the leeway, in seconds since 1970.
     pub(crate) accepted_until: u64,
+    /// The key that its sender has to have (RFC 9449, 6.1); none for a bearer token.
+    pub(crate) key: Option<Thumbprint>,
+}
+
+/// A signed JWT in its compact form (RFC 7515, 7.1), decoded and not verified.
+pub(crate) struct SignedParts<'a> {
+    /// What is signed.
+    pub(crate) signed: &'a str,
+    pub(crate) header: Vec<u8>,
+    pub(crate) claims: Vec<u8>,
+    pub(crate) signature: Vec<u8>,
+}
+
+impl<'a> SignedParts<'a> {
+    pub(crate) fn split(token: &'a str) -> Option<Self> {
+        let (signed, signature) = token.rsplit_once('.')?;
+        let (header, claims) = signed.split_once('.')?;
+        if claims.contains('.') {
+            return None;
+        }
+        let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
+        Some(Self {
+            signed,
+            header: decode(header)?,
+            claims: decode(claims)?,
+            signature: decode(signature)?,
+        })
+    }
 }
 
 /// The header (RFC 7515, 4.1). Keys and addresses of keys in it are ignored.
@@ -108,27 +140,17 @@ pub(crate) fn verify(
     if token.len() > TOKEN_BYTES_MAX {
         return Err(TokenError::TooLong);
     }
-    let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
-    let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed)?;
-    if claims.contains('.') {
-        return Err(TokenError::Malformed);
-    }
-    let decode = |part: &str| {
-        URL_SAFE_NO_PAD
-            .decode(part)
-            .map_err(|_| TokenError::Malformed)
-    };
+    let parts = SignedParts::split(token).ok_or(TokenError::Malformed)?;
     let header: Header =
-        serde_json::from_slice(&decode(header)?).map_err(|_| TokenError::Malformed)?;
+        serde_json::from_slice(&parts.header).map_err(|_| TokenError::Malformed)?;
     let algorithm = header.check(&settings.algorithms)?;
-    let signature = decode(signature)?;
 
     let id = header.kid.as_deref();
     let candidates = keys
         .iter()
         .filter(|key| key.may_be(id) && key.is_for(algorithm));
     let mut candidates = candidates.take(KEYS_TRIED_MAX);
-    if !candidates.any(|key| key.verifies(algorithm, signed.as_bytes(), &signature)) {
+    if !candidates.any(|key| key.verifies(algorithm, parts.signed.as_bytes(), &parts.signature)) {
         // Without a key of that name, or without a name, one that is not known yet may have signed it.
         let is_known = id.is_some() && keys.iter().any(|key| key.id() == id);
         return Err(match is_known {
@@ -137,7 +159,7 @@ pub(crate) fn verify(
         });
     }
     let claims: Map<String, Value> =
-        serde_json::from_slice(&decode(claims)?).map_err(|_| TokenError::Malformed)?;
+        serde_json::from_slice(&parts.claims).map_err(|_| TokenError::Malformed)?;
     check_claims(&claims, settings, now)
 }
 
@@ -194,9 +216,7 @@ fn check_claims(
             return Err(TokenError::NotYetValid);
         }
     }
-    if claims.contains_key("cnf") {
-        return Err(TokenError::KeyBound);
-    }
+    let key = claims.get("cnf").map(bound_key).transpose()?;
     let user = claim(claims, &settings.user_claim).and_then(Value::as_str);
     let identity = Identity {
         principal: user
@@ -207,9 +227,21 @@ fn check_claims(
         scopes: scopes(claims)?,
     };
     Ok(VerifiedToken {
-        identity,
+        identity: Arc::new(identity),
         accepted_until,
+        key,
     })
+}
+
+/// The key of a `cnf` claim (RFC 7800) that names it by its thumbprint, and in no other way.
+fn bound_key(confirmation: &Value) -> Result<Thumbprint, TokenError> {
+    let members = confirmation
+        .as_object()
+        .filter(|members| members.len() == 1);
+    let thumbprint = members.and_then(|members| members.get("jkt")?.as_str());
+    thumbprint
+        .map(Thumbprint::named)
+        .ok_or(TokenError::KeyBound)
 }
 
 /// A time in seconds since 1970, which may have a fraction (RFC 7519, 2).

@@ -40,6 +40,9 @@ settings! {
             => |reader, row| parse_algorithms(reader, row, jwks_file.is_some()),
         /// How far the issuer's clock may be off.
         pub leeway: Duration = Integer("auth.leeway_seconds", "seconds", 60, 0..=600),
+        /// Whether a token has to be bound to a key that its sender proves with each request (DPoP, RFC 9449). Without it,
+        /// such tokens need their proof, and others none.
+        pub dpop_required: bool = Switch("auth.dpop_required", false),
         /// The claim that names the user. The name of a claim, or the path to a nested one, with dots.
         pub user_claim: String = Text("auth.user_claim", CLAIM_BYTES_MAX, CLAIM_SHAPE, Some("sub"))
             => |reader, row| reader.text(row, parse_claim).unwrap_or_default(),

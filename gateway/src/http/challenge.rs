@@ -4,18 +4,20 @@
 //! Invariant: neither has anything of the request's token, and both are the same whether or not the server of the path
 //! is there.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{ConnectInfo, Request, State};
 use axum::response::Response;
 use http::header::HOST;
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
+use super::caller::RequestHead;
 use super::reply::json as json_response;
 use super::{App, endpoint};
-use mooring_identity::IdentityError;
+use mooring_identity::{IdentityError, TokenError, proof_algorithms};
 
 /// Where the metadata are; the path of an endpoint may follow (RFC 9728, 3.1).
 pub(super) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
@@ -28,68 +30,81 @@ impl App {
     pub(super) fn identity_challenge(
         &self,
         error: IdentityError,
-        uri: &Uri,
-        headers: &HeaderMap,
+        head: RequestHead<'_>,
     ) -> Option<HeaderValue> {
-        let code = match error.status() {
-            _ if matches!(
-                error,
-                IdentityError::TokenMissing | IdentityError::ApiKeyMissing
-            ) =>
-            {
-                None
-            }
-            StatusCode::UNAUTHORIZED => Some("invalid_token"),
-            StatusCode::BAD_REQUEST => Some("invalid_request"),
+        let code = match error {
+            IdentityError::TokenMissing | IdentityError::ApiKeyMissing => None,
+            IdentityError::Proof(_) => Some("invalid_dpop_proof"),
+            error if error.status() == StatusCode::UNAUTHORIZED => Some("invalid_token"),
+            error if error.status() == StatusCode::BAD_REQUEST => Some("invalid_request"),
             _ => return None,
         };
+        let needs_proof = matches!(
+            error,
+            IdentityError::Proof(_)
+                | IdentityError::Token(TokenError::KeyBound | TokenError::NotBound)
+        );
         let parameters = code.map(|code| format!(r#"error="{code}", error_description="{error}""#));
-        self.challenge(uri, headers, parameters)
+        self.challenge(head, parameters, needs_proof)
     }
 
     /// The challenge to a client whose token lacks scopes (RFC 6750, 3.1).
     pub(super) fn scope_challenge(
         &self,
         scopes: &[String],
-        uri: &Uri,
-        headers: &HeaderMap,
+        head: RequestHead<'_>,
     ) -> Option<HeaderValue> {
         // A client cannot get a key with more scopes, but a token.
         self.authenticator.issuer()?;
         let scopes = scopes.join(" ");
         let parameters = format!(r#"error="insufficient_scope", scope="{scopes}""#);
-        self.challenge(uri, headers, Some(parameters))
+        self.challenge(head, Some(parameters), false)
     }
 
     fn challenge(
         &self,
-        uri: &Uri,
-        headers: &HeaderMap,
+        head: RequestHead<'_>,
         parameters: Option<String>,
+        needs_proof: bool,
     ) -> Option<HeaderValue> {
         if !self.authenticator.takes_bearers() {
             return None;
         }
-        let path = Some(uri.path())
+        let path = Some(head.uri.path())
             .filter(|path| is_endpoint(path))
             .unwrap_or_default();
         let metadata = self
-            .base_url(uri, headers)
+            .base_url(head)
             .filter(|_| self.authenticator.issuer().is_some())
             .map(|base| format!(r#"resource_metadata="{base}{METADATA_PATH}{path}""#));
-        let parameters: Vec<String> = metadata.into_iter().chain(parameters).collect();
-        let challenge = format!("Bearer {}", parameters.join(", "));
+        let mut parameters: Vec<String> = metadata.into_iter().chain(parameters).collect();
+        let scheme = if needs_proof || self.authenticator.requires_proofs() == Some(true) {
+            let algorithms: Vec<&str> = proof_algorithms().collect();
+            // RFC 9449, 5.1.
+            parameters.push(format!(r#"algs="{}""#, algorithms.join(" ")));
+            "DPoP"
+        } else {
+            "Bearer"
+        };
+        let challenge = format!("{scheme} {}", parameters.join(", "));
         HeaderValue::try_from(challenge.trim_end()).ok()
     }
 
     /// The URL under which this client reaches the gateway, without a slash at its end.
-    fn base_url(&self, uri: &Uri, headers: &HeaderMap) -> Option<String> {
+    pub(super) fn base_url(&self, head: RequestHead<'_>) -> Option<String> {
         if let Some(url) = &self.listen.public_url {
             return Some(url.clone());
         }
         // Parsed again: where every host is allowed, it may be any text.
-        let named = || headers.get(HOST)?.to_str().ok()?.parse::<Authority>().ok();
-        let host = uri.authority().cloned().or_else(named)?;
+        let named = || {
+            head.headers
+                .get(HOST)?
+                .to_str()
+                .ok()?
+                .parse::<Authority>()
+                .ok()
+        };
+        let host = head.uri.authority().cloned().or_else(named)?;
         let scheme = if self.listen.tls.is_some() {
             "https"
         } else {
@@ -102,21 +117,27 @@ impl App {
 /// The metadata of the gateway, or of the endpoint whose path follows.
 pub(super) async fn metadata(
     State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
 ) -> Response {
-    let path = uri.path().strip_prefix(METADATA_PATH).unwrap_or_default();
+    let (head, _) = request.into_parts();
+    let path = (head.uri.path())
+        .strip_prefix(METADATA_PATH)
+        .unwrap_or_default();
     let base = app
-        .base_url(&uri, &headers)
+        .base_url(RequestHead::of(peer, &head))
         .filter(|_| path.is_empty() || is_endpoint(path));
     let (Some(base), Some(issuer)) = (base, app.authenticator.issuer()) else {
         return endpoint::unknown_path().await;
     };
+    let algorithms: Vec<&str> = proof_algorithms().collect();
     let body = json!({
         "resource": format!("{base}{path}"),
         "authorization_servers": [issuer],
         "bearer_methods_supported": ["header"],
         "scopes_supported": app.policy.scopes(),
+        "dpop_signing_alg_values_supported": algorithms,
+        "dpop_bound_access_tokens_required": app.authenticator.requires_proofs() == Some(true),
         "resource_name": RESOURCE_NAME,
     });
     json_response(StatusCode::OK, body.to_string())

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use mooring_session::names::SessionId;
 use tokio_util::sync::CancellationToken;
 
+use super::caller::{CallerRefusal, RequestHead};
 use super::detachable_future::DetachableFuture;
 use super::hooked_call::{answered, serve_hooked};
 use super::reply::to_http;
@@ -119,7 +120,7 @@ pub(super) async fn unknown_path() -> Response {
 
 async fn serve(app: Arc<App>, id: Option<&str>, peer: SocketAddr, request: Request) -> Reply {
     let (head, body) = request.into_parts();
-    let (identity, target) = match admit(&app, id, peer, &head.uri, &head.headers).await {
+    let (identity, target) = match admit(&app, id, RequestHead::of(peer, &head)).await {
         Ok(admitted) => admitted,
         Err(refusal) => return *refusal,
     };
@@ -150,17 +151,12 @@ async fn serve(app: Arc<App>, id: Option<&str>, peer: SocketAddr, request: Reque
 pub(super) async fn admit(
     app: &App,
     id: Option<&str>,
-    peer: SocketAddr,
-    uri: &Uri,
-    headers: &HeaderMap,
+    head: RequestHead<'_>,
 ) -> Result<(Arc<Identity>, ServerTarget), Box<Reply>> {
-    let identified = app
-        .authenticator
-        .identify(peer.ip(), headers, uri.query())
-        .await;
-    let identity = identified.map_err(|error| {
+    let identified = app.identify(head).await;
+    let identity = identified.map_err(|CallerRefusal { error, challenge }| {
         Box::new(Reply {
-            challenge: app.identity_challenge(error, uri, headers),
+            challenge,
             ..answer::error(&answer::identity_error(error))
         })
     })?;
@@ -171,7 +167,7 @@ pub(super) async fn admit(
         Err(refusal) => {
             let scopes = refusal.scopes_missing;
             Err(Box::new(Reply {
-                challenge: scopes.and_then(|scopes| app.scope_challenge(scopes, uri, headers)),
+                challenge: scopes.and_then(|scopes| app.scope_challenge(scopes, head)),
                 ..answer::error(&refusal.error)
             }))
         }

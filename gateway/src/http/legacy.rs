@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
-use http::{HeaderMap, Method as HttpMethod, Uri};
+use http::{Method as HttpMethod, Uri};
 use mooring_session::names::{ServerName, SessionId};
 
 pub(super) use self::delivery::serve_forward;
 pub use self::delivery::{StreamMessage, deliver_here};
+use super::caller::RequestHead;
 use super::endpoint::admit;
 use super::reply::to_http;
 use super::{App, answer, host_origin_guard};
@@ -51,13 +52,14 @@ async fn open_stream(
     if request.method() != HttpMethod::GET {
         return Err(not_allowed("GET"));
     }
-    let (identity, server) = admitted(&app, id, peer, request.uri(), request.headers()).await?;
-    if !host_origin_guard::accepts_events(request.headers()) {
+    let (head, _) = request.into_parts();
+    let (identity, server) = admitted(&app, id, RequestHead::of(peer, &head)).await?;
+    if !host_origin_guard::accepts_events(&head.headers) {
         return Err(refused(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a stream needs text/event-stream"),
         ));
     }
-    let path = request.uri().path();
+    let path = head.uri.path();
     let before = path.strip_suffix(STREAM_PATH).unwrap_or_default();
     let endpoint = format!("{before}{MESSAGES_PATH}?{SESSION_PARAMETER}=");
     // If the client disconnects while its session begins, the session must still be cleaned up.
@@ -87,15 +89,15 @@ async fn take_message(
     if request.method() != HttpMethod::POST {
         return Err(not_allowed("POST"));
     }
-    let (identity, server) = admitted(&app, id, peer, request.uri(), request.headers()).await?;
+    let (head, body) = request.into_parts();
+    let (identity, server) = admitted(&app, id, RequestHead::of(peer, &head)).await?;
     // The reply has no content, so Accept is not checked.
-    if !host_origin_guard::is_json(request.headers()) {
+    if !host_origin_guard::is_json(&head.headers) {
         return Err(refused(&ErrorBody::new(ErrorKind::UnsupportedMediaType)));
     }
-    let id = session_id(request.uri()).map_err(|error| refused(&error))?;
+    let id = session_id(&head.uri).map_err(|error| refused(&error))?;
     let prefix = &app.session_router.options().key_prefix;
     let session = Session::named(prefix, id, identity.principal.clone());
-    let (head, body) = request.into_parts();
     let body = app.request_bodies.read(body).await;
     let body = body.map_err(|error| refused(&error.into()))?;
     // A message is delivered also if the client disconnects before the reply.
@@ -110,12 +112,10 @@ async fn take_message(
 async fn admitted(
     app: &App,
     id: Option<Path<String>>,
-    peer: SocketAddr,
-    uri: &Uri,
-    headers: &HeaderMap,
+    head: RequestHead<'_>,
 ) -> Result<(Arc<Identity>, ServerName), Box<Reply>> {
     let id = id.as_ref().map(|Path(id)| id.as_str());
-    let (identity, target) = admit(app, id, peer, uri, headers).await?;
+    let (identity, target) = admit(app, id, head).await?;
     // The settings enforce the same limits, so this does not fail.
     let server = ServerName::parse(target.id().as_bytes())
         .map_err(|_| refused(&ErrorBody::new(ErrorKind::ServerNotFound)))?;

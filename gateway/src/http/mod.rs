@@ -6,6 +6,7 @@ mod agent;
 mod answer;
 mod batch;
 mod built_in;
+mod caller;
 mod challenge;
 mod client_stream;
 mod code;

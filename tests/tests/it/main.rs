@@ -63,6 +63,7 @@ mod peers;
 mod placement;
 mod playwright;
 mod probes;
+mod proofs;
 mod questions;
 mod questions_fleet;
 mod reaper;

@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 
 use super::file::{ApiKeyFile, ApiKeyFileError, ITEMS_MAX, StoredApiKey};
 use super::{ApiKeyError, WrittenKey};
+use crate::bearer::TokenScheme;
 use crate::key_source::KeysState;
 use crate::metrics::{self, KeysRead};
 use crate::{Identity, IdentityError, bearer, value};
@@ -60,10 +61,13 @@ pub(crate) fn key_of<'a>(
 ) -> Result<&'a str, IdentityError> {
     let mut values = headers.get_all(API_KEY_HEADER).iter();
     let Some(value) = values.next() else {
-        return bearer::token_of(headers, query).map_err(|error| match error {
-            IdentityError::TokenMissing => IdentityError::ApiKeyMissing,
-            error => error,
-        });
+        return match bearer::token_of(headers, query) {
+            Ok((TokenScheme::Bearer, key)) => Ok(key),
+            Ok((TokenScheme::Dpop, _)) | Err(IdentityError::TokenMissing) => {
+                Err(IdentityError::ApiKeyMissing)
+            }
+            Err(error) => Err(error),
+        };
     };
     if values.next().is_some() || headers.contains_key(AUTHORIZATION) {
         return Err(IdentityError::SeveralCredentials);

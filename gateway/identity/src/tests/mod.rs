@@ -39,6 +39,7 @@ fn settings() -> TokenSettings {
         jwks_url: None,
         algorithms: SigningAlgorithm::VARIANTS.to_vec(),
         leeway: Duration::from_secs(60),
+        dpop_required: false,
         user_claim: "sub".to_owned(),
         teams_claim: "groups".to_owned(),
         roles_claim: "realm_access.roles".to_owned(),
@@ -157,10 +158,15 @@ fn claims_are_checked() {
         Err(TokenError::NotYetValid)
     );
     assert_eq!(outcome(&with("nbf", "now")), Err(TokenError::NotYetValid));
-    assert_eq!(
-        outcome(&with("cnf", json!({"jkt": "x"}))),
-        Err(TokenError::KeyBound)
-    );
+    for other in [
+        json!("x"),
+        json!({}),
+        json!({"jkt": 7}),
+        json!({"x5t#S256": "x"}),
+        json!({"jkt": "x", "x5t#S256": "y"}),
+    ] {
+        assert_eq!(outcome(&with("cnf", other)), Err(TokenError::KeyBound));
+    }
     for user in [
         json!(""),
         json!("*"),
@@ -447,4 +453,34 @@ fn refusals_do_not_repeat_the_token() {
     let token = signer.token(&with("iss", "secret-issuer"));
     let error = verify(&token, &signer.keys(), &settings(), NOW).unwrap_err();
     assert_eq!(error.to_string(), "the token is from another issuer");
+}
+
+/// The examples of RFC 7638, 3.1, RFC 8037, A.3, and RFC 9449, 4.1 and 6.1.
+#[test]
+fn thumbprints_are_those_of_the_standards() {
+    let n = "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMs\
+             tn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn\
+             1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw";
+    let x = "l8tFrhx-34tV3hRICRDY9zCkDlpBhF42UQUfWVAWBFs";
+    let y = "9VE4jf_Ok_o64zbTTlcuNJajHmt6v9TDVrU0CdvGRDA";
+    for (key, thumbprint) in [
+        (
+            json!({"kty": "RSA", "n": n, "e": "AQAB", "alg": "RS256", "kid": "2011-04-29"}),
+            "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs",
+        ),
+        (
+            json!({"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}),
+            "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k",
+        ),
+        (
+            json!({"kty": "EC", "x": x, "y": y, "crv": "P-256"}),
+            "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I",
+        ),
+    ] {
+        let mut with_private = key.clone();
+        with_private["d"] = json!("AQ");
+        assert!(Key::public(with_private).is_none());
+        assert_eq!(Key::public(key).unwrap().1.as_str(), thumbprint);
+    }
+    assert!(Key::public(json!({"kty": "oct", "k": "AQ"})).is_none());
 }

@@ -19,7 +19,8 @@ use tokio::net::TcpListener;
 
 use super::{Signer, claims, settings, with};
 use crate::key_source::KeySet;
-use crate::{Authenticator, Identity, IdentityError, TokenError};
+use crate::token::VerifiedToken;
+use crate::{Authenticator, Identified, Identity, IdentityError, TokenError};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// After the time of these tests, which is that of the machine.
@@ -35,8 +36,10 @@ fn bearer(token: &str) -> HeaderMap {
 }
 
 async fn user_of(authenticator: &Authenticator, token: &str) -> Result<String, IdentityError> {
-    let identified = authenticator.identify(PEER, &bearer(token), None).await;
-    identified.map(|identity| identity.principal.as_str().to_owned())
+    match authenticator.identify(PEER, &bearer(token), None).await? {
+        Identified::Caller(identity) => Ok(identity.principal.as_str().to_owned()),
+        Identified::Bound(token) => panic!("{token:?}"),
+    }
 }
 
 fn token_of(signer: &Signer) -> String {
@@ -231,14 +234,18 @@ fn a_known_token_costs_nothing() {
 #[test]
 fn known_tokens_are_bounded_and_end() {
     let set = KeySet::new(Vec::new());
-    let identity = Arc::new(Identity::of(mooring_session::names::Principal::local()));
+    let token = Arc::new(VerifiedToken {
+        identity: Arc::new(Identity::of(mooring_session::names::Principal::local())),
+        accepted_until: 100,
+        key: None,
+    });
     let digest = |number: u64| {
         let mut digest = [0; 32];
         digest[..8].copy_from_slice(&number.to_be_bytes());
         digest
     };
     for number in 0..25_000 {
-        set.remember(digest(number), &identity, 100);
+        set.remember(digest(number), &token);
     }
     let known = (0..25_000).filter(|number| set.verified(&digest(*number), 99).is_some());
     assert_eq!(known.count(), 10_000);

@@ -9,6 +9,7 @@ use http::request::Parts;
 use super::problem::{Code, Problem};
 use super::query::Query;
 use crate::http::App;
+use crate::http::caller::RequestHead;
 use crate::policy::AccessPolicy;
 use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
@@ -32,14 +33,8 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
         let ConnectInfo(peer) = ConnectInfo::<SocketAddr>::from_request_parts(parts, app)
             .await
             .map_err(|_| Problem::internal())?;
-        let (uri, headers) = (&parts.uri, &parts.headers);
-        let identified = app
-            .authenticator
-            .identify(peer.ip(), headers, uri.query())
-            .await;
-        let identity = identified.map_err(|error| {
-            Problem::of_identity(error, app.identity_challenge(error, uri, headers))
-        })?;
+        let identified = app.identify(RequestHead::of(peer, parts)).await;
+        let identity = identified.map_err(Problem::of_caller)?;
         app.count_requests(&identity, 1)
             .map_err(Problem::too_many_requests)?;
         let params = RawPathParams::from_request_parts(parts, app)

@@ -10,11 +10,11 @@ use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use crate::http::answer::seconds_of;
+use crate::http::caller::CallerRefusal;
 use mooring_code::records::RecordsError;
 use mooring_code::replay::ReplayError;
 use mooring_code::server::Failure;
 use mooring_code::skills::{ChangeError, CreateError, SkillsError};
-use mooring_identity::IdentityError;
 use mooring_store::StoreError;
 
 /// Why a request is refused. Clients rely on the codes.
@@ -129,7 +129,7 @@ impl Problem {
     }
 
     /// The sender has no valid identity.
-    pub(super) fn of_identity(error: IdentityError, challenge: Option<HeaderValue>) -> Self {
+    pub(super) fn of_caller(CallerRefusal { error, challenge }: CallerRefusal) -> Self {
         let code = match error.status() {
             StatusCode::FORBIDDEN => Code::Forbidden,
             StatusCode::BAD_REQUEST => Code::InvalidCredentials,
