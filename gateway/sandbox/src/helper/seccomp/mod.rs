@@ -52,16 +52,63 @@ const ARCHITECTURE: TargetArch = TargetArch::x86_64;
 const ARCHITECTURE: TargetArch = TargetArch::aarch64;
 
 fn compile(tier: Tier, connections: Connections) -> Result<BpfProgram, FilterError> {
-    let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
-    let allow = SeccompAction::Allow;
-    let listed: BpfProgram =
-        SeccompFilter::new(rules(tier, connections)?, missing, allow, ARCHITECTURE)?.try_into()?;
     let mut program = match tier {
         Tier::Strict => BpfProgram::new(),
         Tier::Degraded => pretend(calls::MODES.iter().chain(calls::OLDER_MODES)),
     };
-    program.extend(listed);
+    program.extend(listed(rules(tier, connections)?)?);
     Ok(program)
+}
+
+/// Instructions that allow the listed calls and deny all others. The kernel runs a filter once for each number that it
+/// knows when the filter is installed, and translates it: a chain of comparisons took three times as long as this
+/// search.
+fn listed(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, FilterError> {
+    // Without a rule all that is left is the check of the architecture, and the answer to any call.
+    let mut program = chain(BTreeMap::new())?;
+    program.pop();
+    program.push(instruction(LOAD_WORD, 0, NUMBER_OFFSET));
+    let rules: Vec<_> = rules.into_iter().collect();
+    program.extend(search(&rules)?);
+    Ok(program)
+}
+
+/// Calls that are compared one after the other.
+const LEAF_CALLS: usize = 16;
+
+/// Continues with the half of the calls, in the order of their numbers, to which the loaded number belongs.
+fn search(rules: &[(i64, Vec<SeccompRule>)]) -> Result<BpfProgram, FilterError> {
+    let (lower, upper) = rules.split_at(rules.len() / 2);
+    let Some((first, _)) = upper.first().filter(|_| rules.len() > LEAF_CALLS) else {
+        return leaf(rules);
+    };
+    let (lower, upper) = (search(lower)?, search(upper)?);
+    let mut program = vec![
+        instruction(SKIP_UNLESS_AT_LEAST, 1, word(*first)),
+        instruction(SKIP, 0, u32::try_from(lower.len()).unwrap_or(u32::MAX)),
+    ];
+    program.extend(lower);
+    program.extend(upper);
+    Ok(program)
+}
+
+/// Allows those of a few calls that are allowed with any argument, and leaves the others to their rules.
+fn leaf(rules: &[(i64, Vec<SeccompRule>)]) -> Result<BpfProgram, FilterError> {
+    let (any, some): (Vec<_>, Vec<_>) = rules.iter().partition(|(_, rules)| rules.is_empty());
+    let mut program = BpfProgram::new();
+    for (number, _) in any {
+        program.push(instruction(SKIP_UNLESS_EQUAL, 1, word(*number)));
+        program.push(instruction(ANSWER, 0, libc::SECCOMP_RET_ALLOW));
+    }
+    program.extend(chain(some.into_iter().cloned().collect())?);
+    Ok(program)
+}
+
+/// Instructions that compare with one call after the other.
+fn chain(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, FilterError> {
+    let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let filter = SeccompFilter::new(rules, missing, SeccompAction::Allow, ARCHITECTURE)?;
+    Ok(filter.try_into()?)
 }
 
 /// The system calls that a program of this tier may make.
@@ -109,11 +156,9 @@ fn rules(
 /// Programs that copy files set modes and times, and would report a failed copy. A call of another architecture with
 /// such a number has no effect either.
 fn pretend<'a>(calls: impl Iterator<Item = &'a Call>) -> BpfProgram {
-    let instruction = |code, jf, k| sock_filter { code, jt: 0, jf, k };
     let mut program = vec![instruction(LOAD_WORD, 0, NUMBER_OFFSET)];
     for (_, number) in calls {
-        let number = u32::try_from(*number).unwrap_or(u32::MAX);
-        program.push(instruction(SKIP_UNLESS_EQUAL, 1, number));
+        program.push(instruction(SKIP_UNLESS_EQUAL, 1, word(*number)));
         program.push(instruction(ANSWER, 0, libc::SECCOMP_RET_ERRNO));
     }
     program
@@ -128,8 +173,24 @@ const NUMBER_OFFSET: u32 = 0;
 /// `BPF_JMP | BPF_JEQ | BPF_K`.
 const SKIP_UNLESS_EQUAL: u16 = 0x15;
 
+/// `BPF_JMP | BPF_JGE | BPF_K`.
+const SKIP_UNLESS_AT_LEAST: u16 = 0x35;
+
+/// `BPF_JMP | BPF_JA`.
+const SKIP: u16 = 0x05;
+
 /// `BPF_RET | BPF_K`.
 const ANSWER: u16 = 0x06;
+
+/// `jf` is how many instructions are skipped where a comparison fails.
+const fn instruction(code: u16, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code, jt: 0, jf, k }
+}
+
+/// The number of a call. Those of the kernel are small.
+fn word(number: i64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
 
 /// All of these tests must pass. The kernel uses only the lower half of these arguments, and so does the filter.
 fn rule(together: &[ArgumentRule]) -> Result<SeccompRule, FilterError> {

@@ -110,3 +110,80 @@ fn connections_add_three_calls_and_nothing_that_listens() {
             .is_some_and(|rules| rules.len() == 2)
     );
 }
+
+/// What a program answers to a call of this architecture, as the kernel runs it. The instructions are all that this
+/// crate and its library use.
+fn answer(program: &[sock_filter], architecture: u32, number: u32, argument: u32) -> u32 {
+    let (mut position, mut loaded) = (0, 0);
+    loop {
+        let sock_filter { code, jt, jf, k } = *program.get(position).unwrap();
+        position += 1;
+        let passed = match code {
+            LOAD_WORD => {
+                loaded = match k {
+                    NUMBER_OFFSET => number,
+                    4 => architecture,
+                    // The lower and the upper half of each argument.
+                    _ if k % 8 == 0 => argument,
+                    _ => 0,
+                };
+                continue;
+            }
+            SKIP => {
+                position += k as usize;
+                continue;
+            }
+            ANSWER => return k,
+            SKIP_UNLESS_EQUAL => loaded == k,
+            SKIP_UNLESS_AT_LEAST => loaded >= k,
+            // `BPF_ALU | BPF_AND | BPF_K`
+            0x54 => {
+                loaded &= k;
+                continue;
+            }
+            _ => panic!("instruction {code:#x}"),
+        };
+        position += usize::from(if passed { jt } else { jf });
+    }
+}
+
+#[test]
+fn the_search_answers_as_a_chain_of_all_rules_does() {
+    #[cfg(target_arch = "x86_64")]
+    let own = 0xC000_003E;
+    #[cfg(target_arch = "aarch64")]
+    let own = 0xC000_00B7;
+    for connections in [Connections::Refused, Connections::Allowed] {
+        let rules = rules(Tier::Strict, connections).unwrap();
+        let (searched, chained) = (listed(rules.clone()).unwrap(), chain(rules).unwrap());
+        // Whatever an argument is compared with, and its neighbors.
+        let mut arguments: BTreeSet<u32> =
+            chained.iter().map(|instruction| instruction.k).collect();
+        arguments.extend(
+            arguments
+                .clone()
+                .into_iter()
+                .map(|value| value.wrapping_add(1)),
+        );
+        let (mut allowed, mut refused) = (0, 0);
+        for number in (0..=600).chain([0x4000_0000, 0x4000_0001, u32::MAX]) {
+            for argument in &arguments {
+                let found = answer(&searched, own, number, *argument);
+                assert_eq!(
+                    found,
+                    answer(&chained, own, number, *argument),
+                    "call {number} with {argument:#x}"
+                );
+                if found == libc::SECCOMP_RET_ALLOW {
+                    allowed += 1;
+                } else {
+                    refused += 1;
+                }
+            }
+            // i386
+            let foreign = answer(&searched, 0x4000_0003, number, 0);
+            assert_eq!(foreign, libc::SECCOMP_RET_KILL_PROCESS);
+        }
+        assert!(allowed > 0 && refused > 0);
+    }
+}
