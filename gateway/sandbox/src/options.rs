@@ -16,6 +16,8 @@ pub struct Options {
     /// The interpreter of TypeScript and JavaScript programs, an absolute path. `None` searches for `deno` in the
     /// directories of the tools.
     pub deno: Option<PathBuf>,
+    /// How many helpers are started in advance and wait for a run, each for one. In the strict tier only.
+    pub warm_helpers: usize,
     /// Where tools of pipelines are searched, in this order.
     pub tool_directories: Vec<PathBuf>,
 }
@@ -29,6 +31,7 @@ impl Options {
             launcher: Launcher::default(),
             python: PathBuf::from("/usr/bin/python3"),
             deno: None,
+            warm_helpers: 0,
             tool_directories: vec![PathBuf::from("/usr/bin"), PathBuf::from("/bin")],
         }
     }

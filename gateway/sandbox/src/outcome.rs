@@ -21,10 +21,21 @@ pub struct Outcome {
     pub changes: Changes,
     /// The isolation tier it ran in.
     pub tier: Tier,
+    /// Whether its helper had been started in advance.
+    pub start: HelperStart,
     /// The isolation layers that were in place.
     pub layers: Vec<Layer>,
     /// The private directory of the degraded tier. It is removed with the outcome.
     pub(crate) _private: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// When the helper of a run was started. The isolation is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HelperStart {
+    /// Before the run: it waited.
+    Warm,
+    /// For the run.
+    Cold,
 }
 
 /// How a run ended.

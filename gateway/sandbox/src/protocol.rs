@@ -5,15 +5,21 @@
 //! so that every packet stays below [`PACKET_BYTES_MAX`].
 //!
 //! ```text
-//! host   Spec + [tools, skills, scratch, results, program, filter, bridge?, doors..]
-//! helper Prepared{pid} + [pidfd, listener?]
+//! host   Begin{tier} + [doors..]
+//! helper Waiting{pid} + [pidfd]
 //!                                     process 1 waits; where it has no doors to step through by itself, the host puts
-//!                                     it into its control group
+//!                                     it into its control group. Nothing of a run is known yet: a helper can be begun
+//!                                     in advance, and wait here as long as it takes
+//! host   Spec + [tools, skills, scratch, results, program, filter, bridge?]
+//! helper Prepared + [listener?]
 //! host   Go
 //! helper Started + [upper scratch, upper results]
 //!                                     the program runs
 //! helper Finished{..} + [upper scratch, upper results]
 //! ```
+//!
+//! A host with a run at hand sends `Begin` and `Spec` at once. In the degraded tier it has to: process 1 is forked after
+//! the spec.
 //!
 //! `Failed` can come in place of every message of the helper, and is its last one. A host that wants the run to end
 //! sends `SIGKILL` to the pidfd; `Finished` follows all the same. The thread of the host that started the helper must
@@ -44,15 +50,21 @@ pub const HELPER_NAME: &str = "mooring-sandbox";
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 
 /// Most descriptors that one packet carries.
-pub const DESCRIPTORS_MAX: usize = 7 + DOORS_MAX;
+pub const DESCRIPTORS_MAX: usize = 7;
 
-/// Most doors of [`SpecDescriptors`]: one for each hierarchy of control groups, version 1.
+/// Most doors of [`ToHelper::Begin`]: one for each hierarchy of control groups, version 1.
 pub const DOORS_MAX: usize = 4;
 
 /// Messages of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToHelper {
-    /// The run. Comes first, with the descriptors of [`SpecDescriptors`].
+    /// What comes first. Carries files of control groups, at most [`DOORS_MAX`]: process 1 first writes `0` to each,
+    /// which moves it into the group. None if there is no group, or if the host moves process 1 into it.
+    Begin {
+        /// The isolation tier. If one of its layers is unavailable, the reply is [`FromHelper::Failed`].
+        tier: WireTier,
+    },
+    /// The run, with the descriptors of [`SpecDescriptors`]. The limits of its control group are set.
     Spec(Box<Spec>),
     /// Process 1 is in its control group and may continue.
     Go,
@@ -61,12 +73,14 @@ pub enum ToHelper {
 /// Messages of the helper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromHelper {
-    /// Process 1 exists, does nothing, and waits for [`ToHelper::Go`]. Carries its pidfd, and with
-    /// [`WireNetwork::Proxy`] the socket that listens inside.
-    Prepared {
+    /// Process 1 exists, and waits for the spec. Carries its pidfd.
+    Waiting {
         /// As the host counts processes.
         pid: i32,
     },
+    /// Process 1 confines itself, and waits for [`ToHelper::Go`]. Carries, with [`WireNetwork::Proxy`], the socket that
+    /// listens inside.
+    Prepared,
     /// The program has been started. Carries the same descriptors as [`FromHelper::Finished`]: the usage of the layers
     /// shows how much of a control group's memory is files.
     Started,
@@ -77,11 +91,9 @@ pub enum FromHelper {
     Failed(StepFailure),
 }
 
-/// The run, and its isolation layers.
+/// The run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// The isolation tier. If one of its layers is unavailable, the reply is [`FromHelper::Failed`].
-    pub tier: WireTier,
     /// What runs the program.
     pub runtime: WireRuntime,
     /// Files and directories of the host, by absolute path, that the program sees read-only at the same path, besides
@@ -89,7 +101,7 @@ pub struct Spec {
     pub seen: Vec<PathBuf>,
     /// The limits of the run.
     pub limits: WireLimits,
-    /// Whether the packet has [`SpecDescriptors::bridge`].
+    /// Whether the packet has [`ProgramDescriptors::bridge`].
     pub has_bridge: bool,
     /// The network access of the program.
     pub network: WireNetwork,
@@ -214,31 +226,27 @@ pub struct SpecDescriptors<D> {
     pub scratch: D,
     /// The same for `/results`.
     pub results: D,
+    /// What process 1 gets.
+    pub program: ProgramDescriptors<D>,
+}
+
+/// The descriptors of a program, in this order.
+#[derive(Debug)]
+pub struct ProgramDescriptors<D> {
     /// The program's bytes, see [`WireRuntime`]. A regular file (a memfd) that is read from its beginning.
-    pub program: D,
+    pub source: D,
     /// The system call filter of the tier, [`crate::helper::filter`]. A regular file likewise: one sealed memfd can
     /// serve all runs, because it is read without moving its offset.
     pub filter: D,
     /// The program's descriptor 3, if [`Spec::has_bridge`] is set.
     pub bridge: Option<D>,
-    /// Files of control groups, at most [`DOORS_MAX`]. Process 1 first writes `0` to each, which moves it into the
-    /// group. Empty if there is no group, or if the host moves process 1 into it.
-    pub doors: Vec<D>,
 }
 
 impl<D> SpecDescriptors<D> {
     /// In the order of the packet.
     pub fn into_vec(self) -> Vec<D> {
-        let mut all = vec![
-            self.tools,
-            self.skills,
-            self.scratch,
-            self.results,
-            self.program,
-            self.filter,
-        ];
-        all.extend(self.bridge);
-        all.extend(self.doors);
+        let mut all = vec![self.tools, self.skills, self.scratch, self.results];
+        all.extend(self.program.into_vec());
         all
     }
 
@@ -251,10 +259,30 @@ impl<D> SpecDescriptors<D> {
             skills: next()?,
             scratch: next()?,
             results: next()?,
-            program: next()?,
-            filter: next()?,
-            bridge: if has_bridge { Some(next()?) } else { None },
-            doors: received.collect(),
+            program: ProgramDescriptors::from_received(received.collect(), has_bridge)?,
+        })
+    }
+}
+
+impl<D> ProgramDescriptors<D> {
+    /// In the order of the packet.
+    pub fn into_vec(self) -> Vec<D> {
+        let mut all = vec![self.source, self.filter];
+        all.extend(self.bridge);
+        all
+    }
+
+    /// Parses the descriptors of a program; none if some are missing.
+    pub fn from_received(received: Vec<D>, has_bridge: bool) -> Option<Self> {
+        let mut received = received.into_iter();
+        Some(Self {
+            source: received.next()?,
+            filter: received.next()?,
+            bridge: if has_bridge {
+                Some(received.next()?)
+            } else {
+                None
+            },
         })
     }
 }

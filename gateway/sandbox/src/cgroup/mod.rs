@@ -63,11 +63,11 @@ impl CgroupBackend {
         }
     }
 
-    /// An empty group for one run, with its limits set. `None` if no group can be created.
-    pub(crate) fn make(&self, limits: &CgroupLimits) -> io::Result<Option<Cgroup>> {
+    /// An empty group for one run, without limits yet. `None` if no group can be created.
+    pub(crate) fn make(&self) -> io::Result<Option<Cgroup>> {
         Ok(match self {
-            Self::V2(hierarchy) => Some(Cgroup::V2(hierarchy.make(limits)?)),
-            Self::V1(hierarchies) => Some(Cgroup::V1(hierarchies.make(limits)?)),
+            Self::V2(hierarchy) => Some(Cgroup::V2(hierarchy.make()?)),
+            Self::V1(hierarchies) => Some(Cgroup::V1(hierarchies.make()?)),
             Self::Unavailable => None,
         })
     }
@@ -130,8 +130,16 @@ pub(crate) enum Cgroup {
 }
 
 impl Cgroup {
+    /// Sets the limits of the run.
+    pub(crate) fn limit(&self, limits: &CgroupLimits) -> io::Result<()> {
+        match self {
+            Self::V2(group) => group.limit(limits),
+            Self::V1(group) => group.limit(limits),
+        }
+    }
+
     /// Files with which a single-threaded process moves itself into the group, for
-    /// [`crate::protocol::SpecDescriptors::doors`]. Empty if it has to be moved by [`Self::attach`].
+    /// [`crate::protocol::ToHelper::Begin`]. Empty if it has to be moved by [`Self::attach`].
     pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         match self {
             Self::V2(_) => Ok(Vec::new()),

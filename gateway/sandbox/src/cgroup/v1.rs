@@ -32,7 +32,7 @@ impl Hierarchies {
             cpu: own("cpu")?,
             cpuacct: own("cpuacct"),
         };
-        found.make(&CgroupLimits::PROBE).ok()?;
+        found.make().ok()?.limit(&CgroupLimits::PROBE).ok()?;
         Some(found)
     }
 
@@ -47,22 +47,13 @@ impl Hierarchies {
         self.cpuacct.as_deref().filter(|path| *path != self.cpu)
     }
 
-    pub(super) fn make(&self, limits: &CgroupLimits) -> io::Result<CgroupV1> {
+    pub(super) fn make(&self) -> io::Result<CgroupV1> {
         let name = leaf::next_name()?;
         let memory = Leaf::make(&self.memory, &name)?;
-        text::write(memory.path(), "memory.limit_in_bytes", limits.memory_bytes)?;
-        // Without swap accounting there is no such file, and swappiness alone keeps the group from swapping.
         text::write(memory.path(), "memory.swappiness", 0)?;
-        let _ = text::write(
-            memory.path(),
-            "memory.memsw.limit_in_bytes",
-            limits.memory_bytes,
-        );
         let pids = Leaf::make(&self.pids, &name)?;
-        text::write(pids.path(), "pids.max", limits.processes)?;
         let cpu = Leaf::make(&self.cpu, &name)?;
         text::write(cpu.path(), "cpu.cfs_period_us", CPU_PERIOD_US)?;
-        text::write(cpu.path(), "cpu.cfs_quota_us", limits.cpu_quota_us())?;
         let cpuacct = match self.cpuacct_apart() {
             Some(base) => Some(Leaf::make(base, &name)?),
             None => None,
@@ -86,6 +77,15 @@ pub(crate) struct CgroupV1 {
 }
 
 impl CgroupV1 {
+    pub(super) fn limit(&self, limits: &CgroupLimits) -> io::Result<()> {
+        let (memory, pids, cpu) = (self.memory.path(), self.pids.path(), self.cpu.path());
+        text::write(memory, "memory.limit_in_bytes", limits.memory_bytes)?;
+        // Without swap accounting there is no such file, and swappiness alone keeps the group from swapping.
+        let _ = text::write(memory, "memory.memsw.limit_in_bytes", limits.memory_bytes);
+        text::write(pids, "pids.max", limits.processes)?;
+        text::write(cpu, "cpu.cfs_quota_us", limits.cpu_quota_us())
+    }
+
     /// One for each hierarchy.
     pub(super) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         let leaves = [&self.memory, &self.pids, &self.cpu];

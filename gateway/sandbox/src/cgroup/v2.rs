@@ -38,7 +38,7 @@ impl Hierarchy {
         if !has_all(&hierarchy.base, "cgroup.subtree_control") {
             hierarchy.take_controllers(own == hierarchy.base).ok()?;
         }
-        hierarchy.make(&CgroupLimits::PROBE).ok()?;
+        hierarchy.make().ok()?.limit(&CgroupLimits::PROBE).ok()?;
         Some(hierarchy)
     }
 
@@ -67,19 +67,11 @@ impl Hierarchy {
         second
     }
 
-    pub(super) fn make(&self, limits: &CgroupLimits) -> io::Result<CgroupV2> {
+    pub(super) fn make(&self) -> io::Result<CgroupV2> {
         let leaf = Leaf::make(&self.base, &leaf::next_name()?)?;
-        let path = leaf.path();
-        text::write(path, "memory.max", limits.memory_bytes)?;
         // A kernel without swap has no such file.
-        let _ = text::write(path, "memory.swap.max", 0);
-        text::write(path, "memory.oom.group", 1)?;
-        text::write(path, "pids.max", limits.processes)?;
-        text::write(
-            path,
-            "cpu.max",
-            format!("{} {CPU_PERIOD_US}", limits.cpu_quota_us()),
-        )?;
+        let _ = text::write(leaf.path(), "memory.swap.max", 0);
+        text::write(leaf.path(), "memory.oom.group", 1)?;
         Ok(CgroupV2(leaf))
     }
 }
@@ -106,6 +98,13 @@ fn has_all(directory: &Path, file: &str) -> bool {
 pub(crate) struct CgroupV2(Leaf);
 
 impl CgroupV2 {
+    pub(super) fn limit(&self, limits: &CgroupLimits) -> io::Result<()> {
+        let quota = format!("{} {CPU_PERIOD_US}", limits.cpu_quota_us());
+        text::write(self.0.path(), "memory.max", limits.memory_bytes)?;
+        text::write(self.0.path(), "pids.max", limits.processes)?;
+        text::write(self.0.path(), "cpu.max", quota)
+    }
+
     pub(super) fn attach(&self, pid: Pid) -> io::Result<()> {
         self.0.attach(pid)
     }

@@ -13,41 +13,38 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::descriptors;
 use super::error::{Cause, StepError, at};
 use super::first_process::{self, ExistingIsolation, FirstProcess, FirstProcessMessage};
-use super::outer::{Request, is_told_to_go, pair};
+use super::outer::{Request, announce, hand_over, is_told_to_go, pair, receive_request};
 use super::own_user::OwnUser;
 use super::private::PrivateDirectoryView;
 use super::process::{self, ForkSide};
-use super::program::PreparedProgram;
-use super::{descriptors, seccomp};
-use crate::limits::Limits;
+use super::program::text_path;
 use crate::protocol::{
-    FinishReport, FromHelper, StepFailure, ToHelper, WireNetwork, receive, send,
+    FinishReport, FromHelper, ProgramDescriptors, Spec, StepFailure, ToHelper, WireNetwork,
+    receive, send,
 };
 
 /// Serves the host's request.
-pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> {
-    let Request { spec, mut passed } = request;
+pub(super) fn course(host: &OwnedFd, doors: Vec<OwnedFd>) -> Result<(), StepError> {
+    let Some(request) = receive_request(host)? else {
+        return Ok(());
+    };
+    let Request { spec, passed } = request;
     if spec.network != WireNetwork::None {
         return Err(StepError::Network(Cause::words(
             "there is no network namespace",
         )));
     }
-    let doors = std::mem::take(&mut passed.doors);
-    let bridge = passed.bridge.take();
     // The host's death is noticed below: dying at once would leave the run.
     process::outlive_parent()?;
     process::hide_memory()?;
     process::adopt_orphans()?;
     let directory = PrivateDirectoryView::find(&passed)?;
-    let bytes = descriptors::read_all(passed.program.as_fd(), Limits::SOURCE_BYTES_MAX, "program")?;
-    let program = PreparedProgram::new(&spec, &directory.places, bytes)?;
-    let filter =
-        descriptors::read_all(passed.filter.as_fd(), seccomp::PROGRAM_BYTES_MAX, "filter")?;
-    drop(passed);
-    if let Some((path, text)) = program.text() {
-        directory.write_text(path, text)?;
+    let passed = passed.program;
+    if let Some(path) = text_path(&spec.runtime, &directory.places) {
+        directory.write_text(&path, &descriptors::read_program(&passed)?)?;
     }
     let user = OwnUser::choose()?;
     if let Some(user) = &user {
@@ -56,23 +53,20 @@ pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> 
     let (near, far) = pair()?;
     match process::fork()? {
         ForkSide::Child => {
-            drop(near);
+            drop((near, passed));
             first_process::run(FirstProcess {
-                spec: &spec,
-                program: &program,
-                filter: &filter,
                 isolation: ExistingIsolation::Private {
                     places: directory.places,
                     user,
                 },
                 doors,
-                bridge,
                 channel: far,
             })
         }
         ForkSide::Parent(leader) => {
-            drop((far, bridge));
-            accompany(host, &near, leader)
+            drop((far, doors));
+            let last = converse(host, &near, leader, (spec, passed));
+            conclude(host, leader, last)
         }
     }
 }
@@ -85,9 +79,12 @@ enum LeaderResult {
     Failed(StepFailure),
 }
 
-/// Relays the leader's messages until it or the host is gone; then ends the run.
-fn accompany(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<(), StepError> {
-    let last = converse(host, first, leader);
+/// Ends the run, and reports its end.
+fn conclude(
+    host: &OwnedFd,
+    leader: Pid,
+    last: Result<LeaderResult, StepError>,
+) -> Result<(), StepError> {
     // The leader has not been reaped yet, so its pid cannot belong to another group. If it has not created the group
     // yet, it has no other processes.
     let _ = kill_process_group(leader, Signal::KILL);
@@ -106,8 +103,16 @@ fn accompany(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<(), StepErr
     Ok(send(host.as_fd(), &told, &[])?)
 }
 
-fn converse(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<LeaderResult, StepError> {
-    if !is_told_to_go(host, leader, None)? {
+/// Passes the run to the leader, and relays its messages until it or the host is gone.
+fn converse(
+    host: &OwnedFd,
+    first: &OwnedFd,
+    leader: Pid,
+    (spec, program): (Box<Spec>, ProgramDescriptors<OwnedFd>),
+) -> Result<LeaderResult, StepError> {
+    announce(host, leader)?;
+    hand_over(first, spec, program);
+    if !is_told_to_go(host, None)? {
         return Ok(LeaderResult::Ended(None));
     }
     // If the leader has already exited, its last message is still unread.

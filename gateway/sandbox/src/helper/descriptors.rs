@@ -8,6 +8,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::error::{Cause, StepError, at};
+use crate::limits::Limits;
+use crate::protocol::ProgramDescriptors;
 
 /// The first descriptor after the standard ones.
 const FIRST_OTHER: i32 = 3;
@@ -67,6 +69,11 @@ pub(super) fn pass_bridge(command: &mut Command, bridge: OwnedFd) {
     };
     // SAFETY: between fork and exec the closure makes one system call, and touches no memory.
     unsafe { command.pre_exec(put) };
+}
+
+/// The bytes of a program.
+pub(super) fn read_program(passed: &ProgramDescriptors<OwnedFd>) -> Result<Vec<u8>, StepError> {
+    read_all(passed.source.as_fd(), Limits::SOURCE_BYTES_MAX, "program")
 }
 
 /// Reads a regular file from its beginning without moving its offset, because other runs may share it.

@@ -1,4 +1,4 @@
-//! Process 1 of the run: confines itself, starts the program, and waits for all its descendants.
+//! Process 1 of the run: waits for it, confines itself, starts the program, and waits for all its descendants.
 //!
 //! The kernel handles the signals of process 1 specially, so this process keeps that place and the program gets another.
 //! Everything that it starts inherits its confinement. When it ends, the kernel kills the rest of the namespace and
@@ -15,8 +15,11 @@ use super::own_user::{self, OwnUser};
 use super::places::Places;
 use super::process_limit::KernelSettings;
 use super::program::{LastProcess, MainProcesses, PreparedProgram};
+use super::root::Root;
 use super::{access_rules, capabilities, control_group, descriptors, process, rlimits, seccomp};
-use crate::protocol::{Spec, StepFailure, ToHelper, WireLimits, receive, send};
+use crate::protocol::{
+    ProgramDescriptors, Spec, StepFailure, ToHelper, WireLimits, WireTier, receive, send,
+};
 
 /// A message of process 1 to the helper outside.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,15 +33,10 @@ pub(super) enum FirstProcessMessage {
 }
 
 /// The inputs of process 1.
-pub(super) struct FirstProcess<'a> {
-    pub(super) spec: &'a Spec,
-    pub(super) program: &'a PreparedProgram,
-    pub(super) filter: &'a [u8],
+pub(super) struct FirstProcess {
     pub(super) isolation: ExistingIsolation,
-    /// Into the run's control group, see [`crate::protocol::SpecDescriptors::doors`].
+    /// Into the run's control group, see [`ToHelper::Begin`].
     pub(super) doors: Vec<OwnedFd>,
-    /// For the program, which alone has it once it runs.
-    pub(super) bridge: Option<OwnedFd>,
     pub(super) channel: OwnedFd,
 }
 
@@ -47,7 +45,7 @@ pub(super) enum ExistingIsolation {
     /// Namespaces and a private root: it is process 1.
     Root {
         settings: KernelSettings,
-        places: Places,
+        root: Root,
     },
     /// Nothing but a private directory of the host: the degraded tier.
     Private {
@@ -57,11 +55,16 @@ pub(super) enum ExistingIsolation {
 }
 
 /// Be process 1.
-pub(super) fn run(first: FirstProcess<'_>) -> ! {
-    let channel = first.channel;
-    let told = control_group::step_into(first.doors)
-        .and_then(|()| confine(first.spec, first.filter, first.isolation))
-        .and_then(|()| course(first.program, first.bridge, &channel))
+pub(super) fn run(first: FirstProcess) -> ! {
+    let FirstProcess {
+        isolation,
+        doors,
+        channel,
+    } = first;
+    // If the helper outside is gone already, the channel is at its end.
+    let told = process::die_with_parent()
+        .and_then(|()| control_group::step_into(doors))
+        .and_then(|()| course(isolation, &channel))
         .map_or_else(
             |error| FirstProcessMessage::Failed(StepFailure::from(&error)),
             FirstProcessMessage::Ended,
@@ -71,20 +74,53 @@ pub(super) fn run(first: FirstProcess<'_>) -> ! {
     super::end(0)
 }
 
-/// Builds the isolation layers that a process applies to itself. The filter comes last: it denies calls that the others
-/// need.
-fn confine(spec: &Spec, filter: &[u8], isolation: ExistingIsolation) -> Result<(), StepError> {
-    match isolation {
-        ExistingIsolation::Root { settings, places } => {
-            process::die_with_parent()?;
+/// Waits for the run, confines this process, waits for the host's `Go`, starts the program, and waits for its end.
+fn course(isolation: ExistingIsolation, channel: &OwnedFd) -> Result<i32, StepError> {
+    let (ToHelper::Spec(spec), passed) = hear(channel)? else {
+        return Err(StepError::Spec(Cause::words("something else than a spec")));
+    };
+    let passed = ProgramDescriptors::from_received(passed, spec.has_bridge)
+        .ok_or_else(|| StepError::Spec(Cause::words("fewer descriptors than have to be")))?;
+    let bytes = descriptors::read_program(&passed)?;
+    let filter =
+        descriptors::read_all(passed.filter.as_fd(), seccomp::PROGRAM_BYTES_MAX, "filter")?;
+    // The program alone has the bridge once it runs.
+    let ProgramDescriptors { bridge, .. } = passed;
+    let program = confine(&spec, &filter, &bytes, isolation)?;
+    let (ToHelper::Go, _) = hear(channel)? else {
+        return Err(StepError::Spec(Cause::words("something else than go")));
+    };
+    let started = program.start(bridge)?;
+    send(channel.as_fd(), &FirstProcessMessage::Started, &[])?;
+    Ok(wait(started))
+}
+
+/// What the helper outside says next.
+fn hear(channel: &OwnedFd) -> Result<(ToHelper, Vec<OwnedFd>), StepError> {
+    receive(channel.as_fd())?
+        .ok_or_else(|| StepError::Parent(Cause::words("the helper outside is gone")))
+}
+
+/// Builds the isolation layers that a process applies to itself, and prepares its program. The filter comes last: it
+/// denies calls that the others need.
+fn confine(
+    spec: &Spec,
+    filter: &[u8],
+    bytes: &[u8],
+    isolation: ExistingIsolation,
+) -> Result<PreparedProgram, StepError> {
+    let program = match isolation {
+        ExistingIsolation::Root { settings, root } => {
+            root.follow()?;
+            let places = Places::beneath("/");
             settings.limit_processes(spec.limits.processes)?;
             begin(&places)?;
             rlimits::apply(&spec.runtime, &spec.limits)?;
             capabilities::drop_all()?;
             access_rules::apply_in_root(spec)?;
+            PreparedProgram::new(WireTier::Strict, spec, &places, bytes)?
         }
         ExistingIsolation::Private { places, user } => {
-            process::die_with_parent()?;
             process::adopt_orphans()?;
             begin(&places)?;
             // Who is another user has nothing running yet.
@@ -98,9 +134,11 @@ fn confine(spec: &Spec, filter: &[u8], isolation: ExistingIsolation) -> Result<(
             process::end_group_with_parent()?;
             process::hide_memory()?;
             access_rules::apply_around(spec, &places)?;
+            PreparedProgram::new(WireTier::Degraded, spec, &places, bytes)?
         }
-    }
-    seccomp::install(filter)
+    };
+    seccomp::install(filter)?;
+    Ok(program)
 }
 
 /// Starts a new session and process group, in the program's directory, without anything inherited from the host.
@@ -114,26 +152,6 @@ fn begin(places: &Places) -> Result<(), StepError> {
         .map_err(at(scratch.display().to_string()))
         .map_err(StepError::EnterRoot)?;
     descriptors::close_on_exec()
-}
-
-/// Waits for the host's `Go`, starts the program, and waits for its end.
-fn course(
-    program: &PreparedProgram,
-    bridge: Option<OwnedFd>,
-    channel: &OwnedFd,
-) -> Result<i32, StepError> {
-    match receive::<ToHelper>(channel.as_fd())? {
-        Some((ToHelper::Go, _)) => {}
-        Some((ToHelper::Spec(_), _)) => return Err(StepError::Spec(Cause::words("a second spec"))),
-        None => {
-            return Err(StepError::Parent(Cause::words(
-                "the helper outside is gone",
-            )));
-        }
-    }
-    let started = program.start(bridge)?;
-    send(channel.as_fd(), &FirstProcessMessage::Started, &[])?;
-    Ok(wait(started))
 }
 
 /// Waits for every main process, and meanwhile for whatever else ends.

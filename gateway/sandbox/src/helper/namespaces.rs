@@ -8,7 +8,8 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use super::error::{StepError, at};
 
-/// Leaves every namespace of the host, and keeps later mounts to itself.
+/// Leaves every namespace of the host, and keeps later mounts to itself. What the host unmounts is unmounted here too: a
+/// helper that waits for a run must not keep a file system busy.
 pub(super) fn enter() -> Result<(), StepError> {
     let all = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
@@ -23,8 +24,8 @@ pub(super) fn enter() -> Result<(), StepError> {
         .map_err(StepError::Namespaces)?;
     mount_change(
         "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+        MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC,
     )
-    .map_err(at("make mounts private"))
+    .map_err(at("keep mounts inside"))
     .map_err(StepError::Namespaces)
 }

@@ -1,7 +1,11 @@
-//! The outer helper: builds the root, starts process 1, and relays its messages.
+//! The outer helper: builds what every run is surrounded by, starts process 1, waits for a run, completes its root, and
+//! relays the messages of process 1.
 //!
 //! It stays outside of the run's control group and process namespace, so that it can report how the run ended and pass
 //! on what it wrote, whatever killed it.
+//!
+//! Invariant: a helper that was begun in advance takes the same steps in the same order as any other. It only waits
+//! longer between two of them.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -14,13 +18,13 @@ use super::identity::{self, Outside};
 use super::places::Places;
 use super::process::{self, ForkSide};
 use super::process_limit::KernelSettings;
-use super::program::PreparedProgram;
+use super::program::text_path;
 use super::root::{Root, Text, Upper};
 use super::trees::NamespaceTrees;
-use super::{degraded, descriptors, namespaces, network, seccomp};
-use crate::limits::Limits;
+use super::{degraded, descriptors, namespaces, network};
 use crate::protocol::{
-    FinishReport, FromHelper, Spec, SpecDescriptors, StepFailure, ToHelper, WireTier, receive, send,
+    FinishReport, FromHelper, ProgramDescriptors, Spec, SpecDescriptors, StepFailure, ToHelper,
+    WireTier, receive, send,
 };
 
 /// Serves one request of the host.
@@ -40,44 +44,40 @@ pub(super) fn run() -> Result<(), StepError> {
 fn course(host: &OwnedFd) -> Result<(), StepError> {
     process::die_with_parent()?;
     // None: the host was gone before its death could be noticed.
-    let Some(request) = receive_request(host)? else {
-        return Ok(());
-    };
-    match request.spec.tier {
-        WireTier::Strict => strict(host, request),
-        WireTier::Degraded => degraded::course(host, request),
+    match receive::<ToHelper>(host.as_fd())? {
+        Some((ToHelper::Begin { tier }, doors)) => match tier {
+            WireTier::Strict => strict(host, doors),
+            WireTier::Degraded => degraded::course(host, doors),
+        },
+        Some(_) => Err(StepError::Spec(Cause::words("not begun"))),
+        None => Ok(()),
     }
 }
 
-fn strict(host: &OwnedFd, request: Request) -> Result<(), StepError> {
-    let Request { spec, mut passed } = request;
-    let doors = std::mem::take(&mut passed.doors);
-    let bridge = passed.bridge.take();
-    let bytes = descriptors::read_all(passed.program.as_fd(), Limits::SOURCE_BYTES_MAX, "program")?;
-    let places = Places::beneath("/");
-    let program = PreparedProgram::new(&spec, &places, bytes)?;
-    let filter =
-        descriptors::read_all(passed.filter.as_fd(), seccomp::PROGRAM_BYTES_MAX, "filter")?;
+fn strict(host: &OwnedFd, doors: Vec<OwnedFd>) -> Result<(), StepError> {
     let settings = KernelSettings::open();
-    let upper = build(&spec, &program, passed)?;
-    let listener = network::listen(&spec.network)?;
-
+    let root = begin()?;
     let (near, far) = pair()?;
     match process::fork()? {
         ForkSide::Child => {
-            drop((near, upper, listener));
+            drop(near);
             first_process::run(FirstProcess {
-                spec: &spec,
-                program: &program,
-                filter: &filter,
-                isolation: ExistingIsolation::Root { settings, places },
+                isolation: ExistingIsolation::Root { settings, root },
                 doors,
-                bridge,
                 channel: far,
             })
         }
         ForkSide::Parent(pid) => {
-            drop((far, bridge));
+            drop((far, doors, settings));
+            announce(host, pid)?;
+            // None: the host has no use for this helper.
+            let Some(request) = receive_request(host)? else {
+                return Ok(());
+            };
+            let Request { spec, passed } = request;
+            let (upper, program) = complete(root, &spec, passed)?;
+            let listener = network::listen(&spec.network)?;
+            hand_over(&near, spec, program);
             accompany(host, &near, pid, &upper, listener)
         }
     }
@@ -102,10 +102,10 @@ pub(super) struct Request {
 }
 
 /// The request; none if the host is gone.
-fn receive_request(host: &OwnedFd) -> Result<Option<Request>, StepError> {
+pub(super) fn receive_request(host: &OwnedFd) -> Result<Option<Request>, StepError> {
     let (spec, passed) = match receive::<ToHelper>(host.as_fd())? {
         Some((ToHelper::Spec(spec), passed)) => (spec, passed),
-        Some((ToHelper::Go, _)) => return Err(StepError::Spec(Cause::words("go before the spec"))),
+        Some(_) => return Err(StepError::Spec(Cause::words("something else than a spec"))),
         None => return Ok(None),
     };
     let passed = SpecDescriptors::from_received(passed, spec.has_bridge)
@@ -113,41 +113,64 @@ fn receive_request(host: &OwnedFd) -> Result<Option<Request>, StepError> {
     Ok(Some(Request { spec, passed }))
 }
 
-/// Leaves the host's namespaces: from here on this process is in the run's namespaces and root.
-fn build(
-    spec: &Spec,
-    program: &PreparedProgram,
-    passed: SpecDescriptors<OwnedFd>,
-) -> Result<Upper, StepError> {
+/// Leaves the host's namespaces, and begins the root: from here on this process is in the run's namespaces.
+fn begin() -> Result<Root, StepError> {
     let outside = Outside::read();
     namespaces::enter()?;
     outside.map()?;
     // Not earlier: the kernel makes root the owner of a hidden process's id maps.
     process::hide_memory()?;
     identity::name_host()?;
-    let trees = NamespaceTrees::reopen(&passed)?;
-    drop(passed);
-    let text = program.text().map(|(path, bytes)| Text { path, bytes });
-    Root::build(spec, &trees, text.as_ref())?.enter()
+    Root::begin()
 }
 
-/// Passes the prepared process and the listening socket to the host, and waits for its `Go`; false if the host is gone.
-pub(super) fn is_told_to_go(
-    host: &OwnedFd,
-    pid: Pid,
-    listener: Option<OwnedFd>,
-) -> Result<bool, StepError> {
+/// Adds the run's own trees to the root, and enters it. What process 1 needs is returned.
+fn complete(
+    root: Root,
+    spec: &Spec,
+    passed: SpecDescriptors<OwnedFd>,
+) -> Result<(Upper, ProgramDescriptors<OwnedFd>), StepError> {
+    let trees = NamespaceTrees::reopen(&passed)?;
+    let program = passed.program;
+    let path = text_path(&spec.runtime, &Places::beneath("/"));
+    let upper = match path {
+        Some(path) => {
+            let bytes = descriptors::read_program(&program)?;
+            let text = Text {
+                path: &path,
+                bytes: &bytes,
+            };
+            root.complete(spec, &trees, Some(&text))?
+        }
+        None => root.complete(spec, &trees, None)?,
+    };
+    root.enter()?;
+    Ok((upper, program))
+}
+
+/// Tells the host of process 1.
+pub(super) fn announce(host: &OwnedFd, pid: Pid) -> Result<(), StepError> {
     let handle = pidfd_open(pid, PidfdFlags::empty())
         .map_err(at("pidfd_open"))
         .map_err(StepError::Fork)?;
-    let prepared = FromHelper::Prepared {
+    let waiting = FromHelper::Waiting {
         pid: pid.as_raw_nonzero().get(),
     };
-    let passed: Vec<_> = std::iter::once(&handle)
-        .chain(&listener)
-        .map(AsFd::as_fd)
-        .collect();
-    send(host.as_fd(), &prepared, &passed)?;
+    Ok(send(host.as_fd(), &waiting, &[handle.as_fd()])?)
+}
+
+/// Passes the run to process 1.
+pub(super) fn hand_over(first: &OwnedFd, spec: Box<Spec>, program: ProgramDescriptors<OwnedFd>) {
+    let program = program.into_vec();
+    let passed: Vec<_> = program.iter().map(AsFd::as_fd).collect();
+    // If process 1 has already exited, its last message is still unread.
+    let _ = send(first.as_fd(), &ToHelper::Spec(spec), &passed);
+}
+
+/// Passes the listening socket to the host, and waits for its `Go`; false if the host is gone.
+pub(super) fn is_told_to_go(host: &OwnedFd, listener: Option<OwnedFd>) -> Result<bool, StepError> {
+    let passed: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
+    send(host.as_fd(), &FromHelper::Prepared, &passed)?;
     // From here on only the host has it, which keeps the network namespace alive.
     drop(listener);
     Ok(receive::<ToHelper>(host.as_fd())?.is_some())
@@ -161,7 +184,7 @@ fn accompany(
     upper: &Upper,
     listener: Option<OwnedFd>,
 ) -> Result<(), StepError> {
-    if !is_told_to_go(host, pid, listener)? {
+    if !is_told_to_go(host, listener)? {
         return Ok(());
     }
     // If process 1 has already exited, its last message is still unread.

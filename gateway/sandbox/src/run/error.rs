@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::job_check::JobError;
+use crate::protocol::{ProtocolError, StepFailure};
 
 /// Why a run could not be performed. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +76,24 @@ pub enum RunError {
     },
 }
 
+impl From<StepFailure> for RunError {
+    fn from(failed: StepFailure) -> Self {
+        Self::Wall {
+            step: failed.step,
+            errno: failed.errno,
+            text: failed.text,
+        }
+    }
+}
+
 impl RunError {
+    /// For `map_err`: a message that could not be sent or understood.
+    pub(super) fn out_of_turn(error: ProtocolError) -> Self {
+        Self::Protocol {
+            text: error.to_string(),
+        }
+    }
+
     /// For `map_err`: an error of the host's side at `step`.
     pub(crate) fn host<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Host {

@@ -1,9 +1,11 @@
 //! The host's side of a run: one thread starts the helper, watches the run from its beginning to its end, and answers
 //! when nothing of it is left.
 //!
-//! Invariant: the thread that starts a helper stays until everything of the run is dead, because the helper is tied to
-//! it: were the thread to end, or its process to be killed, the kernel would kill the helper, and with it the run.
+//! Invariant: the thread that starts a helper, that of the run or the one of [`warm`], stays until everything of the run
+//! is dead, because the helper is tied to it: were the thread to end, or its process to be killed, the kernel would kill
+//! the helper, and with it the run.
 
+mod begun;
 mod error;
 mod kernel_objects;
 mod private;
@@ -14,6 +16,7 @@ mod spawn;
 mod spec;
 mod stop;
 mod verdict;
+mod warm;
 mod watch;
 mod watchdog;
 
@@ -26,27 +29,31 @@ pub(crate) use watch::Witness;
 pub(crate) use watchdog::descendants;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub use self::probe::ProbeError;
-use crate::cgroup::{Cgroup, CgroupBackend, CgroupLimits};
+use crate::cgroup::{CgroupBackend, CgroupLimits};
 use crate::helper::{self, Connections};
 use crate::job::{Job, ListenerCallback, Network, SessionTrees};
 use crate::limits::Limits;
-use crate::outcome::{Changes, Outcome};
-use crate::protocol::{self, Spec, SpecDescriptors, ToHelper, WireNetwork};
+use crate::outcome::{Changes, HelperStart, Outcome};
+use crate::protocol::{self, ProgramDescriptors, Spec, SpecDescriptors, ToHelper, WireNetwork};
 use crate::runtimes::Runtimes;
 use crate::thread_time::thread_cpu_time;
 use crate::tier::{Layer, Tier};
+use begun::BegunHelper;
 use pump::Pump;
-use spawn::Helper;
-use watch::{State, Watch};
+use warm::{Replacement, WarmHelpers};
+use watch::{FinishedRun, Handover, State, Watch};
 
 /// A sandbox whose isolation was tested on this machine. Shared by all threads; each run blocks its own.
 #[derive(Debug)]
 pub struct Sandbox {
     options: Options,
-    groups: CgroupBackend,
+    groups: Arc<CgroupBackend>,
+    /// None where none are to wait.
+    warm: Option<WarmHelpers>,
     layers: Vec<Layer>,
     runtimes: Runtimes,
     filters: Filters,
@@ -60,11 +67,12 @@ impl Sandbox {
     /// [`ProbeError`], which names the isolation layer that failed.
     pub fn probe(options: Options) -> Result<Self, ProbeError> {
         let filters = Filters::compile(options.tier)?;
-        let groups = CgroupBackend::probe();
+        let groups = Arc::new(CgroupBackend::probe());
         if options.tier == Tier::Degraded {
             private::sweep().map_err(RunError::host("sweep the directories of runs"))?;
         }
-        let sandbox = Self {
+        let mut sandbox = Self {
+            warm: None,
             layers: layers(options.tier, groups.layer()),
             runtimes: Runtimes::find(&options),
             options,
@@ -72,7 +80,29 @@ impl Sandbox {
             filters,
         };
         probe::prove(&sandbox)?;
+        sandbox.warm = sandbox.warm_helpers()?;
         Ok(sandbox)
+    }
+
+    fn warm_helpers(&self) -> Result<Option<WarmHelpers>, RunError> {
+        let Options {
+            warm_helpers,
+            launcher,
+            ..
+        } = &self.options;
+        if *warm_helpers == 0 || self.tier() == Tier::Degraded {
+            return Ok(None);
+        }
+        WarmHelpers::start(*warm_helpers, launcher.clone(), Arc::clone(&self.groups))
+            .map(Some)
+            .map_err(RunError::host("start the thread of waiting helpers"))
+    }
+
+    /// The helpers that wait for a run, by the processes of each: the helper, and process 1 of the run to come.
+    #[must_use]
+    pub fn waiting_processes(&self) -> Vec<[i32; 2]> {
+        let processes = self.warm.as_ref().map(WarmHelpers::processes);
+        processes.unwrap_or_default()
     }
 
     /// The isolation tier.
@@ -107,7 +137,7 @@ impl Sandbox {
         &self,
         job: Job,
         stop: &StopHandle,
-        witness: Option<Witness<'_>>,
+        mut witness: Option<Witness<'_>>,
     ) -> Result<Outcome, RunError> {
         let (begun, begun_cpu) = (Instant::now(), thread_cpu_time());
         job.check()?;
@@ -115,8 +145,7 @@ impl Sandbox {
         let limits = spec::wire_limits(self.tier(), &job.limits, &job.trees)
             .map_err(RunError::host("measure the session's files"))?;
         let counter = self.groups.layer();
-        let (spec, program) =
-            spec::spec(self.tier(), counter, &self.runtimes, &job.program, limits)?;
+        let (spec, program) = spec::spec(counter, &self.runtimes, &job.program, limits)?;
         let spec = Spec {
             has_bridge: job.bridge.is_some(),
             ..spec::connected(spec, network)
@@ -128,31 +157,40 @@ impl Sandbox {
             Some(private) if !private.is_in_memory() => 0,
             _ => limits.upper_bytes,
         };
-        let group = self
-            .groups
-            .make(&CgroupLimits::of(&job.limits, memory_for_files))
-            .map_err(RunError::host("control group: make"))?;
-        let (helper, streams) = Helper::start(&self.options.launcher)?;
-        let doors = group.as_ref().map_or(Ok(Vec::new()), Cgroup::doors);
-        let doors = doors.map_err(RunError::host("control group: open"))?;
-        self.brief(&helper, spec, &program, trees, job.bridge.as_ref(), &doors)?;
-        // From here on only the program has the bridge's end, so that its closing is noticed.
-        drop((doors, job.bridge));
-        self.groups.wake(helper.pid());
-        let keep = job.limits.output_bytes;
-        let watch = Watch {
-            helper,
-            group,
-            stop,
-            limits: &job.limits,
-            stdout: Pump::new(streams.stdout, keep).map_err(RunError::host("read the output"))?,
-            stderr: Pump::new(streams.stderr, keep).map_err(RunError::host("read the output"))?,
-            state: State::new(begun, begun_cpu, memory_for_files),
+        let prepared = PreparedRun {
+            spec: Box::new(spec),
+            program,
+            trees,
             private: private.as_ref(),
-            listening,
-            witness,
+            limits: &job.limits,
+            memory_for_files,
+            begun,
+            begun_cpu,
+            stop,
         };
-        let over = watch.until_over()?;
+        let mut handover = Handover {
+            bridge: job.bridge,
+            listening,
+            is_done: false,
+        };
+        let warm = self.warm.as_ref().and_then(WarmHelpers::take);
+        let (over, start) = match warm {
+            Some(waiting) => {
+                let over = self.watch(&prepared, Some(waiting), &mut handover, &mut witness);
+                match over {
+                    // Nothing of the program was started: what failed may be the helper's, not the run's.
+                    Err(_) if !handover.is_done => (
+                        self.watch(&prepared, None, &mut handover, &mut witness)?,
+                        HelperStart::Cold,
+                    ),
+                    over => (over?, HelperStart::Warm),
+                }
+            }
+            None => (
+                self.watch(&prepared, None, &mut handover, &mut witness)?,
+                HelperStart::Cold,
+            ),
+        };
         Ok(Outcome {
             ended: over.ended,
             stdout: over.stdout,
@@ -160,9 +198,48 @@ impl Sandbox {
             usage: over.usage,
             changes: changes(private.as_ref(), over.descriptors)?,
             tier: self.tier(),
+            start,
             layers: self.layers.clone(),
             _private: private.map(|private| Box::new(private) as _),
         })
+    }
+
+    /// Runs it in this waiting helper, or begins one.
+    fn watch(
+        &self,
+        run: &PreparedRun<'_>,
+        waiting: Option<(BegunHelper, Replacement<'_>)>,
+        handover: &mut Handover,
+        witness: &mut Option<Witness<'_>>,
+    ) -> Result<FinishedRun, RunError> {
+        let is_warm = waiting.is_some();
+        let (mut helper, replacement) = match waiting {
+            Some((helper, replacement)) => (helper, Some(replacement)),
+            None => {
+                let launcher = &self.options.launcher;
+                (
+                    BegunHelper::begin(launcher, &self.groups, self.tier())?,
+                    None,
+                )
+            }
+        };
+        let streams = helper.limit(&CgroupLimits::of(run.limits, run.memory_for_files))?;
+        self.brief(&helper, run, handover.bridge.as_ref())?;
+        let keep = run.limits.output_bytes;
+        let pump = |pipe| Pump::new(pipe, keep).map_err(RunError::host("read the output"));
+        let watch = Watch {
+            begun: helper,
+            replacement,
+            stop: run.stop,
+            limits: run.limits,
+            stdout: pump(streams.stdout)?,
+            stderr: pump(streams.stderr)?,
+            state: State::new(run.begun, run.begun_cpu, run.memory_for_files, is_warm),
+            private: run.private,
+            handover,
+            witness,
+        };
+        watch.until_over()
     }
 
     /// The network configuration for the helper, and the listener for its connections.
@@ -198,30 +275,41 @@ impl Sandbox {
     /// Sends the spec to the helper, with the descriptors of what the run sees.
     fn brief(
         &self,
-        helper: &Helper,
-        spec: Spec,
-        program: &OwnedFd,
-        trees: &SessionTrees,
+        begun: &BegunHelper,
+        run: &PreparedRun<'_>,
         bridge: Option<&OwnedFd>,
-        doors: &[OwnedFd],
     ) -> Result<(), RunError> {
         let descriptors = SpecDescriptors {
-            tools: trees.tools.as_fd(),
-            skills: trees.skills.as_fd(),
-            scratch: trees.scratch.as_fd(),
-            results: trees.results.as_fd(),
-            program: program.as_fd(),
-            filter: self.filters.of(&spec).as_fd(),
-            bridge: bridge.map(AsFd::as_fd),
-            doors: doors.iter().map(AsFd::as_fd).collect(),
+            tools: run.trees.tools.as_fd(),
+            skills: run.trees.skills.as_fd(),
+            scratch: run.trees.scratch.as_fd(),
+            results: run.trees.results.as_fd(),
+            program: ProgramDescriptors {
+                source: run.program.as_fd(),
+                filter: self.filters.of(&run.spec).as_fd(),
+                bridge: bridge.map(AsFd::as_fd),
+            },
         };
-        let message = ToHelper::Spec(Box::new(spec));
-        protocol::send(helper.socket(), &message, &descriptors.into_vec()).map_err(|error| {
-            RunError::Protocol {
-                text: error.to_string(),
-            }
-        })
+        let message = ToHelper::Spec(run.spec.clone());
+        protocol::send(begun.helper.socket(), &message, &descriptors.into_vec())
+            .map_err(RunError::out_of_turn)
     }
+}
+
+/// A run as a helper needs it.
+struct PreparedRun<'a> {
+    spec: Box<Spec>,
+    /// Its source.
+    program: OwnedFd,
+    trees: &'a SessionTrees,
+    private: Option<&'a PrivateDirectory>,
+    limits: &'a Limits,
+    /// What it may write counts as its memory, where that is in memory.
+    memory_for_files: u64,
+    begun: Instant,
+    /// The processor time of this thread then.
+    begun_cpu: Duration,
+    stop: &'a StopHandle,
 }
 
 /// The system call filters, each compiled once, as files that every helper reads.

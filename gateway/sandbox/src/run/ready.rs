@@ -33,9 +33,9 @@ impl Ready {
         let timeout = Timespec::try_from(wait).map_err(|_| RunError::Protocol {
             text: "endless wait".to_owned(),
         })?;
-        let helper = watch.helper.process().descriptor();
+        let helper = watch.begun.helper.process().descriptor();
         let mut descriptors = vec![
-            PollFd::from_borrowed_fd(watch.helper.socket(), PollFlags::IN),
+            PollFd::from_borrowed_fd(watch.begun.helper.socket(), PollFlags::IN),
             PollFd::from_borrowed_fd(helper, PollFlags::IN),
         ];
         // A descriptor that is not waited for keeps its place with no events requested: that of the helper, which has

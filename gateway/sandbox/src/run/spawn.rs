@@ -86,6 +86,11 @@ impl Helper {
         self.socket.as_fd()
     }
 
+    /// Whether it said something, or is gone, within `wait`.
+    pub(super) fn has_message_within(&self, wait: Duration) -> bool {
+        is_readable_within(self.socket(), wait)
+    }
+
     pub(super) fn process(&self) -> &Process {
         &self.process
     }
@@ -140,13 +145,17 @@ impl Process {
 
     /// Whether it ended within `wait`.
     pub(super) fn has_ended_within(&self, wait: Duration) -> bool {
-        let wait = Timespec::try_from(wait).ok();
-        let mut descriptors = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        loop {
-            match poll(&mut descriptors, wait.as_ref()) {
-                Err(rustix::io::Errno::INTR) => {}
-                other => return matches!(other, Ok(1)),
-            }
+        is_readable_within(self.descriptor(), wait)
+    }
+}
+
+fn is_readable_within(descriptor: BorrowedFd<'_>, wait: Duration) -> bool {
+    let wait = Timespec::try_from(wait).ok();
+    let mut descriptors = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    loop {
+        match poll(&mut descriptors, wait.as_ref()) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return matches!(other, Ok(1)),
         }
     }
 }

@@ -29,7 +29,6 @@ const TEMPORARY_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The spec for the helper, and the program's source.
 pub(super) fn spec(
-    tier: Tier,
     counter: Layer,
     runtimes: &Runtimes,
     program: &Program,
@@ -64,7 +63,6 @@ pub(super) fn spec(
     let program = in_memory("program", &bytes).map_err(RunError::host("hold the program"))?;
     Ok((
         Spec {
-            tier: tier.into(),
             runtime,
             seen,
             limits,

@@ -11,14 +11,16 @@ use std::time::{Duration, Instant};
 use rustix::fs::fstatfs;
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::begun::{AnnouncedProcess, BegunHelper};
 use super::error::RunError;
 use super::kernel_objects::ObjectsMeter;
 use super::private::PrivateDirectory;
 use super::pump::Pump;
 use super::ready::Ready;
-use super::spawn::{Helper, KILL_WAIT, Process};
+use super::spawn::KILL_WAIT;
 use super::stop::StopHandle;
 use super::verdict::Facts;
+use super::warm::Replacement;
 use super::watchdog;
 use crate::cgroup::{Cgroup, CgroupUsage};
 use crate::job::ListenerCallback;
@@ -28,15 +30,18 @@ use crate::protocol::{self, FinishReport, FromHelper, ToHelper};
 use crate::thread_time::thread_cpu_time;
 
 /// Timeout for building the isolation.
-const SETUP_WAIT: Duration = Duration::from_secs(10);
+pub(super) const SETUP_WAIT: Duration = Duration::from_secs(10);
+/// The same in a helper that was begun in advance. After this the run begins its own.
+const WARM_SETUP_WAIT: Duration = Duration::from_secs(2);
 /// Interval of measurements with a control group.
 const LOOK_GROUP: Duration = Duration::from_millis(20);
 const LOOK_WATCHDOG: Duration = Duration::from_millis(50);
 
 /// A run being watched.
 pub(super) struct Watch<'a, 'w> {
-    pub(super) helper: Helper,
-    pub(super) group: Option<Cgroup>,
+    pub(super) begun: BegunHelper,
+    /// Has another helper begun in place of this run's, where it was begun in advance.
+    pub(super) replacement: Option<Replacement<'a>>,
     pub(super) stop: &'a StopHandle,
     pub(super) limits: &'a Limits,
     pub(super) stdout: Pump,
@@ -44,9 +49,18 @@ pub(super) struct Watch<'a, 'w> {
     pub(super) state: State,
     /// The directory of a run of the degraded tier, whose files are watched.
     pub(super) private: Option<&'a PrivateDirectory>,
+    pub(super) handover: &'a mut Handover,
+    pub(super) witness: &'a mut Option<Witness<'w>>,
+}
+
+/// What the host has until the program is about to be started.
+pub(super) struct Handover {
+    /// From then on only the program has it, so that its closing is noticed.
+    pub(super) bridge: Option<OwnedFd>,
     /// Who answers at the socket that listens inside.
     pub(super) listening: Option<ListenerCallback>,
-    pub(super) witness: Option<Witness<'w>>,
+    /// Whether it is over: the program may have been started.
+    pub(super) is_done: bool,
 }
 
 /// Inspects the processes below a helper, once, while the program runs and after it has written something.
@@ -63,10 +77,6 @@ pub(super) struct State {
     begun_cpu: Duration,
     pub(super) deadline: Instant,
     pub(super) next_look: Instant,
-    /// The first process of the run's namespace, or the program itself if there is none.
-    first: Option<Process>,
-    /// The program's process group, in the degraded tier.
-    leader: Option<Pid>,
     pub(super) started: Option<Instant>,
     pub(super) stopped: Option<StopReason>,
     /// The most that was ever measured of each.
@@ -76,16 +86,21 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(begun: Instant, begun_cpu: Duration, upper_bytes: u64) -> Self {
+    /// `is_warm`: whether the helper was begun in advance.
+    pub(super) fn new(
+        begun: Instant,
+        begun_cpu: Duration,
+        upper_bytes: u64,
+        is_warm: bool,
+    ) -> Self {
+        let setup_wait = if is_warm { WARM_SETUP_WAIT } else { SETUP_WAIT };
         Self {
             upper_bytes,
             upper: None,
             begun,
             begun_cpu,
-            deadline: begun + SETUP_WAIT,
+            deadline: Instant::now() + setup_wait,
             next_look: begun + LOOK_GROUP,
-            first: None,
-            leader: None,
             started: None,
             stopped: None,
             most: CgroupUsage::default(),
@@ -148,38 +163,36 @@ impl Watch<'_, '_> {
         if self.stdout.has_taken()
             && let Some(witness) = self.witness.take()
         {
-            witness(self.helper.pid());
+            witness(self.begun.helper.pid());
         }
     }
 
     /// One message of the helper; its last one is returned.
     fn listen(&mut self) -> Result<Option<(FinishReport, Vec<OwnedFd>)>, RunError> {
         let Some((message, descriptors)) =
-            protocol::receive(self.helper.socket()).map_err(out_of_turn)?
+            protocol::receive(self.begun.helper.socket()).map_err(RunError::out_of_turn)?
         else {
             return Err(self.died());
         };
         match message {
-            FromHelper::Prepared { pid } if self.state.first.is_none() => {
-                self.prepared(pid, descriptors)?
+            FromHelper::Waiting { pid } if self.begun.first.is_none() => {
+                self.begun.announced(pid, descriptors)?;
             }
-            FromHelper::Started if self.state.first.is_some() && self.state.started.is_none() => {
+            FromHelper::Prepared if self.begun.first.is_some() && !self.handover.is_done => {
+                self.prepared(descriptors)?;
+            }
+            FromHelper::Started if self.handover.is_done && self.state.started.is_none() => {
+                self.replacement = None;
                 let now = Instant::now();
                 self.state.upper = descriptors.into_iter().next();
                 self.state.started = Some(now);
                 self.state.deadline = now + self.limits.wall_time;
                 self.state.next_look = now + self.look_every();
             }
-            FromHelper::Finished(finished) if self.state.first.is_some() => {
+            FromHelper::Finished(finished) if self.handover.is_done => {
                 return Ok(Some((finished, descriptors)));
             }
-            FromHelper::Failed(failed) => {
-                return Err(RunError::Wall {
-                    step: failed.step,
-                    errno: failed.errno,
-                    text: failed.text,
-                });
-            }
+            FromHelper::Failed(failed) => return Err(failed.into()),
             other => {
                 return Err(RunError::Protocol {
                     text: format!("{other:?}"),
@@ -189,34 +202,21 @@ impl Watch<'_, '_> {
         Ok(None)
     }
 
-    /// Process 1 is waiting: moves it into its group, unless it does so itself, and sends `Go`.
-    fn prepared(&mut self, pid: i32, descriptors: Vec<OwnedFd>) -> Result<(), RunError> {
-        let mut descriptors = descriptors.into_iter();
-        let (pid, pidfd) =
-            Pid::from_raw(pid)
-                .zip(descriptors.next())
-                .ok_or_else(|| RunError::Protocol {
-                    text: "a first process without a handle".to_owned(),
-                })?;
-        self.state.leader = self.private.is_some().then_some(pid);
-        let first = self.state.first.insert(Process::from_pidfd(pidfd));
-        if let Some(group) = &self.group
-            && let Err(source) = group.attach(pid)
-            // If it has already ended it cannot be moved: the helper is about to report why.
-            && !first.has_ended_within(Duration::ZERO)
-        {
-            return Err(RunError::Host {
-                step: "control group: attach",
-                source,
+    /// The isolation outside of process 1 is complete: sends `Go`.
+    fn prepared(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), RunError> {
+        if self.handover.listening.is_some() && descriptors.is_empty() {
+            return Err(RunError::Protocol {
+                text: "a network without a listening socket".to_owned(),
             });
         }
-        if let Some(listening) = self.listening.take() {
-            let listener = descriptors.next().ok_or_else(|| RunError::Protocol {
-                text: "a network without a listening socket".to_owned(),
-            })?;
+        let listener = descriptors.into_iter().next();
+        if let Some((listening, listener)) = self.handover.listening.take().zip(listener) {
             listening.take(listener);
         }
-        protocol::send(self.helper.socket(), &ToHelper::Go, &[]).map_err(out_of_turn)
+        self.handover.is_done = true;
+        self.handover.bridge = None;
+        let helper = self.begun.helper.socket();
+        protocol::send(helper, &ToHelper::Go, &[]).map_err(RunError::out_of_turn)
     }
 
     /// Checks deadlines and the run's usage.
@@ -232,7 +232,7 @@ impl Watch<'_, '_> {
             return Ok(());
         }
         self.state.next_look = now + self.look_every();
-        let helper = self.helper.pid();
+        let helper = self.begun.helper.pid();
         let has_too_many_objects = (self.state.objects)
             .is_over_limit(helper, now)
             .map_err(RunError::host("look at descriptors"))?;
@@ -278,17 +278,15 @@ impl Watch<'_, '_> {
     }
 
     fn kill(&self) {
-        if let Some(first) = &self.state.first {
+        if let Some(AnnouncedProcess { pid, process }) = &self.begun.first {
             // Without a process namespace its death would leave the others of its group, were the helper gone too.
-            if let Some(leader) = self.state.leader
-                && !first.has_ended_within(Duration::ZERO)
-            {
+            if self.private.is_some() && !process.has_ended_within(Duration::ZERO) {
                 // If it has not created the group yet, it has no other processes.
-                let _ = kill_process_group(leader, Signal::KILL);
+                let _ = kill_process_group(*pid, Signal::KILL);
             }
-            first.kill();
+            process.kill();
         }
-        if let Some(group) = &self.group {
+        if let Some(group) = &self.begun.group {
             // The group is removed at the end; its processes are killed again until that succeeds.
             let _ = group.kill();
         }
@@ -296,27 +294,28 @@ impl Watch<'_, '_> {
 
     /// The helper ends after its last message; everything else is dead by then, or is killed here.
     fn until_dead(&mut self) -> Result<(), RunError> {
-        let had_ended = self.helper.process().has_ended_within(Duration::ZERO);
+        let had_ended = self.begun.helper.process().has_ended_within(Duration::ZERO);
         let is_over = had_ended
             || self
-                .state
+                .begun
                 .first
                 .as_ref()
-                .is_some_and(|first| first.has_ended_within(Duration::ZERO));
+                .is_some_and(|first| first.process.has_ended_within(Duration::ZERO));
         // Without a process namespace the helper ends the rest of the run. It must not be killed before that; if it
         // was, processes of the run may be left.
         if !is_over || (self.private.is_some() && had_ended) {
             self.kill();
         }
         if self.private.is_some() {
-            self.helper.process().has_ended_within(KILL_WAIT);
+            self.begun.helper.process().has_ended_within(KILL_WAIT);
         }
-        self.helper
+        self.begun
+            .helper
             .reap()
             .map_err(RunError::host("reap the helper"))?;
-        let is_dead = self.state.first.as_ref().is_none_or(|first| {
-            first.kill();
-            first.has_ended_within(KILL_WAIT)
+        let is_dead = self.begun.first.as_ref().is_none_or(|first| {
+            first.process.kill();
+            first.process.has_ended_within(KILL_WAIT)
         });
         if is_dead {
             Ok(())
@@ -328,12 +327,12 @@ impl Watch<'_, '_> {
     }
 
     fn died(&mut self) -> RunError {
-        let during = match (&self.state.first, self.state.started) {
-            (None, _) => "while it built the walls",
-            (Some(_), None) => "before the program started",
-            (Some(_), Some(_)) => "while the program ran",
+        let during = match (self.handover.is_done, self.state.started) {
+            (false, _) => "while it built the walls",
+            (true, None) => "before the program started",
+            (true, Some(_)) => "while the program ran",
         };
-        let status = match self.helper.reap() {
+        let status = match self.begun.helper.reap() {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
@@ -341,13 +340,13 @@ impl Watch<'_, '_> {
     }
 
     fn measure(&mut self) -> Result<CgroupUsage, RunError> {
-        let usage = match &self.group {
+        let usage = match &self.begun.group {
             Some(group) => group
                 .usage()
                 .map_err(RunError::host("control group: read"))?,
             None => {
-                let mut usage =
-                    watchdog::measure(self.helper.pid()).map_err(RunError::host("watchdog"))?;
+                let mut usage = watchdog::measure(self.begun.helper.pid())
+                    .map_err(RunError::host("watchdog"))?;
                 usage.memory_bytes += self.state.objects.memory_bytes();
                 usage
             }
@@ -361,7 +360,7 @@ impl Watch<'_, '_> {
 
     /// A control group also counts what was written to the layers, because they are in memory.
     fn memory_bytes_max(&self) -> u64 {
-        if self.group.is_none() {
+        if self.begun.group.is_none() {
             return self.limits.memory_bytes;
         }
         let written = self
@@ -377,7 +376,7 @@ impl Watch<'_, '_> {
     }
 
     fn look_every(&self) -> Duration {
-        if self.group.is_some() && self.private.is_none() {
+        if self.begun.group.is_some() && self.private.is_none() {
             LOOK_GROUP
         } else {
             LOOK_WATCHDOG
@@ -390,7 +389,7 @@ impl Watch<'_, '_> {
         descriptors: Vec<OwnedFd>,
     ) -> Result<FinishedRun, RunError> {
         let now = Instant::now();
-        if self.group.is_some() {
+        if self.begun.group.is_some() {
             self.measure()?;
         }
         let most = self.state.most;
@@ -400,7 +399,11 @@ impl Watch<'_, '_> {
             .unwrap_or_default()
             .max(Duration::from_micros(finished.cpu_us));
         let host_cpu_time = self.state.host_cpu_time();
-        let peak = self.group.as_ref().and_then(Cgroup::memory_peak_bytes);
+        let peak = self
+            .begun
+            .group
+            .as_ref()
+            .and_then(Cgroup::memory_peak_bytes);
         let peak = peak.unwrap_or(most.memory_bytes.max(finished.memory_peak_bytes));
         let started = self.state.started.unwrap_or(now);
         let facts = Facts {
@@ -422,11 +425,5 @@ impl Watch<'_, '_> {
             },
             descriptors,
         })
-    }
-}
-
-fn out_of_turn(error: protocol::ProtocolError) -> RunError {
-    RunError::Protocol {
-        text: error.to_string(),
     }
 }

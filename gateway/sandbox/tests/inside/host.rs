@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use mooring_sandbox::helper::{Connections, filter};
 use mooring_sandbox::protocol::{
-    FinishReport, FromHelper, HELPER_NAME, Spec, SpecDescriptors, StepFailure, ToHelper,
-    WireLimits, WireNetwork, WireRuntime, WireTier, receive, send,
+    FinishReport, FromHelper, HELPER_NAME, ProgramDescriptors, Spec, SpecDescriptors, StepFailure,
+    ToHelper, WireLimits, WireNetwork, WireRuntime, WireTier, receive, send,
 };
 use mooring_sandbox::{Stage, Tier};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
@@ -180,8 +180,12 @@ impl Session {
         let (stdout, pieces) = collect(child.stdout.take().unwrap().into());
         let (stderr, _) = collect(child.stderr.take().unwrap().into());
         drop(command);
-        let spec = Spec {
+        let begin = ToHelper::Begin {
             tier: WireTier::Strict,
+        };
+        let doors: Vec<_> = self.doors.iter().map(AsFd::as_fd).collect();
+        send(host.as_fd(), &begin, &doors).unwrap();
+        let spec = Spec {
             runtime: runtime(code),
             seen: seen(code),
             limits,
@@ -195,10 +199,11 @@ impl Session {
             skills: trees[1].as_fd(),
             scratch: trees[2].as_fd(),
             results: trees[3].as_fd(),
-            program: program.as_fd(),
-            filter: filter.as_fd(),
-            bridge: None,
-            doors: self.doors.iter().map(AsFd::as_fd).collect(),
+            program: ProgramDescriptors {
+                source: program.as_fd(),
+                filter: filter.as_fd(),
+                bridge: None,
+            },
         };
         send(
             host.as_fd(),
@@ -206,11 +211,10 @@ impl Session {
             &passed.into_vec(),
         )
         .unwrap();
-        let (prepared, mut handles) = receive::<FromHelper>(host.as_fd()).unwrap().unwrap();
-        assert!(
-            matches!(prepared, FromHelper::Prepared { .. }),
-            "{prepared:?}"
-        );
+        let (waiting, mut handles) = receive::<FromHelper>(host.as_fd()).unwrap().unwrap();
+        assert!(matches!(waiting, FromHelper::Waiting { .. }), "{waiting:?}");
+        let (prepared, _) = receive::<FromHelper>(host.as_fd()).unwrap().unwrap();
+        assert_eq!(prepared, FromHelper::Prepared);
         Running {
             host,
             child,

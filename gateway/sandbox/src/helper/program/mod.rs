@@ -69,10 +69,6 @@ enum ProgramForm {
         binary: PathBuf,
         /// Its arguments.
         arguments: Vec<String>,
-        /// The path of its source.
-        path: PathBuf,
-        /// The text itself.
-        text: Vec<u8>,
     },
     /// Tools.
     Pipeline {
@@ -112,24 +108,29 @@ pub(super) enum LastProcess {
 
 impl PreparedProgram {
     /// Understands the bytes that were passed.
-    pub(super) fn new(spec: &Spec, places: &Places, bytes: Vec<u8>) -> Result<Self, StepError> {
+    pub(super) fn new(
+        tier: WireTier,
+        spec: &Spec,
+        places: &Places,
+        bytes: &[u8],
+    ) -> Result<Self, StepError> {
         if bytes.len() > Limits::SOURCE_BYTES_MAX {
             return Err(StepError::Spec(Cause::words(
                 "the program is longer than 1 MiB",
             )));
         }
         let what = match &spec.runtime {
-            WireRuntime::Python { binary } => python(binary, places.text(PYTHON_TEXT), bytes),
+            WireRuntime::Python { binary } => python(binary, &places.text(PYTHON_TEXT), bytes),
             WireRuntime::Deno { binary, .. } => {
-                let binary = match spec.tier {
+                let binary = match tier {
                     WireTier::Strict => Path::new(DENO),
                     WireTier::Degraded => binary,
                 };
-                deno(binary, places, spec, bytes)
+                deno(binary, places, spec)
             }
-            WireRuntime::Tools { binaries } => pipeline(spec.tier, binaries, &bytes)?,
+            WireRuntime::Tools { binaries } => pipeline(tier, binaries, bytes)?,
         };
-        let group = match spec.tier {
+        let group = match tier {
             WireTier::Strict => ProcessGroup::Own,
             WireTier::Degraded => ProcessGroup::Shared,
         };
@@ -140,20 +141,10 @@ impl PreparedProgram {
         })
     }
 
-    /// The source and its path inside, if there is any.
-    pub(super) fn text(&self) -> Option<(&Path, &[u8])> {
-        match &self.what {
-            ProgramForm::Source { path, text, .. } => Some((path, text)),
-            ProgramForm::Pipeline { .. } => None,
-        }
-    }
-
     /// Starts it. The output goes to descriptors 1 and 2 of this process. Of a pipeline, nothing has the bridge.
     pub(super) fn start(&self, bridge: Option<OwnedFd>) -> Result<MainProcesses, StepError> {
         match &self.what {
-            ProgramForm::Source {
-                binary, arguments, ..
-            } => {
+            ProgramForm::Source { binary, arguments } => {
                 let mut command = self.command(binary);
                 command.args(arguments);
                 if let Some(bridge) = bridge {
@@ -187,7 +178,16 @@ impl PreparedProgram {
     }
 }
 
-fn python(binary: &Path, path: PathBuf, text: Vec<u8>) -> ProgramForm {
+/// The path inside of the program's source, if its bytes are one.
+pub(super) fn text_path(runtime: &WireRuntime, places: &Places) -> Option<PathBuf> {
+    match runtime {
+        WireRuntime::Python { .. } => Some(places.text(PYTHON_TEXT)),
+        WireRuntime::Deno { .. } => Some(places.text(DENO_TEXT)),
+        WireRuntime::Tools { .. } => None,
+    }
+}
+
+fn python(binary: &Path, path: &Path, text: &[u8]) -> ProgramForm {
     let mut arguments: Vec<String> = PYTHON_ARGUMENTS
         .iter()
         .map(|&argument| argument.to_owned())
@@ -202,12 +202,10 @@ fn python(binary: &Path, path: PathBuf, text: Vec<u8>) -> ProgramForm {
     ProgramForm::Source {
         binary: binary.to_owned(),
         arguments,
-        path,
-        text,
     }
 }
 
-fn deno(binary: &Path, places: &Places, spec: &Spec, text: Vec<u8>) -> ProgramForm {
+fn deno(binary: &Path, places: &Places, spec: &Spec) -> ProgramForm {
     let mut arguments: Vec<String> = DENO_ARGUMENTS
         .iter()
         .map(|&argument| argument.to_owned())
@@ -239,8 +237,6 @@ fn deno(binary: &Path, places: &Places, spec: &Spec, text: Vec<u8>) -> ProgramFo
     ProgramForm::Source {
         binary: binary.to_owned(),
         arguments,
-        path,
-        text,
     }
 }
 

@@ -35,8 +35,8 @@ pub(in super::super) const DENO: &str = "/usr/bin/deno";
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o444);
 
-/// Shows all of it below `root`.
-pub(super) fn show(root: BorrowedFd<'_>, spec: &Spec) -> Result<(), Cause> {
+/// Shows what every program sees below `root`.
+pub(super) fn show_system(root: BorrowedFd<'_>) -> Result<(), Cause> {
     for name in LINKS {
         if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
             symlinkat(target.as_path(), root, *name).map_err(at(format!("link /{name}")))?;
@@ -47,6 +47,17 @@ pub(super) fn show(root: BorrowedFd<'_>, spec: &Spec) -> Result<(), Cause> {
             show_at(root, &path, &path, mounts::PROGRAMS)?;
         }
     }
+    make_directory(root, Path::new("dev"))?;
+    for device in DEVICES {
+        let path = Path::new("/dev").join(device);
+        show_at(root, &path, &path, mounts::DEVICE)?;
+    }
+    // Shared memory and named semaphores of the C library are files of this directory.
+    symlinkat("/tmp", root, "dev/shm").map_err(at("link /dev/shm"))
+}
+
+/// Shows the runtime of one program.
+pub(super) fn show_runtime(root: BorrowedFd<'_>, spec: &Spec) -> Result<(), Cause> {
     for path in &spec.seen {
         show_at(root, path, path, mounts::PROGRAMS)?;
     }
@@ -65,13 +76,7 @@ pub(super) fn show(root: BorrowedFd<'_>, spec: &Spec) -> Result<(), Cause> {
             }
         }
     }
-    make_directory(root, Path::new("dev"))?;
-    for device in DEVICES {
-        let path = Path::new("/dev").join(device);
-        show_at(root, &path, &path, mounts::DEVICE)?;
-    }
-    // Shared memory and named semaphores of the C library are files of this directory.
-    symlinkat("/tmp", root, "dev/shm").map_err(at("link /dev/shm"))
+    Ok(())
 }
 
 /// The path of a tool inside, independent of the name of its binary on the host.

@@ -34,8 +34,6 @@ const TEMPORARY_INODES: u64 = 8192;
 /// A root that is built and not yet entered.
 pub(super) struct Root {
     mount: OwnedFd,
-    /// The directories with the run's writes.
-    pub(super) upper: Upper,
 }
 
 /// A program's text and its path inside.
@@ -45,29 +43,38 @@ pub(super) struct Text<'a> {
 }
 
 impl Root {
-    /// Builds it on top of the host's, which stays the root of every path until [`Self::enter`].
-    pub(super) fn build(
-        spec: &Spec,
-        trees: &NamespaceTrees,
-        text: Option<&Text<'_>>,
-    ) -> Result<Self, StepError> {
+    /// Begins it on top of the host's, which stays the root of every path until [`Self::enter`], with what every run
+    /// sees.
+    pub(super) fn begin() -> Result<Self, StepError> {
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         let mount =
             mounts::memory(ROOT_BYTES, ROOT_INODES, "755", attributes).map_err(StepError::Root)?;
         mounts::place(&mount, CWD, Path::new("/")).map_err(StepError::Root)?;
-        fill(&mount, spec, trees, text).map_err(StepError::Root)?;
-        fchdir(&mount)
+        files::show_system(mount.as_fd()).map_err(StepError::Root)?;
+        Ok(Self { mount })
+    }
+
+    /// Adds what this run sees. The directories with the run's writes are returned.
+    pub(super) fn complete(
+        &self,
+        spec: &Spec,
+        trees: &NamespaceTrees,
+        text: Option<&Text<'_>>,
+    ) -> Result<Upper, StepError> {
+        let mount = &self.mount;
+        fill(mount, spec, trees, text).map_err(StepError::Root)?;
+        fchdir(mount)
             .map_err(at("change to the root"))
             .map_err(StepError::Root)?;
         let upper = layers::lay(mount.as_fd(), trees, &spec.limits).map_err(StepError::Overlay)?;
         mounts::add_attributes(mount.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY, 0)
             .map_err(at("make the root read-only"))
             .map_err(StepError::Root)?;
-        Ok(Self { mount, upper })
+        Ok(upper)
     }
 
     /// Makes it the root of every process in this mount namespace, and detaches the host's root.
-    pub(super) fn enter(self) -> Result<Upper, StepError> {
+    pub(super) fn enter(self) -> Result<(), StepError> {
         fchdir(&self.mount)
             .map_err(at("change to the root"))
             .map_err(StepError::EnterRoot)?;
@@ -81,8 +88,16 @@ impl Root {
         .map_err(StepError::EnterRoot)?;
         rustix::process::chdir("/")
             .map_err(at("change to /"))
-            .map_err(StepError::EnterRoot)?;
-        Ok(self.upper)
+            .map_err(StepError::EnterRoot)
+    }
+
+    /// The same for process 1, which was forked before: where the root could not be exchanged for every process, each
+    /// has to change it.
+    pub(super) fn follow(self) -> Result<(), StepError> {
+        fchdir(&self.mount)
+            .map_err(at("change to the root"))
+            .and_then(|()| chroot(".").map_err(at("chroot")))
+            .map_err(StepError::EnterRoot)
     }
 }
 
@@ -102,7 +117,7 @@ fn fill(
     )?;
     files::make_directory(root, Path::new("tmp"))?;
     mounts::place(&temporary, root, Path::new("tmp"))?;
-    files::show(root, spec)?;
+    files::show_runtime(root, spec)?;
     if let Some(text) = text {
         files::write_program(root, text.path, text.bytes)?;
     }

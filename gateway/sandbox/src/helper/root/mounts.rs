@@ -39,7 +39,7 @@ struct MountAttributes {
 }
 
 /// Adds attributes to a mount, and with `AT_RECURSIVE` in `flags` also to all mounts below it. Attributes from the host
-/// remain: a mount that came from there must not lose any.
+/// remain: a mount that came from there must not lose any. What the host mounts below it later does not appear.
 pub(super) fn add_attributes(
     mount: BorrowedFd<'_>,
     attributes: MountAttrFlags,
@@ -48,7 +48,7 @@ pub(super) fn add_attributes(
     let wanted = MountAttributes {
         set: attributes.bits().into(),
         clear: 0,
-        propagation: 0,
+        propagation: libc::MS_PRIVATE,
         user_namespace: 0,
     };
     let empty: &CStr = c"";

@@ -1,0 +1,154 @@
+//! Helpers that were begun in advance and wait for a run, each for one.
+//!
+//! One thread begins them. It lives as long as the sandbox, because a helper is tied to the thread that started it.
+//!
+//! Invariant: a run never fails because of a waiting helper. One that is dead is passed over, and a run that comes to
+//! nothing in one is begun again in a fresh helper, unless its program may have been started.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::begun::BegunHelper;
+use super::watch::SETUP_WAIT;
+use crate::cgroup::CgroupBackend;
+use crate::options::Launcher;
+use crate::tier::Tier;
+
+/// The pause after a helper could not be begun. Runs begin their own meanwhile.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// The waiting helpers of one sandbox, in the strict tier. Dropping it ends them.
+#[derive(Debug)]
+pub(super) struct WarmHelpers {
+    pool: Arc<Pool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    state: Mutex<PoolState>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct PoolState {
+    waiting: VecDeque<BegunHelper>,
+    /// How many are to be begun.
+    missing: usize,
+    is_closed: bool,
+}
+
+/// A helper for one run. When this is dropped, another one is begun in its place.
+#[derive(Debug)]
+pub(super) struct Replacement<'a>(&'a Pool);
+
+impl WarmHelpers {
+    /// Has `count` helpers begun.
+    pub(super) fn start(
+        count: usize,
+        launcher: Launcher,
+        groups: Arc<CgroupBackend>,
+    ) -> io::Result<Self> {
+        let pool = Arc::new(Pool {
+            state: Mutex::new(PoolState {
+                waiting: VecDeque::with_capacity(count),
+                missing: count,
+                is_closed: false,
+            }),
+            changed: Condvar::new(),
+        });
+        let thread = thread::Builder::new().name("warm-helpers".to_owned());
+        let thread = thread.spawn({
+            let pool = Arc::clone(&pool);
+            move || pool.fill(|| begin(&launcher, &groups))
+        })?;
+        Ok(Self {
+            pool,
+            thread: Some(thread),
+        })
+    }
+
+    /// The helper that has waited longest and lives.
+    pub(super) fn take(&self) -> Option<(BegunHelper, Replacement<'_>)> {
+        let mut state = self.pool.lock();
+        loop {
+            let helper = state.waiting.pop_front()?;
+            if helper.is_alive() {
+                return Some((helper, Replacement(&self.pool)));
+            }
+            state.missing += 1;
+            self.pool.changed.notify_all();
+        }
+    }
+
+    /// The processes that wait, as the host counts them: each helper, and its process 1.
+    pub(super) fn processes(&self) -> Vec<[i32; 2]> {
+        let pids = |helper: &BegunHelper| {
+            let first = helper.first.as_ref()?;
+            Some([helper.helper.pid(), first.pid].map(|pid| pid.as_raw_nonzero().get()))
+        };
+        self.pool.lock().waiting.iter().filter_map(pids).collect()
+    }
+}
+
+impl Drop for WarmHelpers {
+    fn drop(&mut self) {
+        self.pool.lock().is_closed = true;
+        self.pool.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It does not panic, and nothing is left to do if it did.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Replacement<'_> {
+    fn drop(&mut self) {
+        self.0.lock().missing += 1;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins what is missing, until it is closed. Helpers that still wait then end with this thread.
+    fn fill(&self, begin: impl Fn() -> Option<BegunHelper>) {
+        let mut state = self.lock();
+        while !state.is_closed {
+            if state.missing == 0 {
+                state = wait(self.changed.wait(state));
+                continue;
+            }
+            state.missing -= 1;
+            drop(state);
+            let begun = begin();
+            state = self.lock();
+            if let Some(helper) = begun {
+                state.waiting.push_back(helper);
+                continue;
+            }
+            state.missing += 1;
+            if !state.is_closed {
+                state = wait(self.changed.wait_timeout(state, RETRY_PAUSE)).0;
+            }
+        }
+        state.waiting.clear();
+    }
+}
+
+fn wait<T>(waited: Result<T, PoisonError<T>>) -> T {
+    waited.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// None where it could not be begun. A run reports why, when it begins its own.
+fn begin(launcher: &Launcher, groups: &CgroupBackend) -> Option<BegunHelper> {
+    let mut helper = BegunHelper::begin(launcher, groups, Tier::Strict).ok()?;
+    helper.until_waiting(SETUP_WAIT).ok()?;
+    Some(helper)
+}
