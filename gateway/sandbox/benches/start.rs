@@ -1,7 +1,9 @@
 //! What the walls cost: how long a program takes from its start to its end, and how many runs two threads make in a
-//! second, bare and sandboxed. The variants take turns, so that a busy machine is busy for all of them.
+//! second, bare, sandboxed, and in helpers that were started in advance. The variants take turns, so that a busy machine
+//! is busy for all of them. Last, what a waiting helper takes of the memory.
 //!
-//! `MOORING_BENCH_DENO` names a deno that is not in the ordinary directories.
+//! `MOORING_BENCH_DENO` names a deno that is not in the ordinary directories, `MOORING_BENCH_LAUNCHER` another binary than
+//! the helper's own: the gateway's.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,6 +33,8 @@ const STARTS: usize = 200;
 const THROUGHPUT: Duration = Duration::from_secs(5);
 /// Threads that run at the same time.
 const THREADS: usize = 2;
+/// Helpers that wait.
+const WARM_HELPERS: usize = 2;
 
 const LIMITS: Limits = Limits {
     wall_time: Duration::from_secs(30),
@@ -57,39 +61,74 @@ struct Subject {
 fn main() {
     let ground = Ground::new();
     let begun = Instant::now();
-    let sandbox = Sandbox::probe(options()).expect("a sandbox");
+    let cold = Sandbox::probe(options(0)).expect("a sandbox");
     println!(
         "probe {:.1} ms, layers {:?}",
         milliseconds(begun.elapsed()),
-        sandbox.layers()
+        cold.layers()
     );
-    let subjects = subjects(&sandbox, ground.0.path());
+    let warm = Sandbox::probe(options(WARM_HELPERS)).expect("a sandbox");
+    let subjects = subjects(&cold, ground.0.path());
     println!(
-        "| program | bare p50 | p95 | sandboxed p50 | p95 | ratio of p50 | of it the walls p50 |"
+        "| program | bare p50 | p95 | cold p50 | p95 | p99 | added p50 | setup p50 | warm p50 | p95 | p99 | added p50 | setup p50 |"
     );
-    println!("|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for subject in &subjects {
-        starts(&sandbox, &ground, subject);
+        starts(&cold, &warm, &ground, subject);
     }
-    println!("| program | bare runs/s | sandboxed runs/s | ratio |");
-    println!("|---|---|---|---|");
+    println!(
+        "| program | bare runs/s | cold runs/s | ratio | with {WARM_HELPERS} helpers runs/s | ratio |"
+    );
+    println!("|---|---|---|---|---|---|");
     for subject in &subjects {
         let bare = throughput(|| run_bare(subject));
-        let walled = throughput(|| {
-            run_walled(&sandbox, &ground, subject);
+        let [cold, warm] = [&cold, &warm].map(|sandbox| {
+            throughput(|| {
+                run_walled(sandbox, &ground, subject);
+            })
         });
         println!(
-            "| {} | {bare:.0} | {walled:.0} | {:.2} |",
+            "| {} | {bare:.0} | {cold:.0} | {:.2} | {warm:.0} | {:.2} |",
             subject.name,
-            walled / bare
+            cold / bare,
+            warm / bare
+        );
+    }
+    until_warm(&warm);
+    for [helper, first] in warm.waiting_processes() {
+        println!(
+            "waiting helper: {} of its own, {} with its share of what is shared; process 1: {}, {}",
+            memory(helper, "Private_Dirty"),
+            memory(helper, "Pss"),
+            memory(first, "Private_Dirty"),
+            memory(first, "Pss"),
         );
     }
 }
 
-fn options() -> Options {
+/// A line of what the kernel says of a process's memory.
+fn memory(pid: i32, name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.map_or("unknown".to_owned(), |line| line.trim().to_owned())
+}
+
+fn until_warm(sandbox: &Sandbox) {
+    while sandbox.waiting_processes().len() < WARM_HELPERS {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn options(warm_helpers: usize) -> Options {
+    let launcher = std::env::var_os("MOORING_BENCH_LAUNCHER").map(PathBuf::from);
     Options {
-        launcher: Launcher::at(env!("CARGO_BIN_EXE_mooring-sandbox")),
+        launcher: Launcher::at(
+            launcher.unwrap_or_else(|| env!("CARGO_BIN_EXE_mooring-sandbox").into()),
+        ),
         deno: std::env::var_os("MOORING_BENCH_DENO").map(PathBuf::from),
+        warm_helpers,
         ..Options::new(Tier::Strict)
     }
 }
@@ -161,20 +200,26 @@ fn subjects(sandbox: &Sandbox, directory: &Path) -> Vec<Subject> {
     subjects
 }
 
-fn starts(sandbox: &Sandbox, ground: &Ground, subject: &Subject) {
-    let (mut bare, mut walled, mut walls) = (Vec::new(), Vec::new(), Vec::new());
+fn starts(cold: &Sandbox, warm: &Sandbox, ground: &Ground, subject: &Subject) {
+    let mut bare = Vec::new();
+    let mut walled = [cold, warm].map(|sandbox| (sandbox, Vec::new(), Vec::new()));
     for _ in 0..STARTS {
+        // Not while helpers are begun.
+        until_warm(warm);
         bare.push(timed(|| run_bare(subject)));
-        walled.push(timed(|| walls.push(run_walled(sandbox, ground, subject))));
+        for (sandbox, times, setups) in &mut walled {
+            times.push(timed(|| setups.push(run_walled(sandbox, ground, subject))));
+        }
     }
-    let (bare_50, bare_95) = percentiles(&mut bare);
-    let (walled_50, walled_95) = percentiles(&mut walled);
-    let (walls_50, _) = percentiles(&mut walls);
-    let ratio = walled_50 / bare_50;
-    let name = subject.name;
-    println!(
-        "| {name} | {bare_50:.1} | {bare_95:.1} | {walled_50:.1} | {walled_95:.1} | {ratio:.2} | {walls_50:.1} |"
-    );
+    let [bare_50, bare_95, _] = percentiles(&mut bare);
+    print!("| {} | {bare_50:.1} | {bare_95:.1} |", subject.name);
+    for (_, times, setups) in &mut walled {
+        let [p50, p95, p99] = percentiles(times);
+        let [setup, ..] = percentiles(setups);
+        let added = p50 - bare_50;
+        print!(" {p50:.1} | {p95:.1} | {p99:.1} | {added:.1} | {setup:.1} |");
+    }
+    println!();
 }
 
 fn run_bare(subject: &Subject) {
@@ -233,18 +278,13 @@ fn throughput(work: impl Fn() + Sync) -> f64 {
     done.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// The middle and the 95th of a hundred, in milliseconds.
-fn percentiles(times: &mut [Duration]) -> (f64, f64) {
+/// The middle, the 95th and the 99th of a hundred, in milliseconds.
+fn percentiles(times: &mut [Duration]) -> [f64; 3] {
     times.sort_unstable();
-    let at = |percent: usize| {
-        milliseconds(
-            times
-                .get(times.len() * percent / 100)
-                .copied()
-                .unwrap_or_default(),
-        )
-    };
-    (at(50), at(95))
+    [50, 95, 99].map(|percent| {
+        let at = times.get(times.len() * percent / 100).copied();
+        milliseconds(at.unwrap_or_default())
+    })
 }
 
 fn milliseconds(time: Duration) -> f64 {
