@@ -81,6 +81,8 @@ pub(super) struct State {
     pub(super) stopped: Option<StopReason>,
     /// The most that was ever measured of each.
     most: CgroupUsage,
+    /// What the group measured in the end, where there was one.
+    group_memory_peak_bytes: Option<u64>,
     objects: ObjectsMeter,
     chunk: Box<[u8; Pump::CHUNK]>,
 }
@@ -104,6 +106,7 @@ impl State {
             started: None,
             stopped: None,
             most: CgroupUsage::default(),
+            group_memory_peak_bytes: None,
             objects: ObjectsMeter::default(),
             chunk: Box::new([0; Pump::CHUNK]),
         }
@@ -129,10 +132,22 @@ impl Watch<'_, '_> {
     /// Returns when nothing of the run is left, also with an error.
     pub(super) fn until_over(mut self) -> Result<FinishedRun, RunError> {
         let last = self.until_finished();
+        // Nothing is in the group any more. It is removed while the helper ends, which takes as long.
+        let closed = last.as_ref().map_or(Ok(()), |_| self.close_group());
         let killed = self.until_dead();
         let (finished, descriptors) = last?;
-        killed?;
-        self.over(finished, descriptors)
+        closed.and(killed)?;
+        Ok(self.over(finished, descriptors))
+    }
+
+    /// Measures the group for the last time, and removes it.
+    fn close_group(&mut self) -> Result<(), RunError> {
+        if self.begun.group.is_some() {
+            self.measure()?;
+        }
+        let group = self.begun.group.take();
+        self.state.group_memory_peak_bytes = group.as_ref().and_then(Cgroup::memory_peak_bytes);
+        Ok(())
     }
 
     fn until_finished(&mut self) -> Result<(FinishReport, Vec<OwnedFd>), RunError> {
@@ -383,15 +398,8 @@ impl Watch<'_, '_> {
         }
     }
 
-    fn over(
-        mut self,
-        finished: FinishReport,
-        descriptors: Vec<OwnedFd>,
-    ) -> Result<FinishedRun, RunError> {
+    fn over(mut self, finished: FinishReport, descriptors: Vec<OwnedFd>) -> FinishedRun {
         let now = Instant::now();
-        if self.begun.group.is_some() {
-            self.measure()?;
-        }
         let most = self.state.most;
         // A process that is killed with its parent is accounted for only by the group or the last measurement.
         let cpu_time = most
@@ -399,11 +407,7 @@ impl Watch<'_, '_> {
             .unwrap_or_default()
             .max(Duration::from_micros(finished.cpu_us));
         let host_cpu_time = self.state.host_cpu_time();
-        let peak = self
-            .begun
-            .group
-            .as_ref()
-            .and_then(Cgroup::memory_peak_bytes);
+        let peak = self.state.group_memory_peak_bytes;
         let peak = peak.unwrap_or(most.memory_bytes.max(finished.memory_peak_bytes));
         let started = self.state.started.unwrap_or(now);
         let facts = Facts {
@@ -413,7 +417,7 @@ impl Watch<'_, '_> {
             cpu_time,
             cpu_time_max: self.limits.cpu_time,
         };
-        Ok(FinishedRun {
+        FinishedRun {
             ended: facts.verdict(),
             stdout: self.stdout.finish(&mut self.state.chunk),
             stderr: self.stderr.finish(&mut self.state.chunk),
@@ -424,6 +428,6 @@ impl Watch<'_, '_> {
                 memory_peak_bytes: peak,
             },
             descriptors,
-        })
+        }
     }
 }
