@@ -12,6 +12,8 @@ use strum::VariantArray as _;
 const RUN_SECONDS: &str = "mooring_code_run_duration_seconds";
 /// What the walls around a run cost before its program started.
 const START_SECONDS: &str = "mooring_sandbox_start_seconds";
+/// Runs whose program was started, by whether the `helper` had been started in advance.
+const STARTS: &str = "mooring_sandbox_starts_total";
 /// Code sessions that this worker has used within their time to live.
 const SESSIONS_ACTIVE: &str = "mooring_code_sessions_active";
 /// Sessions opened whose tree of tools was there.
@@ -33,9 +35,10 @@ const TURN_WAIT_SECONDS: &str = "mooring_turn_wait_seconds";
 
 /// Every metric of code servers.
 #[cfg(test)]
-pub(super) const ALL: [&str; 11] = [
+pub(super) const ALL: [&str; 12] = [
     RUN_SECONDS,
     START_SECONDS,
+    STARTS,
     SESSIONS_ACTIVE,
     TREE_HITS,
     TREE_MISSES,
@@ -50,6 +53,7 @@ pub(super) const ALL: [&str; 11] = [
 pub(super) fn describe() {
     describe_histogram!(RUN_SECONDS, "Start of a run's program to its end");
     describe_histogram!(START_SECONDS, "Building the sandbox of a run");
+    describe_counter!(STARTS, "Runs started, by when their helper was started");
     describe_gauge!(SESSIONS_ACTIVE, "Code sessions used here within their TTL");
     describe_counter!(TREE_HITS, "Sessions opened whose tools were in place");
     describe_counter!(
@@ -67,6 +71,9 @@ pub(super) fn describe() {
     describe_histogram!(TURN_WAIT_SECONDS, "A call's wait for its session's turn");
     for name in [TREE_HITS, TREE_MISSES, FILES_REFUSED, RATE_LIMITED] {
         counter!(name).absolute(0);
+    }
+    for helper in SandboxHelper::VARIANTS {
+        counter!(STARTS, "helper" => <&'static str>::from(helper)).absolute(0);
     }
     for outcome in SessionRetired::VARIANTS {
         counter!(RETIRED, "outcome" => <&'static str>::from(outcome)).absolute(0);
@@ -88,6 +95,16 @@ pub enum RunOutcome {
     Blocked,
     /// It used more processor time or memory than it may, or was asked to stop.
     Killed,
+}
+
+/// When the helper of a run was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum SandboxHelper {
+    /// In advance.
+    Warm,
+    /// For the run.
+    Cold,
 }
 
 /// What a session's lock was held for.
@@ -125,7 +142,8 @@ pub fn code_run(runtime: &'static str, outcome: RunOutcome, took: Duration) {
 }
 
 /// A run's program was started.
-pub fn sandbox_start(took: Duration) {
+pub fn sandbox_start(helper: SandboxHelper, took: Duration) {
+    counter!(STARTS, "helper" => <&'static str>::from(helper)).increment(1);
     histogram!(START_SECONDS).record(took.as_secs_f64());
 }
 

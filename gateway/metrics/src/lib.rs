@@ -13,9 +13,9 @@ use std::time::Duration;
 
 pub use agent::{AgentOutcome, agent_run};
 pub use code::{
-    LockUse, RunOutcome, SessionRetired, code_files_refused, code_lock_held, code_rate_limited,
-    code_run, code_session_opened, code_session_retired, code_snapshot, code_tools_tree,
-    sandbox_start, turn_wait,
+    LockUse, RunOutcome, SandboxHelper, SessionRetired, code_files_refused, code_lock_held,
+    code_rate_limited, code_run, code_session_opened, code_session_retired, code_snapshot,
+    code_tools_tree, sandbox_start, turn_wait,
 };
 pub use connections::{ConnectionRefusal, client_connection_refused, requests_refused};
 pub use governance::{

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use mooring_sandbox::tree::{self, CommitError, CommitReport, SessionDirectory, View};
 use mooring_sandbox::{
-    Job, Layer, Limits, ListenerCallback, Network, Outcome, Output, Program, RunEnd, Sandbox,
-    SessionTrees, StopHandle, Tier, Usage,
+    HelperStart, Job, Layer, Limits, ListenerCallback, Network, Outcome, Output, Program, RunEnd,
+    Sandbox, SessionTrees, StopHandle, Tier, Usage,
 };
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -30,7 +30,7 @@ use crate::records::{
     EventKind, NewRun, Recording, RunCompletion, RunEvents, RunId, SecurityEvent,
 };
 use crate::tokens::Tokenizer;
-use mooring_metrics::{self as metrics, LockUse, RunOutcome};
+use mooring_metrics::{self as metrics, LockUse, RunOutcome, SandboxHelper};
 use mooring_settings::{AnswerForm, Language, NetworkPolicy};
 
 /// What is to be run.
@@ -66,6 +66,8 @@ pub(super) struct RunResult {
     pub(super) stdout: Output,
     pub(super) stderr: Output,
     pub(super) usage: Usage,
+    /// When its helper was started.
+    pub(super) helper: SandboxHelper,
     pub(super) tier: Tier,
     pub(super) layers: Vec<Layer>,
     /// What of its files was kept, or why none was. None where none were to be.
@@ -107,7 +109,7 @@ impl CodeServer {
             .await;
         match result {
             Ok((ran, served)) => {
-                metrics::sandbox_start(ran.usage.start_time);
+                metrics::sandbox_start(ran.helper, ran.usage.start_time);
                 if let Some(Ok(committed)) = &ran.committed {
                     metrics::code_files_refused(committed.refused_total);
                 }
@@ -255,6 +257,10 @@ fn run_held(
         usage: Usage {
             cpu_time: outcome.usage.cpu_time + committing.cpu_time,
             ..outcome.usage
+        },
+        helper: match outcome.start {
+            HelperStart::Warm => SandboxHelper::Warm,
+            HelperStart::Cold => SandboxHelper::Cold,
         },
         tier: outcome.tier,
         layers: outcome.layers,

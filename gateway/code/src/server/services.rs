@@ -114,6 +114,7 @@ impl Services {
         let options = Options {
             python: settings.runtimes.python.clone(),
             deno: settings.runtimes.deno.clone(),
+            warm_helpers: settings.warm_helpers,
             ..Options::new(settings.isolation)
         };
         let (volume, sandbox) = tokio::task::spawn_blocking(move || {

@@ -69,6 +69,10 @@ settings! {
         pub isolation: Tier = Choice("code.isolation"),
         /// Most runs at the same time in this process; more wait their turn.
         pub runs_at_once: NonZeroUsize = Integer("code.runs_at_once", "runs", 16, 1..=1024),
+        /// Sandbox helpers that this process starts in advance. Each waits for one run, which then starts sooner, and is
+        /// replaced once the run has started; a run that finds none starts its own. 0 turns it off, as does
+        /// `code.isolation = "degraded"`.
+        pub warm_helpers: usize = Integer("code.warm_helpers", "helpers", 2, 0..=64),
         /// Where the runtimes are found.
         pub runtimes: RuntimeSettings => RuntimeSettings::read,
         /// Which tools are offered, and how much they answer.

@@ -33,6 +33,7 @@ fn the_standard_server_has_the_documented_defaults() {
     );
     assert_eq!(common.isolation, Tier::Strict);
     assert_eq!(common.runs_at_once.get(), 16);
+    assert_eq!(common.warm_helpers, 2);
     assert_eq!(common.runtimes.python.to_str(), Some("/usr/bin/python3"));
     assert_eq!(common.runtimes.deno, None, "there is no PATH");
     assert_eq!(common.runtimes.on_deno_absent, OnDenoAbsent::RunPython);

@@ -191,6 +191,7 @@ fn wrong_settings_of_all_servers_are_refused() {
         &["\"strict\" or \"degraded\""],
     );
     check("[code]\nruns_at_once = 0", &["of runs from 1 to 1024"]);
+    check("[code]\nwarm_helpers = 65", &["of helpers from 0 to 64"]);
     check(
         "[code]\npython_path = \"python3\"",
         &["code.python_path", "it is relative"],
