@@ -20,6 +20,8 @@ const BRIDGE: i32 = FIRST_OTHER;
 /// Takes the channel to the host from descriptor 0, which is replaced by an empty input. From then on the bridge's
 /// number is in use, in this process and its children, either by the channel or by whatever had it before.
 pub(super) fn take_channel() -> Result<OwnedFd, StepError> {
+    // What the host inherited itself and forgot to mark: a helper may wait for hours.
+    close_range(0)?;
     let channel = fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST_OTHER)
         .map_err(at("descriptor 0"))
         .map_err(StepError::Descriptors)?;
@@ -35,14 +37,14 @@ pub(super) fn take_channel() -> Result<OwnedFd, StepError> {
 /// Marks every descriptor except 0, 1 and 2 close-on-exec, including those that the host forgot to mark. Descriptors
 /// for the program are passed at each start, see [`pass_bridge`].
 pub(super) fn close_on_exec() -> Result<(), StepError> {
-    // SAFETY: the call takes three numbers, and with this flag closes nothing that this process still owns.
-    let result = unsafe {
-        libc::close_range(
-            FIRST_OTHER.unsigned_abs(),
-            u32::MAX,
-            libc::CLOSE_RANGE_CLOEXEC as i32,
-        )
-    };
+    close_range(libc::CLOSE_RANGE_CLOEXEC as i32)
+}
+
+/// Of all descriptors but the standard ones.
+fn close_range(flags: i32) -> Result<(), StepError> {
+    // SAFETY: the call takes three numbers. With the flag it closes nothing that this process still owns; without it,
+    // it is made before this process has opened anything.
+    let result = unsafe { libc::close_range(FIRST_OTHER.unsigned_abs(), u32::MAX, flags) };
     if result == 0 {
         return Ok(());
     }

@@ -70,8 +70,12 @@ fn strict(host: &OwnedFd, doors: Vec<OwnedFd>) -> Result<(), StepError> {
         ForkSide::Parent(pid) => {
             drop((far, doors, settings));
             announce(host, pid)?;
-            // None: the host has no use for this helper.
             let Some(request) = receive_request(host)? else {
+                // The host has no use for this helper. Process 1 ends with its channel, and is nobody's orphan.
+                drop(near);
+                process::wait(pid)
+                    .map_err(at("wait for process 1"))
+                    .map_err(StepError::Fork)?;
                 return Ok(());
             };
             let Request { spec, passed } = request;

@@ -14,6 +14,9 @@ use crate::options::Launcher;
 use crate::protocol::{self, FromHelper, ToHelper, WireTier};
 use crate::tier::Tier;
 
+/// For a helper that waits to end by itself. It is killed then.
+const DISMISS_WAIT: Duration = Duration::from_secs(1);
+
 /// A helper, its streams and its control group. The helper is dropped before its group.
 #[derive(Debug)]
 pub(super) struct BegunHelper {
@@ -129,6 +132,7 @@ impl BegunHelper {
 
 impl Drop for BegunHelper {
     fn drop(&mut self) {
+        self.helper.dismiss(DISMISS_WAIT);
         // Process 1 dies with the helper, which is dropped next. A group notices that it is empty; without one, this is
         // the only wait for it.
         let _ = self.helper.reap();

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -89,6 +89,13 @@ impl Helper {
     /// Whether it said something, or is gone, within `wait`.
     pub(super) fn has_message_within(&self, wait: Duration) -> bool {
         is_readable_within(self.socket(), wait)
+    }
+
+    /// Lets a helper that waits for a run know that there is none, and waits for its end.
+    pub(super) fn dismiss(&self, wait: Duration) {
+        // It fails where the helper is gone.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        self.process.has_ended_within(wait);
     }
 
     pub(super) fn process(&self) -> &Process {

@@ -32,7 +32,7 @@ use crate::thread_time::thread_cpu_time;
 /// Timeout for building the isolation.
 pub(super) const SETUP_WAIT: Duration = Duration::from_secs(10);
 /// The same in a helper that was begun in advance. After this the run begins its own.
-const WARM_SETUP_WAIT: Duration = Duration::from_secs(2);
+const WARM_SETUP_WAIT: Duration = Duration::from_secs(1);
 /// Interval of measurements with a control group.
 const LOOK_GROUP: Duration = Duration::from_millis(20);
 const LOOK_WATCHDOG: Duration = Duration::from_millis(50);

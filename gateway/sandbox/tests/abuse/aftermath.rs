@@ -6,6 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::arena::Arena;
 use crate::planted::Planted;
 
 /// How processes of attacks call themselves, and how every file begins that they try to leave outside.
@@ -23,26 +24,33 @@ const PUBLIC: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
 pub(crate) struct Before {
     processes: BTreeSet<String>,
     mounts: BTreeSet<String>,
+    control_groups: usize,
     descriptors: usize,
     files: BTreeSet<String>,
 }
 
 impl Before {
-    pub(crate) fn look(planted: &Planted) -> Self {
+    pub(crate) fn look(arena: &Arena<'_>) -> Self {
+        let waiting = arena.waiting_processes();
+        let control_groups = control_groups().len();
+        assert!(control_groups <= waiting.len(), "groups without a helper");
         Self {
-            processes: processes(),
+            processes: processes(&waiting),
             mounts: mounts(),
+            control_groups,
             descriptors: descriptors(),
-            files: files(planted),
+            files: files(arena.planted),
         }
     }
 
-    /// Nothing of the run is left.
-    pub(crate) fn compare(&self, planted: &Planted) {
-        none_is_left(&self.processes);
+    /// Nothing of the run is left. Another helper waits in place of the one that it had.
+    pub(crate) fn compare(&self, arena: &Arena<'_>) {
+        let planted = arena.planted;
+        none_is_left(&self.processes, &arena.waiting_processes());
         let new: Vec<_> = mounts().difference(&self.mounts).cloned().collect();
         assert!(new.is_empty(), "mounts are left: {new:?}");
-        assert_eq!(control_groups(), BTreeSet::new(), "control groups are left");
+        let groups = control_groups();
+        assert_eq!(groups.len(), self.control_groups, "are left: {groups:?}");
         // Fewer are none left: another thread of the scene may have had one open.
         assert!(
             descriptors() <= self.descriptors,
@@ -63,13 +71,13 @@ impl Before {
 
 /// No process that an attack started.
 pub(crate) fn no_process_is_left() {
-    none_is_left(&BTreeSet::new());
+    none_is_left(&BTreeSet::new(), &[]);
 }
 
-fn none_is_left(before: &BTreeSet<String>) {
+fn none_is_left(before: &BTreeSet<String>, waiting: &[[i32; 2]]) {
     let deadline = Instant::now() + COLLECT_WAIT;
     loop {
-        let now = processes();
+        let now = processes(waiting);
         let left: Vec<_> = now.difference(before).collect();
         if left.is_empty() {
             return;
@@ -81,19 +89,21 @@ fn none_is_left(before: &BTreeSet<String>) {
 
 /// How many processes call themselves by the marker.
 pub(crate) fn marked_processes() -> usize {
-    processes()
+    processes(&[])
         .iter()
         .filter(|process| process.contains(MARKER))
         .count()
 }
 
-/// Marked processes and children of this one, each with its number and name.
-fn processes() -> BTreeSet<String> {
+/// Marked processes and children of this one but waiting helpers, each with its number and name.
+fn processes(waiting: &[[i32; 2]]) -> BTreeSet<String> {
     let own = std::process::id().to_string();
     let stat_of = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("stat")).ok();
     let pick = |stat: String| {
         let (name, fields) = stat.rsplit_once(')')?;
-        let is_child = fields.split_whitespace().nth(1) == Some(&own);
+        let pid = name.split_whitespace().next()?.parse::<i32>().ok()?;
+        let is_child = fields.split_whitespace().nth(1) == Some(&own)
+            && !waiting.iter().flatten().any(|waits| *waits == pid);
         (name.contains(MARKER) || is_child).then(|| name.to_owned())
     };
     fs::read_dir("/proc")

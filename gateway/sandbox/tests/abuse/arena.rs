@@ -1,14 +1,17 @@
 //! A sandbox with everything planted around it, and runs in it that are looked at from all sides.
+//!
+//! In the strict tier every run is one in a helper that had waited for it, except in an arena that is made cold.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use mooring_sandbox::{
-    Job, Launcher, Limits, Network, Options, Program, RunEnd, Sandbox, SessionTrees, StopHandle,
-    Tier, Usage,
+    HelperStart, Job, Launcher, Limits, Network, Options, Program, RunEnd, Sandbox, SessionTrees,
+    StopHandle, Tier, Usage,
 };
 
 use crate::aftermath::Before;
@@ -21,7 +24,14 @@ pub(crate) struct Arena<'a> {
     pub(crate) planted: &'a Planted,
     pub(crate) binaries: Binaries,
     pub(crate) sandbox: Sandbox,
+    /// How many helpers wait for a run, between runs.
+    waiting: usize,
 }
+
+/// Helpers that wait in an arena of the strict tier.
+const WARM_HELPERS: usize = 1;
+/// For a helper to be begun.
+const WARM_WAIT: Duration = Duration::from_secs(20);
 
 /// What a run came to, its streams as text.
 #[derive(Debug)]
@@ -60,13 +70,43 @@ pub(crate) fn options(tier: Tier, binaries: &Binaries) -> Options {
 
 impl<'a> Arena<'a> {
     pub(crate) fn new(tier: Tier, planted: &'a Planted) -> Self {
+        Self::with_waiting(tier, planted, WARM_HELPERS)
+    }
+
+    /// One in which every run begins its own helper.
+    pub(crate) fn cold(tier: Tier, planted: &'a Planted) -> Self {
+        Self::with_waiting(tier, planted, 0)
+    }
+
+    fn with_waiting(tier: Tier, planted: &'a Planted, warm_helpers: usize) -> Self {
         let binaries = Binaries::of_this_process();
-        let sandbox = Sandbox::probe(options(tier, &binaries))
-            .expect("this machine has every wall of the tier");
+        let options = Options {
+            warm_helpers,
+            ..options(tier, &binaries)
+        };
+        let sandbox = Sandbox::probe(options).expect("this machine has every wall of the tier");
         Self {
             planted,
             binaries,
             sandbox,
+            waiting: if tier == Tier::Strict {
+                warm_helpers
+            } else {
+                0
+            },
+        }
+    }
+
+    /// The processes of helpers that wait, as many as there are to be.
+    pub(crate) fn waiting_processes(&self) -> Vec<[i32; 2]> {
+        let deadline = Instant::now() + WARM_WAIT;
+        loop {
+            let waiting = self.sandbox.waiting_processes();
+            if waiting.len() == self.waiting {
+                return waiting;
+            }
+            assert!(Instant::now() < deadline, "no helper waits: {waiting:?}");
+            thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -101,11 +141,11 @@ impl<'a> Arena<'a> {
 
     /// Runs a program with a bridge where nobody answers, and sees to it that it read nothing of others and left nothing.
     pub(crate) fn run(&self, program: Program, limits: Limits, stop: &StopHandle) -> Run {
-        let before = Before::look(self.planted);
+        let before = Before::look(self);
         let (host, bridge) = UnixStream::pair().unwrap();
         let run = self.run_connected(program, limits, stop, bridge.into(), Network::None);
         drop(host);
-        before.compare(self.planted);
+        before.compare(self);
         run
     }
 
@@ -125,7 +165,9 @@ impl<'a> Arena<'a> {
             bridge: Some(bridge),
             network,
         };
+        let is_warm = !self.waiting_processes().is_empty();
         let outcome = self.sandbox.run(job, stop).expect("the walls stand");
+        assert_eq!(outcome.start == HelperStart::Warm, is_warm);
         let run = Run {
             ended: outcome.ended.clone(),
             stdout: String::from_utf8_lossy(&outcome.stdout.bytes).into_owned(),

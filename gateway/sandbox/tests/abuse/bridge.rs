@@ -22,7 +22,7 @@ fn run_with<T: Send>(
     stop: &StopHandle,
     host: impl FnOnce(UnixStream) -> T + Send,
 ) -> (Run, T) {
-    let before = Before::look(arena.planted);
+    let before = Before::look(arena);
     let (near, far) = UnixStream::pair().unwrap();
     near.set_read_timeout(Some(WAIT)).unwrap();
     let answer = thread::scope(|scope| {
@@ -34,7 +34,7 @@ fn run_with<T: Send>(
         let run = arena.run_connected(program, within, stop, far.into(), Network::None);
         (run, host.join().unwrap())
     });
-    before.compare(arena.planted);
+    before.compare(arena);
     answer
 }
 

@@ -8,7 +8,7 @@ use mooring_sandbox::RunEnd;
 use crate::arena::Arena;
 use crate::attack::{Attack, attack, check_python, strict_attack};
 use crate::outside::Control;
-use crate::who::everybody;
+use crate::who::{everybody, everybody_warm_and_cold};
 
 const FILES: &[Attack] = &[
     // First: later attacks leave some of their own open.
@@ -275,7 +275,7 @@ if "home" not in os.listdir("/"):
 
 #[test]
 fn python_reaches_no_file_of_others() {
-    everybody("filesystem_in::python_reaches_no_file_of_others", |arena| {
+    everybody_warm_and_cold("filesystem_in::python_reaches_no_file_of_others", |arena| {
         let _inherited = inheritable_descriptors(arena);
         check_python(arena, Control::Plain, &[], FILES);
         check_python(arena, Control::Privileged, &[], REMOUNT);

@@ -2,7 +2,7 @@
 
 use crate::attack::{Attack, attack, check_python};
 use crate::outside::Control;
-use crate::who::everybody;
+use crate::who::everybody_warm_and_cold;
 
 /// The control has every capability over namespaces of its own.
 const CALLS: &[Attack] = &[
@@ -252,7 +252,7 @@ in_child(getpid)"#,
 
 #[test]
 fn the_kernel_is_out_of_reach() {
-    everybody("kernel::the_kernel_is_out_of_reach", |arena| {
+    everybody_warm_and_cold("kernel::the_kernel_is_out_of_reach", |arena| {
         check_python(arena, Control::Privileged, &[], CALLS);
         check_python(arena, Control::Plain, &[], X32);
     });

@@ -75,7 +75,7 @@ impl Proxy {
 /// Runs a program that may ask the proxy: what it came to, and what the proxy was asked.
 fn run_with_proxy(arena: &Arena<'_>, program: Program) -> (Run, Vec<String>) {
     let stop = StopHandle::new().unwrap();
-    let before = Before::look(arena.planted);
+    let before = Before::look(arena);
     let proxy = Proxy::default();
     let (host, bridge) = UnixStream::pair().unwrap();
     let within = Limits {
@@ -85,7 +85,7 @@ fn run_with_proxy(arena: &Arena<'_>, program: Program) -> (Run, Vec<String>) {
     let run = arena.run_connected(program, within, &stop, bridge.into(), proxy.network());
     drop(host);
     let asked = proxy.end();
-    before.compare(arena.planted);
+    before.compare(arena);
     (run, asked)
 }
 

@@ -55,6 +55,17 @@ pub(crate) fn everybody(name: &str, scene: impl Fn(&Arena<'_>)) {
     everybody_in(&TIERS, name, scene);
 }
 
+/// Likewise, and in the strict tier once more with runs that begin their own helpers: for tables that look at every
+/// side of the isolation.
+pub(crate) fn everybody_warm_and_cold(name: &str, scene: impl Fn(&Arena<'_>)) {
+    as_each(name, |planted| {
+        for tier in TIERS {
+            scene(&Arena::new(tier, planted));
+        }
+        scene(&Arena::cold(Tier::Strict, planted));
+    });
+}
+
 /// Likewise in these tiers only.
 pub(crate) fn everybody_in(tiers: &[Tier], name: &str, scene: impl Fn(&Arena<'_>)) {
     as_each(name, |planted| {

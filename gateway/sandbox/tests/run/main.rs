@@ -14,6 +14,7 @@ mod host;
 mod limits;
 mod outcome;
 mod support;
+mod warm;
 
 /// What is tested here.
 const TIER: mooring_sandbox::Tier = mooring_sandbox::Tier::Strict;
