@@ -78,7 +78,7 @@ pub enum FromHelper {
         /// As the host counts processes.
         pid: i32,
     },
-    /// Process 1 confines itself, and waits for [`ToHelper::Go`]. Carries, with [`WireNetwork::Proxy`], the socket that
+    /// Process 1 is confined, and waits for [`ToHelper::Go`]. Carries, with [`WireNetwork::Proxy`], the socket that
     /// listens inside.
     Prepared,
     /// The program has been started. Carries the same descriptors as [`FromHelper::Finished`]: the usage of the layers

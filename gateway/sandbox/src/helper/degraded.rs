@@ -16,7 +16,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::descriptors;
 use super::error::{Cause, StepError, at};
 use super::first_process::{self, ExistingIsolation, FirstProcess, FirstProcessMessage};
-use super::outer::{Request, announce, hand_over, is_told_to_go, pair, receive_request};
+use super::outer::{
+    Request, announce, hand_over, is_told_to_go, pair, receive_request, until_confined,
+};
 use super::own_user::OwnUser;
 use super::private::PrivateDirectoryView;
 use super::process::{self, ForkSide};
@@ -112,6 +114,9 @@ fn converse(
 ) -> Result<LeaderResult, StepError> {
     announce(host, leader)?;
     hand_over(first, spec, program);
+    if let Err(failed) = until_confined(first)? {
+        return Ok(LeaderResult::Failed(failed));
+    }
     if !is_told_to_go(host, None)? {
         return Ok(LeaderResult::Ended(None));
     }
@@ -124,6 +129,7 @@ fn converse(
                 send(host.as_fd(), &FromHelper::Started, &[])?
             }
             Some((FirstProcessMessage::Ended(ended), _)) => status = Some(ended),
+            Some((FirstProcessMessage::Confined, _)) => {}
             Some((FirstProcessMessage::Failed(failed), _)) => {
                 return Ok(LeaderResult::Failed(failed));
             }

@@ -24,6 +24,8 @@ use crate::protocol::{
 /// A message of process 1 to the helper outside.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FirstProcessMessage {
+    /// Every layer is up, and nothing but `Go` is missing.
+    Confined,
     /// The program runs.
     Started,
     /// The program has ended, with this wait status.
@@ -87,6 +89,7 @@ fn course(isolation: ExistingIsolation, channel: &OwnedFd) -> Result<i32, StepEr
     // The program alone has the bridge once it runs.
     let ProgramDescriptors { bridge, .. } = passed;
     let program = confine(&spec, &filter, &bytes, isolation)?;
+    send(channel.as_fd(), &FirstProcessMessage::Confined, &[])?;
     let (ToHelper::Go, _) = hear(channel)? else {
         return Err(StepError::Spec(Cause::words("something else than go")));
     };

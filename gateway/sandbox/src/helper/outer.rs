@@ -171,6 +171,17 @@ pub(super) fn hand_over(first: &OwnedFd, spec: Box<Spec>, program: ProgramDescri
     let _ = send(first.as_fd(), &ToHelper::Spec(spec), &passed);
 }
 
+/// Waits until process 1 is confined; where it is not, why. One that died while it waited is noticed here.
+pub(super) fn until_confined(first: &OwnedFd) -> Result<Result<(), StepFailure>, StepError> {
+    match receive::<FirstProcessMessage>(first.as_fd())? {
+        Some((FirstProcessMessage::Confined, _)) => Ok(Ok(())),
+        Some((FirstProcessMessage::Failed(failed), _)) => Ok(Err(failed)),
+        _ => Err(StepError::Fork(Cause::words(
+            "process 1 ended before it was confined",
+        ))),
+    }
+}
+
 /// Passes the listening socket to the host, and waits for its `Go`; false if the host is gone.
 pub(super) fn is_told_to_go(host: &OwnedFd, listener: Option<OwnedFd>) -> Result<bool, StepError> {
     let passed: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
@@ -188,6 +199,9 @@ fn accompany(
     upper: &Upper,
     listener: Option<OwnedFd>,
 ) -> Result<(), StepError> {
+    if let Err(failed) = until_confined(first)? {
+        return Ok(send(host.as_fd(), &FromHelper::Failed(failed), &[])?);
+    }
     if !is_told_to_go(host, listener)? {
         return Ok(());
     }
@@ -200,6 +214,7 @@ fn accompany(
         match told {
             FirstProcessMessage::Started => send(host.as_fd(), &FromHelper::Started, &layers)?,
             FirstProcessMessage::Ended(ended) => status = Some(ended),
+            FirstProcessMessage::Confined => {}
             FirstProcessMessage::Failed(failed) => {
                 return Ok(send(host.as_fd(), &FromHelper::Failed(failed), &[])?);
             }

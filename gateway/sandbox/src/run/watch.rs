@@ -217,7 +217,7 @@ impl Watch<'_, '_> {
         Ok(None)
     }
 
-    /// The isolation outside of process 1 is complete: sends `Go`.
+    /// The isolation is complete: sends `Go`.
     fn prepared(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), RunError> {
         if self.handover.listening.is_some() && descriptors.is_empty() {
             return Err(RunError::Protocol {

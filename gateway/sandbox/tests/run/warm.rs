@@ -194,6 +194,7 @@ fn a_host_that_is_killed_takes_its_waiting_helpers_with_it() {
         .spawn()
         .unwrap();
     let pid = host.id() as i32;
+    let helper = options().launcher.path().file_name().unwrap().to_owned();
     let mut waiting = std::collections::BTreeSet::new();
     // Two helpers with their first processes, and nothing of the self-test any more.
     wait_until("waiting helpers", || {
@@ -202,7 +203,7 @@ fn a_host_that_is_killed_takes_its_waiting_helpers_with_it() {
         waiting.len() == 4
             && waiting
                 .iter()
-                .all(|pid| names(pid).starts_with("mooring-sandbox"))
+                .all(|pid| names(pid).trim_end() == helper.to_str().unwrap())
             && support::groups(&format!("-{pid}-")).is_empty() != has_group()
     });
     host.kill().unwrap();
