@@ -250,7 +250,7 @@ fn probe_servers(app: &Arc<App>) {
 async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     let session_router = &app.session_router;
     if let Some(code) = &app.code {
-        code.stop_runs();
+        code.stop_runs().await;
     }
     app.agents.stop_runs().await;
     let deadline = patience_ends_at.max(Instant::now() + LET_GO_WITHIN);

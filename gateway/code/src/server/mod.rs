@@ -134,9 +134,14 @@ impl CodeServers {
         self.by_id.values()
     }
 
-    /// Ends every run of this process: its time to finish is over.
-    pub fn stop_runs(&self) {
+    /// Ends every run of this process: its time to finish is over. Helpers that wait for further ones end too.
+    pub async fn stop_runs(&self) {
         self.services.stops.ask_all();
+        if let Ok(sandbox) = &self.services.sandbox {
+            let sandbox = Arc::clone(sandbox);
+            // It does not panic. If the thread cannot be had, the process's end ends the helpers.
+            let _ = tokio::task::spawn_blocking(move || sandbox.dismiss_waiting()).await;
+        }
     }
 
     /// What the servers share.

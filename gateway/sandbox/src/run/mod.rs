@@ -98,6 +98,14 @@ impl Sandbox {
             .map_err(RunError::host("start the thread of waiting helpers"))
     }
 
+    /// Ends the helpers that wait, before the process does, so that their control groups are removed. No other is
+    /// started in advance from then on. Blocks for a few milliseconds.
+    pub fn dismiss_waiting(&self) {
+        if let Some(warm) = &self.warm {
+            warm.close();
+        }
+    }
+
     /// The helpers that wait for a run, by the processes of each: the helper, and process 1 of the run to come.
     #[must_use]
     pub fn waiting_processes(&self) -> Vec<[i32; 2]> {

@@ -38,7 +38,18 @@ struct PoolState {
     waiting: VecDeque<BegunHelper>,
     /// How many are to be begun.
     missing: usize,
-    is_closed: bool,
+    /// Whether one is being begun.
+    is_beginning: bool,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// None waits any more, and none is begun. Runs may still be in helpers of the thread.
+    Closed,
+    /// No run is in one either.
+    Over,
 }
 
 /// A helper for one run. When this is dropped, another one is begun in its place.
@@ -56,7 +67,8 @@ impl WarmHelpers {
             state: Mutex::new(PoolState {
                 waiting: VecDeque::with_capacity(count),
                 missing: count,
-                is_closed: false,
+                is_beginning: false,
+                stage: Stage::Open,
             }),
             changed: Condvar::new(),
         });
@@ -84,6 +96,18 @@ impl WarmHelpers {
         }
     }
 
+    /// Ends the helpers that wait, and begins no more.
+    pub(super) fn close(&self) {
+        let mut state = self.pool.lock();
+        state.stage = Stage::Closed;
+        while state.is_beginning {
+            state = wait(self.pool.changed.wait(state));
+        }
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        drop(waiting);
+    }
+
     /// The processes that wait, as the host counts them: each helper, and its process 1.
     pub(super) fn processes(&self) -> Vec<[i32; 2]> {
         let pids = |helper: &BegunHelper| {
@@ -96,7 +120,8 @@ impl WarmHelpers {
 
 impl Drop for WarmHelpers {
     fn drop(&mut self) {
-        self.pool.lock().is_closed = true;
+        self.close();
+        self.pool.lock().stage = Stage::Over;
         self.pool.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             // It does not panic, and nothing is left to do if it did.
@@ -117,28 +142,28 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins what is missing, until it is closed. Helpers that still wait then end with this thread.
+    /// Begins what is missing, until it is over.
     fn fill(&self, begin: impl Fn() -> Option<BegunHelper>) {
         let mut state = self.lock();
-        while !state.is_closed {
-            if state.missing == 0 {
+        while state.stage != Stage::Over {
+            if state.missing == 0 || state.stage == Stage::Closed {
                 state = wait(self.changed.wait(state));
                 continue;
             }
             state.missing -= 1;
+            state.is_beginning = true;
             drop(state);
             let begun = begin();
             state = self.lock();
-            if let Some(helper) = begun {
-                state.waiting.push_back(helper);
-                continue;
-            }
-            state.missing += 1;
-            if !state.is_closed {
+            state.is_beginning = false;
+            let is_begun = begun.is_some();
+            state.waiting.extend(begun);
+            self.changed.notify_all();
+            if !is_begun {
+                state.missing += 1;
                 state = wait(self.changed.wait_timeout(state, RETRY_PAUSE)).0;
             }
         }
-        state.waiting.clear();
     }
 }
 

@@ -61,6 +61,20 @@ fn each_helper_serves_one_run() {
 }
 
 #[test]
+fn dismissed_helpers_are_gone_with_their_groups_and_runs_go_on() {
+    let _turn = Turn::take();
+    let sandbox = warm(2);
+    let waiting = sandbox.waiting_processes();
+    sandbox.dismiss_waiting();
+    assert!(!waiting.iter().flatten().any(|pid| is_there(*pid)));
+    let own = format!("-{}-", std::process::id());
+    assert!(support::groups(&own).is_empty());
+    let outcome = run(&sandbox, &Ground::new(), "print('fine')");
+    assert_eq!(outcome.start, HelperStart::Cold);
+    assert!(sandbox.waiting_processes().is_empty());
+}
+
+#[test]
 fn more_runs_than_helpers_begin_their_own() {
     let _turn = Turn::take();
     let (sandbox, starts) = (warm(1), std::sync::Barrier::new(4));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use mooring_tests::code::{CodeVolume, Coder};
 use mooring_tests::gateway::Gateway;
-use mooring_tests::process_tree::{descendants, is_running};
+use mooring_tests::process_tree::{descendants, is_running, name_of};
 use mooring_tests::redis::Redis;
 use mooring_tests::wait;
 use serde_json::json;
@@ -136,7 +136,8 @@ async fn a_worker_killed_in_mid_run_leaves_the_session_to_the_next() -> anyhow::
     let run = tokio::spawn(async move { first.python(code).await });
     let killed = scene.gateways[0].process().id();
     wait::until_true("the run has begun", SEEN_WITHIN, async || {
-        Ok(!descendants(killed)?.is_empty())
+        let mut names = descendants(killed)?.into_iter().filter_map(name_of);
+        Ok(names.any(|name| name.starts_with("python")))
     })
     .await?;
     let tree = descendants(killed)?;

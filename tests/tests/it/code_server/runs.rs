@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mooring_tests::code::{CodeVolume, Coder, SERVER};
 use mooring_tests::gateway::{Gateway, Settings};
-use mooring_tests::process_tree::{descendants, is_running};
+use mooring_tests::process_tree::{descendants, is_running, name_of};
 use mooring_tests::redis::Redis;
 use mooring_tests::wait;
 use serde_json::json;
@@ -270,7 +270,8 @@ async fn a_worker_that_stops_ends_its_runs_and_leaves_none_behind() -> anyhow::R
     let caller = tokio::spawn(async move { session.post(&call).await.map(drop) });
     let gateway = scene.gateway.process().id();
     wait::until_true("the run to begin", BEGUN_WITHIN, async || {
-        Ok(descendants(gateway)?.len() > 1)
+        let mut names = descendants(gateway)?.into_iter().filter_map(name_of);
+        Ok(names.any(|name| name.starts_with("python")))
     })
     .await?;
     let begun = descendants(gateway)?;
