@@ -64,9 +64,9 @@ pub enum ToHelper {
         /// The isolation tier. If one of its layers is unavailable, the reply is [`FromHelper::Failed`].
         tier: WireTier,
     },
-    /// The run, with the descriptors of [`SpecDescriptors`]. The limits of its control group are set.
+    /// The run, with the descriptors of [`SpecDescriptors`].
     Spec(Box<Spec>),
-    /// Process 1 is in its control group and may continue.
+    /// Process 1 is in its control group, which has the limits of the run, and may start the program.
     Go,
 }
 

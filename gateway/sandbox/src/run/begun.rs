@@ -42,12 +42,13 @@ impl BegunHelper {
         groups: &CgroupBackend,
         tier: Tier,
     ) -> Result<Self, RunError> {
+        let (helper, streams) = Helper::start(launcher)?;
+        // While the helper's binary is loaded.
         let group = groups
             .make()
             .map_err(RunError::host("control group: make"))?;
         let doors = group.as_ref().map_or(Ok(Vec::new()), Cgroup::doors);
         let doors = doors.map_err(RunError::host("control group: open"))?;
-        let (helper, streams) = Helper::start(launcher)?;
         let begin = ToHelper::Begin {
             tier: WireTier::from(tier),
         };

@@ -231,8 +231,9 @@ impl Sandbox {
                 )
             }
         };
-        let streams = helper.limit(&CgroupLimits::of(run.limits, run.memory_for_files))?;
         self.brief(&helper, run, handover.bridge.as_ref())?;
+        // Before `Go`, and while the helper completes the isolation.
+        let streams = helper.limit(&CgroupLimits::of(run.limits, run.memory_for_files))?;
         let keep = run.limits.output_bytes;
         let pump = |pipe| Pump::new(pipe, keep).map_err(RunError::host("read the output"));
         let watch = Watch {

@@ -111,6 +111,8 @@ pub struct Running {
     pub host: OwnedFd,
     pub child: Child,
     pub process: OwnedFd,
+    /// Where it came to nothing.
+    failed: Option<StepFailure>,
     stdout: JoinHandle<String>,
     stderr: JoinHandle<String>,
     pieces: Receiver<String>,
@@ -213,12 +215,16 @@ impl Session {
         .unwrap();
         let (waiting, mut handles) = receive::<FromHelper>(host.as_fd()).unwrap().unwrap();
         assert!(matches!(waiting, FromHelper::Waiting { .. }), "{waiting:?}");
-        let (prepared, _) = receive::<FromHelper>(host.as_fd()).unwrap().unwrap();
-        assert_eq!(prepared, FromHelper::Prepared);
+        let failed = match receive::<FromHelper>(host.as_fd()).unwrap().unwrap() {
+            (FromHelper::Prepared, _) => None,
+            (FromHelper::Failed(failed), _) => Some(failed),
+            (message, _) => panic!("{message:?}"),
+        };
         Running {
             host,
             child,
             process: handles.remove(0),
+            failed,
             stdout,
             stderr,
             pieces,
@@ -247,20 +253,25 @@ impl Running {
 
     /// Says go, and collects everything.
     pub fn finish(self) -> Ran {
-        self.go();
+        if self.failed.is_none() {
+            self.go();
+        }
         self.collect()
     }
 
     /// Collects everything.
     pub fn collect(mut self) -> Ran {
-        let (end, upper) = loop {
-            match receive::<FromHelper>(self.host.as_fd()).unwrap().unwrap() {
-                (FromHelper::Started, _) => {}
-                (FromHelper::Finished(finished), upper) => break (Ok(finished), upper),
-                (FromHelper::Failed(failed), _) => break (Err(failed), Vec::new()),
-                (message, _) => panic!("{message:?}"),
+        let failed = self.failed.take().map(|failed| (Err(failed), Vec::new()));
+        let (end, upper) = failed.unwrap_or_else(|| {
+            loop {
+                match receive::<FromHelper>(self.host.as_fd()).unwrap().unwrap() {
+                    (FromHelper::Started, _) => {}
+                    (FromHelper::Finished(finished), upper) => break (Ok(finished), upper),
+                    (FromHelper::Failed(failed), _) => break (Err(failed), Vec::new()),
+                    (message, _) => panic!("{message:?}"),
+                }
             }
-        };
+        });
         self.child.wait().unwrap();
         Ran {
             stdout: self.stdout.join().unwrap(),
