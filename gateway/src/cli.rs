@@ -169,6 +169,7 @@ fn parse_caller(text: &str) -> Result<Identity, String> {
         teams: teams.into(),
         roles,
         scopes,
+        token: None,
     })
 }
 

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use mooring_secrets::access_token::AccessToken;
 use mooring_settings::TokenSettings;
 use sha2::{Digest as _, Sha256};
 
@@ -24,6 +25,8 @@ const QUERY_PARAMETER: &str = "access_token";
 pub(crate) struct TokenAuthenticator {
     pub(crate) settings: TokenSettings,
     pub(crate) keys: Arc<KeySource>,
+    /// Whether identities have their tokens.
+    pub(crate) keeps_tokens: bool,
 }
 
 impl TokenAuthenticator {
@@ -86,7 +89,14 @@ impl TokenAuthenticator {
         digest: TokenDigest,
         now: u64,
     ) -> Result<Arc<VerifiedToken>, TokenError> {
-        let verified = Arc::new(token::verify(token, &keys.keys, &self.settings, now)?);
+        let mut verified = token::verify(token, &keys.keys, &self.settings, now)?;
+        if self.keeps_tokens {
+            let leeway = self.settings.leeway.as_secs();
+            let expires_at = verified.accepted_until.saturating_sub(leeway);
+            let kept = Arc::new(AccessToken::new(token, digest, expires_at));
+            Arc::make_mut(&mut verified.identity).token = Some(kept);
+        }
+        let verified = Arc::new(verified);
         keys.remember(digest, &verified);
         Ok(verified)
     }

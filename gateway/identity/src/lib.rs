@@ -22,6 +22,7 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode};
 use ipnet::IpNet;
 
+use mooring_secrets::access_token::AccessToken;
 use mooring_secrets::digest;
 use mooring_session::names::Principal;
 use mooring_settings::{AuthSettings, TokenSettings, TrustedHeaderSettings};
@@ -53,6 +54,8 @@ pub struct Identity {
     pub roles: Vec<String>,
     /// The scopes of the caller's token, without duplicates; empty where no token is checked.
     pub scopes: Vec<String>,
+    /// The caller's token, where a server gets one in exchange for it.
+    pub token: Option<Arc<AccessToken>>,
 }
 
 impl Identity {
@@ -64,6 +67,7 @@ impl Identity {
             teams: Arc::default(),
             roles: Vec::new(),
             scopes: Vec::new(),
+            token: None,
         }
     }
 
@@ -262,6 +266,7 @@ impl Authenticator {
                     Mode::Token(TokenAuthenticator {
                         settings: tokens,
                         keys,
+                        keeps_tokens: false,
                     }),
                     trusted_peers,
                 )
@@ -278,6 +283,15 @@ impl Authenticator {
             mode,
             trusted_peers,
         })
+    }
+
+    /// Identities have the tokens that they follow from, if these are exchanged.
+    #[must_use]
+    pub fn keeping_tokens(mut self, are_exchanged: bool) -> Self {
+        if let Mode::Token(tokens) = &mut self.mode {
+            tokens.keeps_tokens = are_exchanged;
+        }
+        self
     }
 
     /// The identity of a request over a connection from `peer`, from its headers; a token in its query is refused. At

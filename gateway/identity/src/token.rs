@@ -225,6 +225,7 @@ fn check_claims(
         teams: items(claim(claims, &settings.teams_claim), &[])?.into(),
         roles: items(claim(claims, &settings.roles_claim), &[])?,
         scopes: scopes(claims)?,
+        token: None,
     };
     Ok(VerifiedToken {
         identity: Arc::new(identity),

@@ -31,6 +31,7 @@ pub(super) fn identify(
         teams: items(headers, &settings.teams_header, IdentityHeader::Teams)?.into(),
         roles: items(headers, &settings.roles_header, IdentityHeader::Roles)?,
         scopes: Vec::new(),
+        token: None,
     })
 }
 

@@ -8,7 +8,7 @@ use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
-use mooring_session::names::SessionId;
+use mooring_session::names::{NameError, SessionId};
 use tokio_util::sync::CancellationToken;
 
 use super::caller::{CallerRefusal, RequestHead};
@@ -75,8 +75,19 @@ impl<S> RequestContext<S> {
     pub(super) fn session(&self) -> Result<Session, ErrorKind> {
         let prefix = &self.app.session_router.options().key_prefix;
         let id = session_id(&self.headers)?;
-        Ok(Session::named(prefix, id, self.identity.principal.clone())
-            .in_teams(&self.identity.teams))
+        Ok(self.of_caller(Session::named(prefix, id, self.identity.principal.clone())))
+    }
+
+    /// A new session of its caller.
+    pub(super) fn mint_session(&self) -> Result<Session, NameError> {
+        let prefix = &self.app.session_router.options().key_prefix;
+        let session = Session::mint(prefix, self.identity.principal.clone())?;
+        Ok(self.of_caller(session))
+    }
+
+    /// The session, as its caller uses it.
+    pub(super) fn of_caller(&self, session: Session) -> Session {
+        session.of_caller(&self.identity.teams, self.identity.token.as_ref())
     }
 }
 

@@ -44,7 +44,7 @@ impl Upstreams for NestedServers {
             return unknown();
         };
         let caller = Arc::clone(&self.caller);
-        let session = session.clone().in_teams(&caller.teams);
+        let session = session.clone();
         let context = UpstreamContext {
             app: Arc::clone(&self.app),
             server,
@@ -54,6 +54,7 @@ impl Upstreams for NestedServers {
             lane: None,
             client_gone: CancellationToken::new(),
         };
+        let session = context.of_caller(session);
         // The session is stateful whatever the server's setting: code has no other.
         run_to_completion(async move {
             match Message::parse(&text, Sender::Client) {

@@ -291,16 +291,14 @@ async fn initialize(
                 .open_in(session, &context.server, &request)
                 .await
         }
-        None => {
-            session_router
-                .open(
-                    &context.identity.principal,
-                    &context.identity.teams,
-                    &context.server,
-                    &request,
-                )
-                .await
-        }
+        None => match context.mint_session() {
+            Ok(session) => {
+                session_router
+                    .open(session, &context.server, &request)
+                    .await
+            }
+            Err(cause) => Err(cause.into()),
+        },
     };
     let opened = match opened {
         Ok(opened) => opened,

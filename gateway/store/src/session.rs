@@ -5,6 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use mooring_secrets::access_token::AccessToken;
 use mooring_secrets::digest;
 use mooring_session::names::{NameError, Principal, SessionId};
 
@@ -19,6 +20,8 @@ pub struct Session {
     pub principal: Principal,
     /// The teams of who the request comes from; empty where the gateway acts by itself.
     pub teams: Arc<[String]>,
+    /// The token of who the request comes from, where a server gets one in exchange for it.
+    pub token: Option<Arc<AccessToken>>,
     /// The key of its record.
     pub key: SessionKey,
     /// Identifies the session in logs and to upstream servers, instead of the id.
@@ -35,14 +38,16 @@ impl Session {
             id,
             principal,
             teams: Arc::default(),
+            token: None,
         }
     }
 
-    /// The same session in a request of somebody in these teams.
+    /// The same session in a request of somebody in these teams, with this token.
     #[must_use]
-    pub fn in_teams(self, teams: &Arc<[String]>) -> Self {
+    pub fn of_caller(self, teams: &Arc<[String]>, token: Option<&Arc<AccessToken>>) -> Self {
         Self {
             teams: Arc::clone(teams),
+            token: token.cloned(),
             ..self
         }
     }

@@ -1,8 +1,10 @@
 //! Whom a request to an upstream server is for, and how the server learns it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::HeaderValue;
+use mooring_secrets::access_token::AccessToken;
 use mooring_session::names::{Principal, ServerName};
 
 /// Whom a request is for.
@@ -14,6 +16,8 @@ pub struct Caller<'a> {
     pub teams: &'a [String],
     /// The digest of the session's id; none for a request of no session.
     pub session_digest: Option<&'a str>,
+    /// The token with which the caller was authenticated; none where no server gets one in exchange for it.
+    pub token: Option<&'a Arc<AccessToken>>,
 }
 
 impl<'a> Caller<'a> {
@@ -24,6 +28,7 @@ impl<'a> Caller<'a> {
             principal,
             teams: &[],
             session_digest: None,
+            token: None,
         }
     }
 }

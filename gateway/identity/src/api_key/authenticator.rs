@@ -197,6 +197,7 @@ fn known_key(key: &StoredApiKey) -> Option<KnownKey> {
             teams: items(&key.teams)?.into(),
             roles: items(&key.roles)?,
             scopes: items(&key.scopes)?,
+            token: None,
         }),
         expires_at: key.expires_at,
         is_revoked: key.revoked_at.is_some(),

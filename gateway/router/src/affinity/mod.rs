@@ -180,5 +180,6 @@ pub fn caller_of(session: &Session) -> Caller<'_> {
         principal: &session.principal,
         teams: &session.teams,
         session_digest: Some(&session.digest),
+        token: session.token.as_ref(),
     }
 }

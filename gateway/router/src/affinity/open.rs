@@ -1,7 +1,6 @@
 //! Opening: a client initializes, and gets a session bound to one instance.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use mooring_session::Refusal;
@@ -100,18 +99,16 @@ impl InitializeRequest<'_> {
 }
 
 impl SessionRouter {
-    /// Creates the record, claims an instance, performs the handshake, and confirms.
+    /// Creates the record of a minted session, claims an instance, performs the handshake, and confirms.
     ///
     /// # Errors
     /// See [`OpenError`]; the record is ended again.
     pub async fn open(
         &self,
-        principal: &Principal,
-        teams: &Arc<[String]>,
+        session: Session,
         server: &Server,
         request: &InitializeRequest<'_>,
     ) -> Result<OpenedSession, OpenError> {
-        let session = Session::mint(&self.options().key_prefix, principal.clone())?.in_teams(teams);
         // From here on the session is in use, and this gateway does not end it for another.
         let in_flight = self
             .active_bindings()

@@ -109,9 +109,7 @@ async fn begin(
         session_router.note_initialize(session, request).await?;
         return Ok(session.clone());
     }
-    let prefix = &session_router.options().key_prefix;
-    let session = Session::mint(prefix, context.identity.principal.clone())?
-        .in_teams(&context.identity.teams);
+    let session = context.mint_session()?;
     session_router.begin(&session, request).await?;
     Ok(session)
 }

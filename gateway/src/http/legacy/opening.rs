@@ -37,7 +37,7 @@ pub(super) async fn open(
         .begin_uninitialized(&identity.principal)
         .await
     {
-        Ok(session) => session.in_teams(&identity.teams),
+        Ok(session) => session.of_caller(&identity.teams, identity.token.as_ref()),
         Err(cause) => return refused(answer::open_error(&cause, None)),
     };
     // Keeps the session from expiring while its client sends nothing.
