@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::StatusCode;
+use mooring_secrets::access_token::AccessToken;
 use mooring_session::names::{InstanceName, Principal, ServerName, UpstreamSession};
 use tokio::sync::OnceCell;
 
@@ -81,6 +82,7 @@ pub struct ServerRequestResponder {
     instance: Arc<Instance>,
     upstream_session: Option<UpstreamSession>,
     principal: Principal,
+    token: Option<Arc<AccessToken>>,
 }
 
 impl ServerRequestResponder {
@@ -96,12 +98,16 @@ impl ServerRequestResponder {
                 .answering(Some(id))
                 .to_bytes()
         };
+        let caller = Caller {
+            token: self.token.as_ref(),
+            ..Caller::of(&self.principal)
+        };
         let outgoing = Outgoing::post(&self.server, text)
-            .on_behalf_of(&self.server, &Caller::of(&self.principal))
+            .on_behalf_of(&self.server, &caller)
             .upstream_session(self.upstream_session.as_ref());
         let (client, instance) = (self.client.clone(), Arc::clone(&self.instance));
         tokio::spawn(async move {
-            if let Err(error) = client.send_once(&instance, outgoing.to(&instance)).await {
+            if let Err(error) = client.send_once(&instance, &outgoing).await {
                 tracing::info!(%error, "failed to answer a server-to-client request over a pooled session");
             }
         });
@@ -145,13 +151,13 @@ impl Pool {
     pub async fn initialize(
         &self,
         server: &Server,
-        principal: &Principal,
+        caller: &Caller<'_>,
         revision: &str,
     ) -> Result<PooledSession, PooledError> {
         let mut last = None;
         for instance in server.in_turn() {
-            let key = shared(server, instance, principal, revision);
-            match self.session(server, instance, &key).await {
+            let key = shared(server, instance, caller.principal, revision);
+            match self.session(server, instance, &key, caller).await {
                 Ok(session) => return Ok(session),
                 Err(error) if error.should_try_another_instance() => last = Some(error),
                 Err(error) => return Err(PooledError::Handshake(error)),
@@ -167,16 +173,16 @@ impl Pool {
     pub async fn send(
         &self,
         server: &Arc<Server>,
-        principal: &Principal,
+        caller: &Caller<'_>,
         revision: &str,
         outgoing: &Outgoing,
     ) -> Result<PooledReply, PooledError> {
         let mut last = None;
         for instance in server.in_turn() {
-            let key = shared(server, instance, principal, revision);
+            let key = shared(server, instance, caller.principal, revision);
             // The second attempt is for an instance that was restarted and no longer knows the pooled session.
             for _ in 0..2 {
-                let session = match self.session(server, instance, &key).await {
+                let session = match self.session(server, instance, &key, caller).await {
                     Ok(session) => session,
                     Err(error) if error.should_try_another_instance() => {
                         last = Some(error);
@@ -187,9 +193,9 @@ impl Pool {
                 let carrying = outgoing
                     .clone()
                     .upstream_session(session.upstream_session.as_ref());
-                match self.client.send_once(instance, carrying.to(instance)).await {
+                match self.client.send_once(instance, &carrying).await {
                     Ok(reply) => match self
-                        .reply_unless_lost(server, instance, reply, &session, &key)
+                        .reply_unless_lost(server, instance, reply, &session, &key, caller)
                         .await?
                     {
                         Some(received) => {
@@ -198,7 +204,8 @@ impl Pool {
                                 server: Arc::clone(server),
                                 instance: Arc::clone(instance),
                                 upstream_session: session.upstream_session,
-                                principal: principal.clone(),
+                                principal: caller.principal.clone(),
+                                token: caller.token.cloned(),
                             };
                             return Ok(PooledReply {
                                 received,
@@ -207,6 +214,9 @@ impl Pool {
                         }
                         None => self.drop_session(&key, &session),
                     },
+                    Err(error @ SendError::Token(_)) => {
+                        return Err(PooledError::Answer(error.into()));
+                    }
                     Err(error) if error.is_undelivered() => {
                         last = Some(HandshakeError::Exchange(error.into()));
                         break;
@@ -223,14 +233,14 @@ impl Pool {
     pub fn notify_all(
         &self,
         server: &Server,
-        principal: &Principal,
+        caller: &Caller<'_>,
         revision: &str,
         outgoing: &Outgoing,
     ) {
         for instance in &server.instances {
             let known = self
                 .lock()
-                .get(&shared(server, instance, principal, revision))
+                .get(&shared(server, instance, caller.principal, revision))
                 .and_then(|entry| entry.session.get().cloned());
             let Some(session) = known else {
                 continue;
@@ -241,10 +251,7 @@ impl Pool {
             let (client, instance) = (self.client.clone(), Arc::clone(instance));
             let limit = self.answer_timeout;
             tokio::spawn(async move {
-                let exchange = async {
-                    let request = carrying.to(&instance);
-                    Ok(client.send_once(&instance, request).await?.status)
-                };
+                let exchange = async { Ok(client.send_once(&instance, &carrying).await?.status) };
                 if let Err(error) = within(limit, exchange).await {
                     tracing::info!(instance = %instance.name, %error, "failed to deliver a notification");
                 }
@@ -261,6 +268,7 @@ impl Pool {
         reply: Reply,
         session: &PooledSession,
         key: &Shared,
+        caller: &Caller<'_>,
     ) -> Result<Option<Reply>, ExchangeError> {
         let is_suspect = matches!(
             reply.status,
@@ -276,9 +284,7 @@ impl Pool {
         }
         let answer = read_answer(reply).await?;
         if is_session_unknown(&answer)
-            && self
-                .probe_session(server, instance, session, &key.principal)
-                .await
+            && self.probe_session(server, instance, session, caller).await
                 == ProbeResult::SessionLost
         {
             return Ok(None);
@@ -291,10 +297,10 @@ impl Pool {
         server: &Server,
         instance: &Instance,
         session: &PooledSession,
-        principal: &Principal,
+        caller: &Caller<'_>,
     ) -> ProbeResult {
         let ping = Outgoing::post(server, call::ping(&self.next_id()).into())
-            .on_behalf_of(server, &Caller::of(principal))
+            .on_behalf_of(server, &of_pool(caller, None))
             .upstream_session(session.upstream_session.as_ref());
         probe(&self.client, instance, &ping, self.answer_timeout).await
     }
@@ -309,9 +315,10 @@ impl Pool {
         server: &Server,
         instance: &Arc<Instance>,
         key: &Shared,
+        caller: &Caller<'_>,
     ) -> Result<PooledSession, HandshakeError> {
         let cell = self.cell(key.clone());
-        cell.get_or_try_init(|| self.initialize_instance(server, instance, key))
+        cell.get_or_try_init(|| self.initialize_instance(server, instance, key, caller))
             .await
             .cloned()
     }
@@ -321,6 +328,7 @@ impl Pool {
         server: &Server,
         instance: &Arc<Instance>,
         key: &Shared,
+        caller: &Caller<'_>,
     ) -> Result<PooledSession, HandshakeError> {
         let params = call::own_initialize_params(&key.revision, env!("CARGO_PKG_VERSION"));
         let handshake = InitializeHandshake {
@@ -332,10 +340,7 @@ impl Pool {
             client: &self.client,
             instance,
         };
-        let caller = Caller {
-            session_digest: Some("pooled"),
-            ..Caller::of(&key.principal)
-        };
+        let caller = of_pool(caller, Some("pooled"));
         let initialized = initialize(&transport, server, &handshake, &caller, limit).await;
         instance.contact.note_handshake(&initialized);
         let initialized = initialized?;
@@ -391,6 +396,15 @@ impl Pool {
     fn lock(&self) -> MutexGuard<'_, HashMap<Shared, Entry>> {
         // The map is consistent after every statement, so a poisoned lock is usable.
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The caller of a request over a session that all requests of one principal share, whichever teams they are made in.
+fn of_pool<'a>(caller: &Caller<'a>, session_digest: Option<&'a str>) -> Caller<'a> {
+    Caller {
+        teams: &[],
+        session_digest,
+        ..*caller
     }
 }
 

@@ -97,6 +97,19 @@ pub enum AuthSettings {
     },
 }
 
+impl AuthSettings {
+    /// Refuses a mode in which callers have no token that this server could get another one for.
+    pub(super) fn check_tokens(&self, reader: &mut Reader<'_>, server: &str) {
+        if matches!(self, Self::Jwt { .. }) || reader.was_refused(&MODE) {
+            return;
+        }
+        let reason = format!(
+            "server {server:?} gets tokens in exchange for those of its callers (servers.oauth.grant), who have none"
+        );
+        reader.refuse(&MODE, "", reason, "\"jwt\"");
+    }
+}
+
 pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
     let mode = reader.read(&MODE);
     let headers = TrustedHeaderSettings::read(reader);

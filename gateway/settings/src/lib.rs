@@ -61,11 +61,11 @@ pub use log::{LogFormat, LogLevel, LogSettings};
 pub use peers::{ADDRESS_TAG_BYTES, FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};
 pub use servers::{
-    AgentServerSettings, ChildVariables, ClientAuthentication, ClientCredentialsSettings,
-    CommandLine, CommandTemplate, Concurrency, Condition, ConditionError, GroupNames,
-    GroupServerSettings, HttpServerSettings, INHERITED_DEFAULT, Instance, OnUpstreamLoss,
-    OutputForm, OutputRules, Pointer, PointerError, Results, ServerId, ServerKind, ServerSettings,
-    StdioServerSettings, TemplateError, UpstreamHeaders,
+    AgentServerSettings, ChildVariables, ClientAuthentication, CommandLine, CommandTemplate,
+    Concurrency, Condition, ConditionError, GroupNames, GroupServerSettings, HttpServerSettings,
+    INHERITED_DEFAULT, Instance, OauthSettings, OnUpstreamLoss, OutputForm, OutputRules, Pointer,
+    PointerError, Results, ServerId, ServerKind, ServerSettings, StdioServerSettings,
+    TemplateError, TokenGrant, UpstreamHeaders,
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
@@ -142,6 +142,11 @@ impl Settings {
     /// Whether a server is told by signed tokens whom requests are for. The keys of the fleet are then there.
     pub fn forwards_identity(&self) -> bool {
         self.servers.iter().any(ServerSettings::forwards_identity)
+    }
+
+    /// Whether a server gets tokens in exchange for those of its callers. Callers are then authenticated by tokens.
+    pub fn exchanges_tokens(&self) -> bool {
+        self.servers.iter().any(ServerSettings::exchanges_tokens)
     }
 
     /// Whether a server has connections that live in one worker, so that workers forward to each other. The keys of
@@ -238,6 +243,9 @@ fn parse(
         worker
             .peers
             .check_keys(&mut reader, &need, "they are signed with");
+    }
+    if let Some(server) = servers.iter().find(|server| server.exchanges_tokens()) {
+        auth.check_tokens(&mut reader, server.id.as_str());
     }
     let owned = servers
         .iter()

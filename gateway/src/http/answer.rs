@@ -16,7 +16,9 @@ use mooring_router::affinity::{HoldError, OpenError, RebindNotice, ResolveError,
 use mooring_router::dispatch::DeliverError;
 use mooring_router::pooled::PooledError;
 use mooring_store::StoreError;
-use mooring_upstream::{Answer, ExchangeError, FailureCause, HandshakeError};
+use mooring_upstream::{
+    Answer, ExchangeError, FailureCause, HandshakeError, SendError, TokenExchangeError,
+};
 
 /// Seconds after which a client should retry: a gateway reconnects to a recovered store well within that.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -250,6 +252,9 @@ fn refused_without_error(status: StatusCode) -> ErrorBody<'static> {
 
 /// An upstream's reply could not be read.
 pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Reply {
+    if let ExchangeError::Send(SendError::Token(cause)) = cause {
+        return no_token(cause, id);
+    }
     tracing::warn!(%cause, "an upstream's reply could not be read");
     let kind = match cause {
         ExchangeError::Send(sent) if sent.is_undelivered() => {
@@ -261,11 +266,24 @@ pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Reply {
     plain(kind, id)
 }
 
+/// There is no token of the server's authorization server for the caller. Nothing was executed.
+fn no_token(cause: &TokenExchangeError, id: Option<Id<'_>>) -> Reply {
+    let kind = match cause {
+        TokenExchangeError::NoToken | TokenExchangeError::Refused(_) => ErrorKind::Forbidden,
+        // A client that renews its token may try again.
+        TokenExchangeError::Expired => ErrorKind::Unauthenticated,
+        TokenExchangeError::GatewayRefused(_) => ErrorKind::UpstreamRefused,
+        TokenExchangeError::Unavailable => ErrorKind::UpstreamUnavailable,
+    };
+    error(&ErrorBody::new(kind).answering(id).detail(cause))
+}
+
 /// A message was not delivered, or its reply not received.
 pub(super) fn delivery_error(cause: &DeliverError, id: Option<Id<'_>>) -> Reply {
     match cause {
         DeliverError::Resolve(cause) => resolve_error(cause, id),
         DeliverError::Answer(cause) => exchange(cause, id),
+        DeliverError::Unreachable(SendError::Token(cause)) => no_token(cause, id),
         DeliverError::Unreachable(cause) => {
             tracing::warn!(%cause, "instance unreachable");
             unavailable(&cause.into(), id)

@@ -65,7 +65,7 @@ use mooring_router::affinity::SessionRouter;
 use mooring_router::dispatch::RelayOptions;
 use mooring_router::pooled::Pool;
 use mooring_settings::ListenSettings;
-use mooring_upstream::{ClientCredentials, Servers};
+use mooring_upstream::{OauthTokens, Servers};
 use tower::Service;
 
 /// The state shared by all requests.
@@ -97,8 +97,8 @@ pub struct App {
     pub policy: Arc<AccessPolicy>,
     /// Signs whom upstream requests are for; none if no server is told.
     pub caller_signer: Option<Arc<CallerSigner>>,
-    /// The gateway's own tokens for upstream servers.
-    pub server_tokens: Vec<Arc<ClientCredentials>>,
+    /// The tokens of authorization servers for upstream servers.
+    pub server_tokens: Vec<Arc<OauthTokens>>,
     /// How many requests each user may send; none if there is no limit.
     pub request_rates: Option<RequestRates>,
     /// How requests are authenticated.

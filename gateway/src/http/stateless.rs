@@ -49,10 +49,7 @@ pub(super) async fn post(
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
     let text = into_bytes(up.text, body);
-    let caller = Caller {
-        teams: &context.identity.teams,
-        ..Caller::of(&context.identity.principal)
-    };
+    let caller = caller_of(context);
     let outgoing = Outgoing::post(&context.server, text)
         .forwarding(&context.headers)
         .on_behalf_of(&context.server, &caller)
@@ -60,21 +57,11 @@ pub(super) async fn post(
     let pool = &context.app.pool;
     if message.kind() != Kind::Request {
         // The instance of a cancelled call is not recorded; the others ignore the unknown id.
-        pool.notify_all(
-            &context.server,
-            &context.identity.principal,
-            revision.as_str(),
-            &outgoing,
-        );
+        pool.notify_all(&context.server, &caller, revision.as_str(), &outgoing);
         return Reply::empty(StatusCode::ACCEPTED);
     }
     let sent = pool
-        .send(
-            &context.server,
-            &context.identity.principal,
-            revision.as_str(),
-            &outgoing,
-        )
+        .send(&context.server, &caller, revision.as_str(), &outgoing)
         .await;
     let answering = message.id().map(|id| PendingRequest {
         id_json: id.as_json().into(),
@@ -117,11 +104,7 @@ async fn initialize(
 ) -> Reply {
     let pool = &context.app.pool;
     let introduced = pool
-        .initialize(
-            &context.server,
-            &context.identity.principal,
-            revision.as_str(),
-        )
+        .initialize(&context.server, &caller_of(context), revision.as_str())
         .await;
     let session = match introduced {
         Ok(session) => session,
@@ -144,6 +127,15 @@ async fn initialize(
             with_session_id(reply, &id)
         }
         None => reply,
+    }
+}
+
+/// Whom the request is for: it belongs to no session.
+fn caller_of(context: &UpstreamContext) -> Caller<'_> {
+    Caller {
+        teams: &context.identity.teams,
+        token: context.identity.token.as_ref(),
+        ..Caller::of(&context.identity.principal)
     }
 }
 

@@ -92,7 +92,8 @@ pub(crate) async fn assemble(
         policy: parts.policy,
         caller_signer,
         server_tokens: tokens.into_values().collect(),
-        authenticator: Authenticator::new(settings.auth.clone())?,
+        authenticator: Authenticator::new(settings.auth.clone())?
+            .keeping_tokens(settings.exchanges_tokens()),
         relay: RelayOptions {
             message_bytes_max,
             seals: Seals::new(parts.ring.as_ref().map(SealKey::new)),

@@ -139,10 +139,7 @@ fn fleet_keys(settings: &Settings) -> Option<SettingsCheck> {
 
 fn client_secrets(settings: &Settings) -> impl Iterator<Item = SettingsCheck> {
     settings.servers.iter().filter_map(|server| {
-        let ServerKind::Http(http) = &server.kind else {
-            return None;
-        };
-        let path = &http.client_credentials.as_ref()?.client_secret_file;
+        let path = &server.oauth()?.client_secret_file;
         let subject = format!("servers.oauth.client_secret_file of {}", server.id);
         let read = secret_file::read(path, SECRET_BYTES_MAX);
         Some(match read {

@@ -11,7 +11,7 @@ use mooring_code::catalog::MountableServer;
 use mooring_peers::fleet::CallerSigner;
 use mooring_router::affinity::Connector;
 use mooring_settings::{
-    ClientCredentialsSettings, HttpServerSettings, ServerKind, Settings, StdioServerSettings,
+    HttpServerSettings, OauthSettings, ServerKind, ServerSettings, Settings, StdioServerSettings,
     UpstreamSettings,
 };
 use mooring_upstream::stdio::{
@@ -19,8 +19,8 @@ use mooring_upstream::stdio::{
     StartFailure, Traffic,
 };
 use mooring_upstream::{
-    CallerCredentials, ClientCredentials, ContactLog, ContactOutcome, FailureCause, Instance,
-    Reach, Server, Servers, SessionPolicy, StatefulnessSeen,
+    CallerCredentials, ContactLog, ContactOutcome, FailureCause, Instance, OauthTokens, Reach,
+    Server, Servers, SessionPolicy, StatefulnessSeen,
 };
 
 /// Replaces the instance in bindings of servers that the gateway starts.
@@ -57,35 +57,30 @@ fn is_upstream(kind: &ServerKind) -> bool {
     }
 }
 
-/// The gateway's own tokens for servers, by their ids.
-pub(super) type ServerTokens = HashMap<Box<str>, Arc<ClientCredentials>>;
+/// The tokens for servers, by their ids.
+pub(super) type ServerTokens = HashMap<Box<str>, Arc<OauthTokens>>;
 
-/// The tokens that are fetched by client credentials.
+/// The tokens that are fetched from authorization servers.
 pub(super) fn tokens(settings: &Settings) -> Result<ServerTokens, NameError> {
-    let fetched = settings.servers.iter().filter_map(|server| {
-        let ServerKind::Http(http) = &server.kind else {
-            return None;
-        };
-        Some((server.id.as_str(), http.client_credentials.clone()?))
-    });
-    let token = |(id, settings): (&str, ClientCredentialsSettings)| {
+    let fetched = settings
+        .servers
+        .iter()
+        .filter_map(|server| Some((server.id.as_str(), server.oauth().cloned()?)));
+    let token = |(id, settings): (&str, OauthSettings)| {
         let name = ServerName::parse(id.as_bytes())?;
-        Ok((id.into(), Arc::new(ClientCredentials::new(name, settings))))
+        Ok((id.into(), Arc::new(OauthTokens::new(name, settings))))
     };
     fetched.map(token).collect()
 }
 
 /// Whether a token is fetched over TLS.
 pub(super) fn fetches_tokens_over_tls(settings: &Settings) -> bool {
-    settings.servers.iter().any(|server| match &server.kind {
-        ServerKind::Http(http) => (http.client_credentials.as_ref())
-            .is_some_and(|credentials| credentials.token_url.scheme() == "https"),
-        _ => false,
-    })
+    let mut fetched = settings.servers.iter().filter_map(ServerSettings::oauth);
+    fetched.any(|oauth| oauth.token_url.scheme() == "https")
 }
 
 /// Every configured upstream server. `signer` makes the tokens of those that are told whom requests are for; `tokens` are
-/// the gateway's own.
+/// those of authorization servers.
 pub(super) fn servers(
     settings: &Settings,
     signer: Option<&Arc<CallerSigner>>,
@@ -121,13 +116,10 @@ fn over_http(
     let instances = instances(&http.instances)?;
     let headers = http.headers.map().clone();
     let mut server = Server::new(id, instances, policy, headers);
-    let own = tokens.get(server.id.as_str()).cloned();
-    server.caller_credentials = match own {
-        Some(own) => Some(own as Arc<dyn CallerCredentials>),
-        None => signer
-            .filter(|_| http.forward_identity)
-            .map(|signer| Arc::clone(signer) as Arc<dyn CallerCredentials>),
-    };
+    server.tokens = tokens.get(server.id.as_str()).cloned();
+    server.caller_credentials = signer
+        .filter(|_| http.forward_identity)
+        .map(|signer| Arc::clone(signer) as Arc<dyn CallerCredentials>);
     Ok(server)
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -18,7 +18,8 @@ use thread_local::ThreadLocal;
 
 use super::cause::connect_text;
 use super::http_reply::read_http;
-use super::{FailureCause, Instance, Reach, UNREACHED_LOST_AFTER};
+use super::oauth::RequestToken;
+use super::{FailureCause, Instance, Outgoing, Reach, TokenExchangeError, UNREACHED_LOST_AFTER};
 use mooring_protocol::{Reply, ReplyError};
 
 /// Most idle connections per instance and thread: enough for a thread's concurrency, and small compared to its file limit.
@@ -70,6 +71,9 @@ pub enum SendError {
     /// The connection broke after it was established. The request may have been delivered and may have run.
     #[error("the connection to the instance broke before it answered")]
     Broken(#[source] legacy::Error),
+    /// There is no token for the caller. Nothing was sent.
+    #[error(transparent)]
+    Token(#[from] TokenExchangeError),
     /// The server could not be started, or its stream could not be opened. Nothing was delivered.
     #[error("the server could not be started: {0}")]
     Unstarted(Box<FailureCause>),
@@ -100,6 +104,17 @@ impl SendError {
     pub const fn is_undelivered(&self) -> bool {
         !matches!(self, Self::Broken(_) | Self::OwnerBroken(_))
     }
+}
+
+/// How a request is sent.
+#[derive(Clone, Copy)]
+enum Sending {
+    /// Over a pooled connection, retried while connections are refused.
+    Pooled,
+    /// The same over a new connection.
+    Fresh,
+    /// Over a pooled connection, without retries.
+    Once,
 }
 
 /// Timeouts and limits of the client's connections.
@@ -160,12 +175,21 @@ impl Client {
         self.0.pooled.get_or(new)
     }
 
-    /// Sends a request, made anew for each attempt, over a pooled connection. Refused connections are retried until the
-    /// instance counts as lost. A broken connection is not retried, because the request may have run.
+    /// Sends a request over a pooled connection. Refused connections are retried until the instance counts as lost. A
+    /// broken connection is not retried, because the request may have run.
     ///
     /// # Errors
     /// See [`SendError`].
-    pub async fn send(
+    pub async fn send(&self, instance: &Instance, outgoing: &Outgoing) -> Result<Reply, SendError> {
+        self.send_outgoing(Sending::Pooled, instance, outgoing)
+            .await
+    }
+
+    /// The same for a request that is made anew for each attempt.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub(crate) async fn send_request(
         &self,
         instance: &Instance,
         request: impl Fn() -> Request<Full<Bytes>>,
@@ -180,9 +204,9 @@ impl Client {
     pub async fn send_fresh(
         &self,
         instance: &Instance,
-        request: impl Fn() -> Request<Full<Bytes>>,
+        outgoing: &Outgoing,
     ) -> Result<Reply, SendError> {
-        self.send_over(&self.0.fresh, instance, request).await
+        self.send_outgoing(Sending::Fresh, instance, outgoing).await
     }
 
     /// Sends a request without retrying a refused connection: for requests that no caller waits for.
@@ -192,16 +216,70 @@ impl Client {
     pub async fn send_once(
         &self,
         instance: &Instance,
-        request: Request<Full<Bytes>>,
+        outgoing: &Outgoing,
     ) -> Result<Reply, SendError> {
-        // A single refusal without retries starts no row of refusals: the next one must not count as a loss.
-        match self.request(request).await {
-            Ok(response) => Ok(self.received(instance, response)),
-            Err(error) => {
-                instance.contact.fail(FailureCause::from(&error));
-                Err(error)
-            }
+        self.send_outgoing(Sending::Once, instance, outgoing).await
+    }
+
+    async fn send_outgoing(
+        &self,
+        sending: Sending,
+        instance: &Instance,
+        outgoing: &Outgoing,
+    ) -> Result<Reply, SendError> {
+        match outgoing.token() {
+            // Boxed, so that the future of other calls is small.
+            Some(token) => Box::pin(self.send_with_token(sending, instance, outgoing, token)).await,
+            None => self.send_as(sending, instance, outgoing, None).await,
         }
+    }
+
+    /// Sends a request with its token. A server that answers 401 has not executed it, so it is sent once more if there is
+    /// another token.
+    async fn send_with_token(
+        &self,
+        sending: Sending,
+        instance: &Instance,
+        outgoing: &Outgoing,
+        token: &RequestToken,
+    ) -> Result<Reply, SendError> {
+        let authorization = token.authorization(self).await?;
+        let reply = self
+            .send_as(sending, instance, outgoing, authorization.as_ref())
+            .await?;
+        if let (StatusCode::UNAUTHORIZED, Some(refused)) = (reply.status, &authorization)
+            && let Some(renewed) = token.renew(self, refused).await
+        {
+            return self
+                .send_as(sending, instance, outgoing, Some(&renewed))
+                .await;
+        }
+        Ok(reply)
+    }
+
+    async fn send_as(
+        &self,
+        sending: Sending,
+        instance: &Instance,
+        outgoing: &Outgoing,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Reply, SendError> {
+        let request = || outgoing.to(instance, authorization);
+        let connections = match sending {
+            Sending::Pooled => self.pooled(),
+            Sending::Fresh => &self.0.fresh,
+            // A single refusal without retries starts no row of refusals: the next one must not count as a loss.
+            Sending::Once => {
+                return match self.request(request()).await {
+                    Ok(response) => Ok(self.received(instance, response)),
+                    Err(error) => {
+                        instance.contact.fail(FailureCause::from(&error));
+                        Err(error)
+                    }
+                };
+            }
+        };
+        self.send_over(connections, instance, request).await
     }
 
     /// Sends a request to a service that is no instance, over a pooled connection and without retries.

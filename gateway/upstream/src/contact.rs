@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{ContactOutcome, FailureCause, HandshakeError, InitializedSession, Server};
+use super::{
+    ContactOutcome, ExchangeError, FailureCause, HandshakeError, InitializedSession, SendError,
+    Server,
+};
 
 /// Minimum interval between recorded successes, in milliseconds: writing at each request would make all of them share a
 /// cache line.
@@ -75,6 +78,8 @@ impl ContactLog {
             {
                 self.succeed();
             }
+            // Nothing was sent, because there is no token for the caller.
+            Err(HandshakeError::Exchange(ExchangeError::Send(SendError::Token(_)))) => {}
             Err(error) => self.fail(FailureCause::from(error)),
         }
     }

@@ -33,7 +33,7 @@ pub async fn discard(
 ) -> DiscardOutcome {
     let outgoing = deletion.clone().upstream_session(Some(upstream_session));
     let exchange = async {
-        let response = client.send_once(instance, outgoing.to(instance)).await?;
+        let response = client.send_once(instance, &outgoing).await?;
         Ok(response.status)
     };
     match within(limit, exchange).await {

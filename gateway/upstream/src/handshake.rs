@@ -8,7 +8,7 @@ use mooring_session::names::{NameError, UpstreamSession};
 
 use super::exchange::{Answer, within};
 use super::request::Outgoing;
-use super::{Caller, ExchangeError, MessageTransport, Server, read_answer};
+use super::{Caller, ExchangeError, MessageTransport, SendError, Server, read_answer};
 use mooring_protocol::{Kind, call};
 
 /// An `initialize` to send.
@@ -62,6 +62,7 @@ impl HandshakeError {
     #[must_use]
     pub fn should_try_another_instance(&self) -> bool {
         match self {
+            Self::Exchange(ExchangeError::Send(SendError::Token(_))) => false,
             Self::Exchange(_) => true,
             Self::Refused(answer) => answer.status.is_server_error(),
             Self::SessionAssigned => false,

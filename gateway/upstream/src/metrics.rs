@@ -28,6 +28,26 @@ pub(crate) fn token_fetched(outcome: TokenFetch) {
     counter!(TOKENS_FETCHED, "outcome" => <&'static str>::from(outcome)).increment(1);
 }
 
+/// Exchanges of callers' tokens, by `outcome`.
+const TOKENS_EXCHANGED: &str = "mooring_upstream_tokens_exchanged_total";
+
+/// The outcome of an exchange of a caller's token.
+#[derive(Clone, Copy, Debug, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum TokenExchange {
+    /// There is a token for the caller.
+    Ok,
+    /// The authorization server refused.
+    Refused,
+    /// It gave no answer, or none that can be used.
+    Failed,
+}
+
+/// An exchange has ended.
+pub(crate) fn token_exchanged(outcome: TokenExchange) {
+    counter!(TOKENS_EXCHANGED, "outcome" => <&'static str>::from(outcome)).increment(1);
+}
+
 /// Registers the descriptions of the metrics.
 pub fn describe_metrics() {
     describe_counter!(
@@ -36,6 +56,13 @@ pub fn describe_metrics() {
     );
     for outcome in TokenFetch::VARIANTS {
         counter!(TOKENS_FETCHED, "outcome" => <&'static str>::from(outcome)).absolute(0);
+    }
+    describe_counter!(
+        TOKENS_EXCHANGED,
+        "Exchanges of callers' tokens for tokens of a server, by outcome"
+    );
+    for outcome in TokenExchange::VARIANTS {
+        counter!(TOKENS_EXCHANGED, "outcome" => <&'static str>::from(outcome)).absolute(0);
     }
     describe_gauge!(LAST_CONTACT_SECONDS, "Last contact with the server");
     describe_gauge!(LAST_CONTACT, "1 for the outcome of the last contact");
@@ -64,7 +91,12 @@ mod tests {
     #[test]
     fn the_metrics_are_documented() {
         const PAGE: &str = include_str!("../../../docs/metrics.md");
-        for name in [LAST_CONTACT_SECONDS, LAST_CONTACT, TOKENS_FETCHED] {
+        for name in [
+            LAST_CONTACT_SECONDS,
+            LAST_CONTACT,
+            TOKENS_FETCHED,
+            TOKENS_EXCHANGED,
+        ] {
             assert!(PAGE.contains(name), "{name}");
         }
     }

@@ -42,7 +42,7 @@ pub async fn probe(
         let mut attempts_left = ATTEMPTS_MAX;
         loop {
             attempts_left -= 1;
-            match client.send_fresh(instance, || ping.to(instance)).await {
+            match client.send_fresh(instance, ping).await {
                 Ok(response) => return read_answer(response).await,
                 Err(SendError::Broken(_)) if attempts_left > 0 => {
                     tokio::time::sleep(RETRY_PAUSE).await;

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
 use mooring_session::names::UpstreamSession;
 
+use super::oauth::RequestToken;
 use super::{Caller, Instance, Server};
 use mooring_protocol::header::{
     LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID,
@@ -35,6 +36,8 @@ pub struct Outgoing {
     method: Method,
     headers: HeaderMap,
     body: Bytes,
+    /// The token that it is sent with, which may have to be fetched first.
+    token: Option<RequestToken>,
 }
 
 impl Outgoing {
@@ -67,6 +70,7 @@ impl Outgoing {
             method,
             headers,
             body: Bytes::new(),
+            token: None,
         }
     }
 
@@ -77,6 +81,7 @@ impl Outgoing {
             method,
             headers,
             body,
+            token: None,
         }
     }
 
@@ -86,7 +91,12 @@ impl Outgoing {
         &self.method
     }
 
-    /// Its headers, which include upstream credentials.
+    /// The token that it is sent with; none if its headers say all.
+    pub(crate) const fn token(&self) -> Option<&RequestToken> {
+        self.token.as_ref()
+    }
+
+    /// Its headers, which include upstream credentials other than fetched tokens.
     #[must_use]
     pub const fn headers(&self) -> &HeaderMap {
         &self.headers
@@ -138,6 +148,8 @@ impl Outgoing {
         if let Some(value) = credentials.and_then(|made| made.authorization(&server.id, caller)) {
             self.headers.insert(AUTHORIZATION, value);
         }
+        let tokens = server.tokens.as_ref();
+        self.token = tokens.map(|tokens| tokens.for_caller(caller, &self.method));
         self
     }
 
@@ -162,13 +174,21 @@ impl Outgoing {
         }
     }
 
-    /// The HTTP request to `instance`.
-    #[must_use]
-    pub fn to(&self, instance: &Instance) -> Request<Full<Bytes>> {
+    /// The HTTP request to `instance`, with this token if there is one.
+    pub(crate) fn to(
+        &self,
+        instance: &Instance,
+        authorization: Option<&HeaderValue>,
+    ) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(self.body.clone()));
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = instance.uri.clone();
         *request.headers_mut() = self.headers.clone();
+        if let Some(authorization) = authorization {
+            request
+                .headers_mut()
+                .insert(AUTHORIZATION, authorization.clone());
+        }
         request
     }
 }

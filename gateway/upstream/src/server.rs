@@ -8,7 +8,7 @@ use http::{HeaderMap, Uri};
 use mooring_session::names::{InstanceName, ServerName, UpstreamSession};
 use mooring_session::rules::Ownership;
 
-use super::{CallerCredentials, ContactLog, Reach, Statefulness, StatefulnessSeen};
+use super::{CallerCredentials, ContactLog, OauthTokens, Reach, Statefulness, StatefulnessSeen};
 use mooring_settings::{Affinity, Concurrency, OnUpstreamLoss};
 
 /// One of the interchangeable processes behind a server.
@@ -45,6 +45,8 @@ pub struct Server {
     pub headers: HeaderMap,
     /// Tells the server whom a request is for; none where it is not told.
     pub caller_credentials: Option<Arc<dyn CallerCredentials>>,
+    /// The tokens that requests to it have; none where no authorization server makes them.
+    pub tokens: Option<Arc<OauthTokens>>,
     next: AtomicUsize,
 }
 
@@ -85,6 +87,7 @@ impl Server {
             on_upstream_loss,
             headers,
             caller_credentials: None,
+            tokens: None,
             next: AtomicUsize::new(0),
         }
     }

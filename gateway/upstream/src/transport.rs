@@ -26,6 +26,6 @@ pub struct InstanceTransport<'a> {
 impl MessageTransport for InstanceTransport<'_> {
     async fn send(&self, outgoing: &Outgoing) -> Result<Reply, SendError> {
         let Self { client, instance } = self;
-        client.send(instance, || outgoing.to(instance)).await
+        client.send(instance, outgoing).await
     }
 }

@@ -131,8 +131,7 @@ impl SessionRouter {
             let (client, instance) = (self.client().clone(), Arc::clone(instance));
             let limit = self.options().answer_timeout;
             asking.spawn(async move {
-                let request = || ping.to(&instance);
-                let exchange = async { Ok(client.send_fresh(&instance, request).await?.status) };
+                let exchange = async { Ok(client.send_fresh(&instance, &ping).await?.status) };
                 within(limit, exchange).await.is_ok()
             });
         }

@@ -6,7 +6,7 @@ use http::header::AUTHORIZATION;
 use super::headers::{self, UpstreamHeaders};
 use super::instance::Instance;
 use super::kept::{CONCURRENCY, Concurrency, ON_UPSTREAM_LOSS, OnUpstreamLoss};
-use super::oauth::{ClientCredentialsSettings, OauthRows};
+use super::oauth::{OauthRows, OauthSettings};
 use crate::affinity::Affinity;
 use crate::reader::Reader;
 use crate::rows::settings;
@@ -34,8 +34,8 @@ settings! {
             .unset("none; a client's own credentials are never passed on") => headers::parse,
         /// Whether each request tells the server by a signed token whom it is for.
         pub forward_identity: bool => |reader| parse_forward_identity(reader, &headers),
-        /// How the token of each request is fetched; none where none is.
-        pub client_credentials: Option<ClientCredentialsSettings>
+        /// How the tokens of requests are fetched; none where none is.
+        pub oauth: Option<OauthSettings>
             => |reader| OauthRows::parse(reader, &headers, forward_identity),
         /// Whether its sessions keep their instance; the global switch is already applied. As a member of a group they
         /// always do.

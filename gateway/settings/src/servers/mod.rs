@@ -38,7 +38,7 @@ pub use http::HttpServerSettings;
 pub use instance::Instance;
 pub use kept::{Concurrency, OnUpstreamLoss};
 pub(super) use kinds::{FIELDS, kinds_with};
-pub use oauth::{ClientAuthentication, ClientCredentialsSettings};
+pub use oauth::{ClientAuthentication, OauthSettings, TokenGrant};
 pub use stdio::{ChildVariables, CommandLine, INHERITED_DEFAULT, StdioServerSettings};
 
 /// Most servers of one gateway.
@@ -161,6 +161,20 @@ impl ServerSettings {
     /// Whether the server is told by signed tokens whom requests are for.
     pub fn forwards_identity(&self) -> bool {
         matches!(&self.kind, ServerKind::Http(http) if http.forward_identity)
+    }
+
+    /// How the tokens of requests to the server are fetched; none where none is.
+    pub fn oauth(&self) -> Option<&OauthSettings> {
+        match &self.kind {
+            ServerKind::Http(http) => http.oauth.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether the server gets tokens in exchange for those of its callers.
+    pub fn exchanges_tokens(&self) -> bool {
+        self.oauth()
+            .is_some_and(|oauth| oauth.grant == TokenGrant::TokenExchange)
     }
 }
 

@@ -1,4 +1,5 @@
-//! How the gateway gets the tokens with which it calls a server of kind `http`: OAuth client credentials.
+//! How the gateway gets the tokens with which it calls a server of kind `http`: by its own credentials, or in exchange
+//! for the token of each caller.
 
 use std::path::PathBuf;
 
@@ -10,6 +11,16 @@ use crate::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file};
 use crate::reader::{Reader, Reason, list, text};
 use crate::rows::{settings, words};
 use crate::token::{URL_BYTES_MAX, URL_SHAPE, parse_fetched_url};
+
+words! {
+    /// What the gateway gets a token for.
+    pub enum TokenGrant {
+        /// one token of the gateway, for all callers (RFC 6749, section 4.4)
+        ClientCredentials = "client-credentials",
+        /// one for each caller, in exchange for the caller's own (RFC 8693); needs auth.mode = "jwt"
+        TokenExchange = "token-exchange",
+    }
+}
 
 words! {
     /// How the gateway proves to the authorization server who it is (RFC 6749, section 2.3.1).
@@ -24,16 +35,20 @@ words! {
 settings! {
     /// The rows of `servers.oauth`.
     pub(super) struct OauthRows {
-        /// Where tokens for this server are fetched, by client credentials (RFC 6749, section 4.4). Each request to the
-        /// server has the token in its Authorization header. It is fetched before the gateway serves, and again when four
-        /// fifths of its life are over.
+        /// Where tokens for this server are fetched. Each request to the server has one in its Authorization header. The
+        /// gateway's own is fetched before the gateway serves, and again when four fifths of its life are over.
         token_url: Option<Url> = Text("servers.oauth.token_url", URL_BYTES_MAX, URL_SHAPE, None)
             .unset("no token is fetched") => text(parse_fetched_url),
+        /// Whose token a request has: the gateway's, or one that is made for its caller in exchange for the token with which
+        /// the caller was authenticated. What the gateway does by itself, such as deleting expired sessions, has the
+        /// gateway's own in both cases.
+        grant: TokenGrant = Choice("servers.oauth.grant"),
         /// The gateway's id at the authorization server. Required with `servers.oauth.token_url`.
         client_id: Option<String> = Text("servers.oauth.client_id", 256, "printable ASCII", None)
             .unset("refused") => text(parse_ascii),
-        /// The file with the gateway's secret there. Nobody else may be able to read it. It is read for each token. Required
-        /// with `servers.oauth.token_url`.
+        /// The file with the gateway's secret there. Nobody else may be able to read it. It is read for each token, and every
+        /// five seconds: tokens that were fetched with another secret are then fetched anew. Required with
+        /// `servers.oauth.token_url`.
         client_secret_file: Option<PathBuf> =
             Text("servers.oauth.client_secret_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("refused") => text(absolute_file),
@@ -45,12 +60,18 @@ settings! {
         /// The resource that the token is for (RFC 8707), mostly the URL of the server.
         resource: Option<Url> = Text("servers.oauth.resource", URL_BYTES_MAX, "a URL without a fragment", None)
             .unset("none is named") => text(parse_resource),
+        /// The name of the service that the token is for, where the authorization server wants a name instead of a URL (RFC
+        /// 8693, section 2.1).
+        audience: Option<String> = Text("servers.oauth.audience", 256, "printable ASCII", None)
+            .unset("none is named") => text(parse_ascii),
     }
 }
 
 /// How the tokens for a server are fetched.
 #[derive(Debug, Clone)]
-pub struct ClientCredentialsSettings {
+pub struct OauthSettings {
+    /// Whose tokens they are.
+    pub grant: TokenGrant,
     /// Where.
     pub token_url: Url,
     /// The gateway's id there.
@@ -63,6 +84,8 @@ pub struct ClientCredentialsSettings {
     pub scopes: Vec<String>,
     /// The resource that the token is for.
     pub resource: Option<Url>,
+    /// The service that the token is for.
+    pub audience: Option<String>,
 }
 
 impl OauthRows {
@@ -71,7 +94,7 @@ impl OauthRows {
         reader: &mut Reader<'_>,
         headers: &UpstreamHeaders,
         forwards_identity: bool,
-    ) -> Option<ClientCredentialsSettings> {
+    ) -> Option<OauthSettings> {
         let rows = Self::read(reader);
         let Some(token_url) = rows.token_url else {
             let is_used = rows.client_id.is_some() || rows.client_secret_file.is_some();
@@ -105,13 +128,15 @@ impl OauthRows {
                 "one of the two",
             );
         }
-        Some(ClientCredentialsSettings {
+        Some(OauthSettings {
+            grant: rows.grant,
             token_url,
             client_id: rows.client_id?,
             client_secret_file: rows.client_secret_file?,
             authentication: rows.authentication,
             scopes: rows.scopes,
             resource: rows.resource,
+            audience: rows.audience,
         })
     }
 }

@@ -11,16 +11,27 @@ const OAUTH: &str = "oauth = { token_url = \"https://login.example/token\", clie
 #[test]
 fn client_credentials_are_read() {
     let settings = settings(&format!("{ONE_SERVER}{OAUTH}"), &[]);
-    let ServerKind::Http(http) = &settings.servers[0].kind else {
-        unreachable!("it is of kind http");
-    };
-    let credentials = http.client_credentials.as_ref().unwrap();
+    let credentials = settings.servers[0].oauth().unwrap();
     assert_eq!(
         credentials.token_url.as_str(),
         "https://login.example/token"
     );
     assert_eq!(credentials.authentication, ClientAuthentication::Basic);
     assert!(credentials.scopes.is_empty() && credentials.resource.is_none());
+    assert_eq!(credentials.grant, TokenGrant::ClientCredentials);
+}
+
+#[test]
+fn tokens_are_exchanged_where_callers_have_tokens() {
+    let exchange = OAUTH.replace(" }", ", grant = \"token-exchange\", audience = \"tools\" }");
+    let server = format!("{ONE_SERVER}{exchange}");
+    check_refused(&server, &[], &["auth.mode", "who have none", "\"jwt\""]);
+    let tokens =
+        "[auth]\nmode = \"jwt\"\nissuer = \"https://login.example\"\naudiences = [\"mooring\"]\n";
+    let settings = settings(&format!("{server}{tokens}"), &[]);
+    assert!(settings.exchanges_tokens());
+    let oauth = settings.servers[0].oauth().unwrap();
+    assert_eq!(oauth.audience.as_deref(), Some("tools"));
 }
 
 #[test]

@@ -99,7 +99,7 @@ async fn open(
     let own = request.headers_mut();
     own.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     own.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let reply = client.send(instance, || request.clone()).await?;
+    let reply = client.send_request(instance, || request.clone()).await?;
     if !reply.status.is_success() {
         return Err(ConnectError::Status(reply.status));
     }

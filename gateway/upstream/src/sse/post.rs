@@ -54,7 +54,11 @@ impl Poster {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         // The response has no relevant content.
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
-        let reply = match self.client.send(&self.instance, || request.clone()).await {
+        let reply = match self
+            .client
+            .send_request(&self.instance, || request.clone())
+            .await
+        {
             Ok(reply) => reply,
             Err(SendError::Refused) => return PostOutcome::ServerGone,
             Err(error) if error.is_undelivered() => return PostOutcome::Undelivered(error),

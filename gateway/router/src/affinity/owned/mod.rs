@@ -129,7 +129,7 @@ impl SessionRouter {
         match server.ownership {
             Ownership::Owned => Box::pin(self.send_owned(session, server, binding, outgoing)).await,
             Ownership::Shared => match server.instance(&binding.instance) {
-                Some(instance) => self.client().send(instance, || outgoing.to(instance)).await,
+                Some(instance) => self.client().send(instance, outgoing).await,
                 // Resolving moves a binding whose instance is no longer configured.
                 None => Err(SendError::Elsewhere),
             },
@@ -149,8 +149,7 @@ impl SessionRouter {
     ) -> Result<Reply, SendError> {
         match (server.ownership, server.instance(&binding.instance)) {
             (Ownership::Shared, Some(instance)) => {
-                let request = || outgoing.to(instance);
-                self.client().send_fresh(instance, request).await
+                self.client().send_fresh(instance, outgoing).await
             }
             (Ownership::Shared, None) | (Ownership::Owned, _) => {
                 self.send(session, server, binding, outgoing).await

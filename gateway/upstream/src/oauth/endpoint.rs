@@ -1,10 +1,9 @@
-//! The gateway's own token for a server: OAuth client credentials (RFC 6749, section 4.4), fetched before they are needed.
+//! Requests to the token endpoint of an authorization server (RFC 6749, RFC 8693), and the gateway's secret there.
 //!
-//! Invariants: a request waits for no token; a token that was fetched is sent until it expires; neither it nor the secret
-//! is in a log or an error.
+//! Invariant: neither a token nor the secret is in an error.
 
-use std::fmt;
-use std::sync::{PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -13,15 +12,15 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
+use mooring_secrets::access_token::AccessToken;
+use mooring_secrets::digest;
 use mooring_secrets::file::{self as secret_file, SecretFileError};
 use mooring_session::names::ServerName;
-use mooring_settings::{ClientAuthentication, ClientCredentialsSettings};
+use mooring_settings::{ClientAuthentication, OauthSettings};
 use serde::Deserialize;
-use tokio::time::Instant;
 use url::form_urlencoded;
 
-use super::metrics::{TokenFetch, token_fetched};
-use super::{Caller, CallerCredentials, Client, SendError, with_causes};
+use crate::{Client, SendError};
 use mooring_protocol::ReplyError;
 
 /// How long one attempt may take.
@@ -30,9 +29,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const VALID_BY_DEFAULT: Duration = Duration::from_secs(300);
 /// Longest time until a token is fetched again.
 const VALID_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Pauses after failures: doubled from the first to the longest.
-const RETRY_MIN: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(60);
+/// How often the secret's file is read.
+pub(super) const SECRET_READ_EVERY: Duration = Duration::from_secs(5);
 /// Largest answer.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Largest file of a secret.
@@ -42,7 +40,7 @@ const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
 /// Why no token was fetched.
 #[derive(Debug, thiserror::Error)]
-enum FetchError {
+pub(super) enum FetchError {
     #[error("the client secret cannot be read")]
     Secret(#[from] SecretFileError),
     #[error("the client secret is not text")]
@@ -62,114 +60,144 @@ enum FetchError {
     Answer,
 }
 
-/// The token of one server.
-pub struct ClientCredentials {
+/// The grant type of an exchange, and the type of the callers' tokens (RFC 8693, sections 2.1 and 3).
+const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+
+/// The token to ask for.
+#[derive(Clone, Copy)]
+pub(super) enum TokenRequest<'a> {
+    /// The gateway's own.
+    ClientCredentials,
+    /// One for the caller with this token.
+    Exchange(&'a AccessToken),
+}
+
+/// A token that was fetched just now.
+pub(super) struct FetchedToken {
+    /// The value of the Authorization header.
+    pub(super) authorization: HeaderValue,
+    /// How long it is valid.
+    pub(super) valid: Duration,
+    /// That of the secret with which it was fetched.
+    pub(super) generation: u64,
+}
+
+/// The token endpoint of one server's authorization server.
+pub(super) struct TokenEndpoint {
     server: ServerName,
-    settings: ClientCredentialsSettings,
-    token: RwLock<Option<FetchedToken>>,
+    settings: OauthSettings,
+    /// The digest of the secret that was read last; none before the first.
+    secret: Mutex<Option<String>>,
+    /// How many secrets were read.
+    generation: AtomicU64,
 }
 
-struct FetchedToken {
-    authorization: HeaderValue,
-    expires_at: Instant,
-}
-
-impl fmt::Debug for ClientCredentials {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ClientCredentials")
-            .field("server", &self.server)
-            .finish_non_exhaustive()
-    }
-}
-
-impl CallerCredentials for ClientCredentials {
-    fn authorization(&self, _: &ServerName, _: &Caller<'_>) -> Option<HeaderValue> {
-        let token = self.token.read().unwrap_or_else(PoisonError::into_inner);
-        let valid = token
-            .as_ref()
-            .filter(|token| Instant::now() < token.expires_at);
-        valid.map(|token| token.authorization.clone())
-    }
-}
-
-impl ClientCredentials {
-    /// The token of this server; none until it is fetched.
-    #[must_use]
-    pub fn new(server: ServerName, settings: ClientCredentialsSettings) -> Self {
+impl TokenEndpoint {
+    pub(super) fn new(server: ServerName, settings: OauthSettings) -> Self {
         Self {
             server,
             settings,
-            token: RwLock::default(),
+            secret: Mutex::default(),
+            generation: AtomicU64::new(0),
         }
     }
 
-    /// Keeps the token current, until it is dropped. `fetched` is called after the first attempt.
-    pub async fn keep_current(&self, client: &Client, fetched: impl FnOnce()) {
-        let mut fetched = Some(fetched);
-        let mut pause = RETRY_MIN;
-        loop {
-            let attempt = tokio::time::timeout(TIMEOUT, self.fetch(client)).await;
-            let next = match attempt.unwrap_or(Err(FetchError::TimedOut)) {
-                Ok((authorization, valid)) => {
-                    token_fetched(TokenFetch::Ok);
-                    tracing::debug!(server = %self.server, valid_seconds = valid.as_secs(), "a token for the server was fetched");
-                    let expires_at = Instant::now() + valid;
-                    let token = FetchedToken {
-                        authorization,
-                        expires_at,
-                    };
-                    *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some(token);
-                    pause = RETRY_MIN;
-                    (valid * 4 / 5).max(RETRY_MIN)
-                }
-                Err(error) => {
-                    token_fetched(TokenFetch::Failed);
-                    tracing::warn!(server = %self.server, cause = %with_causes(&error), "fetching a token for the server failed");
-                    let wait = pause;
-                    pause = (pause * 2).min(RETRY_MAX);
-                    wait
-                }
-            };
-            if let Some(fetched) = fetched.take() {
-                fetched();
-            }
-            tokio::time::sleep(next).await;
-        }
+    /// The server that the tokens are for.
+    pub(super) const fn server(&self) -> &ServerName {
+        &self.server
     }
 
-    /// A token as the value of a header, and how long it is valid.
-    async fn fetch(&self, client: &Client) -> Result<(HeaderValue, Duration), FetchError> {
+    /// The number of the gateway's secret: it grows when another one is read.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Reads the file, and returns the number of the secret. An unreadable file replaces nothing.
+    pub(super) async fn read_generation(&self) -> u64 {
+        let read = self.read_secret().await;
+        read.map_or_else(|_| self.generation(), |(_, generation)| generation)
+    }
+
+    /// The secret and its number.
+    async fn read_secret(&self) -> Result<(String, u64), FetchError> {
         let path = self.settings.client_secret_file.clone();
         let reading =
             tokio::task::spawn_blocking(move || secret_file::read(&path, SECRET_BYTES_MAX));
         let secret = reading.await.map_err(|_| FetchError::SecretForm)??;
         let secret = str::from_utf8(&secret).map_err(|_| FetchError::SecretForm)?;
-        let request = token_request(&self.settings, secret.trim())?;
+        let secret = secret.trim().to_owned();
+        let digest = digest::hex(secret.as_bytes());
+        let mut known = self.secret.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref() != Some(&digest) {
+            if known.replace(digest).is_some() {
+                tracing::info!(server = %self.server, "the gateway's secret for tokens of the server was replaced");
+            }
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok((secret, self.generation()))
+    }
+
+    /// Asks for a token.
+    ///
+    /// # Errors
+    /// See [`FetchError`].
+    pub(super) async fn fetch(
+        &self,
+        client: &Client,
+        token: TokenRequest<'_>,
+    ) -> Result<FetchedToken, FetchError> {
+        let attempt = tokio::time::timeout(TIMEOUT, self.ask(client, token)).await;
+        attempt.unwrap_or(Err(FetchError::TimedOut))
+    }
+
+    async fn ask(
+        &self,
+        client: &Client,
+        token: TokenRequest<'_>,
+    ) -> Result<FetchedToken, FetchError> {
+        let (secret, generation) = self.read_secret().await?;
+        let request = token_request(&self.settings, &secret, token)?;
         let reply = client.send_elsewhere(request).await?;
         let status = reply.status;
         let body = reply.body.read_text(ANSWER_BYTES_MAX).await?;
-        match status {
-            StatusCode::OK => read_token(&body).ok_or(FetchError::Answer),
-            status => Err(FetchError::Refused {
-                status,
-                code: error_code(&body),
-            }),
+        if status != StatusCode::OK {
+            let code = error_code(&body);
+            return Err(FetchError::Refused { status, code });
         }
+        let (authorization, valid) = read_token(&body).ok_or(FetchError::Answer)?;
+        Ok(FetchedToken {
+            authorization,
+            valid,
+            generation,
+        })
     }
 }
 
 fn token_request(
-    settings: &ClientCredentialsSettings,
+    settings: &OauthSettings,
     secret: &str,
+    token: TokenRequest<'_>,
 ) -> Result<Request<Full<Bytes>>, FetchError> {
     let mut form = form_urlencoded::Serializer::new(String::new());
-    form.append_pair("grant_type", "client_credentials");
+    match token {
+        TokenRequest::ClientCredentials => {
+            form.append_pair("grant_type", "client_credentials");
+        }
+        TokenRequest::Exchange(subject) => {
+            form.append_pair("grant_type", TOKEN_EXCHANGE)
+                .append_pair("subject_token", subject.text())
+                .append_pair("subject_token_type", ACCESS_TOKEN);
+        }
+    }
     if !settings.scopes.is_empty() {
         form.append_pair("scope", &settings.scopes.join(" "));
     }
     if let Some(resource) = &settings.resource {
         form.append_pair("resource", resource.as_str());
+    }
+    if let Some(audience) = &settings.audience {
+        form.append_pair("audience", audience);
     }
     let id = &settings.client_id;
     let authorization = match settings.authentication {
@@ -244,17 +272,20 @@ fn error_code(answer: &[u8]) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use http_body_util::BodyExt as _;
+    use mooring_settings::TokenGrant;
 
     use super::*;
 
-    fn settings(authentication: ClientAuthentication) -> ClientCredentialsSettings {
-        ClientCredentialsSettings {
+    fn settings(authentication: ClientAuthentication) -> OauthSettings {
+        OauthSettings {
+            grant: TokenGrant::ClientCredentials,
             token_url: "https://login.example/token".parse().unwrap(),
             client_id: "gate:way".to_owned(),
             client_secret_file: "/none".into(),
             authentication,
             scopes: vec!["read".to_owned(), "write".to_owned()],
             resource: Some("https://tools.example/mcp".parse().unwrap()),
+            audience: None,
         }
     }
 
@@ -265,8 +296,12 @@ mod tests {
 
     #[tokio::test]
     async fn requests_are_those_of_rfc_6749() {
+        let own_token = |authentication| {
+            let token = TokenRequest::ClientCredentials;
+            token_request(&settings(authentication), "a b+c", token).unwrap()
+        };
         const FORM: &str = "grant_type=client_credentials&scope=read+write&resource=https%3A%2F%2Ftools.example%2Fmcp";
-        let request = token_request(&settings(ClientAuthentication::Basic), "a b+c").unwrap();
+        let request = own_token(ClientAuthentication::Basic);
         let authorization = request.headers()["authorization"]
             .to_str()
             .unwrap()
@@ -276,11 +311,27 @@ mod tests {
             .unwrap();
         assert_eq!(pair, b"gate%3Away:a+b%2Bc");
         assert_eq!(body_of(request).await, FORM);
-        let request = token_request(&settings(ClientAuthentication::Post), "a b+c").unwrap();
+        let request = own_token(ClientAuthentication::Post);
         assert!(!request.headers().contains_key("authorization"));
         assert_eq!(
             body_of(request).await,
             format!("{FORM}&client_id=gate%3Away&client_secret=a+b%2Bc")
+        );
+    }
+
+    #[tokio::test]
+    async fn an_exchange_is_that_of_rfc_8693() {
+        let subject = AccessToken::new("a.b.c", [0; 32], u64::MAX);
+        let mut settings = settings(ClientAuthentication::Basic);
+        settings.audience = Some("tools".to_owned());
+        let token = TokenRequest::Exchange(&subject);
+        let request = token_request(&settings, "secret", token).unwrap();
+        assert!(request.headers()["authorization"].is_sensitive());
+        assert_eq!(
+            body_of(request).await,
+            "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=a.b.c\
+             &subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token&scope=read+write\
+             &resource=https%3A%2F%2Ftools.example%2Fmcp&audience=tools"
         );
     }
 

@@ -1,0 +1,186 @@
+//! Tokens for callers, in exchange for their own (RFC 8693).
+//!
+//! Invariants: a token is used for the one token that it was exchanged for, and no longer than that is valid; one request
+//! for it is under way at a time, and the others wait for its outcome; none is stored anywhere but here.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::HeaderValue;
+use mooring_secrets::access_token::AccessToken;
+use tokio::time::Instant;
+
+use super::endpoint::{FetchError, TokenEndpoint, TokenRequest};
+use super::{RENEW_PAUSE, TokenExchangeError};
+use crate::metrics::{TokenExchange, token_exchanged};
+use crate::{Client, with_causes};
+
+/// Most callers' tokens of a server that are known, in two generations.
+pub(super) const TOKENS_MAX: usize = 10_000;
+/// How long the failure of an exchange answers all requests for the same token.
+pub(super) const FAILED_FOR: Duration = Duration::from_secs(2);
+
+/// The SHA-256 of a caller's token.
+pub(super) type TokenDigest = [u8; 32];
+
+/// Exchanged tokens, by the tokens that they were exchanged for.
+#[derive(Default)]
+pub(super) struct ExchangedTokens(Mutex<Generations>);
+
+/// When the younger generation is full, the older one is forgotten.
+#[derive(Default)]
+struct Generations {
+    young: HashMap<TokenDigest, Arc<Slot>>,
+    old: HashMap<TokenDigest, Arc<Slot>>,
+}
+
+/// The token for one caller. Who exchanges it holds the lock.
+pub(super) type Slot = tokio::sync::Mutex<SlotState>;
+
+#[derive(Default)]
+pub(super) struct SlotState {
+    token: Option<ValidToken>,
+    failed: Option<(Instant, TokenExchangeError)>,
+    /// When it was last fetched because the server refused the one before.
+    renewed_at: Option<Instant>,
+}
+
+struct ValidToken {
+    authorization: HeaderValue,
+    /// When another one is fetched.
+    due_at: Instant,
+    expires_at: Instant,
+    /// That of the gateway's secret.
+    generation: u64,
+}
+
+impl ExchangedTokens {
+    /// The value of the Authorization header for requests of this token's caller.
+    ///
+    /// # Errors
+    /// The token has expired, or was not exchanged.
+    pub(super) async fn get(
+        &self,
+        endpoint: &TokenEndpoint,
+        client: &Client,
+        subject: &AccessToken,
+    ) -> Result<HeaderValue, TokenExchangeError> {
+        let slot = self.slot(subject.digest());
+        let mut state = slot.lock().await;
+        state.current(endpoint, client, subject).await
+    }
+
+    /// Another token than this one, which the server has refused; none if there is no other one.
+    pub(super) async fn renew(
+        &self,
+        endpoint: &TokenEndpoint,
+        client: &Client,
+        subject: &AccessToken,
+        refused: &HeaderValue,
+    ) -> Option<HeaderValue> {
+        let slot = self.slot(subject.digest());
+        let mut state = slot.lock().await;
+        let is_refused = |token: &ValidToken| token.authorization == *refused;
+        if state.token.as_ref().is_none_or(is_refused) {
+            if state
+                .renewed_at
+                .is_some_and(|at| at.elapsed() < RENEW_PAUSE)
+            {
+                return None;
+            }
+            tracing::info!(server = %endpoint.server(), "the server refused a caller's token; another one is fetched");
+            state.renewed_at = Some(Instant::now());
+            state.token = None;
+        }
+        state.current(endpoint, client, subject).await.ok()
+    }
+
+    pub(super) fn slot(&self, digest: &TokenDigest) -> Arc<Slot> {
+        // The maps are consistent after every statement, so a poisoned lock is usable.
+        let mut generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = generations.young.get(digest) {
+            return Arc::clone(slot);
+        }
+        if generations.young.len() >= TOKENS_MAX / 2 {
+            generations.old = std::mem::take(&mut generations.young);
+        }
+        let slot = generations.old.remove(digest).unwrap_or_default();
+        generations.young.insert(*digest, Arc::clone(&slot));
+        slot
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        let generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        generations.young.len() + generations.old.len()
+    }
+}
+
+impl SlotState {
+    /// The token that is sent now, exchanged anew if need be.
+    async fn current(
+        &mut self,
+        endpoint: &TokenEndpoint,
+        client: &Client,
+        subject: &AccessToken,
+    ) -> Result<HeaderValue, TokenExchangeError> {
+        let remaining = subject.remaining().ok_or(TokenExchangeError::Expired)?;
+        let (now, generation) = (Instant::now(), endpoint.generation());
+        self.token = self
+            .token
+            .take()
+            .filter(|token| now < token.expires_at && token.generation == generation);
+        if let Some(token) = self.token.as_ref().filter(|token| now < token.due_at) {
+            return Ok(token.authorization.clone());
+        }
+        if let Some((at, error)) = &self.failed
+            && at.elapsed() < FAILED_FOR
+        {
+            return Err(error.clone());
+        }
+        let fetched = endpoint
+            .fetch(client, TokenRequest::Exchange(subject))
+            .await;
+        match fetched {
+            Ok(fetched) => {
+                token_exchanged(TokenExchange::Ok);
+                let now = Instant::now();
+                let token = ValidToken {
+                    authorization: fetched.authorization.clone(),
+                    due_at: now + (fetched.valid * 4 / 5).min(remaining),
+                    expires_at: now + fetched.valid.min(remaining),
+                    generation: fetched.generation,
+                };
+                self.token = Some(token);
+                self.failed = None;
+                Ok(fetched.authorization)
+            }
+            Err(error) => self.fail(endpoint, &error),
+        }
+    }
+
+    /// The error of a failed exchange. A token that is still valid is sent on if the authorization server only gave no
+    /// answer.
+    fn fail(
+        &mut self,
+        endpoint: &TokenEndpoint,
+        cause: &FetchError,
+    ) -> Result<HeaderValue, TokenExchangeError> {
+        tracing::warn!(server = %endpoint.server(), cause = %with_causes(cause), "exchanging a caller's token failed");
+        let error = TokenExchangeError::from(cause);
+        let is_unavailable = error == TokenExchangeError::Unavailable;
+        token_exchanged(match is_unavailable {
+            true => TokenExchange::Failed,
+            false => TokenExchange::Refused,
+        });
+        let now = Instant::now();
+        if let Some(token) = self.token.as_mut().filter(|_| is_unavailable) {
+            token.due_at = now + FAILED_FOR;
+            return Ok(token.authorization.clone());
+        }
+        self.token = None;
+        self.failed = Some((now, error.clone()));
+        Err(error)
+    }
+}

@@ -1,0 +1,190 @@
+//! The tokens of an authorization server with which the gateway calls a server: its own, and one for each caller in
+//! exchange for the caller's.
+//!
+//! Invariants: a request for a caller whose token is exchanged goes out with that caller's token or not at all; no token
+//! and no secret is in a log or an error; an authorization server is asked once for one token, however many requests
+//! wait for it.
+
+mod endpoint;
+mod exchanged;
+mod own;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, Method};
+use mooring_secrets::access_token::AccessToken;
+use mooring_session::names::{Principal, ServerName};
+use mooring_settings::{OauthSettings, TokenGrant};
+
+use self::endpoint::{FetchError, TokenEndpoint};
+use self::exchanged::ExchangedTokens;
+use self::own::OwnToken;
+use super::{Caller, Client};
+
+/// Shortest time between two fetches of the same token because its server refused the one before.
+const RENEW_PAUSE: Duration = Duration::from_secs(10);
+
+/// Why there is no token for a caller. The request was not sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenExchangeError {
+    /// The caller was not authenticated by a token, or is known by name only.
+    #[error(
+        "the server is called with a token for its caller, and the caller was not authenticated by one"
+    )]
+    NoToken,
+    /// The caller's token has expired since the request was admitted.
+    #[error("the access token of the caller has expired")]
+    Expired,
+    /// The authorization server does not exchange this caller's token for one for the server.
+    #[error(
+        "the authorization server of the server refused to exchange the token of the caller: {0}"
+    )]
+    Refused(Box<str>),
+    /// The authorization server refuses the gateway.
+    #[error("the authorization server of the server refused the gateway: {0}; check servers.oauth")]
+    GatewayRefused(Box<str>),
+    /// The authorization server did not answer, or not with a token.
+    #[error(
+        "the authorization server of the server gave no answer, so that there is no token for the caller"
+    )]
+    Unavailable,
+}
+
+/// The tokens for one server.
+pub struct OauthTokens {
+    endpoint: TokenEndpoint,
+    own: OwnToken,
+    /// None where every caller's requests have the gateway's own token.
+    exchanged: Option<ExchangedTokens>,
+}
+
+impl fmt::Debug for OauthTokens {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("OauthTokens")
+            .field("server", self.endpoint.server())
+            .finish_non_exhaustive()
+    }
+}
+
+impl OauthTokens {
+    /// The tokens of this server; none is fetched yet.
+    #[must_use]
+    pub fn new(server: ServerName, settings: OauthSettings) -> Self {
+        Self {
+            own: OwnToken::default(),
+            exchanged: match settings.grant {
+                TokenGrant::ClientCredentials => None,
+                TokenGrant::TokenExchange => Some(ExchangedTokens::default()),
+            },
+            endpoint: TokenEndpoint::new(server, settings),
+        }
+    }
+
+    /// Keeps the gateway's own token current, until it is dropped. `fetched` is called after the first attempt.
+    pub async fn keep_current(&self, client: &Client, fetched: impl FnOnce()) {
+        self.own.keep_current(&self.endpoint, client, fetched).await;
+    }
+
+    /// The token that a request for this caller is sent with. What the gateway does by itself has the gateway's own, as
+    /// has the deletion of a session whose caller is gone.
+    pub(crate) fn for_caller(
+        self: &Arc<Self>,
+        caller: &Caller<'_>,
+        method: &Method,
+    ) -> RequestToken {
+        let is_cleaning = *method == Method::DELETE || *caller.principal == Principal::gateway();
+        let subject = match (&self.exchanged, caller.token) {
+            (None, _) => Subject::Gateway,
+            (Some(_), None) if is_cleaning => Subject::Gateway,
+            (Some(_), token) => Subject::Caller(token.cloned()),
+        };
+        RequestToken {
+            tokens: Arc::clone(self),
+            subject,
+        }
+    }
+}
+
+/// Whom a token is for.
+#[derive(Clone, Debug)]
+enum Subject {
+    Gateway,
+    /// A caller, with the token that is exchanged.
+    Caller(Option<Arc<AccessToken>>),
+}
+
+/// The token that one request is sent with.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestToken {
+    tokens: Arc<OauthTokens>,
+    subject: Subject,
+}
+
+impl RequestToken {
+    /// The value of the Authorization header. None if the gateway has no token of its own: the server decides about such a
+    /// request.
+    ///
+    /// # Errors
+    /// There is no token for the caller.
+    pub(crate) async fn authorization(
+        &self,
+        client: &Client,
+    ) -> Result<Option<HeaderValue>, TokenExchangeError> {
+        let OauthTokens {
+            endpoint,
+            own,
+            exchanged,
+        } = &*self.tokens;
+        match (&self.subject, exchanged) {
+            (Subject::Caller(subject), Some(exchanged)) => {
+                let subject = subject.as_ref().ok_or(TokenExchangeError::NoToken)?;
+                exchanged.get(endpoint, client, subject).await.map(Some)
+            }
+            (Subject::Gateway, _) | (Subject::Caller(_), None) => Ok(own.authorization()),
+        }
+    }
+
+    /// Another token, after the server has refused a request with this one; none if there is no other one.
+    pub(crate) async fn renew(
+        &self,
+        client: &Client,
+        refused: &HeaderValue,
+    ) -> Option<HeaderValue> {
+        let OauthTokens {
+            endpoint,
+            own,
+            exchanged,
+        } = &*self.tokens;
+        match (&self.subject, exchanged) {
+            (Subject::Caller(subject), Some(exchanged)) => {
+                let subject = subject.as_ref()?;
+                exchanged.renew(endpoint, client, subject, refused).await
+            }
+            (Subject::Gateway, _) | (Subject::Caller(_), None) => {
+                own.renew(endpoint, client, refused).await
+            }
+        }
+    }
+}
+
+impl From<&FetchError> for TokenExchangeError {
+    fn from(error: &FetchError) -> Self {
+        let FetchError::Refused { status, code } = error else {
+            return Self::Unavailable;
+        };
+        match code.as_str() {
+            // RFC 8693, section 2.2.2: so is a token refused, or the server it is wanted for.
+            "invalid_request" | "invalid_grant" | "invalid_target" | "invalid_scope"
+            | "access_denied" => Self::Refused(code.as_str().into()),
+            _ if status.is_client_error() && status.as_u16() != 429 => {
+                Self::GatewayRefused(code.as_str().into())
+            }
+            _ => Self::Unavailable,
+        }
+    }
+}
