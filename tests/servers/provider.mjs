@@ -3,14 +3,15 @@
 // Usage: provider.mjs --port PORT
 // The clients `ada` and `bob`, with the secret `secret`, get access tokens by client credentials, as JWTs for the resource
 // that they name. One on this machine, such as a gateway, has the audience `urn:mooring`; tokens for
-// https://brief.example/ are valid for 4 seconds.
+// https://brief.example/ are valid for 4 seconds. The client `gateway`, with the same secret, gets tokens for others too, in
+// exchange for theirs (RFC 8693), but for https://refused.example/.
 //   POST /control/rotate   replaces the signing key; tokens of the one before stay as they are
 //   POST /control/sign     {"header": {...}, "claims": {...}, "with": "key" | "public"}: a token of any content, signed
 //                          with the current key, or with its public half as the secret of an HMAC
 //   POST /control/prove    {"holder": "...", "token": "...", "header": {...}, "claims": {...}}: a proof of DPoP for the token,
 //                          if there is one, signed with the key of this holder, which is made at first; header and claims
 //                          replace its own
-//   GET /control/fetches   how often the key set was fetched, and how many tokens
+//   GET /control/fetches   how often the key set was fetched, how many tokens, and how many of these by exchange
 
 import crypto from "node:crypto";
 import http from "node:http";
@@ -18,27 +19,30 @@ import { createRequire } from "node:module";
 import { parseArgs } from "node:util";
 
 const require = createRequire(new URL("../../.tools/package.json", import.meta.url));
-const { default: Provider } = await import(require.resolve("oidc-provider"));
+const { default: Provider, errors } = await import(require.resolve("oidc-provider"));
 
 const { values: options } = parseArgs({ options: { port: { type: "string" } } });
 const issuer = `http://127.0.0.1:${options.port}`;
 const groups = { ada: ["dev"], bob: ["ops"] };
 const scopes = "read write";
 const holders = new Map();
+const exchange = "urn:ietf:params:oauth:grant-type:token-exchange";
+const accessToken = "urn:ietf:params:oauth:token-type:access_token";
 let key;
 let handle;
 let fetches = 0;
 let tokens = 0;
+let exchanges = 0;
 
 function rotate() {
   const pair = crypto.generateKeyPairSync("rsa", { modulusLength: 2048 });
   const kid = crypto.randomUUID();
   key = { ...pair, kid };
   const provider = new Provider(issuer, {
-    clients: Object.keys(groups).map((client_id) => ({
+    clients: [...Object.keys(groups), "gateway"].map((client_id) => ({
       client_id,
       client_secret: "secret",
-      grant_types: ["client_credentials"],
+      grant_types: client_id === "gateway" ? ["client_credentials", exchange] : ["client_credentials"],
       redirect_uris: [],
       response_types: [],
       scope: scopes,
@@ -52,16 +56,50 @@ function rotate() {
       dPoP: { enabled: true },
       resourceIndicators: {
         enabled: true,
-        getResourceServerInfo: (_context, resource) => ({
-          scope: scopes,
-          audience: resource.startsWith("http://127.0.0.1:") ? "urn:mooring" : resource,
-          accessTokenFormat: "jwt",
-          accessTokenTTL: resource === "https://brief.example/" ? 4 : 600,
-        }),
+        getResourceServerInfo: (_context, resource) => resourceServer(resource),
       },
     },
   });
+  const parameters = ["subject_token", "subject_token_type", "resource", "scope"];
+  provider.registerGrantType(exchange, (context) => exchangeToken(provider, context), parameters);
   handle = provider.callback();
+}
+
+function resourceServer(resource) {
+  return {
+    scope: scopes,
+    audience: resource.startsWith("http://127.0.0.1:") ? "urn:mooring" : resource,
+    accessTokenFormat: "jwt",
+    accessTokenTTL: resource === "https://brief.example/" ? 4 : 600,
+  };
+}
+
+async function exchangeToken(provider, context) {
+  exchanges += 1;
+  const { client, params } = context.oidc;
+  const subject = subjectOf(params.subject_token);
+  if (!subject || params.subject_token_type !== accessToken) {
+    throw new errors.InvalidRequest("subject_token is invalid");
+  }
+  if (params.resource === "https://refused.example/") throw new errors.InvalidTarget();
+  const token = new provider.AccessToken({ accountId: subject, client, gty: "token_exchange", scope: params.scope });
+  token.resourceServer = new provider.ResourceServer(params.resource, resourceServer(params.resource));
+  context.body = {
+    access_token: await token.save(),
+    issued_token_type: accessToken,
+    token_type: token.tokenType,
+    expires_in: token.expiration,
+    scope: token.scope,
+  };
+}
+
+// Whose token for a resource on this machine it is; nothing if it is none.
+function subjectOf(token) {
+  const [header, claims, signature] = token.split(".");
+  const signed = Buffer.from(`${header}.${claims}`);
+  if (!crypto.verify("sha256", signed, key.publicKey, Buffer.from(signature, "base64url"))) return undefined;
+  const { aud, exp, sub } = JSON.parse(Buffer.from(claims, "base64url"));
+  return aud === "urn:mooring" && exp > Date.now() / 1000 ? sub : undefined;
 }
 
 function sign({ header, claims, with: signer }) {
@@ -91,7 +129,7 @@ async function control(path, body) {
   if (path === "/control/rotate") rotate();
   if (path === "/control/prove") return { proof: prove(JSON.parse(body)) };
   if (path === "/control/sign") return { token: sign(JSON.parse(body)) };
-  return { fetches, tokens };
+  return { fetches, tokens, exchanges };
 }
 
 rotate();

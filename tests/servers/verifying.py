@@ -2,7 +2,9 @@
 says what the token says.
 
 Usage: verifying.py --port PORT --journal FILE --keys FILE [--issuer ISSUER --algorithm NAME --audience NAME...]
-FILE of --keys has the URL of the issuer's keys, and may be written after the start. Each HTTP request is one line of
+                    [--revoked FILE]
+FILE of --keys has the URL of the issuer's keys, and may be written after the start. FILE of --revoked has the ids of
+tokens that are not admitted any more, or `all`. Each HTTP request is one line of
 the journal: method, status, and the token's subject. Prints one JSON line, {"port": PORT}, when it is about to listen.
 """
 
@@ -21,6 +23,7 @@ arguments.add_argument("--journal", required=True)
 arguments.add_argument("--keys", required=True)
 arguments.add_argument("--issuer", default="mooring")
 arguments.add_argument("--algorithm", default="EdDSA")
+arguments.add_argument("--revoked")
 arguments.add_argument("--audience", nargs="+", default=["tools"])
 arguments = arguments.parse_args()
 
@@ -29,7 +32,16 @@ class IssuerVerifier(JWTVerifier):
     async def verify_token(self, token):
         with open(arguments.keys, encoding="utf-8") as keys:
             self.jwks_uri = keys.read()
-        return await super().verify_token(token)
+        verified = await super().verify_token(token)
+        return None if verified and is_revoked(verified.claims.get("jti")) else verified
+
+
+def is_revoked(token_id):
+    if not arguments.revoked:
+        return False
+    with open(arguments.revoked, encoding="utf-8") as revoked:
+        listed = revoked.read().split()
+    return token_id in listed or "all" in listed
 
 
 def subject(headers):
@@ -70,7 +82,7 @@ server = FastMCP("verifying", auth=verifier)
 async def whoami() -> dict:
     """Says whom the request is for."""
     claims = get_access_token().claims
-    return {name: claims.get(name) for name in ("sub", "teams", "sid", "aud")}
+    return {name: claims.get(name) for name in ("sub", "teams", "sid", "aud", "jti")}
 
 
 print(json.dumps({"port": arguments.port}), flush=True)

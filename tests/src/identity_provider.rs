@@ -1,5 +1,6 @@
 //! A real identity provider, npm's `oidc-provider`, run by `tests/servers/provider.mjs`: the clients `ada`, in the team
-//! `dev`, and `bob` get access tokens from it, signed with a key that can be replaced.
+//! `dev`, and `bob` get access tokens from it, signed with a key that can be replaced. `gateway` gets tokens for them in
+//! exchange for theirs.
 
 use std::process::Command;
 
@@ -169,6 +170,11 @@ impl IdentityProvider {
     /// How many tokens were asked for, since its process was started.
     pub async fn tokens(&self) -> anyhow::Result<u64> {
         self.count("tokens").await
+    }
+
+    /// How many of them in exchange for another one.
+    pub async fn exchanges(&self) -> anyhow::Result<u64> {
+        self.count("exchanges").await
     }
 
     async fn count(&self, of: &str) -> anyhow::Result<u64> {

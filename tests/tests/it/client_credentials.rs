@@ -25,6 +25,8 @@ struct Arrangement {
     instance: Server,
     secret: PathBuf,
     journal: PathBuf,
+    /// The ids of the tokens that the server admits no more.
+    revoked: PathBuf,
     volume: CodeVolume,
     _directory: TempDir,
 }
@@ -35,6 +37,9 @@ impl Arrangement {
         let directory = TempDir::with_prefix("mooring-credentials-")?;
         let file = |name: &str| directory.path().join(name);
         let (keys, journal, secret) = (file("keys"), file("journal"), file("secret"));
+        let revoked = file("revoked");
+        std::fs::write(&revoked, "")?;
+        let revoked_file = revoked.display().to_string();
         std::fs::write(&keys, format!("{}/jwks", provider.issuer()))?;
         std::fs::write(&journal, "")?;
         let issuer = [
@@ -42,6 +47,8 @@ impl Arrangement {
             &provider.issuer(),
             "--algorithm",
             "RS256",
+            "--revoked",
+            &revoked_file,
             "--audience",
         ];
         let arguments = [&issuer[..], &[RESOURCE, BRIEF_RESOURCE]].concat();
@@ -50,6 +57,7 @@ impl Arrangement {
             provider,
             secret,
             journal,
+            revoked,
             volume: CodeVolume::new()?,
             _directory: directory,
         })
@@ -138,6 +146,14 @@ async fn one_token_is_fetched_for_all_callers_and_renewed() -> anyhow::Result<()
         fetched,
         "none of them caused a request for a token"
     );
+
+    // One that the server refuses is replaced.
+    let session = &mut sessions[0];
+    let refused = session.call("whoami", json!({})).await?["structuredContent"]["jti"].clone();
+    std::fs::write(&set.revoked, refused.as_str().unwrap_or_default())?;
+    let replaced = session.call("whoami", json!({})).await?["structuredContent"]["jti"].clone();
+    ensure!(replaced != refused, "{replaced}");
+    assert_eq!(set.provider.tokens().await?, fetched + 1);
 
     let failed = gateway
         .metric(

@@ -87,6 +87,7 @@ mod stories;
 mod streams;
 mod surface;
 mod tls;
+mod token_exchange;
 mod tokens;
 mod upstream_loss;
 mod upstreams;
