@@ -329,3 +329,36 @@ pub(super) fn only_post() -> Reply {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_token_says_who_can_help() {
+        for (cause, status) in [
+            (TokenExchangeError::NoToken, StatusCode::FORBIDDEN),
+            (
+                TokenExchangeError::Refused("invalid_target".into()),
+                StatusCode::FORBIDDEN,
+            ),
+            (TokenExchangeError::Expired, StatusCode::UNAUTHORIZED),
+            (
+                TokenExchangeError::GatewayRefused("invalid_client".into()),
+                StatusCode::BAD_GATEWAY,
+            ),
+            (
+                TokenExchangeError::Unavailable,
+                StatusCode::SERVICE_UNAVAILABLE,
+            ),
+        ] {
+            let sent = || SendError::Token(cause.clone());
+            let by_call = delivery_error(&DeliverError::Unreachable(sent()), None);
+            let by_handshake = handshake(&HandshakeError::Exchange(sent().into()), None);
+            let by_pool = pool_error(&PooledError::Answer(sent().into()), None);
+            for reply in [by_call, by_handshake, by_pool] {
+                assert_eq!(reply.status, status, "{cause}");
+            }
+        }
+    }
+}
