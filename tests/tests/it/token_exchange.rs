@@ -8,8 +8,10 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use mooring_tests::client::HttpClient;
 use mooring_tests::code::{CodeVolume, whole_answer};
+use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::identity_provider::IdentityProvider;
+use mooring_tests::legacy::LegacySession;
 use mooring_tests::redis::Redis;
 use mooring_tests::servers::Server;
 use mooring_tests::session::{McpSession, Opening};
@@ -39,6 +41,7 @@ struct Arrangement {
     _instance: Server,
     _redis: Redis,
     _volume: CodeVolume,
+    _keys: FleetKeys,
     _directory: TempDir,
 }
 
@@ -74,11 +77,17 @@ impl Arrangement {
             REFUSED,
         ];
         let instance = Server::verifying_tokens_of(&keys, &journal, &arguments).await?;
-        let (redis, volume) = (Redis::start().await?, CodeVolume::new()?);
+        let (redis, volume, fleet_keys) =
+            (Redis::start().await?, CodeVolume::new()?, FleetKeys::new()?);
         let mut servers = String::new();
-        for (id, resource) in [("tools", RESOURCE), ("brief", BRIEF), ("refused", REFUSED)] {
+        for (id, resource, affinity) in [
+            ("tools", RESOURCE, "on"),
+            ("pooled", RESOURCE, "off"),
+            ("brief", BRIEF, "on"),
+            ("refused", REFUSED, "on"),
+        ] {
             servers.push_str(&format!(
-                "[[servers]]\nid = {id:?}\ninstances = [{:?}]\naffinity = \"on\"\n\
+                "[[servers]]\nid = {id:?}\ninstances = [{:?}]\naffinity = {affinity:?}\n\
                  oauth = {{ grant = \"token-exchange\", token_url = \"{issuer}/token\", client_id = \"gateway\", \
                  client_secret_file = {:?}, scopes = [\"read\"], resource = {resource:?} }}\n",
                 instance.url(),
@@ -93,6 +102,10 @@ impl Arrangement {
             redis.url()
         ))
         .env(
+            "MOORING_WORKER_FLEET_KEYS_FILE",
+            &fleet_keys.path().display().to_string(),
+        )
+        .env(
             "MOORING_CODE_BASE_DIR",
             &volume.path().display().to_string(),
         );
@@ -105,6 +118,7 @@ impl Arrangement {
             _instance: instance,
             _redis: redis,
             _volume: volume,
+            _keys: fleet_keys,
             _directory: directory,
         })
     }
@@ -163,6 +177,24 @@ async fn the_server_gets_a_token_for_each_caller_and_never_the_callers_own() -> 
     let ran = whole_answer(&coder.call("shell_exec", arguments).await?)?;
     assert_eq!(ran["output"], "bob\n", "{ran}");
     assert_eq!(set.provider.exchanges().await?, 2, "one for each user");
+
+    // A message of HTTP+SSE is served where its stream is, with the token that opened it.
+    let gateway = set.gateways.first().context("a gateway")?;
+    let opening = Opening::default().header("authorization", &format!("Bearer {ada_token}"))?;
+    let url = gateway.url("/servers/tools/sse");
+    let mut streaming = LegacySession::open_with(&set.client, &url, &opening).await?;
+    let message = streaming.request_body("tools/call", json!({"name": "whoami", "arguments": {}}));
+    let other = set.gateways.get(1).context("a gateway")?;
+    let endpoint = streaming.connection().endpoint().to_owned();
+    let request = Request::post(endpoint.replace(&gateway.url("/"), &other.url("/")))
+        .header("content-type", "application/json")
+        .header("authorization", format!("Bearer {ada_token}"));
+    let body = Bytes::from(message.to_string());
+    assert_eq!(set.client.send(request.body(body)?).await?.status, 202);
+    let response = streaming.response(&message["id"]).await?;
+    assert_eq!(response["result"]["structuredContent"]["sub"], "ada");
+    assert_eq!(set.provider.exchanges().await?, 2);
+    drop(streaming);
 
     // Another gateway has to exchange the tokens for itself.
     set.gateways
@@ -228,6 +260,12 @@ async fn tokens_are_replaced_when_they_expire_and_refusals_say_why() -> anyhow::
     })
     .await?;
     assert_eq!(set.provider.exchanges().await?, 2);
+
+    let mut pooled = set.open("pooled", &token).await?;
+    for _ in 0..2 {
+        assert_eq!(claims(&mut pooled, "whoami").await?["sub"], "ada");
+    }
+    assert_eq!(set.provider.exchanges().await?, 3);
 
     let body =
         json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params()});
