@@ -113,6 +113,28 @@ async fn a_request_has_one_token_in_one_header() {
     );
 }
 
+#[tokio::test]
+async fn an_identity_has_its_token_only_where_it_is_exchanged() {
+    let home = TempDir::new().unwrap();
+    let file = home.path().join("keys.json");
+    let signer = Signer::new("key");
+    write_keys(&file, &[&signer]);
+    let token = token_of(&signer);
+    let headers = bearer(&token);
+    for are_exchanged in [false, true] {
+        let authenticator = of_file(&file).keeping_tokens(are_exchanged);
+        authenticator.read_keys().await;
+        for seen in ["first", "known"] {
+            let identified = authenticator.identify(PEER, &headers, None).await.unwrap();
+            let Identified::Caller(identity) = identified else {
+                unreachable!("it is a bearer token");
+            };
+            let kept = identity.token.as_ref().map(|kept| kept.text());
+            assert_eq!(kept, are_exchanged.then_some(&*token), "{seen}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_withdrawn_takes_its_tokens_along() {
     let home = TempDir::new().unwrap();
