@@ -86,6 +86,7 @@ mod store_away_load;
 mod stories;
 mod streams;
 mod surface;
+mod tenants;
 mod tls;
 mod token_exchange;
 mod tokens;
