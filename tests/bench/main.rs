@@ -10,6 +10,7 @@
     reason = "a benchmark prints its result and its progress"
 )]
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -22,6 +23,7 @@ mod code;
 mod code_mode;
 mod cost;
 mod figures;
+mod floods;
 mod forward;
 mod fresh;
 mod idle;
@@ -35,6 +37,7 @@ mod upstream;
 mod wire;
 
 use arrangement::Arrangement;
+use floods::Flood;
 use through::Plan;
 use upstream::Upstream;
 
@@ -82,6 +85,8 @@ enum Part {
     Start,
     /// Clients that start their server anew for each call.
     Fresh,
+    /// Calls while another program floods the gateway.
+    Floods,
 }
 
 /// What this program does where it does not measure.
@@ -92,6 +97,14 @@ enum Role {
     Upstream {
         /// The port to serve on.
         port: u16,
+    },
+    /// Be a flood of the gateway at this address.
+    #[command(hide = true)]
+    Flood {
+        /// What to do to it.
+        flood: Flood,
+        /// The gateway.
+        address: SocketAddr,
     },
     /// Be the upstream on standard input and output.
     #[command(hide = true)]
@@ -112,6 +125,7 @@ async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     match arguments.role {
         Some(Role::Upstream { port }) => return upstream::serve(port).await,
+        Some(Role::Flood { flood, address }) => return floods::run(flood, address).await,
         Some(Role::Child) => return child::serve(),
         None => {}
     }
@@ -150,6 +164,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if wants(Part::Fresh) {
         println!("{}\n", fresh::measure().await?);
+    }
+    if wants(Part::Floods) {
+        println!("{}\n", floods::measure(&logs, arguments.plan()).await?);
     }
     Ok(())
 }

@@ -1,0 +1,222 @@
+//! What other clients notice while one program floods the gateway, and what an idle connection costs.
+//!
+//! Invariant: each flood runs in a process of its own and is at full strength before a call counts; every call's reply is
+//! checked, so a flood that makes calls fail ends the benchmark.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::ValueEnum;
+use mooring_tests::process::Process;
+use mooring_tests::wait;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::arrangement::Arrangement;
+use crate::figures::{median, percentile};
+use crate::load::{self, Slice};
+use crate::through::Plan;
+use crate::upstream::Upstream;
+use crate::wire::Target;
+
+/// Sessions whose calls are measured.
+const SESSIONS: usize = 4;
+/// Connections that are kept idle: nearly all that the gateway accepts by default.
+const IDLE: usize = 9_900;
+/// Connections whose heads arrive byte by byte, or that send requests that are refused.
+const BUSY: usize = 500;
+/// Pause between two bytes of a slow head.
+const BYTE_EVERY: Duration = Duration::from_millis(200);
+const STARTED_WITHIN: Duration = Duration::from_secs(60);
+/// What a flood prints at full strength.
+const AT_STRENGTH: &str = "at full strength";
+
+/// What one program does to the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Flood {
+    /// Connections that have made one request, and make no other.
+    Idle,
+    /// Heads of requests that arrive byte by byte.
+    SlowHeads,
+    /// Connections that are closed as soon as they are open, one after another.
+    Connections,
+    /// Requests that are refused, without a pause.
+    RefusedRequests,
+}
+
+impl Flood {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "9,900 idle connections",
+            Self::SlowHeads => "500 connections with slow heads",
+            Self::Connections => "new connections without a pause",
+            Self::RefusedRequests => "500 connections with refused requests without a pause",
+        }
+    }
+}
+
+/// What one round measured.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    alone: Latency,
+    beside: Latency,
+    /// How much the gateway's memory grew.
+    grown_mib: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Latency {
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+impl Latency {
+    fn of(slice: &Slice) -> Self {
+        let ms = |part| f64::from(percentile(&slice.latencies_ns, part)) / 1e6;
+        Self {
+            p50_ms: ms(0.5),
+            p99_ms: ms(0.99),
+        }
+    }
+}
+
+/// Measures calls alone and beside each flood, in turns.
+pub(crate) async fn measure(logs: &TempDir, plan: Plan) -> anyhow::Result<String> {
+    let upstream = Upstream::start(logs.path()).await?;
+    let mut arrangement = Arrangement::embedded(&[upstream.port()]).await?;
+    let target = arrangement.target.clone();
+    let mut sessions = load::open(&target, arrangement.counting, SESSIONS).await?;
+    let mut lines = vec![
+        format!("### {SESSIONS} sessions beside a flood"),
+        String::new(),
+        "| flood | p50 ms | p99 ms | p50 x alone | p99 x alone | KiB per connection |".to_owned(),
+        "|---|---|---|---|---|---|".to_owned(),
+    ];
+    for flood in Flood::value_variants() {
+        let mut rounds = Vec::with_capacity(plan.rounds);
+        for _ in 0..plan.rounds {
+            let (calm, slice) = load::drive(sessions, plan.slice).await?;
+            let alone = Latency::of(&slice);
+            let (before, _) = arrangement.cost()?;
+            let mut process = spawn(*flood, target.address, logs)?;
+            wait::until_true("the flood", STARTED_WITHIN, async || {
+                Ok(process.log_text().contains(AT_STRENGTH))
+            })
+            .await?;
+            let (flooded, slice) = load::drive(calm, plan.slice).await?;
+            sessions = flooded;
+            let beside = Latency::of(&slice);
+            let (during, _) = arrangement.cost()?;
+            process.kill_now()?;
+            rounds.push(Round {
+                alone,
+                beside,
+                grown_mib: during.resident_mib - before.resident_mib,
+            });
+        }
+        let of = |figure: fn(&Round) -> f64| median(rounds.iter().map(figure).collect());
+        // Later rounds find the memory of the first one.
+        let grown_mib = rounds.first().context("a round")?.grown_mib;
+        let each = match flood {
+            Flood::Idle => format!("{:.1}", grown_mib * 1024.0 / IDLE as f64),
+            Flood::SlowHeads | Flood::RefusedRequests => {
+                format!("{:.1}", grown_mib * 1024.0 / BUSY as f64)
+            }
+            Flood::Connections => "-".to_owned(),
+        };
+        lines.push(format!(
+            "| {} | {:.2} | {:.2} | {:.1} | {:.1} | {each} |",
+            flood.name(),
+            of(|round| round.beside.p50_ms),
+            of(|round| round.beside.p99_ms),
+            of(|round| round.beside.p50_ms / round.alone.p50_ms),
+            of(|round| round.beside.p99_ms / round.alone.p99_ms),
+        ));
+    }
+    load::close(sessions).await?;
+    Ok(lines.join("\n"))
+}
+
+fn spawn(flood: Flood, address: SocketAddr, logs: &TempDir) -> anyhow::Result<Process> {
+    let program = std::env::current_exe().context("find this program")?;
+    let value = flood.to_possible_value().context("a name")?;
+    Process::start(
+        "flood",
+        Command::new(program).args(["flood", value.get_name(), &address.to_string()]),
+        &logs.path().join("flood.log"),
+    )
+}
+
+/// Is the flood, for ever.
+pub(crate) async fn run(flood: Flood, address: SocketAddr) -> anyhow::Result<()> {
+    let target = Target::local(address.port(), "/servers/unknown/mcp");
+    let mut streams = Vec::new();
+    match flood {
+        Flood::Idle => {
+            for _ in 0..IDLE {
+                let mut stream = TcpStream::connect(address).await?;
+                exchange(&mut stream, &request("GET /healthz", address, "")).await?;
+                streams.push(stream);
+            }
+        }
+        Flood::SlowHeads => {
+            for _ in 0..BUSY {
+                tokio::spawn(slow_heads(address));
+            }
+        }
+        Flood::RefusedRequests => {
+            for _ in 0..BUSY {
+                tokio::spawn(refused_requests(address, target.clone()));
+            }
+        }
+        Flood::Connections => {}
+    }
+    eprintln!("{AT_STRENGTH}");
+    loop {
+        match flood {
+            Flood::Connections => drop(TcpStream::connect(address).await?),
+            _ => tokio::time::sleep(BYTE_EVERY).await,
+        }
+    }
+}
+
+fn request(line: &str, address: SocketAddr, body: &str) -> Vec<u8> {
+    let length = body.len();
+    let accept = "application/json, text/event-stream";
+    format!(
+        "{line} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: {accept}\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+/// One request, and as much of its reply as comes at once.
+async fn exchange(stream: &mut TcpStream, request: &[u8]) -> anyhow::Result<()> {
+    stream.write_all(request).await?;
+    let read = stream.read(&mut [0; 4096]).await?;
+    ensure!(read > 0, "the connection was closed");
+    Ok(())
+}
+
+async fn slow_heads(address: SocketAddr) -> anyhow::Result<()> {
+    loop {
+        let mut stream = TcpStream::connect(address).await?;
+        for byte in request("POST /mcp", address, "") {
+            if stream.write_all(&[byte]).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(BYTE_EVERY).await;
+        }
+    }
+}
+
+async fn refused_requests(address: SocketAddr, target: Target) -> anyhow::Result<()> {
+    let text = request(&format!("POST {}", target.path), address, "{}");
+    let mut stream = TcpStream::connect(address).await?;
+    loop {
+        exchange(&mut stream, &text).await?;
+    }
+}
