@@ -18,7 +18,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use http::HeaderMap;
 use mooring_gateway::policy::AccessPolicy;
-use mooring_identity::{Authenticator, Identified};
+use mooring_identity::{Authentication, Authenticator};
 use mooring_settings::{Environment, Flags, Settings};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
@@ -130,8 +130,8 @@ impl Arrangement {
         for headers in requests.iter().cycle().take(calls) {
             let identified = self.authenticator.identify(peer, headers, None).await;
             let caller = match identified {
-                Ok(Identified::Caller(caller)) => Some(caller),
-                Ok(Identified::Bound(_)) | Err(_) => None,
+                Ok(Authentication::Complete(caller)) => Some(caller),
+                Ok(Authentication::NeedsProof(_)) | Err(_) => None,
             };
             let caller = caller.expect("a caller");
             assert!(black_box(self.policy.may_use(&caller, "tools")));

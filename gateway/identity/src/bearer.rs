@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use crate::dpop::BoundToken;
 use crate::key_source::{KeySet, KeySource, TokenDigest};
 use crate::token::{self, TOKEN_BYTES_MAX, TokenError, VerifiedToken};
-use crate::{Identified, IdentityError};
+use crate::{Authentication, IdentityError};
 
 /// The parameter of a query or a form that must not hold a token (RFC 6750, 2.3).
 const QUERY_PARAMETER: &str = "access_token";
@@ -35,7 +35,7 @@ impl TokenAuthenticator {
         &self,
         scheme: TokenScheme,
         token: &str,
-    ) -> Result<Identified, IdentityError> {
+    ) -> Result<Authentication, IdentityError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(TokenError::TooLong.into());
         }
@@ -44,11 +44,11 @@ impl TokenAuthenticator {
         let identity = Arc::clone(&verified.identity);
         match (scheme, &verified.key) {
             (TokenScheme::Bearer, None) if !self.settings.dpop_required => {
-                Ok(Identified::Caller(identity))
+                Ok(Authentication::Complete(identity))
             }
             (_, None) => Err(TokenError::NotBound.into()),
             (TokenScheme::Bearer, Some(_)) => Err(TokenError::KeyBound.into()),
-            (TokenScheme::Dpop, Some(key)) => Ok(Identified::Bound(BoundToken {
+            (TokenScheme::Dpop, Some(key)) => Ok(Authentication::NeedsProof(BoundToken {
                 identity,
                 key: key.clone(),
                 token: digest,

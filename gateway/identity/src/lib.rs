@@ -83,13 +83,13 @@ impl Identity {
     }
 }
 
-/// What a request says about its sender.
+/// How far the headers of a request authenticate its sender.
 #[derive(Debug)]
-pub enum Identified {
+pub enum Authentication {
     /// Who it is from.
-    Caller(Arc<Identity>),
+    Complete(Arc<Identity>),
     /// The same, if the request proves that it has the token's key.
-    Bound(BoundToken),
+    NeedsProof(BoundToken),
 }
 
 /// The identity header that a refusal is about.
@@ -304,7 +304,7 @@ impl Authenticator {
         peer: IpAddr,
         headers: &HeaderMap,
         query: Option<&str>,
-    ) -> Result<Identified, IdentityError> {
+    ) -> Result<Authentication, IdentityError> {
         let caller = match &self.mode {
             Mode::Open(identity) => Arc::clone(identity),
             Mode::TrustedHeader(settings) => {
@@ -316,7 +316,7 @@ impl Authenticator {
             }
             Mode::ApiKey(keys) => keys.identify(api_key::key_of(headers, query)?, bearer::now())?,
         };
-        Ok(Identified::Caller(caller))
+        Ok(Authentication::Complete(caller))
     }
 
     /// Counts a refusal.

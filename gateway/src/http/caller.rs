@@ -10,7 +10,7 @@ use mooring_session::time::Millis;
 
 use super::App;
 use mooring_identity::{
-    BoundToken, Identified, Identity, IdentityError, ProofError, UsedProof, now,
+    Authentication, BoundToken, Identity, IdentityError, ProofError, UsedProof, now,
 };
 
 /// The head of a request.
@@ -55,8 +55,8 @@ impl App {
             .identify(head.peer, head.headers, head.uri.query())
             .await;
         let caller = match identified {
-            Ok(Identified::Caller(caller)) => Ok(caller),
-            Ok(Identified::Bound(token)) => Box::pin(self.prove(token, head)).await,
+            Ok(Authentication::Complete(caller)) => Ok(caller),
+            Ok(Authentication::NeedsProof(token)) => Box::pin(self.prove(token, head)).await,
             Err(error) => Err(error),
         };
         caller.map_err(|error| {

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use super::{Signer, claims, settings, with};
 use crate::key_source::KeySet;
 use crate::token::VerifiedToken;
-use crate::{Authenticator, Identified, Identity, IdentityError, TokenError};
+use crate::{Authentication, Authenticator, Identity, IdentityError, TokenError};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// After the time of these tests, which is that of the machine.
@@ -37,8 +37,8 @@ fn bearer(token: &str) -> HeaderMap {
 
 async fn user_of(authenticator: &Authenticator, token: &str) -> Result<String, IdentityError> {
     match authenticator.identify(PEER, &bearer(token), None).await? {
-        Identified::Caller(identity) => Ok(identity.principal.as_str().to_owned()),
-        Identified::Bound(token) => panic!("{token:?}"),
+        Authentication::Complete(identity) => Ok(identity.principal.as_str().to_owned()),
+        Authentication::NeedsProof(token) => panic!("{token:?}"),
     }
 }
 
@@ -126,7 +126,7 @@ async fn an_identity_has_its_token_only_where_it_is_exchanged() {
         authenticator.read_keys().await;
         for seen in ["first", "known"] {
             let identified = authenticator.identify(PEER, &headers, None).await.unwrap();
-            let Identified::Caller(identity) = identified else {
+            let Authentication::Complete(identity) = identified else {
                 unreachable!("it is a bearer token");
             };
             let kept = identity.token.as_ref().map(|kept| kept.text());
