@@ -39,6 +39,9 @@ const SHARED: [&str; 4] = ["shared", "piped", "workshop", "all"];
 /// How long a stream is read that may never have an event.
 const STREAM_READ_FOR: Duration = Duration::from_millis(60);
 
+/// How often a stream is asked for while the one before is open.
+const STREAM_ATTEMPTS_MAX: usize = 200;
+
 #[derive(Clone, Copy)]
 struct Caller {
     user: &'static str,
@@ -598,6 +601,14 @@ impl Scene {
     /// Sends a request as Bob. Fails if anything in the answer is Ada's.
     async fn answer(&self, asked: &Asked, ids: &Ids) -> anyhow::Result<Answer> {
         let mut reply = self.send(BOB, asked).await?;
+        // A session has one stream, and the gateway may not have seen yet that the one before was closed.
+        for _ in 0..STREAM_ATTEMPTS_MAX {
+            if asked.method != Method::GET || reply.status != 409 {
+                break;
+            }
+            tokio::time::sleep(STREAM_READ_FOR).await;
+            reply = self.send(BOB, asked).await?;
+        }
         let status = reply.status.as_u16();
         let mut headers: Vec<(String, String)> = (reply.headers.iter())
             .filter(|(name, _)| *name != "date" && *name != "content-length")
