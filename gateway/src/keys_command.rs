@@ -98,9 +98,10 @@ fn path_of_settings(config: Option<PathBuf>) -> Result<PathBuf, KeysCommandError
     let settings = Settings::load(&Environment::of_process(), &flags)?.settings;
     match settings.auth {
         AuthSettings::ApiKey { keys_file, .. } => Ok(keys_file),
-        AuthSettings::None | AuthSettings::TrustedHeader(_) | AuthSettings::Jwt { .. } => {
-            Err(KeysCommandError::NoFile)
-        }
+        AuthSettings::None
+        | AuthSettings::TrustedHeader(_)
+        | AuthSettings::Jwt { .. }
+        | AuthSettings::Mtls { .. } => Err(KeysCommandError::NoFile),
     }
 }
 

@@ -4,6 +4,7 @@
 //! are streams to clients without per-request replies. `mooring-router` decides where a message goes.
 
 mod background;
+pub mod certificates;
 pub mod cli;
 pub mod client;
 pub mod client_stream;

@@ -4,6 +4,7 @@
 
 mod api_key;
 mod bearer;
+mod certificate;
 mod dpop;
 mod fetch;
 mod key;
@@ -16,7 +17,7 @@ mod trusted_header;
 mod value;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
@@ -25,7 +26,7 @@ use ipnet::IpNet;
 use mooring_secrets::access_token::AccessToken;
 use mooring_secrets::digest;
 use mooring_session::names::Principal;
-use mooring_settings::{AuthSettings, TokenSettings, TrustedHeaderSettings};
+use mooring_settings::{AuthSettings, CertificateName, TokenSettings, TrustedHeaderSettings};
 use mooring_upstream::ClientError;
 use strum::VariantArray as _;
 use url::Url;
@@ -34,6 +35,7 @@ use self::api_key::ApiKeyAuthenticator;
 pub use self::api_key::{ApiKeyError, ApiKeyFile, ApiKeyFileError, NewApiKey, StoredApiKey};
 use self::bearer::TokenAuthenticator;
 pub use self::bearer::now;
+pub use self::certificate::{CertificateError, Peer};
 pub use self::dpop::{BoundToken, ProofError, UsedProof};
 pub use self::fetch::FetchError;
 use self::fetch::Fetcher;
@@ -155,6 +157,9 @@ pub enum IdentityError {
     /// The API key is refused.
     #[error(transparent)]
     ApiKey(#[from] ApiKeyError),
+    /// The client certificate is refused.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// Nobody can be known, because the issuer's keys, or the API keys, could not be read yet.
     #[error("the keys that callers are known by cannot be read at present")]
     KeysUnavailable,
@@ -177,7 +182,8 @@ impl IdentityError {
             | Self::Token(_)
             | Self::Proof(_)
             | Self::ApiKeyMissing
-            | Self::ApiKey(_) => StatusCode::UNAUTHORIZED,
+            | Self::ApiKey(_)
+            | Self::Certificate(_) => StatusCode::UNAUTHORIZED,
         }
     }
 
@@ -198,6 +204,7 @@ impl IdentityError {
             Self::ProofUnchecked => "proof_unchecked",
             Self::ApiKeyMissing => "api_key_missing",
             Self::ApiKey(error) => error.into(),
+            Self::Certificate(error) => error.into(),
             Self::KeysUnavailable => "keys_unavailable",
         }
     }
@@ -221,8 +228,14 @@ impl IdentityError {
         let of_tokens = TokenError::VARIANTS.iter().copied().map(Self::Token);
         let of_proofs = ProofError::VARIANTS.iter().copied().map(Self::Proof);
         let of_api_keys = ApiKeyError::VARIANTS.iter().copied().map(Self::ApiKey);
+        let of_certificates = CertificateError::VARIANTS
+            .iter()
+            .copied()
+            .map(Self::Certificate);
         let all = others.into_iter().chain(of_tokens).chain(of_proofs);
-        all.chain(of_api_keys).map(Self::reason)
+        all.chain(of_api_keys)
+            .chain(of_certificates)
+            .map(Self::reason)
     }
 }
 
@@ -240,6 +253,8 @@ enum Mode {
     TrustedHeader(TrustedHeaderSettings),
     Token(TokenAuthenticator),
     ApiKey(ApiKeyAuthenticator),
+    /// The user is this name of the client's certificate.
+    Certificate(CertificateName),
 }
 
 impl Authenticator {
@@ -278,6 +293,10 @@ impl Authenticator {
                 Mode::ApiKey(ApiKeyAuthenticator::new(keys_file)),
                 trusted_peers,
             ),
+            AuthSettings::Mtls {
+                user,
+                trusted_peers,
+            } => (Mode::Certificate(user), trusted_peers),
         };
         Ok(Self {
             mode,
@@ -294,27 +313,42 @@ impl Authenticator {
         self
     }
 
-    /// The identity of a request over a connection from `peer`, from its headers; a token in its query is refused. At
-    /// most, it waits for the issuer's keys.
+    /// The peer at this address, with the certificate, in DER, that the listener has verified.
+    #[must_use]
+    pub fn peer(&self, address: SocketAddr, certificate: Option<&[u8]>) -> Peer {
+        let peer = Peer::at(address);
+        match (&self.mode, certificate) {
+            (Mode::Certificate(user), Some(certificate)) => {
+                peer.with_certificate(certificate, *user)
+            }
+            _ => peer,
+        }
+    }
+
+    /// The identity of a request over a connection from `peer`, from its headers or the peer's certificate; a token in its
+    /// query is refused. At most, it waits for the issuer's keys.
     ///
     /// # Errors
     /// See [`IdentityError`]; the caller answers with its status and does nothing else.
     pub async fn identify(
         &self,
-        peer: IpAddr,
+        peer: &Peer,
         headers: &HeaderMap,
         query: Option<&str>,
     ) -> Result<Authentication, IdentityError> {
         let caller = match &self.mode {
             Mode::Open(identity) => Arc::clone(identity),
-            Mode::TrustedHeader(settings) => {
-                Arc::new(trusted_header::identify(settings, peer, headers)?)
-            }
+            Mode::TrustedHeader(settings) => Arc::new(trusted_header::identify(
+                settings,
+                peer.address.ip(),
+                headers,
+            )?),
             Mode::Token(tokens) => {
                 let (scheme, token) = bearer::token_of(headers, query)?;
                 return tokens.identify(scheme, token).await;
             }
             Mode::ApiKey(keys) => keys.identify(api_key::key_of(headers, query)?, bearer::now())?,
+            Mode::Certificate(_) => peer.certified(bearer::now())?,
         };
         Ok(Authentication::Complete(caller))
     }
@@ -331,7 +365,7 @@ impl Authenticator {
         match &self.mode {
             Mode::Token(tokens) => tokens.keys.read_now().await,
             Mode::ApiKey(keys) => keys.read_if_changed().await,
-            Mode::Open(_) | Mode::TrustedHeader(_) => {}
+            Mode::Open(_) | Mode::TrustedHeader(_) | Mode::Certificate(_) => {}
         }
     }
 
@@ -340,7 +374,7 @@ impl Authenticator {
         match &self.mode {
             Mode::Token(tokens) => tokens.keys.keep_current().await,
             Mode::ApiKey(keys) => keys.keep_current().await,
-            Mode::Open(_) | Mode::TrustedHeader(_) => {}
+            Mode::Open(_) | Mode::TrustedHeader(_) | Mode::Certificate(_) => {}
         }
     }
 
@@ -350,7 +384,7 @@ impl Authenticator {
         match &self.mode {
             Mode::Token(tokens) => Some(("token_keys", tokens.keys.state())),
             Mode::ApiKey(keys) => Some(("api_keys", keys.state())),
-            Mode::Open(_) | Mode::TrustedHeader(_) => None,
+            Mode::Open(_) | Mode::TrustedHeader(_) | Mode::Certificate(_) => None,
         }
     }
 
@@ -365,7 +399,7 @@ impl Authenticator {
     pub fn issuer(&self) -> Option<&str> {
         match &self.mode {
             Mode::Token(tokens) => Some(&tokens.settings.issuer),
-            Mode::Open(_) | Mode::TrustedHeader(_) | Mode::ApiKey(_) => None,
+            Mode::Open(_) | Mode::TrustedHeader(_) | Mode::ApiKey(_) | Mode::Certificate(_) => None,
         }
     }
 
@@ -374,7 +408,7 @@ impl Authenticator {
     pub const fn requires_proofs(&self) -> Option<bool> {
         match &self.mode {
             Mode::Token(tokens) => Some(tokens.settings.dpop_required),
-            Mode::Open(_) | Mode::TrustedHeader(_) | Mode::ApiKey(_) => None,
+            Mode::Open(_) | Mode::TrustedHeader(_) | Mode::ApiKey(_) | Mode::Certificate(_) => None,
         }
     }
 

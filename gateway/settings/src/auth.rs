@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use http::HeaderName;
 use ipnet::IpNet;
 
+use super::listen::{CLIENT_CA_FILE, ListenSettings};
 use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file};
 use super::reader::{Reader, Reason, list};
 use super::rows::{settings, words};
@@ -29,6 +30,15 @@ settings! {
 }
 
 settings! {
+    /// The row of client certificates.
+    pub(crate) const CERTIFICATE_ROWS {
+        /// Which name in a client's certificate is the user, where `auth.mode` is `mtls`. A certificate that has none or
+        /// several of this kind is refused. The teams are its organizations (O), the roles its organizational units (OU).
+        CERTIFICATE_USER = Choice("auth.certificate_user", words::<CertificateName>),
+    }
+}
+
+settings! {
     /// Which headers are believed, and from whom.
     pub struct TrustedHeaderSettings {
         /// The header that names the principal. The proxy must overwrite it on every request.
@@ -41,8 +51,8 @@ settings! {
         pub roles_header: HeaderName =
             Text("auth.roles_header", HEADER_BYTES_MAX, HEADER_SHAPE, Some("x-mooring-roles")) => parse_header,
         /// The proxies whose headers are believed; a request from any other peer gets 403. Required where `auth.mode`
-        /// is `trusted-header`, refused where it is `none`. Where it is `jwt` or `api-key`, no header is believed: they
-        /// are the load balancers, for `listen.connections_per_peer_max` and `listen.probe_detail`.
+        /// is `trusted-header`, refused where it is `none`. Where it is another one, no header is believed: they are the load
+        /// balancers, for `listen.connections_per_peer_max` and `listen.probe_detail`.
         pub trusted_peers: Vec<IpNet> = List(
             "auth.trusted_peers", 256, 64, "IP addresses or networks, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8")
             .unset("nobody is believed") => list(parse_peer),
@@ -71,6 +81,22 @@ words! {
         Jwt = "jwt",
         /// clients send API keys, which `mooring keys create` makes
         ApiKey = "api-key",
+        /// clients connect with certificates of `listen.tls_client_ca_file`
+        Mtls = "mtls",
+    }
+}
+
+words! {
+    /// A kind of name in a certificate (RFC 5280, sections 4.1.2.6 and 4.2.1.6).
+    pub enum CertificateName {
+        /// the common name (CN) of the subject
+        CommonName = "common-name",
+        /// the URI among the alternative names, such as a SPIFFE ID
+        Uri = "uri",
+        /// the e-mail address among the alternative names
+        Email = "email",
+        /// the DNS name among the alternative names
+        Dns = "dns",
     }
 }
 
@@ -95,9 +121,29 @@ pub enum AuthSettings {
         /// The load balancers.
         trusted_peers: Vec<IpNet>,
     },
+    /// Client certificates say who it is.
+    Mtls {
+        /// Which of their names is the user.
+        user: CertificateName,
+        /// The load balancers.
+        trusted_peers: Vec<IpNet>,
+    },
 }
 
 impl AuthSettings {
+    /// Refuses client certificates that the listener does not ask for.
+    pub(super) fn check_listener(&self, reader: &mut Reader<'_>, listen: &ListenSettings) {
+        let tls = listen.tls.as_ref();
+        let asks = tls.is_some_and(|tls| tls.client_ca_file.is_some());
+        if asks || !matches!(self, Self::Mtls { .. }) || reader.was_refused(&CLIENT_CA_FILE) {
+            return;
+        }
+        let reason =
+            "it is missing: auth.mode is \"mtls\", and without it no client shows a certificate";
+        let allowed = format!("{ABSOLUTE_FILE} with the authorities of clients, and listen.tls");
+        reader.refuse(&CLIENT_CA_FILE, "", reason, allowed);
+    }
+
     /// Refuses a mode in which callers have no token that this server could get another one for.
     pub(super) fn check_tokens(&self, reader: &mut Reader<'_>, server: &str) {
         if matches!(self, Self::Jwt { .. }) || reader.was_refused(&MODE) {
@@ -115,6 +161,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
     let headers = TrustedHeaderSettings::read(reader);
     let tokens = TokenSettings::read(reader);
     let keys_file = reader.text(&API_KEYS_FILE, absolute_file);
+    let certificate_user = reader.read(&CERTIFICATE_USER);
     headers.refuse_equal(reader);
     if !reader.was_refused(&MODE) && !reader.was_refused(&TrustedHeaderSettings::trusted_peers) {
         headers.refuse_against(reader, mode);
@@ -130,7 +177,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
                 "leave it out, or auth.mode = \"jwt\"",
             );
         }
-        Mode::None | Mode::TrustedHeader | Mode::ApiKey => {}
+        Mode::None | Mode::TrustedHeader | Mode::ApiKey | Mode::Mtls => {}
     }
     if mode == Mode::ApiKey && keys_file.is_none() && !reader.was_refused(&API_KEYS_FILE) {
         let reason = "auth.mode is \"api-key\", and without a file nobody has a key";
@@ -146,6 +193,10 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
         // The stand-in is never used: a missing file means that a problem was noted.
         Mode::ApiKey => AuthSettings::ApiKey {
             keys_file: keys_file.unwrap_or_default(),
+            trusted_peers: headers.trusted_peers,
+        },
+        Mode::Mtls => AuthSettings::Mtls {
+            user: certificate_user,
             trusted_peers: headers.trusted_peers,
         },
     }
@@ -219,7 +270,9 @@ impl TrustedHeaderSettings {
                               \"trusted-header\" or leave the peers out";
                 reader.refuse(row, "[...]", reason, "");
             }
-            (Mode::TrustedHeader, false) | (Mode::None, true) | (Mode::Jwt | Mode::ApiKey, _) => {}
+            (Mode::TrustedHeader, false)
+            | (Mode::None, true)
+            | (Mode::Jwt | Mode::ApiKey | Mode::Mtls, _) => {}
         }
     }
 }

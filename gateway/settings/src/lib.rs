@@ -44,7 +44,7 @@ use value::Value;
 
 pub use access::{AccessRule, CallerMatch, Grant, Right, ToolMatch};
 pub use affinity::{Affinity, AffinitySettings};
-pub use auth::{AuthSettings, TrustedHeaderSettings};
+pub use auth::{AuthSettings, CertificateName, TrustedHeaderSettings};
 pub use code::{
     AnswerForm, CallPolicy, CallVerdict, CodePolicy, CodeServerSettings, CodeSettings, CodeTool,
     CodeToolSettings, DangerousPatterns, Language, MountRules, NetworkPolicy, OnDenoAbsent,
@@ -224,6 +224,7 @@ fn parse(
     let hooks = hooks::parse(&mut reader);
     let log = LogSettings::read(&mut reader);
     refuse_open_door(&mut reader, &listen, &auth);
+    auth.check_listener(&mut reader, &listen);
     let standard = match flags.wanted {
         // A client that starts its server itself is to find its session again when it starts the next.
         Some(_) => Affinity::Kept,
@@ -321,6 +322,6 @@ fn refuse_open_door(reader: &mut Reader<'_>, listen: &ListenSettings, auth: &Aut
         "auth.mode is \"none\", and other machines can reach this address: everybody there would be the \
          same principal",
         "a loopback address such as 127.0.0.1:4444, or auth.mode = \"trusted-header\" with \
-         auth.trusted_peers, or auth.mode = \"jwt\" or \"api-key\"",
+         auth.trusted_peers, or auth.mode = \"jwt\", \"api-key\" or \"mtls\"",
     );
 }

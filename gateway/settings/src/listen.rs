@@ -103,6 +103,10 @@ settings! {
         /// only looks at `/healthz`.
         CLIENT_CA_FILE = Text("listen.tls_client_ca_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("clients need no certificate"),
+        /// The revocation lists of these authorities, in PEM (RFC 5280, section 5). An authority without a list here has
+        /// revoked nothing. A list is used also after the time for which its next update was announced.
+        CLIENT_CRL_FILE = Text("listen.tls_client_crl_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
+            .unset("no certificate is revoked"),
     }
 }
 
@@ -123,6 +127,8 @@ pub struct ListenerTlsSettings {
     pub certificates: Vec<CertificateFiles>,
     /// Authorities of clients; none where clients need no certificate.
     pub client_ca_file: Option<PathBuf>,
+    /// What they have revoked.
+    pub client_crl_file: Option<PathBuf>,
 }
 
 /// A certificate and its key.
@@ -162,6 +168,13 @@ fn parse_tls(reader: &mut Reader<'_>) -> Option<ListenerTlsSettings> {
     });
     let certificates: Vec<CertificateFiles> = read.into_iter().flatten().flatten().collect();
     let client_ca_file = reader.text(&CLIENT_CA_FILE, absolute_file);
+    let client_crl_file = reader.text(&CLIENT_CRL_FILE, absolute_file);
+    if client_crl_file.is_some() && client_ca_file.is_none() && !reader.was_refused(&CLIENT_CA_FILE)
+    {
+        let reason = "clients need no certificate that could be revoked";
+        let allowed = "nothing, or listen.tls_client_ca_file with their authorities";
+        reader.refuse(&CLIENT_CRL_FILE, "", reason, allowed);
+    }
     if certificates.is_empty() {
         if client_ca_file.is_some() && !reader.is_written(&TLS) {
             let reason = "clients prove who they are in TLS, and there is no listen.tls";
@@ -177,6 +190,7 @@ fn parse_tls(reader: &mut Reader<'_>) -> Option<ListenerTlsSettings> {
     Some(ListenerTlsSettings {
         certificates,
         client_ca_file,
+        client_crl_file,
     })
 }
 

@@ -65,6 +65,7 @@ pub(super) const SECTIONS: &[Section] = &[
                 TrustedHeaderSettings::ROWS,
                 TokenSettings::ROWS,
                 auth::API_KEY_ROWS,
+                auth::CERTIFICATE_ROWS,
             ],
         )],
     },

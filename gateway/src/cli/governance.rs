@@ -25,6 +25,12 @@ pub struct ClientArguments {
     /// The file with the caller's access token, where the gateway takes tokens; else the variable MOORING_TOKEN has it
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// The caller's certificate and those that lead to its authority, in PEM, where the gateway asks for certificates
+    #[arg(long, global = true, value_name = "FILE", requires = "key_file")]
+    pub cert_file: Option<PathBuf>,
+    /// The certificate's private key, in PEM; nobody but its owner may read the file
+    #[arg(long, global = true, value_name = "FILE", requires = "cert_file")]
+    pub key_file: Option<PathBuf>,
     /// The settings file (TOML); else the one that MOORING_CONFIG names, else mooring/mooring.toml in XDG_CONFIG_HOME
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,

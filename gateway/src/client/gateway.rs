@@ -1,5 +1,6 @@
 //! Requests to a gateway's REST interface.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use rustls::sign::SingleCertAndKey;
 use serde_json::Value;
 
 use super::ClientError;
@@ -91,7 +93,12 @@ impl Gateway {
         headers.extend(self.target.headers.clone());
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let tls = tls_config(url.starts_with("https:")).map_err(|error| unprepared(&error))?;
+        let tls = tls_config(url.starts_with("https:"));
+        let mut tls = tls.map_err(|error| unprepared(&error))?;
+        if let Some(certificate) = &self.target.certificate {
+            let certificate = SingleCertAndKey::from(Arc::clone(certificate));
+            tls.client_auth_cert_resolver = Arc::new(certificate);
+        }
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use self::gateway::Gateway;
 use self::target::GatewayTarget;
+use crate::certificates::CertificateFileError;
 use crate::cli::{
     ClientArguments, EXIT_BAD_SETTINGS, EXIT_FAILURE, EXIT_SERVICE_MISSING, EventsArguments,
     RunsArguments, SkillsArguments,
@@ -59,6 +60,9 @@ pub enum ClientError {
         #[source]
         source: std::io::Error,
     },
+    /// The caller's certificate cannot be used.
+    #[error(transparent)]
+    Certificate(#[from] CertificateFileError),
     /// The request could not be prepared.
     #[error("the request could not be prepared: {0}")]
     Request(String),
@@ -98,9 +102,11 @@ impl ClientError {
         match self {
             Self::Settings(_) | Self::Flag(_) => EXIT_BAD_SETTINGS,
             Self::Unreachable { .. } => EXIT_SERVICE_MISSING,
-            Self::File { .. } | Self::Request(_) | Self::Refused { .. } | Self::Answer { .. } => {
-                EXIT_FAILURE
-            }
+            Self::File { .. }
+            | Self::Certificate(_)
+            | Self::Request(_)
+            | Self::Refused { .. }
+            | Self::Answer { .. } => EXIT_FAILURE,
         }
     }
 }

@@ -3,12 +3,15 @@
 use std::env::VarError;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use rustls::sign::CertifiedKey;
 use url::Url;
 
 use super::ClientError;
+use crate::certificates::certified_key;
 use crate::cli::ClientArguments;
 use mooring_settings::{
     AuthSettings, Environment, Flags, ServerKind, Settings, TOKEN_VARIABLE, is_fetched_safely,
@@ -32,6 +35,8 @@ pub(super) struct GatewayTarget {
     pub(super) server: String,
     /// The identity headers.
     pub(super) headers: HeaderMap,
+    /// The caller's certificate.
+    pub(super) certificate: Option<Arc<CertifiedKey>>,
 }
 
 impl GatewayTarget {
@@ -69,7 +74,12 @@ impl GatewayTarget {
             Some(AuthSettings::TrustedHeader(auth)) => {
                 [&auth.user_header, &auth.teams_header, &auth.roles_header].map(Clone::clone)
             }
-            Some(AuthSettings::None | AuthSettings::Jwt { .. } | AuthSettings::ApiKey { .. })
+            Some(
+                AuthSettings::None
+                | AuthSettings::Jwt { .. }
+                | AuthSettings::ApiKey { .. }
+                | AuthSettings::Mtls { .. },
+            )
             | None => STANDARD_HEADERS,
         };
         let given = [&arguments.user, &arguments.teams, &arguments.roles];
@@ -86,8 +96,18 @@ impl GatewayTarget {
             gateway: gateway(arguments, settings),
             server: server(arguments, settings)?,
             headers,
+            certificate: certificate(arguments)?,
         })
     }
+}
+
+/// The caller's certificate.
+fn certificate(arguments: &ClientArguments) -> Result<Option<Arc<CertifiedKey>>, ClientError> {
+    let (Some(certificate), Some(key)) = (&arguments.cert_file, &arguments.key_file) else {
+        return Ok(None);
+    };
+    let provider = rustls::crypto::ring::default_provider();
+    Ok(Some(Arc::new(certified_key(certificate, key, &provider)?)))
 }
 
 /// The access token, as a header.

@@ -2,7 +2,6 @@
 //!
 //! Invariant: a proof is accepted once in the whole fleet, while the store can be reached.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, Uri, request};
@@ -10,13 +9,13 @@ use mooring_session::time::Millis;
 
 use super::App;
 use mooring_identity::{
-    Authentication, BoundToken, Identity, IdentityError, ProofError, UsedProof, now,
+    Authentication, BoundToken, Identity, IdentityError, Peer, ProofError, UsedProof, now,
 };
 
 /// The head of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestHead<'a> {
-    pub(super) peer: IpAddr,
+    pub(super) peer: &'a Peer,
     pub(super) method: &'a Method,
     pub(super) uri: &'a Uri,
     pub(super) headers: &'a HeaderMap,
@@ -24,9 +23,9 @@ pub(super) struct RequestHead<'a> {
 
 impl<'a> RequestHead<'a> {
     /// That of a request over a connection from `peer`.
-    pub(super) const fn of(peer: SocketAddr, head: &'a request::Parts) -> Self {
+    pub(super) const fn of(peer: &'a Peer, head: &'a request::Parts) -> Self {
         Self {
-            peer: peer.ip(),
+            peer,
             method: &head.method,
             uri: &head.uri,
             headers: &head.headers,
@@ -60,7 +59,8 @@ impl App {
             Err(error) => Err(error),
         };
         caller.map_err(|error| {
-            self.authenticator.note_refused(head.peer, error);
+            self.authenticator
+                .note_refused(head.peer.address.ip(), error);
             CallerRefusal {
                 challenge: self.identity_challenge(error, head),
                 error,

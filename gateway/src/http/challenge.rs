@@ -4,7 +4,6 @@
 //! Invariant: neither has anything of the request's token, and both are the same whether or not the server of the path
 //! is there.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -17,7 +16,7 @@ use serde_json::json;
 use super::caller::RequestHead;
 use super::reply::json as json_response;
 use super::{App, endpoint};
-use mooring_identity::{IdentityError, TokenError, proof_algorithms};
+use mooring_identity::{IdentityError, Peer, TokenError, proof_algorithms};
 
 /// Where the metadata are; the path of an endpoint may follow (RFC 9728, 3.1).
 pub(super) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
@@ -117,7 +116,7 @@ impl App {
 /// The metadata of the gateway, or of the endpoint whose path follows.
 pub(super) async fn metadata(
     State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
 ) -> Response {
     let (head, _) = request.into_parts();
@@ -125,7 +124,7 @@ pub(super) async fn metadata(
         .strip_prefix(METADATA_PATH)
         .unwrap_or_default();
     let base = app
-        .base_url(RequestHead::of(peer, &head))
+        .base_url(RequestHead::of(&peer, &head))
         .filter(|_| path.is_empty() || is_endpoint(path));
     let (Some(base), Some(issuer)) = (base, app.authenticator.issuer()) else {
         return endpoint::unknown_path().await;

@@ -1,6 +1,5 @@
 //! The MCP endpoint of one server: the checks of every request, and its route.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use super::target::ServerTarget;
 use super::visible_tools::VisibleTools;
 use super::{App, agent, answer, batch, code, group, host_origin_guard, stateful, stateless};
 use crate::hooks::CallRoute;
-use mooring_identity::Identity;
+use mooring_identity::{Identity, Peer};
 use mooring_metrics as metrics;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
@@ -94,18 +93,24 @@ impl<S> RequestContext<S> {
 /// `/mcp`, of the default server, and `/servers/{id}/mcp`.
 pub(super) async fn mcp(
     State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     id: Option<Path<String>>,
     request: Request,
 ) -> Response {
-    mcp_at(&app, id.as_ref().map(|Path(id)| id.as_str()), peer, request).await
+    mcp_at(
+        &app,
+        id.as_ref().map(|Path(id)| id.as_str()),
+        &peer,
+        request,
+    )
+    .await
 }
 
 /// The same for a path that was read already.
 pub(super) async fn mcp_at(
     app: &Arc<App>,
     id: Option<&str>,
-    peer: SocketAddr,
+    peer: &Peer,
     request: Request,
 ) -> Response {
     to_http(serve(Arc::clone(app), id, peer, request).await)
@@ -129,7 +134,7 @@ pub(super) async fn unknown_path() -> Response {
     ))
 }
 
-async fn serve(app: Arc<App>, id: Option<&str>, peer: SocketAddr, request: Request) -> Reply {
+async fn serve(app: Arc<App>, id: Option<&str>, peer: &Peer, request: Request) -> Reply {
     let (head, body) = request.into_parts();
     let (identity, target) = match admit(&app, id, RequestHead::of(peer, &head)).await {
         Ok(admitted) => admitted,

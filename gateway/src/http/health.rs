@@ -2,7 +2,6 @@
 //!
 //! Invariant: names and state of servers and gateways are shown only to peers that the settings allow to see them.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, State};
@@ -13,7 +12,7 @@ use serde_json::json;
 
 use super::{App, answer, reply};
 use mooring_code::server::CodeState;
-use mooring_identity::KeysState;
+use mooring_identity::{KeysState, Peer};
 use mooring_metrics as metrics;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_settings::ProbeDetail;
@@ -29,7 +28,7 @@ pub(super) async fn healthz() -> Response {
 /// serves no requests; 503 only if nothing can be served.
 pub(super) async fn readyz(
     State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
 ) -> Response {
     let status = app.session_router.store().status();
     let code = match &app.code {
@@ -67,7 +66,7 @@ pub(super) async fn readyz(
         Some((_, state)) if state.failure.is_some() && word == "ok" => word = "degraded",
         Some(_) | None => {}
     }
-    if !sees_detail(&app, peer) {
+    if !sees_detail(&app, &peer) {
         let body = json!({"status": word});
         return reply::json(http_status, body.to_string());
     }
@@ -127,9 +126,9 @@ fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde
 /// Metrics in Prometheus text format.
 pub(super) async fn metrics(
     State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
 ) -> Response {
-    if !sees_detail(&app, peer) {
+    if !sees_detail(&app, &peer) {
         return reply::to_http(answer::error(&ErrorBody::new(ErrorKind::Forbidden).detail(
             "metrics are shown to loopback addresses and auth.trusted_peers; listen.probe_detail = \"everyone\" shows \
              them to all",
@@ -155,11 +154,11 @@ pub(super) async fn metrics(
     reply
 }
 
-fn sees_detail(app: &App, peer: SocketAddr) -> bool {
+fn sees_detail(app: &App, peer: &Peer) -> bool {
     match app.listen.probe_detail {
         ProbeDetail::Everyone => true,
         ProbeDetail::Trusted => {
-            let peer = peer.ip().to_canonical();
+            let peer = peer.address.ip().to_canonical();
             peer.is_loopback() || app.authenticator.trusts(peer)
         }
     }

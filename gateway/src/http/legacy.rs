@@ -6,7 +6,6 @@
 mod delivery;
 mod opening;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Path, Request, State};
@@ -20,7 +19,7 @@ use super::caller::RequestHead;
 use super::endpoint::admit;
 use super::reply::to_http;
 use super::{App, answer, host_origin_guard};
-use mooring_identity::Identity;
+use mooring_identity::{Identity, Peer};
 use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::Session;
 
@@ -33,7 +32,7 @@ const MESSAGES_PATH: &str = "/messages";
 /// `/sse`, of the default server, and `/servers/{id}/sse`: opens a stream.
 pub(super) async fn stream(
     State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     id: Option<Path<String>>,
     request: Request,
 ) -> Response {
@@ -44,7 +43,7 @@ pub(super) async fn stream(
 
 async fn open_stream(
     app: Arc<App>,
-    peer: SocketAddr,
+    peer: Peer,
     id: Option<Path<String>>,
     request: Request,
 ) -> Result<Response, Box<Reply>> {
@@ -53,7 +52,7 @@ async fn open_stream(
         return Err(not_allowed("GET"));
     }
     let (head, _) = request.into_parts();
-    let (identity, server) = admitted(&app, id, RequestHead::of(peer, &head)).await?;
+    let (identity, server) = admitted(&app, id, RequestHead::of(&peer, &head)).await?;
     if !host_origin_guard::accepts_events(&head.headers) {
         return Err(refused(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a stream needs text/event-stream"),
@@ -72,7 +71,7 @@ async fn open_stream(
 /// `/messages`, of the default server, and `/servers/{id}/messages`: takes a message.
 pub(super) async fn messages(
     State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     id: Option<Path<String>>,
     request: Request,
 ) -> Response {
@@ -82,7 +81,7 @@ pub(super) async fn messages(
 
 async fn take_message(
     app: Arc<App>,
-    peer: SocketAddr,
+    peer: Peer,
     id: Option<Path<String>>,
     request: Request,
 ) -> Result<Reply, Box<Reply>> {
@@ -90,7 +89,7 @@ async fn take_message(
         return Err(not_allowed("POST"));
     }
     let (head, body) = request.into_parts();
-    let (identity, server) = admitted(&app, id, RequestHead::of(peer, &head)).await?;
+    let (identity, server) = admitted(&app, id, RequestHead::of(&peer, &head)).await?;
     // The reply has no content, so Accept is not checked.
     if !host_origin_guard::is_json(&head.headers) {
         return Err(refused(&ErrorBody::new(ErrorKind::UnsupportedMediaType)));

@@ -58,7 +58,7 @@ use crate::policy::AccessPolicy;
 use mooring_agent::server::AgentServers;
 use mooring_code::calls::Upstreams;
 use mooring_code::server::CodeServers;
-use mooring_identity::Authenticator;
+use mooring_identity::{Authenticator, Peer};
 use mooring_peers::fleet::CallerSigner;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_router::affinity::SessionRouter;
@@ -118,9 +118,17 @@ pub struct Routes {
 }
 
 impl Routes {
+    /// The peer of a new connection, with the certificate, in DER, that the listener has verified.
+    pub fn peer(&self, address: SocketAddr, certificate: Option<&[u8]>) -> Peer {
+        match &self.app {
+            Some(app) => app.authenticator.peer(address, certificate),
+            None => Peer::at(address),
+        }
+    }
+
     /// Serves one request of this peer. A POST to an MCP endpoint is served without the router, whose layers and
     /// extensions cost more than the checks of the request.
-    pub async fn serve(&self, peer: SocketAddr, mut request: Request) -> Response {
+    pub async fn serve(&self, peer: &Peer, mut request: Request) -> Response {
         if let Some(app) = &self.app
             && request.method() == Method::POST
             && let Some(id) = endpoint::plain_id(request.uri().path())
@@ -131,7 +139,7 @@ impl Routes {
             })
             .await;
         }
-        request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(ConnectInfo(peer.clone()));
         match Box::pin(self.router.clone().call(request)).await {
             Ok(response) => response,
             Err(never) => match never {},

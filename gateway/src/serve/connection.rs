@@ -65,7 +65,7 @@ pub(super) struct ClientConnectionOptions {
 /// Serves a connection until the client or a time limit ends it, or until `closing`, which lets open requests finish.
 pub(super) async fn serve_connection(
     stream: TcpStream,
-    peer: SocketAddr,
+    address: SocketAddr,
     permit: ConnectionPermit,
     options: Arc<ClientConnectionOptions>,
     closing: CancellationToken,
@@ -79,45 +79,53 @@ pub(super) async fn serve_connection(
         true => (probe_builder(), &options.probe_routes, PROBE_HEADER_TIMEOUT),
     };
     let accepted = tokio::select! {
-        accepted = accept_tls(stream, options.tls.as_ref(), header_timeout) => accepted,
+        accepted = AcceptedStream::accept(stream, options.tls.as_ref(), header_timeout) => accepted,
         // Nothing was received from the client that could be lost.
         () = closing.cancelled() => return,
     };
-    let stream = match accepted {
-        Ok(stream) => stream,
+    let AcceptedStream { stream, distrusted } = match accepted {
+        Ok(accepted) => accepted,
         Err(error) => {
-            tracing::debug!(%peer, %error, "client connection refused in the TLS handshake");
+            tracing::debug!(peer = %address, %error, "client connection refused in the TLS handshake");
             metrics::client_connection_refused(ConnectionRefusal::Tls);
             return;
         }
     };
+    let peer = routes.peer(address, client_certificate(&stream));
     let activity = ConnectionActivity::begin(header_timeout, options.idle_timeout);
     let service = service_fn(|request: Request<Incoming>| {
         let open = activity.open_request(request.version());
-        let routes = routes.clone();
+        let (routes, peer) = (routes.clone(), peer.clone());
         async move {
-            let reply = routes.serve(peer, request.map(Body::new)).await;
+            let reply = routes.serve(&peer, request.map(Body::new)).await;
             Ok::<_, Infallible>(track(reply, open))
         }
     });
     let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(&activity)));
     let mut connection = pin!(builder.serve_connection(stream, service));
     let mut overdue = pin!(activity.overdue());
+    let mut outdated = pin!(async {
+        tokio::select! {
+            () = closing.cancelled() => {}
+            () = distrusted.cancelled() => {}
+            () = peer.certificate_expired() => {}
+        }
+    });
     let mut is_closing = false;
     loop {
         tokio::select! {
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%peer, %error, "client connection failed");
+                    tracing::debug!(peer = %address, %error, "client connection failed");
                 }
                 return;
             }
-            () = closing.cancelled(), if !is_closing => {
+            () = outdated.as_mut(), if !is_closing => {
                 is_closing = true;
                 connection.as_mut().graceful_shutdown();
             }
             what = overdue.as_mut() => {
-                tracing::debug!(%peer, what, "client connection closed");
+                tracing::debug!(peer = %address, what, "client connection closed");
                 return;
             }
         }
@@ -125,17 +133,44 @@ pub(super) async fn serve_connection(
 }
 
 /// A connection in the clear or, if the listener has certificates, over TLS.
-async fn accept_tls(
-    stream: TcpStream,
-    tls: Option<&ListenerTls>,
-    handshake_timeout: Duration,
-) -> io::Result<Either<TcpStream, Box<TlsStream<TcpStream>>>> {
-    let Some(tls) = tls else {
-        return Ok(Either::Left(stream));
+type ClientStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// A connection that may send requests.
+struct AcceptedStream {
+    stream: ClientStream,
+    /// Cancelled when the client's certificate would be verified by others.
+    distrusted: CancellationToken,
+}
+
+impl AcceptedStream {
+    async fn accept(
+        stream: TcpStream,
+        tls: Option<&ListenerTls>,
+        handshake_timeout: Duration,
+    ) -> io::Result<Self> {
+        let Some(tls) = tls else {
+            return Ok(Self {
+                stream: Either::Left(stream),
+                distrusted: CancellationToken::new(),
+            });
+        };
+        let (acceptor, distrusted) = tls.acceptor();
+        let accepting = acceptor.accept(stream);
+        let stream = tokio::time::timeout(handshake_timeout, accepting).await??;
+        Ok(Self {
+            stream: Either::Right(Box::new(stream)),
+            distrusted,
+        })
+    }
+}
+
+/// The certificate, in DER, with which the client has proved who it is.
+fn client_certificate(stream: &ClientStream) -> Option<&[u8]> {
+    let Either::Right(stream) = stream else {
+        return None;
     };
-    let accepting = tls.acceptor().accept(stream);
-    let stream = tokio::time::timeout(handshake_timeout, accepting).await??;
-    Ok(Either::Right(Box::new(stream)))
+    let (_, tls) = stream.get_ref();
+    Some(tls.peer_certificates()?.first()?)
 }
 
 fn builder(options: &ClientConnectionOptions) -> auto::Builder<TokioExecutor> {

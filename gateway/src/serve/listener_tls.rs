@@ -10,8 +10,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use rustls::client::verify_server_name;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateRevocationListDer, ServerName, TrustAnchor};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
     ClientHello, ParsedCertificate, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier,
 };
@@ -19,13 +21,12 @@ use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::task::spawn_blocking;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 
-use mooring_secrets::file::{self, SecretFileError};
-use mooring_settings::{CertificateFiles, ListenerTlsSettings};
+use crate::certificates::{CertificateFileError, certificates, certified_key};
+use mooring_settings::ListenerTlsSettings;
 use mooring_upstream::with_causes;
 
-/// Longest private key file.
-const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The application protocols; HTTP/2 only if it is enabled.
@@ -35,44 +36,30 @@ const HTTP1: &[u8] = b"http/1.1";
 /// Why the certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ListenerTlsError {
-    /// A file of certificates cannot be read.
-    #[error("cannot read certificates from {}", path.display())]
-    Certificates {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        error: pem::Error,
-    },
-    /// A file has no certificate.
-    #[error("{} has no certificate in PEM", .0.display())]
-    NoCertificate(PathBuf),
-    /// A private key cannot be read.
+    /// A file of certificates or keys cannot be used.
     #[error(transparent)]
-    Key(#[from] SecretFileError),
-    /// A file has no private key.
-    #[error("{} has no private key in PEM", .0.display())]
-    NoKey(PathBuf),
-    /// A key does not belong to its certificate, or TLS cannot use it.
-    #[error("the key in {} does not fit the certificate in {}", key.display(), certificate.display())]
-    Mismatch {
-        /// The certificate's file.
-        certificate: PathBuf,
-        /// The key's file.
-        key: PathBuf,
-        /// Why.
-        #[source]
-        error: rustls::Error,
-    },
-    /// The certificates of client authorities cannot be used.
+    File(#[from] CertificateFileError),
+    /// The certificates of client authorities, or their revocation lists, cannot be used.
     #[error("cannot verify client certificates with {}", path.display())]
-    Authorities {
+    ClientTrust {
         /// The file.
         path: PathBuf,
         /// Why.
         #[source]
         error: VerifierBuilderError,
     },
+    /// The revocation lists cannot be read.
+    #[error("cannot read revocation lists from {}", path.display())]
+    Revocations {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: pem::Error,
+    },
+    /// A file has no revocation list.
+    #[error("{} has no revocation list in PEM", .0.display())]
+    NoRevocations(PathBuf),
     /// TLS refuses the configuration.
     #[error("cannot configure TLS")]
     Config(#[source] rustls::Error),
@@ -88,7 +75,23 @@ struct ReloadedConfig {
     has_http2: bool,
     /// When the files that were read at start had been changed.
     seen: FileVersions,
-    current: RwLock<Arc<ServerConfig>>,
+    current: RwLock<VerifiedConfig>,
+}
+
+/// A configuration, and what it was made from where clients are verified.
+#[derive(Debug)]
+pub(super) struct VerifiedConfig {
+    server: Arc<ServerConfig>,
+    client_trust: ClientTrust,
+    /// Cancelled when clients are verified by other files than these.
+    distrusted: CancellationToken,
+}
+
+/// By whom clients are verified, and which of their certificates are revoked.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ClientTrust {
+    authorities: Vec<TrustAnchor<'static>>,
+    revocations: Vec<CertificateRevocationListDer<'static>>,
 }
 
 impl ListenerTls {
@@ -110,14 +113,16 @@ impl ListenerTls {
         })))
     }
 
-    /// Accepts a connection with the files that were read last.
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
+    /// Accepts a connection with the files that were read last. The token is cancelled when its client would be verified
+    /// by others.
+    pub(super) fn acceptor(&self) -> (TlsAcceptor, CancellationToken) {
         let current = self
             .0
             .current
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&current).into()
+        let acceptor = Arc::clone(&current.server).into();
+        (acceptor, current.distrusted.clone())
     }
 
     /// Reads the files again whenever one has changed. Does not return.
@@ -144,7 +149,13 @@ impl ReloadedConfig {
     fn reload(&self) {
         match read_config(&self.settings, self.has_http2) {
             Ok(config) => {
-                *self.current.write().unwrap_or_else(PoisonError::into_inner) = config;
+                let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+                let before = std::mem::replace(&mut *current, config);
+                if before.client_trust == current.client_trust {
+                    current.distrusted = before.distrusted;
+                } else {
+                    before.distrusted.cancel();
+                }
                 tracing::info!("certificates of the listener read again");
             }
             Err(error) => {
@@ -163,6 +174,7 @@ fn versions(settings: &ListenerTlsSettings) -> FileVersions {
     let of_certificates =
         (settings.certificates.iter()).flat_map(|files| [&files.certificate_file, &files.key_file]);
     let all = of_certificates.chain(&settings.client_ca_file);
+    let all = all.chain(&settings.client_crl_file);
     all.map(|path| {
         let about = fs::metadata(path).ok()?;
         Some((about.ctime(), about.ctime_nsec()))
@@ -177,29 +189,34 @@ fn versions(settings: &ListenerTlsSettings) -> FileVersions {
 pub(super) fn read_config(
     settings: &ListenerTlsSettings,
     has_http2: bool,
-) -> Result<Arc<ServerConfig>, ListenerTlsError> {
+) -> Result<VerifiedConfig, ListenerTlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let keys: Result<Vec<_>, _> = (settings.certificates.iter())
-        .map(|files| certified_key(files, &provider).map(Arc::new))
+        .map(|files| {
+            let (certificate, key) = (&files.certificate_file, &files.key_file);
+            certified_key(certificate, key, &provider).map(Arc::new)
+        })
         .collect();
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(ListenerTlsError::Config)?;
+    let mut client_trust = ClientTrust::default();
     let builder = match &settings.client_ca_file {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(path)? {
-                roots.add(certificate).map_err(ListenerTlsError::Config)?;
-            }
-            let verifier =
-                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            builder.with_client_cert_verifier(verifier.map_err(|error| {
-                ListenerTlsError::Authorities {
-                    path: path.clone(),
+            let revocations = settings.client_crl_file.as_deref();
+            client_trust = ClientTrust::read(path, revocations)?;
+            let verifier = client_trust.verifier(provider).map_err(|error| {
+                let guilty = match error {
+                    VerifierBuilderError::InvalidCrl(_) => revocations.unwrap_or(path),
+                    _ => path,
+                };
+                ListenerTlsError::ClientTrust {
+                    path: guilty.to_owned(),
                     error,
                 }
-            })?)
+            });
+            builder.with_client_cert_verifier(verifier?)
         }
     };
     let mut config = builder.with_cert_resolver(Arc::new(ByName(keys?)));
@@ -207,34 +224,53 @@ pub(super) fn read_config(
         true => vec![HTTP2.to_vec(), HTTP1.to_vec()],
         false => vec![HTTP1.to_vec()],
     };
-    Ok(Arc::new(config))
-}
-
-fn certified_key(
-    files: &CertificateFiles,
-    provider: &rustls::crypto::CryptoProvider,
-) -> Result<CertifiedKey, ListenerTlsError> {
-    let chain = certificates(&files.certificate_file)?;
-    let text = file::read(&files.key_file, KEY_FILE_BYTES_MAX)?;
-    let key = PrivateKeyDer::from_pem_slice(&text)
-        .map_err(|_| ListenerTlsError::NoKey(files.key_file.clone()))?;
-    CertifiedKey::from_der(chain, key, provider).map_err(|error| ListenerTlsError::Mismatch {
-        certificate: files.certificate_file.clone(),
-        key: files.key_file.clone(),
-        error,
+    Ok(VerifiedConfig {
+        server: Arc::new(config),
+        client_trust,
+        distrusted: CancellationToken::new(),
     })
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ListenerTlsError> {
-    let failed = |error| ListenerTlsError::Certificates {
+impl ClientTrust {
+    fn read(authorities: &Path, revocations: Option<&Path>) -> Result<Self, ListenerTlsError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(authorities)? {
+            roots.add(certificate).map_err(ListenerTlsError::Config)?;
+        }
+        Ok(Self {
+            authorities: roots.roots,
+            revocations: revocations
+                .map(revocation_lists)
+                .transpose()?
+                .unwrap_or_default(),
+        })
+    }
+
+    fn verifier(
+        &self,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError> {
+        // Not every authority has to have a list.
+        let roots = self.authorities.iter().cloned().collect::<RootCertStore>();
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .with_crls(self.revocations.iter().cloned())
+            .allow_unknown_revocation_status()
+            .build()
+    }
+}
+
+fn revocation_lists(
+    path: &Path,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, ListenerTlsError> {
+    let failed = |error| ListenerTlsError::Revocations {
         path: path.to_owned(),
         error,
     };
-    let read = CertificateDer::pem_file_iter(path).map_err(failed)?;
-    let certificates: Vec<_> = read.collect::<Result<_, _>>().map_err(failed)?;
-    match certificates.is_empty() {
-        true => Err(ListenerTlsError::NoCertificate(path.to_owned())),
-        false => Ok(certificates),
+    let read = CertificateRevocationListDer::pem_file_iter(path).map_err(failed)?;
+    let lists: Vec<_> = read.collect::<Result<_, _>>().map_err(failed)?;
+    match lists.is_empty() {
+        true => Err(ListenerTlsError::NoRevocations(path.to_owned())),
+        false => Ok(lists),
     }
 }
 

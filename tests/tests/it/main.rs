@@ -20,6 +20,7 @@ mod cancelled;
 mod cap;
 mod chaos;
 mod claim_wakeups;
+mod client_certificates;
 mod client_credentials;
 mod clients;
 mod code_fleet;

@@ -1,7 +1,7 @@
 //! Requests against keys that change: in a file, and at an issuer in this process.
 
 use std::future::Future as _;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,9 +20,12 @@ use tokio::net::TcpListener;
 use super::{Signer, claims, settings, with};
 use crate::key_source::KeySet;
 use crate::token::VerifiedToken;
-use crate::{Authentication, Authenticator, Identity, IdentityError, TokenError};
+use crate::{Authentication, Authenticator, Identity, IdentityError, Peer, TokenError};
 
-const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PEER: Peer = Peer::at(SocketAddr::V4(SocketAddrV4::new(
+    Ipv4Addr::LOCALHOST,
+    4_000,
+)));
 /// After the time of these tests, which is that of the machine.
 const LATER: u64 = 4_102_444_800;
 
@@ -36,7 +39,7 @@ fn bearer(token: &str) -> HeaderMap {
 }
 
 async fn user_of(authenticator: &Authenticator, token: &str) -> Result<String, IdentityError> {
-    match authenticator.identify(PEER, &bearer(token), None).await? {
+    match authenticator.identify(&PEER, &bearer(token), None).await? {
         Authentication::Complete(identity) => Ok(identity.principal.as_str().to_owned()),
         Authentication::NeedsProof(token) => panic!("{token:?}"),
     }
@@ -82,7 +85,7 @@ async fn a_request_has_one_token_in_one_header() {
             headers.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
         }
         authenticator
-            .identify(PEER, &headers, query)
+            .identify(&PEER, &headers, query)
             .await
             .map(|_| ())
     };
@@ -125,7 +128,7 @@ async fn an_identity_has_its_token_only_where_it_is_exchanged() {
         let authenticator = of_file(&file).keeping_tokens(are_exchanged);
         authenticator.read_keys().await;
         for seen in ["first", "known"] {
-            let identified = authenticator.identify(PEER, &headers, None).await.unwrap();
+            let identified = authenticator.identify(&PEER, &headers, None).await.unwrap();
             let Authentication::Complete(identity) = identified else {
                 unreachable!("it is a bearer token");
             };
@@ -244,7 +247,7 @@ fn a_known_token_costs_nothing() {
         .unwrap();
     runtime.block_on(authenticator.read_keys());
     let identify = || {
-        let identified = pin!(authenticator.identify(PEER, &headers, None))
+        let identified = pin!(authenticator.identify(&PEER, &headers, None))
             .poll(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(identified, Poll::Ready(Ok(_))));
     };

@@ -96,6 +96,14 @@ fn bad_values_are_refused_with_what_is_allowed() {
         "[auth]\nmode = \"api-key\"",
         &["auth.api_keys_file", "nobody has a key"],
     );
+    check(
+        "[auth]\nmode = \"mtls\"",
+        &["listen.tls_client_ca_file", "no client shows a certificate"],
+    );
+    check(
+        "[listen]\ntls_client_crl_file = \"/etc/mooring/revoked.pem\"",
+        &["listen.tls_client_crl_file", "no certificate that could be"],
+    );
     check("[store]\nkey_prefix = \"mcpgw\"", &["the last one a colon"]);
     check("[store]\npath = \"sessions.db\"", &["it is relative"]);
     check("[store]\nurl = \"\"", &["it is empty"]);

@@ -1,6 +1,5 @@
 //! The context of every request here: caller, code server and path.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, FromRequestParts, RawPathParams};
@@ -13,7 +12,7 @@ use crate::http::caller::RequestHead;
 use crate::policy::AccessPolicy;
 use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
-use mooring_identity::Identity;
+use mooring_identity::{Identity, Peer};
 use mooring_settings::Right;
 
 /// An authenticated request for an existing code server.
@@ -30,10 +29,10 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let ConnectInfo(peer) = ConnectInfo::<SocketAddr>::from_request_parts(parts, app)
+        let ConnectInfo(peer) = ConnectInfo::<Peer>::from_request_parts(parts, app)
             .await
             .map_err(|_| Problem::internal())?;
-        let identified = app.identify(RequestHead::of(peer, parts)).await;
+        let identified = app.identify(RequestHead::of(&peer, parts)).await;
         let identity = identified.map_err(Problem::of_caller)?;
         app.count_requests(&identity, 1)
             .map_err(Problem::too_many_requests)?;

@@ -22,6 +22,7 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use metrics_exporter_prometheus::PrometheusBuilder;
+use mooring_identity::Peer;
 use mooring_session::names::{Address, WorkerId};
 use mooring_session::time::Millis;
 use mooring_session::workers::{Beat, Drain};
@@ -105,8 +106,8 @@ impl Gateway {
 
     /// Sends one request as it is, from a loopback address.
     async fn send(&self, request: Request<Body>) -> Response<Body> {
-        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 4_000));
-        self.routes.serve(peer, request).await
+        let peer = Peer::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 4_000)));
+        self.routes.serve(&peer, request).await
     }
 
     /// POSTs a message of a session to the server.
