@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mooring_session::names::ServerName;
+use mooring_session::names::{Principal, ServerName};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::client_stream::{OpenStream, Wire};
@@ -79,10 +79,12 @@ impl Streams {
         stream
     }
 
-    /// The stream of this session, if this gateway has it.
+    /// The stream of this user's session, if this gateway has it. Another user's is as unknown as one that never was, so
+    /// that the store is asked for both.
     #[must_use]
-    pub fn find(&self, key: &SessionKey) -> Option<Arc<OpenStream>> {
-        self.lock().get(key).cloned()
+    pub fn find(&self, key: &SessionKey, user: &Principal) -> Option<Arc<OpenStream>> {
+        let stream = self.lock().get(key).cloned();
+        stream.filter(|stream| stream.session.principal == *user)
     }
 
     /// Removes a stream whose session has ended.

@@ -1,7 +1,9 @@
-//! Two teams at one gateway: whatever one does there, and whichever of its ids the other learns, the other sees no more
-//! than of ids that never existed. Every route is asked; one that is missing here fails the test.
+//! Two teams, at one gateway and at two of a fleet: whatever one does there, and whichever of its ids the other learns,
+//! the other sees no more than of ids that never existed, and the gateway asks the store the same, so that the time tells
+//! nothing either. Every route is asked; one that is missing here fails the test.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -10,8 +12,10 @@ use http::{Method, Request};
 use mooring_tests::client::{HttpClient, Reply};
 use mooring_tests::code::{CodeVolume, whole_answer};
 use mooring_tests::fixture::{Fixture, stdio_command};
+use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::legacy::LegacySession;
+use mooring_tests::redis::Redis;
 use mooring_tests::session::{McpSession, Opening};
 use serde_json::{Value, json};
 
@@ -39,6 +43,9 @@ const SHARED: [&str; 4] = ["shared", "piped", "workshop", "all"];
 /// How long a stream is read that may never have an event.
 const STREAM_READ_FOR: Duration = Duration::from_millis(60);
 
+/// How often the store's commands of two requests are compared. What ends later than its request, such as a stream before
+/// it, may count among them once.
+const COMPARISONS_MAX: usize = 4;
 /// How often a stream is asked for while the one before is open.
 const STREAM_ATTEMPTS_MAX: usize = 200;
 
@@ -349,17 +356,24 @@ struct Answer {
     body: Option<String>,
 }
 
+/// How often each command to the store was run for requests.
+type StoreCommands = BTreeMap<String, u64>;
+
 struct Scene {
-    gateway: Gateway,
+    /// Ada uses the first, Bob the last.
+    gateways: Vec<Gateway>,
     client: HttpClient,
     _fixture: Fixture,
     _volume: CodeVolume,
+    _keys: FleetKeys,
+    _redis: Option<Redis>,
 }
 
 impl Scene {
-    async fn start() -> anyhow::Result<Self> {
+    /// One gateway with the embedded store, or two that share a Redis.
+    async fn start(is_fleet: bool) -> anyhow::Result<Self> {
         let fixture = Fixture::start("one").await?;
-        let volume = CodeVolume::new()?;
+        let (volume, keys) = (CodeVolume::new()?, FleetKeys::new()?);
         let (ada, bob) = (ADA.team, BOB.team);
         let both = format!("allow = [{{ teams = [{ada:?}, {bob:?}] }}]");
         let url = fixture.url();
@@ -402,20 +416,62 @@ impl Scene {
         let settings = Settings::toml(toml)
             .env("MOORING_AFFINITY_ENABLED", "true")
             .env("MOORING_LOG_LEVEL", "debug")
-            .env(
-                "MOORING_CODE_BASE_DIR",
-                &volume.path().display().to_string(),
-            );
+            .env("MOORING_WORKER_FLEET_KEYS_FILE", &text_of(&keys.path()))
+            .env("MOORING_CODE_BASE_DIR", &text_of(volume.path()));
+        let (redis, gateways) = if is_fleet {
+            let redis = Redis::start().await?;
+            let settings = settings.env("MOORING_STORE_URL", &redis.url());
+            (Some(redis), Gateway::fleet(2, &settings).await?)
+        } else {
+            (None, vec![Gateway::start("tenants", settings).await?])
+        };
         Ok(Self {
-            gateway: Gateway::start("tenants", settings).await?,
+            gateways,
             client: HttpClient::default(),
             _fixture: fixture,
             _volume: volume,
+            _keys: keys,
+            _redis: redis,
         })
     }
 
+    fn gateway(&self, caller: Caller) -> anyhow::Result<&Gateway> {
+        let gateway = match caller.user == ADA.user {
+            true => self.gateways.first(),
+            false => self.gateways.last(),
+        };
+        gateway.context("a gateway")
+    }
+
+    /// What Bob's gateway has asked the store for requests.
+    async fn store_commands(&self) -> anyhow::Result<StoreCommands> {
+        let metrics = self.gateway(BOB)?.metrics().await?;
+        let counts = metrics.lines().filter_map(|line| {
+            let line = line.strip_prefix("mooring_store_duration_seconds_count{")?;
+            let (labels, count) = line.split_once("} ")?;
+            let of_requests = !labels.contains("WORKER.") && !labels.contains("SESSION.REAP");
+            of_requests.then(|| Some((labels.to_owned(), count.parse().ok()?)))?
+        });
+        Ok(counts.collect())
+    }
+
+    /// Whether the gateway asks the store the same for both requests of Bob's.
+    async fn costs_the_same(&self, one: &Asked, other: &Asked) -> anyhow::Result<bool> {
+        for _ in 0..COMPARISONS_MAX {
+            let before = self.store_commands().await?;
+            self.send(BOB, one).await?.text().await?;
+            let between = self.store_commands().await?;
+            self.send(BOB, other).await?.text().await?;
+            if more(&before, &between) == more(&between, &self.store_commands().await?) {
+                return Ok(true);
+            }
+            tokio::time::sleep(STREAM_READ_FOR).await;
+        }
+        Ok(false)
+    }
+
     async fn session(&self, caller: Caller, server: &str) -> anyhow::Result<McpSession> {
-        let endpoints = [self.gateway.mcp_url(server)];
+        let endpoints = [self.gateway(caller)?.mcp_url(server)];
         McpSession::open_with(&self.client, &endpoints, caller.opening()?).await
     }
 
@@ -426,7 +482,7 @@ impl Scene {
         };
         let mut request = Request::builder()
             .method(asked.method.clone())
-            .uri(self.gateway.url(&asked.path))
+            .uri(self.gateway(caller)?.url(&asked.path))
             .header("accept", accept)
             .header("content-type", "application/json");
         for (name, value) in caller.headers() {
@@ -651,6 +707,15 @@ impl Scene {
     }
 }
 
+/// What was run between the two.
+fn more(before: &StoreCommands, after: &StoreCommands) -> StoreCommands {
+    let more = after.iter().filter_map(|(command, count)| {
+        let new = count - before.get(command).copied().unwrap_or_default();
+        (new > 0).then(|| (command.clone(), new))
+    });
+    more.collect()
+}
+
 /// The text without these ids.
 fn without<'ids>(text: &str, ids: impl Iterator<Item = &'ids str>) -> String {
     let ids = ids.filter(|id| !id.is_empty());
@@ -662,12 +727,24 @@ fn text(value: &Value, field: &str) -> anyhow::Result<String> {
     text.with_context(|| format!("{field} in {value}"))
 }
 
+fn text_of(path: &Path) -> String {
+    path.display().to_string()
+}
+
 #[tokio::test]
 async fn what_is_anothers_is_answered_as_what_never_was() -> anyhow::Result<()> {
-    let mut scene = Scene::start().await?;
+    ask_for_what_is_anothers(Scene::start(false).await?).await
+}
+
+#[tokio::test]
+async fn another_gateway_of_the_fleet_tells_no_more() -> anyhow::Result<()> {
+    ask_for_what_is_anothers(Scene::start(true).await?).await
+}
+
+async fn ask_for_what_is_anothers(mut scene: Scene) -> anyhow::Result<()> {
     let ada = scene.live(ADA, HERS, MARKER).await?;
     let opening = ADA.opening()?;
-    let older = scene.gateway.url("/servers/shared/sse");
+    let older = scene.gateway(ADA)?.url("/servers/shared/sse");
     let mut older = LegacySession::open_with(&scene.client, &older, &opening).await?;
     let endpoint = older.connection().endpoint();
     let (_, id) = endpoint.split_once("sessionId=").context("a session id")?;
@@ -689,6 +766,7 @@ async fn what_is_anothers_is_answered_as_what_never_was() -> anyhow::Result<()> 
             continue;
         };
         assert_eq!(of_ada.len(), of_nobody.len(), "{route}");
+        let mut before = scene.store_commands().await?;
         for (hers, made_up) in of_ada.iter().zip(&of_nobody) {
             let what = format!(
                 "{} {} {:?} {:?}",
@@ -696,14 +774,24 @@ async fn what_is_anothers_is_answered_as_what_never_was() -> anyhow::Result<()> 
             );
             let answers = async {
                 let hers = scene.answer(hers, &ada).await?;
-                anyhow::Ok((hers, scene.answer(made_up, &nobody).await?))
+                let between = scene.store_commands().await?;
+                anyhow::Ok((hers, between, scene.answer(made_up, &nobody).await?))
             };
             match answers.await {
                 Err(error) => wrong.push(format!("{what}: {error:#}")),
-                Ok((hers, made_up)) if hers != made_up => {
+                Ok((hers, _, made_up)) if hers != made_up => {
                     wrong.push(format!("{what}: {hers:?}, but {made_up:?}"));
                 }
-                Ok(_) => {}
+                Ok((answer, between, _)) => {
+                    let after = scene.store_commands().await?;
+                    let is_same = more(&before, &between) == more(&between, &after);
+                    before = after;
+                    // A stream's end costs commands, which come at any time.
+                    let is_stream = answer.body.is_none();
+                    if !is_same && !is_stream && !scene.costs_the_same(hers, made_up).await? {
+                        wrong.push(format!("{what}: it costs other commands"));
+                    }
+                }
             }
         }
     }
@@ -715,11 +803,14 @@ async fn what_is_anothers_is_answered_as_what_never_was() -> anyhow::Result<()> 
     let ping = older.request("ping", json!({})).await?.response;
     assert_eq!(ping["result"], json!({}), "{ping}");
 
-    let metrics = scene.gateway.metrics().await?;
-    let log = scene.gateway.process().log_text();
-    assert!(log.contains("DEBUG"), "{log}");
+    let mut texts = Vec::new();
+    for gateway in &mut scene.gateways {
+        let log = gateway.process().log_text();
+        assert!(log.contains("DEBUG"), "{log}");
+        texts.extend([("metrics", gateway.metrics().await?), ("log", log)]);
+    }
     let mut shown = Vec::new();
-    for (place, text) in [("metrics", &metrics), ("log", &log)] {
+    for (place, text) in &texts {
         for ids in [&ada, &bob] {
             let names = [ids.user.as_str(), &ids.team, &ids.legacy, MARKER, "bobmark"];
             let hidden = ids.sessions.values().map(String::as_str).chain(names);

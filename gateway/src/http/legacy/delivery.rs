@@ -68,7 +68,7 @@ pub(super) async fn deliver(
         headers: selected_headers(&headers),
         body,
     };
-    if app.legacy.find(&message.key).is_some() {
+    if app.legacy.find(&message.key, &message.principal).is_some() {
         return deliver_here(app, message).await;
     }
     let session_router = &app.session_router;
@@ -163,7 +163,7 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Reply {
         headers,
         body,
     } = message;
-    let stream = app.legacy.find(&key);
+    let stream = app.legacy.find(&key, &principal);
     let Some(stream) = stream.filter(|stream| stream.takes(&principal, &server, epoch)) else {
         return answer::plain(ErrorKind::SessionNotFound, None);
     };
