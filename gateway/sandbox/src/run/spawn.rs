@@ -52,6 +52,8 @@ impl Helper {
             pipe_with(PipeFlags::CLOEXEC).map_err(RunError::host("pipe"))?;
         let child = Command::new(launcher.path())
             .arg0(HELPER_NAME)
+            // What a terminal sends to the host's group, which finishes its runs first, does not end them.
+            .process_group(0)
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::from(channel))
