@@ -8,8 +8,8 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use super::error::{StepError, at};
 
-/// Leaves every namespace of the host, and keeps later mounts to itself. What the host unmounts is unmounted here too: a
-/// helper that waits for a run must not keep a file system busy.
+/// Leaves every namespace of the host, and keeps later mounts to itself. What the host unmounts is unmounted here too,
+/// unless the host's mounts are private: a helper that waits for a run must not keep a file system busy.
 pub(super) fn enter() -> Result<(), StepError> {
     let all = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
