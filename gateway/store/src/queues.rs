@@ -314,12 +314,59 @@ impl Queues {
 struct PlannedLook<'a>(&'a Queues);
 
 impl Drop for PlannedLook<'_> {
+    /// Others who wait relied on this look, and plan their own.
     fn drop(&mut self) {
         self.0.state().looks_at = None;
+        self.0.bell.notify_waiters();
     }
 }
 
 /// All sessions are in one database.
 fn place(key: &SessionKey) -> SessionPlace {
     SessionPlace::new(0, key.secret().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use futures_util::FutureExt;
+    use mooring_session::workers::Workers;
+
+    use super::*;
+    use crate::test_support::enter;
+    use crate::test_support::requests as make;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_stops_waiting_leaves_no_other_asleep() {
+        let time = Arc::new(AtomicU64::new(1_700_000_000_000));
+        let queues = Queues::new(Clock::Manual(Arc::clone(&time)), make::PREFIX);
+        let workers = Workers::new(Monotonic::default(), Millis::new(u64::MAX));
+        let alive = workers.at(Monotonic::default());
+        let step = || {
+            queues.advance(&alive);
+            std::future::ready(())
+        };
+        let (worker, other) = (make::worker("w:1"), make::worker("v:1"));
+        let mut waiting = pin!(queues.wait(&worker, Duration::from_secs(60), step));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let mut looks_sooner = Box::pin(queues.wait(&other, Duration::from_secs(1), step));
+        assert!(looks_sooner.as_mut().now_or_never().is_none());
+
+        let key = make::key("s");
+        let turn = |ticket| queues.enter(&key, &enter("w:1", ticket), &alive);
+        assert!(turn("t1").unwrap().is_some());
+        assert_eq!(turn("t2").unwrap(), None);
+        drop(looks_sooner);
+        let lease = enter("w:1", "t1").lease;
+        time.fetch_add(lease.get(), Ordering::Relaxed);
+        tokio::time::advance(Duration::from_millis(lease.get())).await;
+        let told = waiting.now_or_never().unwrap();
+        assert!(
+            matches!(&told[..], [WorkerEvent::Turn { ticket, .. }] if *ticket == make::token("t2")),
+            "{told:?}"
+        );
+    }
 }
