@@ -61,11 +61,11 @@ impl EmbeddedStore {
         let (routed, turn) = match here {
             Some(done) => done?,
             None => {
-                let (key, request) = (key.clone(), request.clone());
-                self.run_on_thread(move |database| {
+                let request = request.clone();
+                self.run_in_order(key, move |database, key| {
                     let queues = Arc::clone(&database.queues);
-                    database.transition_and(&key, &request.route(), |workers| {
-                        queues.enter(&key, &request, workers)
+                    database.transition_and(key, &request.route(), |workers| {
+                        queues.enter(key, &request, workers)
                     })
                 })
                 .await?
@@ -91,10 +91,10 @@ impl EmbeddedStore {
         if let Some(left) = here {
             return left;
         }
-        let (key, request) = (key.clone(), request.clone());
-        self.run_on_thread(move |database| {
-            let record = database.transition(&key, &Get)?;
-            Ok(database.leave(&key, &request, &record)?)
+        let request = request.clone();
+        self.run_in_order(key, move |database, key| {
+            let record = database.transition(key, &Get)?;
+            Ok(database.leave(key, &request, &record)?)
         })
         .await
     }

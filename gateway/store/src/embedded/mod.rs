@@ -16,7 +16,8 @@
 //!
 //! SQLite blocks, so one dedicated thread of a process writes; callers reach it through a bounded channel. A caller reads
 //! by itself if nobody else is using the database, since what is read is in memory and the way to the thread costs more:
-//! it waits for no lock, and leaves everything but a plain read to the thread.
+//! it waits for no lock, overtakes no command on the same session ([`pending`]), and leaves everything but a plain read to
+//! the thread.
 
 mod database;
 mod failure;
@@ -28,6 +29,7 @@ mod listing;
 mod memory_copy;
 mod mend;
 mod node;
+mod pending;
 mod reaping;
 mod row;
 mod schema;
@@ -45,6 +47,7 @@ use tokio::sync::oneshot;
 
 use self::database::{Database, NowRead};
 use self::file::{FileConnection, MemoryUse};
+use self::pending::PendingCommands;
 use super::clock::Clock;
 use super::error::{NotReady, OpenError, StoreError};
 use super::key::{InitDigest, SessionKey};
@@ -67,6 +70,7 @@ type Job = Box<dyn FnOnce(&mut Database) + Send>;
 pub(super) struct EmbeddedStore {
     jobs: flume::Sender<Job>,
     database: Arc<Mutex<Database>>,
+    pending: PendingCommands,
     /// The turns and events of this process.
     queues: Arc<Queues>,
     prefix: Arc<str>,
@@ -128,6 +132,7 @@ impl EmbeddedStore {
         Ok(Self {
             jobs,
             database,
+            pending: PendingCommands::new(),
             queues,
             prefix: prefix.into(),
             status,
@@ -156,18 +161,21 @@ impl EmbeddedStore {
         {
             return done.map(|(reply, ())| reply);
         }
-        let (key, request) = (key.clone(), request.clone());
-        self.run_on_thread(move |database| database.transition(&key, &request))
+        let request = request.clone();
+        self.run_in_order(key, move |database, key| database.transition(key, &request))
             .await
     }
 
-    /// Reads at once, without the thread. None if that is not possible: the database is in use, or `read` returned none,
-    /// because it needs more than reading. Then nothing was done.
+    /// Reads at once, without the thread. None if that is not possible: the database is in use, a command on the session
+    /// is on its way to the thread, or `read` returned none, because it needs more than reading. Then nothing was done.
     fn read_here<R>(
         &self,
         key: &SessionKey,
         read: impl FnOnce(&mut Database) -> Option<NowRead<R>>,
     ) -> Option<Result<R, StoreError>> {
+        if self.pending.has(key) {
+            return None;
+        }
         let mut database = self.database.try_lock().ok()?;
         let NowRead { reply, used_at } = read(&mut database)?;
         drop(database);
@@ -201,6 +209,20 @@ impl EmbeddedStore {
         let digest = digest.clone();
         self.run_on_thread(move |database| database.delete_init(&digest))
             .await
+    }
+
+    /// Runs a command on this session on the thread, before any later one.
+    async fn run_in_order<R: Send + 'static>(
+        &self,
+        key: &SessionKey,
+        command: impl FnOnce(&mut Database, &SessionKey) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        let (key, pending) = (key.clone(), self.pending.begin(key));
+        self.run_on_thread(move |database| {
+            let _until_done = pending;
+            command(database, &key)
+        })
+        .await
     }
 
     /// Runs work on the thread. Queued work is done even if the caller no longer waits.

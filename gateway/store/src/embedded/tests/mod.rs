@@ -10,6 +10,7 @@
 mod damage;
 mod fleet;
 mod migration;
+mod order;
 mod processes;
 mod unwritable;
 mod uses;
