@@ -14,6 +14,7 @@ use crate::wire::{Target, Wire, delete, expect_status, post};
 /// Ids have seven digits throughout, so that every request of a session has the same length.
 const FIRST_ID: u64 = 1_000_000;
 const LAST_ID: u64 = 9_999_999;
+const ID_DIGITS: usize = 7;
 
 /// What the count in a reply has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,15 @@ pub(crate) enum Counting {
     Own,
     /// Affinity is off, so the upstream session is shared: more than before.
     Shared,
+}
+
+/// What each call sends and gets back. The default is a few bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Call {
+    /// Bytes of text in the arguments, and the same in the result.
+    pub(crate) text_bytes: usize,
+    /// Events before the result, which make the reply a stream.
+    pub(crate) events: usize,
 }
 
 /// One client session over one keep-alive connection.
@@ -70,7 +80,7 @@ impl Session {
         Ok(Self {
             wire,
             target: target.clone(),
-            request: post(target, Some(&id), &call_text(FIRST_ID)),
+            request: post(target, Some(&id), &Call::default().text(FIRST_ID)),
             id,
             counting,
             request_id: FIRST_ID,
@@ -78,12 +88,18 @@ impl Session {
         })
     }
 
+    /// The same session with other calls.
+    pub(crate) fn calling(mut self, call: Call) -> Self {
+        self.request = post(&self.target, Some(&self.id), &call.text(FIRST_ID));
+        self
+    }
+
     /// The same session over a new connection to another endpoint of its server.
     pub(crate) async fn at(self, target: &Target) -> anyhow::Result<Self> {
         Ok(Self {
             wire: Wire::connect(target.address).await?,
             target: target.clone(),
-            request: post(target, Some(&self.id), &call_text(FIRST_ID)),
+            request: post(target, Some(&self.id), &Call::default().text(FIRST_ID)),
             ..self
         })
     }
@@ -115,10 +131,11 @@ impl Session {
     pub(crate) async fn exchange(&mut self) -> anyhow::Result<Counted> {
         ensure!(self.request_id < LAST_ID, "the session is out of ids");
         self.request_id += 1;
-        let text = call_text(self.request_id);
-        let body_at = self.request.len() - text.len();
-        self.request.truncate(body_at);
-        self.request.extend_from_slice(text.as_bytes());
+        // The id is what the message ends with, but for a brace.
+        let id_at = self.request.len() - ID_DIGITS - 1;
+        self.request.truncate(id_at);
+        let end = format!("{}}}", self.request_id);
+        self.request.extend_from_slice(end.as_bytes());
         self.wire.send(&self.request).await?;
         let reply = self.wire.reply().await?;
         expect_status(&reply, 200)?;
@@ -141,11 +158,21 @@ impl Session {
     }
 }
 
-fn call_text(id: u64) -> String {
-    format!(
-        "{{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\",\
-         \"params\":{{\"name\":\"increment\",\"arguments\":{{}}}},\"id\":{id}}}"
-    )
+impl Call {
+    fn text(self, id: u64) -> String {
+        let Self { text_bytes, events } = self;
+        let arguments = match (text_bytes, events) {
+            (0, 0) => String::new(),
+            _ => format!(
+                "\"events\":{events},\"text\":\"{}\"",
+                "x".repeat(text_bytes)
+            ),
+        };
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\",\
+             \"params\":{{\"name\":\"increment\",\"arguments\":{{{arguments}}}}},\"id\":{id}}}"
+        )
+    }
 }
 
 /// What one slice of time measured.

@@ -26,6 +26,7 @@ mod figures;
 mod floods;
 mod forward;
 mod fresh;
+mod growth;
 mod idle;
 mod load;
 mod pair;
@@ -87,6 +88,8 @@ enum Part {
     Fresh,
     /// Calls while another program floods the gateway.
     Floods,
+    /// The cost of a call with more sessions, more idle ones, larger messages and streams.
+    Growth,
 }
 
 /// What this program does where it does not measure.
@@ -167,6 +170,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if wants(Part::Floods) {
         println!("{}\n", floods::measure(&logs, arguments.plan()).await?);
+    }
+    if wants(Part::Growth) {
+        println!("{}\n", growth::measure(&logs, arguments.plan()).await?);
     }
     Ok(())
 }

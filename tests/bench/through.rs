@@ -9,7 +9,7 @@ use anyhow::Context;
 
 use crate::arrangement::Arrangement;
 use crate::figures::{median, percentile};
-use crate::load;
+use crate::load::{self, Call};
 
 /// How long and how often to measure.
 #[derive(Clone, Copy, Debug)]
@@ -21,14 +21,21 @@ pub(crate) struct Plan {
 /// How long the load runs before the first round counts.
 const WARM_UP: Duration = Duration::from_millis(500);
 
+/// What is sent through an arrangement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) sessions: usize,
+    pub(crate) call: Call,
+}
+
 /// One slice of one arrangement.
 #[derive(Clone, Copy, Debug)]
-struct Sample {
-    calls_per_second: f64,
+pub(crate) struct Sample {
+    pub(crate) calls_per_second: f64,
     p50_ms: f64,
     p99_ms: f64,
-    hop_cpu_us: f64,
-    redis_cpu_us: f64,
+    pub(crate) hop_cpu_us: f64,
+    pub(crate) redis_cpu_us: f64,
     resident_mib: f64,
 }
 
@@ -38,15 +45,11 @@ pub(crate) async fn table(
     sessions: usize,
     plan: Plan,
 ) -> anyhow::Result<String> {
-    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); arrangements.len()];
-    for arrangement in arrangements.iter_mut() {
-        measure(arrangement, sessions, WARM_UP).await?;
-    }
-    for _ in 0..plan.rounds {
-        for (arrangement, samples) in arrangements.iter_mut().zip(&mut samples) {
-            samples.push(measure(arrangement, sessions, plan.slice).await?);
-        }
-    }
+    let load = Load {
+        sessions,
+        call: Call::default(),
+    };
+    let samples = measure(arrangements, load, plan).await?;
     let direct = samples.first().context("the direct way")?;
     let mut lines = vec![
         format!("### {sessions} session{}", if sessions == 1 { "" } else { "s" }),
@@ -60,15 +63,35 @@ pub(crate) async fn table(
     Ok(lines.join("\n"))
 }
 
-async fn measure(
+/// Measures all arrangements in turns; the samples of each, one for each round.
+pub(crate) async fn measure(
+    arrangements: &mut [Arrangement],
+    load: Load,
+    plan: Plan,
+) -> anyhow::Result<Vec<Vec<Sample>>> {
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); arrangements.len()];
+    for arrangement in arrangements.iter_mut() {
+        measure_once(arrangement, load, WARM_UP).await?;
+    }
+    for _ in 0..plan.rounds {
+        for (arrangement, samples) in arrangements.iter_mut().zip(&mut samples) {
+            samples.push(measure_once(arrangement, load, plan.slice).await?);
+        }
+    }
+    Ok(samples)
+}
+
+async fn measure_once(
     arrangement: &mut Arrangement,
-    sessions: usize,
+    load: Load,
     length: Duration,
 ) -> anyhow::Result<Sample> {
     let what = arrangement.name;
-    let open = load::open(&arrangement.target, arrangement.counting, sessions)
+    let open = load::open(&arrangement.target, arrangement.counting, load.sessions)
         .await
         .context(what)?;
+    let open = open.into_iter().map(|session| session.calling(load.call));
+    let open = open.collect();
     let (hop_before, redis_before) = arrangement.cost()?;
     let (open, slice) = load::drive(open, length).await.context(what)?;
     let (hop, redis) = arrangement.cost()?;

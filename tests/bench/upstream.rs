@@ -110,6 +110,23 @@ struct Call<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     method: &'a str,
+    #[serde(borrow)]
+    params: Option<Params<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+struct Params<'a> {
+    #[serde(borrow, default)]
+    arguments: Arguments<'a>,
+}
+
+/// What a call asks for; see [`crate::load::Call`].
+#[derive(Default, Deserialize)]
+struct Arguments<'a> {
+    #[serde(default)]
+    events: usize,
+    #[serde(default)]
+    text: &'a str,
 }
 
 fn answer(request: &Request, port: u16, counts: &Counts) -> Vec<u8> {
@@ -142,13 +159,25 @@ fn answer(request: &Request, port: u16, counts: &Counts) -> Vec<u8> {
         );
     }
     *count += 1;
-    json(
-        "",
-        &format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"{count}\"}}],\
-             \"structuredContent\":{{\"count\":{count},\"instance\":{port}}}}}}}"
-        ),
-    )
+    let Arguments { events, text } = call.params.unwrap_or_default().arguments;
+    let result = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"{count}{text}\"}}],\
+         \"structuredContent\":{{\"count\":{count},\"instance\":{port}}}}}}}"
+    );
+    match events {
+        0 => json("", &result),
+        _ => stream(events, &result),
+    }
+}
+
+/// A stream of this many events and the result, one chunk each.
+fn stream(events: usize, result: &str) -> Vec<u8> {
+    const EVENT: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"working\"}}\n\n";
+    let chunk = |data: &str| format!("{:x}\r\n{data}\r\n", data.len());
+    let head =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let result = chunk(&format!("data: {result}\n\n"));
+    format!("{head}{}{result}0\r\n\r\n", chunk(EVENT).repeat(events)).into_bytes()
 }
 
 fn initialize(id: &RawValue, port: u16, counts: &mut HashMap<String, u64>) -> Vec<u8> {

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 
 const HEADERS_MAX: usize = 32;
 
-/// The largest message that is read; the benchmark's own are below 1 KiB.
-const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// The largest message that is read; the benchmark's own are of little more than 1 MiB.
+const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// One keep-alive connection.
 #[derive(Debug)]

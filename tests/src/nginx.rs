@@ -100,6 +100,8 @@ events {{ worker_connections 4096; }}
 http {{
     access_log off;
     client_body_temp_path {directory}/body;
+    client_max_body_size 0;
+    client_body_buffer_size 2m;
     proxy_temp_path {directory}/proxy;
     fastcgi_temp_path {directory}/fastcgi;
     uwsgi_temp_path {directory}/uwsgi;
