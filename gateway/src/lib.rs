@@ -14,6 +14,7 @@ pub mod http;
 pub mod keys_command;
 pub mod legacy;
 pub mod logs;
+mod peer_network;
 pub mod policy;
 mod serve;
 pub mod sessions_command;

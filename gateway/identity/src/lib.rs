@@ -388,6 +388,12 @@ impl Authenticator {
         }
     }
 
+    /// Whether callers are told apart; otherwise everybody is the same one.
+    #[must_use]
+    pub const fn authenticates(&self) -> bool {
+        !matches!(self.mode, Mode::Open(_))
+    }
+
     /// Whether callers send a credential in the Authorization header.
     #[must_use]
     pub const fn takes_bearers(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The metrics of client connections, and of requests that are refused for their number.
+//! The metrics of client connections, and of requests that are refused or answered late for their number.
 
 use metrics::{counter, describe_counter};
 use strum::VariantArray as _;
@@ -9,9 +9,12 @@ const REFUSED: &str = "mooring_client_connections_refused_total";
 /// Requests beyond the limit of their user.
 const REQUESTS_REFUSED: &str = "mooring_requests_refused_total";
 
+/// Replies to strangers that were sent late, by `reply`.
+const REPLIES_DELAYED: &str = "mooring_replies_delayed_total";
+
 /// Every metric of this file.
 #[cfg(test)]
-pub(super) const ALL: [&str; 2] = [REFUSED, REQUESTS_REFUSED];
+pub(super) const ALL: [&str; 3] = [REFUSED, REQUESTS_REFUSED, REPLIES_DELAYED];
 
 pub(super) fn describe() {
     describe_counter!(
@@ -20,6 +23,13 @@ pub(super) fn describe() {
     );
     describe_counter!(REQUESTS_REFUSED, "Requests beyond the limit of their user");
     counter!(REQUESTS_REFUSED).absolute(0);
+    describe_counter!(
+        REPLIES_DELAYED,
+        "Replies to unknown senders that were delayed for their number, by kind"
+    );
+    for reply in StrangerReply::VARIANTS.iter().copied() {
+        counter!(REPLIES_DELAYED, "reply" => <&'static str>::from(reply)).absolute(0);
+    }
     for reason in ConnectionRefusal::VARIANTS.iter().copied() {
         counter!(REFUSED, "reason" => <&'static str>::from(reason)).absolute(0);
     }
@@ -37,6 +47,16 @@ pub enum ConnectionRefusal {
     Tls,
 }
 
+/// What a stranger is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum StrangerReply {
+    /// That the request is refused.
+    Refusal,
+    /// What everybody may know.
+    Public,
+}
+
 /// A client connection was closed before it was served.
 pub fn client_connection_refused(reason: ConnectionRefusal) {
     counter!(REFUSED, "reason" => <&'static str>::from(reason)).increment(1);
@@ -45,4 +65,9 @@ pub fn client_connection_refused(reason: ConnectionRefusal) {
 /// A request was refused, because its user has sent too many.
 pub fn requests_refused() {
     counter!(REQUESTS_REFUSED).increment(1);
+}
+
+/// A reply to a stranger was delayed.
+pub fn reply_delayed(reply: StrangerReply) {
+    counter!(REPLIES_DELAYED, "reply" => <&'static str>::from(reply)).increment(1);
 }

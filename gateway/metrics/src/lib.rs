@@ -17,7 +17,9 @@ pub use code::{
     code_rate_limited, code_run, code_session_opened, code_session_retired, code_snapshot,
     code_tools_tree, sandbox_start, turn_wait,
 };
-pub use connections::{ConnectionRefusal, client_connection_refused, requests_refused};
+pub use connections::{
+    ConnectionRefusal, StrangerReply, client_connection_refused, reply_delayed, requests_refused,
+};
 pub use governance::{
     Record, code_record_failed, code_records_pruned, code_replayed, code_runs_lost,
     code_security_event, code_skill_changed,

@@ -58,6 +58,13 @@ settings! {
         /// user.
         pub requests_per_user_per_minute: Option<u32> =
             Integer("listen.requests_per_user_per_minute", "requests", 0, 0..=1_000_000),
+        /// Most refusals that are sent within a second to unknown senders at one IPv4 address or one IPv6 network of 64
+        /// bits, by this process; 0 means no limit. A further one is delayed until the rate permits it, by 2 seconds at
+        /// most. A sender is unknown until it is authenticated; where `auth.mode` is `none`, until it names a server
+        /// that is there. Replies that are for everybody (health probes, metrics, metadata, CORS preflights) are delayed
+        /// beyond ten times as many, by half a second at most.
+        pub refusals_per_peer_per_second: Option<u32> =
+            Integer("listen.refusals_per_peer_per_second", "refusals", 10, 0..=1_000_000),
         /// Who sees what is behind `/readyz`, such as the names of servers and their state, and `/metrics`. Others are
         /// told the status of `/readyz` alone, and get 403 for `/metrics`. `/healthz` is the same for everybody.
         pub probe_detail: ProbeDetail = Choice("listen.probe_detail"),

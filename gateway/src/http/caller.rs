@@ -3,6 +3,7 @@
 //! Invariant: a proof is accepted once in the whole fleet, while the store can be reached.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{HeaderMap, HeaderValue, Method, Uri, request};
 use mooring_session::time::Millis;
@@ -12,20 +13,46 @@ use mooring_identity::{
     Authentication, BoundToken, Identity, IdentityError, Peer, ProofError, UsedProof, now,
 };
 
+/// Who sent a request, as far as is known yet: a stranger, until the gateway admits the sender.
+#[derive(Debug)]
+pub(super) struct RequestSender {
+    pub(super) peer: Peer,
+    is_admitted: AtomicBool,
+}
+
+impl RequestSender {
+    /// A stranger, over a connection from `peer`.
+    pub(super) const fn over(peer: Peer) -> Self {
+        Self {
+            peer,
+            is_admitted: AtomicBool::new(false),
+        }
+    }
+
+    /// The sender is authenticated, or, where nobody is, has named a server that is there.
+    pub(super) fn admit(&self) {
+        self.is_admitted.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_admitted(&self) -> bool {
+        self.is_admitted.load(Ordering::Relaxed)
+    }
+}
+
 /// The head of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestHead<'a> {
-    pub(super) peer: &'a Peer,
+    pub(super) sender: &'a RequestSender,
     pub(super) method: &'a Method,
     pub(super) uri: &'a Uri,
     pub(super) headers: &'a HeaderMap,
 }
 
 impl<'a> RequestHead<'a> {
-    /// That of a request over a connection from `peer`.
-    pub(super) const fn of(peer: &'a Peer, head: &'a request::Parts) -> Self {
+    /// That of a request of this sender.
+    pub(super) const fn of(sender: &'a RequestSender, head: &'a request::Parts) -> Self {
         Self {
-            peer,
+            sender,
             method: &head.method,
             uri: &head.uri,
             headers: &head.headers,
@@ -49,18 +76,21 @@ impl App {
         &self,
         head: RequestHead<'_>,
     ) -> Result<Arc<Identity>, CallerRefusal> {
+        let peer = &head.sender.peer;
         let identified = self
             .authenticator
-            .identify(head.peer, head.headers, head.uri.query())
+            .identify(peer, head.headers, head.uri.query())
             .await;
         let caller = match identified {
             Ok(Authentication::Complete(caller)) => Ok(caller),
             Ok(Authentication::NeedsProof(token)) => Box::pin(self.prove(token, head)).await,
             Err(error) => Err(error),
         };
+        if caller.is_ok() && self.authenticator.authenticates() {
+            head.sender.admit();
+        }
         caller.map_err(|error| {
-            self.authenticator
-                .note_refused(head.peer.address.ip(), error);
+            self.authenticator.note_refused(peer.address.ip(), error);
             CallerRefusal {
                 challenge: self.identity_challenge(error, head),
                 error,

@@ -6,17 +6,18 @@
 
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, Request, State};
+use axum::Extension;
+use axum::extract::{Request, State};
 use axum::response::Response;
 use http::header::HOST;
 use http::uri::Authority;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::caller::RequestHead;
+use super::caller::{RequestHead, RequestSender};
 use super::reply::json as json_response;
-use super::{App, endpoint};
-use mooring_identity::{IdentityError, Peer, TokenError, proof_algorithms};
+use super::{App, endpoint, stranger_rate};
+use mooring_identity::{IdentityError, TokenError, proof_algorithms};
 
 /// Where the metadata are; the path of an endpoint may follow (RFC 9728, 3.1).
 pub(super) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
@@ -116,7 +117,7 @@ impl App {
 /// The metadata of the gateway, or of the endpoint whose path follows.
 pub(super) async fn metadata(
     State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
+    Extension(sender): Extension<Arc<RequestSender>>,
     request: Request,
 ) -> Response {
     let (head, _) = request.into_parts();
@@ -124,7 +125,7 @@ pub(super) async fn metadata(
         .strip_prefix(METADATA_PATH)
         .unwrap_or_default();
     let base = app
-        .base_url(RequestHead::of(&peer, &head))
+        .base_url(RequestHead::of(&sender, &head))
         .filter(|_| path.is_empty() || is_endpoint(path));
     let (Some(base), Some(issuer)) = (base, app.authenticator.issuer()) else {
         return endpoint::unknown_path().await;
@@ -139,7 +140,7 @@ pub(super) async fn metadata(
         "dpop_bound_access_tokens_required": app.authenticator.requires_proofs() == Some(true),
         "resource_name": RESOURCE_NAME,
     });
-    json_response(StatusCode::OK, body.to_string())
+    stranger_rate::public(json_response(StatusCode::OK, body.to_string()))
 }
 
 /// Whether clients open this path with their MCP library. One with other characters than those of ids is none, so that

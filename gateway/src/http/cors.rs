@@ -13,6 +13,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use super::reply::to_http;
+use super::stranger_rate;
 use mooring_protocol::Reply;
 
 /// The methods of all paths.
@@ -43,7 +44,7 @@ pub(super) fn preflight() -> Response {
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
     headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE_SECONDS);
-    reply
+    stranger_rate::public(reply)
 }
 
 /// Lets the page at `origin`, which is allowed, read the reply. `Vary` is set on replies without an origin too.

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{ConnectInfo, Path, Request, State};
+use axum::Extension;
+use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use mooring_session::names::{NameError, SessionId};
 use tokio_util::sync::CancellationToken;
 
-use super::caller::{CallerRefusal, RequestHead};
+use super::caller::{CallerRefusal, RequestHead, RequestSender};
 use super::detachable_future::DetachableFuture;
 use super::hooked_call::{answered, serve_hooked};
 use super::reply::to_http;
@@ -19,7 +20,7 @@ use super::target::ServerTarget;
 use super::visible_tools::VisibleTools;
 use super::{App, agent, answer, batch, code, group, host_origin_guard, stateful, stateless};
 use crate::hooks::CallRoute;
-use mooring_identity::{Identity, Peer};
+use mooring_identity::Identity;
 use mooring_metrics as metrics;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
@@ -93,27 +94,22 @@ impl<S> RequestContext<S> {
 /// `/mcp`, of the default server, and `/servers/{id}/mcp`.
 pub(super) async fn mcp(
     State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
+    Extension(sender): Extension<Arc<RequestSender>>,
     id: Option<Path<String>>,
     request: Request,
 ) -> Response {
-    mcp_at(
-        &app,
-        id.as_ref().map(|Path(id)| id.as_str()),
-        &peer,
-        request,
-    )
-    .await
+    let id = id.as_ref().map(|Path(id)| id.as_str());
+    mcp_at(&app, id, &sender, request).await
 }
 
 /// The same for a path that was read already.
 pub(super) async fn mcp_at(
     app: &Arc<App>,
     id: Option<&str>,
-    peer: &Peer,
+    sender: &RequestSender,
     request: Request,
 ) -> Response {
-    to_http(serve(Arc::clone(app), id, peer, request).await)
+    to_http(serve(Arc::clone(app), id, sender, request).await)
 }
 
 /// The server's id in the path of an endpoint; `Some(None)` for the default server. Not if the path has escapes, which
@@ -134,9 +130,9 @@ pub(super) async fn unknown_path() -> Response {
     ))
 }
 
-async fn serve(app: Arc<App>, id: Option<&str>, peer: &Peer, request: Request) -> Reply {
+async fn serve(app: Arc<App>, id: Option<&str>, sender: &RequestSender, request: Request) -> Reply {
     let (head, body) = request.into_parts();
-    let (identity, target) = match admit(&app, id, RequestHead::of(peer, &head)).await {
+    let (identity, target) = match admit(&app, id, RequestHead::of(sender, &head)).await {
         Ok(admitted) => admitted,
         Err(refusal) => return *refusal,
     };
@@ -179,7 +175,10 @@ pub(super) async fn admit(
     app.count_requests(&identity, 1)
         .map_err(|wait| Box::new(answer::too_many_requests(wait)))?;
     match app.target_of_path(id, &identity) {
-        Ok(target) => Ok((identity, target)),
+        Ok(target) => {
+            head.sender.admit();
+            Ok((identity, target))
+        }
         Err(refusal) => {
             let scopes = refusal.scopes_missing;
             Err(Box::new(Reply {

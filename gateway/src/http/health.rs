@@ -2,17 +2,20 @@
 //!
 //! Invariant: names and state of servers and gateways are shown only to peers that the settings allow to see them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, State};
+use axum::Extension;
+use axum::extract::State;
 use axum::response::Response;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
+use super::caller::RequestSender;
 use super::{App, answer, reply};
 use mooring_code::server::CodeState;
-use mooring_identity::{KeysState, Peer};
+use mooring_identity::KeysState;
 use mooring_metrics as metrics;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_settings::ProbeDetail;
@@ -28,7 +31,7 @@ pub(super) async fn healthz() -> Response {
 /// serves no requests; 503 only if nothing can be served.
 pub(super) async fn readyz(
     State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
+    Extension(sender): Extension<Arc<RequestSender>>,
 ) -> Response {
     let status = app.session_router.store().status();
     let code = match &app.code {
@@ -66,7 +69,7 @@ pub(super) async fn readyz(
         Some((_, state)) if state.failure.is_some() && word == "ok" => word = "degraded",
         Some(_) | None => {}
     }
-    if !sees_detail(&app, &peer) {
+    if !sees_detail(&app, sender.peer.address.ip()) {
         let body = json!({"status": word});
         return reply::json(http_status, body.to_string());
     }
@@ -126,9 +129,9 @@ fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde
 /// Metrics in Prometheus text format.
 pub(super) async fn metrics(
     State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
+    Extension(sender): Extension<Arc<RequestSender>>,
 ) -> Response {
-    if !sees_detail(&app, &peer) {
+    if !sees_detail(&app, sender.peer.address.ip()) {
         return reply::to_http(answer::error(&ErrorBody::new(ErrorKind::Forbidden).detail(
             "metrics are shown to loopback addresses and auth.trusted_peers; listen.probe_detail = \"everyone\" shows \
              them to all",
@@ -154,11 +157,11 @@ pub(super) async fn metrics(
     reply
 }
 
-fn sees_detail(app: &App, peer: &Peer) -> bool {
+fn sees_detail(app: &App, peer: IpAddr) -> bool {
     match app.listen.probe_detail {
         ProbeDetail::Everyone => true,
         ProbeDetail::Trusted => {
-            let peer = peer.address.ip().to_canonical();
+            let peer = peer.to_canonical();
             peer.is_loopback() || app.authenticator.trusts(peer)
         }
     }

@@ -8,18 +8,19 @@ mod opening;
 
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, Path, Request, State};
+use axum::Extension;
+use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{Method as HttpMethod, Uri};
 use mooring_session::names::{ServerName, SessionId};
 
 pub(super) use self::delivery::serve_forward;
 pub use self::delivery::{StreamMessage, deliver_here};
-use super::caller::RequestHead;
+use super::caller::{RequestHead, RequestSender};
 use super::endpoint::admit;
 use super::reply::to_http;
 use super::{App, answer, host_origin_guard};
-use mooring_identity::{Identity, Peer};
+use mooring_identity::Identity;
 use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::Session;
 
@@ -32,18 +33,18 @@ const MESSAGES_PATH: &str = "/messages";
 /// `/sse`, of the default server, and `/servers/{id}/sse`: opens a stream.
 pub(super) async fn stream(
     State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
+    Extension(sender): Extension<Arc<RequestSender>>,
     id: Option<Path<String>>,
     request: Request,
 ) -> Response {
-    open_stream(app, peer, id, request)
+    open_stream(app, &sender, id, request)
         .await
         .unwrap_or_else(|refusal| to_http(*refusal))
 }
 
 async fn open_stream(
     app: Arc<App>,
-    peer: Peer,
+    sender: &RequestSender,
     id: Option<Path<String>>,
     request: Request,
 ) -> Result<Response, Box<Reply>> {
@@ -52,7 +53,7 @@ async fn open_stream(
         return Err(not_allowed("GET"));
     }
     let (head, _) = request.into_parts();
-    let (identity, server) = admitted(&app, id, RequestHead::of(&peer, &head)).await?;
+    let (identity, server) = admitted(&app, id, RequestHead::of(sender, &head)).await?;
     if !host_origin_guard::accepts_events(&head.headers) {
         return Err(refused(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a stream needs text/event-stream"),
@@ -71,17 +72,17 @@ async fn open_stream(
 /// `/messages`, of the default server, and `/servers/{id}/messages`: takes a message.
 pub(super) async fn messages(
     State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
+    Extension(sender): Extension<Arc<RequestSender>>,
     id: Option<Path<String>>,
     request: Request,
 ) -> Response {
-    let taken = take_message(app, peer, id, request).await;
+    let taken = take_message(app, &sender, id, request).await;
     to_http(taken.unwrap_or_else(|refusal| *refusal))
 }
 
 async fn take_message(
     app: Arc<App>,
-    peer: Peer,
+    sender: &RequestSender,
     id: Option<Path<String>>,
     request: Request,
 ) -> Result<Reply, Box<Reply>> {
@@ -89,7 +90,7 @@ async fn take_message(
         return Err(not_allowed("POST"));
     }
     let (head, body) = request.into_parts();
-    let (identity, server) = admitted(&app, id, RequestHead::of(&peer, &head)).await?;
+    let (identity, server) = admitted(&app, id, RequestHead::of(sender, &head)).await?;
     // The reply has no content, so Accept is not checked.
     if !host_origin_guard::is_json(&head.headers) {
         return Err(refused(&ErrorBody::new(ErrorKind::UnsupportedMediaType)));

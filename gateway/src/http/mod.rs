@@ -28,6 +28,7 @@ mod request_rate;
 mod stateful;
 mod stateless;
 mod stdio;
+mod stranger_rate;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -39,18 +40,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, Request};
+use axum::extract::Request;
 use axum::middleware;
 use axum::response::Response;
 use axum::routing::{any, get};
 use http::Method;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use self::caller::RequestSender;
 use self::nested_servers::NestedServers;
 pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
 pub use self::request_rate::RequestRates;
 pub use self::stdio::{Keeping, StdioClient};
+pub use self::stranger_rate::StrangerRates;
 use crate::group::Groups;
 use crate::hooks::CallHooks;
 use crate::legacy::Streams;
@@ -101,6 +104,8 @@ pub struct App {
     pub server_tokens: Vec<Arc<OauthTokens>>,
     /// How many requests each user may send; none if there is no limit.
     pub request_rates: Option<RequestRates>,
+    /// How many replies strangers get in time; none if there is no limit.
+    pub stranger_rates: Option<StrangerRates>,
     /// How requests are authenticated.
     pub authenticator: Authenticator,
     /// Limits of relaying replies.
@@ -128,22 +133,37 @@ impl Routes {
 
     /// Serves one request of this peer. A POST to an MCP endpoint is served without the router, whose layers and
     /// extensions cost more than the checks of the request.
-    pub async fn serve(&self, peer: &Peer, mut request: Request) -> Response {
+    pub async fn serve(&self, peer: Peer, mut request: Request) -> Response {
         if let Some(app) = &self.app
             && request.method() == Method::POST
             && let Some(id) = endpoint::plain_id(request.uri().path())
         {
             let id = id.map(str::to_owned);
-            return host_origin_guard::guard(app, request, |request| {
-                endpoint::mcp_at(app, id.as_deref(), peer, request)
+            let sender = RequestSender::over(peer);
+            let response = host_origin_guard::guard(app, request, |request| {
+                endpoint::mcp_at(app, id.as_deref(), &sender, request)
             })
             .await;
+            return self.in_time(&sender, response).await;
         }
-        request.extensions_mut().insert(ConnectInfo(peer.clone()));
+        let sender = Arc::new(RequestSender::over(peer));
+        request.extensions_mut().insert(Arc::clone(&sender));
         match Box::pin(self.router.clone().call(request)).await {
-            Ok(response) => response,
+            Ok(response) => self.in_time(&sender, response).await,
             Err(never) => match never {},
         }
+    }
+
+    /// Returns the response: to a stranger when the rate of strangers permits it.
+    async fn in_time(&self, sender: &RequestSender, response: Response) -> Response {
+        if !sender.is_admitted()
+            && let Some(app) = &self.app
+            && let Some(rates) = &app.stranger_rates
+        {
+            let stopping = &app.relay.stopping;
+            return Box::pin(rates.delay(sender.peer.address.ip(), response, stopping)).await;
+        }
+        response
     }
 }
 
@@ -193,6 +213,9 @@ fn probe_routes() -> Router<Arc<App>> {
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
         .route("/.well-known/jwks.json", get(health::signing_keys))
+        .route_layer(middleware::map_response(async |reply: Response| {
+            stranger_rate::public(reply)
+        }))
 }
 
 async fn full() -> Response {

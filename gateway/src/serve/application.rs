@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ServeError, servers};
 use crate::group::Groups;
 use crate::hooks::CallHooks;
-use crate::http::{App, RequestBodies, RequestRates};
+use crate::http::{App, RequestBodies, RequestRates, StrangerRates};
 use crate::legacy::Streams;
 use crate::policy::AccessPolicy;
 use mooring_agent::server::AgentServers;
@@ -87,6 +87,9 @@ pub(crate) async fn assemble(
         request_rates: (settings.listen.requests_per_user_per_minute)
             .and_then(NonZeroU32::new)
             .map(RequestRates::new),
+        stranger_rates: (settings.listen.refusals_per_peer_per_second)
+            .and_then(NonZeroU32::new)
+            .map(StrangerRates::new),
         listen: settings.listen.clone(),
         hooks: CallHooks::new(&settings.hooks, client.clone(), message_bytes_max),
         policy: parts.policy,

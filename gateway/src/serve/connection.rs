@@ -97,7 +97,7 @@ pub(super) async fn serve_connection(
         let open = activity.open_request(request.version());
         let (routes, peer) = (routes.clone(), peer.clone());
         async move {
-            let reply = routes.serve(&peer, request.map(Body::new)).await;
+            let reply = routes.serve(peer, request.map(Body::new)).await;
             Ok::<_, Infallible>(track(reply, open))
         }
     });

@@ -6,18 +6,17 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::peer_network::network_of;
 use mooring_metrics::ConnectionRefusal;
 
 /// Connections beyond the total limit, for health probes and metrics only.
 const PROBE_CONNECTIONS_MAX: usize = 64;
-/// The length of an IPv6 prefix that counts as one peer, since a host usually has all its addresses.
-const IPV6_NETWORK_BITS: u32 = 64;
 
 /// The limits, and the connections that count towards them.
 #[derive(Debug)]
@@ -116,17 +115,6 @@ impl Drop for PeerPermit {
                 0 | 1 => drop(open.remove()),
                 more => *open.get_mut() = more - 1,
             }
-        }
-    }
-}
-
-/// The address or network that connections are counted by: an IPv4 address, or an IPv6 network.
-fn network_of(peer: IpAddr) -> IpAddr {
-    match peer {
-        IpAddr::V4(_) => peer,
-        IpAddr::V6(address) => {
-            let host_bits = u128::BITS - IPV6_NETWORK_BITS;
-            Ipv6Addr::from_bits(address.to_bits() >> host_bits << host_bits).into()
         }
     }
 }

@@ -85,6 +85,7 @@ mod stdio;
 mod store_away;
 mod store_away_load;
 mod stories;
+mod strangers;
 mod streams;
 mod surface;
 mod tenants;

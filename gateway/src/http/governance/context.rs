@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, FromRequestParts, RawPathParams};
+use axum::Extension;
+use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
 
 use super::problem::{Code, Problem};
 use super::query::Query;
 use crate::http::App;
-use crate::http::caller::RequestHead;
+use crate::http::caller::{RequestHead, RequestSender};
 use crate::policy::AccessPolicy;
 use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
-use mooring_identity::{Identity, Peer};
+use mooring_identity::Identity;
 use mooring_settings::Right;
 
 /// An authenticated request for an existing code server.
@@ -29,10 +30,10 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let ConnectInfo(peer) = ConnectInfo::<Peer>::from_request_parts(parts, app)
+        let Extension(sender) = Extension::<Arc<RequestSender>>::from_request_parts(parts, app)
             .await
             .map_err(|_| Problem::internal())?;
-        let identified = app.identify(RequestHead::of(&peer, parts)).await;
+        let identified = app.identify(RequestHead::of(&sender, parts)).await;
         let identity = identified.map_err(Problem::of_caller)?;
         app.count_requests(&identity, 1)
             .map_err(Problem::too_many_requests)?;
@@ -48,6 +49,7 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
         let server = server.ok_or_else(|| {
             Problem::new(Code::ServerNotFound, "no server of kind code has this id")
         })?;
+        sender.admit();
         Ok(Self {
             named: named.map(|(_, value)| value.to_owned()),
             query: parts.uri.query().map(str::to_owned),
