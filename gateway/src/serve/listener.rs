@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +19,9 @@ use super::connection_limits::ConnectionLimits;
 use super::serving_threads::ServingThreads;
 use mooring_metrics as metrics;
 
+/// Connections that are accepted before whatever else is ready runs. Each costs about as long as a step of a call, so that
+/// a flood of connections delays such a step by a few others.
+const ACCEPTED_AT_ONCE: usize = 4;
 /// How long a stopping gateway waits for the first request of a connection that was just accepted.
 const LINGER: Duration = Duration::from_millis(200);
 /// After the stop, the timeout for accepting connections that are already in the backlog.
@@ -38,6 +42,7 @@ impl ClientListener {
     /// Serves until `stopping`, and returns when the last open reply has ended.
     pub(super) async fn serve(self, stopping: CancellationToken) {
         let closing = CancellationToken::new();
+        let mut at_once = 0;
         while let Some((stream, peer)) = next(&self.listener, &stopping).await {
             match self.limits.admit(peer.ip()) {
                 Ok(permit) => {
@@ -52,6 +57,11 @@ impl ClientListener {
                 }
                 // Dropping the socket closes it; nothing was read from the peer.
                 Err(refused) => metrics::client_connection_refused(refused),
+            }
+            at_once += 1;
+            if at_once == ACCEPTED_AT_ONCE {
+                at_once = 0;
+                yield_now().await;
             }
         }
         drop(self.listener);
