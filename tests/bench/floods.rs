@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
+use futures_util::future::try_join_all;
 use mooring_tests::process::Process;
 use mooring_tests::wait;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use crate::arrangement::Arrangement;
 use crate::figures::{median, percentile};
@@ -43,8 +45,12 @@ pub(crate) enum Flood {
     SlowHeads,
     /// Connections that are closed as soon as they are open, one after another.
     Connections,
+    /// The same, with a request that is refused in each, whose reply is not waited for.
+    Requests,
     /// Requests that are refused, without a pause.
     RefusedRequests,
+    /// Health probes, without a pause.
+    Probes,
 }
 
 impl Flood {
@@ -53,6 +59,8 @@ impl Flood {
             Self::Idle => "9,900 idle connections",
             Self::SlowHeads => "500 connections with slow heads",
             Self::Connections => "new connections without a pause",
+            Self::Requests => "new connections with a refused request each, without a pause",
+            Self::Probes => "500 connections with health probes without a pause",
             Self::RefusedRequests => "500 connections with refused requests without a pause",
         }
     }
@@ -83,8 +91,12 @@ impl Latency {
     }
 }
 
-/// Measures calls alone and beside each flood, in turns.
-pub(crate) async fn measure(logs: &TempDir, plan: Plan) -> anyhow::Result<String> {
+/// Measures calls alone and beside each of these floods, in turns.
+pub(crate) async fn measure(
+    floods: &[Flood],
+    logs: &TempDir,
+    plan: Plan,
+) -> anyhow::Result<String> {
     let upstream = Upstream::start(logs.path()).await?;
     let mut arrangement = Arrangement::embedded(&[upstream.port()]).await?;
     let target = arrangement.target.clone();
@@ -95,7 +107,7 @@ pub(crate) async fn measure(logs: &TempDir, plan: Plan) -> anyhow::Result<String
         "| flood | p50 ms | p99 ms | p50 x alone | p99 x alone | KiB per connection |".to_owned(),
         "|---|---|---|---|---|---|".to_owned(),
     ];
-    for flood in Flood::value_variants() {
+    for flood in floods {
         let mut rounds = Vec::with_capacity(plan.rounds);
         for _ in 0..plan.rounds {
             let (calm, slice) = load::drive(sessions, plan.slice).await?;
@@ -122,10 +134,10 @@ pub(crate) async fn measure(logs: &TempDir, plan: Plan) -> anyhow::Result<String
         let grown_mib = rounds.first().context("a round")?.grown_mib;
         let each = match flood {
             Flood::Idle => format!("{:.1}", grown_mib * 1024.0 / IDLE as f64),
-            Flood::SlowHeads | Flood::RefusedRequests => {
+            Flood::SlowHeads | Flood::RefusedRequests | Flood::Probes => {
                 format!("{:.1}", grown_mib * 1024.0 / BUSY as f64)
             }
-            Flood::Connections => "-".to_owned(),
+            Flood::Connections | Flood::Requests => "-".to_owned(),
         };
         lines.push(format!(
             "| {} | {:.2} | {:.2} | {:.1} | {:.1} | {each} |",
@@ -153,34 +165,49 @@ fn spawn(flood: Flood, address: SocketAddr, logs: &TempDir) -> anyhow::Result<Pr
 /// Is the flood, for ever.
 pub(crate) async fn run(flood: Flood, address: SocketAddr) -> anyhow::Result<()> {
     let target = Target::local(address.port(), "/servers/unknown/mcp");
-    let mut streams = Vec::new();
-    match flood {
-        Flood::Idle => {
-            for _ in 0..IDLE {
-                let mut stream = TcpStream::connect(address).await?;
-                exchange(&mut stream, &request("GET /healthz", address, "")).await?;
-                streams.push(stream);
-            }
-        }
-        Flood::SlowHeads => {
-            for _ in 0..BUSY {
-                tokio::spawn(slow_heads(address));
-            }
-        }
-        Flood::RefusedRequests => {
-            for _ in 0..BUSY {
-                tokio::spawn(refused_requests(address, target.clone()));
-            }
-        }
-        Flood::Connections => {}
+    let refused = request(&format!("POST {}", target.path), address, "{}");
+    let probe = request("GET /healthz", address, "");
+    let mut busy = JoinSet::new();
+    let _idle = match flood {
+        Flood::Idle => idle(address, &probe).await?,
+        _ => Vec::new(),
+    };
+    for _ in 0..BUSY {
+        match flood {
+            Flood::SlowHeads => busy.spawn(slow_heads(address)),
+            Flood::RefusedRequests => busy.spawn(without_pause(address, refused.clone())),
+            Flood::Probes => busy.spawn(without_pause(address, probe.clone())),
+            Flood::Idle | Flood::Connections | Flood::Requests => break,
+        };
     }
     eprintln!("{AT_STRENGTH}");
     loop {
         match flood {
             Flood::Connections => drop(TcpStream::connect(address).await?),
-            _ => tokio::time::sleep(BYTE_EVERY).await,
+            Flood::Requests => {
+                let mut stream = TcpStream::connect(address).await?;
+                stream.write_all(&refused).await?;
+            }
+            Flood::Idle => std::future::pending::<()>().await,
+            Flood::SlowHeads | Flood::RefusedRequests | Flood::Probes => {
+                busy.join_next().await.context("a connection")???;
+            }
         }
     }
+}
+
+/// Connections that have made one request. Their replies are delayed beyond a rate, so it takes many at once.
+async fn idle(address: SocketAddr, probe: &[u8]) -> anyhow::Result<Vec<TcpStream>> {
+    let mut streams = Vec::with_capacity(IDLE);
+    while streams.len() < IDLE {
+        let opening = (0..BUSY.min(IDLE - streams.len())).map(async |_| {
+            let mut stream = TcpStream::connect(address).await?;
+            exchange(&mut stream, probe).await?;
+            anyhow::Ok(stream)
+        });
+        streams.extend(try_join_all(opening).await?);
+    }
+    Ok(streams)
 }
 
 fn request(line: &str, address: SocketAddr, body: &str) -> Vec<u8> {
@@ -213,10 +240,9 @@ async fn slow_heads(address: SocketAddr) -> anyhow::Result<()> {
     }
 }
 
-async fn refused_requests(address: SocketAddr, target: Target) -> anyhow::Result<()> {
-    let text = request(&format!("POST {}", target.path), address, "{}");
+async fn without_pause(address: SocketAddr, request: Vec<u8>) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     loop {
-        exchange(&mut stream, &text).await?;
+        exchange(&mut stream, &request).await?;
     }
 }

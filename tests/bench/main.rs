@@ -54,6 +54,9 @@ struct Arguments {
     /// Sessions at once, for the part `through`.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64])]
     sessions: Vec<usize>,
+    /// The floods of the part `floods`; all of them by default.
+    #[arg(long, value_delimiter = ',')]
+    floods: Vec<Flood>,
     /// Rounds, each with one slice of every arrangement.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -169,7 +172,12 @@ async fn main() -> anyhow::Result<()> {
         println!("{}\n", fresh::measure().await?);
     }
     if wants(Part::Floods) {
-        println!("{}\n", floods::measure(&logs, arguments.plan()).await?);
+        let floods = match arguments.floods.as_slice() {
+            [] => Flood::value_variants(),
+            some => some,
+        };
+        let plan = arguments.plan();
+        println!("{}\n", floods::measure(floods, &logs, plan).await?);
     }
     if wants(Part::Growth) {
         println!("{}\n", growth::measure(&logs, arguments.plan()).await?);
