@@ -3,7 +3,8 @@
 //! Every store carries out the same transitions by the same rules (the crate `mooring_session`), so a request and a
 //! reply mean the same everywhere, and what differs is only who else sees the record. [`Store`] is cheap to clone.
 //! This module has the operations on one record; [`turns`] has those that order calls, [`operate`] those on many
-//! records for the reaper and operators, [`fleet`] the workers and their events, [`rate`] the fleet-wide limits.
+//! records for the reaper and operators, [`fleet`] the workers and their events, [`rate`] the fleet-wide limits,
+//! [`sealed`] values outside of records.
 //!
 //! Invariant: an error that is not a refusal says nothing about the session, and never becomes a 404.
 
@@ -23,6 +24,7 @@ mod rate;
 mod reaping;
 mod redis;
 mod room;
+mod sealed;
 mod session;
 mod session_access;
 mod sessions;
@@ -67,6 +69,7 @@ pub use self::rate::RateReply;
 pub use self::reaping::{ClaimRefusal, ForgetOutcome, Reaper, jittered};
 use self::redis::RedisStore;
 pub use self::room::{EvictionOutcome, RoomError};
+pub use self::sealed::SEALED_BYTES_MAX;
 pub use self::session::Session;
 pub use self::session_access::{DropGuard, SessionAccess, SessionTurn, TurnError};
 pub use self::status::{AnsweredBy, StoreMode, StoreStatus};

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, pa
 use super::row;
 use super::tables::{self, SCHEMA_VERSION, version};
 
-/// The copied tables, with all their columns.
+/// The copied tables, with all their columns. Sealed values are in the file alone.
 const TABLES: [&str; 6] = [
     "sessions", "bindings", "workers", "inits", "numbers", "rates",
 ];

@@ -33,6 +33,7 @@ mod pending;
 mod reaping;
 mod row;
 mod schema;
+mod sealed;
 mod tables;
 #[cfg(test)]
 mod tests;

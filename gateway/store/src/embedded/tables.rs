@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction, params};
 use super::row;
 
 /// The version of the tables below.
-pub(super) const SCHEMA_VERSION: i64 = 2;
+pub(super) const SCHEMA_VERSION: i64 = 3;
 
 /// `fields` is the record: a JSON object with the same field names and values as a record in Redis. The other columns,
 /// and all of `bindings`, are for queries over many records. `over_at` is when the record stops being active: its
@@ -57,6 +57,13 @@ CREATE TABLE rates (
 CREATE INDEX rates_by_lapse ON rates (lapses_at);
 ";
 
+const SEALED: &str = "
+CREATE TABLE sealed (
+    name TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
 /// Tables that are unchanged since the first version.
 const OTHERS: &str = "
 CREATE TABLE workers (
@@ -98,8 +105,10 @@ pub(super) fn bring_up_to_date(transaction: &Transaction<'_>) -> rusqlite::Resul
             from_version_1(transaction)?;
             transaction.execute_batch(RATES)?;
         }
+        2 => {}
         _ => return Ok(()),
     }
+    transaction.execute_batch(SEALED)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 

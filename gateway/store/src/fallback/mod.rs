@@ -16,6 +16,7 @@ mod loss;
 mod memory;
 mod memory_transition;
 mod reconcile;
+mod sealed;
 mod shadow;
 #[cfg(test)]
 mod tests;

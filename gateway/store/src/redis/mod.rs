@@ -3,7 +3,7 @@
 //! This module makes no decisions. [`dial`] connects; [`command_connection`] shares one connection between commands, with
 //! [`reply_reader`]; [`link`] maintains that of all commands except the blocking one, for which [`events`] has its own. [`command`] writes requests on a record, [`reply`] parses
 //! replies by field name, and [`failure`] maps error replies to refusals by their code. [`sessions`], [`fleet`],
-//! [`turns`] and [`rate`] have the other commands with their replies.
+//! [`turns`], [`rate`] and [`sealed`] have the other commands with their replies.
 
 mod command;
 mod command_connection;
@@ -16,6 +16,7 @@ mod prefixes;
 mod rate;
 mod reply;
 mod reply_reader;
+mod sealed;
 mod sessions;
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,7 @@ use mooring_session::time::Millis;
 use super::every_store::over_every_store;
 use crate::test_support::requests as make;
 use crate::test_support::server::eventually;
-use crate::{Family, Order, SessionKey, SessionQuery, Store, StoreError};
+use crate::{Family, Order, SEALED_BYTES_MAX, SessionKey, SessionQuery, Store, StoreError};
 
 over_every_store! {
     a_principal_at_its_cap_ends_the_session_not_used_for_longest;
@@ -29,6 +29,7 @@ over_every_store! {
     each_family_is_listed_and_reaped_by_itself;
     a_binding_goes_to_the_emptiest_instance;
     a_rate_lets_through_what_it_may;
+    a_sealed_value_is_there_until_it_is_replaced_or_deleted;
 }
 
 fn capped(session: &str, cap: u64) -> CreateRequest {
@@ -336,4 +337,20 @@ async fn a_rate_lets_through_what_it_may(store: &Store) {
             Err(StoreError::Refused(Refusal::Argument(_)))
         ));
     }
+}
+
+async fn a_sealed_value_is_there_until_it_is_replaced_or_deleted(store: &Store) {
+    let names = ["tools:a", "tools:b"].map(str::to_owned);
+    assert_eq!(store.get_sealed(&names).await.unwrap(), [None, None]);
+    let value = [0, 255, 10];
+    store.put_sealed("tools:b", b"before").await.unwrap();
+    store.put_sealed("tools:b", &value).await.unwrap();
+    let found = store.get_sealed(&names).await.unwrap();
+    assert_eq!(found, [None, Some(value.to_vec())]);
+    assert!(store.delete_sealed(&names).await.unwrap());
+    assert!(!store.delete_sealed(&names).await.unwrap());
+    assert_eq!(store.get_sealed(&names).await.unwrap(), [None, None]);
+    let long = vec![0; SEALED_BYTES_MAX + 1];
+    let refused = store.put_sealed("tools:a", &long).await;
+    assert!(matches!(refused, Err(StoreError::Refused(_))));
 }

@@ -130,6 +130,22 @@ async fn a_file_of_version_1_keeps_its_sessions_and_can_be_asked_about_them() {
 }
 
 #[tokio::test]
+async fn a_file_of_version_2_gets_room_for_sealed_values() {
+    let file = File::new();
+    let session = make::key("s");
+    let store = file.open();
+    store.run(&session, &make::create("s")).await.unwrap();
+    drop(store);
+    let connection = file.connection();
+    connection.execute_batch("DROP TABLE sealed").unwrap();
+    connection.pragma_update(None, "user_version", 2).unwrap();
+    let store = file.open();
+    assert_eq!(version(&file), SCHEMA_VERSION);
+    store.run(&session, &Get).await.unwrap();
+    store.put_sealed("tools:a", b"value").await.unwrap();
+}
+
+#[tokio::test]
 async fn a_process_that_dies_in_between_leaves_the_file_as_it_was() {
     let file = version_1();
     {

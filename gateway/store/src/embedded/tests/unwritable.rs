@@ -4,6 +4,7 @@ use std::fs;
 
 use super::super::EmbeddedStore;
 use super::File;
+use crate::error::{NotReady, StoreError};
 use crate::status::StoreMode;
 use crate::test_support::requests as make;
 use crate::transition::Get;
@@ -50,11 +51,18 @@ async fn a_full_disk_costs_no_session_and_the_file_gets_all_when_there_is_room()
     let store = file.open();
     create(&store, "before").await;
     store.beat(&make::beat("w:1", 600_000)).await.unwrap();
+    store.put_sealed("tools:a", b"value").await.unwrap();
     fill(&store).await;
     for n in 0..100 {
         create(&store, &format!("s{n}")).await;
     }
     assert_eq!(store.status().get().mode, StoreMode::Degraded);
+    // Another process may have deleted it meanwhile.
+    let names = ["tools:a".to_owned()];
+    let read_only = StoreError::NotReady(NotReady::ReadOnly);
+    assert_eq!(store.get_sealed(&names).await, Err(read_only.clone()));
+    assert_eq!(store.delete_sealed(&names).await, Err(read_only.clone()));
+    assert_eq!(store.put_sealed("tools:a", b"").await, Err(read_only));
     let key = make::key("before");
     store.run(&key, &make::bind("t", "i", "u")).await.unwrap();
     store.run(&make::key("s7"), &make::end()).await.unwrap();
@@ -66,6 +74,8 @@ async fn a_full_disk_costs_no_session_and_the_file_gets_all_when_there_is_room()
     }
     let record = other.run(&key, &Get).await.unwrap();
     assert_eq!(record.bindings.len(), 1);
+    let sealed = store.get_sealed(&names).await.unwrap();
+    assert_eq!(sealed, [Some(b"value".to_vec())]);
     // And what is written now is in the file at once.
     create(&store, "after").await;
     other.run(&make::key("after"), &Get).await.unwrap();

@@ -6,6 +6,7 @@ mod listing;
 mod look;
 mod session_index;
 
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +49,7 @@ struct State {
     workers: Workers,
     inits: Inits,
     rates: Rates,
+    sealed: HashMap<String, Vec<u8>>,
 }
 
 impl MemoryStore {
@@ -59,6 +61,7 @@ impl MemoryStore {
                 workers: Workers::new(clock.mono(), WORKER_GRACE),
                 inits: Inits::default(),
                 rates: Rates::default(),
+                sealed: HashMap::new(),
             }),
             queues: Queues::new(clock.clone(), prefix),
             clock,
@@ -186,6 +189,28 @@ impl MemoryStore {
     pub(crate) async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
         self.state().inits.delete(digest);
         Ok(())
+    }
+
+    pub(crate) async fn get_sealed(
+        &self,
+        names: &[String],
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let state = self.state();
+        let found = names.iter().map(|name| state.sealed.get(name).cloned());
+        Ok(found.collect())
+    }
+
+    pub(crate) async fn put_sealed(&self, name: &str, value: &[u8]) -> Result<(), StoreError> {
+        self.state().sealed.insert(name.to_owned(), value.to_vec());
+        Ok(())
+    }
+
+    pub(crate) async fn delete_sealed(&self, names: &[String]) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        let deleted = names
+            .iter()
+            .filter(|name| state.sealed.remove(*name).is_some());
+        Ok(deleted.count() > 0)
     }
 
     fn moment(&self) -> (Timestamp, Monotonic) {

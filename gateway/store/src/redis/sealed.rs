@@ -1,0 +1,50 @@
+//! Sealed values as plain strings of Redis, `<prefix>sealed:<name>`, without expiry.
+
+use redis::{Cmd, Value};
+
+use super::reply::Problem;
+use super::{RedisStore, Resend, unreadable};
+use crate::error::StoreError;
+
+impl RedisStore {
+    pub(crate) async fn get_sealed(
+        &self,
+        names: &[String],
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let command = self.of_sealed("MGET", names);
+        let value = self.send(&command, "MGET", Resend::Once).await?;
+        values(value).map_err(unreadable("MGET"))
+    }
+
+    pub(crate) async fn put_sealed(&self, name: &str, value: &[u8]) -> Result<(), StoreError> {
+        let mut command = self.of_sealed("SET", std::slice::from_ref(&name));
+        command.arg(value);
+        // After a lost reply, a repetition could undo what came in between.
+        self.send(&command, "SET", Resend::Never).await.map(drop)
+    }
+
+    pub(crate) async fn delete_sealed(&self, names: &[String]) -> Result<bool, StoreError> {
+        let command = self.of_sealed("DEL", names);
+        let deleted = self.send(&command, "DEL", Resend::Never).await?;
+        Ok(deleted != Value::Int(0))
+    }
+
+    fn of_sealed(&self, command: &str, names: &[impl AsRef<str>]) -> Cmd {
+        let mut command = redis::cmd(command);
+        for name in names {
+            command.arg(format!("{}sealed:{}", self.prefix, name.as_ref()));
+        }
+        command
+    }
+}
+
+fn values(reply: Value) -> Result<Vec<Option<Vec<u8>>>, Problem> {
+    let values = reply.into_sequence();
+    let values = values.map_err(|_| "it is no list".to_owned())?;
+    let value = |value| match value {
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => Ok(Some(bytes)),
+        _ => Err("a value is no string".to_owned()),
+    };
+    values.into_iter().map(value).collect()
+}
