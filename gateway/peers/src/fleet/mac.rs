@@ -24,6 +24,10 @@ pub(super) enum Purpose {
     CallerToken,
     /// Ids of a server's requests: a client sees them, and its response may reach any gateway.
     ServerRequestId,
+    /// Encrypts what users store.
+    SealedSecret,
+    /// Names what users store.
+    SealedSecretName,
 }
 
 impl Purpose {
@@ -32,6 +36,8 @@ impl Purpose {
             Self::PeerAuthority => b"mooring peer authority v1",
             Self::CallerToken => b"mooring caller token v1",
             Self::ServerRequestId => b"mooring server request id v1",
+            Self::SealedSecret => b"mooring sealed secret v1",
+            Self::SealedSecretName => b"mooring sealed secret name v1",
         }
     }
 }
