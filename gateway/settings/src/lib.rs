@@ -32,6 +32,7 @@ mod token;
 mod unknown;
 mod upstream;
 mod value;
+mod vault;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -65,13 +66,14 @@ pub use servers::{
     Concurrency, Condition, ConditionError, GroupNames, GroupServerSettings, HttpServerSettings,
     INHERITED_DEFAULT, Instance, OauthSettings, OnUpstreamLoss, OutputForm, OutputRules, Pointer,
     PointerError, Results, ServerId, ServerKind, ServerSettings, StdioServerSettings,
-    TemplateError, TokenGrant, UpstreamHeaders,
+    TemplateError, TokenGrant, UpstreamHeaders, UserSecretSettings,
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
 pub use token::{SigningAlgorithm, TokenSettings, is_fetched_safely};
 pub use unknown::{CONFIG_VARIABLE, TOKEN_VARIABLE};
 pub use upstream::UpstreamSettings;
+pub use vault::VaultSettings;
 pub use worker::{WorkerName, WorkerSettings};
 
 /// Everything that can be set, checked.
@@ -93,6 +95,8 @@ pub struct Settings {
     pub auth: AuthSettings,
     /// The rights that callers get besides those that their roles name.
     pub grants: Vec<Grant>,
+    /// How the secrets are kept that users store for servers.
+    pub vault: VaultSettings,
     /// The services that are asked about tool calls, in their order.
     pub hooks: Vec<HookSettings>,
     /// What is logged.
@@ -221,6 +225,7 @@ fn parse(
     let code = CodeSection::read(&mut reader);
     let auth = auth::parse(&mut reader);
     let grants = access::parse_grants(&mut reader);
+    let vault = VaultSettings::read(&mut reader);
     let hooks = hooks::parse(&mut reader);
     let log = LogSettings::read(&mut reader);
     refuse_open_door(&mut reader, &listen, &auth);
@@ -247,6 +252,10 @@ fn parse(
     }
     if let Some(server) = servers.iter().find(|server| server.exchanges_tokens()) {
         auth.check_tokens(&mut reader, server.id.as_str());
+    }
+    let with_secrets = |server: &&ServerSettings| server.user_secret().is_some();
+    if let Some(server) = servers.iter().find(with_secrets) {
+        vault.check(&mut reader, &auth, server.id.as_str());
     }
     let owned = servers
         .iter()
@@ -281,6 +290,7 @@ fn parse(
             code,
             auth,
             grants,
+            vault,
             hooks,
             log,
             servers,

@@ -13,6 +13,7 @@ use super::setting::Section;
 use super::store::{self, StoreSettings};
 use super::token::TokenSettings;
 use super::upstream::UpstreamSettings;
+use super::vault::VaultSettings;
 use super::worker::WorkerSettings;
 
 /// Every section that the file, the environment and the flags can set.
@@ -68,6 +69,11 @@ pub(super) const SECTIONS: &[Section] = &[
                 auth::CERTIFICATE_ROWS,
             ],
         )],
+    },
+    Section {
+        name: "vault",
+        meaning: "The credentials that users store for servers with `servers.vault`.",
+        groups: &[(&[], &[VaultSettings::ROWS])],
     },
     Section {
         name: "calls",

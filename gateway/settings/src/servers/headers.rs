@@ -42,21 +42,22 @@ pub(crate) fn parse(reader: &mut Reader<'_>, row: &'static Map) -> UpstreamHeade
     let environment = reader.environment;
     let mut map = HeaderMap::new();
     reader.map(row, |name, text| {
-        let name = parse_name(name, &map)?;
+        let name = parse_header_name(name)?;
+        if map.contains_key(&name) {
+            return Err("the header stands there twice, in other letters".to_owned());
+        }
         map.insert(name, parse_value(text, environment)?);
         Ok(())
     });
     UpstreamHeaders(map)
 }
 
-fn parse_name(name: &str, seen: &HeaderMap) -> Result<HeaderName, Reason> {
+/// The name of a header that may be set for a server.
+pub(super) fn parse_header_name(name: &str) -> Result<HeaderName, Reason> {
     let key = HeaderName::try_from(name)
         .map_err(|_| "it cannot be the name of an HTTP header".to_owned())?;
     if RESERVED.split(' ').any(|reserved| reserved == key.as_str()) {
         return Err("this header is the gateway's own".to_owned());
-    }
-    if seen.contains_key(&key) {
-        return Err("the header stands there twice, in other letters".to_owned());
     }
     Ok(key)
 }

@@ -7,6 +7,7 @@ use super::headers::{self, UpstreamHeaders};
 use super::instance::Instance;
 use super::kept::{CONCURRENCY, Concurrency, ON_UPSTREAM_LOSS, OnUpstreamLoss};
 use super::oauth::{OauthRows, OauthSettings};
+use super::vault::{UserSecretSettings, VaultRows};
 use crate::affinity::Affinity;
 use crate::reader::Reader;
 use crate::rows::settings;
@@ -37,6 +38,9 @@ settings! {
         /// How the tokens of requests are fetched; none where none is.
         pub oauth: Option<OauthSettings>
             => |reader| OauthRows::parse(reader, &headers, forward_identity),
+        /// How requests have the secret of their user; none where users store none.
+        pub user_secret: Option<UserSecretSettings>
+            => |reader| VaultRows::parse(reader, oauth.is_some(), forward_identity),
         /// Whether its sessions keep their instance; the global switch is already applied. As a member of a group they
         /// always do.
         pub affinity: Affinity => |_| sessions,

@@ -6,6 +6,7 @@ use super::group::GroupServerSettings;
 use super::http::{self, HttpServerSettings};
 use super::oauth::OauthRows;
 use super::stdio::{self, StdioServerSettings, command, variables};
+use super::vault::VaultRows;
 use super::{COMMON_ROWS, kept};
 use crate::access;
 use crate::code;
@@ -43,7 +44,10 @@ words! {
 pub(crate) const FIELDS: &[Group] = &[
     (&[], &[COMMON_ROWS, access::SERVER_ROWS]),
     (&[HTTP, SSE], &[HttpServerSettings::ROWS]),
-    (&[HTTP], &[http::IDENTITY_ROWS, OauthRows::ROWS]),
+    (
+        &[HTTP],
+        &[http::IDENTITY_ROWS, OauthRows::ROWS, VaultRows::ROWS],
+    ),
     (&[HTTP, STDIO, SSE], &[kept::ROWS]),
     (
         &[STDIO, AGENT],

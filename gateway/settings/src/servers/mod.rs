@@ -11,6 +11,7 @@ mod kept;
 mod kinds;
 mod oauth;
 mod stdio;
+mod vault;
 
 use std::fmt;
 
@@ -40,6 +41,7 @@ pub use kept::{Concurrency, OnUpstreamLoss};
 pub(super) use kinds::{FIELDS, kinds_with};
 pub use oauth::{ClientAuthentication, OauthSettings, TokenGrant};
 pub use stdio::{ChildVariables, CommandLine, INHERITED_DEFAULT, StdioServerSettings};
+pub use vault::UserSecretSettings;
 
 /// Most servers of one gateway.
 pub(super) const SERVERS_MAX: usize = 256;
@@ -167,6 +169,14 @@ impl ServerSettings {
     pub fn oauth(&self) -> Option<&OauthSettings> {
         match &self.kind {
             ServerKind::Http(http) => http.oauth.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// How requests to the server have the secrets of their users; none where users store none.
+    pub fn user_secret(&self) -> Option<&UserSecretSettings> {
+        match &self.kind {
+            ServerKind::Http(http) => http.user_secret.as_ref(),
             _ => None,
         }
     }

@@ -21,6 +21,7 @@ mod refused;
 mod sse;
 mod stdio;
 mod user_file;
+mod vault;
 
 use std::time::Duration;
 
