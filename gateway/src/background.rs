@@ -92,6 +92,9 @@ pub(crate) fn start(
     }
     tasks.spawn(report_losses(Arc::clone(app)));
     tasks.spawn(keep_keys(Arc::clone(app)));
+    if let Some(vault) = app.vault.clone() {
+        tasks.spawn(async move { vault.keep_keys().await });
+    }
     tasks.spawn(fold_metrics(recorder));
     tasks
 }

@@ -18,6 +18,7 @@ mod peer_network;
 pub mod policy;
 mod serve;
 pub mod sessions_command;
+pub mod vault;
 
 pub use serve::{
     CheckOutcome, Diagnosis, ServeError, SettingsCheck, StdioOptions, check_files, diagnose,

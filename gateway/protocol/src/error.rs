@@ -1,7 +1,7 @@
 //! The gateway's own JSON-RPC errors: one table of kinds, codes and statuses.
 //!
 //! Codes: JSON-RPC 2.0 has -32700 to -32600, MCP reserves -32020 to -32099 (2026-07-28), and -32000 to -32019 are free
-//! for implementations. Invariant: every body is a valid JSON-RPC error object with the id of the request it answers,
+//! for implementations; -32042 is that of MCP 2025-11-25. Invariant: every body is a valid JSON-RPC error object with the id of the request it answers,
 //! or null if there is none, and contains no secret.
 
 use bytes::Bytes;
@@ -75,6 +75,10 @@ pub enum ErrorKind {
     CallRefused,
     /// A hook whose answer is needed gave none.
     HookUnavailable,
+    /// The user has not stored the credential that the server needs; nothing has run.
+    CredentialMissing,
+    /// The user has to open an address before the request can be served (MCP 2025-11-25); nothing has run.
+    UrlElicitationRequired,
     /// The call was interrupted before its answer arrived: it may have run and was not sent again.
     OutcomeUnknown,
     /// The gateway is stopping.
@@ -184,6 +188,12 @@ impl ErrorKind {
                 -32017,
                 S::OK,
                 "a hook that decides about the call did not answer",
+            ),
+            Self::CredentialMissing => row(-32018, S::OK, "a credential is missing"),
+            Self::UrlElicitationRequired => row(
+                -32042,
+                S::OK,
+                "this server needs a credential of yours: store it on the page, then try again",
             ),
             Self::NoSingleClient => row(
                 -32601,

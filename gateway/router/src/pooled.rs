@@ -2,7 +2,8 @@
 //!
 //! Nothing is recorded and the store is not used. The gateway initializes a pooled upstream session in its own name,
 //! without client capabilities, and answers server-to-client requests with an error. Requests of the same principal and
-//! revision share the session; principals never do.
+//! revision share the session; principals never do, and no session is used on with another secret of its principal than it
+//! was initialized with.
 //!
 //! Invariant: losing a pooled session costs only another handshake, because servers with upstream state have affinity
 //! on. If affinity is decided by the server, an upstream session with an id is not shared at all.
@@ -52,6 +53,8 @@ struct Shared {
 #[derive(Debug)]
 struct Entry {
     session: Arc<OnceCell<PooledSession>>,
+    /// The version of the principal's secret with which it was initialized.
+    secret: Option<u128>,
     used_at: Instant,
 }
 
@@ -214,7 +217,7 @@ impl Pool {
                         }
                         None => self.drop_session(&key, &session),
                     },
-                    Err(error @ SendError::Token(_)) => {
+                    Err(error @ SendError::Credential(_)) => {
                         return Err(PooledError::Answer(error.into()));
                     }
                     Err(error) if error.is_undelivered() => {
@@ -317,7 +320,12 @@ impl Pool {
         key: &Shared,
         caller: &Caller<'_>,
     ) -> Result<PooledSession, HandshakeError> {
-        let cell = self.cell(key.clone());
+        let secret = server.user_secret_version(caller).await;
+        let secret = secret.map_err(|error| {
+            let error = SendError::Credential(error.into());
+            HandshakeError::Exchange(error.into())
+        })?;
+        let cell = self.cell(key.clone(), secret);
         cell.get_or_try_init(|| self.initialize_instance(server, instance, key, caller))
             .await
             .cloned()
@@ -362,7 +370,8 @@ impl Pool {
         })
     }
 
-    fn cell(&self, shared: Shared) -> Arc<OnceCell<PooledSession>> {
+    /// The session that was initialized with this secret, or a new one in its place.
+    fn cell(&self, shared: Shared, secret: Option<u128>) -> Arc<OnceCell<PooledSession>> {
         let mut sessions = self.lock();
         if sessions.len() >= SESSIONS_MAX && !sessions.contains_key(&shared) {
             let idle_for_longest = sessions
@@ -373,10 +382,15 @@ impl Pool {
                 sessions.remove(&shared);
             }
         }
-        let entry = sessions.entry(shared).or_insert_with(|| Entry {
+        let new = || Entry {
             session: Arc::default(),
+            secret,
             used_at: Instant::now(),
-        });
+        };
+        let entry = sessions.entry(shared).or_insert_with(new);
+        if entry.secret != secret {
+            *entry = new();
+        }
         entry.used_at = Instant::now();
         Arc::clone(&entry.session)
     }

@@ -17,7 +17,8 @@ use mooring_router::dispatch::DeliverError;
 use mooring_router::pooled::PooledError;
 use mooring_store::StoreError;
 use mooring_upstream::{
-    Answer, ExchangeError, FailureCause, HandshakeError, SendError, TokenExchangeError,
+    Answer, CredentialError, ExchangeError, FailureCause, HandshakeError, SendError,
+    TokenExchangeError, UserSecretError,
 };
 
 /// Seconds after which a client should retry: a gateway reconnects to a recovered store well within that.
@@ -252,8 +253,8 @@ fn refused_without_error(status: StatusCode) -> ErrorBody<'static> {
 
 /// An upstream's reply could not be read.
 pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Reply {
-    if let ExchangeError::Send(SendError::Token(cause)) = cause {
-        return no_token(cause, id);
+    if let ExchangeError::Send(SendError::Credential(cause)) = cause {
+        return no_credential(cause, id);
     }
     tracing::warn!(%cause, "an upstream's reply could not be read");
     let kind = match cause {
@@ -266,14 +267,20 @@ pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Reply {
     plain(kind, id)
 }
 
-/// There is no token of the server's authorization server for the caller. Nothing was executed.
-fn no_token(cause: &TokenExchangeError, id: Option<Id<'_>>) -> Reply {
+/// There is no token of the server's authorization server for the caller, or no secret of theirs. Nothing was executed.
+fn no_credential(cause: &CredentialError, id: Option<Id<'_>>) -> Reply {
+    use TokenExchangeError as T;
+    use UserSecretError as S;
     let kind = match cause {
-        TokenExchangeError::NoToken | TokenExchangeError::Refused(_) => ErrorKind::Forbidden,
+        CredentialError::Token(T::NoToken | T::Refused(_)) => ErrorKind::Forbidden,
         // A client that renews its token may try again.
-        TokenExchangeError::Expired => ErrorKind::Unauthenticated,
-        TokenExchangeError::GatewayRefused(_) => ErrorKind::UpstreamRefused,
-        TokenExchangeError::Unavailable => ErrorKind::UpstreamUnavailable,
+        CredentialError::Token(T::Expired) => ErrorKind::Unauthenticated,
+        CredentialError::Token(T::GatewayRefused(_)) => ErrorKind::UpstreamRefused,
+        CredentialError::Token(T::Unavailable) => ErrorKind::UpstreamUnavailable,
+        // What has no id, such as a stream, gets no response that its user could see.
+        CredentialError::Secret(S::Missing | S::Unreadable) if id.is_none() => ErrorKind::Forbidden,
+        CredentialError::Secret(S::Missing | S::Unreadable) => ErrorKind::CredentialMissing,
+        CredentialError::Secret(S::Unavailable) => ErrorKind::StoreUnavailable,
     };
     error(&ErrorBody::new(kind).answering(id).detail(cause))
 }
@@ -283,7 +290,7 @@ pub(super) fn delivery_error(cause: &DeliverError, id: Option<Id<'_>>) -> Reply 
     match cause {
         DeliverError::Resolve(cause) => resolve_error(cause, id),
         DeliverError::Answer(cause) => exchange(cause, id),
-        DeliverError::Unreachable(SendError::Token(cause)) => no_token(cause, id),
+        DeliverError::Unreachable(SendError::Credential(cause)) => no_credential(cause, id),
         DeliverError::Unreachable(cause) => {
             tracing::warn!(%cause, "instance unreachable");
             unavailable(&cause.into(), id)
@@ -335,24 +342,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_token_says_who_can_help() {
+    fn a_missing_credential_says_who_can_help() {
+        use TokenExchangeError as T;
+        use UserSecretError as S;
         for (cause, status) in [
-            (TokenExchangeError::NoToken, StatusCode::FORBIDDEN),
+            (T::NoToken.into(), StatusCode::FORBIDDEN),
             (
-                TokenExchangeError::Refused("invalid_target".into()),
+                T::Refused("invalid_target".into()).into(),
                 StatusCode::FORBIDDEN,
             ),
-            (TokenExchangeError::Expired, StatusCode::UNAUTHORIZED),
+            (T::Expired.into(), StatusCode::UNAUTHORIZED),
             (
-                TokenExchangeError::GatewayRefused("invalid_client".into()),
+                T::GatewayRefused("invalid_client".into()).into(),
                 StatusCode::BAD_GATEWAY,
             ),
-            (
-                TokenExchangeError::Unavailable,
-                StatusCode::SERVICE_UNAVAILABLE,
-            ),
+            (T::Unavailable.into(), StatusCode::SERVICE_UNAVAILABLE),
+            (S::Missing.into(), StatusCode::FORBIDDEN),
+            (S::Unreadable.into(), StatusCode::FORBIDDEN),
+            (S::Unavailable.into(), StatusCode::SERVICE_UNAVAILABLE),
         ] {
-            let sent = || SendError::Token(cause.clone());
+            let cause: CredentialError = cause;
+            let sent = || SendError::Credential(cause.clone());
             let by_call = delivery_error(&DeliverError::Unreachable(sent()), None);
             let by_handshake = handshake(&HandshakeError::Exchange(sent().into()), None);
             let by_pool = pool_error(&PooledError::Answer(sent().into()), None);

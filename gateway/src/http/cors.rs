@@ -17,7 +17,7 @@ use super::stranger_rate;
 use mooring_protocol::Reply;
 
 /// The methods of all paths.
-const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, DELETE");
 /// The non-safelisted request headers that MCP clients send.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
     "accept, authorization, content-type, dpop, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, \

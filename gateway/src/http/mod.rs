@@ -32,6 +32,7 @@ mod stranger_rate;
 mod target;
 #[cfg(test)]
 mod tests;
+mod user_secret;
 mod visible_tools;
 
 pub use legacy::{StreamMessage, deliver_here};
@@ -58,6 +59,7 @@ use crate::group::Groups;
 use crate::hooks::CallHooks;
 use crate::legacy::Streams;
 use crate::policy::AccessPolicy;
+use crate::vault::Vault;
 use mooring_agent::server::AgentServers;
 use mooring_code::calls::Upstreams;
 use mooring_code::server::CodeServers;
@@ -102,6 +104,8 @@ pub struct App {
     pub caller_signer: Option<Arc<CallerSigner>>,
     /// The tokens of authorization servers for upstream servers.
     pub server_tokens: Vec<Arc<OauthTokens>>,
+    /// The secrets that users store for servers; none if there are no keys for them.
+    pub vault: Option<Arc<Vault>>,
     /// How many requests each user may send; none if there is no limit.
     pub request_rates: Option<RequestRates>,
     /// How many replies strangers get in time; none if there is no limit.

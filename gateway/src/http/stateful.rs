@@ -8,6 +8,7 @@ use http::StatusCode;
 
 use super::answer;
 use super::endpoint::{UpstreamContext, is_initialize, with_session_id};
+use super::user_secret::ask_for_secret;
 use mooring_protocol::header::{LAST_EVENT_ID, MCP_SESSION_ID, X_MCP_SESSION_ID};
 use mooring_protocol::ids::{Epoch, ServerRequestId};
 use mooring_protocol::rewrite::into_bytes;
@@ -57,6 +58,9 @@ pub(super) async fn post(
     message: &Message<'_>,
     revision: Revision,
 ) -> Reply {
+    if let Some(reply) = ask_for_secret(context, message).await {
+        return reply;
+    }
     if is_initialize(message) {
         return Box::pin(initialize(context, body, message, revision)).await;
     }

@@ -5,6 +5,7 @@ use http::StatusCode;
 use sha2::{Digest, Sha256};
 
 use super::endpoint::{UpstreamContext, is_initialize, session_id, with_session_id};
+use super::user_secret::ask_for_secret;
 use super::{answer, stateful};
 use mooring_protocol::ids::Lane;
 use mooring_protocol::rewrite::into_bytes;
@@ -25,6 +26,9 @@ pub(super) async fn post(
     message: &Message<'_>,
     revision: Revision,
 ) -> Reply {
+    if let Some(reply) = ask_for_secret(context, message).await {
+        return reply;
+    }
     if is_initialize(message) {
         return initialize(context, body, message, revision).await;
     }

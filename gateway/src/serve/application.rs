@@ -9,12 +9,14 @@ use mooring_session::names::{NameError, ServerName, WorkerId};
 use mooring_session::time::Millis;
 use tokio_util::sync::CancellationToken;
 
+use super::servers::UpstreamCredentials;
 use super::{ServeError, servers};
 use crate::group::Groups;
 use crate::hooks::CallHooks;
 use crate::http::{App, RequestBodies, RequestRates, StrangerRates};
 use crate::legacy::Streams;
 use crate::policy::AccessPolicy;
+use crate::vault::Vault;
 use mooring_agent::server::AgentServers;
 use mooring_code::proxy::AddressPolicy;
 use mooring_code::server::CodeServers;
@@ -53,7 +55,13 @@ pub(crate) async fn assemble(
 ) -> Result<Arc<App>, ServeError> {
     let caller_signer = caller_signer(settings, parts.ring.as_ref())?;
     let tokens = servers::tokens(settings)?;
-    let servers = Arc::new(servers::servers(settings, caller_signer.as_ref(), &tokens)?);
+    let vault = vault(settings, &parts.store)?;
+    let credentials = UpstreamCredentials {
+        signer: caller_signer.as_ref(),
+        tokens: &tokens,
+        vault: vault.as_ref(),
+    };
+    let servers = Arc::new(servers::servers(settings, &credentials)?);
     servers::note_missing_programs(settings, &servers);
     let client = client(settings)?;
     let message_bytes_max = settings.upstream.event_bytes_max;
@@ -95,6 +103,7 @@ pub(crate) async fn assemble(
         policy: parts.policy,
         caller_signer,
         server_tokens: tokens.into_values().collect(),
+        vault,
         authenticator: Authenticator::new(settings.auth.clone())?
             .keeping_tokens(settings.exchanges_tokens()),
         relay: RelayOptions {
@@ -117,6 +126,15 @@ fn caller_signer(
         .transpose();
     signer.map_err(|error| ServeError::Unavailable {
         service: "worker.fleet_keys_file".to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// What users store for servers, if there are keys for it.
+fn vault(settings: &Settings, store: &Store) -> Result<Option<Arc<Vault>>, ServeError> {
+    let opened = Vault::open(&settings.vault, &settings.auth, store.clone());
+    opened.map_err(|error| ServeError::Unavailable {
+        service: "vault.keys_file".to_owned(),
         reason: error.to_string(),
     })
 }

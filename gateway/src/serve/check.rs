@@ -92,6 +92,7 @@ pub fn check_files(settings: &Settings) -> Vec<SettingsCheck> {
     let mut checks = Vec::new();
     checks.extend(fleet_keys(settings));
     checks.extend(tokens_key(settings));
+    checks.extend(vault_keys(settings));
     checks.extend(api_keys(settings));
     checks.extend(client_secrets(settings));
     checks.extend(listener_tls(settings));
@@ -182,6 +183,15 @@ fn tokens_key(settings: &Settings) -> Option<SettingsCheck> {
     let path = settings.code.as_ref()?.tokens_key_file.as_ref()?;
     let read = TokenKey::read(path).map(drop);
     Some(key_file("code.tokens_key_file", path, read))
+}
+
+fn vault_keys(settings: &Settings) -> Option<SettingsCheck> {
+    let path = settings.vault.keys_file.as_ref()?;
+    Some(key_file(
+        "vault.keys_file",
+        path,
+        KeyRing::read(path).map(drop),
+    ))
 }
 
 fn key_file<E: std::error::Error>(

@@ -7,6 +7,7 @@ use http::{HeaderMap, Uri};
 use mooring_session::names::{InstanceName, NameError, ServerName};
 use mooring_session::rules::Ownership;
 
+use crate::vault::Vault;
 use mooring_code::catalog::MountableServer;
 use mooring_peers::fleet::CallerSigner;
 use mooring_router::affinity::Connector;
@@ -20,7 +21,7 @@ use mooring_upstream::stdio::{
 };
 use mooring_upstream::{
     CallerCredentials, ContactLog, ContactOutcome, FailureCause, Instance, OauthTokens, Reach,
-    Server, Servers, SessionPolicy, StatefulnessSeen,
+    SecretHeader, Server, Servers, SessionPolicy, StatefulnessSeen, UserSecrets,
 };
 
 /// Replaces the instance in bindings of servers that the gateway starts.
@@ -79,19 +80,27 @@ pub(super) fn fetches_tokens_over_tls(settings: &Settings) -> bool {
     fetched.any(|oauth| oauth.token_url.scheme() == "https")
 }
 
-/// Every configured upstream server. `signer` makes the tokens of those that are told whom requests are for; `tokens` are
-/// those of authorization servers.
+/// What servers are called with.
+pub(super) struct UpstreamCredentials<'a> {
+    /// Makes the tokens of servers that are told whom requests are for.
+    pub(super) signer: Option<&'a Arc<CallerSigner>>,
+    /// Those of authorization servers.
+    pub(super) tokens: &'a ServerTokens,
+    /// What users store for servers.
+    pub(super) vault: Option<&'a Arc<Vault>>,
+}
+
+/// Every configured upstream server.
 pub(super) fn servers(
     settings: &Settings,
-    signer: Option<&Arc<CallerSigner>>,
-    tokens: &ServerTokens,
+    credentials: &UpstreamCredentials<'_>,
 ) -> Result<Servers, NameError> {
     let mut servers = Vec::new();
     for configured in &settings.servers {
         let id = ServerName::parse(configured.id.as_str().as_bytes())?;
         let server = match &configured.kind {
-            ServerKind::Http(http) => over_http(id, http, Ownership::Shared, signer, tokens)?,
-            ServerKind::Sse(sse) => over_http(id, sse, Ownership::Owned, signer, tokens)?,
+            ServerKind::Http(http) => over_http(id, http, Ownership::Shared, credentials)?,
+            ServerKind::Sse(sse) => over_http(id, sse, Ownership::Owned, credentials)?,
             ServerKind::Stdio(stdio) => started(id, stdio)?,
             ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) => continue,
         };
@@ -104,8 +113,7 @@ fn over_http(
     id: ServerName,
     http: &HttpServerSettings,
     ownership: Ownership,
-    signer: Option<&Arc<CallerSigner>>,
-    tokens: &ServerTokens,
+    credentials: &UpstreamCredentials<'_>,
 ) -> Result<Server, NameError> {
     let policy = SessionPolicy {
         affinity: http.affinity,
@@ -116,7 +124,23 @@ fn over_http(
     let instances = instances(&http.instances)?;
     let headers = http.headers.map().clone();
     let mut server = Server::new(id, instances, policy, headers);
+    let UpstreamCredentials {
+        signer,
+        tokens,
+        vault,
+    } = credentials;
     server.tokens = tokens.get(server.id.as_str()).cloned();
+    server.user_secret = http
+        .user_secret
+        .as_ref()
+        .zip(*vault)
+        .map(|(secret, vault)| {
+            Arc::new(SecretHeader {
+                name: secret.header.clone(),
+                prefix: secret.prefix.as_str().into(),
+                secrets: Arc::clone(vault) as Arc<dyn UserSecrets>,
+            })
+        });
     server.caller_credentials = signer
         .filter(|_| http.forward_identity)
         .map(|signer| Arc::clone(signer) as Arc<dyn CallerCredentials>);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -17,9 +17,10 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use thread_local::ThreadLocal;
 
 use super::cause::connect_text;
+use super::credential::RequestCredential;
+use super::credential_header::CredentialHeader;
 use super::http_reply::read_http;
-use super::oauth::RequestToken;
-use super::{FailureCause, Instance, Outgoing, Reach, TokenExchangeError, UNREACHED_LOST_AFTER};
+use super::{CredentialError, FailureCause, Instance, Outgoing, Reach, UNREACHED_LOST_AFTER};
 use mooring_protocol::{Reply, ReplyError};
 
 /// Most idle connections per instance and thread: enough for a thread's concurrency, and small compared to its file limit.
@@ -71,9 +72,9 @@ pub enum SendError {
     /// The connection broke after it was established. The request may have been delivered and may have run.
     #[error("the connection to the instance broke before it answered")]
     Broken(#[source] legacy::Error),
-    /// There is no token for the caller. Nothing was sent.
+    /// There is no credential for the caller. Nothing was sent.
     #[error(transparent)]
-    Token(#[from] TokenExchangeError),
+    Credential(#[from] CredentialError),
     /// The server could not be started, or its stream could not be opened. Nothing was delivered.
     #[error("the server could not be started: {0}")]
     Unstarted(Box<FailureCause>),
@@ -227,34 +228,36 @@ impl Client {
         instance: &Instance,
         outgoing: &Outgoing,
     ) -> Result<Reply, SendError> {
-        match outgoing.token() {
+        match outgoing.credential() {
             // Boxed, so that the future of other calls is small.
-            Some(token) => Box::pin(self.send_with_token(sending, instance, outgoing, token)).await,
+            Some(credential) => {
+                Box::pin(self.send_with_credential(sending, instance, outgoing, credential)).await
+            }
             None => self.send_as(sending, instance, outgoing, None).await,
         }
     }
 
-    /// Sends a request with its token. A server that answers 401 has not executed it, so it is sent once more if there is
-    /// another token.
-    async fn send_with_token(
+    /// Sends a request with its credential. A server that answers 401 has not executed it, so it is sent once more if there
+    /// is another credential.
+    async fn send_with_credential(
         &self,
         sending: Sending,
         instance: &Instance,
         outgoing: &Outgoing,
-        token: &RequestToken,
+        credential: &RequestCredential,
     ) -> Result<Reply, SendError> {
-        let authorization = token.authorization(self).await?;
+        let header = credential.header(self).await?;
         let reply = self
-            .send_as(sending, instance, outgoing, authorization.as_ref())
+            .send_as(sending, instance, outgoing, header.as_ref())
             .await?;
-        if let (StatusCode::UNAUTHORIZED, Some(refused)) = (reply.status, &authorization)
-            && let Some(renewed) = token.renew(self, refused).await
+        if let (StatusCode::UNAUTHORIZED, Some(refused)) = (reply.status, &header)
+            && let Some(renewed) = credential.renew(self, refused).await
         {
             return self
                 .send_as(sending, instance, outgoing, Some(&renewed))
                 .await;
         }
-        Ok(reply)
+        Ok(credential.watched(outgoing.method(), header.as_ref(), reply))
     }
 
     async fn send_as(
@@ -262,9 +265,9 @@ impl Client {
         sending: Sending,
         instance: &Instance,
         outgoing: &Outgoing,
-        authorization: Option<&HeaderValue>,
+        credential: Option<&CredentialHeader>,
     ) -> Result<Reply, SendError> {
-        let request = || outgoing.to(instance, authorization);
+        let request = || outgoing.to(instance, credential);
         let connections = match sending {
             Sending::Pooled => self.pooled(),
             Sending::Fresh => &self.0.fresh,

@@ -78,8 +78,8 @@ impl ContactLog {
             {
                 self.succeed();
             }
-            // Nothing was sent, because there is no token for the caller.
-            Err(HandshakeError::Exchange(ExchangeError::Send(SendError::Token(_)))) => {}
+            // Nothing was sent, because there is no credential for the caller.
+            Err(HandshakeError::Exchange(ExchangeError::Send(SendError::Credential(_)))) => {}
             Err(error) => self.fail(FailureCause::from(error)),
         }
     }

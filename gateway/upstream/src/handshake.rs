@@ -62,7 +62,7 @@ impl HandshakeError {
     #[must_use]
     pub fn should_try_another_instance(&self) -> bool {
         match self {
-            Self::Exchange(ExchangeError::Send(SendError::Token(_))) => false,
+            Self::Exchange(ExchangeError::Send(SendError::Credential(_))) => false,
             Self::Exchange(_) => true,
             Self::Refused(answer) => answer.status.is_server_error(),
             Self::SessionAssigned => false,

@@ -8,6 +8,8 @@ mod client;
 pub mod complaints;
 pub mod connection;
 mod contact;
+mod credential;
+mod credential_header;
 mod discard;
 mod exchange;
 mod handshake;
@@ -22,11 +24,13 @@ pub mod sse;
 mod statefulness;
 pub mod stdio;
 mod transport;
+mod user_secret;
 
 pub use caller::{Caller, CallerCredentials};
 pub use cause::{ContactOutcome, FailureCause, causes, with_causes};
 pub use client::{Client, ClientError, ClientOptions, SendError, is_refused, tls_config};
 pub use contact::{Contact, ContactLog, ServerHealth};
+pub use credential::CredentialError;
 pub use discard::{DiscardOutcome, discard};
 pub use exchange::{ANSWER_BYTES_MAX, Answer, ExchangeError, read_answer, within};
 pub use handshake::{
@@ -41,3 +45,4 @@ pub use request::{Outgoing, is_forwarded};
 pub use server::{Instance, Server, Servers, SessionPolicy};
 pub use statefulness::{Statefulness, StatefulnessSeen, ask_statefulness};
 pub use transport::{InstanceTransport, MessageTransport};
+pub use user_secret::{SecretHeader, UserSecret, UserSecretError, UserSecrets};

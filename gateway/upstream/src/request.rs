@@ -9,7 +9,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
 use mooring_session::names::UpstreamSession;
 
-use super::oauth::RequestToken;
+use super::credential::RequestCredential;
+use super::credential_header::CredentialHeader;
 use super::{Caller, Instance, Server};
 use mooring_protocol::header::{
     LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID,
@@ -36,8 +37,8 @@ pub struct Outgoing {
     method: Method,
     headers: HeaderMap,
     body: Bytes,
-    /// The token that it is sent with, which may have to be fetched first.
-    token: Option<RequestToken>,
+    /// What it is sent with besides, which may have to be fetched first.
+    credential: Option<RequestCredential>,
 }
 
 impl Outgoing {
@@ -70,7 +71,7 @@ impl Outgoing {
             method,
             headers,
             body: Bytes::new(),
-            token: None,
+            credential: None,
         }
     }
 
@@ -81,7 +82,7 @@ impl Outgoing {
             method,
             headers,
             body,
-            token: None,
+            credential: None,
         }
     }
 
@@ -91,12 +92,12 @@ impl Outgoing {
         &self.method
     }
 
-    /// The token that it is sent with; none if its headers say all.
-    pub(crate) const fn token(&self) -> Option<&RequestToken> {
-        self.token.as_ref()
+    /// What it is sent with besides; none if its headers say all.
+    pub(crate) const fn credential(&self) -> Option<&RequestCredential> {
+        self.credential.as_ref()
     }
 
-    /// Its headers, which include upstream credentials other than fetched tokens.
+    /// Its headers, which include upstream credentials other than fetched tokens and users' secrets.
     #[must_use]
     pub const fn headers(&self) -> &HeaderMap {
         &self.headers
@@ -148,8 +149,7 @@ impl Outgoing {
         if let Some(value) = credentials.and_then(|made| made.authorization(&server.id, caller)) {
             self.headers.insert(AUTHORIZATION, value);
         }
-        let tokens = server.tokens.as_ref();
-        self.token = tokens.map(|tokens| tokens.for_caller(caller, &self.method));
+        self.credential = server.credential(caller, &self.method);
         self
     }
 
@@ -174,20 +174,18 @@ impl Outgoing {
         }
     }
 
-    /// The HTTP request to `instance`, with this token if there is one.
+    /// The HTTP request to `instance`, with this credential if there is one, in place of a static one.
     pub(crate) fn to(
         &self,
         instance: &Instance,
-        authorization: Option<&HeaderValue>,
+        credential: Option<&CredentialHeader>,
     ) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(self.body.clone()));
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = instance.uri.clone();
         *request.headers_mut() = self.headers.clone();
-        if let Some(authorization) = authorization {
-            request
-                .headers_mut()
-                .insert(AUTHORIZATION, authorization.clone());
+        if let Some(CredentialHeader { name, value, .. }) = credential {
+            request.headers_mut().insert(name.clone(), value.clone());
         }
         request
     }

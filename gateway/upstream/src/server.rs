@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, Method, Uri};
 use mooring_session::names::{InstanceName, ServerName, UpstreamSession};
 use mooring_session::rules::Ownership;
 
-use super::{CallerCredentials, ContactLog, OauthTokens, Reach, Statefulness, StatefulnessSeen};
+use super::credential::RequestCredential;
+use super::{
+    Caller, CallerCredentials, ContactLog, OauthTokens, Reach, SecretHeader, Statefulness,
+    StatefulnessSeen, UserSecretError,
+};
 use mooring_settings::{Affinity, Concurrency, OnUpstreamLoss};
 
 /// One of the interchangeable processes behind a server.
@@ -47,6 +51,8 @@ pub struct Server {
     pub caller_credentials: Option<Arc<dyn CallerCredentials>>,
     /// The tokens that requests to it have; none where no authorization server makes them.
     pub tokens: Option<Arc<OauthTokens>>,
+    /// How requests have the secret of their user; none where users store none.
+    pub user_secret: Option<Arc<SecretHeader>>,
     next: AtomicUsize,
 }
 
@@ -88,7 +94,38 @@ impl Server {
             headers,
             caller_credentials: None,
             tokens: None,
+            user_secret: None,
             next: AtomicUsize::new(0),
+        }
+    }
+
+    /// What a request for this caller is sent with.
+    pub(crate) fn credential(
+        &self,
+        caller: &Caller<'_>,
+        method: &Method,
+    ) -> Option<RequestCredential> {
+        if let Some(tokens) = &self.tokens {
+            return Some(RequestCredential::Token(tokens.for_caller(caller, method)));
+        }
+        let secret = self.user_secret.as_ref()?;
+        let secret = secret.for_caller(&self.id, caller, method)?;
+        Some(RequestCredential::Secret(secret))
+    }
+
+    /// The version of the secret that requests for this caller are sent with; none if they have none.
+    ///
+    /// # Errors
+    /// The caller has none, and needs one.
+    pub async fn user_secret_version(
+        &self,
+        caller: &Caller<'_>,
+    ) -> Result<Option<u128>, UserSecretError> {
+        let secret = self.user_secret.as_ref();
+        let secret = secret.and_then(|secret| secret.for_caller(&self.id, caller, &Method::POST));
+        match secret {
+            Some(secret) => Box::pin(secret.version()).await.map(Some),
+            None => Ok(None),
         }
     }
 

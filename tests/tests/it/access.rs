@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, Method, Request};
 use mooring_tests::client::{HttpClient, Reply};
 use mooring_tests::code::{CodeVolume, whole_answer};
 use mooring_tests::fixture::{Fixture, stdio_command};
+use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::legacy::LegacySession;
 use mooring_tests::session::{McpSession, Opening, read_exchange};
@@ -47,6 +48,7 @@ struct Arrangement {
     run_id: String,
     _fixture: Fixture,
     _volume: CodeVolume,
+    _vault_keys: FleetKeys,
 }
 
 impl Arrangement {
@@ -64,10 +66,15 @@ impl Arrangement {
     async fn start_with(toml: String) -> anyhow::Result<Self> {
         let fixture = Fixture::start("one").await?;
         let command = stdio_command("files", None, &[])?;
+        let keys = FleetKeys::new()?;
         let toml = toml
             .replace("http://127.0.0.1:9001/mcp", &fixture.url())
             .replace("http://127.0.0.1:9001/sse", &fixture.sse_url())
-            .replace(r#"["fixture", "--stdio"]"#, &format!("{command:?}"));
+            .replace(r#"["fixture", "--stdio"]"#, &format!("{command:?}"))
+            .replace(
+                "/etc/mooring/vault-keys",
+                &keys.path().display().to_string(),
+            );
         let volume = CodeVolume::new()?;
         let settings = Settings::toml(toml)
             .env("MOORING_AFFINITY_ENABLED", "true")
@@ -81,6 +88,7 @@ impl Arrangement {
             run_id: String::new(),
             _fixture: fixture,
             _volume: volume,
+            _vault_keys: keys,
         };
         let session = arrangement.session("sandbox", &headers_of("dev")?).await;
         let code = json!({"code": "print(1)", "language": "python"});
@@ -102,7 +110,9 @@ impl Arrangement {
             [method @ ("GET" | "DELETE"), "of", "the", .., "at", server] => {
                 self.of_session(method.parse()?, server, headers).await?
             }
-            [method @ ("GET" | "POST"), path] => self.plain(method.parse()?, path, headers).await?,
+            [method @ ("GET" | "POST" | "PUT" | "DELETE"), path] => {
+                self.plain(method.parse()?, path, headers).await?
+            }
             _ => bail!("no request is known for the row {row:?}"),
         };
         Ok(i64::from(reply.status.as_u16()))
@@ -192,7 +202,11 @@ impl Arrangement {
         path: &str,
         headers: &HeaderMap,
     ) -> anyhow::Result<Reply> {
-        let body = if path.ends_with("/replay") { "{}" } else { "" };
+        let body = match path {
+            path if path.ends_with("/replay") => "{}",
+            path if path.ends_with("/credential") => r#"{"secret": "mine"}"#,
+            _ => "",
+        };
         let path = path.replace("{run}", &self.run_id);
         let mut request = Request::builder()
             .method(method)

@@ -95,4 +95,5 @@ mod tokens;
 mod upstream_loss;
 mod upstreams;
 mod vanished;
+mod vault;
 mod worker_death;

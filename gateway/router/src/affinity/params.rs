@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, HashSet};
 use mooring_session::names::{LabelName, LabelValue};
 use mooring_session::view::RecordView;
 
-use super::SessionRouter;
 use super::establish::{INIT_LABEL, init_digest};
 use super::named_session::answer_digest;
+use super::{Session, SessionRouter};
 use mooring_store::{InitDigest, StoreError, labels};
 
 /// Longest initialize params, in bytes. Clients send a few hundred.
@@ -60,6 +60,19 @@ impl SessionRouter {
             && let Err(error) = self.store().delete_init(&digest).await
         {
             tracing::debug!(%error, "failed to delete the initialize params of an ended session; they will expire");
+        }
+    }
+
+    /// The params of the session's `initialize`; none if they are not stored, or it is another principal's.
+    ///
+    /// # Errors
+    /// The store refused or was unreachable.
+    pub async fn initialize_params(&self, session: &Session) -> Result<Option<String>, StoreError> {
+        let record = self.store().get(&session.key).await?;
+        let is_own = record.principal == session.principal;
+        match init_digest(&record).filter(|_| is_own) {
+            Some(digest) => self.store().get_init(&digest).await,
+            None => Ok(None),
         }
     }
 

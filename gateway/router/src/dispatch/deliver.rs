@@ -311,8 +311,8 @@ async fn attempt(router: &SessionRouter, call: &mut Call<'_>, binding: &BindingV
             | SendError::OwnerDraining
             | SendError::OwnerUnavailable(_)),
         ) => return Attempt::Moving(error, ExecutionStatus::NotRun),
-        // A mismatch of fleet keys does not go away while the client waits, nor does a refused token.
-        Err(error @ (SendError::OwnerUnverified(_) | SendError::Token(_))) => {
+        // A mismatch of fleet keys does not go away while the client waits, nor does a missing credential.
+        Err(error @ (SendError::OwnerUnverified(_) | SendError::Credential(_))) => {
             return Attempt::Failed(DeliverError::Unreachable(error));
         }
         Err(error @ SendError::OwnerBroken(_)) => {

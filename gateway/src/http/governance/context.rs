@@ -30,13 +30,7 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let Extension(sender) = Extension::<Arc<RequestSender>>::from_request_parts(parts, app)
-            .await
-            .map_err(|_| Problem::internal())?;
-        let identified = app.identify(RequestHead::of(&sender, parts)).await;
-        let identity = identified.map_err(Problem::of_caller)?;
-        app.count_requests(&identity, 1)
-            .map_err(Problem::too_many_requests)?;
+        let (sender, identity) = identify(parts, app).await?;
         let params = RawPathParams::from_request_parts(parts, app)
             .await
             .map_err(|_| Problem::new(Code::ServerNotFound, "the path is not UTF-8"))?;
@@ -58,6 +52,21 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
             identity,
         })
     }
+}
+
+/// Who sends the request, which is counted.
+pub(super) async fn identify(
+    parts: &mut Parts,
+    app: &Arc<App>,
+) -> Result<(Arc<RequestSender>, Arc<Identity>), Problem> {
+    let Extension(sender) = Extension::<Arc<RequestSender>>::from_request_parts(parts, app)
+        .await
+        .map_err(|_| Problem::internal())?;
+    let identified = app.identify(RequestHead::of(&sender, parts)).await;
+    let identity = identified.map_err(Problem::of_caller)?;
+    app.count_requests(&identity, 1)
+        .map_err(Problem::too_many_requests)?;
+    Ok((sender, identity))
 }
 
 /// Whether the caller may know of the server: whoever may use it, and who has a right over its runs or skills.

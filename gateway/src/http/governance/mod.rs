@@ -1,4 +1,5 @@
-//! The REST interface of code servers: their runs, sessions, security events and skills, for operators and their tools.
+//! The REST interface: the runs, sessions, security events and skills of code servers, for operators and their tools, and
+//! the credentials that users store for servers.
 //!
 //! ```text
 //! GET  /servers/{id}/code/runs                       ?limit= &status= &user= &before=
@@ -13,6 +14,10 @@
 //! POST /servers/{id}/skills/approvals/{approval}/approve
 //! POST /servers/{id}/skills/approvals/{approval}/reject   {reason}
 //! POST /servers/{id}/skills/{skill id}/revoke
+//! GET    /credentials
+//! DELETE /credentials                                ?user=
+//! PUT    /servers/{id}/credential                    {secret}
+//! DELETE /servers/{id}/credential
 //! ```
 //!
 //! Invariants: what a principal may not see is reported as not found. An error has a stable code and contains no path
@@ -21,6 +26,7 @@
 mod approvals;
 mod body;
 mod context;
+mod credentials;
 mod events;
 mod problem;
 mod query;
@@ -36,7 +42,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use http::StatusCode;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -66,6 +72,14 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route(
             "/servers/{id}/skills/approvals/{approval}/reject",
             post(approvals::reject),
+        )
+        .route(
+            "/credentials",
+            get(credentials::list).delete(credentials::delete_all),
+        )
+        .route(
+            "/servers/{id}/credential",
+            put(credentials::put).delete(credentials::delete),
         )
         .method_not_allowed_fallback(not_allowed)
 }

@@ -26,7 +26,7 @@ pub(super) enum Code {
     InvalidCredentials,
     /// The sender may not do this.
     Forbidden,
-    /// No code server has this id.
+    /// No server of the kind that the path is about has this id.
     ServerNotFound,
     /// The run does not exist, or is not visible to the sender.
     RunNotFound,
@@ -34,6 +34,10 @@ pub(super) enum Code {
     SkillNotFound,
     /// Likewise for an approval.
     ApprovalNotFound,
+    /// The sender has stored no credential for the server.
+    CredentialNotFound,
+    /// The credential cannot be sent in a header.
+    CredentialInvalid,
     /// A parameter is unknown, repeated, or has no valid value.
     InvalidQuery,
     /// The body is not JSON of this schema.
@@ -81,6 +85,8 @@ impl Code {
             Self::RunNotFound => ("run_not_found", S::NOT_FOUND),
             Self::SkillNotFound => ("skill_not_found", S::NOT_FOUND),
             Self::ApprovalNotFound => ("approval_not_found", S::NOT_FOUND),
+            Self::CredentialNotFound => ("credential_not_found", S::NOT_FOUND),
+            Self::CredentialInvalid => ("credential_invalid", S::UNPROCESSABLE_ENTITY),
             Self::InvalidQuery => ("invalid_query", S::BAD_REQUEST),
             Self::InvalidBody => ("invalid_body", S::BAD_REQUEST),
             Self::UnsupportedMediaType => ("unsupported_media_type", S::UNSUPPORTED_MEDIA_TYPE),
@@ -121,6 +127,11 @@ impl Problem {
             retry_after_seconds,
             challenge: None,
         }
+    }
+
+    /// Why the request is refused.
+    pub(super) const fn code(&self) -> Code {
+        self.code
     }
 
     /// A defect of the gateway.
