@@ -244,7 +244,7 @@ async fn a_stream_of_http2_is_delayed_alone() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_connection_for_each_request_changes_nothing() -> anyhow::Result<()> {
     let scene = Scene::start(1).await?;
-    let exchanges = (0..4).map(async |_| {
+    let exchanges = (0..8).map(async |_| {
         let replies = pipeline(&scene.gateway, "127.0.0.2", REFUSED, 1).await?;
         assert!(replies.starts_with("HTTP/1.1 403 "), "{replies}");
         anyhow::Ok(())
