@@ -128,7 +128,10 @@ async fn a_browser_is_told_what_a_page_on_an_allowed_origin_may_do() -> anyhow::
         let header = |name| reply.header(name).unwrap_or_default().to_owned();
         assert_eq!(header("access-control-allow-origin"), OURS.1, "{path}");
         assert_eq!(header("vary"), "origin", "{path}");
-        assert_eq!(header("access-control-allow-methods"), "GET, POST, DELETE");
+        assert_eq!(
+            header("access-control-allow-methods"),
+            "GET, POST, PUT, DELETE"
+        );
         for name in [
             "authorization",
             "content-type",

@@ -36,6 +36,8 @@ const BOB: Caller = Caller {
 /// The server that only Ada's team may use, and the id of none.
 const HERS: &str = "herserver";
 const NO_SERVER: &str = "noserver7";
+/// The server that users store credentials for.
+const KEYED: &str = "keyed";
 /// In every argument, program, file, skill and name of Ada's.
 const MARKER: &str = "zqxmark";
 /// Servers that both teams use.
@@ -184,6 +186,13 @@ impl Asked {
         }
     }
 
+    fn put(path: impl Into<String>, body: Value) -> Self {
+        Self {
+            body: Some(body),
+            ..Self::new(Method::PUT, path)
+        }
+    }
+
     fn at(self, session: &str) -> Self {
         Self {
             session: Some(session.to_owned()),
@@ -329,6 +338,20 @@ fn requests(route: &str, ids: &Ids, own: &Ids) -> Option<Vec<Asked>> {
         r#""/servers/{id}/skills/approvals/{approval}/reject""# => {
             decided(&format!("approvals/{approval}/reject")).into()
         }
+        r#""/credentials""# => vec![
+            Asked::get("/credentials"),
+            Asked::get(format!("/credentials?user={user}")),
+            Asked::new(Method::DELETE, format!("/credentials?user={user}")),
+        ],
+        r#""/servers/{id}/credential""# => {
+            let path = |server: &str| format!("/servers/{server}/credential");
+            vec![
+                Asked::put(path(server), json!({"secret": "mine"})),
+                Asked::new(Method::DELETE, path(server)),
+                // Where somebody else has stored one.
+                Asked::new(Method::DELETE, path(KEYED)),
+            ]
+        }
         r#""/healthz""# => vec![Asked::get("/healthz")],
         r#""/readyz""# => vec![Asked::get("/readyz")],
         r#""/metrics""# => vec![Asked::get("/metrics")],
@@ -378,9 +401,11 @@ impl Scene {
         let both = format!("allow = [{{ teams = [{ada:?}, {bob:?}] }}]");
         let url = fixture.url();
         let command = stdio_command("piped", None, &[])?;
+        let keys_file = text_of(&keys.path());
         let toml = format!(
             r#"
             default.server = "shared"
+            vault.keys_file = {keys_file:?}
             [auth]
             mode = "trusted-header"
             trusted_peers = ["127.0.0.1"]
@@ -396,6 +421,11 @@ impl Scene {
             [[servers]]
             id = "shared"
             instances = [{url:?}]
+            {both}
+            [[servers]]
+            id = "{KEYED}"
+            instances = [{url:?}]
+            vault = {{ header = "x-tools-key" }}
             {both}
             [[servers]]
             id = "piped"
@@ -651,6 +681,11 @@ impl Scene {
             .await?;
         assert_eq!(skills["skills"][0]["status"], "pending", "{skills}");
         assert_eq!(skills["skills"][0]["id"], ids.skill_id.as_str(), "{skills}");
+        let stored = self.json(caller, Asked::get("/credentials")).await?;
+        assert!(
+            stored["credentials"][0]["stored_at"].is_string(),
+            "{stored}"
+        );
         Ok(())
     }
 
@@ -753,6 +788,9 @@ async fn ask_for_what_is_anothers(mut scene: Scene) -> anyhow::Result<()> {
         ..ada
     };
     let bob = scene.live(BOB, "hisserver", "bobmark").await?;
+    let secret = json!({"secret": MARKER});
+    let stored = Asked::put(format!("/servers/{KEYED}/credential"), secret);
+    scene.json(ADA, stored).await?;
     let nobody = ada.made_up();
     for (hers, made_up) in ada.texts().iter().zip(nobody.texts()) {
         assert_ne!(*hers, made_up);

@@ -50,7 +50,6 @@ impl Arrangement {
         let file = |name: &str| directory.path().join(name);
         let (issuer_keys, journal, keys) = (file("issuer"), file("journal"), file("keys"));
         std::fs::write(&issuer_keys, format!("{issuer}/jwks"))?;
-        std::fs::write(&journal, "")?;
         write_keys(&keys, "1")?;
         let arguments = [
             "--issuer",
@@ -64,6 +63,8 @@ impl Arrangement {
             Server::verifying_tokens_of(&issuer_keys, &journal, &arguments).await?,
             Server::verifying_tokens_of(&issuer_keys, &journal, &arguments).await?,
         ];
+        // Without the requests that found them started.
+        std::fs::write(&journal, "")?;
         let urls: Vec<String> = instances.iter().map(Server::url).collect();
         let of_gateway = provider.token("gateway", RESOURCE, "read").await?;
         let (redis, volume) = (Redis::start().await?, CodeVolume::new()?);
@@ -580,4 +581,33 @@ async fn a_client_that_opens_addresses_is_told_where_to_store_one() -> anyhow::R
         "{log}"
     );
     Ok(())
+}
+
+#[tokio::test]
+async fn keys_that_others_may_read_are_refused_at_the_start() -> anyhow::Result<()> {
+    let directory = TempDir::with_prefix("mooring-vault-")?;
+    let keys = directory.path().join("keys");
+    let settings = Settings::toml(format!(
+        "[vault]\nkeys_file = {:?}\n\
+         [[servers]]\nid = \"tools\"\ninstances = [\"http://127.0.0.1:9/mcp\"]\n\
+         vault = {{ header = \"x-tools-key\" }}\n",
+        keys.display().to_string(),
+    ))
+    .users_by_header();
+    let refused = async |why: &str| {
+        let (status, output) = Gateway::refused(settings.clone()).await?;
+        assert_eq!(status.code(), Some(69), "{output}");
+        ensure!(
+            output.contains("vault.keys_file") && output.contains(why),
+            "{output}"
+        );
+        anyhow::Ok(())
+    };
+    refused("cannot open").await?;
+    write_keys(&keys, "1")?;
+    std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o644))?;
+    refused("only its owner may read it").await?;
+    std::fs::write(&keys, "hunter2")?;
+    std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o600))?;
+    refused("line 1").await
 }
