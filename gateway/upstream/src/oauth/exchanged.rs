@@ -18,8 +18,8 @@ use crate::{Client, with_causes};
 
 /// Most callers' tokens of a server that are known, in two generations.
 pub(super) const TOKENS_MAX: usize = 10_000;
-/// How long the failure of an exchange answers all requests for the same token.
-pub(super) const FAILED_FOR: Duration = Duration::from_secs(2);
+/// How long, at least, the outcome of an exchange answers all requests for the same token.
+pub(super) const SHARED_FOR: Duration = Duration::from_secs(2);
 
 /// The SHA-256 of a caller's token.
 pub(super) type TokenDigest = [u8; 32];
@@ -135,7 +135,7 @@ impl SlotState {
             return Ok(token.authorization.clone());
         }
         if let Some((at, error)) = &self.failed
-            && at.elapsed() < FAILED_FOR
+            && at.elapsed() < SHARED_FOR
         {
             return Err(error.clone());
         }
@@ -146,10 +146,11 @@ impl SlotState {
             Ok(fetched) => {
                 token_exchanged(TokenExchange::Ok);
                 let now = Instant::now();
+                // Those who wait get this one, even if it is hardly valid: they must not ask one after the other.
                 let token = ValidToken {
                     authorization: fetched.authorization.clone(),
-                    due_at: now + (fetched.valid * 4 / 5).min(remaining),
-                    expires_at: now + fetched.valid.min(remaining),
+                    due_at: now + (fetched.valid * 4 / 5).max(SHARED_FOR).min(remaining),
+                    expires_at: now + fetched.valid.max(SHARED_FOR).min(remaining),
                     generation: fetched.generation,
                 };
                 self.token = Some(token);
@@ -176,7 +177,7 @@ impl SlotState {
         });
         let now = Instant::now();
         if let Some(token) = self.token.as_mut().filter(|_| is_unavailable) {
-            token.due_at = now + FAILED_FOR;
+            token.due_at = now + SHARED_FOR;
             return Ok(token.authorization.clone());
         }
         self.token = None;

@@ -149,12 +149,19 @@ impl RequestToken {
         }
     }
 
-    /// Another token, after the server has refused a request with this one; none if there is no other one.
+    /// Another token, after the server has refused a request with this one; none if there is no other one. It is fetched
+    /// also if the request is given up meanwhile: others wait for it, and may not fetch one soon.
     pub(crate) async fn renew(
         &self,
         client: &Client,
         refused: &HeaderValue,
     ) -> Option<HeaderValue> {
+        let (token, client, refused) = (self.clone(), client.clone(), refused.clone());
+        let renewing = tokio::spawn(async move { token.fetch_another(&client, &refused).await });
+        renewing.await.ok().flatten()
+    }
+
+    async fn fetch_another(&self, client: &Client, refused: &HeaderValue) -> Option<HeaderValue> {
         let OauthTokens {
             endpoint,
             own,

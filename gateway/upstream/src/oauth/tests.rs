@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::time::{advance, pause, resume};
 
-use super::exchanged::{FAILED_FOR, TOKENS_MAX};
+use super::exchanged::{SHARED_FOR, TOKENS_MAX};
 use super::*;
 use crate::ClientOptions;
 
@@ -34,20 +34,27 @@ struct Behavior {
 
 struct Arrangement {
     behavior: Arc<Mutex<Behavior>>,
+    /// The authorization server answers while it is not locked.
+    gate: Arc<tokio::sync::Mutex<()>>,
     tokens: Arc<OauthTokens>,
     client: Client,
     secret: TempDir,
 }
 
-async fn answer(State(behavior): State<Arc<Mutex<Behavior>>>) -> (StatusCode, String) {
-    let mut behavior = behavior.lock().unwrap();
-    behavior.asked += 1;
+type Server = (Arc<Mutex<Behavior>>, Arc<tokio::sync::Mutex<()>>);
+
+async fn answer(State((behavior, gate)): State<Server>) -> (StatusCode, String) {
     let Behavior {
         status,
         error,
         valid_seconds,
         asked,
-    } = behavior.clone();
+    } = {
+        let mut behavior = behavior.lock().unwrap();
+        behavior.asked += 1;
+        behavior.clone()
+    };
+    drop(gate.lock().await);
     let text = match status {
         StatusCode::OK => format!(
             r#"{{"access_token":"{asked}","token_type":"Bearer","expires_in":{valid_seconds}}}"#
@@ -71,11 +78,12 @@ impl Arrangement {
             valid_seconds: 24 * 3600,
             asked: 0,
         }));
+        let gate = Arc::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new()
             .route("/token", post(answer))
-            .with_state(Arc::clone(&behavior));
+            .with_state((Arc::clone(&behavior), Arc::clone(&gate)));
         tokio::spawn(async move { axum::serve(listener, router).await });
         let secret = TempDir::new().unwrap();
         write_secret(secret.path(), "one");
@@ -98,6 +106,7 @@ impl Arrangement {
         let server = ServerName::parse(b"tools").unwrap();
         Self {
             behavior,
+            gate,
             tokens: Arc::new(OauthTokens::new(server, settings)),
             client: Client::new(options, false).unwrap(),
             secret,
@@ -130,6 +139,22 @@ impl Arrangement {
         let request = self.request(Some(token), &Method::POST);
         request.renew(&self.client, refused).await
     }
+}
+
+/// Starts this renewal, and gives it up while the authorization server answers it.
+async fn give_up(set: &Arrangement, renewal: impl Future<Output = Option<HeaderValue>>) {
+    let held = set.gate.lock().await;
+    let asked = set.asked();
+    let is_asked = async {
+        while set.asked() == asked {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        _ = renewal => unreachable!("the server has not answered"),
+        () = is_asked => {}
+    }
+    drop(held);
 }
 
 /// A caller's token, valid for an hour.
@@ -197,7 +222,7 @@ async fn a_failure_answers_for_a_while_and_a_valid_token_survives_a_silent_serve
         ),
     ] {
         set.behave(|server| (server.status, server.error) = (StatusCode::BAD_REQUEST, error));
-        pass(FAILED_FOR).await;
+        pass(SHARED_FOR).await;
         let asked = set.asked();
         for _ in 0..3 {
             assert_eq!(set.get(&ada).await.as_ref(), Err(&expected));
@@ -220,6 +245,33 @@ async fn a_refused_token_is_replaced_once_in_a_while() {
     pass(RENEW_PAUSE).await;
     assert!(set.renew(&ada, &second).await.is_some());
     assert_eq!(set.asked(), 3);
+}
+
+#[tokio::test]
+async fn waiting_requests_share_a_token_that_is_hardly_valid() {
+    let set = Arrangement::start().await;
+    set.behave(|server| server.valid_seconds = 0);
+    let ada = token(1);
+    let waiting = join_all((0..20).map(|_| set.get(&ada))).await;
+    let first = set.get(&ada).await.unwrap();
+    assert_eq!(set.asked(), 1);
+    assert!(waiting.iter().all(|got| got.as_ref() == Ok(&first)));
+    pass(SHARED_FOR).await;
+    assert_ne!(set.get(&ada).await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_takes_no_token_from_the_others() {
+    let set = Arrangement::start().await;
+    let ada = token(1);
+    let refused = set.get(&ada).await.unwrap();
+    give_up(&set, set.renew(&ada, &refused)).await;
+    assert!(set.renew(&ada, &refused).await.is_some());
+
+    let gateway = Principal::gateway();
+    let own = set.tokens.for_caller(&Caller::of(&gateway), &Method::POST);
+    give_up(&set, own.renew(&set.client, &refused)).await;
+    assert!(own.renew(&set.client, &refused).await.is_some());
 }
 
 #[tokio::test]
