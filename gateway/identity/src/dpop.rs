@@ -11,6 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderName, Method};
 use mooring_secrets::digest;
 use mooring_settings::SigningAlgorithm;
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::Value;
 use strum::VariantArray as _;
@@ -210,13 +211,53 @@ fn verify(proof: &str) -> Result<(Thumbprint, ProofClaims), ProofError> {
 }
 
 /// Whether both name the same resource, without query and fragment, once they are normalized (RFC 3986, 6.2.2 and
-/// 6.2.3).
+/// 6.2.3). Escapes within a segment of the path are as good as what they stand for: the router decodes them.
 fn is_same_target(htu: &str, url: &str) -> bool {
     let target = |text| {
         let mut url = Url::parse(text).ok()?;
+        let segments: Vec<Vec<u8>> = (url.path_segments()?)
+            .map(|segment| percent_decode_str(segment).collect())
+            .collect();
         url.set_query(None);
         url.set_fragment(None);
-        Some(url)
+        url.set_path("");
+        Some((url, segments))
     };
     target(htu).is_some_and(|htu| Some(htu) == target(url))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same_target;
+
+    #[test]
+    fn one_place_can_be_written_in_many_ways() {
+        const URL: &str = "https://gateway.example/servers/a~b/mcp";
+        for htu in [
+            URL,
+            "HTTPS://Gateway.Example:443/servers/a~b/mcp",
+            "https://gateway.example/servers/a%7Eb/mcp?query#fragment",
+            "https://gateway.example/servers/%61%7eb/mcp",
+            "https://gateway.example/x/../servers/a~b/mcp",
+        ] {
+            assert!(is_same_target(htu, URL), "{htu}");
+        }
+        for htu in [
+            "http://gateway.example/servers/a~b/mcp",
+            "https://gateway.example:8443/servers/a~b/mcp",
+            "https://gateway.example.evil.example/servers/a~b/mcp",
+            "https://user@gateway.example/servers/a~b/mcp",
+            "https://gateway.example/servers/a~b/mcp/",
+            "https://gateway.example/servers%2Fa~b/mcp",
+            "https://gateway.example/servers/a%257Eb/mcp",
+            "https://gateway.example/servers/A~b/mcp",
+            "/servers/a~b/mcp",
+            "mailto:gateway.example",
+            "",
+        ] {
+            assert!(!is_same_target(htu, URL), "{htu}");
+        }
+        let same = "https://[0:0::1]/mcp";
+        assert!(is_same_target(same, "https://[::1]:443/mcp"));
+    }
 }

@@ -209,6 +209,7 @@ async fn a_proof_is_for_one_key_token_method_and_place() -> anyhow::Result<()> {
     }
     // The same place, as others write it.
     let written = url.replace("http://127", "HTTP://127") + "?query#fragment";
+    let written = written.replace("/tools/", "/%74ools/");
     let proof = set.proof(&token, none(), json!({"htu": written})).await?;
     ensure!(set.initialize(0, &scheme, &[&proof]).await?.status == 200);
     // A token that is bound to no key goes on as before.
@@ -299,5 +300,48 @@ async fn proofs_can_be_required() -> anyhow::Result<()> {
             .is_some_and(|list| list.contains(&json!("ES256"))),
         "{metadata}"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_route_that_knows_its_caller_demands_the_proof() -> anyhow::Result<()> {
+    let set = Arrangement::start("").await?;
+    let token = set.bound_token().await?;
+    let (bound, bearer) = (format!("DPoP {token}"), format!("Bearer {token}"));
+    for (method, path) in [
+        ("GET", "/servers/tools/mcp"),
+        ("DELETE", "/servers/tools/mcp"),
+        ("POST", "/mcp"),
+        ("GET", "/servers/tools/sse"),
+        ("POST", "/servers/tools/messages?sessionId=a"),
+        ("GET", "/servers/tools/code/runs"),
+        ("GET", "/servers/tools/code/sessions"),
+        ("GET", "/servers/tools/code/security-events"),
+        ("POST", "/servers/tools/code/runs/a/replay"),
+        ("GET", "/servers/tools/skills"),
+        ("POST", "/servers/tools/skills"),
+        ("POST", "/servers/tools/skills/approvals/a/approve"),
+    ] {
+        // A proof for a POST to the MCP endpoint, which is no such request.
+        let other = set.proof(&token, json!({}), json!({})).await?;
+        for (authorization, proof) in [(&bound, None), (&bearer, None), (&bound, Some(&other))] {
+            let mut request = Request::builder()
+                .method(method)
+                .uri(set.gateways[0].url(path))
+                .header("accept", "application/json, text/event-stream")
+                .header("content-type", "application/json")
+                .header("authorization", authorization);
+            if let Some(proof) = proof {
+                request = request.header("dpop", proof);
+            }
+            let reply = set.client.send(request.body(Bytes::from("{}"))?).await?;
+            ensure!(
+                reply.status == 401 && challenge(&reply).starts_with("DPoP "),
+                "{method} {path}: {} {}",
+                reply.status,
+                challenge(&reply)
+            );
+        }
+    }
     Ok(())
 }
