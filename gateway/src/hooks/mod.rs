@@ -89,6 +89,12 @@ impl CallHooks {
         self.hooks.is_empty()
     }
 
+    /// Whether a hook is asked about calls of this tool.
+    #[must_use]
+    pub fn are_asked_about(&self, server: &str, tool: &str) -> bool {
+        (self.hooks.iter()).any(|hook| hook.is_for_tool(server, tool))
+    }
+
     /// A call of a tool; none where no hook is asked about it.
     #[must_use]
     pub fn of_call(

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
-use http::Method;
+use http::{Method, Request};
 use mooring_tests::client::HttpClient;
 use mooring_tests::code::{CodeVolume, whole_answer};
 use mooring_tests::fixture::{Fixture, stdio_command};
@@ -158,6 +158,16 @@ async fn a_hook_is_asked_before_and_after_each_call_whatever_way_it_takes() -> a
         "sandbox shell_exec after",
     ];
     assert_eq!(asked(&scene.hook.questions()), by_code);
+    let run = ran["run_id"].as_str().context("a run")?;
+    let path = format!("/servers/sandbox/code/runs/{run}/replay");
+    let replay = Request::post(scene.gateway.url(&path))
+        .header("content-type", "application/json")
+        .header("x-mooring-user", "ada")
+        .header("x-mooring-teams", "dev");
+    let client = HttpClient::default();
+    let refused = client.send(replay.body(Bytes::from("{}"))?).await?;
+    assert_eq!(refused.status, 403);
+    ensure!(refused.text().await?.contains("hooks decide"));
 
     let opening = Opening {
         protocol_version: "2024-11-05".to_owned(),

@@ -1,6 +1,7 @@
 //! `POST .../replay {mode}`: replays a recorded run in the caller's session.
 //!
-//! Invariant: no code runs for a caller who may not run any at the server.
+//! Invariant: no code runs for a caller who may not run any at the server, and none that a hook would have to be asked
+//! about.
 
 use std::sync::Arc;
 
@@ -47,6 +48,13 @@ pub(super) async fn replay(
         let needed =
             format!("a replay runs code: it needs a rule of the server that lets you call {tool}");
         return Err(Problem::new(Code::Forbidden, needed));
+    }
+    if context.app.hooks.are_asked_about(server, Repeater::TOOL) {
+        let tool = Repeater::TOOL;
+        let unasked = format!(
+            "hooks decide about calls of {tool} at this server, and are not asked about a replay; call {tool} instead"
+        );
+        return Err(Problem::new(Code::Forbidden, unasked));
     }
     let request = ReplayRequest {
         run_id,
