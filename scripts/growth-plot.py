@@ -52,7 +52,10 @@ class Axis:
 def panel(title, rows, left, top):
     names = list(dict.fromkeys(name for _, name, _ in rows))
     x = Axis([value for value, _, _ in rows], left, left + PANEL_WIDTH)
-    y = Axis([max(cost, 1) for _, _, cost in rows], top + PANEL_HEIGHT, top)
+    # Whole powers of ten, with room for the names.
+    costs = [max(cost, 1) for _, _, cost in rows]
+    decades = [10 ** math.floor(math.log10(min(costs))), 10 ** (math.floor(math.log10(max(costs))) + 1)]
+    y = Axis(decades, top + PANEL_HEIGHT, top)
     yield f'<text x="{left}" y="{top - 10}" class="title">CPU us a call, by {html.escape(title)}</text>'
     yield f'<rect x="{left}" y="{top}" width="{PANEL_WIDTH}" height="{PANEL_HEIGHT}" class="frame"/>'
     for value in x.ticks():
