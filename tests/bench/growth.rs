@@ -9,10 +9,9 @@ use tempfile::TempDir;
 
 use crate::arrangement::Arrangement;
 use crate::figures::median;
-use crate::load::{Call, Session};
+use crate::load::{self, Call};
 use crate::through::{self, Load, Plan, Sample};
 use crate::upstream::Upstream;
-use crate::wire::Wire;
 
 /// Sessions at once, with the smallest calls.
 const SESSIONS: [usize; 5] = [1, 16, 64, 256, 1024];
@@ -69,7 +68,9 @@ pub(crate) async fn measure(logs: &TempDir, plan: Plan) -> anyhow::Result<String
     let mut idle = 0;
     for more in IDLE {
         for arrangement in &arrangements {
-            open_idle(arrangement, more - idle).await?;
+            load::open_idle(&arrangement.target, more - idle)
+                .await
+                .context(arrangement.name)?;
         }
         idle = more;
         let load = load(SESSIONS_BESIDE_IDLE, Call::default());
@@ -128,15 +129,4 @@ impl Table {
         }
         Ok(())
     }
-}
-
-/// Opens sessions one after another over one connection, and leaves them.
-async fn open_idle(arrangement: &Arrangement, count: usize) -> anyhow::Result<()> {
-    let mut wire = Wire::connect(arrangement.target.address).await?;
-    for number in 0..count {
-        Session::initialize(&mut wire, &arrangement.target)
-            .await
-            .with_context(|| format!("session {number} of {}", arrangement.name))?;
-    }
-    Ok(())
 }

@@ -5,9 +5,8 @@ use anyhow::Context;
 use tempfile::TempDir;
 
 use crate::arrangement::Arrangement;
-use crate::load::Session;
+use crate::load;
 use crate::upstream::Upstream;
-use crate::wire::Wire;
 
 const SESSIONS: usize = 10_000;
 
@@ -25,12 +24,9 @@ pub(crate) async fn measure(logs: &TempDir) -> anyhow::Result<String> {
         Arrangement::embedded(&[upstream.port()]).await?,
     ] {
         let (gateway_before, redis_before) = arrangement.cost()?;
-        let mut wire = Wire::connect(arrangement.target.address).await?;
-        for number in 0..SESSIONS {
-            Session::initialize(&mut wire, &arrangement.target)
-                .await
-                .with_context(|| format!("session {number} of {}", arrangement.name))?;
-        }
+        load::open_idle(&arrangement.target, SESSIONS)
+            .await
+            .context(arrangement.name)?;
         let (gateway, redis) = arrangement.cost()?;
         lines.push(format!(
             "| {} | {:.0} | {:.0} | {:.0} | {:.0} |",

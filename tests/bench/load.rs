@@ -196,6 +196,17 @@ pub(crate) async fn open(
     Ok(open)
 }
 
+/// Opens sessions one after another over one connection, and leaves them.
+pub(crate) async fn open_idle(target: &Target, count: usize) -> anyhow::Result<()> {
+    let mut wire = Wire::connect(target.address).await?;
+    for number in 0..count {
+        Session::initialize(&mut wire, target)
+            .await
+            .with_context(|| format!("session {number}"))?;
+    }
+    Ok(())
+}
+
 /// Drives the sessions for `length`, all at once, and gives them back.
 pub(crate) async fn drive(
     sessions: Vec<Session>,

@@ -19,6 +19,9 @@ const CONFIG: &str = "[ca]\ndefault_ca = own\n[own]\ndatabase = index.txt\nnew_c
     certificate = ca.pem\nprivate_key = ca.key\ndefault_md = sha256\ndefault_crl_days = 1\ncrlnumber = crlnumber\nunique_subject = no\n\
     policy = any\n[any]\nCN = optional\nO = optional\nOU = optional\n";
 
+/// How long a server's certificate is valid.
+const SERVER_LIFETIME: Duration = Duration::from_secs(2 * 86_400);
+
 /// The files of a server or client that proves who it is.
 #[derive(Debug)]
 pub struct Certificate {
@@ -53,33 +56,9 @@ impl Authority {
 
     /// Issues a certificate for a server with these names, written as `DNS:localhost,IP:127.0.0.1`.
     pub fn certify(&self, file: &str, names: &str) -> anyhow::Result<Certificate> {
-        let directory = self.directory.path();
-        std::fs::write(
-            directory.join(format!("{file}.cnf")),
-            format!("subjectAltName={names}\n"),
-        )?;
-        openssl(
-            directory,
-            &format!(
-                "req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN={file} \
-                 -keyout {file}.key -out {file}.csr"
-            ),
-        )?;
-        openssl(
-            directory,
-            &format!(
-                "x509 -req -in {file}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
-                 -extfile {file}.cnf -out {file}.pem"
-            ),
-        )?;
-        Ok(Certificate {
-            certificate: directory.join(format!("{file}.pem")),
-            key: directory.join(format!("{file}.key")),
-        })
+        self.certify_client(file, &format!("/CN={file}"), names, SERVER_LIFETIME)
     }
-}
 
-impl Authority {
     /// Issues a certificate for a client with this subject, written as `/O=team/CN=user`, and these alternative names,
     /// written as `URI:spiffe://example/user`, that is valid for this time.
     pub fn certify_client(
