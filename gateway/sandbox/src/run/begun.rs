@@ -53,7 +53,7 @@ impl BegunHelper {
             tier: WireTier::from(tier),
         };
         let passed: Vec<_> = doors.iter().map(AsFd::as_fd).collect();
-        protocol::send(helper.socket(), &begin, &passed).map_err(RunError::out_of_turn)?;
+        helper.send(&begin, &passed)?;
         groups.wake(helper.pid());
         Ok(Self {
             helper,

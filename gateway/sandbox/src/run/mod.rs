@@ -38,7 +38,7 @@ use crate::helper::{self, Connections};
 use crate::job::{Job, ListenerCallback, Network, SessionTrees};
 use crate::limits::Limits;
 use crate::outcome::{Changes, HelperStart, Outcome};
-use crate::protocol::{self, ProgramDescriptors, Spec, SpecDescriptors, ToHelper, WireNetwork};
+use crate::protocol::{ProgramDescriptors, Spec, SpecDescriptors, ToHelper, WireNetwork};
 use crate::runtimes::Runtimes;
 use crate::thread_time::thread_cpu_time;
 use crate::tier::{Layer, Tier};
@@ -300,8 +300,7 @@ impl Sandbox {
             },
         };
         let message = ToHelper::Spec(run.spec.clone());
-        protocol::send(begun.helper.socket(), &message, &descriptors.into_vec())
-            .map_err(RunError::out_of_turn)
+        begun.helper.send(&message, &descriptors.into_vec())
     }
 }
 

@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::error::RunError;
 use crate::options::Launcher;
-use crate::protocol::HELPER_NAME;
+use crate::protocol::{self, HELPER_NAME, ProtocolError, ToHelper};
 
 /// For a process to be dead after it was killed.
 pub(super) const KILL_WAIT: Duration = Duration::from_secs(5);
@@ -88,6 +88,18 @@ impl Helper {
         self.socket.as_fd()
     }
 
+    /// Sends it a message. No error where it is gone: its last message, if there is one, tells why, and is read next.
+    pub(super) fn send(
+        &self,
+        message: &ToHelper,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), RunError> {
+        match protocol::send(self.socket(), message, descriptors) {
+            Err(ProtocolError::Send(error)) if is_gone(&error) => Ok(()),
+            sent => sent.map_err(RunError::out_of_turn),
+        }
+    }
+
     /// Whether it said something, or is gone, within `wait`.
     pub(super) fn has_message_within(&self, wait: Duration) -> bool {
         is_readable_within(self.socket(), wait)
@@ -156,6 +168,12 @@ impl Process {
     pub(super) fn has_ended_within(&self, wait: Duration) -> bool {
         is_readable_within(self.descriptor(), wait)
     }
+}
+
+/// Whether an error of sending says that the other side has closed the channel.
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
 fn is_readable_within(descriptor: BorrowedFd<'_>, wait: Duration) -> bool {

@@ -230,8 +230,7 @@ impl Watch<'_, '_> {
         }
         self.handover.is_done = true;
         self.handover.bridge = None;
-        let helper = self.begun.helper.socket();
-        protocol::send(helper, &ToHelper::Go, &[]).map_err(RunError::out_of_turn)
+        self.begun.helper.send(&ToHelper::Go, &[])
     }
 
     /// Checks deadlines and the run's usage.
