@@ -1,14 +1,15 @@
 //! The accept loop: each client connection is admitted within the limits, handed to a thread that serves it, and closed
 //! without losing a request when the gateway stops.
 //!
-//! Invariant: connections established before the stop are served before the listener closes; later ones are refused, so
-//! clients use another gateway.
+//! Invariant: connections that clients began to establish before the stop are served before the listener closes; later
+//! ones are refused, so clients use another gateway. None is reset.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::{SockFilter, SockRef};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
@@ -24,7 +25,7 @@ use mooring_metrics as metrics;
 const ACCEPTED_AT_ONCE: usize = 4;
 /// How long a stopping gateway waits for the first request of a connection that was just accepted.
 const LINGER: Duration = Duration::from_millis(200);
-/// After the stop, the timeout for accepting connections that are already in the backlog.
+/// After the stop, the timeout for the next connection of those whose handshake has begun.
 const AT_HAND: Duration = Duration::from_millis(1);
 /// How long nothing is accepted after the system ran out of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -43,50 +44,68 @@ impl ClientListener {
     pub(super) async fn serve(self, stopping: CancellationToken) {
         let closing = CancellationToken::new();
         let mut at_once = 0;
-        while let Some((stream, peer)) = next(&self.listener, &stopping).await {
-            match self.limits.admit(peer.ip()) {
-                Ok(permit) => {
-                    let options = Arc::clone(&self.options);
-                    let closing = closing.clone();
-                    let served = self.threads.serve(stream, move |stream| {
-                        serve_connection(stream, peer, permit, options, closing)
-                    });
-                    if let Err(error) = served {
-                        tracing::warn!(%peer, %error, "a client connection cannot be served");
-                    }
-                }
-                // Dropping the socket closes it; nothing was read from the peer.
-                Err(refused) => metrics::client_connection_refused(refused),
-            }
+        while let Some((stream, peer)) = stopping.run_until_cancelled(self.next()).await {
+            self.hand_over(stream, peer, &closing);
             at_once += 1;
             if at_once == ACCEPTED_AT_ONCE {
                 at_once = 0;
                 yield_now().await;
             }
         }
+        if let Err(error) = ignore_handshakes(&self.listener) {
+            tracing::debug!(%error, "connections that are made just now may be reset");
+        }
+        while let Ok((stream, peer)) = timeout(AT_HAND, self.next()).await {
+            self.hand_over(stream, peer, &closing);
+        }
         drop(self.listener);
         sleep(LINGER).await;
         closing.cancel();
         self.threads.all_closed().await;
     }
-}
 
-/// The next connection; none if the gateway is stopping and the backlog is empty.
-async fn next(
-    listener: &TcpListener,
-    stopping: &CancellationToken,
-) -> Option<(TcpStream, SocketAddr)> {
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = stopping.cancelled() => timeout(AT_HAND, listener.accept()).await.ok()?,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok(accepted) => return Some(accepted),
-            Err(error) => pause_after(&error).await,
+    async fn next(&self) -> (TcpStream, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok(accepted) => return accepted,
+                Err(error) => pause_after(&error).await,
+            }
         }
     }
+
+    /// Hands it to a thread that serves it until `closing`, or closes it where that is over a limit.
+    fn hand_over(&self, stream: TcpStream, peer: SocketAddr, closing: &CancellationToken) {
+        let permit = match self.limits.admit(peer.ip()) {
+            Ok(permit) => permit,
+            // Dropping the socket closes it; nothing was read from the peer.
+            Err(refused) => return metrics::client_connection_refused(refused),
+        };
+        let (options, closing) = (Arc::clone(&self.options), closing.clone());
+        let served = self.threads.serve(stream, move |stream| {
+            serve_connection(stream, peer, permit, options, closing)
+        });
+        if let Err(error) = served {
+            tracing::warn!(%peer, %error, "a client connection cannot be served");
+        }
+    }
+}
+
+/// Has the kernel drop every packet that would begin a connection. Closing a listener resets what nobody accepted, which
+/// a client cannot tell from a request that was lost; a handshake that is ignored is tried again by the client's kernel
+/// a second later (RFC 6298), and refused then.
+fn ignore_handshakes(listener: &TcpListener) -> io::Result<()> {
+    // Classic BPF (linux/bpf_common.h); a listener's filter reads packets from the TCP header on.
+    const LOAD_BYTE: u16 = 0x30;
+    const JUMP_IF_SET: u16 = 0x45;
+    const RETURN: u16 = 0x06;
+    const FLAGS_OFFSET: u32 = 13;
+    const SYN: u32 = 0x02;
+    SockRef::from(listener).attach_filter(&[
+        SockFilter::new(LOAD_BYTE, 0, 0, FLAGS_OFFSET),
+        SockFilter::new(JUMP_IF_SET, 0, 1, SYN),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ])
 }
 
 /// Pauses after an error of the system, which is temporary. Errors of a single connection need no pause.
