@@ -52,7 +52,7 @@ tools: ## Install the Debian packages, clients and servers that the tests drive
 .PHONY: test
 test: tools ## Run every test that a change must pass, against real servers and clients
 	cargo build --locked $(TESTED)
-	RUST_TEST_THREADS=$(TEST_THREADS) scripts/test.sh $(TESTED)
+	RUST_TEST_THREADS=$(TEST_THREADS) scripts/test.sh
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
 
 # Chosen from the whole workspace, so that what `make test` built is not built again with other features.
@@ -66,7 +66,7 @@ test-fast: ## Run the tests of the rules and of the crates, without servers: a m
 test-soak: tools ## Run the tests that take minutes: valgrind, many processes, a million fuzz runs, random faults
 	cargo build --locked --package mooring-module --lib --features next-record-version --target-dir $(TARGET)/next-record-version
 	cargo build --locked $(TESTED)
-	scripts/test.sh $(TESTED) -- --ignored soak_ $(SOAK_SKIP:%=--skip %)
+	scripts/test.sh --ignored soak_ $(SOAK_SKIP:%=--skip %)
 	@scripts/fuzz.sh $(FUZZ_SOAK_RUNS) $(FUZZ_SEED)
 
 # Beside `make test-soak`, which CI runs: the module and all it needs are compiled once more for it.

@@ -1,37 +1,60 @@
 #!/usr/bin/env bash
-# Runs tests, and those that fail once more, each alone: test.sh [CARGO TEST ARGUMENTS [-- TEST ARGUMENTS]]
+# Runs the tests of the workspace, and those that fail once more, each alone: test.sh [TEST ARGUMENTS]
 #
-# A test that passes on the second try is named as flaky, and the run goes on. The run fails if a test fails twice, if
-# more than three fail, or if a test program ends without saying which of its tests failed.
+# Two lanes side by side: the integration tests of `it`, which keep the processors busy, and every other test program,
+# most of which wait. A test that passes on the second try is named as flaky, and the run goes on. The run fails if a test
+# fails twice, if more than three fail, or if a test program ends without saying which of its tests failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 retried_max=3
 
-cargo=()
-while [ $# -gt 0 ] && [ "$1" != -- ]; do
-    cargo+=("$1")
-    shift
-done
-[ $# -eq 0 ] || shift
+logs=$(mktemp -d)
+lane=
+trap 'rm -rf "$logs"; [ -z "$lane" ] || kill -- "-$lane" 2>/dev/null' EXIT
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# Always from the whole workspace, so that libraries have the features that they were built with. Standard output and
+# error go together: cargo's report of the programs that failed is on the latter.
+tests=(cargo test --locked --no-fail-fast --workspace)
 
-# Standard output and error together: cargo's report of the targets that failed is on the latter.
-if cargo test --locked --no-fail-fast "${cargo[@]}" -- "$@" 2>&1 | tee "$log"; then exit 0; fi
+# Of each test program in the logs: its result and the names below its last `failures:`. Its result is the last one that
+# it printed: output of a failed test may hold the result of another test program.
+report() {
+    awk '
+        function report() {
+            if (failed) { print "result", failed; for (i = 0; i < named; i++) print "name", names[i] }
+            failed = 0
+        }
+        /^ +(Running|Doc-tests) / { report() }
+        /^failures:$/ { count = 0; listing = 1; next }
+        listing && /^    [^ ]+$/ { list[count++] = $1; next }
+        /^test result: FAILED/ {
+            for (i = 2; i <= NF; i++) if ($i ~ /^failed/) failed = $(i - 1)
+            for (named = 0; named < count; named++) names[named] = list[named]
+            count = 0
+        }
+        listing && !/^$/ { listing = 0 }
+        END { report() }
+    ' "$@"
+}
 
-# The names below the last `failures:` of each test program.
-mapfile -t failed < <(awk '
-    /^failures:$/ { count = 0; listing = 1; next }
-    listing && /^    [^ ]+$/ { names[count++] = $1; next }
-    /^test result: FAILED/ { for (i = 0; i < count; i++) print names[i]; count = 0 }
-    listing && !/^$/ { listing = 0 }
-' "$log" | sort -u)
-# Those that the results count, and the programs that ended with a failure but without a result.
-counted=$(awk '/^test result: FAILED/ { for (i = 2; i <= NF; i++) if ($i ~ /^failed/) sum += $(i - 1) } END { print sum + 0 }' "$log")
-programs=$(grep -c '^error: \(doc\)\?test failed' "$log" || true)
-results=$(grep -c '^test result: FAILED' "$log" || true)
+mapfile -t others < <(cargo metadata --locked --no-deps --format-version 1 | jq --raw-output \
+    '[.packages[].targets[] | select(.kind == ["test"]) | .name] - ["it"] | unique[] | "--test", .')
+# A process group of its own, which ends with this script.
+setsid "${tests[@]}" --lib --bins "${others[@]}" -- "$@" >"$logs/others" 2>&1 &
+lane=$!
+is_passed=true
+"${tests[@]}" --test it -- "$@" 2>&1 | tee "$logs/it" || is_passed=false
+wait $lane || is_passed=false
+lane=
+cat "$logs/others"
+! $is_passed || exit 0
+
+reported=$(report "$logs/it" "$logs/others")
+mapfile -t failed < <(sed -n 's/^name //p' <<<"$reported" | sort -u)
+counted=$(awk '/^result / { sum += $2 } END { print sum + 0 }' <<<"$reported")
+results=$(grep -c '^result ' <<<"$reported" || true)
+programs=$(cat "$logs/it" "$logs/others" | grep -c '^error: \(doc\)\?test failed' || true)
 
 if [ "$counted" -eq 0 ] || [ "${#failed[@]}" -ne "$counted" ] || [ "$programs" -ne "$results" ]; then
     echo "test: failed; not tried again, because it is not known which tests failed" >&2
@@ -48,8 +71,8 @@ failed_twice=()
 for name in "${failed[@]}"; do
     echo "test: second try, alone: $name" >&2
     # A name that runs nothing is no success.
-    if cargo test --locked --no-fail-fast "${cargo[@]}" -- --exact "$name" --include-ignored --test-threads 1 2>&1 |
-        tee "$log" && grep -q "^test $name \.\.\. ok$" "$log"; then
+    if "${tests[@]}" --lib --bins --tests -- --exact "$name" --include-ignored --test-threads 1 2>&1 |
+        tee "$logs/again" && grep -q "^test $name \.\.\. ok$" "$logs/again"; then
         flaky+=("$name")
     else
         failed_twice+=("$name")

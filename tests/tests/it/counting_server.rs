@@ -131,7 +131,8 @@ async fn check_kill(script: &str) -> anyhow::Result<()> {
         let third_of_calls = SESSIONS as f64 * CALLS as f64 / 3.0;
         wait::until_true(
             "a third of the calls",
-            Duration::from_secs(60),
+            // The Python client imports for seconds on a busy machine, before 64 sessions are opened.
+            Duration::from_secs(180),
             async || Ok(hits(&fleet.gateways).await? > before_calls + third_of_calls),
         )
         .await?;
