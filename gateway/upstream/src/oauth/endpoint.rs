@@ -18,12 +18,16 @@ use mooring_secrets::file::{self as secret_file, SecretFileError};
 use mooring_session::names::ServerName;
 use mooring_settings::{ClientAuthentication, OauthSettings};
 use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::Semaphore;
 use url::form_urlencoded;
 
 use crate::{Client, SendError};
 use mooring_protocol::ReplyError;
 
-/// How long one attempt may take.
+/// Most requests for callers' tokens at once: after another secret, every caller needs one.
+pub(super) const EXCHANGES_MAX: usize = 16;
+/// How long one attempt may take, with the wait for its turn.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a token is valid if the answer does not say it.
 const VALID_BY_DEFAULT: Duration = Duration::from_secs(300);
@@ -91,6 +95,7 @@ pub(super) struct TokenEndpoint {
     secret: Mutex<Option<String>>,
     /// How many secrets were read.
     generation: AtomicU64,
+    exchanges: Semaphore,
 }
 
 impl TokenEndpoint {
@@ -100,6 +105,7 @@ impl TokenEndpoint {
             settings,
             secret: Mutex::default(),
             generation: AtomicU64::new(0),
+            exchanges: Semaphore::new(EXCHANGES_MAX),
         }
     }
 
@@ -156,6 +162,11 @@ impl TokenEndpoint {
         client: &Client,
         token: TokenRequest<'_>,
     ) -> Result<FetchedToken, FetchError> {
+        let _turn = match token {
+            TokenRequest::ClientCredentials => None,
+            // It is never closed.
+            TokenRequest::Exchange(_) => self.exchanges.acquire().await.ok(),
+        };
         let (secret, generation) = self.read_secret().await?;
         let request = token_request(&self.settings, &secret, token)?;
         let reply = client.send_elsewhere(request).await?;
@@ -236,7 +247,7 @@ fn read_token(answer: &[u8]) -> Option<(HeaderValue, Duration)> {
     struct Answer {
         access_token: String,
         token_type: String,
-        expires_in: Option<u64>,
+        expires_in: Option<Value>,
     }
     let answer: Answer = serde_json::from_slice(answer).ok()?;
     let is_bearer = answer.token_type.eq_ignore_ascii_case("bearer");
@@ -244,9 +255,11 @@ fn read_token(answer: &[u8]) -> Option<(HeaderValue, Duration)> {
         .filter(|token| is_bearer && !token.is_empty() && token.len() <= TOKEN_BYTES_MAX)?;
     let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
     value.set_sensitive(true);
-    let valid = answer
+    // Some servers send the number as text.
+    let seconds = answer
         .expires_in
-        .map_or(VALID_BY_DEFAULT, Duration::from_secs);
+        .and_then(|seconds| seconds.as_u64().or_else(|| seconds.as_str()?.parse().ok()));
+    let valid = seconds.map_or(VALID_BY_DEFAULT, Duration::from_secs);
     Some((value, valid.min(VALID_MAX)))
 }
 
@@ -349,6 +362,12 @@ mod tests {
                 .unwrap()
                 .1,
             300
+        );
+        assert_eq!(
+            read(r#"{"access_token":"x","token_type":"Bearer","expires_in":"60"}"#)
+                .unwrap()
+                .1,
+            60
         );
         for answer in [
             r#"{"access_token":"x","token_type":"DPoP"}"#,

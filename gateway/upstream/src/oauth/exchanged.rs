@@ -102,10 +102,10 @@ impl ExchangedTokens {
         if let Some(slot) = generations.young.get(digest) {
             return Arc::clone(slot);
         }
+        let slot = generations.old.remove(digest).unwrap_or_default();
         if generations.young.len() >= TOKENS_MAX / 2 {
             generations.old = std::mem::take(&mut generations.young);
         }
-        let slot = generations.old.remove(digest).unwrap_or_default();
         generations.young.insert(*digest, Arc::clone(&slot));
         slot
     }
@@ -177,7 +177,9 @@ impl SlotState {
         });
         let now = Instant::now();
         if let Some(token) = self.token.as_mut().filter(|_| is_unavailable) {
-            token.due_at = now + SHARED_FOR;
+            // Each attempt delays requests, so a long outage is not met with many.
+            let remaining = token.expires_at.saturating_duration_since(now);
+            token.due_at = now + (remaining / 2).max(SHARED_FOR);
             return Ok(token.authorization.clone());
         }
         self.token = None;

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::time::{advance, pause, resume};
 
+use super::endpoint::EXCHANGES_MAX;
 use super::exchanged::{SHARED_FOR, TOKENS_MAX};
 use super::*;
 use crate::ClientOptions;
@@ -207,8 +208,12 @@ async fn a_failure_answers_for_a_while_and_a_valid_token_survives_a_silent_serve
     set.behave(|server| server.status = StatusCode::SERVICE_UNAVAILABLE);
     pass(Duration::from_secs(900)).await;
     assert_eq!(set.get(&ada).await.unwrap(), first, "sent on");
+    let asked = set.asked();
+    pass(Duration::from_secs(40)).await;
+    assert_eq!(set.get(&ada).await.unwrap(), first);
+    assert_eq!(set.asked(), asked, "asked again after half of what remains");
     assert_eq!(set.get(&bob).await, Err(TokenExchangeError::Unavailable));
-    pass(Duration::from_secs(101)).await;
+    pass(Duration::from_secs(61)).await;
     assert_eq!(set.get(&ada).await, Err(TokenExchangeError::Unavailable));
 
     for (error, expected) in [
@@ -229,6 +234,28 @@ async fn a_failure_answers_for_a_while_and_a_valid_token_survives_a_silent_serve
         }
         assert_eq!(set.asked(), asked + 1, "{error}");
     }
+}
+
+#[tokio::test]
+async fn few_callers_tokens_are_asked_for_at_once() {
+    let set = Arc::new(Arrangement::start().await);
+    let closed = set.gate.lock().await;
+    let requests: Vec<_> = (0..20)
+        .map(|number| {
+            let set = Arc::clone(&set);
+            tokio::spawn(async move { set.get(&token(number)).await })
+        })
+        .collect();
+    while set.asked() < EXCHANGES_MAX {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(set.asked(), EXCHANGES_MAX);
+    drop(closed);
+    for request in requests {
+        request.await.unwrap().unwrap();
+    }
+    assert_eq!(set.asked(), 20);
 }
 
 #[tokio::test]
@@ -309,4 +336,21 @@ fn tokens_are_bounded() {
         drop(tokens.slot(&digest));
     }
     assert!((TOKENS_MAX / 2..=TOKENS_MAX).contains(&tokens.len()));
+}
+
+#[test]
+fn a_token_in_use_is_not_forgotten_for_others() {
+    let tokens = ExchangedTokens::default();
+    let digest = |number: usize| {
+        let mut digest = [0; 32];
+        digest[..8].copy_from_slice(&number.to_be_bytes());
+        digest
+    };
+    let known = tokens.slot(&digest(0));
+    for number in 1..3 * TOKENS_MAX {
+        drop(tokens.slot(&digest(number)));
+        if number % 1000 == 0 {
+            assert!(Arc::ptr_eq(&known, &tokens.slot(&digest(0))), "{number}");
+        }
+    }
 }
