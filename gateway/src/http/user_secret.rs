@@ -9,6 +9,7 @@ use url::Url;
 use super::answer;
 use super::endpoint::{UpstreamContext, is_initialize};
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Reply};
+use mooring_upstream::connection::ClientCapabilities;
 use mooring_upstream::{Caller, UserSecretError};
 
 /// The reply that asks the user to store a secret for the server of this request, before it is sent; none if there is one,
@@ -28,27 +29,20 @@ pub(super) async fn ask_for_secret(
         Err(UserSecretError::Missing | UserSecretError::Unreadable) => {}
         Ok(_) | Err(UserSecretError::Unavailable) => return None,
     }
-    let opens_addresses = match is_initialize(message) {
-        true => message.raw_params().is_some_and(opens_addresses),
+    let client = match is_initialize(message) {
+        true => ClientCapabilities::declared_in(message.raw_params()?),
         false => {
             let session = context.session().ok()?;
             let stored = context.app.session_router.initialize_params(&session).await;
-            stored.ok()?.is_some_and(|params| opens_addresses(&params))
+            ClientCapabilities::declared_in(&stored.ok()??)
         }
     };
-    opens_addresses.then(|| {
+    client.opens_addresses().then(|| {
         let body = ErrorBody::new(ErrorKind::UrlElicitationRequired)
             .answering(message.id())
             .data_json(elicitation(server, &page).to_string());
         answer::error(&body)
     })
-}
-
-/// Whether the client whose params of `initialize` these are opens addresses for its user.
-fn opens_addresses(params: &str) -> bool {
-    let params: Value = serde_json::from_str(params).unwrap_or_default();
-    let mode = params.pointer("/capabilities/elicitation/url");
-    mode.is_some_and(|mode| !mode.is_null())
 }
 
 fn elicitation(server: &str, page: &Url) -> Value {

@@ -40,6 +40,7 @@ use tracing::Instrument as _;
 
 pub use self::activity::Activity;
 pub use self::event_id::EventId;
+pub use self::negotiated::ClientCapabilities;
 
 use self::actor::{Actor, Command, Mailbox, StatusSenders};
 use self::link::{Link, LinkEnd};

@@ -9,23 +9,20 @@ use serde_json::Value;
 
 use mooring_protocol::{Message, Method, Revision};
 
-/// The client's capabilities, and the revision.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NegotiatedCapabilities {
+/// What a client declared that a server may ask it for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientCapabilities {
     sampling: bool,
     roots: bool,
     elicitation_form: bool,
     elicitation_url: bool,
-    revision: Option<Revision>,
 }
 
-impl NegotiatedCapabilities {
-    /// Reads the client's `initialize` request.
-    pub(super) fn by_client(initialize: &Message<'_>) -> Self {
-        let params: Value = initialize
-            .raw_params()
-            .and_then(|params| serde_json::from_str(params).ok())
-            .unwrap_or_default();
+impl ClientCapabilities {
+    /// Reads the params of `initialize`. What cannot be read is not declared.
+    #[must_use]
+    pub fn declared_in(initialize_params: &str) -> Self {
+        let params: Value = serde_json::from_str(initialize_params).unwrap_or_default();
         let capability = |name: &str| {
             let value = params.get("capabilities")?.get(name)?;
             value.as_object()
@@ -40,6 +37,29 @@ impl NegotiatedCapabilities {
             // Without a mode, forms are meant (MCP 2025-11-25, elicitation, capabilities).
             elicitation_form: elicitation.is_some() && (mode("form") || !mode("url")),
             elicitation_url: mode("url"),
+        }
+    }
+
+    /// Whether it opens addresses for its user (MCP 2025-11-25, elicitation in URL mode).
+    #[must_use]
+    pub fn opens_addresses(self) -> bool {
+        self.elicitation_url
+    }
+}
+
+/// The client's capabilities, and the revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NegotiatedCapabilities {
+    client: ClientCapabilities,
+    revision: Option<Revision>,
+}
+
+impl NegotiatedCapabilities {
+    /// Reads the client's `initialize` request.
+    pub(super) fn by_client(initialize: &Message<'_>) -> Self {
+        let client = initialize.raw_params();
+        Self {
+            client: client.map_or_else(Default::default, ClientCapabilities::declared_in),
             revision: None,
         }
     }
@@ -68,10 +88,10 @@ impl NegotiatedCapabilities {
     /// Whether the client's capabilities allow this request. Unknown methods are allowed.
     pub(super) fn allows(&self, request: &Message<'_>) -> bool {
         match request.method() {
-            Method::SamplingCreateMessage => self.sampling,
-            Method::RootsList => self.roots,
-            Method::ElicitationCreate if is_by_url(request) => self.elicitation_url,
-            Method::ElicitationCreate => self.elicitation_form,
+            Method::SamplingCreateMessage => self.client.sampling,
+            Method::RootsList => self.client.roots,
+            Method::ElicitationCreate if is_by_url(request) => self.client.elicitation_url,
+            Method::ElicitationCreate => self.client.elicitation_form,
             _ => true,
         }
     }
