@@ -10,7 +10,8 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::{Stream, TryStreamExt};
+use futures_util::stream::Fuse;
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -21,6 +22,8 @@ use mooring_protocol::{Event, Reply, ReplyBody, ReplyError};
 
 /// Interval of comments on a silent stream, well under the 60 s idle timeout usual for proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Events that have arrived are written together until they have this many bytes: a system call costs more than they do.
+const WRITTEN_TOGETHER_BYTES: usize = 16 * 1024;
 
 /// Converts a reply to an HTTP response.
 pub(super) fn to_http(reply: Reply) -> Response {
@@ -82,10 +85,11 @@ pub(super) fn event_stream<E>(
     chunks: impl Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
 ) -> Response
 where
-    E: Into<axum::BoxError> + 'static,
+    E: Into<axum::BoxError> + Send + Unpin + 'static,
 {
-    let body = Body::from_stream(KeepAlive {
-        chunks,
+    let body = Body::from_stream(EventChunks {
+        events: chunks.fuse(),
+        failure: None,
         sent_at: Instant::now(),
         silence: None,
     });
@@ -100,15 +104,51 @@ where
     response
 }
 
-/// Events, with a comment after each period of silence. The timer is set once per silence, and not for each event.
-struct KeepAlive<S> {
-    chunks: S,
+/// Events as they are written: those that have arrived as one chunk, and a comment after each period of silence. The
+/// timer is set once per silence, and not for each event.
+struct EventChunks<S, E> {
+    events: Fuse<S>,
+    /// What ends the stream after the events before it.
+    failure: Option<E>,
     sent_at: Instant,
     /// Set once the stream has been silent.
     silence: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S: Stream<Item = Result<Bytes, E>> + Unpin, E> Stream for KeepAlive<S> {
+impl<S, E> EventChunks<S, E>
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin,
+{
+    /// `first` and the events that have arrived after it. Another event is copied, a lone one is not.
+    fn with_arrived(&mut self, first: Bytes, context: &mut Context<'_>) -> Bytes {
+        let mut together = Vec::new();
+        while first.len().max(together.len()) < WRITTEN_TOGETHER_BYTES {
+            match self.events.poll_next_unpin(context) {
+                Poll::Ready(Some(Ok(event))) => {
+                    if together.is_empty() {
+                        together.extend_from_slice(&first);
+                    }
+                    together.extend_from_slice(&event);
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    self.failure = Some(error);
+                    break;
+                }
+                Poll::Ready(None) | Poll::Pending => break,
+            }
+        }
+        match together.is_empty() {
+            true => first,
+            false => Bytes::from(together),
+        }
+    }
+}
+
+impl<S, E> Stream for EventChunks<S, E>
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin,
+    E: Unpin,
+{
     type Item = Result<Bytes, E>;
 
     fn poll_next(
@@ -116,7 +156,11 @@ impl<S: Stream<Item = Result<Bytes, E>> + Unpin, E> Stream for KeepAlive<S> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, E>>> {
         let this = &mut *self;
-        let next = match Pin::new(&mut this.chunks).poll_next(context) {
+        if let Some(error) = this.failure.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let next = match this.events.poll_next_unpin(context) {
+            Poll::Ready(Some(Ok(first))) => Some(Ok(this.with_arrived(first, context))),
             Poll::Ready(next) => next,
             Poll::Pending => {
                 let due = this.sent_at + KEEP_ALIVE;
@@ -180,7 +224,6 @@ where
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use futures_util::StreamExt;
     use futures_util::stream;
     use http_body_util::BodyExt;
 
@@ -215,6 +258,25 @@ mod tests {
         });
         let response = to_http(Reply::events(Box::pin(events)));
         assert_eq!(text(response).await, "data: {}\n\ndata: {}\n\n");
+    }
+
+    #[tokio::test]
+    async fn events_that_have_arrived_are_one_chunk_up_to_a_length() {
+        let long = "x".repeat(WRITTEN_TOGETHER_BYTES);
+        let arrived = [Ok("a"), Ok("b"), Ok(long.as_str()), Ok("c"), Err("gone")];
+        let arrived = arrived.map(|event| match event {
+            Ok(event) => Ok(Bytes::from(event.to_owned())),
+            Err(error) => Err(error),
+        });
+        let response = event_stream(stream::iter(arrived));
+        let chunks: Vec<_> = StreamExt::collect(response.into_body().into_data_stream()).await;
+        let chunks: Vec<_> = chunks.into_iter().map(Result::ok).collect();
+        let together = format!("ab{long}");
+        assert_eq!(
+            chunks,
+            [Some(together.into()), Some("c".into()), None],
+            "an error comes after the events before it"
+        );
     }
 
     #[tokio::test]
