@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -85,15 +86,21 @@ impl WarmHelpers {
 
     /// The helper that has waited longest and lives.
     pub(super) fn take(&self) -> Option<(BegunHelper, Replacement<'_>)> {
+        // Dropped after the lock: their processes are reaped then.
+        let mut dead = Vec::new();
         let mut state = self.pool.lock();
-        loop {
-            let helper = state.waiting.pop_front()?;
-            if helper.is_alive() {
-                return Some((helper, Replacement(&self.pool)));
+        let taken = loop {
+            match state.waiting.pop_front() {
+                Some(helper) if !helper.is_alive() => dead.push(helper),
+                taken => break taken,
             }
-            state.missing += 1;
+        };
+        if !dead.is_empty() {
+            state.missing += dead.len();
             self.pool.changed.notify_all();
         }
+        drop(state);
+        taken.map(|helper| (helper, Replacement(&self.pool)))
     }
 
     /// Ends the helpers that wait, and begins no more.
@@ -124,7 +131,7 @@ impl Drop for WarmHelpers {
         self.pool.lock().stage = Stage::Over;
         self.pool.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It does not panic, and nothing is left to do if it did.
+            // Nothing is left to do if it panicked.
             let _ = thread.join();
         }
     }
@@ -153,7 +160,9 @@ impl Pool {
             state.missing -= 1;
             state.is_beginning = true;
             drop(state);
-            let begun = begin();
+            // The thread must not end with a panic: the kernel would kill every run that is in one of its helpers.
+            let begun = panic::catch_unwind(AssertUnwindSafe(&begin));
+            let begun = begun.ok().flatten();
             state = self.lock();
             state.is_beginning = false;
             let is_begun = begun.is_some();
