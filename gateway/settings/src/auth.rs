@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use http::HeaderName;
 use ipnet::IpNet;
 
+use super::hosts::AllowedHosts;
 use super::listen::{CLIENT_CA_FILE, ListenSettings};
 use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file};
 use super::reader::{Reader, Reason, list};
@@ -131,17 +132,13 @@ pub enum AuthSettings {
 }
 
 impl AuthSettings {
-    /// Refuses client certificates that the listener does not ask for.
+    /// Refuses a mode that needs what the listener does not have.
     pub(super) fn check_listener(&self, reader: &mut Reader<'_>, listen: &ListenSettings) {
-        let tls = listen.tls.as_ref();
-        let asks = tls.is_some_and(|tls| tls.client_ca_file.is_some());
-        if asks || !matches!(self, Self::Mtls { .. }) || reader.was_refused(&CLIENT_CA_FILE) {
-            return;
+        match self {
+            Self::Mtls { .. } => check_client_authorities(reader, listen),
+            Self::Jwt { tokens, .. } if tokens.dpop_required => check_own_url(reader, listen),
+            _ => {}
         }
-        let reason =
-            "it is missing: auth.mode is \"mtls\", and without it no client shows a certificate";
-        let allowed = format!("{ABSOLUTE_FILE} with the authorities of clients, and listen.tls");
-        reader.refuse(&CLIENT_CA_FILE, "", reason, allowed);
     }
 
     /// Refuses a mode in which callers have no token that this server could get another one for.
@@ -153,6 +150,29 @@ impl AuthSettings {
             "server {server:?} gets tokens in exchange for those of its callers (servers.oauth.grant), who have none"
         );
         reader.refuse(&MODE, "", reason, "\"jwt\"");
+    }
+}
+
+/// Client certificates that the listener does not ask for are refused.
+fn check_client_authorities(reader: &mut Reader<'_>, listen: &ListenSettings) {
+    let tls = listen.tls.as_ref();
+    let asks = tls.is_some_and(|tls| tls.client_ca_file.is_some());
+    if !asks && !reader.was_refused(&CLIENT_CA_FILE) {
+        let reason =
+            "it is missing: auth.mode is \"mtls\", and without it no client shows a certificate";
+        let allowed = format!("{ABSOLUTE_FILE} with the authorities of clients, and listen.tls");
+        reader.refuse(&CLIENT_CA_FILE, "", reason, allowed);
+    }
+}
+
+/// Proofs for a URL that their sender could choose are refused.
+fn check_own_url(reader: &mut Reader<'_>, listen: &ListenSettings) {
+    let row = &ListenSettings::public_url;
+    let is_any_host = matches!(listen.allowed_hosts, AllowedHosts::Any);
+    if is_any_host && listen.public_url.is_none() && !reader.was_refused(row) {
+        let reason = "it is missing: proofs are for the gateway's URL (auth.dpop_required), which the Host header would \
+                      decide, and listen.allowed_hosts allows any";
+        reader.refuse(row, "", reason, row.shape);
     }
 }
 

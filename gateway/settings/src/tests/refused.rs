@@ -101,6 +101,11 @@ fn bad_values_are_refused_with_what_is_allowed() {
         &["listen.tls_client_ca_file", "no client shows a certificate"],
     );
     check(
+        "[listen]\nallowed_hosts = [\"*\"]\n[auth]\nmode = \"jwt\"\nissuer = \"https://a.example\"\n\
+         audiences = [\"a\"]\ndpop_required = true",
+        &["listen.public_url", "which the Host header would decide"],
+    );
+    check(
         "[listen]\ntls_client_crl_file = \"/etc/mooring/revoked.pem\"",
         &["listen.tls_client_crl_file", "no certificate that could be"],
     );
