@@ -11,9 +11,10 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream::Fuse;
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use mooring_protocol::event::comment;
@@ -22,7 +23,8 @@ use mooring_protocol::{Event, Reply, ReplyBody, ReplyError};
 
 /// Interval of comments on a silent stream, well under the 60 s idle timeout usual for proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Events that have arrived are written together until they have this many bytes: a system call costs more than they do.
+/// Most events that are written together, and the bytes from which on no other is added.
+const WRITTEN_TOGETHER_MAX: usize = 64;
 const WRITTEN_TOGETHER_BYTES: usize = 16 * 1024;
 
 /// Converts a reply to an HTTP response.
@@ -89,7 +91,10 @@ where
 {
     let body = Body::from_stream(EventChunks {
         events: chunks.fuse(),
+        held: HeldEvents::default(),
         failure: None,
+        is_begun: false,
+        turn: None,
         sent_at: Instant::now(),
         silence: None,
     });
@@ -104,43 +109,97 @@ where
     response
 }
 
-/// Events as they are written: those that have arrived as one chunk, and a comment after each period of silence. The
-/// timer is set once per silence, and not for each event.
+/// Events as they are written, and a comment after each period of silence.
+///
+/// A write costs more than an event does, so events of a burst are written together. The connection that they come from is
+/// another task of this thread and delivers one at a time, when it runs: an event is held until the tasks that are ready
+/// have run. The first event of a reply leaves with its head and is not held.
 struct EventChunks<S, E> {
     events: Fuse<S>,
+    held: HeldEvents,
     /// What ends the stream after the events before it.
     failure: Option<E>,
+    /// Whether an event was written.
+    is_begun: bool,
+    /// A task that is behind those that were ready when it was spawned. A wake-up of this task would not do: hyper polls a
+    /// body twice before other tasks run.
+    turn: Option<JoinHandle<()>>,
     sent_at: Instant,
-    /// Set once the stream has been silent.
+    /// Set once the stream has been silent: the timer is set once per silence, and not for each event.
     silence: Option<Pin<Box<Sleep>>>,
+}
+
+/// Events that are not written yet. A lone one is not copied.
+#[derive(Default)]
+struct HeldEvents {
+    first: Option<Bytes>,
+    /// The first one and those after it, if there are any.
+    together: Vec<u8>,
+    count: usize,
+}
+
+impl HeldEvents {
+    fn push(&mut self, event: Bytes) {
+        self.count += 1;
+        match &self.first {
+            None => self.first = Some(event),
+            Some(first) => {
+                if self.together.is_empty() {
+                    self.together.extend_from_slice(first);
+                }
+                self.together.extend_from_slice(&event);
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let length = self.first.as_ref().map_or(0, Bytes::len);
+        self.count >= WRITTEN_TOGETHER_MAX
+            || length.max(self.together.len()) >= WRITTEN_TOGETHER_BYTES
+    }
+
+    fn take(&mut self) -> Option<Bytes> {
+        let Self {
+            first, together, ..
+        } = std::mem::take(self);
+        match together.is_empty() {
+            true => first,
+            false => Some(Bytes::from(together)),
+        }
+    }
 }
 
 impl<S, E> EventChunks<S, E>
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
 {
-    /// `first` and the events that have arrived after it. Another event is copied, a lone one is not.
-    fn with_arrived(&mut self, first: Bytes, context: &mut Context<'_>) -> Bytes {
-        let mut together = Vec::new();
-        while first.len().max(together.len()) < WRITTEN_TOGETHER_BYTES {
+    /// Events that are to be written now; `None` at the end.
+    fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, E>>> {
+        while !self.held.is_full() && self.failure.is_none() {
             match self.events.poll_next_unpin(context) {
                 Poll::Ready(Some(Ok(event))) => {
-                    if together.is_empty() {
-                        together.extend_from_slice(&first);
-                    }
-                    together.extend_from_slice(&event);
+                    self.held.push(event);
+                    self.turn = None;
                 }
-                Poll::Ready(Some(Err(error))) => {
-                    self.failure = Some(error);
+                Poll::Ready(Some(Err(error))) => self.failure = Some(error),
+                Poll::Ready(None) => break,
+                Poll::Pending if self.held.first.is_none() => return Poll::Pending,
+                Poll::Pending => {
+                    if self.is_begun {
+                        let turn = self.turn.get_or_insert_with(|| tokio::spawn(async {}));
+                        let _ = ready!(turn.poll_unpin(context));
+                    }
                     break;
                 }
-                Poll::Ready(None) | Poll::Pending => break,
             }
         }
-        match together.is_empty() {
-            true => first,
-            false => Bytes::from(together),
-        }
+        self.is_begun = true;
+        self.turn = None;
+        let next = match self.held.take() {
+            Some(events) => Some(Ok(events)),
+            None => self.failure.take().map(Err),
+        };
+        Poll::Ready(next)
     }
 }
 
@@ -156,12 +215,9 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, E>>> {
         let this = &mut *self;
-        if let Some(error) = this.failure.take() {
-            return Poll::Ready(Some(Err(error)));
-        }
-        let next = match this.events.poll_next_unpin(context) {
-            Poll::Ready(Some(Ok(first))) => Some(Ok(this.with_arrived(first, context))),
+        let next = match this.poll_events(context) {
             Poll::Ready(next) => next,
+            Poll::Pending if this.turn.is_some() => return Poll::Pending,
             Poll::Pending => {
                 let due = this.sent_at + KEEP_ALIVE;
                 let silence = this
@@ -260,23 +316,45 @@ mod tests {
         assert_eq!(text(response).await, "data: {}\n\ndata: {}\n\n");
     }
 
+    /// The chunks that events become; an error is an empty one.
+    async fn chunks(
+        events: impl Stream<Item = Result<Bytes, &'static str>> + Send + Unpin + 'static,
+    ) -> Vec<Bytes> {
+        let body = event_stream(events).into_body().into_data_stream();
+        StreamExt::collect(body.map(Result::unwrap_or_default)).await
+    }
+
     #[tokio::test]
     async fn events_that_have_arrived_are_one_chunk_up_to_a_length() {
         let long = "x".repeat(WRITTEN_TOGETHER_BYTES);
         let arrived = [Ok("a"), Ok("b"), Ok(long.as_str()), Ok("c"), Err("gone")];
-        let arrived = arrived.map(|event| match event {
-            Ok(event) => Ok(Bytes::from(event.to_owned())),
-            Err(error) => Err(error),
-        });
-        let response = event_stream(stream::iter(arrived));
-        let chunks: Vec<_> = StreamExt::collect(response.into_body().into_data_stream()).await;
-        let chunks: Vec<_> = chunks.into_iter().map(Result::ok).collect();
+        let arrived = arrived.map(|event| event.map(|event| Bytes::from(event.to_owned())));
         let together = format!("ab{long}");
         assert_eq!(
-            chunks,
-            [Some(together.into()), Some("c".into()), None],
+            chunks(stream::iter(arrived)).await,
+            [&together, "c", ""],
             "an error comes after the events before it"
         );
+        let many = stream::iter((0..WRITTEN_TOGETHER_MAX + 1).map(|_| Ok("a".into())));
+        let lengths: Vec<_> = chunks(many).await.iter().map(Bytes::len).collect();
+        assert_eq!(lengths, [WRITTEN_TOGETHER_MAX, 1]);
+    }
+
+    #[tokio::test]
+    async fn events_of_a_task_that_delivers_one_at_a_time_are_written_together() {
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        tokio::spawn(async move {
+            for event in 0..5 {
+                sender.send(event).await.unwrap();
+            }
+        });
+        let events = stream::unfold(receiver, async |mut receiver| {
+            let event: u8 = receiver.recv().await?;
+            Some((Ok(Bytes::from(event.to_string())), receiver))
+        });
+        let chunks = chunks(Box::pin(events)).await;
+        assert_eq!(chunks.concat(), b"01234");
+        assert_eq!(chunks.len(), 2, "the first one, and all others: {chunks:?}");
     }
 
     #[tokio::test]

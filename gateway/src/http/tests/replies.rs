@@ -1,5 +1,7 @@
 //! Replies of upstream servers as clients get them.
 
+use std::collections::VecDeque;
+
 use axum::body::Body;
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
@@ -145,12 +147,16 @@ async fn a_client_of_http_sse_reads_every_reply_on_its_stream() {
     let response = gateway.send(get.body(Body::empty()).unwrap()).await;
     assert_eq!(response.status(), StatusCode::OK);
     let mut stream = response.into_body().into_data_stream();
+    let mut arrived = VecDeque::new();
     let mut next = async || {
         use futures_util::StreamExt;
-        let chunk = stream.next().await.unwrap().unwrap();
-        let text = String::from_utf8(chunk.to_vec()).unwrap();
-        let data = text.lines().find_map(|line| line.strip_prefix("data: "));
-        data.unwrap_or_else(|| panic!("{text}")).to_owned()
+        if arrived.is_empty() {
+            let chunk = stream.next().await.unwrap().unwrap();
+            let text = String::from_utf8(chunk.to_vec()).unwrap();
+            let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+            arrived.extend(data.map(str::to_owned));
+        }
+        arrived.pop_front().expect("an event with data")
     };
     let endpoint = next().await;
     let post = async |message: Value| {
