@@ -14,6 +14,7 @@ use futures_util::stream::Fuse;
 use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -129,42 +130,29 @@ struct EventChunks<S, E> {
     silence: Option<Pin<Box<Sleep>>>,
 }
 
-/// Events that are not written yet. A lone one is not copied.
+/// Events that are not written yet.
 #[derive(Default)]
 struct HeldEvents {
-    first: Option<Bytes>,
-    /// The first one and those after it, if there are any.
-    together: Vec<u8>,
-    count: usize,
+    events: SmallVec<[Bytes; 1]>,
+    bytes: usize,
 }
 
 impl HeldEvents {
     fn push(&mut self, event: Bytes) {
-        self.count += 1;
-        match &self.first {
-            None => self.first = Some(event),
-            Some(first) => {
-                if self.together.is_empty() {
-                    self.together.extend_from_slice(first);
-                }
-                self.together.extend_from_slice(&event);
-            }
-        }
+        self.bytes += event.len();
+        self.events.push(event);
     }
 
     fn is_full(&self) -> bool {
-        let length = self.first.as_ref().map_or(0, Bytes::len);
-        self.count >= WRITTEN_TOGETHER_MAX
-            || length.max(self.together.len()) >= WRITTEN_TOGETHER_BYTES
+        self.events.len() >= WRITTEN_TOGETHER_MAX || self.bytes >= WRITTEN_TOGETHER_BYTES
     }
 
+    /// All of them as one chunk; a lone one is not copied.
     fn take(&mut self) -> Option<Bytes> {
-        let Self {
-            first, together, ..
-        } = std::mem::take(self);
-        match together.is_empty() {
-            true => first,
-            false => Some(Bytes::from(together)),
+        let Self { mut events, .. } = std::mem::take(self);
+        match events.len() {
+            0 | 1 => events.pop(),
+            _ => Some(events.concat().into()),
         }
     }
 }
@@ -183,7 +171,7 @@ where
                 }
                 Poll::Ready(Some(Err(error))) => self.failure = Some(error),
                 Poll::Ready(None) => break,
-                Poll::Pending if self.held.first.is_none() => return Poll::Pending,
+                Poll::Pending if self.held.events.is_empty() => return Poll::Pending,
                 Poll::Pending => {
                     if self.is_begun {
                         let turn = self.turn.get_or_insert_with(|| tokio::spawn(async {}));
