@@ -100,13 +100,23 @@ impl Traffic {
         connections: &mut [&mut Connection],
         count: usize,
     ) -> anyhow::Result<()> {
-        for n in 0..count {
-            let said = self.draw();
-            let c = self.rng.usize(..connections.len());
-            self.say(connections[c], &said)
-                .with_context(|| format!("seed {}, command {n}: {}", self.seed, shown(&said)))?;
+        for _ in 0..count {
+            self.say_next(connections)?;
         }
         Ok(())
+    }
+
+    /// Says the next command over one of the connections: which, and what it came to.
+    fn say_next(
+        &mut self,
+        connections: &mut [&mut Connection],
+    ) -> anyhow::Result<(usize, Said, Value)> {
+        let said = self.draw();
+        let n = self.rng.usize(..connections.len());
+        let reply = self
+            .say(connections[n], &said)
+            .with_context(|| format!("seed {}: {}", self.seed, shown(&said)))?;
+        Ok((n, said, reply))
     }
 
     /// Says one command, and learns from what it came to.
@@ -129,11 +139,9 @@ impl Traffic {
                 return Ok(());
             }
             for _ in 0..200 {
-                let said = self.draw();
-                let c = &mut *connections[self.rng.usize(..connections.len())];
-                let reply = self.say(c, &said)?;
+                let (n, said, reply) = self.say_next(connections)?;
                 if said.words[0] == b"session.enter" && !matches!(reply, Value::Error(_)) {
-                    self.leave(c, said)?;
+                    self.leave(connections[n], said)?;
                 }
             }
         }
