@@ -24,7 +24,7 @@ async fn check_order(server: &str) -> anyhow::Result<()> {
         scene.until_waiting(number + 1).await?;
     }
     assert_eq!(scene.journal.tokens_of(Event::Begin)?, ["held"]);
-    scene.cancel(&session, server, 5, HELD_ID).await?;
+    scene.release()?;
     for (number, call) in begun.into_iter().enumerate() {
         let result = result_of(call.answered().await?.response)?;
         assert_eq!(
@@ -33,7 +33,7 @@ async fn check_order(server: &str) -> anyhow::Result<()> {
             "every call has its own answer"
         );
     }
-    drop(held);
+    result_of(held.answered().await?.response)?;
     assert_eq!(scene.journal.overlap_max()?, 1);
     let arrived: Vec<String> = (0..CALLS).map(|number| number.to_string()).collect();
     assert_eq!(scene.journal.tokens_of(Event::Begin)?[1..], arrived);

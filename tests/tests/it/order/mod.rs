@@ -11,6 +11,7 @@ mod deaths;
 mod questions;
 mod withdrawn;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -111,10 +112,20 @@ impl Scene {
         worker: usize,
     ) -> anyhow::Result<Begun> {
         let begun = self.journal.of(Event::Begin)?.len();
-        let arguments = json!({"token": "held"});
-        let held = self.begin(session, server, worker, (HELD_ID, "hang", arguments));
+        let arguments = json!({"token": "held", "until": self.release_file()});
+        let held = self.begin(session, server, worker, (HELD_ID, "slow", arguments));
         self.journal.wait_for(Event::Begin, begun + 1, SOON).await?;
         Ok(held)
+    }
+
+    /// Lets [`Scene::hold`]'s call end. Other than a call that is cancelled, which gives its turn up after a second
+    /// whether its server has ended it or not, it never overlaps with the next one.
+    fn release(&self) -> anyhow::Result<()> {
+        std::fs::write(self.release_file(), "").context("release the held call")
+    }
+
+    fn release_file(&self) -> PathBuf {
+        self.journal.path().with_extension("release")
     }
 
     /// Says at a worker that a call is wanted no more.

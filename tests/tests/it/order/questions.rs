@@ -9,7 +9,7 @@ use mooring_tests::session::{McpSession, read_exchange, result_of};
 use mooring_tests::wait;
 use serde_json::{Value, json};
 
-use super::{HELD_ID, HTTP, SOON, STDIO, Scene, slow};
+use super::{HTTP, SOON, STDIO, Scene, slow};
 use crate::rig::{increment, post_text};
 use crate::scripted::Scripted;
 
@@ -44,9 +44,9 @@ async fn check(server: &str) -> anyhow::Result<()> {
     // And the order holds on.
     let last = scene.begin(&session, server, 0, slow(3, "last"));
     scene.until_waiting(1).await?;
-    scene.cancel(&session, server, 3, HELD_ID).await?;
+    scene.release()?;
     result_of(last.answered().await?.response)?;
-    drop(held);
+    result_of(held.answered().await?.response)?;
     assert_eq!(
         scene.journal.tokens_of(Event::Begin)?,
         ["other", "held", "last"]
