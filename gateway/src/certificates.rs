@@ -1,12 +1,12 @@
-//! Certificates and private keys from files in PEM.
+//! Certificates, revocation lists and private keys from files in PEM.
 //!
 //! Invariant: a private key that others may read is not used.
 
 use std::path::{Path, PathBuf};
 
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use mooring_secrets::file::{self, SecretFileError};
@@ -17,18 +17,25 @@ const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Why a file of certificates or keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateFileError {
-    /// A file of certificates cannot be read.
-    #[error("cannot read certificates from {}", path.display())]
-    Certificates {
+    /// A file cannot be read, or is not PEM.
+    #[error("cannot read {item}s from {}", path.display())]
+    Unreadable {
+        /// What it should have, in the singular.
+        item: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
         #[source]
         error: pem::Error,
     },
-    /// A file has no certificate.
-    #[error("{} has no certificate in PEM", .0.display())]
-    NoCertificate(PathBuf),
+    /// A file has nothing of what it should have.
+    #[error("{} has no {item} in PEM", path.display())]
+    Empty {
+        /// What it should have, in the singular.
+        item: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
     /// A private key cannot be read.
     #[error(transparent)]
     Key(#[from] SecretFileError),
@@ -77,14 +84,32 @@ pub(crate) fn certified_key(
 pub(crate) fn certificates(
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, CertificateFileError> {
-    let failed = |error| CertificateFileError::Certificates {
+    items("certificate", path)
+}
+
+/// Every revocation list of a file, at least one.
+///
+/// # Errors
+/// See [`CertificateFileError`].
+pub(crate) fn revocation_lists(
+    path: &Path,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, CertificateFileError> {
+    items("revocation list", path)
+}
+
+fn items<T: PemObject>(item: &'static str, path: &Path) -> Result<Vec<T>, CertificateFileError> {
+    let failed = |error| CertificateFileError::Unreadable {
+        item,
         path: path.to_owned(),
         error,
     };
-    let read = CertificateDer::pem_file_iter(path).map_err(failed)?;
-    let certificates: Vec<_> = read.collect::<Result<_, _>>().map_err(failed)?;
-    match certificates.is_empty() {
-        true => Err(CertificateFileError::NoCertificate(path.to_owned())),
-        false => Ok(certificates),
+    let read = T::pem_file_iter(path).map_err(failed)?;
+    let items: Vec<T> = read.collect::<Result<_, _>>().map_err(failed)?;
+    match items.is_empty() {
+        true => Err(CertificateFileError::Empty {
+            item,
+            path: path.to_owned(),
+        }),
+        false => Ok(items),
     }
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use rustls::client::verify_server_name;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateRevocationListDer, ServerName, TrustAnchor};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
@@ -23,7 +22,7 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::certificates::{CertificateFileError, certificates, certified_key};
+use crate::certificates::{CertificateFileError, certificates, certified_key, revocation_lists};
 use mooring_settings::ListenerTlsSettings;
 use mooring_upstream::with_causes;
 
@@ -36,7 +35,7 @@ const HTTP1: &[u8] = b"http/1.1";
 /// Why the certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ListenerTlsError {
-    /// A file of certificates or keys cannot be used.
+    /// A file cannot be used.
     #[error(transparent)]
     File(#[from] CertificateFileError),
     /// The certificates of client authorities, or their revocation lists, cannot be used.
@@ -48,18 +47,6 @@ pub(super) enum ListenerTlsError {
         #[source]
         error: VerifierBuilderError,
     },
-    /// The revocation lists cannot be read.
-    #[error("cannot read revocation lists from {}", path.display())]
-    Revocations {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        error: pem::Error,
-    },
-    /// A file has no revocation list.
-    #[error("{} has no revocation list in PEM", .0.display())]
-    NoRevocations(PathBuf),
     /// TLS refuses the configuration.
     #[error("cannot configure TLS")]
     Config(#[source] rustls::Error),
@@ -256,21 +243,6 @@ impl ClientTrust {
             .with_crls(self.revocations.iter().cloned())
             .allow_unknown_revocation_status()
             .build()
-    }
-}
-
-fn revocation_lists(
-    path: &Path,
-) -> Result<Vec<CertificateRevocationListDer<'static>>, ListenerTlsError> {
-    let failed = |error| ListenerTlsError::Revocations {
-        path: path.to_owned(),
-        error,
-    };
-    let read = CertificateRevocationListDer::pem_file_iter(path).map_err(failed)?;
-    let lists: Vec<_> = read.collect::<Result<_, _>>().map_err(failed)?;
-    match lists.is_empty() {
-        true => Err(ListenerTlsError::NoRevocations(path.to_owned())),
-        false => Ok(lists),
     }
 }
 
