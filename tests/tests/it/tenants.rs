@@ -14,6 +14,7 @@ use mooring_tests::code::{CodeVolume, whole_answer};
 use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
+use mooring_tests::identity_provider::{AUDIENCE, IdentityProvider};
 use mooring_tests::legacy::LegacySession;
 use mooring_tests::redis::Redis;
 use mooring_tests::session::{McpSession, Opening};
@@ -57,20 +58,59 @@ struct Caller {
     team: &'static str,
 }
 
-impl Caller {
-    fn headers(self) -> [(&'static str, &'static str); 2] {
-        [
-            ("x-mooring-user", self.user),
-            ("x-mooring-teams", self.team),
-        ]
+/// How callers are known.
+enum Authentication {
+    TrustedHeader,
+    /// By tokens of one provider: Ada's and Bob's.
+    Jwt {
+        provider: IdentityProvider,
+        tokens: [String; 2],
+    },
+}
+
+impl Authentication {
+    async fn by_tokens() -> anyhow::Result<Self> {
+        let provider = IdentityProvider::start().await?;
+        let token = async |caller: Caller| {
+            let claims = json!({"sub": caller.user, "groups": [caller.team]});
+            provider.sign(&json!({}), &claims, "key").await
+        };
+        let tokens = [token(ADA).await?, token(BOB).await?];
+        Ok(Self::Jwt { provider, tokens })
     }
 
-    fn opening(self) -> anyhow::Result<Opening> {
-        let mut opening = Opening::default();
-        for (name, value) in self.headers() {
-            opening = opening.header(name, value)?;
+    /// The lines of `[auth]` but its grants.
+    fn toml(&self) -> String {
+        match self {
+            Self::TrustedHeader => {
+                "mode = \"trusted-header\"\ntrusted_peers = [\"127.0.0.1\"]".to_owned()
+            }
+            Self::Jwt { provider, .. } => format!(
+                "mode = \"jwt\"\nissuer = {:?}\naudiences = [{AUDIENCE:?}]",
+                provider.issuer()
+            ),
         }
-        Ok(opening)
+    }
+
+    fn headers(&self, caller: Caller) -> Vec<(&'static str, String)> {
+        match self {
+            Self::TrustedHeader => vec![
+                ("x-mooring-user", caller.user.to_owned()),
+                ("x-mooring-teams", caller.team.to_owned()),
+            ],
+            Self::Jwt { tokens, .. } => {
+                let [ada, bob] = tokens;
+                let token = if caller.user == ADA.user { ada } else { bob };
+                vec![("authorization", format!("Bearer {token}"))]
+            }
+        }
+    }
+
+    fn opening(&self, caller: Caller) -> anyhow::Result<Opening> {
+        let headers = self.headers(caller).into_iter();
+        headers.fold(Ok(Opening::default()), |opening, (name, value)| {
+            opening?.header(name, &value)
+        })
     }
 }
 
@@ -386,6 +426,7 @@ struct Scene {
     /// Ada uses the first, Bob the last.
     gateways: Vec<Gateway>,
     client: HttpClient,
+    authentication: Authentication,
     _fixture: Fixture,
     _volume: CodeVolume,
     _keys: FleetKeys,
@@ -394,12 +435,12 @@ struct Scene {
 
 impl Scene {
     /// One gateway with the embedded store, or two that share a Redis.
-    async fn start(is_fleet: bool) -> anyhow::Result<Self> {
+    async fn start(is_fleet: bool, authentication: Authentication) -> anyhow::Result<Self> {
         let fixture = Fixture::start("one").await?;
         let (volume, keys) = (CodeVolume::new()?, FleetKeys::new()?);
         let (ada, bob) = (ADA.team, BOB.team);
         let both = format!("allow = [{{ teams = [{ada:?}, {bob:?}] }}]");
-        let url = fixture.url();
+        let (url, auth) = (fixture.url(), authentication.toml());
         let command = stdio_command("piped", None, &[])?;
         let keys_file = text_of(&keys.path());
         let toml = format!(
@@ -407,8 +448,7 @@ impl Scene {
             default.server = "shared"
             vault.keys_file = {keys_file:?}
             [auth]
-            mode = "trusted-header"
-            trusted_peers = ["127.0.0.1"]
+            {auth}
             grants = [{{ teams = [{ada:?}, {bob:?}], rights = ["skills.create", "skills.approve", "skills.revoke"] }}]
             [[servers]]
             id = "{HERS}"
@@ -458,6 +498,7 @@ impl Scene {
         Ok(Self {
             gateways,
             client: HttpClient::default(),
+            authentication,
             _fixture: fixture,
             _volume: volume,
             _keys: keys,
@@ -502,7 +543,12 @@ impl Scene {
 
     async fn session(&self, caller: Caller, server: &str) -> anyhow::Result<McpSession> {
         let endpoints = [self.gateway(caller)?.mcp_url(server)];
-        McpSession::open_with(&self.client, &endpoints, caller.opening()?).await
+        McpSession::open_with(
+            &self.client,
+            &endpoints,
+            self.authentication.opening(caller)?,
+        )
+        .await
     }
 
     async fn send(&self, caller: Caller, asked: &Asked) -> anyhow::Result<Reply> {
@@ -515,7 +561,7 @@ impl Scene {
             .uri(self.gateway(caller)?.url(&asked.path))
             .header("accept", accept)
             .header("content-type", "application/json");
-        for (name, value) in caller.headers() {
+        for (name, value) in self.authentication.headers(caller) {
             request = request.header(name, value);
         }
         for (name, value) in [
@@ -768,17 +814,23 @@ fn text_of(path: &Path) -> String {
 
 #[tokio::test]
 async fn what_is_anothers_is_answered_as_what_never_was() -> anyhow::Result<()> {
-    ask_for_what_is_anothers(Scene::start(false).await?).await
+    ask_for_what_is_anothers(Scene::start(false, Authentication::TrustedHeader).await?).await
+}
+
+#[tokio::test]
+async fn tokens_tell_no_more_than_headers() -> anyhow::Result<()> {
+    let authentication = Authentication::by_tokens().await?;
+    ask_for_what_is_anothers(Scene::start(false, authentication).await?).await
 }
 
 #[tokio::test]
 async fn another_gateway_of_the_fleet_tells_no_more() -> anyhow::Result<()> {
-    ask_for_what_is_anothers(Scene::start(true).await?).await
+    ask_for_what_is_anothers(Scene::start(true, Authentication::TrustedHeader).await?).await
 }
 
 async fn ask_for_what_is_anothers(mut scene: Scene) -> anyhow::Result<()> {
     let ada = scene.live(ADA, HERS, MARKER).await?;
-    let opening = ADA.opening()?;
+    let opening = scene.authentication.opening(ADA)?;
     let older = scene.gateway(ADA)?.url("/servers/shared/sse");
     let mut older = LegacySession::open_with(&scene.client, &older, &opening).await?;
     let endpoint = older.connection().endpoint();
