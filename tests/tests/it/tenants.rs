@@ -63,14 +63,14 @@ enum Authentication {
     TrustedHeader,
     /// By tokens of one provider: Ada's and Bob's.
     Jwt {
-        provider: IdentityProvider,
+        provider: Box<IdentityProvider>,
         tokens: [String; 2],
     },
 }
 
 impl Authentication {
     async fn by_tokens() -> anyhow::Result<Self> {
-        let provider = IdentityProvider::start().await?;
+        let provider = Box::new(IdentityProvider::start().await?);
         let token = async |caller: Caller| {
             let claims = json!({"sub": caller.user, "groups": [caller.team]});
             provider.sign(&json!({}), &claims, "key").await
@@ -107,9 +107,9 @@ impl Authentication {
     }
 
     fn opening(&self, caller: Caller) -> anyhow::Result<Opening> {
-        let headers = self.headers(caller).into_iter();
-        headers.fold(Ok(Opening::default()), |opening, (name, value)| {
-            opening?.header(name, &value)
+        let mut headers = self.headers(caller).into_iter();
+        headers.try_fold(Opening::default(), |opening, (name, value)| {
+            opening.header(name, &value)
         })
     }
 }
