@@ -60,13 +60,19 @@ impl IdentityProvider {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The lines of `[auth]` for a gateway that takes its tokens. Everybody may use servers without rules.
+    /// The lines of `[auth]` for a gateway that takes its tokens; more lines may follow.
     #[must_use]
-    pub fn toml(&self) -> String {
+    pub fn auth_toml(&self) -> String {
         format!(
-            "[auth]\nmode = \"jwt\"\nissuer = {:?}\naudiences = [{AUDIENCE:?}]\ngrants = [{{ rights = [\"servers.use\"] }}]\n",
+            "[auth]\nmode = \"jwt\"\nissuer = {:?}\naudiences = [{AUDIENCE:?}]\n",
             self.issuer()
         )
+    }
+
+    /// The same. Everybody may use servers without rules.
+    #[must_use]
+    pub fn toml(&self) -> String {
+        self.auth_toml() + "grants = [{ rights = [\"servers.use\"] }]\n"
     }
 
     /// A new token of this user for this resource, with these scopes.
