@@ -121,6 +121,8 @@ fn head(line: &str, headers: &str) -> String {
 #[tokio::test]
 async fn refusals_are_delayed_whichever_way_the_request_takes() -> anyhow::Result<()> {
     const RATE: u32 = 2;
+    // A busy machine may take so long for the first requests that the last one passes, too.
+    const ATTEMPTS_MAX: u8 = 8;
     let scene = Scene::start(RATE).await?;
     let preflight = "origin: http://localhost\r\naccess-control-request-method: POST\r\n";
     let per_second = RATE as usize;
@@ -149,20 +151,25 @@ async fn refusals_are_delayed_whichever_way_the_request_takes() -> anyhow::Resul
         (head("OPTIONS /mcp", preflight), 204),
     ];
     let refusals = (refusals.iter()).map(|case| (case, "refusal", per_second + 1));
-    // Twice what passes at once: a slow machine has room for more by the time that it has answered the first half.
-    let publics = (publics.iter()).map(|case| (case, "public", 2 * 10 * per_second));
+    let publics = (publics.iter()).map(|case| (case, "public", 10 * per_second + 1));
     for (number, ((request, status), reply, count)) in refusals.chain(publics).enumerate() {
-        let before = delayed(&scene.gateway, reply).await?;
-        // Each with an address of its own, which none of the users has.
-        let address = format!("127.0.0.{}", number + 2);
-        let replies = pipeline(&scene.gateway, &address, request, count).await?;
-        let expected = format!("HTTP/1.1 {status} ");
-        ensure!(
-            replies.matches(&expected).count() == count,
-            "{request}: {replies}"
-        );
-        let after = delayed(&scene.gateway, reply).await?;
-        assert!(after > before, "not delayed: {request}");
+        let mut is_delayed = false;
+        for attempt in 0..ATTEMPTS_MAX {
+            let before = delayed(&scene.gateway, reply).await?;
+            // Each with an address of its own, which none of the users has.
+            let address = format!("127.0.{attempt}.{}", number + 2);
+            let replies = pipeline(&scene.gateway, &address, request, count).await?;
+            let expected = format!("HTTP/1.1 {status} ");
+            ensure!(
+                replies.matches(&expected).count() == count,
+                "{request}: {replies}"
+            );
+            is_delayed = delayed(&scene.gateway, reply).await? > before;
+            if is_delayed {
+                break;
+            }
+        }
+        assert!(is_delayed, "not delayed: {request}");
     }
     Ok(())
 }

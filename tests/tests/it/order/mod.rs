@@ -118,8 +118,8 @@ impl Scene {
         Ok(held)
     }
 
-    /// Lets [`Scene::hold`]'s call end. Other than a call that is cancelled, which gives its turn up after a second
-    /// whether its server has ended it or not, it never overlaps with the next one.
+    /// Lets [`Scene::hold`]'s call end. It never overlaps with the next one; a cancelled call may, because it gives up its
+    /// turn after a second, even if its server has not ended it.
     fn release(&self) -> anyhow::Result<()> {
         std::fs::write(self.release_file(), "").context("release the held call")
     }
