@@ -14,7 +14,7 @@ use mooring_secrets::file::{self, SecretFileError};
 /// Longest private key file.
 const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Why a file of certificates or keys cannot be used.
+/// Why a file of certificates, revocation lists or keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateFileError {
     /// A file cannot be read, or is not PEM.

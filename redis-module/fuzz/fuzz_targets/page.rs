@@ -1,15 +1,15 @@
 //! What LIST is asked with: a pattern over keys and a cursor. The first line is the pattern, the second the cursor, the
 //! others are keys.
 //!
-//! The pattern is held against the definition: every length of a key's beginning that it can stand for is followed at
-//! once, so that nothing is ever tried again.
+//! The result is compared with a second implementation, which follows all ways to match at once, so that it never goes
+//! back.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use mooring_session::index::{Cursor, Glob};
 
-/// The definition takes pattern times key, so that more would only be slow.
+/// The second implementation looks at every byte of the key for each part of the pattern: longer keys would only be slow.
 const KEY_BYTES_MAX: usize = 32;
 const KEYS_MAX: usize = 4;
 
@@ -30,8 +30,8 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Goes through the pattern, and keeps how many bytes of the key what was gone through can stand for.
 fn matches(mut pattern: &[u8], key: &[u8]) -> bool {
+    // By a number of bytes: whether the parts read so far stand for that many at the start of the key.
     let mut stands_for = vec![false; key.len() + 1];
     stands_for[0] = true;
     while let [first, after @ ..] = pattern {
