@@ -1,7 +1,7 @@
 //! The host's side of a run: one thread starts the helper, watches the run from its beginning to its end, and answers
-//! when nothing of it is left.
+//! when no process of it is left.
 //!
-//! Invariant: the thread that starts a helper, that of the run or the one of [`warm`], stays until everything of the run
+//! Invariant: the thread that starts a helper, that of the run or the one of [`warm`], stays until every process of the run
 //! is dead, because the helper is tied to it: were the thread to end, or its process to be killed, the kernel would kill
 //! the helper, and with it the run.
 
@@ -131,7 +131,8 @@ impl Sandbox {
         &self.runtimes
     }
 
-    /// Runs `job` and blocks until nothing of it is left.
+    /// Runs `job` and blocks until no process of it is left. Its control group may be removed a moment later, where
+    /// helpers are started in advance.
     ///
     /// # Errors
     /// [`RunError`], where the walls could not be built or did not last: there is no outcome then, and nothing that
@@ -248,7 +249,12 @@ impl Sandbox {
             handover,
             witness,
         };
-        watch.until_over()
+        let (finished, helper) = watch.until_over()?;
+        // Else it is ended here.
+        if let Some(warm) = &self.warm {
+            warm.end(helper);
+        }
+        Ok(finished)
     }
 
     /// The network configuration for the helper, and the listener for its connections.

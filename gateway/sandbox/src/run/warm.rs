@@ -1,6 +1,6 @@
-//! Helpers that were begun in advance and wait for a run, each for one.
+//! What no run has to wait for: helpers that are begun in advance, each for one run, and the end of those that had one.
 //!
-//! One thread begins them. It lives as long as the sandbox, because a helper is tied to the thread that started it.
+//! One thread does both. It lives as long as the sandbox, because a helper is tied to the thread that started it.
 //!
 //! Invariant: a run never fails because of a waiting helper. One that is dead is passed over, and a run that comes to
 //! nothing in one is begun again in a fresh helper, unless its program may have been started.
@@ -37,17 +37,19 @@ struct Pool {
 #[derive(Debug)]
 struct PoolState {
     waiting: VecDeque<BegunHelper>,
+    /// Those whose run is over.
+    finished: Vec<BegunHelper>,
     /// How many are to be begun.
     missing: usize,
-    /// Whether one is being begun.
-    is_beginning: bool,
+    /// Whether the thread is beginning one, or ending some.
+    is_busy: bool,
     stage: Stage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// None waits any more, and none is begun. Runs may still be in helpers of the thread.
+    /// None waits any more, and none is begun. Runs may still be in helpers of the thread, which it ends.
     Closed,
     /// No run is in one either.
     Over,
@@ -67,8 +69,9 @@ impl WarmHelpers {
         let pool = Arc::new(Pool {
             state: Mutex::new(PoolState {
                 waiting: VecDeque::with_capacity(count),
+                finished: Vec::new(),
                 missing: count,
-                is_beginning: false,
+                is_busy: false,
                 stage: Stage::Open,
             }),
             changed: Condvar::new(),
@@ -76,7 +79,7 @@ impl WarmHelpers {
         let thread = thread::Builder::new().name("warm-helpers".to_owned());
         let thread = thread.spawn({
             let pool = Arc::clone(&pool);
-            move || pool.fill(|| begin(&launcher, &groups))
+            move || pool.serve(|| begin(&launcher, &groups))
         })?;
         Ok(Self {
             pool,
@@ -103,16 +106,23 @@ impl WarmHelpers {
         taken.map(|helper| (helper, Replacement(&self.pool)))
     }
 
-    /// Ends the helpers that wait, and begins no more.
+    /// Has a helper ended whose run is over, and its group removed.
+    pub(super) fn end(&self, helper: BegunHelper) {
+        self.pool.lock().finished.push(helper);
+        self.pool.changed.notify_all();
+    }
+
+    /// Ends the helpers that wait and those whose run is over, and begins no more.
     pub(super) fn close(&self) {
         let mut state = self.pool.lock();
         state.stage = Stage::Closed;
-        while state.is_beginning {
+        while state.is_busy {
             state = wait(self.pool.changed.wait(state));
         }
         let waiting = std::mem::take(&mut state.waiting);
+        let finished = std::mem::take(&mut state.finished);
         drop(state);
-        drop(waiting);
+        drop((waiting, finished));
     }
 
     /// The processes that wait, as the host counts them: each helper, and its process 1.
@@ -149,26 +159,29 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins what is missing, until it is over.
-    fn fill(&self, begin: impl Fn() -> Option<BegunHelper>) {
+    /// Ends what has finished and begins what is missing, until it is over.
+    fn serve(&self, begin: impl Fn() -> Option<BegunHelper>) {
         let mut state = self.lock();
         while state.stage != Stage::Over {
-            if state.missing == 0 || state.stage == Stage::Closed {
+            let finished = std::mem::take(&mut state.finished);
+            let begins = state.missing > 0 && state.stage == Stage::Open;
+            if finished.is_empty() && !begins {
                 state = wait(self.changed.wait(state));
                 continue;
             }
-            state.missing -= 1;
-            state.is_beginning = true;
+            state.missing -= usize::from(begins);
+            state.is_busy = true;
             drop(state);
+            drop(finished);
             // The thread must not end with a panic: the kernel would kill every run that is in one of its helpers.
-            let begun = panic::catch_unwind(AssertUnwindSafe(&begin));
-            let begun = begun.ok().flatten();
+            let begun = begins.then(|| panic::catch_unwind(AssertUnwindSafe(&begin)));
+            let begun = begun.and_then(Result::ok).flatten();
             state = self.lock();
-            state.is_beginning = false;
-            let is_begun = begun.is_some();
+            state.is_busy = false;
+            let has_failed = begins && begun.is_none();
             state.waiting.extend(begun);
             self.changed.notify_all();
-            if !is_begun {
+            if has_failed {
                 state.missing += 1;
                 state = wait(self.changed.wait_timeout(state, RETRY_PAUSE)).0;
             }

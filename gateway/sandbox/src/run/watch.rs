@@ -1,5 +1,6 @@
 //! Watching one run from the moment its helper was started to the death of its last process: one loop, on one thread,
 //! over everything that can happen.
+//!
 //! Invariant: every run ends, by itself or killed at a limit. A program that keeps a stream open, stays silent, writes
 //! without end or ignores signals never makes this loop wait beyond its next deadline.
 
@@ -129,25 +130,35 @@ pub(super) struct FinishedRun {
 }
 
 impl Watch<'_, '_> {
-    /// Returns when nothing of the run is left, also with an error.
-    pub(super) fn until_over(mut self) -> Result<FinishedRun, RunError> {
+    /// Returns when no process of the run is left, also with an error. What is left of a run that went well is its
+    /// helper, which ends by itself, and its empty group.
+    pub(super) fn until_over(mut self) -> Result<(FinishedRun, BegunHelper), RunError> {
         let last = self.until_finished();
-        // Nothing is in the group any more. It is removed while the helper ends, which takes as long.
-        let closed = last.as_ref().map_or(Ok(()), |_| self.close_group());
-        let killed = self.until_dead();
+        let measured = last.as_ref().map_or(Ok(()), |_| self.measure_group());
+        let killed = match last.is_ok() && self.has_reaped_namespace() {
+            true => Ok(()),
+            false => self.until_dead(),
+        };
         let (finished, descriptors) = last?;
-        closed.and(killed)?;
+        measured.and(killed)?;
         Ok(self.over(finished, descriptors))
     }
 
-    /// Measures the group for the last time, and removes it.
-    fn close_group(&mut self) -> Result<(), RunError> {
+    /// Measures the group for the last time.
+    fn measure_group(&mut self) -> Result<(), RunError> {
         if self.begun.group.is_some() {
             self.measure()?;
         }
-        let group = self.begun.group.take();
-        self.state.group_memory_peak_bytes = group.as_ref().and_then(Cgroup::memory_peak_bytes);
+        let group = self.begun.group.as_ref();
+        self.state.group_memory_peak_bytes = group.and_then(Cgroup::memory_peak_bytes);
         Ok(())
+    }
+
+    /// Whether process 1 is gone, and with it every other process of its namespace. The degraded tier has none.
+    fn has_reaped_namespace(&self) -> bool {
+        let first = self.begun.first.as_ref();
+        self.private.is_none()
+            && first.is_some_and(|first| first.process.has_ended_within(Duration::ZERO))
     }
 
     fn until_finished(&mut self) -> Result<(FinishReport, Vec<OwnedFd>), RunError> {
@@ -397,7 +408,11 @@ impl Watch<'_, '_> {
         }
     }
 
-    fn over(mut self, finished: FinishReport, descriptors: Vec<OwnedFd>) -> FinishedRun {
+    fn over(
+        mut self,
+        finished: FinishReport,
+        descriptors: Vec<OwnedFd>,
+    ) -> (FinishedRun, BegunHelper) {
         let now = Instant::now();
         let most = self.state.most;
         // A process that is killed with its parent is accounted for only by the group or the last measurement.
@@ -416,7 +431,7 @@ impl Watch<'_, '_> {
             cpu_time,
             cpu_time_max: self.limits.cpu_time,
         };
-        FinishedRun {
+        let run = FinishedRun {
             ended: facts.verdict(),
             stdout: self.stdout.finish(&mut self.state.chunk),
             stderr: self.stderr.finish(&mut self.state.chunk),
@@ -427,6 +442,7 @@ impl Watch<'_, '_> {
                 memory_peak_bytes: peak,
             },
             descriptors,
-        }
+        };
+        (run, self.begun)
     }
 }
