@@ -6,11 +6,18 @@
 use mooring_tests::fixture::Fixture;
 use mooring_tests::fleet::{Fleet, settings_toml};
 use mooring_tests::gateway::{Gateway, Settings};
-use mooring_tests::script::run_conformance;
+use mooring_tests::identity_provider::{AUDIENCE, IdentityProvider};
+use mooring_tests::script::{Output, run_conformance, run_conformance_with_token};
 
-/// Runs the suite and expects every check of every scenario to pass, whether it is scored or not.
+const REVISION: [&str; 2] = ["--requirements", "2025-11-25"];
+
+/// Runs the suite and expects it to pass.
 async fn assert_conforms(url: &str) -> anyhow::Result<()> {
-    let output = run_conformance(url, &["--requirements", "2025-11-25"]).await?;
+    assert_passed(&run_conformance(url, &REVISION).await?)
+}
+
+/// Expects every check of every scenario to have passed, whether it is scored or not.
+fn assert_passed(output: &Output) -> anyhow::Result<()> {
     assert!(output.succeeded, "{}\n{}", output.stdout, output.stderr);
     let total = output
         .stdout
@@ -51,4 +58,21 @@ async fn the_gateway_with_nothing_set_conforms() -> anyhow::Result<()> {
     ));
     let gateway = Gateway::start("unset", settings).await?;
     assert_conforms(&gateway.mcp_url("tools")).await
+}
+
+/// The suite's scenarios of authorization are for clients and authorization servers. Of a resource server it asks that all
+/// others pass with a token, and that nothing does without one.
+#[tokio::test]
+async fn the_gateway_with_tokens_conforms() -> anyhow::Result<()> {
+    let fixture = Fixture::start("conformance").await?;
+    let provider = IdentityProvider::start().await?;
+    let settings = Settings::toml(settings_toml("embedded", &[fixture.url()]));
+    let gateway = Gateway::start("tokens", settings.more_toml(&provider.toml())).await?;
+    let url = gateway.mcp_url("tools");
+    let token = provider.token("ada", AUDIENCE, "read").await?;
+    assert_passed(&run_conformance_with_token(&url, &token, &REVISION).await?)?;
+
+    let without = run_conformance(&url, &["--scenario", "ping"]).await?;
+    assert!(!without.succeeded, "{}", without.stdout);
+    Ok(())
 }
