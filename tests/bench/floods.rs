@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::arrangement::Arrangement;
+use crate::arrangement::{Arrangement, GATEWAY_PATH};
 use crate::figures::{median, percentile};
 use crate::load::{self, Slice};
 use crate::through::Plan;
@@ -28,9 +28,11 @@ use crate::wire::Target;
 const SESSIONS: usize = 4;
 /// Connections that are kept idle: nearly all that the gateway accepts by default.
 const IDLE: usize = 9_900;
-/// Connections whose heads arrive byte by byte, or that send requests that are refused.
+/// Connections whose requests arrive byte by byte, or are refused.
 const BUSY: usize = 500;
-/// Pause between two bytes of a slow head.
+/// The length of a slow body, in bytes: none is read to its end.
+const SLOW_BODY_BYTES: usize = 1024;
+/// Pause between two bytes of a slow head or body.
 const BYTE_EVERY: Duration = Duration::from_millis(200);
 const STARTED_WITHIN: Duration = Duration::from_secs(60);
 /// What a flood prints at full strength.
@@ -43,6 +45,8 @@ pub(crate) enum Flood {
     Idle,
     /// Heads of requests that arrive byte by byte.
     SlowHeads,
+    /// Bodies of requests that arrive byte by byte.
+    SlowBodies,
     /// Connections that are closed as soon as they are open, one after another.
     Connections,
     /// The same, with a request that is refused in each, whose reply is not waited for.
@@ -58,6 +62,7 @@ impl Flood {
         match self {
             Self::Idle => "9,900 idle connections",
             Self::SlowHeads => "500 connections with slow heads",
+            Self::SlowBodies => "500 connections with slow bodies",
             Self::Connections => "new connections without a pause",
             Self::Requests => "new connections with a refused request each, without a pause",
             Self::Probes => "500 connections with health probes without a pause",
@@ -134,7 +139,7 @@ pub(crate) async fn measure(
         let grown_mib = rounds.first().context("a round")?.grown_mib;
         let each = match flood {
             Flood::Idle => format!("{:.1}", grown_mib * 1024.0 / IDLE as f64),
-            Flood::SlowHeads | Flood::RefusedRequests | Flood::Probes => {
+            Flood::SlowHeads | Flood::SlowBodies | Flood::RefusedRequests | Flood::Probes => {
                 format!("{:.1}", grown_mib * 1024.0 / BUSY as f64)
             }
             Flood::Connections | Flood::Requests => "-".to_owned(),
@@ -165,8 +170,14 @@ fn spawn(flood: Flood, address: SocketAddr, logs: &TempDir) -> anyhow::Result<Pr
 /// Is the flood, for ever.
 pub(crate) async fn run(flood: Flood, address: SocketAddr) -> anyhow::Result<()> {
     let target = Target::local(address.port(), "/servers/unknown/mcp");
-    let refused = request(&format!("POST {}", target.path), address, "{}");
-    let probe = request("GET /healthz", address, "");
+    let refused = [
+        head(&format!("POST {}", target.path), address, 2),
+        b"{}".to_vec(),
+    ]
+    .concat();
+    let probe = head("GET /healthz", address, 0);
+    let slow = head(&format!("POST {GATEWAY_PATH}"), address, SLOW_BODY_BYTES);
+    let body = vec![b' '; SLOW_BODY_BYTES];
     let mut busy = JoinSet::new();
     let _idle = match flood {
         Flood::Idle => idle(address, &probe).await?,
@@ -174,7 +185,8 @@ pub(crate) async fn run(flood: Flood, address: SocketAddr) -> anyhow::Result<()>
     };
     for _ in 0..BUSY {
         match flood {
-            Flood::SlowHeads => busy.spawn(slow_heads(address)),
+            Flood::SlowHeads => busy.spawn(byte_by_byte(address, Vec::new(), slow.clone())),
+            Flood::SlowBodies => busy.spawn(byte_by_byte(address, slow.clone(), body.clone())),
             Flood::RefusedRequests => busy.spawn(without_pause(address, refused.clone())),
             Flood::Probes => busy.spawn(without_pause(address, probe.clone())),
             Flood::Idle | Flood::Connections | Flood::Requests => break,
@@ -189,7 +201,7 @@ pub(crate) async fn run(flood: Flood, address: SocketAddr) -> anyhow::Result<()>
                 stream.write_all(&refused).await?;
             }
             Flood::Idle => std::future::pending::<()>().await,
-            Flood::SlowHeads | Flood::RefusedRequests | Flood::Probes => {
+            Flood::SlowHeads | Flood::SlowBodies | Flood::RefusedRequests | Flood::Probes => {
                 busy.join_next().await.context("a connection")???;
             }
         }
@@ -210,12 +222,12 @@ async fn idle(address: SocketAddr, probe: &[u8]) -> anyhow::Result<Vec<TcpStream
     Ok(streams)
 }
 
-fn request(line: &str, address: SocketAddr, body: &str) -> Vec<u8> {
-    let length = body.len();
+/// The head of a request with a body of this length.
+fn head(line: &str, address: SocketAddr, length: usize) -> Vec<u8> {
     let accept = "application/json, text/event-stream";
     format!(
         "{line} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: {accept}\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
+         Content-Length: {length}\r\n\r\n"
     )
     .into_bytes()
 }
@@ -228,11 +240,17 @@ async fn exchange(stream: &mut TcpStream, request: &[u8]) -> anyhow::Result<()> 
     Ok(())
 }
 
-async fn slow_heads(address: SocketAddr) -> anyhow::Result<()> {
+/// Sends the beginning of a request at once and the rest byte by byte, again and again.
+async fn byte_by_byte(
+    address: SocketAddr,
+    at_once: Vec<u8>,
+    slowly: Vec<u8>,
+) -> anyhow::Result<()> {
     loop {
         let mut stream = TcpStream::connect(address).await?;
-        for byte in request("POST /mcp", address, "") {
-            if stream.write_all(&[byte]).await.is_err() {
+        stream.write_all(&at_once).await?;
+        for byte in &slowly {
+            if stream.write_all(&[*byte]).await.is_err() {
                 break;
             }
             tokio::time::sleep(BYTE_EVERY).await;
