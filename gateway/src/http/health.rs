@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use http::header::CONTENT_TYPE;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
@@ -179,5 +179,9 @@ fn since_ms(since: std::time::SystemTime) -> u64 {
 /// The public keys by which upstream servers verify whom a request is for.
 pub(super) async fn signing_keys(State(app): State<Arc<App>>) -> Response {
     let keys = app.caller_signer.as_ref().map(|signer| signer.keys_json());
-    reply::json(StatusCode::OK, keys.unwrap_or(r#"{"keys":[]}"#).to_owned())
+    let mut response = reply::json(StatusCode::OK, keys.unwrap_or(r#"{"keys":[]}"#).to_owned());
+    // As long as a token is valid.
+    let max_age = HeaderValue::from_static("max-age=300");
+    response.headers_mut().insert(CACHE_CONTROL, max_age);
+    response
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::reply::to_http;
@@ -45,12 +45,16 @@ pub(super) async fn guard<F: Future<Output = Response>>(
             reply
         }
     };
+    let headers = reply.headers_mut();
     // A browser must not take text of a tool for a page or a script (WHATWG Fetch, 3.6).
     let nosniff = HeaderValue::from_static("nosniff");
-    reply.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
+    headers.insert(X_CONTENT_TYPE_OPTIONS, nosniff);
+    // A reply is for its caller alone, also where a cache does not know by what a caller is named (RFC 9111, 3.5).
+    let no_store = HeaderValue::from_static("no-store");
+    headers.entry(CACHE_CONTROL).or_insert(no_store);
     if app.session_router.store().is_degraded() {
         let degraded = HeaderValue::from_static("1");
-        reply.headers_mut().insert(MOORING_DEGRADED, degraded);
+        headers.insert(MOORING_DEGRADED, degraded);
     }
     reply
 }

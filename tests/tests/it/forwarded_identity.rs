@@ -91,6 +91,10 @@ async fn whoami(session: &mut McpSession, tool: &str) -> anyhow::Result<Value> {
 #[tokio::test]
 async fn an_upstream_learns_from_every_request_whom_it_is_for() -> anyhow::Result<()> {
     let mut arrangement = Arrangement::start("on").await?;
+    let gateway = arrangement.gateways.first().context("a gateway")?;
+    let keys = gateway.url("/.well-known/jwks.json");
+    let keys = HttpClient::default().get(&keys).await?;
+    assert_eq!(keys.header("cache-control"), Some("max-age=300"));
     let mut ada = arrangement.open("tools", "ada@example.org", "red").await?;
     let first = whoami(&mut ada, "whoami").await?;
     assert_eq!(first["sub"], "ada@example.org");
