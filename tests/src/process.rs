@@ -187,7 +187,10 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();
-        if std::thread::panicking() {
+        // A test may also fail by an error that it returns. The harness, which names the thread after the test, captures
+        // the output and shows it for failed tests only.
+        let is_in_test = std::thread::current().name() != Some("main");
+        if is_in_test || std::thread::panicking() {
             show(&self.log_tail());
         }
     }
