@@ -7,17 +7,11 @@ use mooring_tests::fixture::Fixture;
 use mooring_tests::fleet::{Fleet, settings_toml};
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::identity_provider::{AUDIENCE, IdentityProvider};
-use mooring_tests::script::{Output, run_conformance, run_conformance_with_token};
+use mooring_tests::script::run_conformance;
 
-const REVISION: [&str; 2] = ["--requirements", "2025-11-25"];
-
-/// Runs the suite and expects it to pass.
-async fn assert_conforms(url: &str) -> anyhow::Result<()> {
-    assert_passed(&run_conformance(url, &REVISION).await?)
-}
-
-/// Expects every check of every scenario to have passed, whether it is scored or not.
-fn assert_passed(output: &Output) -> anyhow::Result<()> {
+/// Runs the suite and expects every check of every scenario to pass, whether it is scored or not.
+async fn assert_conforms(url: &str, token: Option<&str>) -> anyhow::Result<()> {
+    let output = run_conformance(url, token, &["--requirements", "2025-11-25"]).await?;
     assert!(output.succeeded, "{}\n{}", output.stdout, output.stderr);
     let total = output
         .stdout
@@ -31,14 +25,14 @@ fn assert_passed(output: &Output) -> anyhow::Result<()> {
 #[tokio::test]
 async fn the_fixture_itself_conforms() -> anyhow::Result<()> {
     let fixture = Fixture::start("conformance").await?;
-    assert_conforms(&fixture.url()).await
+    assert_conforms(&fixture.url(), None).await
 }
 
 #[tokio::test]
 async fn the_gateway_on_redis_conforms() -> anyhow::Result<()> {
     let fixture = Fixture::start("conformance").await?;
     let fleet = Fleet::start(1, &[fixture.url()]).await?;
-    assert_conforms(&fleet.endpoints()[0]).await
+    assert_conforms(&fleet.endpoints()[0], None).await
 }
 
 #[tokio::test]
@@ -46,7 +40,7 @@ async fn the_gateway_on_the_embedded_store_conforms() -> anyhow::Result<()> {
     let fixture = Fixture::start("conformance").await?;
     let settings = Settings::toml(settings_toml("embedded", &[fixture.url()]));
     let gateway = Gateway::start("embedded", settings).await?;
-    assert_conforms(&gateway.mcp_url("tools")).await
+    assert_conforms(&gateway.mcp_url("tools"), None).await
 }
 
 #[tokio::test]
@@ -57,7 +51,7 @@ async fn the_gateway_with_nothing_set_conforms() -> anyhow::Result<()> {
         "[[servers]]\nid = \"tools\"\ninstances = [{url:?}]\n"
     ));
     let gateway = Gateway::start("unset", settings).await?;
-    assert_conforms(&gateway.mcp_url("tools")).await
+    assert_conforms(&gateway.mcp_url("tools"), None).await
 }
 
 /// The suite's scenarios of authorization are for clients and authorization servers. Of a resource server it asks that all
@@ -70,9 +64,9 @@ async fn the_gateway_with_tokens_conforms() -> anyhow::Result<()> {
     let gateway = Gateway::start("tokens", settings.more_toml(&provider.toml())).await?;
     let url = gateway.mcp_url("tools");
     let token = provider.token("ada", AUDIENCE, "read").await?;
-    assert_passed(&run_conformance_with_token(&url, &token, &REVISION).await?)?;
+    assert_conforms(&url, Some(&token)).await?;
 
-    let without = run_conformance(&url, &["--scenario", "ping"]).await?;
+    let without = run_conformance(&url, None, &["--scenario", "ping"]).await?;
     assert!(!without.succeeded, "{}", without.stdout);
     Ok(())
 }
