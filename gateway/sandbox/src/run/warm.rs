@@ -10,7 +10,7 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::begun::BegunHelper;
 use super::watch::SETUP_WAIT;
@@ -37,7 +37,7 @@ struct Pool {
 #[derive(Debug)]
 struct PoolState {
     waiting: VecDeque<BegunHelper>,
-    /// Those whose run is over.
+    /// Those to be ended: their run is over, or they died while they waited.
     finished: Vec<BegunHelper>,
     /// How many are to be begun.
     missing: usize,
@@ -89,21 +89,16 @@ impl WarmHelpers {
 
     /// The helper that has waited longest and lives.
     pub(super) fn take(&self) -> Option<(BegunHelper, Replacement<'_>)> {
-        // Dropped after the lock: their processes are reaped then.
-        let mut dead = Vec::new();
         let mut state = self.pool.lock();
-        let taken = loop {
-            match state.waiting.pop_front() {
-                Some(helper) if !helper.is_alive() => dead.push(helper),
-                taken => break taken,
+        while let Some(helper) = state.waiting.pop_front() {
+            if helper.is_alive() {
+                return Some((helper, Replacement(&self.pool)));
             }
-        };
-        if !dead.is_empty() {
-            state.missing += dead.len();
+            state.missing += 1;
+            state.finished.push(helper);
             self.pool.changed.notify_all();
         }
-        drop(state);
-        taken.map(|helper| (helper, Replacement(&self.pool)))
+        None
     }
 
     /// Has a helper ended whose run is over, and its group removed.
@@ -162,11 +157,17 @@ impl Pool {
     /// Ends what has finished and begins what is missing, until it is over.
     fn serve(&self, begin: impl Fn() -> Option<BegunHelper>) {
         let mut state = self.lock();
+        let mut resumes_at = Instant::now();
         while state.stage != Stage::Over {
             let finished = std::mem::take(&mut state.finished);
-            let begins = state.missing > 0 && state.stage == Stage::Open;
+            let is_short = state.missing > 0 && state.stage == Stage::Open;
+            let pause = resumes_at.saturating_duration_since(Instant::now());
+            let begins = is_short && pause.is_zero();
             if finished.is_empty() && !begins {
-                state = wait(self.changed.wait(state));
+                state = match is_short {
+                    true => wait(self.changed.wait_timeout(state, pause)).0,
+                    false => wait(self.changed.wait(state)),
+                };
                 continue;
             }
             state.missing -= usize::from(begins);
@@ -178,13 +179,12 @@ impl Pool {
             let begun = begun.and_then(Result::ok).flatten();
             state = self.lock();
             state.is_busy = false;
-            let has_failed = begins && begun.is_none();
+            if begins && begun.is_none() {
+                state.missing += 1;
+                resumes_at = Instant::now() + RETRY_PAUSE;
+            }
             state.waiting.extend(begun);
             self.changed.notify_all();
-            if has_failed {
-                state.missing += 1;
-                state = wait(self.changed.wait_timeout(state, RETRY_PAUSE)).0;
-            }
         }
     }
 }
