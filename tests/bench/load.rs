@@ -32,6 +32,8 @@ pub(crate) struct Call {
     pub(crate) text_bytes: usize,
     /// Events before the result, which make the reply a stream.
     pub(crate) events: usize,
+    /// How long the upstream waits before its reply.
+    pub(crate) reply_after: Duration,
 }
 
 /// One client session over one keep-alive connection.
@@ -160,11 +162,16 @@ impl Session {
 
 impl Call {
     fn text(self, id: u64) -> String {
-        let Self { text_bytes, events } = self;
-        let arguments = match (text_bytes, events) {
-            (0, 0) => String::new(),
+        let Self {
+            text_bytes,
+            events,
+            reply_after,
+        } = self;
+        let arguments = match (text_bytes, events, reply_after) {
+            (0, 0, Duration::ZERO) => String::new(),
             _ => format!(
-                "\"events\":{events},\"text\":\"{}\"",
+                "\"events\":{events},\"reply_after_ms\":{},\"text\":\"{}\"",
+                reply_after.as_millis(),
                 "x".repeat(text_bytes)
             ),
         };
@@ -207,7 +214,7 @@ pub(crate) async fn open_idle(target: &Target, count: usize) -> anyhow::Result<(
     Ok(())
 }
 
-/// Drives the sessions for `length`, all at once, and gives them back.
+/// Drives the sessions for `length`, all at once, and gives them back. Each makes one call at least.
 pub(crate) async fn drive(
     sessions: Vec<Session>,
     length: Duration,
@@ -244,11 +251,13 @@ pub(crate) async fn close(sessions: Vec<Session>) -> anyhow::Result<()> {
 async fn call_until(mut session: Session, end: Instant) -> anyhow::Result<(Session, Vec<u32>)> {
     let mut latencies = Vec::with_capacity(64 * 1024);
     let mut before = Instant::now();
-    while before < end {
+    loop {
         session.call().await?;
         let after = Instant::now();
         latencies.push(u32::try_from((after - before).as_nanos()).unwrap_or(u32::MAX));
+        if after >= end {
+            return Ok((session, latencies));
+        }
         before = after;
     }
-    Ok((session, latencies))
 }

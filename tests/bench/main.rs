@@ -27,8 +27,8 @@ mod floods;
 mod forward;
 mod fresh;
 mod growth;
-mod idle;
 mod load;
+mod memory;
 mod pair;
 mod recovery;
 mod route;
@@ -73,8 +73,8 @@ enum Part {
     Through,
     /// One SESSION.ROUTE as a gateway sees it.
     Route,
-    /// Memory with 10,000 sessions bound.
-    Idle,
+    /// Memory of 10,000 idle sessions, and of 1,000 calls in flight.
+    Memory,
     /// The next reply after an instance was killed.
     Recovery,
     /// Runs of code, and a thousand code sessions.
@@ -147,8 +147,8 @@ async fn main() -> anyhow::Result<()> {
     if wants(Part::Route) {
         println!("{}\n", route::measure(&logs).await?);
     }
-    if wants(Part::Idle) {
-        println!("{}\n", idle::measure(&logs).await?);
+    if wants(Part::Memory) {
+        println!("{}\n", memory::measure(&logs).await?);
     }
     if wants(Part::Recovery) {
         println!("{}\n", recovery::measure(&logs).await?);

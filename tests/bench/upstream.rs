@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
+use std::time::Duration;
 
 use anyhow::Context;
 use mooring_tests::port::free_port;
@@ -99,8 +100,11 @@ pub(crate) async fn serve(port: u16) -> anyhow::Result<()> {
 async fn converse(stream: TcpStream, port: u16, counts: &Counts) -> anyhow::Result<()> {
     let mut wire = Wire::new(stream)?;
     while let Some(request) = wire.request().await? {
-        let reply = answer(&request, port, counts);
-        wire.send(&reply).await?;
+        let Reply { bytes, after } = answer(&request, port, counts);
+        if !after.is_zero() {
+            tokio::time::sleep(after).await;
+        }
+        wire.send(&bytes).await?;
     }
     Ok(())
 }
@@ -126,47 +130,67 @@ struct Arguments<'a> {
     #[serde(default)]
     events: usize,
     #[serde(default)]
+    reply_after_ms: u64,
+    #[serde(default)]
     text: &'a str,
 }
 
-fn answer(request: &Request, port: u16, counts: &Counts) -> Vec<u8> {
+/// A reply, and the pause before it.
+struct Reply {
+    bytes: Vec<u8>,
+    after: Duration,
+}
+
+impl From<Vec<u8>> for Reply {
+    fn from(bytes: Vec<u8>) -> Self {
+        let after = Duration::ZERO;
+        Self { bytes, after }
+    }
+}
+
+fn answer(request: &Request, port: u16, counts: &Counts) -> Reply {
     let session = request.session.as_deref();
     if !request.is_post {
         let ended = session.and_then(|id| counts.borrow_mut().remove(id));
-        return empty(if ended.is_some() {
-            "200 OK"
-        } else {
-            "404 Not Found"
-        });
+        let status = match ended {
+            Some(_) => "200 OK",
+            None => "404 Not Found",
+        };
+        return empty(status).into();
     }
     let Ok(call) = serde_json::from_slice::<Call<'_>>(&request.body) else {
-        return empty("400 Bad Request");
+        return empty("400 Bad Request").into();
     };
     let Some(id) = call.id else {
-        return empty("202 Accepted");
+        return empty("202 Accepted").into();
     };
     if call.method == "initialize" {
-        return initialize(id, port, &mut counts.borrow_mut());
+        return initialize(id, port, &mut counts.borrow_mut()).into();
     }
     let mut counts = counts.borrow_mut();
     let Some(count) = session.and_then(|session| counts.get_mut(session)) else {
-        return empty("404 Not Found");
+        return empty("404 Not Found").into();
     };
     if call.method != "tools/call" {
         return json(
             "",
             &format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}"),
-        );
+        )
+        .into();
     }
     *count += 1;
-    let Arguments { events, text } = call.params.unwrap_or_default().arguments;
+    let arguments = call.params.unwrap_or_default().arguments;
+    let text = arguments.text;
     let result = format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"{count}{text}\"}}],\
          \"structuredContent\":{{\"count\":{count},\"instance\":{port}}}}}}}"
     );
-    match events {
-        0 => json("", &result),
-        _ => stream(events, &result),
+    Reply {
+        bytes: match arguments.events {
+            0 => json("", &result),
+            events => stream(events, &result),
+        },
+        after: Duration::from_millis(arguments.reply_after_ms),
     }
 }
 
