@@ -1,6 +1,6 @@
 //! What the walls cost: how long a program takes from its start to its end, and how many runs two threads make in a
-//! second, bare, sandboxed, and in helpers that were started in advance. The variants take turns, so that a busy machine
-//! is busy for all of them. Last, what a waiting helper takes of the memory.
+//! second, bare, sandboxed, and in helpers that were started in advance; then several starts at the same moment. The
+//! variants take turns, so that a busy machine is busy for all of them. Last, what a waiting helper takes of the memory.
 //!
 //! `MOORING_BENCH_DENO` names a deno that is not in the ordinary directories, `MOORING_BENCH_LAUNCHER` another binary than
 //! the helper's own: the gateway's.
@@ -17,6 +17,7 @@ use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +36,9 @@ const THROUGHPUT: Duration = Duration::from_secs(5);
 const THREADS: usize = 2;
 /// Helpers that wait.
 const WARM_HELPERS: usize = 2;
+/// Starts at the same moment, with as many helpers that wait, and how often.
+const STARTS_AT_ONCE: usize = 4;
+const BURSTS: usize = 50;
 
 const LIMITS: Limits = Limits {
     wall_time: Duration::from_secs(30),
@@ -94,7 +98,15 @@ fn main() {
             warm / bare
         );
     }
-    until_warm(&warm);
+    let four = Sandbox::probe(options(STARTS_AT_ONCE)).expect("a sandbox");
+    println!(
+        "| {STARTS_AT_ONCE} at once | bare p50 | p95 | p99 | warm p50 | p95 | p99 | setup p50 | p95 | p99 |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for subject in &subjects {
+        starts_at_once(&four, &ground, subject);
+    }
+    until_warm(&warm, WARM_HELPERS);
     for [helper, first] in warm.waiting_processes() {
         println!(
             "waiting helper: {} of its own, {} with its share of what is shared; process 1: {}, {}",
@@ -115,8 +127,8 @@ fn memory(pid: i32, name: &str) -> String {
     line.map_or("unknown".to_owned(), |line| line.trim().to_owned())
 }
 
-fn until_warm(sandbox: &Sandbox) {
-    while sandbox.waiting_processes().len() < WARM_HELPERS {
+fn until_warm(sandbox: &Sandbox, helpers: usize) {
+    while sandbox.waiting_processes().len() < helpers {
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -205,7 +217,7 @@ fn starts(cold: &Sandbox, warm: &Sandbox, ground: &Ground, subject: &Subject) {
     let mut walled = [cold, warm].map(|sandbox| (sandbox, Vec::new(), Vec::new()));
     for _ in 0..STARTS {
         // Not while helpers are begun.
-        until_warm(warm);
+        until_warm(warm, WARM_HELPERS);
         bare.push(timed(|| run_bare(subject)));
         for (sandbox, times, setups) in &mut walled {
             times.push(timed(|| setups.push(run_walled(sandbox, ground, subject))));
@@ -220,6 +232,45 @@ fn starts(cold: &Sandbox, warm: &Sandbox, ground: &Ground, subject: &Subject) {
         print!(" {p50:.1} | {p95:.1} | {p99:.1} | {added:.1} | {setup:.1} |");
     }
     println!();
+}
+
+fn starts_at_once(warm: &Sandbox, ground: &Ground, subject: &Subject) {
+    let mut bare = Vec::new();
+    let mut walled = Vec::new();
+    let mut setups = Vec::new();
+    for _ in 0..BURSTS {
+        until_warm(warm, STARTS_AT_ONCE);
+        let times = at_once(|| timed(|| run_bare(subject)));
+        bare.extend(times);
+        for (time, setup) in at_once(|| {
+            let begun = Instant::now();
+            let setup = run_walled(warm, ground, subject);
+            (begun.elapsed(), setup)
+        }) {
+            walled.push(time);
+            setups.push(setup);
+        }
+    }
+    print!("| {} |", subject.name);
+    for times in [&mut bare, &mut walled, &mut setups] {
+        let [p50, p95, p99] = percentiles(times);
+        print!(" {p50:.1} | {p95:.1} | {p99:.1} |");
+    }
+    println!();
+}
+
+/// What the work returns in each of several threads that begin at the same moment.
+fn at_once<T: Send>(work: impl Fn() -> T + Sync) -> Vec<T> {
+    let begin = Barrier::new(STARTS_AT_ONCE);
+    let work = || {
+        begin.wait();
+        work()
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..STARTS_AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let results = threads.into_iter().map(|thread| thread.join());
+        results.map(|result| result.expect("it runs")).collect()
+    })
 }
 
 fn run_bare(subject: &Subject) {
