@@ -5,7 +5,6 @@
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, StatusCode};
-use http_body_util::Full;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -98,8 +97,9 @@ pub(super) async fn ask(
 ) -> Result<Verdict, HookError> {
     let text = Bytes::from(serde_json::to_vec(question).map_err(HookError::Question)?);
     let asking = async {
-        let reply = match client.send_elsewhere(request(hook, &text)).await {
-            Err(SendError::Broken(_)) => client.send_elsewhere(request(hook, &text)).await?,
+        let request = request(hook, text);
+        let reply = match client.send_elsewhere(&request).await {
+            Err(SendError::Broken(_)) => client.send_elsewhere(&request).await?,
             sent => sent?,
         };
         match reply.status {
@@ -112,8 +112,8 @@ pub(super) async fn ask(
     read_answer(question.phase, &answer)
 }
 
-fn request(hook: &HookSettings, text: &Bytes) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::new(text.clone()));
+fn request(hook: &HookSettings, text: Bytes) -> Request<Bytes> {
+    let mut request = Request::new(text);
     *request.method_mut() = Method::POST;
     *request.uri_mut() = hook.url.clone();
     let json = HeaderValue::from_static("application/json");

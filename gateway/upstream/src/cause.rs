@@ -3,14 +3,13 @@
 //! Invariant: neither contains a URL, a header or the value of a configured variable. The server's own output is kept
 //! separately, so that pages without access control can omit it.
 
-use std::error::Error as _;
+use std::error::Error;
 use std::fmt;
 use std::io;
 
-use http::StatusCode;
-use hyper_util::client::legacy;
-
+use super::http::ConnectFailure;
 use super::{ExchangeError, HandshakeError, SendError};
+use http::StatusCode;
 
 /// The outcome of a contact with an instance: a label value of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
@@ -123,7 +122,7 @@ impl From<&HandshakeError> for FailureCause {
 }
 
 /// The reason from the resolver, the kernel or TLS why no connection was made.
-pub(super) fn connect_text(error: &legacy::Error) -> String {
+pub(super) fn connect_text(error: &ConnectFailure) -> String {
     let mut texts = Vec::<String>::new();
     for cause in causes(error) {
         let text = match cause.downcast_ref::<io::Error>() {
@@ -143,7 +142,7 @@ pub(super) fn connect_text(error: &legacy::Error) -> String {
 
 /// An error with its causes, on one line.
 #[must_use]
-pub fn with_causes(error: &dyn std::error::Error) -> String {
+pub fn with_causes(error: &dyn Error) -> String {
     let (mut text, mut source) = (error.to_string(), error.source());
     while let Some(cause) = source {
         text.push_str(": ");
@@ -154,12 +153,14 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// The chain of causes, including those that I/O errors wrap but do not return as their source.
-pub fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+pub fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(error.source(), |cause| {
         let cause = *cause;
         let io = cause.downcast_ref::<io::Error>();
         match io.and_then(io::Error::get_ref) {
-            Some(wrapped) => Some(wrapped as &(dyn std::error::Error + 'static)),
+            Some(wrapped) => Some(wrapped as &(dyn Error + 'static)),
             None => cause.source(),
         }
     })

@@ -8,23 +8,18 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{self, Client as Pool};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use thread_local::ThreadLocal;
 
 use super::cause::connect_text;
 use super::credential::RequestCredential;
 use super::credential_header::CredentialHeader;
+use super::http::{
+    ConnectFailure, ConnectionChoice, Connector, ConnectorOptions, HttpClient, HttpError,
+    HttpFailure, HttpRequest, ResponseBody,
+};
 use super::http_reply::read_http;
 use super::{CredentialError, FailureCause, Instance, Outgoing, Reach, UNREACHED_LOST_AFTER};
 use mooring_protocol::{Reply, ReplyError};
 
-/// Most idle connections per instance and thread: enough for a thread's concurrency, and small compared to its file limit.
-const IDLE_CONNECTIONS_PER_INSTANCE_MAX: usize = 512;
 /// Pause between attempts while connections are refused.
 const RETRY_PAUSE: Duration = Duration::from_millis(40);
 
@@ -34,19 +29,13 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// Unanswered probes after which TCP breaks the connection.
 const KEEPALIVE_RETRIES: u32 = 4;
 
-type Connections = Pool<HttpsConnector<HttpConnector>, Full<Bytes>>;
-
 /// The HTTP client to upstream instances. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Pools>);
+pub struct Client(Arc<ClientState>);
 
 #[derive(Debug)]
-struct Pools {
-    connector: HttpsConnector<HttpConnector>,
-    idle_connection: Duration,
-    /// Each thread has its own: a connection is driven by the thread that opened it.
-    pooled: ThreadLocal<Connections>,
-    fresh: Connections,
+struct ClientState {
+    http: HttpClient,
     lost_after: Duration,
     event_bytes_max: usize,
 }
@@ -64,14 +53,14 @@ pub enum SendError {
     Refused,
     /// No connection for another reason (timeout, name resolution, TLS). Nothing was delivered.
     #[error("cannot connect to the instance: {}", connect_text(.0))]
-    Connect(#[source] legacy::Error),
+    Connect(#[source] ConnectFailure),
     /// No connection for [`UNREACHED_LOST_AFTER`](crate::UNREACHED_LOST_AFTER): the instance counts as lost. Nothing
     /// was delivered.
     #[error("the instance cannot be reached: {}", connect_text(.0))]
-    Unreachable(#[source] legacy::Error),
+    Unreachable(#[source] ConnectFailure),
     /// The connection broke after it was established. The request may have been delivered and may have run.
     #[error("the connection to the instance broke before it answered")]
-    Broken(#[source] legacy::Error),
+    Broken(#[source] HttpFailure),
     /// There is no credential for the caller. Nothing was sent.
     #[error(transparent)]
     Credential(#[from] CredentialError),
@@ -134,7 +123,7 @@ pub struct ClientOptions {
 /// The connection to an instance broke in the middle of a reply.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection to the instance broke")]
-struct ReplyBroken(#[source] hyper::Error);
+struct ReplyBroken(#[source] HttpFailure);
 
 impl Client {
     /// Creates a client, and reads the system's root certificates once.
@@ -142,38 +131,17 @@ impl Client {
     /// # Errors
     /// There are no root certificates, and `needs_tls` says that some instance requires TLS.
     pub fn new(options: ClientOptions, needs_tls: bool) -> Result<Self, ClientError> {
-        let tls = tls_config(needs_tls)?;
-        let mut tcp = HttpConnector::new();
-        tcp.set_nodelay(true);
-        tcp.enforce_http(false);
-        tcp.set_connect_timeout(Some(options.connect_timeout));
-        tcp.set_keepalive(Some(KEEPALIVE));
-        tcp.set_keepalive_interval(Some(KEEPALIVE));
-        tcp.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        Ok(Self(Arc::new(Pools {
-            fresh: pool(&connector, options.idle_connection, 0),
-            connector,
-            idle_connection: options.idle_connection,
-            pooled: ThreadLocal::new(),
+        let connector = ConnectorOptions {
+            connect_timeout: options.connect_timeout,
+            keepalive: KEEPALIVE,
+            keepalive_retries: KEEPALIVE_RETRIES,
+        };
+        let connector = Connector::new(connector, tls_config(needs_tls)?);
+        Ok(Self(Arc::new(ClientState {
+            http: HttpClient::new(connector, options.idle_connection),
             lost_after: options.lost_after,
             event_bytes_max: options.event_bytes_max,
         })))
-    }
-
-    fn pooled(&self) -> &Connections {
-        let Pools {
-            connector,
-            idle_connection,
-            ..
-        } = &*self.0;
-        let idle_max = IDLE_CONNECTIONS_PER_INSTANCE_MAX;
-        let new = || pool(connector, *idle_connection, idle_max);
-        self.0.pooled.get_or(new)
     }
 
     /// Sends a request over a pooled connection. Refused connections are retried until the instance counts as lost. A
@@ -186,16 +154,17 @@ impl Client {
             .await
     }
 
-    /// The same for a request that is made anew for each attempt.
+    /// The same for a request with its own URI.
     ///
     /// # Errors
     /// See [`SendError`].
     pub(crate) async fn send_request(
         &self,
         instance: &Instance,
-        request: impl Fn() -> Request<Full<Bytes>>,
+        request: &Request<Bytes>,
     ) -> Result<Reply, SendError> {
-        self.send_over(self.pooled(), instance, request).await
+        self.send_over(ConnectionChoice::Pooled, instance, request.into())
+            .await
     }
 
     /// Sends a request over a new connection, because a reset of a reused connection proves nothing.
@@ -267,13 +236,13 @@ impl Client {
         outgoing: &Outgoing,
         credential: Option<&CredentialHeader>,
     ) -> Result<Reply, SendError> {
-        let request = || outgoing.to(instance, credential);
-        let connections = match sending {
-            Sending::Pooled => self.pooled(),
-            Sending::Fresh => &self.0.fresh,
+        let request = outgoing.to(instance, credential);
+        let choice = match sending {
+            Sending::Pooled => ConnectionChoice::Pooled,
+            Sending::Fresh => ConnectionChoice::Fresh,
             // A single refusal without retries starts no row of refusals: the next one must not count as a loss.
             Sending::Once => {
-                return match self.request(request()).await {
+                return match self.request(request).await {
                     Ok(response) => Ok(self.received(instance, response)),
                     Err(error) => {
                         instance.contact.fail(FailureCause::from(&error));
@@ -282,46 +251,41 @@ impl Client {
                 };
             }
         };
-        self.send_over(connections, instance, request).await
+        self.send_over(choice, instance, request).await
     }
 
     /// Sends a request to a service that is no instance, over a pooled connection and without retries.
     ///
     /// # Errors
     /// See [`SendError`].
-    pub async fn send_elsewhere(&self, request: Request<Full<Bytes>>) -> Result<Reply, SendError> {
-        self.request(request)
+    pub async fn send_elsewhere(&self, request: &Request<Bytes>) -> Result<Reply, SendError> {
+        self.request(request.into())
             .await
             .map(|response| self.reply(response))
     }
 
-    async fn request(
-        &self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, SendError> {
-        let sent = self.pooled().request(request).await;
+    async fn request(&self, request: HttpRequest<'_>) -> Result<Response<ResponseBody>, SendError> {
+        let sent = self.0.http.send(request, ConnectionChoice::Pooled).await;
         sent.map_err(|error| match error {
-            error if is_refused(&error) => SendError::Refused,
-            error if error.is_connect() => SendError::Connect(error),
-            error => SendError::Broken(error),
+            HttpError::Connect(error) if is_refused(&error) => SendError::Refused,
+            HttpError::Connect(error) => SendError::Connect(error),
+            HttpError::Exchange(failure) => SendError::Broken(failure),
         })
     }
 
     async fn send_over(
         &self,
-        connections: &Connections,
+        choice: ConnectionChoice,
         instance: &Instance,
-        request: impl Fn() -> Request<Full<Bytes>>,
+        request: HttpRequest<'_>,
     ) -> Result<Reply, SendError> {
         let error = loop {
             let began = Instant::now();
-            let error = match connections.request(request()).await {
+            let error = match self.0.http.send(request, choice).await {
                 Ok(response) => return Ok(self.received(instance, response)),
-                Err(error) => error,
+                Err(HttpError::Exchange(failure)) => break SendError::Broken(failure),
+                Err(HttpError::Connect(error)) => error,
             };
-            if !error.is_connect() {
-                break SendError::Broken(error);
-            }
             if !is_refused(&error) {
                 break if instance.reach.unreached(began) >= UNREACHED_LOST_AFTER {
                     SendError::Unreachable(error)
@@ -340,7 +304,7 @@ impl Client {
 
     /// Records what the response head says about the instance. A 4xx status concerns the request, so the caller
     /// evaluates it.
-    fn received(&self, instance: &Instance, response: Response<Incoming>) -> Reply {
+    fn received(&self, instance: &Instance, response: Response<ResponseBody>) -> Reply {
         instance.reach.succeeded();
         let status = response.status();
         if status.is_server_error() {
@@ -351,7 +315,7 @@ impl Client {
         self.reply(response)
     }
 
-    fn reply(&self, response: Response<Incoming>) -> Reply {
+    fn reply(&self, response: Response<ResponseBody>) -> Reply {
         let broken = |error| ReplyError::broken(ReplyBroken(error));
         read_http(response, self.0.event_bytes_max, broken)
     }
@@ -361,30 +325,11 @@ impl Client {
     }
 }
 
-fn pool(
-    connector: &HttpsConnector<HttpConnector>,
-    idle_connection: Duration,
-    idle_max: usize,
-) -> Connections {
-    Pool::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(idle_connection)
-        .pool_max_idle_per_host(idle_max)
-        .build(connector.clone())
-}
-
 /// Whether the connection was refused: on a live host, the sign that the process has ended.
-pub fn is_refused(error: &legacy::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        if let Some(io) = cause.downcast_ref::<io::Error>()
-            && io.kind() == io::ErrorKind::ConnectionRefused
-        {
-            return true;
-        }
-        source = cause.source();
-    }
-    false
+pub fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(error.source(), |cause| cause.source())
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|io| io.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// The TLS configuration. Root certificates are read only if TLS is needed.

@@ -13,6 +13,7 @@ mod credential_header;
 mod discard;
 mod exchange;
 mod handshake;
+mod http;
 mod http_reply;
 mod metrics;
 mod oauth;
@@ -36,6 +37,7 @@ pub use exchange::{ANSWER_BYTES_MAX, Answer, ExchangeError, read_answer, within}
 pub use handshake::{
     Completion, HandshakeError, InitializeHandshake, InitializedSession, initialize,
 };
+pub use http::{ConnectFailure, HttpFailure};
 pub use http_reply::read_http;
 pub use metrics::{describe_metrics, server_contact};
 pub use oauth::{OauthTokens, TokenExchangeError};

@@ -5,12 +5,12 @@
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
-use http_body_util::Full;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use mooring_session::names::UpstreamSession;
 
 use super::credential::RequestCredential;
 use super::credential_header::CredentialHeader;
+use super::http::HttpRequest;
 use super::{Caller, Instance, Server};
 use mooring_protocol::header::{
     LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID,
@@ -175,19 +175,18 @@ impl Outgoing {
     }
 
     /// The HTTP request to `instance`, with this credential if there is one, in place of a static one.
-    pub(crate) fn to(
-        &self,
-        instance: &Instance,
-        credential: Option<&CredentialHeader>,
-    ) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(self.body.clone()));
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = instance.uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        if let Some(CredentialHeader { name, value, .. }) = credential {
-            request.headers_mut().insert(name.clone(), value.clone());
+    pub(crate) const fn to<'a>(
+        &'a self,
+        instance: &'a Instance,
+        credential: Option<&'a CredentialHeader>,
+    ) -> HttpRequest<'a> {
+        HttpRequest {
+            method: &self.method,
+            uri: &instance.uri,
+            headers: &self.headers,
+            credential,
+            body: &self.body,
         }
-        request
     }
 }
 

@@ -11,7 +11,6 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
-use http_body_util::Full;
 use mooring_secrets::access_token::AccessToken;
 use mooring_secrets::digest;
 use mooring_secrets::file::{self as secret_file, SecretFileError};
@@ -169,7 +168,7 @@ impl TokenEndpoint {
         };
         let (secret, generation) = self.read_secret().await?;
         let request = token_request(&self.settings, &secret, token)?;
-        let reply = client.send_elsewhere(request).await?;
+        let reply = client.send_elsewhere(&request).await?;
         let status = reply.status;
         let body = reply.body.read_text(ANSWER_BYTES_MAX).await?;
         if status != StatusCode::OK {
@@ -189,7 +188,7 @@ fn token_request(
     settings: &OauthSettings,
     secret: &str,
     token: TokenRequest<'_>,
-) -> Result<Request<Full<Bytes>>, FetchError> {
+) -> Result<Request<Bytes>, FetchError> {
     let mut form = form_urlencoded::Serializer::new(String::new());
     match token {
         TokenRequest::ClientCredentials => {
@@ -226,7 +225,7 @@ fn token_request(
             None
         }
     };
-    let mut request = Request::new(Full::from(form.finish()));
+    let mut request = Request::new(Bytes::from(form.finish()));
     *request.method_mut() = Method::POST;
     let uri: Result<Uri, _> = settings.token_url.as_str().parse();
     *request.uri_mut() = uri.map_err(|_| FetchError::Address)?;
@@ -284,7 +283,6 @@ fn error_code(answer: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-    use http_body_util::BodyExt as _;
     use mooring_settings::TokenGrant;
 
     use super::*;
@@ -302,13 +300,12 @@ mod tests {
         }
     }
 
-    async fn body_of(request: Request<Full<Bytes>>) -> String {
-        let body = request.into_body().collect().await.unwrap().to_bytes();
-        String::from_utf8(body.to_vec()).unwrap()
+    fn body_of(request: Request<Bytes>) -> String {
+        String::from_utf8(request.into_body().to_vec()).unwrap()
     }
 
-    #[tokio::test]
-    async fn requests_are_those_of_rfc_6749() {
+    #[test]
+    fn requests_are_those_of_rfc_6749() {
         let own_token = |authentication| {
             let token = TokenRequest::ClientCredentials;
             token_request(&settings(authentication), "a b+c", token).unwrap()
@@ -323,17 +320,17 @@ mod tests {
             .decode(authorization.strip_prefix("Basic ").unwrap())
             .unwrap();
         assert_eq!(pair, b"gate%3Away:a+b%2Bc");
-        assert_eq!(body_of(request).await, FORM);
+        assert_eq!(body_of(request), FORM);
         let request = own_token(ClientAuthentication::Post);
         assert!(!request.headers().contains_key("authorization"));
         assert_eq!(
-            body_of(request).await,
+            body_of(request),
             format!("{FORM}&client_id=gate%3Away&client_secret=a+b%2Bc")
         );
     }
 
-    #[tokio::test]
-    async fn an_exchange_is_that_of_rfc_8693() {
+    #[test]
+    fn an_exchange_is_that_of_rfc_8693() {
         let subject = AccessToken::new("a.b.c", [0; 32], u64::MAX);
         let mut settings = settings(ClientAuthentication::Basic);
         settings.audience = Some("tools".to_owned());
@@ -341,7 +338,7 @@ mod tests {
         let request = token_request(&settings, "secret", token).unwrap();
         assert!(request.headers()["authorization"].is_sensitive());
         assert_eq!(
-            body_of(request).await,
+            body_of(request),
             "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=a.b.c\
              &subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token&scope=read+write\
              &resource=https%3A%2F%2Ftools.example%2Fmcp&audience=tools"

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
-use http_body_util::Full;
 
 use super::endpoint::{EndpointError, resolve};
 use super::event_stream::{ServerEvent, StreamEnd, next_event};
@@ -92,14 +91,14 @@ async fn open(
     instance: &Instance,
     headers: &HeaderMap,
 ) -> Result<(EventStream, Uri), ConnectError> {
-    let mut request = Request::new(Full::new(Bytes::new()));
+    let mut request = Request::new(Bytes::new());
     *request.method_mut() = Method::GET;
     *request.uri_mut() = instance.uri.clone();
     *request.headers_mut() = headers.clone();
     let own = request.headers_mut();
     own.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     own.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let reply = client.send_request(instance, || request.clone()).await?;
+    let reply = client.send_request(instance, &request).await?;
     if !reply.status.is_success() {
         return Err(ConnectError::Status(reply.status));
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
-use http_body_util::Full;
 
 use crate::{Client, Instance, SendError};
 use mooring_protocol::ReplyBody;
@@ -46,7 +45,7 @@ pub(super) enum PostOutcome {
 impl Poster {
     /// POSTs one message. There is no time limit: some servers respond only after processing the message.
     pub(super) async fn post(&self, message: Bytes) -> PostOutcome {
-        let mut request = Request::new(Full::new(message));
+        let mut request = Request::new(message);
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.endpoint.clone();
         *request.headers_mut() = self.headers.clone();
@@ -54,11 +53,7 @@ impl Poster {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         // The response has no relevant content.
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
-        let reply = match self
-            .client
-            .send_request(&self.instance, || request.clone())
-            .await
-        {
+        let reply = match self.client.send_request(&self.instance, &request).await {
             Ok(reply) => reply,
             Err(SendError::Refused) => return PostOutcome::ServerGone,
             Err(error) if error.is_undelivered() => return PostOutcome::Undelivered(error),

@@ -1,0 +1,313 @@
+//! The body of a response, read as it is polled.
+//!
+//! Invariants: it ends without an error only if it is whole; its connection is given back with its last byte, and closed
+//! if it is dropped before.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::Response;
+use http_body::{Body, Frame, SizeHint};
+use httparse::{Status, parse_chunk_size};
+
+use super::exchange::{Exchange, HttpFailure};
+use super::head::{BodyFraming, ResponseHead};
+use super::idle::IdleHome;
+
+/// Longest line before a chunk, with its extensions, in bytes.
+const CHUNK_LINE_BYTES_MAX: usize = 4 * 1024;
+/// Largest trailer section after the last chunk, in bytes.
+const TRAILER_BYTES_MAX: usize = 16 * 1024;
+
+/// A body that is there, or arriving.
+#[derive(Debug)]
+pub(crate) struct ResponseBody(BodyState);
+
+#[derive(Debug)]
+enum BodyState {
+    /// It arrived with its head.
+    Whole(Bytes),
+    /// More of it has to be read.
+    Arriving(Box<ArrivingBody>),
+    /// All of it was read, or it failed.
+    Ended,
+}
+
+#[derive(Debug)]
+struct ArrivingBody {
+    exchange: Exchange,
+    decoder: BodyDecoder,
+    /// What arrived with the head and was not taken yet.
+    first: Bytes,
+    /// Where the connection goes after the body; `None` if it is closed.
+    home: Option<IdleHome>,
+}
+
+/// The response with this head. `home` is where its connection may go.
+///
+/// # Errors
+/// What arrived of the body is invalid.
+pub(super) fn response(
+    mut exchange: Exchange,
+    head: ResponseHead,
+    home: Option<IdleHome>,
+) -> Result<Response<ResponseBody>, HttpFailure> {
+    let home = home.filter(|_| head.keeps_alive);
+    let mut decoder = BodyDecoder::new(head.framing);
+    let first = decoder.decode(&mut exchange.received)?;
+    let state = if decoder.is_done() {
+        give_back(exchange, home);
+        BodyState::Whole(first)
+    } else {
+        BodyState::Arriving(Box::new(ArrivingBody {
+            exchange,
+            decoder,
+            first,
+            home,
+        }))
+    };
+    let mut response = Response::new(ResponseBody(state));
+    *response.status_mut() = head.status;
+    *response.headers_mut() = head.headers;
+    Ok(response)
+}
+
+/// Gives a connection back after the whole body.
+fn give_back(exchange: Exchange, home: Option<IdleHome>) {
+    if let (Some(home), Some(stream)) = (home, exchange.into_reusable()) {
+        home.give_back(stream);
+    }
+}
+
+impl ArrivingBody {
+    fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, HttpFailure>>> {
+        if !self.first.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.first))));
+        }
+        loop {
+            let data = self.decoder.decode(&mut self.exchange.received)?;
+            if !data.is_empty() {
+                return Poll::Ready(Some(Ok(data)));
+            }
+            if self.decoder.is_done() {
+                return Poll::Ready(None);
+            }
+            let expected = self.decoder.expected();
+            match ready!(self.exchange.poll_receive(context, expected)) {
+                Ok(()) => {}
+                Err(HttpFailure::Closed) if matches!(self.decoder, BodyDecoder::UntilClose) => {
+                    return Poll::Ready(None);
+                }
+                Err(failure) => return Poll::Ready(Some(Err(failure))),
+            }
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = HttpFailure;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpFailure>>> {
+        let state = &mut self.0;
+        let (data, is_ended) = match state {
+            BodyState::Ended => return Poll::Ready(None),
+            BodyState::Whole(whole) => (Some(Ok(std::mem::take(whole))), true),
+            BodyState::Arriving(body) => {
+                let data = ready!(body.poll_data(context));
+                let is_ended = match &data {
+                    Some(Ok(_)) => body.decoder.is_done(),
+                    Some(Err(_)) | None => true,
+                };
+                (data, is_ended)
+            }
+        };
+        if is_ended
+            && let BodyState::Arriving(body) = std::mem::replace(state, BodyState::Ended)
+            && !matches!(data, Some(Err(_)))
+        {
+            give_back(body.exchange, body.home);
+        }
+        let data = data.filter(|data| !matches!(data, Ok(data) if data.is_empty()));
+        Poll::Ready(data.map(|data| data.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            BodyState::Ended => true,
+            BodyState::Whole(whole) => whole.is_empty(),
+            BodyState::Arriving(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            BodyState::Ended => SizeHint::with_exact(0),
+            BodyState::Whole(whole) => SizeHint::with_exact(whole.len() as u64),
+            BodyState::Arriving(body) => match body.decoder {
+                BodyDecoder::Length(left) => {
+                    SizeHint::with_exact(left.saturating_add(body.first.len() as u64))
+                }
+                BodyDecoder::Chunked(_) | BodyDecoder::UntilClose => SizeHint::default(),
+            },
+        }
+    }
+}
+
+/// Takes the body out of the bytes on the connection.
+#[derive(Debug)]
+enum BodyDecoder {
+    /// So many bytes are to come.
+    Length(u64),
+    Chunked(ChunkPart),
+    UntilClose,
+}
+
+/// What comes next in a chunked body (RFC 9112, section 7.1).
+#[derive(Clone, Copy, Debug)]
+enum ChunkPart {
+    /// The line with its size.
+    Size,
+    /// So many bytes of it.
+    Data(u64),
+    /// The end of the line after it.
+    DataEnd,
+    /// The trailer section, of which so many bytes were read.
+    Trailers(usize),
+    /// Nothing.
+    End,
+}
+
+impl BodyDecoder {
+    const fn new(framing: BodyFraming) -> Self {
+        match framing {
+            BodyFraming::Length(length) => Self::Length(length),
+            BodyFraming::Chunked => Self::Chunked(ChunkPart::Size),
+            BodyFraming::UntilClose => Self::UntilClose,
+        }
+    }
+
+    const fn is_done(&self) -> bool {
+        matches!(self, Self::Length(0) | Self::Chunked(ChunkPart::End))
+    }
+
+    /// How many bytes of data are certainly to come.
+    const fn expected(&self) -> u64 {
+        match self {
+            Self::Length(left) | Self::Chunked(ChunkPart::Data(left)) => *left,
+            Self::Chunked(_) | Self::UntilClose => 0,
+        }
+    }
+
+    /// The data among the bytes that were received. Chunks that arrived together are returned together.
+    fn decode(&mut self, received: &mut BytesMut) -> Result<Bytes, HttpFailure> {
+        match self {
+            Self::Length(left) => Ok(take_data(received, left)),
+            Self::UntilClose => Ok(received.split().freeze()),
+            Self::Chunked(part) => {
+                let mut data = ChunkData::default();
+                while let Some(next) = part.take(received, &mut data)? {
+                    *part = next;
+                }
+                Ok(data.into_bytes())
+            }
+        }
+    }
+}
+
+/// Takes up to `left` bytes.
+fn take_data(received: &mut BytesMut, left: &mut u64) -> Bytes {
+    let length = usize::try_from(*left).map_or(received.len(), |left| left.min(received.len()));
+    *left = left.saturating_sub(length as u64);
+    received.split_to(length).freeze()
+}
+
+impl ChunkPart {
+    /// Takes this part off the bytes; returns the next one, or `None` if more bytes are needed or none are.
+    fn take(
+        self,
+        received: &mut BytesMut,
+        data: &mut ChunkData,
+    ) -> Result<Option<Self>, HttpFailure> {
+        match self {
+            Self::Size => match parse_chunk_size(received) {
+                Ok(Status::Complete((length, size))) if length <= CHUNK_LINE_BYTES_MAX => {
+                    received.advance(length);
+                    Ok(Some(match size {
+                        0 => Self::Trailers(0),
+                        size => Self::Data(size),
+                    }))
+                }
+                Ok(Status::Partial) if received.len() <= CHUNK_LINE_BYTES_MAX => Ok(None),
+                Ok(_) | Err(_) => Err(HttpFailure::Chunk),
+            },
+            Self::Data(mut left) => {
+                if received.is_empty() {
+                    return Ok(None);
+                }
+                data.push(take_data(received, &mut left));
+                Ok(Some(match left {
+                    0 => Self::DataEnd,
+                    left => Self::Data(left),
+                }))
+            }
+            Self::DataEnd => match received.get(..2) {
+                Some(b"\r\n") => {
+                    received.advance(2);
+                    Ok(Some(Self::Size))
+                }
+                Some(_) => Err(HttpFailure::Chunk),
+                None => Ok(None),
+            },
+            Self::Trailers(before) => match memchr::memchr(b'\n', received) {
+                Some(end) => {
+                    let line = received.split_to(end.saturating_add(1));
+                    let read = before.saturating_add(line.len());
+                    match &*line {
+                        b"\r\n" | b"\n" => Ok(Some(Self::End)),
+                        _ if read > TRAILER_BYTES_MAX => Err(HttpFailure::Chunk),
+                        _ => Ok(Some(Self::Trailers(read))),
+                    }
+                }
+                None if before.saturating_add(received.len()) > TRAILER_BYTES_MAX => {
+                    Err(HttpFailure::Chunk)
+                }
+                None => Ok(None),
+            },
+            Self::End => Ok(None),
+        }
+    }
+}
+
+/// The data of chunks that arrived together: one is not copied, several are joined.
+#[derive(Default)]
+struct ChunkData {
+    first: Bytes,
+    joined: BytesMut,
+}
+
+impl ChunkData {
+    fn push(&mut self, data: Bytes) {
+        if self.first.is_empty() && self.joined.is_empty() {
+            self.first = data;
+            return;
+        }
+        if self.joined.is_empty() {
+            self.joined
+                .extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.joined.extend_from_slice(&data);
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.joined.is_empty() {
+            self.first
+        } else {
+            self.joined.freeze()
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! One request and its response over one connection, driven by the task that waits for them.
+//!
+//! Invariants: a wait holds no buffer; the rest of a request is written while its response is awaited or read, so that a
+//! server which answers early and one which reads everything first are served alike.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::buf::Chain;
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::io::poll_read_buf;
+
+use super::UpstreamStream;
+use super::head::{self, HEAD_BYTES_MAX, ResponseHead};
+
+/// Bytes that are read at once while little is expected, over the stack.
+const SMALL_READ_BYTES: usize = 8 * 1024;
+/// The same while more is expected, into a buffer that becomes the body.
+const LARGE_READ_BYTES: usize = 64 * 1024;
+
+/// Why a connection that was made got no response, or lost the rest of it.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpFailure {
+    /// A part of the request was not written.
+    #[error("the request could not be written")]
+    Write(#[source] io::Error),
+    /// Reading failed.
+    #[error("the response could not be read")]
+    Read(#[source] io::Error),
+    /// The server closed the connection.
+    #[error("the connection was closed before the response was complete")]
+    Closed,
+    /// The head is not HTTP/1.x.
+    #[error("the head of the response is invalid: {0}")]
+    Head(#[from] httparse::Error),
+    /// The head does not end.
+    #[error("the head of the response is larger than {HEAD_BYTES_MAX} bytes")]
+    HeadTooLarge,
+    /// A length or transfer coding that cannot be relied on (RFC 9112, section 6.3).
+    #[error("the length of the response is invalid")]
+    Length,
+    /// The body is not in chunks as it says (RFC 9112, section 7.1).
+    #[error("a chunk of the response is invalid")]
+    Chunk,
+}
+
+/// A request that is being sent, and the bytes of its response that were not taken yet.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    stream: UpstreamStream,
+    unsent: Chain<Bytes, Bytes>,
+    request: RequestProgress,
+    pub(super) received: BytesMut,
+}
+
+/// How far a request was sent.
+#[derive(Debug)]
+enum RequestProgress {
+    /// No byte has left.
+    NotBegun,
+    /// Some have.
+    Begun,
+    /// All have.
+    Sent,
+    /// The rest cannot be written. Its server may have answered before it closed its side.
+    Failed { is_begun: bool, error: io::Error },
+}
+
+impl Exchange {
+    /// Sends nothing yet.
+    pub(super) fn new(stream: UpstreamStream, request: Chain<Bytes, Bytes>) -> Self {
+        Self {
+            stream,
+            unsent: request,
+            request: RequestProgress::NotBegun,
+            received: BytesMut::new(),
+        }
+    }
+
+    /// Whether a byte of the request may have left.
+    pub(super) const fn is_begun(&self) -> bool {
+        match self.request {
+            RequestProgress::NotBegun => false,
+            RequestProgress::Begun | RequestProgress::Sent => true,
+            RequestProgress::Failed { is_begun, .. } => is_begun,
+        }
+    }
+
+    /// Sends the request and waits for the head of its response.
+    pub(super) async fn head(&mut self) -> Result<ResponseHead, HttpFailure> {
+        poll_fn(|context| self.poll_head(context)).await
+    }
+
+    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<ResponseHead, HttpFailure>> {
+        loop {
+            if !self.received.is_empty() {
+                match head::parse(&mut self.received)? {
+                    // The response comes after it (RFC 9110, section 15.2).
+                    Some(head) if head.is_interim() => continue,
+                    Some(head) => return Poll::Ready(Ok(head)),
+                    None => {}
+                }
+            }
+            ready!(self.poll_receive(context, 0))?;
+        }
+    }
+
+    /// Receives more of the response, of which at least `expected` bytes are to come, and sends more of the request.
+    ///
+    /// # Errors
+    /// [`HttpFailure::Closed`] at the end of the stream; the failure to write, if that came first.
+    pub(super) fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        expected: u64,
+    ) -> Poll<Result<(), HttpFailure>> {
+        self.poll_send(context);
+        let received = match ready!(self.poll_read(context, expected)) {
+            Ok(0) => HttpFailure::Closed,
+            Ok(_) => return Poll::Ready(Ok(())),
+            Err(error) => HttpFailure::Read(error),
+        };
+        let request = std::mem::replace(&mut self.request, RequestProgress::Sent);
+        Poll::Ready(Err(match request {
+            RequestProgress::Failed { is_begun, error } => {
+                let cause = io::Error::new(error.kind(), error.to_string());
+                self.request = RequestProgress::Failed { is_begun, error };
+                HttpFailure::Write(cause)
+            }
+            request => {
+                self.request = request;
+                received
+            }
+        }))
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>, expected: u64) -> Poll<io::Result<usize>> {
+        if expected > SMALL_READ_BYTES as u64 {
+            let room = usize::try_from(expected)
+                .map_or(LARGE_READ_BYTES, |expected| expected.min(LARGE_READ_BYTES));
+            self.received.reserve(room);
+            let stream = Pin::new(&mut self.stream);
+            return poll_read_buf(stream, context, &mut self.received);
+        }
+        let mut small = [const { MaybeUninit::uninit() }; SMALL_READ_BYTES];
+        let mut small = ReadBuf::uninit(&mut small);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut small))?;
+        self.received.extend_from_slice(small.filled());
+        Poll::Ready(Ok(small.filled().len()))
+    }
+
+    /// Writes as much of the request as the connection takes.
+    fn poll_send(&mut self, context: &mut Context<'_>) {
+        if matches!(
+            self.request,
+            RequestProgress::Sent | RequestProgress::Failed { .. }
+        ) {
+            return;
+        }
+        match self.poll_write(context) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(())) => self.request = RequestProgress::Sent,
+            Poll::Ready(Err(error)) => {
+                let is_begun = self.is_begun();
+                self.request = RequestProgress::Failed { is_begun, error };
+            }
+        }
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.unsent.has_remaining() {
+            let mut slices = [IoSlice::new(&[]); 2];
+            let count = self.unsent.chunks_vectored(&mut slices);
+            let slices = slices.get(..count).unwrap_or_default();
+            let stream = Pin::new(&mut self.stream);
+            match ready!(stream.poll_write_vectored(context, slices))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => {
+                    self.unsent.advance(written);
+                    self.request = RequestProgress::Begun;
+                }
+            }
+        }
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    /// The connection for another request, after the response has ended. `None` if it cannot be used for one.
+    pub(super) fn into_reusable(self) -> Option<UpstreamStream> {
+        let is_sent = matches!(self.request, RequestProgress::Sent);
+        (is_sent && self.received.is_empty()).then_some(self.stream)
+    }
+}

@@ -1,0 +1,227 @@
+//! The heads of requests and responses (RFC 9112), and where a response ends.
+
+use std::mem::MaybeUninit;
+
+use bytes::buf::Chain;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use httparse::{ParserConfig, Response, Status};
+
+use super::HttpRequest;
+use super::connect::is_tls;
+use super::exchange::HttpFailure;
+use mooring_protocol::header::MCP_SESSION_ID;
+
+/// Largest head of a response, in bytes.
+pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Most headers of a response.
+const HEADERS_MAX: usize = 100;
+/// A body of up to this many bytes is written with its head, which costs less than a part of its own.
+const BODY_IN_HEAD_BYTES_MAX: usize = 2 * 1024;
+/// The usual size of a head.
+const HEAD_BYTES: usize = 512;
+
+/// The headers of responses that the gateway reads. No other is kept.
+const READ: [HeaderName; 3] = [CONTENT_TYPE, MCP_SESSION_ID, RETRY_AFTER];
+
+/// The bytes of a request.
+pub(super) fn encode(request: &HttpRequest<'_>) -> Chain<Bytes, Bytes> {
+    let body = request.body;
+    let is_short = body.len() <= BODY_IN_HEAD_BYTES_MAX;
+    let room = if is_short { body.len() } else { 0 };
+    let mut head = BytesMut::with_capacity(HEAD_BYTES.saturating_add(room));
+    head.put_slice(request.method.as_str().as_bytes());
+    head.put_slice(b" ");
+    put_target(&mut head, request.uri);
+    head.put_slice(b" HTTP/1.1\r\nhost: ");
+    put_host(&mut head, request.uri);
+    head.put_slice(b"\r\n");
+    let credential = request.credential;
+    for (name, value) in request.headers {
+        if credential.is_none_or(|credential| credential.name != name) {
+            put_header(&mut head, name, value);
+        }
+    }
+    if let Some(credential) = credential {
+        put_header(&mut head, &credential.name, &credential.value);
+    }
+    // A method for which content is usual always says how much there is (RFC 9110, section 8.6).
+    if !body.is_empty() || request.method == Method::POST {
+        head.put_slice(b"content-length: ");
+        head.put_slice(itoa::Buffer::new().format(body.len()).as_bytes());
+        head.put_slice(b"\r\n");
+    }
+    head.put_slice(b"\r\n");
+    if is_short {
+        head.put_slice(body);
+    }
+    let rest = if is_short { Bytes::new() } else { body.clone() };
+    head.freeze().chain(rest)
+}
+
+fn put_header(head: &mut BytesMut, name: &HeaderName, value: &HeaderValue) {
+    head.put_slice(name.as_str().as_bytes());
+    head.put_slice(b": ");
+    head.put_slice(value.as_bytes());
+    head.put_slice(b"\r\n");
+}
+
+/// Path and query (RFC 9112, section 3.2.1).
+fn put_target(head: &mut BytesMut, uri: &Uri) {
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    if !target.starts_with('/') {
+        head.put_slice(b"/");
+    }
+    head.put_slice(target.as_bytes());
+}
+
+/// The host, and the port unless it is the scheme's (RFC 9110, section 7.2).
+fn put_host(head: &mut BytesMut, uri: &Uri) {
+    head.put_slice(uri.host().unwrap_or_default().as_bytes());
+    let usual = if is_tls(uri) { 443 } else { 80 };
+    if let Some(port) = uri.port_u16().filter(|port| *port != usual) {
+        head.put_slice(b":");
+        head.put_slice(itoa::Buffer::new().format(port).as_bytes());
+    }
+}
+
+/// The head of a response.
+#[derive(Debug)]
+pub(super) struct ResponseHead {
+    pub(super) status: StatusCode,
+    /// Those of [`READ`].
+    pub(super) headers: HeaderMap,
+    pub(super) framing: BodyFraming,
+    /// Whether the connection stays open after the response.
+    pub(super) keeps_alive: bool,
+}
+
+/// Where a body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyFraming {
+    /// After so many bytes.
+    Length(u64),
+    /// In chunks, the last of which is empty.
+    Chunked,
+    /// With the connection.
+    UntilClose,
+}
+
+impl ResponseHead {
+    /// Whether the response comes later. 101 is one: no request asks to switch protocols.
+    pub(super) fn is_interim(&self) -> bool {
+        self.status.is_informational() && self.status != StatusCode::SWITCHING_PROTOCOLS
+    }
+}
+
+/// Takes a head off the bytes that were received. `None` if it is not complete.
+pub(super) fn parse(received: &mut BytesMut) -> Result<Option<ResponseHead>, HttpFailure> {
+    let mut room = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+    let mut response = Response::new(&mut []);
+    let parsed = ParserConfig::default().parse_response_with_uninit_headers(
+        &mut response,
+        received,
+        &mut room,
+    )?;
+    let length = match parsed {
+        Status::Complete(length) if length <= HEAD_BYTES_MAX => length,
+        Status::Partial if received.len() <= HEAD_BYTES_MAX => return Ok(None),
+        Status::Complete(_) | Status::Partial => return Err(HttpFailure::HeadTooLarge),
+    };
+    let status = response.code.unwrap_or_default();
+    let status = StatusCode::from_u16(status).map_err(|_| httparse::Error::Status)?;
+    let is_1_1 = response.version == Some(1);
+    let mut headers = HeaderMap::new();
+    let mut lengths = ContentLength::Unknown;
+    let mut coding = None;
+    let mut connection = ConnectionOptions::default();
+    for header in response.headers.iter() {
+        let is = |name: &HeaderName| header.name.eq_ignore_ascii_case(name.as_str());
+        if is(&CONTENT_LENGTH) {
+            lengths = lengths.and(header.value);
+        } else if is(&TRANSFER_ENCODING) {
+            // Of several, the last one says whether the end is marked.
+            coding = Some(is_chunked(header.value));
+        } else if is(&CONNECTION) {
+            connection.read(header.value);
+        } else if let Some(name) = READ.iter().find(|name| is(name)) {
+            let value = HeaderValue::from_bytes(header.value);
+            let value = value.map_err(|_| httparse::Error::HeaderValue)?;
+            headers.append(name, value);
+        }
+    }
+    let has_no_body = status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let framing = match (coding, lengths) {
+        _ if has_no_body => BodyFraming::Length(0),
+        // HTTP/1.0 has no transfer codings, so a proxy on the way may not have understood it.
+        (Some(_), _) if !is_1_1 => return Err(HttpFailure::Length),
+        (Some(true), _) => BodyFraming::Chunked,
+        (Some(false), _) => BodyFraming::UntilClose,
+        (None, ContentLength::Known(length)) => BodyFraming::Length(length),
+        (None, ContentLength::Unknown) => BodyFraming::UntilClose,
+        (None, ContentLength::Invalid) => return Err(HttpFailure::Length),
+    };
+    let head = ResponseHead {
+        status,
+        headers,
+        framing,
+        keeps_alive: match (is_1_1, coding, lengths) {
+            // A response with both may be an attempt to smuggle another one (RFC 9112, section 6.3).
+            (_, Some(_), ContentLength::Known(_) | ContentLength::Invalid) => false,
+            (true, ..) => !connection.closes,
+            (false, ..) => connection.keeps && !connection.closes,
+        } && framing != BodyFraming::UntilClose
+            && status != StatusCode::SWITCHING_PROTOCOLS,
+    };
+    received.advance(length);
+    Ok(Some(head))
+}
+
+/// What the Content-Length headers say together.
+#[derive(Clone, Copy)]
+enum ContentLength {
+    Unknown,
+    Known(u64),
+    Invalid,
+}
+
+impl ContentLength {
+    /// With another header, whose value may be a list. All have to be the same (RFC 9110, section 8.6).
+    fn and(self, value: &[u8]) -> Self {
+        let values = value.split(|byte| *byte == b',');
+        values.fold(self, |sum, value| {
+            let text = str::from_utf8(value.trim_ascii()).unwrap_or_default();
+            let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            match (sum, text.parse()) {
+                (Self::Unknown, Ok(length)) if is_digits => Self::Known(length),
+                (Self::Known(earlier), Ok(length)) if is_digits && earlier == length => sum,
+                _ => Self::Invalid,
+            }
+        })
+    }
+}
+
+/// Whether the last of these transfer codings is `chunked`.
+fn is_chunked(value: &[u8]) -> bool {
+    let last = value.rsplit(|byte| *byte == b',').next();
+    last.is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(b"chunked"))
+}
+
+/// What the Connection headers say (RFC 9112, section 9.3).
+#[derive(Default)]
+struct ConnectionOptions {
+    closes: bool,
+    keeps: bool,
+}
+
+impl ConnectionOptions {
+    fn read(&mut self, value: &[u8]) {
+        for option in value.split(|byte| *byte == b',') {
+            let option = option.trim_ascii();
+            self.closes |= option.eq_ignore_ascii_case(b"close");
+            self.keeps |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The idle connections of one thread.
+//!
+//! Invariants: the connection that was used last is used first, so that a pool shrinks to what is needed; one that has
+//! been idle for too long, or that its server has closed, is not used, and is closed within [`SWEEP_EVERY`].
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use super::UpstreamStream;
+
+/// Most idle connections to one origin: enough for a thread's concurrency, and small compared to its file limit.
+const IDLE_MAX: usize = 512;
+/// Interval of looking for connections that have to be closed, while there are idle ones.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// The idle connections of one thread, by origin. Origins come from the settings, so their number is limited by them.
+/// The locks are for a reply that another thread drops; nothing waits for them.
+#[derive(Debug)]
+pub(super) struct IdleConnections {
+    plain: Origins,
+    tls: Origins,
+    idle_max: Duration,
+    is_swept: AtomicBool,
+}
+
+type Origins = Mutex<HashMap<Box<str>, Arc<OriginConnections>, foldhash::fast::RandomState>>;
+
+impl IdleConnections {
+    pub(super) fn new(idle_max: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            plain: Mutex::default(),
+            tls: Mutex::default(),
+            idle_max,
+            is_swept: AtomicBool::new(false),
+        })
+    }
+
+    /// Those to this host and port, with TLS or without.
+    pub(super) fn of_origin(self: &Arc<Self>, is_tls: bool, authority: &str) -> IdleHome {
+        let origins = if is_tls { &self.tls } else { &self.plain };
+        let mut origins = lock(origins);
+        let origin = match origins.get(authority) {
+            Some(origin) => Arc::clone(origin),
+            None => Arc::clone(origins.entry(authority.into()).or_default()),
+        };
+        drop(origins);
+        IdleHome {
+            all: Arc::clone(self),
+            origin,
+        }
+    }
+
+    /// Closes connections that are idle for too long or closed by their server. Returns whether any other is left.
+    fn sweep(&self) -> bool {
+        let mut is_any_left = false;
+        for origins in [&self.plain, &self.tls] {
+            for origin in lock(origins).values() {
+                let mut connections = lock(&origin.connections);
+                connections.retain_mut(|idle| self.is_usable(idle));
+                is_any_left |= !connections.is_empty();
+            }
+        }
+        is_any_left
+    }
+
+    fn is_usable(&self, idle: &mut IdleConnection) -> bool {
+        idle.since.elapsed() < self.idle_max && idle.stream.is_idle()
+    }
+}
+
+/// Where the connections to one origin are while they are idle.
+#[derive(Debug)]
+pub(super) struct IdleHome {
+    all: Arc<IdleConnections>,
+    origin: Arc<OriginConnections>,
+}
+
+#[derive(Debug, Default)]
+struct OriginConnections {
+    /// In the order in which they became idle.
+    connections: Mutex<Vec<IdleConnection>>,
+}
+
+#[derive(Debug)]
+struct IdleConnection {
+    stream: UpstreamStream,
+    since: Instant,
+}
+
+impl IdleHome {
+    /// Takes the connection that was used last, if it can still be used.
+    pub(super) fn take(&self) -> Option<UpstreamStream> {
+        loop {
+            let mut idle = lock(&self.origin.connections).pop()?;
+            if self.all.is_usable(&mut idle) {
+                return Some(idle.stream);
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request.
+    pub(super) fn give_back(&self, mut stream: UpstreamStream) {
+        // Also replaces the waker of the task that used it, which would otherwise be kept.
+        if self.all.idle_max.is_zero() || !stream.is_idle() {
+            return;
+        }
+        let since = Instant::now();
+        let mut connections = lock(&self.origin.connections);
+        if connections.len() < IDLE_MAX {
+            connections.push(IdleConnection { stream, since });
+        }
+        drop(connections);
+        self.start_sweeping();
+    }
+
+    /// Starts the task that closes connections, unless it runs.
+    fn start_sweeping(&self) {
+        if self.all.is_swept.load(Ordering::Relaxed) {
+            return;
+        }
+        // Without a runtime the process is stopping.
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        self.all.is_swept.store(true, Ordering::Relaxed);
+        let all = Arc::clone(&self.all);
+        runtime.spawn(async move {
+            loop {
+                sleep(SWEEP_EVERY).await;
+                if !all.sweep() {
+                    break;
+                }
+            }
+            all.is_swept.store(false, Ordering::Relaxed);
+        });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
