@@ -39,38 +39,35 @@ struct ArrivingBody {
     exchange: Exchange,
     decoder: BodyDecoder,
     /// What arrived with the head and was not taken yet.
-    first: Bytes,
+    first: Result<Bytes, HttpFailure>,
     /// Where the connection goes after the body; `None` if it is closed.
     home: Option<IdleHome>,
 }
 
 /// The response with this head. `home` is where its connection may go.
-///
-/// # Errors
-/// What arrived of the body is invalid.
 pub(super) fn response(
     mut exchange: Exchange,
     head: ResponseHead,
     home: Option<IdleHome>,
-) -> Result<Response<ResponseBody>, HttpFailure> {
+) -> Response<ResponseBody> {
     let home = home.filter(|_| head.keeps_alive);
     let mut decoder = BodyDecoder::new(head.framing);
-    let first = decoder.decode(&mut exchange.received)?;
-    let state = if decoder.is_done() {
-        give_back(exchange, home);
-        BodyState::Whole(first)
-    } else {
-        BodyState::Arriving(Box::new(ArrivingBody {
+    let state = match decoder.decode(&mut exchange.received) {
+        Ok(whole) if decoder.is_done() => {
+            give_back(exchange, home);
+            BodyState::Whole(whole)
+        }
+        first => BodyState::Arriving(Box::new(ArrivingBody {
             exchange,
             decoder,
             first,
             home,
-        }))
+        })),
     };
     let mut response = Response::new(ResponseBody(state));
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
-    Ok(response)
+    response
 }
 
 /// Gives a connection back after the whole body.
@@ -82,8 +79,9 @@ fn give_back(exchange: Exchange, home: Option<IdleHome>) {
 
 impl ArrivingBody {
     fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, HttpFailure>>> {
-        if !self.first.is_empty() {
-            return Poll::Ready(Some(Ok(std::mem::take(&mut self.first))));
+        let first = std::mem::replace(&mut self.first, Ok(Bytes::new()))?;
+        if !first.is_empty() {
+            return Poll::Ready(Some(Ok(first)));
         }
         loop {
             let data = self.decoder.decode(&mut self.exchange.received)?;
@@ -150,7 +148,8 @@ impl Body for ResponseBody {
             BodyState::Whole(whole) => SizeHint::with_exact(whole.len() as u64),
             BodyState::Arriving(body) => match body.decoder {
                 BodyDecoder::Length(left) => {
-                    SizeHint::with_exact(left.saturating_add(body.first.len() as u64))
+                    let first = body.first.as_ref().map_or(0, Bytes::len);
+                    SizeHint::with_exact(left.saturating_add(first as u64))
                 }
                 BodyDecoder::Chunked(_) | BodyDecoder::UntilClose => SizeHint::default(),
             },

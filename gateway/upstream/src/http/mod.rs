@@ -122,9 +122,7 @@ impl HttpClient {
             };
             let mut exchange = Exchange::new(stream, head::encode(&request));
             match exchange.head().await {
-                Ok(head) => {
-                    return body::response(exchange, head, home).map_err(HttpError::Exchange);
-                }
+                Ok(head) => return Ok(body::response(exchange, head, home)),
                 Err(_) if is_reused && !exchange.is_begun() => {}
                 Err(failure) => return Err(HttpError::Exchange(failure)),
             }
