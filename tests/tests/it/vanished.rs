@@ -6,6 +6,7 @@ use anyhow::ensure;
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::Fixture;
 use mooring_tests::gateway::{Gateway, Settings};
+use mooring_tests::port::free_port;
 use mooring_tests::session::McpSession;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -33,8 +34,9 @@ enum HostState {
 
 impl Host {
     async fn of(server: &Fixture) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let (port, server_port) = (listener.local_addr()?.port(), server.port());
+        // It is bound again later, so it must be none that the kernel gives to others meanwhile.
+        let (port, server_port) = (free_port()?, server.port());
+        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
         let state = HostState::Present(tokio::spawn(forward(listener, server_port)));
         Ok(Self {
             port,
