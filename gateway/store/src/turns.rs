@@ -3,6 +3,10 @@
 //! Redis keeps the order over the whole fleet. The other stores keep it among the callers of one process, which is all
 //! of a fleet of one; several gateways over one embedded file keep it each for itself.
 
+use std::time::{Duration, Instant};
+
+#[cfg(any(test, feature = "test-support"))]
+use futures_util::FutureExt as _;
 use mooring_session::names::{Principal, ServerName, Token, WorkerId};
 use mooring_session::record::Standing;
 use mooring_session::refusal::Refusal;
@@ -10,10 +14,17 @@ use mooring_session::rules::{RouteReply, RouteRequest};
 use mooring_session::time::Millis;
 use mooring_session::turns;
 pub use mooring_session::turns::Line;
+use tokio::runtime::Handle;
 
 use super::error::StoreError;
 use super::key::SessionKey;
-use super::{AnsweredBy, Store, on_backend};
+use super::{AnsweredBy, Backend, Store, on_backend, record_duration};
+
+/// Most attempts to end a turn that no caller waits for. If all fail, it expires with its lease.
+const END_ATTEMPTS: u32 = 3;
+/// Pause before another such attempt.
+const END_PAUSE: Duration = Duration::from_millis(200);
+const LEAVE: &str = "SESSION.LEAVE";
 
 /// An ENTER: a ROUTE, and the turn of the session at that server.
 #[derive(Clone, Debug)]
@@ -118,6 +129,77 @@ impl Store {
     /// that might have waited has its turn; `DENIED`, and `NOSESSION` or `ENDED`, where there is nothing left to pass on.
     /// A module of before WAITING has nobody waiting.
     pub async fn leave(&self, key: &SessionKey, request: &LeaveRequest) -> Result<(), StoreError> {
-        on_backend!("SESSION.LEAVE", self.leave(key, request))
+        on_backend!(LEAVE, self.leave(key, request))
+    }
+
+    /// Ends the turn that an ENTER of this process was granted, or the wait for one, without waiting for the reply. The
+    /// ENTER has checked the principal. Later commands of this thread on the session find it ended. What fails is tried
+    /// again.
+    pub fn end_turn(&self, key: &SessionKey, turn: LeaveRequest) {
+        let started = Instant::now();
+        if let Backend::Embedded(store, _) = &*self.backend
+            && store.end_turn(key, &turn)
+        {
+            return record_duration(LEAVE, started);
+        }
+        let ending = TurnEnding {
+            store: self.clone(),
+            key: key.clone(),
+            turn,
+        };
+        match &*self.backend {
+            #[cfg(any(test, feature = "test-support"))]
+            Backend::Memory(store, _) => {
+                let left = store.leave(&ending.key, &ending.turn).now_or_never();
+                ending.attempted(started, left);
+            }
+            Backend::Embedded(..) => ending.retry(Duration::ZERO),
+            Backend::Redis(store, _) => store.leave_unawaited(ending, started),
+            Backend::Fallback(store) => store.leave_unawaited(ending, started),
+        }
+    }
+}
+
+/// A turn that no caller waits to see ended.
+#[derive(Debug)]
+pub(super) struct TurnEnding {
+    store: Store,
+    pub(super) key: SessionKey,
+    pub(super) turn: LeaveRequest,
+}
+
+impl TurnEnding {
+    /// Evaluates the result of the first attempt, which began at `started`; `None` if there is none, because the
+    /// connection was lost.
+    pub(super) fn attempted(self, started: Instant, left: Option<Result<(), StoreError>>) {
+        record_duration(LEAVE, started);
+        match left {
+            // A refusal means that there is nothing to end.
+            Some(Ok(()) | Err(StoreError::Refused(_))) => {}
+            Some(Err(_)) | None => self.retry(END_PAUSE),
+        }
+    }
+
+    /// Tries again in a task, after a pause.
+    pub(super) fn retry(self, mut pause: Duration) {
+        let Self { store, key, turn } = self;
+        // Without a runtime the process is stopping.
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        runtime.spawn(async move {
+            for _ in 0..END_ATTEMPTS {
+                if !pause.is_zero() {
+                    tokio::time::sleep(pause).await;
+                }
+                match store.leave(&key, &turn).await {
+                    Ok(()) | Err(StoreError::Refused(_)) => return,
+                    Err(error) => {
+                        tracing::debug!(session = %key.digest(), %error, "failed to release a turn");
+                        pause = END_PAUSE;
+                    }
+                }
+            }
+        });
     }
 }

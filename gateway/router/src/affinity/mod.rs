@@ -47,6 +47,7 @@ pub use stream::{HoldError, StreamHold, StreamKind};
 pub use turn::{Turn, Withdrawal};
 pub use wake_ups::wake_waiters;
 
+use self::turn::HeldTurns;
 use self::wake_ups::Waiters;
 use mooring_protocol::ids::gateway_id;
 use mooring_store::Store;
@@ -69,6 +70,7 @@ struct Shared {
     options: SessionRouterOptions,
     active_bindings: ActiveBindings,
     waiters: Waiters,
+    held_turns: Arc<HeldTurns>,
     sequence: AtomicU64,
 }
 
@@ -111,6 +113,7 @@ impl SessionRouter {
             worker,
             active_bindings: ActiveBindings::new(idle),
             waiters: Waiters::default(),
+            held_turns: Arc::default(),
             options,
             sequence: AtomicU64::new(0),
         }))
@@ -155,6 +158,11 @@ impl SessionRouter {
     /// The calls that wait here for other gateways' claims or for turns.
     fn waiters(&self) -> &Waiters {
         &self.0.waiters
+    }
+
+    /// The turns of this gateway that have no task.
+    fn held_turns(&self) -> &Arc<HeldTurns> {
+        &self.0.held_turns
     }
 
     /// The limits and timeouts.

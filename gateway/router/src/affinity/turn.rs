@@ -1,8 +1,9 @@
 //! Turns: one call at a time per session and server, in order of arrival across the fleet.
 //!
-//! A call requests its turn under its own [ticket](queue_entry) and waits. While it has the turn, a task renews the
-//! lease, releases the turn while the call waits for its client, which may have to finish other calls before it answers,
-//! and ends it with the call, or shortly after its cancellation. Only tool calls take turns. Invariants: answers,
+//! A call requests its turn under its own [ticket](queue_entry) and waits. Most turns end with their call [at
+//! once](held_turns). While it has a longer one, a [task](keeper) renews the lease, releases the turn while the call waits for
+//! its client, which may have to finish other calls before it answers, and ends it with the call, or shortly after its
+//! cancellation. Only tool calls take turns. Invariants: answers,
 //! cancellations and progress never wait for a turn, so no call blocks itself; a reply never waits for a turn; every
 //! ticket is released, however its call ends; wake-ups only shorten the wait, because a waiting call asks again after a timeout;
 //! the turn of a dead holder ends with its lease.
@@ -11,6 +12,7 @@
 //! too long. Code sessions therefore fence with the turn's number, which only grows. Calls at upstream servers cannot
 //! be fenced: such a call continues, and the next one may run concurrently.
 
+mod held_turns;
 mod keeper;
 mod queue_entry;
 mod ticket_names;
@@ -24,6 +26,8 @@ use mooring_session::rules::RouteReply;
 use mooring_session::time::Millis;
 use tokio::time::Instant;
 
+pub(super) use self::held_turns::HeldTurns;
+use self::held_turns::TurnPlace;
 use self::keeper::{TurnCommand, TurnNumbers, TurnSignals};
 use self::queue_entry::{LEASE, QueueEntry, TurnQueue};
 use super::{Session, SessionRouter, TurnError};
@@ -51,6 +55,8 @@ pub enum Withdrawal {
 pub struct Turn {
     number: Option<u64>,
     signals: Arc<TurnSignals>,
+    /// Where it was put until it needs a task.
+    held: Option<(Arc<HeldTurns>, TurnPlace)>,
 }
 
 impl Turn {
@@ -75,6 +81,9 @@ impl Turn {
     /// released.
     pub fn release(&self) {
         self.signals.command(TurnCommand::Release);
+        if let Some((held, place)) = &self.held {
+            held.keep(*place, &self.signals);
+        }
     }
 
     /// Requests the turn again, ahead of all waiting calls, because the call continues. Does not block: another call
@@ -96,14 +105,16 @@ impl Turn {
         self.signals.lost().await;
     }
 
-    /// A turn granted to this entry, with the task that keeps it.
+    /// A turn granted to this entry.
     fn held(entry: QueueEntry, numbers: TurnNumbers) -> Self {
         let signals = Arc::<TurnSignals>::default();
-        tokio::spawn(keeper::keep(entry, numbers, Arc::clone(&signals)));
+        let held = Arc::clone(entry.held_turns());
+        let place = held.insert(entry, numbers, &signals);
         Self {
             // Numbers from the in-memory fallback are not comparable with the store's.
             number: numbers.store,
             signals,
+            held: Some((held, place)),
         }
     }
 
@@ -114,6 +125,7 @@ impl Turn {
         let turn = Self {
             number: None,
             signals: Arc::clone(&signals),
+            held: None,
         };
         (turn, move || signals.is(TurnCommand::Release))
     }
@@ -121,7 +133,13 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.signals.command(TurnCommand::End);
+        let is_ended = match &self.held {
+            Some((held, place)) => held.end(*place, &self.signals),
+            None => false,
+        };
+        if !is_ended {
+            self.signals.command(TurnCommand::End);
+        }
     }
 }
 
@@ -222,6 +240,7 @@ impl SessionRouter {
         let queue = TurnQueue {
             store: self.store().clone(),
             waiters: self.waiters().clone(),
+            held_turns: Arc::clone(self.held_turns()),
             key: key.clone(),
         };
         let request = EnterRequest {
@@ -238,7 +257,7 @@ impl SessionRouter {
 }
 
 impl QueueEntry {
-    /// Waits up to `wait_max` for the turn, and starts the task that keeps it.
+    /// Waits up to `wait_max` for the turn.
     async fn take(mut self, wait_max: Duration) -> Result<(Turn, EnterReply), TurnError> {
         let entered = self.wait(Instant::now().checked_add(wait_max)).await?;
         let turn = Turn::held(self, TurnNumbers::of(&entered));

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::database::{Database, NowRead};
 use super::row::{read_number, stored_number};
-use super::{EmbeddedStore, TransactionError};
+use super::{EmbeddedStore, Job, TransactionError};
 use crate::error::StoreError;
 use crate::events::WorkerEvent;
 use crate::fleet::WorkerView;
@@ -99,6 +99,24 @@ impl EmbeddedStore {
         .await
     }
 
+    /// Ends a turn, without its record: at once, or on the thread if the database is in use or a command on the session is
+    /// on its way there. Returns whether it will: not if too many commands wait.
+    pub(crate) fn end_turn(&self, key: &SessionKey, turn: &LeaveRequest) -> bool {
+        if !self.pending.has(key)
+            && let Ok(database) = self.database.try_lock()
+        {
+            database.end_turn(key, turn);
+            return true;
+        }
+        let pending = self.pending.begin(key);
+        let (key, turn) = (key.clone(), turn.clone());
+        let ending: Job = Box::new(move |database| {
+            let _until_done = pending;
+            database.end_turn(&key, &turn);
+        });
+        self.jobs.try_send(ending).is_ok()
+    }
+
     /// The thread is asked to check which workers are alive; the events are taken here, so that none is lost if the
     /// caller goes away while the thread works.
     pub(crate) async fn wait_for_events(
@@ -152,6 +170,12 @@ impl Database {
         let workers = &self.known_workers.workers.at(self.clock.mono());
         let result = self.queues.leave(key, request, workers);
         turns::left(result, record.standing)
+    }
+
+    fn end_turn(&self, key: &SessionKey, turn: &LeaveRequest) {
+        let workers = &self.known_workers.workers.at(self.clock.mono());
+        // A refusal means that there is nothing to end.
+        drop(self.queues.leave(key, turn, workers));
     }
 
     fn workers(&mut self) -> Result<Vec<WorkerView>, TransactionError> {

@@ -17,7 +17,7 @@ use crate::events::WorkerEvent;
 use crate::key::SessionKey;
 use crate::rate::RateReply;
 use crate::status::AnsweredBy;
-use crate::turns::{EnterReply, EnterRequest, LeaveRequest};
+use crate::turns::{EnterReply, EnterRequest, LeaveRequest, TurnEnding};
 
 impl FallbackStore {
     pub(crate) async fn enter(
@@ -73,6 +73,19 @@ impl FallbackStore {
             // A call that has its turn from memory is not queued in Redis.
             Err(refusal @ Refusal::Busy(_)) => Err(refusal.into()),
             Err(_) => shared.present().await?.leave(key, request).await,
+        }
+    }
+
+    /// Releases a turn whose caller does not wait for that.
+    pub(crate) fn leave_unawaited(&self, ending: TurnEnding, started: Instant) {
+        let shared = &self.shared;
+        if *shared.phase.borrow() != Phase::Normal {
+            return ending.retry(Duration::ZERO);
+        }
+        match (shared.queues).leave(&ending.key, &ending.turn, &EveryWorkerAlive) {
+            // As above: memory assigned it.
+            Ok(()) | Err(Refusal::Busy(_)) => {}
+            Err(_) => shared.redis.leave_unawaited(ending, started),
         }
     }
 

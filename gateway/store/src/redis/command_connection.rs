@@ -24,6 +24,10 @@ use super::reply_reader::ReplyReader;
 /// Size of the buffer for commands that wait to be written, above which it is not kept, in bytes.
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
 
+/// What is done with a reply that no caller waits for, by the task of the connection. `None`: the connection was lost
+/// before it.
+pub(super) type ReplyCallback = Box<dyn FnOnce(Option<Value>) + Send>;
+
 /// A handle of one connection. Cheap to clone.
 #[derive(Clone)]
 pub(super) enum CommandConnection {
@@ -66,6 +70,25 @@ impl CommandConnection {
             Self::Library(connection) => Box::pin(connection.send_packed_command(command)).await,
         }
     }
+
+    /// Sends a command whose reply no caller waits for.
+    pub(super) fn send_unawaited(self, command: &Cmd, on_reply: ReplyCallback) {
+        match self {
+            Self::Tcp(stream) => {
+                if let Err(ReplyTarget::Callback(on_reply)) =
+                    stream.queue.push(command, ReplyTarget::Callback(on_reply))
+                {
+                    on_reply(None);
+                }
+            }
+            Self::Library(mut connection) => {
+                let command = command.clone();
+                tokio::spawn(async move {
+                    on_reply(connection.send_packed_command(&command).await.ok());
+                });
+            }
+        }
+    }
 }
 
 /// Tries all addresses of a host at the same time: one that does not answer delays none of the others.
@@ -103,7 +126,9 @@ impl SharedStream {
     }
 
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        let reply = self.queue.push(command).ok_or_else(lost)?;
+        let (caller, reply) = oneshot::channel();
+        let pushed = self.queue.push(command, ReplyTarget::Caller(caller));
+        pushed.map_err(|_| lost())?;
         Ok(reply.await.map_err(|_| lost())?)
     }
 }
@@ -124,8 +149,32 @@ struct Queue {
 struct QueueState {
     output: Vec<u8>,
     /// In the order of their commands.
-    callers: VecDeque<oneshot::Sender<Value>>,
+    targets: VecDeque<ReplyTarget>,
     is_closed: bool,
+}
+
+/// Where a reply goes.
+enum ReplyTarget {
+    Caller(oneshot::Sender<Value>),
+    Callback(ReplyCallback),
+}
+
+impl ReplyTarget {
+    fn receive(self, reply: Value) {
+        match self {
+            // A caller that no longer waits has no use for its reply.
+            Self::Caller(caller) => drop(caller.send(reply)),
+            Self::Callback(on_reply) => on_reply(Some(reply)),
+        }
+    }
+
+    /// The connection is lost before the reply.
+    fn lose(self) {
+        match self {
+            Self::Caller(caller) => drop(caller),
+            Self::Callback(on_reply) => on_reply(None),
+        }
+    }
 }
 
 impl Queue {
@@ -133,21 +182,20 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a command; none if the connection is lost.
-    fn push(&self, command: &Cmd) -> Option<oneshot::Receiver<Value>> {
-        let (caller, reply) = oneshot::channel();
+    /// Adds a command. Gives the target back if the connection is lost.
+    fn push(&self, command: &Cmd, target: ReplyTarget) -> Result<(), ReplyTarget> {
         let mut state = self.state();
         if state.is_closed {
-            return None;
+            return Err(target);
         }
         let is_first = state.output.is_empty();
         command.write_packed_command(&mut state.output);
-        state.callers.push_back(caller);
+        state.targets.push_back(target);
         drop(state);
         if is_first {
             self.is_filled.notify_one();
         }
-        Some(reply)
+        Ok(())
     }
 }
 
@@ -156,12 +204,12 @@ struct OpenQueue(Arc<Queue>);
 
 impl Drop for OpenQueue {
     fn drop(&mut self) {
-        let callers = {
+        let targets = {
             let mut state = self.0.state();
             state.is_closed = true;
-            std::mem::take(&mut state.callers)
+            std::mem::take(&mut state.targets)
         };
-        drop(callers);
+        targets.into_iter().for_each(ReplyTarget::lose);
     }
 }
 
@@ -193,11 +241,59 @@ async fn read_replies(mut reader: OwnedReadHalf, queue: &Queue) -> io::Result<()
     let mut replies = ReplyReader::default();
     while reader.read_buf(replies.buffer()).await? > 0 {
         while let Some(value) = replies.next_reply()? {
-            let caller = queue.state().callers.pop_front();
-            let caller = caller.ok_or(io::ErrorKind::InvalidData)?;
-            // A caller that no longer waits has no use for its reply.
-            let _ = caller.send(value);
+            let target = queue.state().targets.pop_front();
+            target.ok_or(io::ErrorKind::InvalidData)?.receive(value);
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use std::time::Duration;
+
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn a_callback_gets_the_reply_or_is_told_that_there_is_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap());
+        let connection =
+            CommandConnection::Tcp(Arc::new(SharedStream::start(stream.await.unwrap())));
+        let (mut server, _) = listener.accept().await.unwrap();
+        let (sender, mut replies) = mpsc::channel(8);
+        let send = || {
+            let sender = sender.clone();
+            let on_reply = Box::new(move |reply| sender.try_send(reply).unwrap());
+            connection
+                .clone()
+                .send_unawaited(&redis::cmd("PING"), on_reply);
+        };
+        let mut next = async || {
+            let reply = tokio::time::timeout(PATIENCE, replies.recv()).await;
+            reply.unwrap().unwrap()
+        };
+        send();
+        let mut command = [0; 14];
+        server.read_exact(&mut command).await.unwrap();
+        assert_eq!(&command, b"*1\r\n$4\r\nPING\r\n");
+        server.write_all(b"+OK\r\n").await.unwrap();
+        assert_eq!(next().await, Some(Value::Okay));
+        send();
+        server.read_exact(&mut command).await.unwrap();
+        drop(server);
+        assert_eq!(
+            next().await,
+            None,
+            "the connection was lost before the reply"
+        );
+        send();
+        assert_eq!(next().await, None, "the connection was lost before");
+    }
 }

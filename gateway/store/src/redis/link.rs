@@ -16,7 +16,7 @@ use thread_local::ThreadLocal;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::command_connection::CommandConnection;
+use super::command_connection::{CommandConnection, ReplyCallback};
 use super::dial::Dialer;
 use super::prefixes::{self, NotCovered};
 use crate::error::{OpenError, StoreError, UnavailableReason};
@@ -172,6 +172,19 @@ impl Link {
                 self.shared.attempt(command, deadline).await
             }
             result => result,
+        }
+    }
+
+    /// Sends a command whose reply no caller waits for, if there is a connection. Its time limit is that of the commands
+    /// around it: if one of those has no reply in time, the connection is lost.
+    pub(super) fn send_unawaited(&self, command: &Cmd, on_reply: ReplyCallback) {
+        let open = match &*self.shared.state.borrow() {
+            LinkState::Up(connection) => Some(connection.clone()),
+            LinkState::Reconnecting | LinkState::Down(_) => None,
+        };
+        match open.map(|open| self.shared.of_this_thread(open)) {
+            Some(Connection { connection, .. }) => connection.send_unawaited(command, on_reply),
+            None => on_reply(None),
         }
     }
 }

@@ -129,14 +129,19 @@ impl RedisStore {
         name: &'static str,
         resend: Resend,
     ) -> Result<Value, StoreError> {
-        match self.link.send(command, resend).await? {
-            Value::ServerError(error) => Err(failure::of_server(
-                name,
-                error.code(),
-                error.details().unwrap_or(""),
-            )),
-            value => Ok(value),
-        }
+        accepted(self.link.send(command, resend).await?, name)
+    }
+}
+
+/// The reply to the command of this name, unless it is an error of the server.
+fn accepted(reply: Value, name: &'static str) -> Result<Value, StoreError> {
+    match reply {
+        Value::ServerError(error) => Err(failure::of_server(
+            name,
+            error.code(),
+            error.details().unwrap_or(""),
+        )),
+        value => Ok(value),
     }
 }
 

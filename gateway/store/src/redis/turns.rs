@@ -1,15 +1,17 @@
 //! The ENTER and LEAVE commands.
 
+use std::time::Instant;
+
 use mooring_session::names::ServerName;
 use mooring_session::refusal::{Refusal, Stale};
-use redis::Value;
+use redis::{Cmd, Value};
 
 use super::reply::{self, Fields, Problem};
-use super::{RedisStore, Resend, sized_command, unreadable};
+use super::{RedisStore, Resend, accepted, sized_command, unreadable};
 use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::status::AnsweredBy;
-use crate::turns::{EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line};
+use crate::turns::{EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, TurnEnding};
 
 impl RedisStore {
     pub(crate) async fn enter(
@@ -35,23 +37,43 @@ impl RedisStore {
         key: &SessionKey,
         request: &LeaveRequest,
     ) -> Result<(), StoreError> {
-        let name = "SESSION.LEAVE";
-        let (LeaveTarget::Ticket(ticket) | LeaveTarget::WaitingUnder(ticket)) = &request.who;
-        let mut command = sized_command();
-        let is_for_waiting = matches!(request.who, LeaveTarget::WaitingUnder(_));
-        command
-            .arg((name, key.secret(), request.principal.as_str()))
-            .arg((request.server.as_str(), ticket.as_str()))
-            .arg(is_for_waiting.then_some("WAITING"));
         // A repeated LEAVE returns STALE, as if the first one had failed.
-        match self.send(&command, name, Resend::Never).await {
+        let command = leave_command(key, request);
+        match self.send(&command, LEAVE, Resend::Never).await {
             // An error reply of unknown meaning: the module is older than WAITING, and the caller stays in the queue.
-            Err(StoreError::Reply { .. }) if is_for_waiting => {
+            Err(StoreError::Reply { .. })
+                if matches!(request.who, LeaveTarget::WaitingUnder(_)) =>
+            {
                 Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
             }
             answer => answer.map(drop),
         }
     }
+
+    /// Sends the LEAVE of a turn whose caller does not wait for the reply. It leaves with the next write of the connection.
+    pub(crate) fn leave_unawaited(&self, ending: TurnEnding, started: Instant) {
+        let command = leave_command(&ending.key, &ending.turn);
+        self.link.send_unawaited(
+            &command,
+            Box::new(move |reply| {
+                let left = reply.map(|value| accepted(value, LEAVE).map(drop));
+                ending.attempted(started, left);
+            }),
+        );
+    }
+}
+
+const LEAVE: &str = "SESSION.LEAVE";
+
+fn leave_command(key: &SessionKey, request: &LeaveRequest) -> Cmd {
+    let (LeaveTarget::Ticket(ticket) | LeaveTarget::WaitingUnder(ticket)) = &request.who;
+    let is_for_waiting = matches!(request.who, LeaveTarget::WaitingUnder(_));
+    let mut command = sized_command();
+    command
+        .arg((LEAVE, key.secret(), request.principal.as_str()))
+        .arg((request.server.as_str(), ticket.as_str()))
+        .arg(is_for_waiting.then_some("WAITING"));
+    command
 }
 
 /// Parses the reply of ENTER: that of ROUTE, and the turn.

@@ -18,6 +18,7 @@ const SHORT_LEASE: Millis = Millis::new(1_000);
 
 over_every_store! {
     turns_are_given_in_order_and_told_to_who_waits;
+    an_ended_turn_is_free_for_the_next_command;
     a_turn_passes_on_when_its_holder_dies_or_stops;
     who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told;
     who_waits_for_a_claim_is_told_when_it_settles;
@@ -97,6 +98,31 @@ async fn turns_are_given_in_order_and_told_to_who_waits(store: &Store) {
         Err(StoreError::Refused(Refusal::Denied))
     );
     store.leave(&key, &leave("t3")).await.unwrap();
+}
+
+async fn an_ended_turn_is_free_for_the_next_command(store: &Store) {
+    turns_are_given(store).await;
+    let key = make::key("s");
+    store.create(&key, &make::create("s")).await.unwrap();
+    for round in 0..20 {
+        let ticket = format!("t{round}");
+        let entered = store.enter(&key, &enter("w:1", &ticket)).await.unwrap();
+        assert!(entered.turn.is_some(), "{ticket}");
+        store.end_turn(&key, leave(&ticket));
+        // There is nothing to end any more.
+        store.end_turn(&key, leave(&ticket));
+    }
+    // One that waits for it is told.
+    store.enter(&key, &enter("w:1", "held")).await.unwrap();
+    let waiting = store.enter(&key, &enter("v:1", "next")).await.unwrap();
+    assert_eq!(waiting.turn, None);
+    store.end_turn(&key, leave("held"));
+    let told = wait_for_events(store, "v:1").await;
+    assert!(
+        matches!(&told[..], [WorkerEvent::Turn { ticket, .. }] if *ticket == make::token("next")),
+        "{told:?}"
+    );
+    store.end_turn(&key, leave("next"));
 }
 
 async fn a_turn_passes_on_when_its_holder_dies_or_stops(store: &Store) {

@@ -1,8 +1,7 @@
 //! The task of a turn: holds, releases and resumes it as the call commands, and ends it with the call.
 //!
-//! The store is not contacted in the first [`RENEW_EVERY`] of a turn, so the futures that do are boxed: each call has
-//! such a task. Invariants: the call never waits for this task;
-//! the task ends with the call; a lost turn is not requested again, because its call may have been cancelled and would
+//! A turn has this task once it is not [short](super::held_turns). Invariants: the call never waits for this task; the task
+//! ends with the call; a lost turn is not requested again, because its call may have been cancelled and would
 //! block the others for as long as its server is silent.
 
 use std::sync::Arc;
@@ -124,9 +123,23 @@ impl TurnNumbers {
     }
 }
 
+/// When a turn is renewed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FirstRenewal {
+    /// At once.
+    Now,
+    /// After [`RENEW_EVERY`].
+    Later,
+}
+
 /// Keeps the turn of the ticket at `entry` until the call is over.
-pub(super) async fn keep(mut entry: QueueEntry, numbers: TurnNumbers, signals: Arc<TurnSignals>) {
-    let mut given = TurnGrant::Already(numbers);
+pub(super) async fn keep(
+    mut entry: QueueEntry,
+    numbers: TurnNumbers,
+    signals: Arc<TurnSignals>,
+    first: FirstRenewal,
+) {
+    let mut given = TurnGrant::Already(numbers, first);
     loop {
         let commanded = tokio::select! {
             biased;
@@ -152,24 +165,24 @@ pub(super) async fn keep(mut entry: QueueEntry, numbers: TurnNumbers, signals: A
 #[derive(Clone, Copy)]
 enum TurnGrant {
     /// It has, with these numbers.
-    Already(TurnNumbers),
+    Already(TurnNumbers, FirstRenewal),
     /// It has to request it.
     NotYet,
 }
 
 /// Returns when the turn is lost or unobtainable.
 async fn hold(entry: &mut QueueEntry, given: TurnGrant) {
-    let numbers = match given {
-        TurnGrant::Already(numbers) => numbers,
+    let (numbers, first) = match given {
+        TurnGrant::Already(numbers, first) => (numbers, first),
         TurnGrant::NotYet => match Box::pin(acquire(entry)).await {
-            Ok(entered) => TurnNumbers::of(&entered),
+            Ok(entered) => (TurnNumbers::of(&entered), FirstRenewal::Later),
             Err(error) => {
                 tracing::debug!(%error, "a call continues without its turn");
                 return;
             }
         },
     };
-    renew(entry, numbers).await;
+    renew(entry, numbers, first).await;
 }
 
 /// Waits for the turn without a time limit, even while it cannot be requested.
@@ -186,9 +199,14 @@ async fn acquire(entry: &mut QueueEntry) -> Result<EnterReply, TurnError> {
 }
 
 /// Renews the turn; returns when it is lost.
-async fn renew(entry: &mut QueueEntry, mut numbers: TurnNumbers) {
+async fn renew(entry: &mut QueueEntry, mut numbers: TurnNumbers, first: FirstRenewal) {
+    let mut pause = match first {
+        FirstRenewal::Now => Duration::ZERO,
+        FirstRenewal::Later => RENEW_EVERY,
+    };
     loop {
-        sleep(RENEW_EVERY).await;
+        sleep(pause).await;
+        pause = RENEW_EVERY;
         let was_degraded = entry.store().is_degraded();
         let is_lost = match Box::pin(entry.ask(numbers.store)).await {
             Ok(entered) => numbers.update(&entered),

@@ -3,15 +3,15 @@
 //! Invariant: an entry that was requested is released, even if no caller waits for it any more: dropping it releases it
 //! in the background.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_session::Refusal;
 use mooring_session::names::NameError;
 use mooring_session::refusal::Stale;
-use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-use super::{TurnError, ticket_names};
+use super::{HeldTurns, TurnError, ticket_names};
 use crate::affinity::wake_ups::Waiters;
 use mooring_store::{
     EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store, StoreError,
@@ -25,16 +25,13 @@ pub(super) const LEASE: Duration = Duration::from_millis(1_800);
 pub(super) const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How often in a row this gateway may count as dead before the call fails.
 const REFUSED_AS_DEAD_MAX: u32 = 10;
-/// Attempts to release a ticket. If all fail, it expires with its lease.
-const LEAVE_ATTEMPTS: u32 = 3;
-/// Pause between two such attempts.
-const LEAVE_PAUSE: Duration = Duration::from_millis(200);
 
 /// A session's queue at a server, as seen by one gateway.
 #[derive(Clone, Debug)]
 pub(super) struct TurnQueue {
     pub(super) store: Store,
     pub(super) waiters: Waiters,
+    pub(super) held_turns: Arc<HeldTurns>,
     pub(super) key: SessionKey,
 }
 
@@ -70,6 +67,11 @@ impl QueueEntry {
             ..self.request.clone()
         };
         Ok(Self::new(self.queue.clone(), request))
+    }
+
+    /// Where a turn of the queue is while it has no task.
+    pub(super) const fn held_turns(&self) -> &Arc<HeldTurns> {
+        &self.queue.held_turns
     }
 
     /// The store of the queue.
@@ -162,44 +164,34 @@ impl QueueEntry {
         answer
     }
 
-    /// Releases the ticket.
+    /// Releases the ticket, and waits for the reply. What fails is tried again in the background.
     pub(super) async fn leave(&mut self) {
-        if self.is_taken {
-            self.release().await;
-            self.is_taken = false;
+        if !self.is_taken {
+            return;
         }
+        let left = self.store().leave(&self.queue.key, &self.leaving()).await;
+        // A refusal means that there is nothing to release. Otherwise dropping the entry releases it.
+        self.is_taken = !matches!(left, Ok(()) | Err(StoreError::Refused(_)));
     }
 
-    /// A refusal means that there is nothing to release.
-    fn release(&self) -> impl Future<Output = ()> + Send + use<> {
-        let TurnQueue { store, key, .. } = self.queue.clone();
-        let request = LeaveRequest {
+    /// Releases the ticket without waiting for the reply.
+    pub(super) fn end(self) {
+        drop(self);
+    }
+
+    fn leaving(&self) -> LeaveRequest {
+        LeaveRequest {
             principal: self.request.principal.clone(),
             server: self.request.server.clone(),
             who: LeaveTarget::Ticket(self.request.ticket.clone()),
-        };
-        async move {
-            for _ in 0..LEAVE_ATTEMPTS {
-                match store.leave(&key, &request).await {
-                    Ok(()) | Err(StoreError::Refused(_)) => return,
-                    Err(error) => {
-                        tracing::debug!(session = %key.digest(), %error, "failed to release a turn");
-                        sleep(LEAVE_PAUSE).await;
-                    }
-                }
-            }
         }
     }
 }
 
 impl Drop for QueueEntry {
     fn drop(&mut self) {
-        if !self.is_taken {
-            return;
-        }
-        // Without a runtime the process is stopping, and the ticket expires with its lease.
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(self.release());
+        if self.is_taken {
+            self.store().end_turn(&self.queue.key, self.leaving());
         }
     }
 }

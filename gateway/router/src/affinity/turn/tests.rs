@@ -64,6 +64,7 @@ impl Worker {
         let queue = TurnQueue {
             store: self.store.clone(),
             waiters: self.waiters.clone(),
+            held_turns: Arc::default(),
             key: key(),
         };
         let request = EnterRequest {
@@ -272,6 +273,23 @@ async fn in_redis() {
     dropped_callers_block_no_other(&store).await;
     assert_eq!(lost(&server), 0, "a ticket was not given back");
     a_turn_is_lost_with_its_session(&store).await;
+}
+
+#[tokio::test]
+async fn a_short_turn_is_two_commands() {
+    let (server, store) = redis_with_turns().await;
+    let worker = Worker::new(&store, "w:1");
+    server.command(&["CONFIG", "RESETSTAT"]);
+    for round in 0..10 {
+        worker.take(&format!("t{round}"), PATIENCE).await.unwrap();
+    }
+    until_idle(&store).await;
+    let figures = server.command(&["INFO", "commandstats"]);
+    let figures = redis::from_redis_value::<String>(figures).unwrap();
+    for command in ["session.enter", "session.leave"] {
+        let calls = format!("cmdstat_{command}:calls=10,");
+        assert!(figures.to_lowercase().contains(&calls), "{figures}");
+    }
 }
 
 #[tokio::test]
