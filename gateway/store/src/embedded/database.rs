@@ -20,10 +20,11 @@ use super::file::FileConnection;
 use super::housekeeping::USE_STEP;
 use super::known_workers::KnownWorkers;
 use super::node::FileNode;
+use super::recent_sessions::{FileVersion, RecentSessions};
 use super::row::{self, stored_number};
 use super::schema::BUSY_TIMEOUT;
 use crate::clock::Clock;
-use crate::error::{NotReady, StoreError};
+use crate::error::StoreError;
 use crate::key::{Family, InitDigest, SessionKey};
 use crate::queues::Queues;
 use crate::status::StatusCell;
@@ -41,6 +42,7 @@ pub(super) struct Database {
     pub(super) path: PathBuf,
     pub(super) status: Arc<StatusCell>,
     pub(super) known_workers: KnownWorkers,
+    pub(super) recent_sessions: RecentSessions,
     pub(super) clock: Clock,
     pub(super) queues: Arc<Queues>,
     departures: Departures,
@@ -48,13 +50,6 @@ pub(super) struct Database {
     pub(super) written_since_purge: u32,
     /// Position in each family's index at which the next REAP continues; none for the start.
     pub(super) reaped_to: HashMap<Family, (i64, i64)>,
-}
-
-/// The outcome of a transition.
-enum Outcome<R, A> {
-    Done(TransitionResult<R, A>),
-    /// It has to write, but runs without the write lock.
-    NeedsWriteLock,
 }
 
 /// What a caller has read without the thread.
@@ -88,6 +83,7 @@ impl Database {
             path: path.to_owned(),
             status,
             known_workers: KnownWorkers::new(&clock),
+            recent_sessions: RecentSessions::default(),
             clock,
             queues,
             departures: Departures::default(),
@@ -132,18 +128,18 @@ impl Database {
         if !self.connection.is_in_place() || self.connection.busy_timeout(Duration::ZERO).is_err() {
             return None;
         }
-        let outcome = self.attempt(key, request, &also, TransactionBehavior::Deferred);
+        let read = self.read(key, request, &also);
         // Only fails for a closed connection.
         drop(self.connection.busy_timeout(BUSY_TIMEOUT));
-        match outcome {
-            Ok(Outcome::Done(done)) => {
+        match read {
+            Ok(Some(done)) => {
                 self.notify(key, request, &done);
                 Some(NowRead {
                     reply: Ok((done.reply, done.also)),
                     used_at: done.used_at,
                 })
             }
-            Ok(Outcome::NeedsWriteLock) | Err(TransactionError::Sqlite(_)) => None,
+            Ok(None) | Err(TransactionError::Sqlite(_)) => None,
             Err(TransactionError::Store(error)) => Some(NowRead {
                 reply: Err(error),
                 used_at: None,
@@ -172,32 +168,68 @@ impl Database {
         also: &impl Fn(&dyn Liveness) -> Result<A, Refusal>,
     ) -> Result<TransitionResult<T::Reply, A>, TransactionError> {
         if T::ACCESS == Access::Reads
-            && let Outcome::Done(done) =
-                self.attempt(key, request, also, TransactionBehavior::Deferred)?
+            && let Some(done) = self.read(key, request, also)?
         {
             return Ok(done);
         }
-        let outcome = self.attempt(key, request, also, TransactionBehavior::Immediate)?;
+        let done = self.write_transition(key, request, also)?;
         self.written_since_purge += 1;
         if self.written_since_purge >= PURGE_EVERY {
             self.purge();
         }
-        match outcome {
-            Outcome::Done(done) => Ok(done),
-            Outcome::NeedsWriteLock => Err(TransactionError::Store(StoreError::NotReady(
-                NotReady::Locked,
-            ))),
-        }
+        Ok(done)
     }
 
-    fn attempt<T: WakingTransition, A>(
+    /// A transition that changes nothing; `None` if it has to write. It needs no transaction: it decides on one record.
+    fn read<T: WakingTransition, A>(
         &mut self,
         key: &SessionKey,
         request: &T,
         also: &impl Fn(&dyn Liveness) -> Result<A, Refusal>,
-        behavior: TransactionBehavior,
-    ) -> Result<Outcome<T::Reply, A>, TransactionError> {
-        let transaction = self.connection.transaction_with_behavior(behavior)?;
+    ) -> Result<Option<TransitionResult<T::Reply, A>>, TransactionError> {
+        let data_version = self.known_workers.refresh(&self.connection, &self.clock)?;
+        let (now, mono) = (self.clock.now(), self.clock.mono());
+        let version = FileVersion {
+            data_version,
+            rows_changed: self.connection.total_changes(),
+        };
+        let stored = (self.recent_sessions).read(&self.connection, version, key, now)?;
+        let (mut slot, last_used_at) = stored
+            .map(|session| (session.record, session.last_used_at))
+            .unzip();
+        let times = (now, mono);
+        let node = FileNode::new(&self.connection, key, times, &self.departures, &self.queues);
+        let context = Context {
+            now,
+            // For the numbers of a new record, which is written.
+            floor: 0,
+            tuning: &self.tuning,
+            workers: &self.known_workers.workers.at(mono),
+            node: &node,
+        };
+        let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
+        node.check()?;
+        let Decision { reply, written } = decided?;
+        if written != RecordChange::Nothing {
+            return Ok(None);
+        }
+        let is_due = |last_used_at: Timestamp| T::IS_USE && now >= last_used_at.plus(USE_STEP);
+        Ok(Some(TransitionResult {
+            reply,
+            also: also(context.workers)?,
+            moved: None,
+            used_at: last_used_at.is_some_and(is_due).then_some(now),
+        }))
+    }
+
+    fn write_transition<T: WakingTransition, A>(
+        &mut self,
+        key: &SessionKey,
+        request: &T,
+        also: &impl Fn(&dyn Liveness) -> Result<A, Refusal>,
+    ) -> Result<TransitionResult<T::Reply, A>, TransactionError> {
+        let transaction =
+            (self.connection).transaction_with_behavior(TransactionBehavior::Immediate)?;
         self.known_workers.refresh(&transaction, &self.clock)?;
         let (now, mono) = (self.clock.now(), self.clock.mono());
         let stored = row::load(&transaction, key.secret())?;
@@ -231,15 +263,12 @@ impl Database {
         if written == RecordChange::Nothing {
             let is_due =
                 |row: &&row::SessionRow| T::IS_USE && now >= row.last_used_at.plus(USE_STEP);
-            return Ok(Outcome::Done(TransitionResult {
+            return Ok(TransitionResult {
                 reply,
                 also: also(context.workers)?,
                 moved: None,
                 used_at: living.filter(is_due).map(|_| now),
-            }));
-        }
-        if matches!(behavior, TransactionBehavior::Deferred) {
-            return Ok(Outcome::NeedsWriteLock);
+            });
         }
         let fields = living.map(|row| &row.fields);
         let key = key.secret();
@@ -272,12 +301,12 @@ impl Database {
             self.departures.note(server, instance, mono);
         }
         let moved = before.filter(|_| moved != Some(BindingChange::Not));
-        Ok(Outcome::Done(TransitionResult {
+        Ok(TransitionResult {
             reply,
             also,
             moved,
             used_at: None,
-        }))
+        })
     }
 
     pub(super) fn put_init(

@@ -68,17 +68,17 @@ impl KnownWorkers {
         self.version = None;
     }
 
-    /// Reads what other processes have written since the last refresh. Called inside a transaction.
+    /// Reads what other processes have written since the last refresh. Returns SQLite's `data_version`.
     pub(super) fn refresh(
         &mut self,
         connection: &Connection,
         clock: &Clock,
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<Option<i64>> {
         let version = connection
             .prepare_cached("PRAGMA data_version")?
             .query_row([], |row| row.get(0))?;
         if self.version == Some(version) {
-            return Ok(());
+            return Ok(self.version);
         }
         let mut statement = connection.prepare_cached(
             "SELECT worker, address, ttl_ms, last_beat_at, state FROM workers ORDER BY ordinal",
@@ -92,7 +92,7 @@ impl KnownWorkers {
         }
         self.rows = seen_now;
         self.version = Some(version);
-        Ok(())
+        Ok(self.version)
     }
 
     /// Unreadable rows, which must have been edited by hand, are skipped: they name no worker.

@@ -177,6 +177,7 @@ impl Database {
     fn serve_from(&mut self, opened: FileConnection) {
         self.connection = opened;
         self.known_workers.forget_version();
+        self.recent_sessions.clear();
         self.reaped_to.clear();
     }
 }

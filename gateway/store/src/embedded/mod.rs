@@ -1,8 +1,9 @@
 //! The embedded store: one SQLite file, shared safely by the processes of one machine.
 //!
-//! Every transition is one `BEGIN IMMEDIATE` transaction on one row, decided by the rules, so two processes never
-//! decide on the same state. A transition that changes nothing (most ROUTEs) does not wait for the write lock; its use
-//! is recorded while no other process writes. A process may be killed at any moment: SQLite's write-ahead log keeps
+//! Every transition that writes is one `BEGIN IMMEDIATE` transaction on one row, decided by the rules, so two processes never
+//! decide on the same state. A transition that changes nothing (most ROUTEs) does not wait for the write lock, and is decided
+//! on the record in memory if the file has not changed since it was read ([`recent_sessions`]); its use is recorded while no
+//! other process writes. A process may be killed at any moment: SQLite's write-ahead log keeps
 //! committed transactions and drops the rest. `synchronous` is `NORMAL`: a power failure may lose the last commits, but
 //! not the integrity of the file.
 //!
@@ -31,6 +32,7 @@ mod mend;
 mod node;
 mod pending;
 mod reaping;
+mod recent_sessions;
 mod row;
 mod schema;
 mod sealed;

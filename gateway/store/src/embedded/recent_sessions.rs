@@ -1,0 +1,126 @@
+//! Sessions that were read and have not changed since: most calls find theirs here.
+//!
+//! Invariants: a session is here only as the file has it, since any commit of this process or another empties this; what
+//! is given out is a copy, so that a decision which is not written changes nothing here.
+
+use std::collections::HashMap;
+
+use mooring_session::record::Record;
+use mooring_session::time::Timestamp;
+use rusqlite::Connection;
+
+use super::TransactionError;
+use super::row::{self, SessionRow};
+use crate::key::SessionKey;
+
+/// Most sessions here. Beyond it, all are read again.
+const SESSIONS_MAX: usize = 1_024;
+
+/// The sessions that were read since the last commit.
+#[derive(Debug, Default)]
+pub(super) struct RecentSessions {
+    version: Option<FileVersion>,
+    sessions: HashMap<SessionKey, RecentSession, foldhash::fast::RandomState>,
+}
+
+/// Changes with every commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileVersion {
+    /// SQLite's `data_version`, which counts commits of other connections.
+    pub(super) data_version: Option<i64>,
+    /// Rows that this connection has changed.
+    pub(super) rows_changed: u64,
+}
+
+/// A session that is neither absent nor over, and its columns.
+#[derive(Clone, Debug)]
+pub(super) struct RecentSession {
+    pub(super) record: Record,
+    pub(super) last_used_at: Timestamp,
+    tombstone_ends_at: Timestamp,
+}
+
+impl RecentSessions {
+    /// The session of this key; `None` if there is none.
+    pub(super) fn read(
+        &mut self,
+        connection: &Connection,
+        version: FileVersion,
+        key: &SessionKey,
+        now: Timestamp,
+    ) -> Result<Option<RecentSession>, TransactionError> {
+        if self.version != Some(version) || self.sessions.len() >= SESSIONS_MAX {
+            self.clear();
+            self.version = Some(version);
+        }
+        if let Some(session) = self.sessions.get(key)
+            && session.tombstone_ends_at > now
+        {
+            return Ok(Some(session.clone()));
+        }
+        let stored = row::load(connection, key.secret())?;
+        let Some(stored) = stored.filter(|row| row.tombstone_ends_at > now) else {
+            return Ok(None);
+        };
+        let SessionRow {
+            last_used_at,
+            tombstone_ends_at,
+            ..
+        } = stored;
+        let session = RecentSession {
+            record: row::decode(&stored.fields)?,
+            last_used_at,
+            tombstone_ends_at,
+        };
+        self.sessions.insert(key.clone(), session.clone());
+        Ok(Some(session))
+    }
+
+    /// Forgets all: the file is another one.
+    pub(super) fn clear(&mut self) {
+        self.version = None;
+        self.sessions.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_session::refusal::Refusal;
+
+    use crate::test_support::embedded_store;
+    use crate::test_support::requests as make;
+    use crate::{Store, StoreError};
+
+    async fn is_bound(store: &Store) -> bool {
+        let routed = store.route(&make::key("s"), &make::route()).await;
+        routed.unwrap().binding.is_some()
+    }
+
+    /// A session that one process has read often is as another process left it.
+    #[tokio::test]
+    async fn what_another_process_has_written_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sessions.db");
+        let [one, other] = [embedded_store(&path), embedded_store(&path)];
+        let key = make::key("s");
+        one.create(&key, &make::create("s")).await.unwrap();
+        for _ in 0..3 {
+            assert!(!is_bound(&one).await);
+        }
+        other
+            .bind(&key, &make::bind("t1", "i1", "u1"))
+            .await
+            .unwrap();
+        for _ in 0..3 {
+            assert!(is_bound(&one).await && is_bound(&other).await);
+        }
+        other.end(&key, &make::end()).await.unwrap();
+        for store in [&one, &other] {
+            assert_eq!(
+                store.route(&key, &make::route()).await,
+                Err(StoreError::Refused(Refusal::Ended))
+            );
+        }
+    }
+}
