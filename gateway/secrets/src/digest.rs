@@ -8,9 +8,8 @@ use sha2::{Digest, Sha256};
 /// The first 8 hex digits of the SHA-256 of `text`: enough to join log lines, too little to find the text.
 #[must_use]
 pub fn short(text: &str) -> Box<str> {
-    let hash = Sha256::digest(text.as_bytes());
-    let [a, b, c, d, ..] = <[u8; 32]>::from(hash);
-    format!("{a:02x}{b:02x}{c:02x}{d:02x}").into()
+    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(text.as_bytes()));
+    hex_digits(&[a, b, c, d]).into()
 }
 
 /// 8 hex digits that stand for a name in the log of this process alone. Names can be guessed, and [`short`] of a guess
@@ -24,13 +23,19 @@ pub fn of_name(name: &str) -> Box<str> {
 /// The SHA-256 of `bytes`, as 64 hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(bytes) {
-        for nibble in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
-        }
-    }
-    text
+    hex_digits(&Sha256::digest(bytes))
+}
+
+/// Formatting each byte would cost more than the digest, of which every call has two.
+fn hex_digits(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| match nibble {
+        0..10 => b'0' + nibble,
+        _ => b'a' + (nibble - 10),
+    };
+    let digits = bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    String::from_utf8(digits.collect()).unwrap_or_default()
 }
 
 #[cfg(test)]
