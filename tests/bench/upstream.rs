@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -17,7 +18,7 @@ use mooring_tests::process::Process;
 use mooring_tests::session::PROTOCOL_VERSION;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::wire::{Request, Wire};
 
@@ -76,13 +77,18 @@ fn spawn(port: u16, log_directory: &Path) -> anyhow::Result<Process> {
     )
 }
 
+/// More connections than any part opens at the same moment: one that is not accepted would be tried again after a second.
+const BACKLOG: u32 = 4096;
+
 type Counts = Rc<RefCell<HashMap<String, u64>>>;
 
 /// Serves for ever.
 pub(crate) async fn serve(port: u16) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(("127.0.0.1", port))
-        .await
-        .context("bind the port")?;
+    let socket = TcpSocket::new_v4().context("make a socket")?;
+    socket.set_reuseaddr(true).context("make a socket")?;
+    let address = (Ipv4Addr::LOCALHOST, port).into();
+    socket.bind(address).context("bind the port")?;
+    let listener = socket.listen(BACKLOG).context("listen")?;
     let counts = Counts::default();
     let server = async {
         loop {
