@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use super::http::ConnectFailure;
+use super::http::ConnectionError;
 use super::{ExchangeError, HandshakeError, SendError};
 use http::StatusCode;
 
@@ -122,7 +122,7 @@ impl From<&HandshakeError> for FailureCause {
 }
 
 /// The reason from the resolver, the kernel or TLS why no connection was made.
-pub(super) fn connect_text(error: &ConnectFailure) -> String {
+pub(super) fn connect_text(error: &ConnectionError) -> String {
     let mut texts = Vec::<String>::new();
     for cause in causes(error) {
         let text = match cause.downcast_ref::<io::Error>() {

@@ -13,8 +13,8 @@ use super::cause::connect_text;
 use super::credential::RequestCredential;
 use super::credential_header::CredentialHeader;
 use super::http::{
-    ConnectFailure, ConnectionChoice, Connector, ConnectorOptions, HttpClient, HttpError,
-    HttpFailure, HttpRequest, ResponseBody,
+    ConnectionChoice, ConnectionError, Connector, ConnectorOptions, HttpClient, HttpError,
+    HttpRequest, ResponseBody, RoundTripError,
 };
 use super::http_reply::read_http;
 use super::{CredentialError, FailureCause, Instance, Outgoing, Reach, UNREACHED_LOST_AFTER};
@@ -53,14 +53,14 @@ pub enum SendError {
     Refused,
     /// No connection for another reason (timeout, name resolution, TLS). Nothing was delivered.
     #[error("cannot connect to the instance: {}", connect_text(.0))]
-    Connect(#[source] ConnectFailure),
+    Connect(#[source] ConnectionError),
     /// No connection for [`UNREACHED_LOST_AFTER`](crate::UNREACHED_LOST_AFTER): the instance counts as lost. Nothing
     /// was delivered.
     #[error("the instance cannot be reached: {}", connect_text(.0))]
-    Unreachable(#[source] ConnectFailure),
+    Unreachable(#[source] ConnectionError),
     /// The connection broke after it was established. The request may have been delivered and may have run.
     #[error("the connection to the instance broke before it answered")]
-    Broken(#[source] HttpFailure),
+    Broken(#[source] RoundTripError),
     /// There is no credential for the caller. Nothing was sent.
     #[error(transparent)]
     Credential(#[from] CredentialError),
@@ -123,7 +123,7 @@ pub struct ClientOptions {
 /// The connection to an instance broke in the middle of a reply.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection to the instance broke")]
-struct ReplyBroken(#[source] HttpFailure);
+struct ReplyBroken(#[source] RoundTripError);
 
 impl Client {
     /// Creates a client, and reads the system's root certificates once.
@@ -269,7 +269,7 @@ impl Client {
         sent.map_err(|error| match error {
             HttpError::Connect(error) if is_refused(&error) => SendError::Refused,
             HttpError::Connect(error) => SendError::Connect(error),
-            HttpError::Exchange(failure) => SendError::Broken(failure),
+            HttpError::RoundTrip(error) => SendError::Broken(error),
         })
     }
 
@@ -283,7 +283,7 @@ impl Client {
             let began = Instant::now();
             let error = match self.0.http.send(request, choice).await {
                 Ok(response) => return Ok(self.received(instance, response)),
-                Err(HttpError::Exchange(failure)) => break SendError::Broken(failure),
+                Err(HttpError::RoundTrip(error)) => break SendError::Broken(error),
                 Err(HttpError::Connect(error)) => error,
             };
             if !is_refused(&error) {

@@ -37,7 +37,7 @@ pub use exchange::{ANSWER_BYTES_MAX, Answer, ExchangeError, read_answer, within}
 pub use handshake::{
     Completion, HandshakeError, InitializeHandshake, InitializedSession, initialize,
 };
-pub use http::{ConnectFailure, HttpFailure};
+pub use http::{ConnectionError, RoundTripError};
 pub use http_reply::read_http;
 pub use metrics::{describe_metrics, server_contact};
 pub use oauth::{OauthTokens, TokenExchangeError};

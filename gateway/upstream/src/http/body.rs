@@ -5,20 +5,26 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use httparse::{Status, parse_chunk_size};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 
-use super::exchange::{Exchange, HttpFailure};
 use super::head::{BodyFraming, ResponseHead};
-use super::idle::IdleHome;
+use super::idle::OriginPool;
+use super::round_trip::{RoundTrip, RoundTripError};
 
 /// Longest line before a chunk, with its extensions, in bytes.
 const CHUNK_LINE_BYTES_MAX: usize = 4 * 1024;
 /// Largest trailer section after the last chunk, in bytes.
 const TRAILER_BYTES_MAX: usize = 16 * 1024;
+
+/// How long a server may take to read the rest of a request that it has answered.
+const REST_WITHIN: Duration = Duration::from_secs(30);
 
 /// A body that is there, or arriving.
 #[derive(Debug)]
@@ -36,32 +42,32 @@ enum BodyState {
 
 #[derive(Debug)]
 struct ArrivingBody {
-    exchange: Exchange,
+    round_trip: RoundTrip,
     decoder: BodyDecoder,
     /// What arrived with the head and was not taken yet.
-    first: Result<Bytes, HttpFailure>,
+    first: Result<Bytes, RoundTripError>,
     /// Where the connection goes after the body; `None` if it is closed.
-    home: Option<IdleHome>,
+    pool: Option<OriginPool>,
 }
 
-/// The response with this head. `home` is where its connection may go.
-pub(super) fn response(
-    mut exchange: Exchange,
+/// The response with this head. `pool` is where its connection may go.
+pub(super) fn build_response(
+    mut round_trip: RoundTrip,
     head: ResponseHead,
-    home: Option<IdleHome>,
+    pool: Option<OriginPool>,
 ) -> Response<ResponseBody> {
-    let home = home.filter(|_| head.keeps_alive);
+    let pool = pool.filter(|_| head.keeps_alive);
     let mut decoder = BodyDecoder::new(head.framing);
-    let state = match decoder.decode(&mut exchange.received) {
+    let state = match decoder.decode(&mut round_trip.received) {
         Ok(whole) if decoder.is_done() => {
-            give_back(exchange, home);
+            give_back(round_trip, pool);
             BodyState::Whole(whole)
         }
         first => BodyState::Arriving(Box::new(ArrivingBody {
-            exchange,
+            round_trip,
             decoder,
             first,
-            home,
+            pool,
         })),
     };
     let mut response = Response::new(ResponseBody(state));
@@ -70,21 +76,41 @@ pub(super) fn response(
     response
 }
 
-/// Gives a connection back after the whole body.
-fn give_back(exchange: Exchange, home: Option<IdleHome>) {
-    if let (Some(home), Some(stream)) = (home, exchange.into_reusable()) {
-        home.give_back(stream);
+/// Gives a connection back after the whole body. A server that has answered before it has read the whole request, and
+/// keeps the connection open, gets the rest.
+fn give_back(mut round_trip: RoundTrip, pool: Option<OriginPool>) {
+    let Some(pool) = pool else {
+        return;
+    };
+    let give_back = move |round_trip: RoundTrip| {
+        if let Some(stream) = round_trip.into_reusable() {
+            pool.give_back(stream);
+        }
+    };
+    if !round_trip.is_sending() {
+        return give_back(round_trip);
+    }
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(async move {
+            let sent = timeout(REST_WITHIN, round_trip.finish_sending()).await;
+            if sent.is_ok() {
+                give_back(round_trip);
+            }
+        });
     }
 }
 
 impl ArrivingBody {
-    fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, HttpFailure>>> {
+    fn poll_data(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, RoundTripError>>> {
         let first = std::mem::replace(&mut self.first, Ok(Bytes::new()))?;
         if !first.is_empty() {
             return Poll::Ready(Some(Ok(first)));
         }
         loop {
-            let data = self.decoder.decode(&mut self.exchange.received)?;
+            let data = self.decoder.decode(&mut self.round_trip.received)?;
             if !data.is_empty() {
                 return Poll::Ready(Some(Ok(data)));
             }
@@ -92,9 +118,9 @@ impl ArrivingBody {
                 return Poll::Ready(None);
             }
             let expected = self.decoder.expected();
-            match ready!(self.exchange.poll_receive(context, expected)) {
+            match ready!(self.round_trip.poll_receive(context, expected)) {
                 Ok(()) => {}
-                Err(HttpFailure::Closed) if matches!(self.decoder, BodyDecoder::UntilClose) => {
+                Err(RoundTripError::Closed) if matches!(self.decoder, BodyDecoder::UntilClose) => {
                     return Poll::Ready(None);
                 }
                 Err(failure) => return Poll::Ready(Some(Err(failure))),
@@ -105,12 +131,12 @@ impl ArrivingBody {
 
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = HttpFailure;
+    type Error = RoundTripError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, HttpFailure>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RoundTripError>>> {
         let state = &mut self.0;
         let (data, is_ended) = match state {
             BodyState::Ended => return Poll::Ready(None),
@@ -128,7 +154,7 @@ impl Body for ResponseBody {
             && let BodyState::Arriving(body) = std::mem::replace(state, BodyState::Ended)
             && !matches!(data, Some(Err(_)))
         {
-            give_back(body.exchange, body.home);
+            give_back(body.round_trip, body.pool);
         }
         let data = data.filter(|data| !matches!(data, Ok(data) if data.is_empty()));
         Poll::Ready(data.map(|data| data.map(Frame::data)))
@@ -179,6 +205,8 @@ enum ChunkPart {
     Trailers(usize),
     /// Nothing.
     End,
+    /// What is no chunk, after data that was returned.
+    Invalid,
 }
 
 impl BodyDecoder {
@@ -203,16 +231,23 @@ impl BodyDecoder {
     }
 
     /// The data among the bytes that were received. Chunks that arrived together are returned together.
-    fn decode(&mut self, received: &mut BytesMut) -> Result<Bytes, HttpFailure> {
+    fn decode(&mut self, received: &mut BytesMut) -> Result<Bytes, RoundTripError> {
         match self {
             Self::Length(left) => Ok(take_data(received, left)),
             Self::UntilClose => Ok(received.split().freeze()),
             Self::Chunked(part) => {
                 let mut data = ChunkData::default();
-                while let Some(next) = part.take(received, &mut data)? {
-                    *part = next;
+                loop {
+                    match part.take(received, &mut data) {
+                        Ok(Some(next)) => *part = next,
+                        Ok(None) => return Ok(data.into_bytes()),
+                        Err(error) if data.is_empty() => return Err(error),
+                        Err(_) => *part = ChunkPart::Invalid,
+                    }
+                    if matches!(part, ChunkPart::Invalid) {
+                        return Ok(data.into_bytes());
+                    }
                 }
-                Ok(data.into_bytes())
             }
         }
     }
@@ -231,8 +266,16 @@ impl ChunkPart {
         self,
         received: &mut BytesMut,
         data: &mut ChunkData,
-    ) -> Result<Option<Self>, HttpFailure> {
+    ) -> Result<Option<Self>, RoundTripError> {
         match self {
+            // The parser takes a line without digits for a size of 0.
+            Self::Size
+                if received
+                    .first()
+                    .is_some_and(|byte| !byte.is_ascii_hexdigit()) =>
+            {
+                Err(RoundTripError::Chunk)
+            }
             Self::Size => match parse_chunk_size(received) {
                 Ok(Status::Complete((length, size))) if length <= CHUNK_LINE_BYTES_MAX => {
                     received.advance(length);
@@ -242,7 +285,7 @@ impl ChunkPart {
                     }))
                 }
                 Ok(Status::Partial) if received.len() <= CHUNK_LINE_BYTES_MAX => Ok(None),
-                Ok(_) | Err(_) => Err(HttpFailure::Chunk),
+                Ok(_) | Err(_) => Err(RoundTripError::Chunk),
             },
             Self::Data(mut left) => {
                 if received.is_empty() {
@@ -259,7 +302,7 @@ impl ChunkPart {
                     received.advance(2);
                     Ok(Some(Self::Size))
                 }
-                Some(_) => Err(HttpFailure::Chunk),
+                Some(_) => Err(RoundTripError::Chunk),
                 None => Ok(None),
             },
             Self::Trailers(before) => match memchr::memchr(b'\n', received) {
@@ -268,16 +311,17 @@ impl ChunkPart {
                     let read = before.saturating_add(line.len());
                     match &*line {
                         b"\r\n" | b"\n" => Ok(Some(Self::End)),
-                        _ if read > TRAILER_BYTES_MAX => Err(HttpFailure::Chunk),
+                        _ if read > TRAILER_BYTES_MAX => Err(RoundTripError::Chunk),
                         _ => Ok(Some(Self::Trailers(read))),
                     }
                 }
                 None if before.saturating_add(received.len()) > TRAILER_BYTES_MAX => {
-                    Err(HttpFailure::Chunk)
+                    Err(RoundTripError::Chunk)
                 }
                 None => Ok(None),
             },
             Self::End => Ok(None),
+            Self::Invalid => Err(RoundTripError::Chunk),
         }
     }
 }
@@ -290,8 +334,12 @@ struct ChunkData {
 }
 
 impl ChunkData {
+    fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.joined.is_empty()
+    }
+
     fn push(&mut self, data: Bytes) {
-        if self.first.is_empty() && self.joined.is_empty() {
+        if self.is_empty() {
             self.first = data;
             return;
         }

@@ -1,8 +1,9 @@
 //! Connections to origins: name resolution, TCP and, for `https`, TLS.
 
 use std::error::Error;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -13,13 +14,14 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::unconstrained;
 use tokio_rustls::client::TlsStream;
 use tower::ServiceExt as _;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection was made")]
-pub struct ConnectFailure(#[source] Box<dyn Error + Send + Sync>);
+pub struct ConnectionError(#[source] Box<dyn Error + Send + Sync>);
 
 /// Timeouts and keepalive of connections.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +57,9 @@ impl Connector {
     }
 
     /// Connects to the origin of `uri`.
-    pub(super) async fn connect(&self, uri: &Uri) -> Result<UpstreamStream, ConnectFailure> {
+    pub(super) async fn connect(&self, uri: &Uri) -> Result<UpstreamStream, ConnectionError> {
         let connected = self.0.clone().oneshot(uri.clone()).await;
-        Ok(match connected.map_err(ConnectFailure)? {
+        Ok(match connected.map_err(ConnectionError)? {
             MaybeHttpsStream::Http(stream) => UpstreamStream::Tcp(stream.into_inner()),
             MaybeHttpsStream::Https(stream) => UpstreamStream::Tls(Box::new(stream.into_inner())),
         })
@@ -77,14 +79,30 @@ pub(super) enum UpstreamStream {
 }
 
 impl UpstreamStream {
+    pub(super) const fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
     /// Whether it can carry another request: it is open, and nothing has arrived that answers none. No task is woken when
     /// that changes.
     pub(super) fn is_idle(&mut self) -> bool {
-        let mut context = Context::from_waker(Waker::noop());
         let mut byte = [0; 1];
-        Pin::new(self)
-            .poll_read(&mut context, &mut ReadBuf::new(&mut byte))
-            .is_pending()
+        let mut byte = ReadBuf::new(&mut byte);
+        let looking = poll_fn(|context| Pin::new(&mut *self).poll_read(context, &mut byte));
+        // A task that has used up its budget would be told that nothing has arrived.
+        let looking = pin!(unconstrained(looking));
+        let mut context = Context::from_waker(Waker::noop());
+        looking.poll(&mut context).is_pending()
+    }
+}
+
+impl Drop for UpstreamStream {
+    /// Tells a server over TLS that the end is no truncation (RFC 8446, section 6.1), if that is possible at once.
+    fn drop(&mut self) {
+        if let Self::Tls(stream) = self {
+            let mut context = Context::from_waker(Waker::noop());
+            let _ = Pin::new(stream).poll_shutdown(&mut context);
+        }
     }
 }
 

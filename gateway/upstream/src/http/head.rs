@@ -10,7 +10,7 @@ use httparse::{ParserConfig, Response, Status};
 
 use super::HttpRequest;
 use super::connect::is_tls;
-use super::exchange::HttpFailure;
+use super::round_trip::RoundTripError;
 use mooring_protocol::header::MCP_SESSION_ID;
 
 /// Largest head of a response, in bytes.
@@ -23,7 +23,7 @@ const BODY_IN_HEAD_BYTES_MAX: usize = 2 * 1024;
 const HEAD_BYTES: usize = 512;
 
 /// The headers of responses that the gateway reads. No other is kept.
-const READ: [HeaderName; 3] = [CONTENT_TYPE, MCP_SESSION_ID, RETRY_AFTER];
+const KEPT_HEADERS: [HeaderName; 3] = [CONTENT_TYPE, MCP_SESSION_ID, RETRY_AFTER];
 
 /// The bytes of a request.
 pub(super) fn encode(request: &HttpRequest<'_>) -> Chain<Bytes, Bytes> {
@@ -90,7 +90,7 @@ fn put_host(head: &mut BytesMut, uri: &Uri) {
 #[derive(Debug)]
 pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
-    /// Those of [`READ`].
+    /// Those of [`KEPT_HEADERS`].
     pub(super) headers: HeaderMap,
     pub(super) framing: BodyFraming,
     /// Whether the connection stays open after the response.
@@ -116,7 +116,7 @@ impl ResponseHead {
 }
 
 /// Takes a head off the bytes that were received. `None` if it is not complete.
-pub(super) fn parse(received: &mut BytesMut) -> Result<Option<ResponseHead>, HttpFailure> {
+pub(super) fn parse(received: &mut BytesMut) -> Result<Option<ResponseHead>, RoundTripError> {
     let mut room = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut response = Response::new(&mut []);
     let parsed = ParserConfig::default().parse_response_with_uninit_headers(
@@ -127,7 +127,7 @@ pub(super) fn parse(received: &mut BytesMut) -> Result<Option<ResponseHead>, Htt
     let length = match parsed {
         Status::Complete(length) if length <= HEAD_BYTES_MAX => length,
         Status::Partial if received.len() <= HEAD_BYTES_MAX => return Ok(None),
-        Status::Complete(_) | Status::Partial => return Err(HttpFailure::HeadTooLarge),
+        Status::Complete(_) | Status::Partial => return Err(RoundTripError::HeadTooLarge),
     };
     let status = response.code.unwrap_or_default();
     let status = StatusCode::from_u16(status).map_err(|_| httparse::Error::Status)?;
@@ -145,7 +145,7 @@ pub(super) fn parse(received: &mut BytesMut) -> Result<Option<ResponseHead>, Htt
             coding = Some(is_chunked(header.value));
         } else if is(&CONNECTION) {
             connection.read(header.value);
-        } else if let Some(name) = READ.iter().find(|name| is(name)) {
+        } else if let Some(name) = KEPT_HEADERS.iter().find(|name| is(name)) {
             let value = HeaderValue::from_bytes(header.value);
             let value = value.map_err(|_| httparse::Error::HeaderValue)?;
             headers.append(name, value);
@@ -156,12 +156,12 @@ pub(super) fn parse(received: &mut BytesMut) -> Result<Option<ResponseHead>, Htt
     let framing = match (coding, lengths) {
         _ if has_no_body => BodyFraming::Length(0),
         // HTTP/1.0 has no transfer codings, so a proxy on the way may not have understood it.
-        (Some(_), _) if !is_1_1 => return Err(HttpFailure::Length),
+        (Some(_), _) if !is_1_1 => return Err(RoundTripError::Length),
         (Some(true), _) => BodyFraming::Chunked,
         (Some(false), _) => BodyFraming::UntilClose,
         (None, ContentLength::Known(length)) => BodyFraming::Length(length),
         (None, ContentLength::Unknown) => BodyFraming::UntilClose,
-        (None, ContentLength::Invalid) => return Err(HttpFailure::Length),
+        (None, ContentLength::Invalid) => return Err(RoundTripError::Length),
     };
     let head = ResponseHead {
         status,

@@ -40,8 +40,8 @@ impl IdleConnections {
         })
     }
 
-    /// Those to this host and port, with TLS or without.
-    pub(super) fn of_origin(self: &Arc<Self>, is_tls: bool, authority: &str) -> IdleHome {
+    /// The pool of this host and port, with TLS or without.
+    pub(super) fn find_pool(self: &Arc<Self>, is_tls: bool, authority: &str) -> OriginPool {
         let origins = if is_tls { &self.tls } else { &self.plain };
         let mut origins = lock(origins);
         let origin = match origins.get(authority) {
@@ -49,7 +49,7 @@ impl IdleConnections {
             None => Arc::clone(origins.entry(authority.into()).or_default()),
         };
         drop(origins);
-        IdleHome {
+        OriginPool {
             all: Arc::clone(self),
             origin,
         }
@@ -68,6 +68,32 @@ impl IdleConnections {
         is_any_left
     }
 
+    /// Starts the task that closes connections, unless it runs.
+    fn start_sweeping(self: &Arc<Self>) {
+        // Without a runtime the process is stopping.
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        if self.is_swept.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let running = RunningSweep(Arc::clone(self));
+        runtime.spawn(async move {
+            loop {
+                sleep(SWEEP_EVERY).await;
+                if !running.0.sweep() {
+                    break;
+                }
+            }
+            let all = Arc::clone(&running.0);
+            drop(running);
+            // One that was given back since the look.
+            if all.sweep() {
+                all.start_sweeping();
+            }
+        });
+    }
+
     fn is_usable(&self, idle: &mut IdleConnection) -> bool {
         idle.since.elapsed() < self.idle_max && idle.stream.is_idle()
     }
@@ -75,7 +101,7 @@ impl IdleConnections {
 
 /// Where the connections to one origin are while they are idle.
 #[derive(Debug)]
-pub(super) struct IdleHome {
+pub(super) struct OriginPool {
     all: Arc<IdleConnections>,
     origin: Arc<OriginConnections>,
 }
@@ -92,7 +118,7 @@ struct IdleConnection {
     since: Instant,
 }
 
-impl IdleHome {
+impl OriginPool {
     /// Takes the connection that was used last, if it can still be used.
     pub(super) fn take(&self) -> Option<UpstreamStream> {
         loop {
@@ -115,29 +141,16 @@ impl IdleHome {
             connections.push(IdleConnection { stream, since });
         }
         drop(connections);
-        self.start_sweeping();
+        self.all.start_sweeping();
     }
+}
 
-    /// Starts the task that closes connections, unless it runs.
-    fn start_sweeping(&self) {
-        if self.all.is_swept.load(Ordering::Relaxed) {
-            return;
-        }
-        // Without a runtime the process is stopping.
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
-        self.all.is_swept.store(true, Ordering::Relaxed);
-        let all = Arc::clone(&self.all);
-        runtime.spawn(async move {
-            loop {
-                sleep(SWEEP_EVERY).await;
-                if !all.sweep() {
-                    break;
-                }
-            }
-            all.is_swept.store(false, Ordering::Relaxed);
-        });
+/// The task that closes connections runs until this is dropped.
+struct RunningSweep(Arc<IdleConnections>);
+
+impl Drop for RunningSweep {
+    fn drop(&mut self) {
+        self.0.is_swept.store(false, Ordering::Release);
     }
 }
 

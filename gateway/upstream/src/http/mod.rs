@@ -9,9 +9,9 @@
 
 mod body;
 mod connect;
-mod exchange;
 mod head;
 mod idle;
+mod round_trip;
 #[cfg(test)]
 mod tests;
 
@@ -23,12 +23,12 @@ use http::{HeaderMap, Method, Request, Response, Uri};
 use thread_local::ThreadLocal;
 
 pub(crate) use self::body::ResponseBody;
-pub use self::connect::ConnectFailure;
+pub use self::connect::ConnectionError;
 use self::connect::UpstreamStream;
 pub(super) use self::connect::{Connector, ConnectorOptions};
-use self::exchange::Exchange;
-pub use self::exchange::HttpFailure;
-use self::idle::IdleConnections;
+use self::idle::{IdleConnections, OriginPool};
+use self::round_trip::RoundTrip;
+pub use self::round_trip::RoundTripError;
 use super::credential_header::CredentialHeader;
 
 /// A request to an `http` or `https` URI. Its Host and the length of its body are added.
@@ -68,10 +68,10 @@ pub(super) enum ConnectionChoice {
 pub(super) enum HttpError {
     /// There was no connection. Nothing was sent.
     #[error(transparent)]
-    Connect(ConnectFailure),
+    Connect(ConnectionError),
     /// The connection failed. The request may have been delivered.
     #[error(transparent)]
-    Exchange(HttpFailure),
+    RoundTrip(RoundTripError),
 }
 
 /// The client: a connector, and the idle connections of each thread.
@@ -101,17 +101,12 @@ impl HttpClient {
         request: HttpRequest<'_>,
         choice: ConnectionChoice,
     ) -> Result<Response<ResponseBody>, HttpError> {
-        let home = match choice {
+        let pool = match choice {
             ConnectionChoice::Fresh => None,
-            ConnectionChoice::Pooled => {
-                let idle = self.idle.get_or(|| IdleConnections::new(self.idle_max));
-                request.uri.authority().map(|authority| {
-                    idle.of_origin(connect::is_tls(request.uri), authority.as_str())
-                })
-            }
+            ConnectionChoice::Pooled => self.find_pool(request.uri),
         };
         loop {
-            let idle = home.as_ref().and_then(|home| home.take());
+            let idle = pool.as_ref().and_then(OriginPool::take);
             let is_reused = idle.is_some();
             let stream = match idle {
                 Some(stream) => stream,
@@ -120,12 +115,20 @@ impl HttpClient {
                     .await
                     .map_err(HttpError::Connect)?,
             };
-            let mut exchange = Exchange::new(stream, head::encode(&request));
-            match exchange.head().await {
-                Ok(head) => return Ok(body::response(exchange, head, home)),
-                Err(_) if is_reused && !exchange.is_begun() => {}
-                Err(failure) => return Err(HttpError::Exchange(failure)),
+            let mut round_trip = RoundTrip::new(stream, head::encode(&request));
+            match round_trip.receive_head().await {
+                // What arrived answers no request: its server was closing the connection.
+                Ok(_) | Err(_) if is_reused && !round_trip.is_begun() => {}
+                Ok(head) => return Ok(body::build_response(round_trip, head, pool)),
+                Err(error) => return Err(HttpError::RoundTrip(error)),
             }
         }
+    }
+
+    /// The pool of this thread for the origin of `uri`.
+    fn find_pool(&self, uri: &Uri) -> Option<OriginPool> {
+        let idle = self.idle.get_or(|| IdleConnections::new(self.idle_max));
+        let authority = uri.authority()?;
+        Some(idle.find_pool(connect::is_tls(uri), authority.as_str()))
     }
 }

@@ -1,8 +1,9 @@
 //! One request and its response over one connection, driven by the task that waits for them.
 //!
-//! Invariants: a wait holds no buffer; the rest of a request is written while its response is awaited or read, so that a
+//! Invariants: a wait for the first bytes holds no buffer; the rest of a request is written while its response is awaited or read, so that a
 //! server which answers early and one which reads everything first are served alike.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -24,7 +25,7 @@ const LARGE_READ_BYTES: usize = 64 * 1024;
 
 /// Why a connection that was made got no response, or lost the rest of it.
 #[derive(Debug, thiserror::Error)]
-pub enum HttpFailure {
+pub enum RoundTripError {
     /// A part of the request was not written.
     #[error("the request could not be written")]
     Write(#[source] io::Error),
@@ -49,8 +50,7 @@ pub enum HttpFailure {
 }
 
 /// A request that is being sent, and the bytes of its response that were not taken yet.
-#[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct RoundTrip {
     stream: UpstreamStream,
     unsent: Chain<Bytes, Bytes>,
     request: RequestProgress,
@@ -70,7 +70,17 @@ enum RequestProgress {
     Failed { is_begun: bool, error: io::Error },
 }
 
-impl Exchange {
+/// Without the request, which has credentials.
+impl fmt::Debug for RoundTrip {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("RoundTrip")
+            .field("request", &self.request)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RoundTrip {
     /// Sends nothing yet.
     pub(super) fn new(stream: UpstreamStream, request: Chain<Bytes, Bytes>) -> Self {
         Self {
@@ -91,11 +101,14 @@ impl Exchange {
     }
 
     /// Sends the request and waits for the head of its response.
-    pub(super) async fn head(&mut self) -> Result<ResponseHead, HttpFailure> {
+    pub(super) async fn receive_head(&mut self) -> Result<ResponseHead, RoundTripError> {
         poll_fn(|context| self.poll_head(context)).await
     }
 
-    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<ResponseHead, HttpFailure>> {
+    fn poll_head(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<ResponseHead, RoundTripError>> {
         loop {
             if !self.received.is_empty() {
                 match head::parse(&mut self.received)? {
@@ -112,24 +125,28 @@ impl Exchange {
     /// Receives more of the response, of which at least `expected` bytes are to come, and sends more of the request.
     ///
     /// # Errors
-    /// [`HttpFailure::Closed`] at the end of the stream; the failure to write, if that came first.
+    /// [`RoundTripError::Closed`] at the end of the stream; the failure to write, if that came first.
     pub(super) fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
         expected: u64,
-    ) -> Poll<Result<(), HttpFailure>> {
+    ) -> Poll<Result<(), RoundTripError>> {
         self.poll_send(context);
+        if self.received.is_empty() {
+            // Gives back the room behind the part that was taken.
+            self.received = BytesMut::new();
+        }
         let received = match ready!(self.poll_read(context, expected)) {
-            Ok(0) => HttpFailure::Closed,
+            Ok(0) => RoundTripError::Closed,
             Ok(_) => return Poll::Ready(Ok(())),
-            Err(error) => HttpFailure::Read(error),
+            Err(error) => RoundTripError::Read(error),
         };
         let request = std::mem::replace(&mut self.request, RequestProgress::Sent);
         Poll::Ready(Err(match request {
             RequestProgress::Failed { is_begun, error } => {
                 let cause = io::Error::new(error.kind(), error.to_string());
                 self.request = RequestProgress::Failed { is_begun, error };
-                HttpFailure::Write(cause)
+                RoundTripError::Write(cause)
             }
             request => {
                 self.request = request;
@@ -139,18 +156,25 @@ impl Exchange {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, expected: u64) -> Poll<io::Result<usize>> {
-        if expected > SMALL_READ_BYTES as u64 {
-            let room = usize::try_from(expected)
-                .map_or(LARGE_READ_BYTES, |expected| expected.min(LARGE_READ_BYTES));
-            self.received.reserve(room);
-            let stream = Pin::new(&mut self.stream);
-            return poll_read_buf(stream, context, &mut self.received);
-        }
         let mut small = [const { MaybeUninit::uninit() }; SMALL_READ_BYTES];
         let mut small = ReadBuf::uninit(&mut small);
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut small))?;
+        let length = small.filled().len();
+        let expected = usize::try_from(expected).unwrap_or(usize::MAX);
+        let more = expected.saturating_sub(length).min(LARGE_READ_BYTES);
+        if small.remaining() > 0 || more == 0 {
+            self.received.extend_from_slice(small.filled());
+            return Poll::Ready(Ok(length));
+        }
+        // There is probably more.
+        self.received.reserve(length.saturating_add(more));
         self.received.extend_from_slice(small.filled());
-        Poll::Ready(Ok(small.filled().len()))
+        let stream = Pin::new(&mut self.stream);
+        Poll::Ready(match poll_read_buf(stream, context, &mut self.received) {
+            Poll::Ready(Ok(more)) => Ok(length.saturating_add(more)),
+            // What was read is not lost; the next read tells.
+            Poll::Ready(Err(_)) | Poll::Pending => Ok(length),
+        })
     }
 
     /// Writes as much of the request as the connection takes.
@@ -165,7 +189,8 @@ impl Exchange {
             Poll::Pending => {}
             Poll::Ready(Ok(())) => self.request = RequestProgress::Sent,
             Poll::Ready(Err(error)) => {
-                let is_begun = self.is_begun();
+                // TLS writes several records at once, of which some may have left.
+                let is_begun = self.is_begun() || self.stream.is_tls();
                 self.request = RequestProgress::Failed { is_begun, error };
             }
         }
@@ -186,6 +211,26 @@ impl Exchange {
             }
         }
         Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    /// Whether the rest of the request is being sent.
+    pub(super) const fn is_sending(&self) -> bool {
+        matches!(
+            self.request,
+            RequestProgress::NotBegun | RequestProgress::Begun
+        )
+    }
+
+    /// Sends the rest of the request, or fails to.
+    pub(super) async fn finish_sending(&mut self) {
+        poll_fn(|context| {
+            self.poll_send(context);
+            match self.is_sending() {
+                true => Poll::Pending,
+                false => Poll::Ready(()),
+            }
+        })
+        .await;
     }
 
     /// The connection for another request, after the response has ended. `None` if it cannot be used for one.

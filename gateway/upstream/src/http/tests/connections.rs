@@ -156,7 +156,7 @@ async fn a_request_that_was_sent_is_not_sent_again() {
     let sent = client.send((&request).into(), ConnectionChoice::Pooled);
     let error = sent.await.unwrap_err();
     assert!(
-        matches!(error, HttpError::Exchange(HttpFailure::Closed)),
+        matches!(error, HttpError::RoundTrip(RoundTripError::Closed)),
         "{error:?}"
     );
     assert_eq!(server.accepted(), 1);
@@ -201,6 +201,64 @@ async fn a_response_may_come_before_the_end_of_the_request() {
 }
 
 #[tokio::test]
+async fn a_request_is_sent_to_its_end_although_it_was_answered_before() {
+    const LENGTH: usize = 20_000_000;
+    let received = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&received);
+    let server = RawServer::start(move |mut stream| {
+        let received = Arc::clone(&counted);
+        async move {
+            read_head(&mut stream).await.unwrap();
+            stream.write_all(ANSWER).await.unwrap();
+            let mut rest = vec![0; LENGTH];
+            stream.read_exact(&mut rest).await.unwrap();
+            received.fetch_add(LENGTH, Ordering::Relaxed);
+            while read_request(&mut stream).await.is_some() {
+                stream.write_all(ANSWER).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let client = client(IDLE_MAX);
+    let request = server.post(vec![b'x'; LENGTH]);
+    assert_eq!(exchange(&client, &request).await, (200, "ok".into()));
+    until(|| received.load(Ordering::Relaxed) == LENGTH).await;
+}
+
+/// More than a task may look at before it has to let others run.
+#[tokio::test]
+async fn many_connections_that_were_closed_while_idle_are_replaced() {
+    const CONNECTIONS: usize = 300;
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let opened = Arc::clone(&gate);
+    let server = RawServer::start(move |mut stream| {
+        let gate = Arc::clone(&opened);
+        async move {
+            read_request(&mut stream).await.unwrap();
+            gate.acquire().await.unwrap().forget();
+            stream.write_all(ANSWER).await.unwrap();
+        }
+    })
+    .await;
+    let client = Arc::new(client(IDLE_MAX));
+    let calls: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let (client, request) = (Arc::clone(&client), server.post("{}"));
+            tokio::spawn(async move { exchange(&client, &request).await })
+        })
+        .collect();
+    until(|| server.accepted() == CONNECTIONS).await;
+    gate.add_permits(CONNECTIONS);
+    for call in calls {
+        call.await.unwrap();
+    }
+    gate.add_permits(10);
+    for _ in 0..10 {
+        assert_eq!(exchange(&client, &server.post("{}")).await.0, 200);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_answers_and_closes_before_the_end_of_the_request_is_heard() {
     let server = RawServer::start(async |mut stream| {
         read_head(&mut stream).await.unwrap();
@@ -227,6 +285,6 @@ async fn a_refused_connection_is_one_that_was_not_made() {
     let sent = client.send((&request).into(), ConnectionChoice::Pooled);
     match sent.await.unwrap_err() {
         HttpError::Connect(failure) => assert!(crate::is_refused(&failure)),
-        error @ HttpError::Exchange(_) => panic!("{error:?}"),
+        error @ HttpError::RoundTrip(_) => panic!("{error:?}"),
     }
 }

@@ -90,7 +90,7 @@ async fn read_head(stream: &mut TcpStream) -> Option<String> {
 }
 
 /// The status and the body of a response.
-async fn read_whole(response: Response<ResponseBody>) -> Result<(u16, Bytes), HttpFailure> {
+async fn read_whole(response: Response<ResponseBody>) -> Result<(u16, Bytes), RoundTripError> {
     let status = response.status().as_u16();
     let body = response.into_body().collect().await?.to_bytes();
     Ok((status, body))

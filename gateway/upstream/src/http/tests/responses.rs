@@ -110,6 +110,18 @@ async fn the_end_of_a_body_is_where_rfc_9112_has_it() {
             None,
         ),
         (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n\r\n\r\n",
+            None,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n;x\r\n\r\n",
+            None,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n \r\n\r\n",
+            None,
+        ),
+        (
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
             None,
         ),
@@ -214,4 +226,25 @@ async fn chunks_that_arrived_together_are_one_part_of_the_body() {
     }
     assert_eq!(bytes, 5_000);
     assert!(parts < 100, "{parts} parts");
+}
+
+#[tokio::test]
+async fn what_arrived_before_an_invalid_chunk_is_delivered() {
+    let response =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\nnone\r\n";
+    let server = scripted(vec![response.into()]).await;
+    let request = server.post("");
+    let client = client(IDLE_MAX);
+    let sent = client.send((&request).into(), ConnectionChoice::Pooled);
+    let mut body = sent.await.unwrap().into_body();
+    let mut data = Vec::new();
+    let error = loop {
+        match body.frame().await.unwrap() {
+            Ok(frame) => data.extend(frame.into_data().unwrap()),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(data, b"abc");
+    assert!(matches!(error, RoundTripError::Chunk), "{error}");
+    assert!(body.frame().await.is_none());
 }
