@@ -1,6 +1,6 @@
 //! Transitions on the file: read the row, apply the rules, write what changed.
 //!
-//! Invariants: a transaction decides only on what it read itself; the column `last_used_at` is exact to [`USE_STEP`],
+//! Invariants: what is written was decided on what its transaction read; the column `last_used_at` is exact to [`USE_STEP`],
 //! also if the record was not written.
 
 use std::collections::HashMap;

@@ -24,6 +24,7 @@ impl Database {
     /// Writes a use beside a record that was not written otherwise. It waits only briefly, and a failure fails no
     /// command.
     pub(super) fn note_use(&mut self, key: &SessionKey, used_at: Timestamp) {
+        let rows_before = self.connection.total_changes();
         let noted = self.connection.busy_timeout(BESIDE_WITHIN).and_then(|()| {
             self.connection
                 .prepare_cached(
@@ -31,6 +32,8 @@ impl Database {
                 )?
                 .execute(params![key.secret(), stored_number(used_at.unix_ms())])
         });
+        let rows = (rows_before, self.connection.total_changes());
+        self.recent_sessions.note_use(key, used_at, rows);
         let restored = self.connection.busy_timeout(BUSY_TIMEOUT);
         if let Err(error) = noted.and(restored) {
             tracing::debug!(%error, "a session's use could not be recorded");

@@ -1,6 +1,6 @@
 //! Facts beyond the current record: the load of instances, and the sessions of a principal.
 //!
-//! Queried only if a rule needs them, within the command's transaction. Invariant: a failed query fails the command; it
+//! Queried only if a rule needs them, within the transaction of a command that writes. Invariant: a failed query fails the command; it
 //! is never taken for an answer.
 
 use std::cell::RefCell;

@@ -32,7 +32,7 @@ pub(super) struct FileVersion {
     pub(super) rows_changed: u64,
 }
 
-/// A session that is neither absent nor over, and its columns.
+/// A session whose record is there, and its columns.
 #[derive(Clone, Debug)]
 pub(super) struct RecentSession {
     pub(super) record: Record,
@@ -49,7 +49,7 @@ impl RecentSessions {
         key: &SessionKey,
         now: Timestamp,
     ) -> Result<Option<RecentSession>, TransactionError> {
-        if self.version != Some(version) || self.sessions.len() >= SESSIONS_MAX {
+        if self.version != Some(version) {
             self.clear();
             self.version = Some(version);
         }
@@ -72,8 +72,31 @@ impl RecentSessions {
             last_used_at,
             tombstone_ends_at,
         };
+        if self.sessions.len() >= SESSIONS_MAX {
+            self.sessions.clear();
+        }
         self.sessions.insert(key.clone(), session.clone());
         Ok(Some(session))
+    }
+
+    /// A use was written beside its record, which took these numbers of changed rows before and after. That alone empties
+    /// nothing: every session in use is written once a second.
+    pub(super) fn note_use(
+        &mut self,
+        key: &SessionKey,
+        used_at: Timestamp,
+        (before, after): (u64, u64),
+    ) {
+        let Some(version) = &mut self.version else {
+            return;
+        };
+        if version.rows_changed != before || after != before.saturating_add(1) {
+            return;
+        }
+        version.rows_changed = after;
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.last_used_at = session.last_used_at.max(used_at);
+        }
     }
 
     /// Forgets all: the file is another one.
