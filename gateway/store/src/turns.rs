@@ -24,7 +24,8 @@ use super::{AnsweredBy, Backend, Store, on_backend, record_duration};
 const END_ATTEMPTS: u32 = 3;
 /// Pause before another such attempt.
 const END_PAUSE: Duration = Duration::from_millis(200);
-const LEAVE: &str = "SESSION.LEAVE";
+/// The name of the command.
+pub(super) const LEAVE: &str = "SESSION.LEAVE";
 
 /// An ENTER: a ROUTE, and the turn of the session at that server.
 #[derive(Clone, Debug)]
@@ -132,9 +133,9 @@ impl Store {
         on_backend!(LEAVE, self.leave(key, request))
     }
 
-    /// Ends the turn that an ENTER of this process was granted, or the wait for one, without waiting for the reply. The
-    /// ENTER has checked the principal. Later commands of this thread on the session find it ended. What fails is tried
-    /// again.
+    /// Ends the turn that an ENTER of this process was granted, or the wait for one, without waiting for the reply. Who has
+    /// the ticket may end it: the principal is not checked by every store. Later commands of this thread on the session find
+    /// it ended, unless the store was not there. What fails is tried again.
     pub fn end_turn(&self, key: &SessionKey, turn: LeaveRequest) {
         let started = Instant::now();
         if let Backend::Embedded(store, _) = &*self.backend

@@ -9,15 +9,19 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, RedisResult, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use super::reply_reader::ReplyReader;
 
@@ -71,21 +75,30 @@ impl CommandConnection {
         }
     }
 
-    /// Sends a command whose reply no caller waits for.
-    pub(super) fn send_unawaited(self, command: &Cmd, on_reply: ReplyCallback) {
+    /// Sends a command whose reply no caller waits for, and for which the library waits up to `limit`. Commands that are
+    /// sent later come after it.
+    pub(super) fn send_unawaited(self, command: &Cmd, limit: Duration, on_reply: ReplyCallback) {
         match self {
             Self::Tcp(stream) => {
-                if let Err(ReplyTarget::Callback(on_reply)) =
-                    stream.queue.push(command, ReplyTarget::Callback(on_reply))
-                {
-                    on_reply(None);
+                let target = ReplyTarget::Callback(on_reply);
+                if let Err(target) = stream.queue.push(command, target) {
+                    target.lose();
                 }
             }
             Self::Library(mut connection) => {
+                // Without a runtime the process is stopping.
+                let Ok(runtime) = Handle::try_current() else {
+                    return on_reply(None);
+                };
                 let command = command.clone();
-                tokio::spawn(async move {
-                    on_reply(connection.send_packed_command(&command).await.ok());
+                let mut sending = Box::pin(async move {
+                    let sent = timeout(limit, connection.send_packed_command(&command)).await;
+                    on_reply(sent.ok().and_then(Result::ok));
                 });
+                // The first step puts it into the library's queue.
+                if (&mut sending).now_or_never().is_none() {
+                    runtime.spawn(sending);
+                }
             }
         }
     }
@@ -251,8 +264,6 @@ async fn read_replies(mut reader: OwnedReadHalf, queue: &Queue) -> io::Result<()
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-    use std::time::Duration;
-
     use tokio::net::TcpListener;
     use tokio::sync::mpsc;
 
@@ -260,40 +271,55 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
+    /// A connection, and the other side of it.
+    async fn connected() -> (CommandConnection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await;
+        let stream = SharedStream::start(stream.unwrap());
+        let (server, _) = listener.accept().await.unwrap();
+        (CommandConnection::Tcp(Arc::new(stream)), server)
+    }
+
+    const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+
+    async fn expect(server: &mut TcpStream, expected: &[u8]) {
+        let mut received = vec![0; expected.len()];
+        let reading = server.read_exact(&mut received);
+        tokio::time::timeout(PATIENCE, reading)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(received, expected);
+    }
+
+    /// Sends PING, and the reply to `replies` when there is one.
+    fn send(connection: &CommandConnection, replies: &mpsc::Sender<Option<Value>>) {
+        let replies = replies.clone();
+        let on_reply = Box::new(move |reply| replies.try_send(reply).unwrap());
+        (connection.clone()).send_unawaited(&redis::cmd("PING"), PATIENCE, on_reply);
+    }
+
     #[tokio::test]
     async fn a_callback_gets_the_reply_or_is_told_that_there_is_none() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap());
-        let connection =
-            CommandConnection::Tcp(Arc::new(SharedStream::start(stream.await.unwrap())));
-        let (mut server, _) = listener.accept().await.unwrap();
+        let (connection, mut server) = connected().await;
         let (sender, mut replies) = mpsc::channel(8);
-        let send = || {
-            let sender = sender.clone();
-            let on_reply = Box::new(move |reply| sender.try_send(reply).unwrap());
-            connection
-                .clone()
-                .send_unawaited(&redis::cmd("PING"), on_reply);
-        };
         let mut next = async || {
             let reply = tokio::time::timeout(PATIENCE, replies.recv()).await;
             reply.unwrap().unwrap()
         };
-        send();
-        let mut command = [0; 14];
-        server.read_exact(&mut command).await.unwrap();
-        assert_eq!(&command, b"*1\r\n$4\r\nPING\r\n");
+        send(&connection, &sender);
+        expect(&mut server, PING).await;
         server.write_all(b"+OK\r\n").await.unwrap();
         assert_eq!(next().await, Some(Value::Okay));
-        send();
-        server.read_exact(&mut command).await.unwrap();
+        send(&connection, &sender);
+        expect(&mut server, PING).await;
         drop(server);
         assert_eq!(
             next().await,
             None,
             "the connection was lost before the reply"
         );
-        send();
+        send(&connection, &sender);
         assert_eq!(next().await, None, "the connection was lost before");
     }
 }

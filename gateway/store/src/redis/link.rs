@@ -175,15 +175,17 @@ impl Link {
         }
     }
 
-    /// Sends a command whose reply no caller waits for, if there is a connection. Its time limit is that of the commands
-    /// around it: if one of those has no reply in time, the connection is lost.
+    /// Sends a command whose reply no caller waits for, if there is a connection. Over TCP, its time limit is that of the
+    /// pings, which give up a connection without replies.
     pub(super) fn send_unawaited(&self, command: &Cmd, on_reply: ReplyCallback) {
         let open = match &*self.shared.state.borrow() {
             LinkState::Up(connection) => Some(connection.clone()),
             LinkState::Reconnecting | LinkState::Down(_) => None,
         };
-        match open.map(|open| self.shared.of_this_thread(open)) {
-            Some(Connection { connection, .. }) => connection.send_unawaited(command, on_reply),
+        match open.map(|open| self.shared.known_to_this_thread(open)) {
+            Some(Connection { connection, .. }) => {
+                connection.send_unawaited(command, self.shared.dialer.command_timeout, on_reply);
+            }
             None => on_reply(None),
         }
     }
@@ -227,6 +229,16 @@ impl Shared {
             tokio::spawn(Arc::clone(self).keep_own(open.number));
         }
         thread.own.clone().unwrap_or(open)
+    }
+
+    /// The same for a thread that may serve nothing, such as one that runs code: it gets no connection of its own.
+    fn known_to_this_thread(&self, open: Connection) -> Connection {
+        let own = self.by_thread.get().and_then(|thread| {
+            let thread = thread.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = thread.own.clone();
+            own.filter(|own| own.number == open.number)
+        });
+        own.unwrap_or(open)
     }
 
     fn thread(&self) -> MutexGuard<'_, ThreadConnection> {

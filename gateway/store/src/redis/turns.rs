@@ -11,7 +11,7 @@ use super::{RedisStore, Resend, accepted, sized_command, unreadable};
 use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::status::AnsweredBy;
-use crate::turns::{EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, TurnEnding};
+use crate::turns::{EnterReply, EnterRequest, LEAVE, LeaveRequest, LeaveTarget, Line, TurnEnding};
 
 impl RedisStore {
     pub(crate) async fn enter(
@@ -62,8 +62,6 @@ impl RedisStore {
         );
     }
 }
-
-const LEAVE: &str = "SESSION.LEAVE";
 
 fn leave_command(key: &SessionKey, request: &LeaveRequest) -> Cmd {
     let (LeaveTarget::Ticket(ticket) | LeaveTarget::WaitingUnder(ticket)) = &request.who;

@@ -292,6 +292,31 @@ async fn a_short_turn_is_two_commands() {
     }
 }
 
+/// Such as one that runs code.
+#[tokio::test]
+async fn a_turn_that_ends_on_another_thread_opens_no_connection() {
+    let (server, store) = redis_with_turns().await;
+    let worker = Worker::new(&store, "w:1");
+    let clients = || {
+        let figures = server.command(&["INFO", "clients"]);
+        let text = redis::from_redis_value::<String>(figures).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("connected_clients:"));
+        line.unwrap().to_owned()
+    };
+    worker.take("first", PATIENCE).await.unwrap();
+    let before = clients();
+    for round in 0..5 {
+        let turn = worker.take(&format!("t{round}"), PATIENCE).await.unwrap();
+        tokio::task::spawn_blocking(move || drop(turn))
+            .await
+            .unwrap();
+    }
+    until_idle(&store).await;
+    assert_eq!(clients(), before);
+}
+
 #[tokio::test]
 async fn a_holder_keeps_its_turn() {
     let (_server, store) = redis_with_turns().await;
