@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
+use thread_local::ThreadLocal;
 
 pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind};
 pub use close::CloseOutcome;
@@ -70,7 +71,8 @@ struct Shared {
     options: SessionRouterOptions,
     active_bindings: ActiveBindings,
     waiters: Waiters,
-    held_turns: Arc<HeldTurns>,
+    /// Each thread has its own: a turn is kept by the thread that took it.
+    held_turns: ThreadLocal<Arc<HeldTurns>>,
     sequence: AtomicU64,
 }
 
@@ -113,7 +115,7 @@ impl SessionRouter {
             worker,
             active_bindings: ActiveBindings::new(idle),
             waiters: Waiters::default(),
-            held_turns: Arc::default(),
+            held_turns: ThreadLocal::new(),
             options,
             sequence: AtomicU64::new(0),
         }))
@@ -160,9 +162,9 @@ impl SessionRouter {
         &self.0.waiters
     }
 
-    /// The turns of this gateway that have no task.
+    /// The turns of this thread that have no task.
     fn held_turns(&self) -> &Arc<HeldTurns> {
-        &self.0.held_turns
+        self.0.held_turns.get_or_default()
     }
 
     /// The limits and timeouts.

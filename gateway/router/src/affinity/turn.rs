@@ -106,7 +106,7 @@ impl Turn {
     }
 
     /// A turn granted to this entry.
-    fn held(entry: QueueEntry, numbers: TurnNumbers) -> Self {
+    fn hold(entry: QueueEntry, numbers: TurnNumbers) -> Self {
         let signals = Arc::<TurnSignals>::default();
         let held = Arc::clone(entry.held_turns());
         let place = held.insert(entry, numbers, &signals);
@@ -260,7 +260,7 @@ impl QueueEntry {
     /// Waits up to `wait_max` for the turn.
     async fn take(mut self, wait_max: Duration) -> Result<(Turn, EnterReply), TurnError> {
         let entered = self.wait(Instant::now().checked_add(wait_max)).await?;
-        let turn = Turn::held(self, TurnNumbers::of(&entered));
+        let turn = Turn::hold(self, TurnNumbers::of(&entered));
         Ok((turn, entered))
     }
 }

@@ -1,7 +1,7 @@
 //! Turns that have no task.
 //!
 //! Most calls end before their turn has to be renewed, and never release it. Such a turn is an entry here, and ends with
-//! one command when its call does. It gets its [task](keeper) once it is [`KEPT_AFTER`] old, or when it is released.
+//! one command when its call does. It gets its [task](keeper) once it is [`TASK_AFTER`] old, or when it is released.
 //!
 //! Invariants: a turn is here or has a task, never both; a turn that stays here is renewed in time, by its task.
 
@@ -16,17 +16,17 @@ use super::keeper::{self, FirstRenewal, RENEW_EVERY, TurnNumbers, TurnSignals};
 use super::queue_entry::{LEASE, QueueEntry};
 
 /// Age of a turn at which it gets its task, which renews it at once.
-const KEPT_AFTER: Duration = Duration::from_millis(400);
+const TASK_AFTER: Duration = Duration::from_millis(400);
 /// Interval of looking for turns of that age, while there are turns.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 // As with a task from the beginning, one renewal may fail before the lease expires.
 const _: () = assert!(
-    (KEPT_AFTER.as_millis() + LOOK_EVERY.as_millis()) + RENEW_EVERY.as_millis() * 2
+    (TASK_AFTER.as_millis() + LOOK_EVERY.as_millis()) + RENEW_EVERY.as_millis() * 2
         <= LEASE.as_millis()
 );
 
-/// The turns of this gateway that have no task.
+/// The turns of one thread that have no task.
 #[derive(Debug, Default)]
 pub(in crate::affinity) struct HeldTurns {
     turns: Mutex<Slab<HeldTurn>>,
@@ -96,7 +96,7 @@ impl HeldTurns {
         loop {
             sleep(LOOK_EVERY).await;
             let mut turns = self.turns();
-            let is_due = |turn: &HeldTurn| turn.since.elapsed() >= KEPT_AFTER;
+            let is_due = |turn: &HeldTurn| turn.since.elapsed() >= TASK_AFTER;
             let due: Vec<usize> = (turns.iter())
                 .filter_map(|(place, turn)| is_due(turn).then_some(place))
                 .collect();

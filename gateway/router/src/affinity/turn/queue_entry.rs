@@ -169,7 +169,10 @@ impl QueueEntry {
         if !self.is_taken {
             return;
         }
-        let left = self.store().leave(&self.queue.key, &self.leaving()).await;
+        let left = self
+            .store()
+            .leave(&self.queue.key, &self.leave_request())
+            .await;
         // A refusal means that there is nothing to release. Otherwise dropping the entry releases it.
         self.is_taken = !matches!(left, Ok(()) | Err(StoreError::Refused(_)));
     }
@@ -179,7 +182,7 @@ impl QueueEntry {
         drop(self);
     }
 
-    fn leaving(&self) -> LeaveRequest {
+    fn leave_request(&self) -> LeaveRequest {
         LeaveRequest {
             principal: self.request.principal.clone(),
             server: self.request.server.clone(),
@@ -191,7 +194,7 @@ impl QueueEntry {
 impl Drop for QueueEntry {
     fn drop(&mut self) {
         if self.is_taken {
-            self.store().end_turn(&self.queue.key, self.leaving());
+            self.store().end_turn(&self.queue.key, self.leave_request());
         }
     }
 }
