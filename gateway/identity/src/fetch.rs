@@ -5,12 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderValue};
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use mooring_upstream::{ClientError, tls_config};
+use mooring_protocol::ReplyError;
+use mooring_upstream::{Client, ClientError, ClientOptions, SendError};
 use url::Url;
 
 /// How long one request may take.
@@ -26,35 +22,33 @@ pub enum FetchError {
     Address(#[source] http::Error),
     /// No response.
     #[error("no response")]
-    Request(#[source] hyper_util::client::legacy::Error),
+    Request(#[source] SendError),
     /// Another status than 200.
     #[error("the response has status {0}")]
     Status(StatusCode),
     /// The body broke off, or is larger than the limit of 256 KiB.
     #[error("the body could not be read")]
-    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Body(#[source] ReplyError),
     /// It took longer than the limit.
     #[error("no response within {} s", TIMEOUT.as_secs())]
     TimedOut,
 }
 
-/// A client that keeps no connections: it is used once in minutes, from several runtimes.
+/// A client that keeps no connections: it is used once in minutes.
 #[derive(Clone, Debug)]
-pub(crate) struct Fetcher(Client<HttpsConnector<HttpConnector>, Empty<Bytes>>);
+pub(crate) struct Fetcher(Client);
 
 impl Fetcher {
     /// # Errors
     /// There are no root certificates, and TLS is needed.
     pub(crate) fn new(needs_tls: bool) -> Result<Self, ClientError> {
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls_config(needs_tls)?)
-            .https_or_http()
-            .enable_http1()
-            .build();
-        let client = Client::builder(TokioExecutor::new())
-            .pool_max_idle_per_host(0)
-            .build(connector);
-        Ok(Self(client))
+        let options = ClientOptions {
+            connect_timeout: TIMEOUT,
+            idle_connection: Duration::ZERO,
+            lost_after: Duration::ZERO,
+            event_bytes_max: BODY_BYTES_MAX,
+        };
+        Client::new(options, needs_tls).map(Self)
     }
 
     pub(crate) async fn get(&self, url: &Url) -> Result<Bytes, FetchError> {
@@ -65,15 +59,14 @@ impl Fetcher {
     async fn get_untimed(&self, url: &Url) -> Result<Bytes, FetchError> {
         let request = Request::get(url.as_str())
             .header(ACCEPT, HeaderValue::from_static("application/json"))
-            .body(Empty::new())
+            .body(Bytes::new())
             .map_err(FetchError::Address)?;
-        let response = self.0.request(request).await.map_err(FetchError::Request)?;
-        if response.status() != StatusCode::OK {
-            return Err(FetchError::Status(response.status()));
+        let sent = self.0.send_elsewhere(&request).await;
+        let reply = sent.map_err(FetchError::Request)?;
+        if reply.status != StatusCode::OK {
+            return Err(FetchError::Status(reply.status));
         }
-        let body = Limited::new(response.into_body(), BODY_BYTES_MAX)
-            .collect()
-            .await;
-        Ok(body.map_err(FetchError::Body)?.to_bytes())
+        let document = reply.body.read_text(BODY_BYTES_MAX).await;
+        document.map_err(FetchError::Body)
     }
 }
