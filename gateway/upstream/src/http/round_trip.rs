@@ -1,7 +1,7 @@
 //! One request and its response over one connection, driven by the task that waits for them.
 //!
-//! Invariants: a wait for the first bytes holds no buffer; the rest of a request is written while its response is awaited or read, so that a
-//! server which answers early and one which reads everything first are served alike.
+//! Invariants: a wait for the first bytes holds no buffer; the rest of a request is written while its response is awaited
+//! or read, so that a server which answers early and one which reads everything first are served alike.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -67,7 +67,11 @@ enum RequestProgress {
     /// All have.
     Sent,
     /// The rest cannot be written. Its server may have answered before it closed its side.
-    Failed { is_begun: bool, error: io::Error },
+    Failed {
+        is_begun: bool,
+        /// Until it is returned.
+        error: Option<io::Error>,
+    },
 }
 
 /// Without the request, which has credentials.
@@ -141,18 +145,11 @@ impl RoundTrip {
             Ok(_) => return Poll::Ready(Ok(())),
             Err(error) => RoundTripError::Read(error),
         };
-        let request = std::mem::replace(&mut self.request, RequestProgress::Sent);
-        Poll::Ready(Err(match request {
-            RequestProgress::Failed { is_begun, error } => {
-                let cause = io::Error::new(error.kind(), error.to_string());
-                self.request = RequestProgress::Failed { is_begun, error };
-                RoundTripError::Write(cause)
-            }
-            request => {
-                self.request = request;
-                received
-            }
-        }))
+        let unwritten = match &mut self.request {
+            RequestProgress::Failed { error, .. } => error.take(),
+            _ => None,
+        };
+        Poll::Ready(Err(unwritten.map_or(received, RoundTripError::Write)))
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, expected: u64) -> Poll<io::Result<usize>> {
@@ -190,8 +187,10 @@ impl RoundTrip {
             Poll::Ready(Ok(())) => self.request = RequestProgress::Sent,
             Poll::Ready(Err(error)) => {
                 // TLS writes several records at once, of which some may have left.
-                let is_begun = self.is_begun() || self.stream.is_tls();
-                self.request = RequestProgress::Failed { is_begun, error };
+                self.request = RequestProgress::Failed {
+                    is_begun: self.is_begun() || self.stream.is_tls(),
+                    error: Some(error),
+                };
             }
         }
     }
