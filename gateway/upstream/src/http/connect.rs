@@ -12,7 +12,7 @@ use http::uri::Scheme;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::unconstrained;
 use tokio_rustls::client::TlsStream;
@@ -23,10 +23,13 @@ use tower::ServiceExt as _;
 #[error("no connection was made")]
 pub struct ConnectionError(#[source] Box<dyn Error + Send + Sync>);
 
+/// How long name resolution and the TLS handshake of one attempt may take beside the TCP connection.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+
 /// Timeouts and keepalive of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectorOptions {
-    /// Time limit of one attempt.
+    /// Time limit of one TCP connection.
     pub(crate) connect_timeout: Duration,
     /// Idle time before TCP sends a keepalive probe, and the interval between probes.
     pub(crate) keepalive: Duration,
@@ -36,7 +39,11 @@ pub(crate) struct ConnectorOptions {
 
 /// Opens connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Connector(HttpsConnector<HttpConnector>);
+pub(crate) struct Connector {
+    connector: HttpsConnector<HttpConnector>,
+    /// Time limit of one attempt.
+    timeout: Duration,
+}
 
 impl Connector {
     /// A connector that trusts what `tls` trusts.
@@ -53,12 +60,18 @@ impl Connector {
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
-        Self(connector)
+        Self {
+            connector,
+            timeout: options.connect_timeout.saturating_add(HANDSHAKE_WITHIN),
+        }
     }
 
     /// Connects to the origin of `uri`.
     pub(super) async fn connect(&self, uri: &Uri) -> Result<UpstreamStream, ConnectionError> {
-        let connected = self.0.clone().oneshot(uri.clone()).await;
+        let connecting = self.connector.clone().oneshot(uri.clone());
+        let connected = tokio::time::timeout(self.timeout, connecting).await;
+        let timed_out = || Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        let connected = connected.unwrap_or_else(|_| timed_out());
         Ok(match connected.map_err(ConnectionError)? {
             MaybeHttpsStream::Http(stream) => UpstreamStream::Tcp(stream.into_inner()),
             MaybeHttpsStream::Https(stream) => UpstreamStream::Tls(Box::new(stream.into_inner())),
@@ -83,8 +96,8 @@ impl UpstreamStream {
         matches!(self, Self::Tls(_))
     }
 
-    /// Whether it can carry another request: it is open, and nothing has arrived that answers none. No task is woken when
-    /// that changes.
+    /// Whether it can carry another request: as far as the runtime has noticed, it is open, and nothing has arrived that
+    /// answers none. No task is woken when that changes.
     pub(super) fn is_idle(&mut self) -> bool {
         let mut byte = [0; 1];
         let mut byte = ReadBuf::new(&mut byte);
@@ -100,8 +113,8 @@ impl Drop for UpstreamStream {
     /// Tells a server over TLS that the end is no truncation (RFC 8446, section 6.1), if that is possible at once.
     fn drop(&mut self) {
         if let Self::Tls(stream) = self {
-            let mut context = Context::from_waker(Waker::noop());
-            let _ = Pin::new(stream).poll_shutdown(&mut context);
+            let closing = pin!(unconstrained(stream.shutdown()));
+            let _ = closing.poll(&mut Context::from_waker(Waker::noop()));
         }
     }
 }

@@ -122,14 +122,23 @@ impl RoundTrip {
                     None => {}
                 }
             }
-            ready!(self.poll_receive(context, 0))?;
+            // Without an answer, a request that was not written is what failed.
+            let received = ready!(self.poll_receive(context, 0));
+            received.map_err(|error| self.take_write_error().unwrap_or(error))?;
         }
+    }
+
+    fn take_write_error(&mut self) -> Option<RoundTripError> {
+        let RequestProgress::Failed { error, .. } = &mut self.request else {
+            return None;
+        };
+        error.take().map(RoundTripError::Write)
     }
 
     /// Receives more of the response, of which at least `expected` bytes are to come, and sends more of the request.
     ///
     /// # Errors
-    /// [`RoundTripError::Closed`] at the end of the stream; the failure to write, if that came first.
+    /// [`RoundTripError::Closed`] at the end of the stream.
     pub(super) fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
@@ -140,16 +149,11 @@ impl RoundTrip {
             // Gives back the room behind the part that was taken.
             self.received = BytesMut::new();
         }
-        let received = match ready!(self.poll_read(context, expected)) {
-            Ok(0) => RoundTripError::Closed,
-            Ok(_) => return Poll::Ready(Ok(())),
-            Err(error) => RoundTripError::Read(error),
-        };
-        let unwritten = match &mut self.request {
-            RequestProgress::Failed { error, .. } => error.take(),
-            _ => None,
-        };
-        Poll::Ready(Err(unwritten.map_or(received, RoundTripError::Write)))
+        Poll::Ready(match ready!(self.poll_read(context, expected)) {
+            Ok(0) => Err(RoundTripError::Closed),
+            Ok(_) => Ok(()),
+            Err(error) => Err(RoundTripError::Read(error)),
+        })
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, expected: u64) -> Poll<io::Result<usize>> {
@@ -169,7 +173,7 @@ impl RoundTrip {
         let stream = Pin::new(&mut self.stream);
         Poll::Ready(match poll_read_buf(stream, context, &mut self.received) {
             Poll::Ready(Ok(more)) => Ok(length.saturating_add(more)),
-            // What was read is not lost; the next read tells.
+            // What was read is not lost; the next read fails too.
             Poll::Ready(Err(_)) | Poll::Pending => Ok(length),
         })
     }

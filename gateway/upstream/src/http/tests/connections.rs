@@ -275,6 +275,24 @@ async fn a_server_that_answers_and_closes_before_the_end_of_the_request_is_heard
 }
 
 #[tokio::test]
+async fn the_end_of_a_connection_ends_an_early_answer_without_a_length() {
+    let server = RawServer::start(async |mut stream| {
+        read_head(&mut stream).await.unwrap();
+        stream
+            .write_all(b"HTTP/1.1 413 Too Large\r\n\r\ntoo")
+            .await
+            .unwrap();
+        stream.write_all(b" large").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    })
+    .await;
+    let client = client(IDLE_MAX);
+    let request = server.post(vec![b'x'; 20_000_000]);
+    assert_eq!(exchange(&client, &request).await, (413, "too large".into()));
+}
+
+#[tokio::test]
 async fn a_refused_connection_is_one_that_was_not_made() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
