@@ -1,12 +1,11 @@
 //! Turns: one call at a time per session and server, in order of arrival across the fleet.
 //!
-//! A call requests its turn under its own [ticket](queue_entry) and waits. Most turns end with their call [at
-//! once](held_turns). While it has a longer one, a [task](keeper) renews the lease, releases the turn while the call waits for
-//! its client, which may have to finish other calls before it answers, and ends it with the call, or shortly after its
-//! cancellation. Only tool calls take turns. Invariants: answers,
-//! cancellations and progress never wait for a turn, so no call blocks itself; a reply never waits for a turn; every
-//! ticket is released, however its call ends; wake-ups only shorten the wait, because a waiting call asks again after a timeout;
-//! the turn of a dead holder ends with its lease.
+//! A call requests its turn under its own [ticket](queue_entry) and waits. Most turns are [short](held_turns) and end with
+//! their call. A longer one has a [task](keeper), which renews the lease, releases the turn while the call waits for its
+//! client, which may have to finish other calls before it answers, and ends it with the call, or shortly after its
+//! cancellation. Only tool calls take turns. Invariants: answers, cancellations and progress never wait for a turn, so no
+//! call blocks itself; a reply never waits for a turn; every ticket is released, however its call ends; wake-ups only
+//! shorten the wait, because a waiting call asks again after a timeout; the turn of a dead holder ends with its lease.
 //!
 //! A turn excludes others only while its lease lasts: a holder that was frozen or cut off from the store may use it for
 //! too long. Code sessions therefore fence with the turn's number, which only grows. Calls at upstream servers cannot

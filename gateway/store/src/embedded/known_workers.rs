@@ -73,12 +73,12 @@ impl KnownWorkers {
         &mut self,
         connection: &Connection,
         clock: &Clock,
-    ) -> rusqlite::Result<Option<i64>> {
+    ) -> rusqlite::Result<i64> {
         let version = connection
             .prepare_cached("PRAGMA data_version")?
             .query_row([], |row| row.get(0))?;
         if self.version == Some(version) {
-            return Ok(self.version);
+            return Ok(version);
         }
         let mut statement = connection.prepare_cached(
             "SELECT worker, address, ttl_ms, last_beat_at, state FROM workers ORDER BY ordinal",
@@ -92,7 +92,7 @@ impl KnownWorkers {
         }
         self.rows = seen_now;
         self.version = Some(version);
-        Ok(self.version)
+        Ok(version)
     }
 
     /// Unreadable rows, which must have been edited by hand, are skipped: they name no worker.

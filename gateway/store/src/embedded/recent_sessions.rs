@@ -27,7 +27,7 @@ pub(super) struct RecentSessions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileVersion {
     /// SQLite's `data_version`, which counts commits of other connections.
-    pub(super) data_version: Option<i64>,
+    pub(super) data_version: i64,
     /// Rows that this connection has changed.
     pub(super) rows_changed: u64,
 }

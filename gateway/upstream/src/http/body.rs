@@ -238,15 +238,15 @@ impl BodyDecoder {
             Self::Chunked(part) => {
                 let mut data = ChunkData::default();
                 loop {
-                    match part.take(received, &mut data) {
-                        Ok(Some(next)) => *part = next,
+                    *part = match part.take(received, &mut data) {
+                        Ok(Some(next)) => next,
                         Ok(None) => return Ok(data.into_bytes()),
                         Err(error) if data.is_empty() => return Err(error),
-                        Err(_) => *part = ChunkPart::Invalid,
-                    }
-                    if matches!(part, ChunkPart::Invalid) {
-                        return Ok(data.into_bytes());
-                    }
+                        Err(_) => {
+                            *part = ChunkPart::Invalid;
+                            return Ok(data.into_bytes());
+                        }
+                    };
                 }
             }
         }

@@ -65,14 +65,10 @@ impl HeldTurns {
         TurnPlace(place)
     }
 
-    /// Ends the turn with these signals, if it is here.
+    /// Ends the turn with these signals, if it is here. Returns whether it was.
     pub(super) fn end(&self, place: TurnPlace, signals: &Arc<TurnSignals>) -> bool {
-        let taken = self.take(place, signals);
-        let is_here = taken.is_some();
-        if let Some(turn) = taken {
-            turn.entry.end();
-        }
-        is_here
+        // Dropping its entry releases the ticket.
+        self.take(place, signals).is_some()
     }
 
     /// Gives the turn with these signals its task, if it is here.

@@ -177,11 +177,6 @@ impl QueueEntry {
         self.is_taken = !matches!(left, Ok(()) | Err(StoreError::Refused(_)));
     }
 
-    /// Releases the ticket without waiting for the reply.
-    pub(super) fn end(self) {
-        drop(self);
-    }
-
     fn leave_request(&self) -> LeaveRequest {
         LeaveRequest {
             principal: self.request.principal.clone(),
