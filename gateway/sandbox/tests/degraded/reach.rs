@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 
 use mooring_sandbox::RunEnd;
@@ -105,6 +106,38 @@ fn there_is_no_network_and_no_session() {
     ] {
         assert_eq!(attempt(expression), "ENOSYS", "{expression}");
     }
+}
+
+/// Neither the access rules nor a namespace stops a datagram to a path.
+#[test]
+fn sockets_of_the_host_get_no_datagram() {
+    let _turn = Turn::take();
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let path = directory.path().join("log");
+    let log = UnixDatagram::bind(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    log.set_nonblocking(true).unwrap();
+    let path = path.display();
+    for (kind, came_to) in [
+        ("SOCK_DGRAM", "ENOSYS"),
+        ("SOCK_RAW", "ENOSYS"),
+        ("SOCK_STREAM", "EISCONN"),
+        // To the other one of the pair, whatever the address.
+        ("SOCK_SEQPACKET", "1"),
+    ] {
+        let pair = format!("socket.socketpair(socket.AF_UNIX, socket.{kind})");
+        // Both stay open.
+        let send = format!("(lambda pair: pair[0].sendto(b'x', '{path}'))({pair})");
+        assert_eq!(attempt(&send), came_to, "{kind}");
+    }
+    let mut byte = [0];
+    assert!(log.recv(&mut byte).is_err(), "it came through");
+    let (control, _) = UnixDatagram::pair().unwrap();
+    control
+        .send_to(b"x", log.local_addr().unwrap().as_pathname().unwrap())
+        .unwrap();
+    assert_eq!(log.recv(&mut byte).unwrap(), 1, "the control");
 }
 
 /// Ends with its value.

@@ -1,7 +1,7 @@
 //! The system calls that a program may make. Every other one fails with `ENOSYS`.
 //!
-//! The list is what python, deno and the tools need. What is left out on purpose: sockets (only pairs can be made, and
-//! connections by TCP where a run may make any),
+//! The list is what python, deno and the tools need. What is left out on purpose: sockets (only connected pairs can be
+//! made, and connections by TCP where a run may make any),
 //! new namespaces and mounts, symbolic links and nodes, owners and attributes, other users, `ptrace` and its kin, memory files,
 //! watches (`inotify` counts per user, the gateway's included), shared memory and queues of System V, kernel keys,
 //! `io_uring`, `bpf`, `perf`, locked memory, the clock, real-time scheduling, filters of its own, and hiding a process
@@ -128,7 +128,6 @@ pub(super) const SOME: &[ArgumentRule] = allowed![
     SYS_clone[0] ArgumentTest::HasNone(CLONE_NAMESPACES | CLONE_THREAD),
     // A thread with its own descriptor table would hide descriptors from the host, which reads one table per process.
     SYS_clone[0] ArgumentTest::IsBut(!(CLONE_NAMESPACES | CLONE_THREAD | CLONE_FILES), CLONE_THREAD | CLONE_FILES),
-    SYS_socketpair[0] ArgumentTest::Is(libc::AF_UNIX as u32),
     SYS_sendto[3] ArgumentTest::HasNone(SEND_FLAGS),
     SYS_sendmsg[2] ArgumentTest::HasNone(SEND_FLAGS),
     SYS_sendmmsg[3] ArgumentTest::HasNone(SEND_FLAGS),
@@ -166,11 +165,26 @@ pub(super) const SOME: &[ArgumentRule] = allowed![
     SYS_ioctl[1] ArgumentTest::Is(libc::TIOCGWINSZ as u32),
 ];
 
-/// If connections are allowed, with any argument: the namespace and the access rules limit the destinations.
-pub(super) const CONNECT: &[Call] = calls![SYS_connect];
-
 /// What a kind of socket is asked for together with.
 const SOCKET_FLAGS: u32 = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u32;
+
+/// Allowed with these combinations of arguments. Only pairs that stay connected: one of datagrams could send to every
+/// socket of the host that has a path, such as that of its log, where no private root hides them. Landlock does not
+/// cover that.
+pub(super) const TOGETHER: &[&[ArgumentRule]] = &[
+    allowed![
+        SYS_socketpair[0] ArgumentTest::Is(libc::AF_UNIX as u32),
+        SYS_socketpair[1] ArgumentTest::IsBut(SOCKET_FLAGS, libc::SOCK_STREAM as u32),
+    ],
+    // Programs in Rust learn by it how a start of another one came out.
+    allowed![
+        SYS_socketpair[0] ArgumentTest::Is(libc::AF_UNIX as u32),
+        SYS_socketpair[1] ArgumentTest::IsBut(SOCKET_FLAGS, libc::SOCK_SEQPACKET as u32),
+    ],
+];
+
+/// If connections are allowed, with any argument: the namespace and the access rules limit the destinations.
+pub(super) const CONNECT: &[Call] = calls![SYS_connect];
 
 /// A socket for TCP, by this protocol.
 const fn stream(protocol: i32) -> [ArgumentRule; 3] {
@@ -211,8 +225,8 @@ const fn option(level: i32, name: i32) -> [ArgumentRule; 2] {
     ]
 }
 
-/// If connections are allowed, allowed with this combination of arguments. The proxy is reached by IPv4.
-pub(super) const CONNECT_SOME: &[&[ArgumentRule]] = &[
+/// If connections are allowed, also with these. The proxy is reached by IPv4.
+pub(super) const CONNECT_TOGETHER: &[&[ArgumentRule]] = &[
     &stream(0),
     &stream(libc::IPPROTO_TCP),
     &option(libc::SOL_SOCKET, libc::SO_KEEPALIVE),

@@ -131,22 +131,16 @@ fn rules(
         .flatten()
         .map(|(_, number)| (*number, Vec::new()))
         .collect();
-    for allowed in calls::SOME {
-        rules
-            .entry(allowed.call.1)
-            .or_default()
-            .push(rule(std::slice::from_ref(allowed))?);
-    }
-    if connections == Connections::Allowed {
-        for (_, number) in calls::CONNECT {
-            rules.insert(*number, Vec::new());
-        }
-        for together in calls::CONNECT_SOME {
-            let number = together.first().map(|allowed| allowed.call.1);
-            rules
-                .entry(number.unwrap_or_default())
-                .or_default()
-                .push(rule(together)?);
+    let (connect, connect_together) = match connections {
+        Connections::Refused => (&[][..], &[][..]),
+        Connections::Allowed => (calls::CONNECT, calls::CONNECT_TOGETHER),
+    };
+    rules.extend(connect.iter().map(|(_, number)| (*number, Vec::new())));
+    let alone = calls::SOME.iter().map(std::slice::from_ref);
+    let together = calls::TOGETHER.iter().chain(connect_together).copied();
+    for tests in alone.chain(together) {
+        if let Some(first) = tests.first() {
+            rules.entry(first.call.1).or_default().push(rule(tests)?);
         }
     }
     Ok(rules)

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use super::calls::{ANY, GROUPS, MODES, OLDER, OLDER_MODES, PROCESSES, SOME};
+use super::calls::{ANY, GROUPS, MODES, OLDER, OLDER_MODES, PROCESSES, SOME, TOGETHER};
 use super::*;
 
 #[test]
@@ -18,7 +18,7 @@ fn no_call_is_listed_twice() {
     for (name, number) in lists.into_iter().flatten() {
         assert!(seen.insert(*number), "{name} is listed twice");
     }
-    for allowed in SOME {
+    for allowed in SOME.iter().chain(TOGETHER.iter().copied().flatten()) {
         assert!(
             !seen.contains(&allowed.call.1),
             "{} is allowed with any argument as well",
