@@ -11,7 +11,6 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
     CWD, Dir, FlockOperation, Mode, OFlags, fchmod, flock, fstat, fstatfs, mkdirat, openat,
@@ -64,13 +63,8 @@ impl PrivateDirectory {
         limits: &Limits,
         temporary_bytes: u64,
     ) -> io::Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let parent = open_parent()?;
-        let name = format!(
-            "{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
+        let name = format!("{}-{}", std::process::id(), tree::unique_name()?);
         // This keeps other processes from sweeping it before it is locked.
         flock(&parent, FlockOperation::LockShared)?;
         let directory = make(&parent, &name)?;

@@ -209,7 +209,7 @@ pub(super) fn keep(
             }
         }
     };
-    if plan.steps.is_empty() {
+    if plan.is_empty() {
         // Without changes there is nothing to fence, so that a full disk fails no run that only reads.
         let _ = record_turn(session, turn, checkpoint);
     }
@@ -260,13 +260,14 @@ fn stage_and_write_journal(
             Marks::None => stager.replace(layer, mount, lower)?,
         }
     }
-    let plan = std::mem::take(&mut stager.plan);
+    let mut plan = std::mem::take(&mut stager.plan);
     before
         .minus(plan.removed)
         .plus(plan.staged)
         .within(ceiling)?;
-    if !plan.steps.is_empty() {
-        let journal = Journal::new(staging.name().to_owned(), plan.steps.clone(), turn);
+    if !plan.is_empty() {
+        let steps = std::mem::take(&mut plan.steps);
+        let journal = Journal::new(staging.name().to_owned(), steps, turn);
         journal::prepare(session.host(), JOURNAL, &journal)
             .map_err(CommitError::system("write the journal"))?;
         checkpoint.reached();

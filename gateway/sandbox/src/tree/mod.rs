@@ -41,6 +41,7 @@ pub use read::{FileContent, read};
 pub use recover::{RecoveryOutcome, recover};
 pub use remove::remove;
 pub use session::SessionDirectory;
+pub(crate) use staging::unique_name;
 pub use usage::{TreeUsage, usage};
 pub use view::View;
 pub(crate) use work::copy_trees;

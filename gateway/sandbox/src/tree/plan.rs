@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::journal::Step;
+use super::journal::{JOURNAL_BYTES_MAX, Step};
 use super::name::{self, NameFault};
 use super::path::{DEPTH_MAX, PATH_BYTES_MAX};
 use super::staging::new_name;
@@ -60,24 +60,36 @@ pub(super) struct Plan {
     pub(super) refused: Vec<RefusedEntry>,
     pub(super) refused_total: u64,
     slots: u64,
+    path_bytes: usize,
 }
 
 impl Plan {
-    fn slot(&mut self) -> u64 {
+    /// Whether it changes nothing.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.slots == 0
+    }
+
+    /// Whether its steps still fit into a journal, so that no more memory than that is taken for them.
+    pub(super) const fn fits_journal(&self) -> bool {
+        self.path_bytes <= JOURNAL_BYTES_MAX
+    }
+
+    fn slot(&mut self, path: &str) -> u64 {
+        self.path_bytes = self.path_bytes.saturating_add(path.len());
         self.slots += 1;
         self.slots
     }
 
     /// Plans to remove the entry at a path.
     pub(super) fn remove(&mut self, path: String, held: TreeUsage) {
-        let slot = self.slot();
+        let slot = self.slot(&path);
         self.removed = self.removed.plus(held);
         self.steps.push(Step::Remove { path, slot });
     }
 
     /// Plans to put an entry at a path; returns the name under which to prepare it.
     pub(super) fn place(&mut self, path: String) -> String {
-        let slot = self.slot();
+        let slot = self.slot(&path);
         self.steps.push(Step::Place { path, slot });
         new_name(slot)
     }

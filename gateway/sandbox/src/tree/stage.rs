@@ -147,6 +147,9 @@ impl Stager<'_> {
                 needed: self.ceiling.inodes.saturating_add(1),
                 allowed: self.ceiling.inodes,
             })?;
+        if !self.plan.fits_journal() {
+            return Err(CommitError::system("write the journal")(Errno::FBIG));
+        }
         if thread_cpu_time() > self.cpu_until {
             let allowed = u64::try_from(self.limits.cpu_time.as_millis()).unwrap_or(u64::MAX);
             return Err(CommitError::OverLimit {

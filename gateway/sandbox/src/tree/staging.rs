@@ -24,9 +24,7 @@ pub(super) struct Staging {
 impl Staging {
     /// Creates one.
     pub(super) fn begin(session: &SessionDirectory) -> io::Result<Self> {
-        let mut random = [0_u8; 8];
-        getrandom(&mut random, GetRandomFlags::empty())?;
-        let name = format!("{:016x}", u64::from_ne_bytes(random));
+        let name = unique_name()?;
         fs::mkdirat(session.staging(), name.as_str(), Mode::RWXU)?;
         Self::open(session, name)
     }
@@ -49,6 +47,13 @@ impl Staging {
     pub(super) fn discard(self, session: &SessionDirectory) -> io::Result<()> {
         remove(session.staging(), OsStr::new(&self.name))
     }
+}
+
+/// A name that no other process chooses, not even one with the same number in another container.
+pub(crate) fn unique_name() -> io::Result<String> {
+    let mut random = [0_u8; 8];
+    getrandom(&mut random, GetRandomFlags::empty())?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(random)))
 }
 
 /// The name of a prepared file or directory.

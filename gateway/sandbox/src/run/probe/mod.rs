@@ -10,7 +10,6 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -19,6 +18,7 @@ use crate::job::{Argument, Job, Network, Program, SessionTrees, Stage};
 use crate::limits::Limits;
 use crate::outcome::{Outcome, RunEnd, StopReason};
 use crate::run::{RunError, Sandbox, StopHandle};
+use crate::tree;
 
 /// Why there is no sandbox on this machine. The text begins with `sandbox_unavailable`.
 #[derive(Debug, thiserror::Error)]
@@ -131,9 +131,8 @@ struct Ground(PathBuf);
 
 impl Ground {
     fn make() -> io::Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("mooring-probe-{}-{number}", std::process::id());
+        // One that was killed may have left a directory, with the same process number in a container.
+        let name = format!("mooring-probe-{}", tree::unique_name()?);
         let path = std::env::temp_dir().join(&name);
         // Containers often have a read-only root, but they have writable memory.
         let path = match fs::create_dir(&path) {
