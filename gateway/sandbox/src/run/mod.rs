@@ -99,7 +99,7 @@ impl Sandbox {
     }
 
     /// Ends the helpers that wait, before the process does, so that their control groups are removed. No other is
-    /// started in advance from then on. Blocks for a few milliseconds.
+    /// started in advance from then on. Blocks for a few milliseconds, or until helpers whose run is over have ended.
     pub fn dismiss_waiting(&self) {
         if let Some(warm) = &self.warm {
             warm.close();

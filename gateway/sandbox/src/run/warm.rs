@@ -170,20 +170,26 @@ impl Pool {
                 };
                 continue;
             }
-            state.missing -= usize::from(begins);
             state.is_busy = true;
+            if begins {
+                state.missing -= 1;
+                drop(state);
+                // The thread must not end with a panic: the kernel would kill every run that is in one of its helpers.
+                let begun = panic::catch_unwind(AssertUnwindSafe(&begin));
+                state = self.lock();
+                match begun.ok().flatten() {
+                    Some(helper) => state.waiting.push_back(helper),
+                    None => {
+                        state.missing += 1;
+                        resumes_at = Instant::now() + RETRY_PAUSE;
+                    }
+                }
+            }
+            // Second: the next run waits for a helper, and no one waits for these, which may take seconds.
             drop(state);
             drop(finished);
-            // The thread must not end with a panic: the kernel would kill every run that is in one of its helpers.
-            let begun = begins.then(|| panic::catch_unwind(AssertUnwindSafe(&begin)));
-            let begun = begun.and_then(Result::ok).flatten();
             state = self.lock();
             state.is_busy = false;
-            if begins && begun.is_none() {
-                state.missing += 1;
-                resumes_at = Instant::now() + RETRY_PAUSE;
-            }
-            state.waiting.extend(begun);
             self.changed.notify_all();
         }
     }
