@@ -32,6 +32,24 @@ fn a_helper_that_is_none_is_no_sandbox() {
     assert!(silent.contains("sandbox_unavailable"), "{silent}");
 }
 
+/// What a directory's parent is, is found without a path from the root: a mount left on top of it would be entered.
+#[test]
+fn the_way_up_ends_at_the_private_root() {
+    let _turn = Turn::take();
+    let source = "import os
+names = ['../' + name for name in ('proc', 'sys', 'home', 'var', '.layers', 'scratch')]
+print(os.path.samestat(os.stat('..'), os.stat('/')), [name for name in names if os.path.exists(name)])
+";
+    let outcome = run_python(source, limits());
+    let said = text(&outcome.stdout.bytes);
+    assert_eq!(
+        said,
+        "True ['../scratch']\n",
+        "{}",
+        text(&outcome.stderr.bytes)
+    );
+}
+
 /// Set in the process that is to be killed.
 const VICTIM_VARIABLE: &str = "MOORING_TEST_VICTIM";
 
