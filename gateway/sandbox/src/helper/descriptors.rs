@@ -1,8 +1,6 @@
 //! Step: no descriptor of the host's reaches a program.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -35,7 +33,7 @@ pub(super) fn take_channel() -> Result<OwnedFd, StepError> {
 }
 
 /// Marks every descriptor except 0, 1 and 2 close-on-exec, including those that the host forgot to mark. Descriptors
-/// for the program are passed at each start, see [`pass_bridge`].
+/// for the program are passed at its start, see [`inheritable_bridge`].
 pub(super) fn close_on_exec() -> Result<(), StepError> {
     close_range(libc::CLOSE_RANGE_CLOEXEC as i32)
 }
@@ -53,24 +51,20 @@ fn close_range(flags: i32) -> Result<(), StepError> {
     )))
 }
 
-/// Passes the bridge, and nothing else, to the program that `command` starts, after the standard descriptors.
+/// The bridge at the number where a program has it, not marked to be closed. Whatever process 1 starts has it until this
+/// is dropped.
 ///
-/// The standard library reports a failed start through a pipe, which must not have the bridge's number. It does not:
-/// [`take_channel`] ensured that the number is in use.
-pub(super) fn pass_bridge(command: &mut Command, bridge: OwnedFd) {
-    let put = move || {
-        // Never the same number as its own, at which it would stay marked to be closed. SAFETY: the call takes two
-        // numbers, of a descriptor that is open here and of one that this process, about to be another program, has no
-        // use for.
-        let result = unsafe { libc::dup2(bridge.as_raw_fd(), BRIDGE) };
-        if result == BRIDGE {
-            Ok(())
-        } else {
-            Err(std::io::Error::last_os_error())
-        }
-    };
-    // SAFETY: between fork and exec the closure makes one system call, and touches no memory.
-    unsafe { command.pre_exec(put) };
+/// The number is the one of [`take_channel`], whose channel process 1 inherited and never uses: it has one of its own.
+pub(super) fn inheritable_bridge(bridge: &OwnedFd) -> std::io::Result<OwnedFd> {
+    // SAFETY: the call takes two numbers: of a descriptor that is open here, and of one that this process has no use for.
+    // They differ, because the second was in use when the first was received.
+    let result = unsafe { libc::dup2(bridge.as_raw_fd(), BRIDGE) };
+    if result != BRIDGE {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the number is open, and what had it before is never used or dropped: process 1 does not return to where
+    // that is owned.
+    Ok(unsafe { OwnedFd::from_raw_fd(BRIDGE) })
 }
 
 /// The bytes of a program.

@@ -16,7 +16,7 @@ use super::error::{Cause, StepError, at};
 use super::first_process::{self, ExistingIsolation, FirstProcess, FirstProcessMessage};
 use super::identity::{self, Outside};
 use super::places::Places;
-use super::process::{self, ForkSide};
+use super::process::{self, ChildProcess, ForkSide};
 use super::process_limit::KernelSettings;
 use super::program::text_path;
 use super::root::{Root, Text, Upper};
@@ -69,22 +69,29 @@ fn strict(host: &OwnedFd, doors: Vec<OwnedFd>) -> Result<(), StepError> {
         }
         ForkSide::Parent(pid) => {
             drop((far, doors, settings));
-            announce(host, pid)?;
-            let Some(request) = receive_request(host)? else {
-                // The host has no use for this helper. Process 1 ends with its channel, and is nobody's orphan.
-                drop(near);
-                process::wait(pid)
-                    .map_err(at("wait for process 1"))
-                    .map_err(StepError::Fork)?;
-                return Ok(());
-            };
-            let Request { spec, passed } = request;
-            let (upper, program) = complete(root, &spec, passed)?;
-            let listener = network::listen(&spec.network)?;
-            hand_over(&near, spec, program);
-            accompany(host, &near, pid, &upper, listener)
+            serve_run(host, ChildProcess::new(pid), &near, root)
         }
     }
+}
+
+/// Waits for the run, completes its root, and has process 1 start its program.
+fn serve_run(
+    host: &OwnedFd,
+    child: ChildProcess,
+    first: &OwnedFd,
+    root: Root,
+) -> Result<(), StepError> {
+    announce(host, child.pid)?;
+    let Some(Request { spec, passed }) = receive_request(host)? else {
+        // The host has no use for this helper.
+        return Ok(());
+    };
+    let (upper, program) = complete(&root, &spec, passed)?;
+    let listener = network::listen(&spec.network)?;
+    // Process 1 confines itself while the host's root is detached, which takes as long.
+    hand_over(first, spec, program);
+    root.enter()?;
+    accompany(host, child, first, &upper, listener)
 }
 
 /// The channel between the helper outside and the run's first process.
@@ -128,9 +135,9 @@ fn begin() -> Result<Root, StepError> {
     Root::begin()
 }
 
-/// Adds the run's own trees to the root, and enters it. What process 1 needs is returned.
+/// Adds the run's own trees to the root. What process 1 needs is returned.
 fn complete(
-    root: Root,
+    root: &Root,
     spec: &Spec,
     passed: SpecDescriptors<OwnedFd>,
 ) -> Result<(Upper, ProgramDescriptors<OwnedFd>), StepError> {
@@ -148,7 +155,6 @@ fn complete(
         }
         None => root.complete(spec, &trees, None)?,
     };
-    root.enter()?;
     Ok((upper, program))
 }
 
@@ -194,8 +200,8 @@ pub(super) fn is_told_to_go(host: &OwnedFd, listener: Option<OwnedFd>) -> Result
 /// Relays the messages of process 1 until it has ended.
 fn accompany(
     host: &OwnedFd,
+    mut child: ChildProcess,
     first: &OwnedFd,
-    pid: Pid,
     upper: &Upper,
     listener: Option<OwnedFd>,
 ) -> Result<(), StepError> {
@@ -220,7 +226,8 @@ fn accompany(
             }
         }
     }
-    let used = process::wait(pid)
+    let used = child
+        .wait()
         .map_err(at("wait for process 1"))
         .map_err(StepError::Fork)?;
     let finished = FinishReport {

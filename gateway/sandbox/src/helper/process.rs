@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use rustix::io::Errno;
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, set_child_subreaper, set_dumpable_behavior,
+    DumpableBehavior, Pid, Signal, kill_process, set_child_subreaper, set_dumpable_behavior,
     set_parent_process_death_signal,
 };
 
@@ -100,9 +100,37 @@ pub(super) fn fork() -> Result<ForkSide, StepError> {
     }
 }
 
-/// Waits for the end of a child.
-pub(super) fn wait(pid: Pid) -> Result<ProcessUsage, Errno> {
-    wait_for(pid.as_raw_nonzero().get())
+/// A child that is killed and reaped when this is dropped, unless its end was waited for: as an orphan it would be a
+/// zombie of the first process around, which in a container is the gateway.
+pub(super) struct ChildProcess {
+    pub(super) pid: Pid,
+    is_reaped: bool,
+}
+
+impl ChildProcess {
+    pub(super) const fn new(pid: Pid) -> Self {
+        Self {
+            pid,
+            is_reaped: false,
+        }
+    }
+
+    /// Waits for its end.
+    pub(super) fn wait(&mut self) -> Result<ProcessUsage, Errno> {
+        let used = wait_for(self.pid.as_raw_nonzero().get());
+        self.is_reaped = true;
+        used
+    }
+}
+
+impl Drop for ChildProcess {
+    fn drop(&mut self) {
+        if !self.is_reaped {
+            // Not reaped yet, so that the number is still its own.
+            let _ = kill_process(self.pid, Signal::KILL);
+            let _ = self.wait();
+        }
+    }
 }
 
 /// Waits for the end of every child, adopted ones included.

@@ -147,12 +147,14 @@ impl PreparedProgram {
             ProgramForm::Source { binary, arguments } => {
                 let mut command = self.command(binary);
                 command.args(arguments);
-                if let Some(bridge) = bridge {
-                    descriptors::pass_bridge(&mut command, bridge);
-                }
+                // Without a step between fork and exec, the standard library does not copy this process for the start.
+                let bridge = bridge.map(|bridge| descriptors::inheritable_bridge(&bridge));
+                let bridge = bridge.transpose().map_err(at("pass the bridge"));
+                let bridge = bridge.map_err(StepError::Exec)?;
                 let process = spawn(command)
                     .map_err(at(binary.display().to_string()))
                     .map_err(StepError::Exec)?;
+                drop(bridge);
                 Ok(MainProcesses {
                     running: BTreeSet::from([process]),
                     last: LastProcess::Process(process),
