@@ -1,4 +1,4 @@
-//! Files that hold a secret: who may be able to read one, and how it is read.
+//! Files that hold a secret: who may be able to read one, how it is read, and how a change of it is noticed.
 //!
 //! Invariant: nothing of the secret is in an error.
 
@@ -57,6 +57,29 @@ pub enum SecretFileError {
         #[source]
         error: io::Error,
     },
+}
+
+/// Differs when the content, the owner or the mode of a file has changed, or when another file has its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileVersion {
+    inode: u64,
+    /// In seconds and nanoseconds (`st_ctim` of stat(2)).
+    changed_at: (i64, i64),
+    /// Tells two changes apart that were within one tick of the clock.
+    bytes: u64,
+}
+
+impl FileVersion {
+    /// The version of the file at this path; none if it cannot be looked at.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
+        let about = std::fs::metadata(path).ok()?;
+        Some(Self {
+            inode: about.ino(),
+            changed_at: (about.ctime(), about.ctime_nsec()),
+            bytes: about.size(),
+        })
+    }
 }
 
 /// Reads the whole file. Nobody but its owner may be able to; where it is root's, its group may as well.

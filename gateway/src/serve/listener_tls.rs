@@ -3,8 +3,6 @@
 //! Invariant: the files in use were read together and fit each other. Files that cannot be used change nothing; the
 //! ones before stay in use.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -23,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::{CertificateFileError, certificates, certified_key, revocation_lists};
+use mooring_secrets::file::FileVersion;
 use mooring_settings::ListenerTlsSettings;
 use mooring_upstream::with_causes;
 
@@ -60,7 +59,7 @@ pub(super) struct ListenerTls(Arc<ReloadedConfig>);
 struct ReloadedConfig {
     settings: ListenerTlsSettings,
     has_http2: bool,
-    /// When the files that were read at start had been changed.
+    /// The versions of the files that were read at start.
     seen: FileVersions,
     current: RwLock<VerifiedConfig>,
 }
@@ -153,20 +152,15 @@ impl ReloadedConfig {
     }
 }
 
-/// When each file or its permissions were changed last, in seconds and nanoseconds (`st_ctim` of stat(2)); none for one
-/// that cannot be looked at.
-type FileVersions = Vec<Option<(i64, i64)>>;
+/// The version of each file; none for one that cannot be looked at.
+type FileVersions = Vec<Option<FileVersion>>;
 
 fn versions(settings: &ListenerTlsSettings) -> FileVersions {
     let of_certificates =
         (settings.certificates.iter()).flat_map(|files| [&files.certificate_file, &files.key_file]);
     let all = of_certificates.chain(&settings.client_ca_file);
     let all = all.chain(&settings.client_crl_file);
-    all.map(|path| {
-        let about = fs::metadata(path).ok()?;
-        Some((about.ctime(), about.ctime_nsec()))
-    })
-    .collect()
+    all.map(|path| FileVersion::of(path)).collect()
 }
 
 /// Reads and checks every file of the settings.

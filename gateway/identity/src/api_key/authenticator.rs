@@ -3,13 +3,13 @@
 //! Invariant: a file that cannot be read changes nothing: the keys that were read before stay in use.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
+use mooring_secrets::file::FileVersion;
 use mooring_upstream::with_causes;
 use tokio::sync::Mutex;
 
@@ -31,7 +31,8 @@ pub(crate) struct ApiKeyAuthenticator {
     path: PathBuf,
     keys: RwLock<Option<KnownKeys>>,
     failure: RwLock<Option<Box<str>>>,
-    read: Mutex<Option<FileState>>,
+    /// The version of the file that the keys are from; none after a failure, so that it is read again.
+    read: Mutex<Option<FileVersion>>,
 }
 
 /// The keys of the file by their ids.
@@ -44,14 +45,6 @@ pub(super) struct KnownKey {
     identity: Arc<Identity>,
     expires_at: u64,
     is_revoked: bool,
-}
-
-/// What tells one content of the file from the next, which has another inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileState {
-    inode: u64,
-    bytes: u64,
-    modified_at: (i64, i64),
 }
 
 /// The key of a request, from one of the two headers that may have it.
@@ -111,20 +104,21 @@ impl ApiKeyAuthenticator {
         }
     }
 
-    /// Reads the file if it has changed since it was read last.
+    /// Reads the file if it has changed since it was read last, or could not be read then.
     pub(crate) async fn read_if_changed(&self) {
         let mut read = self.read.lock().await;
         let (path, before) = (self.path.clone(), *read);
         let reading = tokio::task::spawn_blocking(move || {
-            let state = FileState::of(&path);
-            (state.is_none() || state != before).then(|| (state, read_keys(&path)))
+            // Before it is read: a change in between is noticed, too.
+            let version = FileVersion::of(&path);
+            (version.is_none() || version != before).then(|| (version, read_keys(&path)))
         });
-        let (state, keys) = match reading.await {
+        let (version, keys) = match reading.await {
             Ok(Some(done)) => done,
             Ok(None) => return,
             Err(error) => return tracing::error!(%error, "reading the API keys panicked"),
         };
-        *read = state;
+        *read = version.filter(|_| keys.is_ok());
         let failure = match keys {
             Ok(keys) => {
                 tracing::info!(keys = keys.len(), "the API keys were read");
@@ -141,7 +135,7 @@ impl ApiKeyAuthenticator {
         *self.failure.write().unwrap_or_else(PoisonError::into_inner) = failure;
     }
 
-    /// A file that is away is looked for every two seconds, and logged once.
+    /// A file that cannot be read is tried every two seconds, and each cause is logged once.
     fn note_failure(&self, cause: &str) {
         metrics::keys_read(KeysRead::Failed);
         let before = self.failure.read().unwrap_or_else(PoisonError::into_inner);
@@ -156,17 +150,6 @@ impl ApiKeyAuthenticator {
             tokio::time::sleep(INTERVAL).await;
             self.read_if_changed().await;
         }
-    }
-}
-
-impl FileState {
-    fn of(path: &Path) -> Option<Self> {
-        let metadata = std::fs::metadata(path).ok()?;
-        Some(Self {
-            inode: metadata.ino(),
-            bytes: metadata.size(),
-            modified_at: (metadata.mtime(), metadata.mtime_nsec()),
-        })
     }
 }
 

@@ -140,6 +140,10 @@ async fn a_file_that_cannot_be_read_changes_nothing() {
     keys.read_if_changed().await;
     let failure = keys.state().failure.unwrap();
     assert!(failure.contains("mode 0644"), "{failure}");
+    // Only its mode is repaired.
+    set_mode(0o600);
+    keys.read_if_changed().await;
+    assert!(keys.state().failure.is_none());
     std::fs::remove_file(&path).unwrap();
     keys.read_if_changed().await;
     assert!(keys.identify(&key, NOW).is_ok());
