@@ -111,15 +111,14 @@ pub(crate) enum TokenScheme {
     Dpop,
 }
 
+/// Whether the query has a token, whatever the headers have.
+pub(crate) fn query_has_token(query: &str) -> bool {
+    let mut parameters = url::form_urlencoded::parse(query.as_bytes());
+    parameters.any(|(name, _)| name == QUERY_PARAMETER)
+}
+
 /// The token of a request.
-pub(crate) fn token_of<'a>(
-    headers: &'a HeaderMap,
-    query: Option<&str>,
-) -> Result<(TokenScheme, &'a str), IdentityError> {
-    let mut parameters = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    if parameters.any(|(name, _)| name == QUERY_PARAMETER) {
-        return Err(IdentityError::TokenInQuery);
-    }
+pub(crate) fn token_of(headers: &HeaderMap) -> Result<(TokenScheme, &str), IdentityError> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(IdentityError::TokenMissing)?;
     if values.next().is_some() {

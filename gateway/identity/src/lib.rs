@@ -336,6 +336,9 @@ impl Authenticator {
         headers: &HeaderMap,
         query: Option<&str>,
     ) -> Result<Authentication, IdentityError> {
+        if self.takes_bearers() && query.is_some_and(bearer::query_has_token) {
+            return Err(IdentityError::TokenInQuery);
+        }
         let caller = match &self.mode {
             Mode::Open(identity) => Arc::clone(identity),
             Mode::TrustedHeader(settings) => Arc::new(trusted_header::identify(
@@ -344,10 +347,10 @@ impl Authenticator {
                 headers,
             )?),
             Mode::Token(tokens) => {
-                let (scheme, token) = bearer::token_of(headers, query)?;
+                let (scheme, token) = bearer::token_of(headers)?;
                 return tokens.identify(scheme, token).await;
             }
-            Mode::ApiKey(keys) => keys.identify(api_key::key_of(headers, query)?, bearer::now())?,
+            Mode::ApiKey(keys) => keys.identify(api_key::key_of(headers)?, bearer::now())?,
             Mode::Certificate(_) => peer.certified(bearer::now())?,
         };
         Ok(Authentication::Complete(caller))

@@ -48,13 +48,10 @@ pub(super) struct KnownKey {
 }
 
 /// The key of a request, from one of the two headers that may have it.
-pub(crate) fn key_of<'a>(
-    headers: &'a HeaderMap,
-    query: Option<&str>,
-) -> Result<&'a str, IdentityError> {
+pub(crate) fn key_of(headers: &HeaderMap) -> Result<&str, IdentityError> {
     let mut values = headers.get_all(API_KEY_HEADER).iter();
     let Some(value) = values.next() else {
-        return match bearer::token_of(headers, query) {
+        return match bearer::token_of(headers) {
             Ok((TokenScheme::Bearer, key)) => Ok(key),
             Ok((TokenScheme::Dpop, _)) | Err(IdentityError::TokenMissing) => {
                 Err(IdentityError::ApiKeyMissing)

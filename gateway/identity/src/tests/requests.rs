@@ -20,7 +20,9 @@ use tokio::net::TcpListener;
 use super::{Signer, claims, settings, with};
 use crate::key_source::KeySet;
 use crate::token::VerifiedToken;
-use crate::{Authentication, Authenticator, Identity, IdentityError, Peer, TokenError};
+use crate::{
+    ApiKeyFile, Authentication, Authenticator, Identity, IdentityError, NewApiKey, Peer, TokenError,
+};
 
 const PEER: Peer = Peer::at(SocketAddr::V4(SocketAddrV4::new(
     Ipv4Addr::LOCALHOST,
@@ -114,6 +116,39 @@ async fn a_request_has_one_token_in_one_header() {
         check(&[], Some("access%5Ftoken=x")).await,
         Err(IdentityError::TokenInQuery)
     );
+}
+
+#[tokio::test]
+async fn a_token_in_the_query_is_refused_beside_a_valid_api_key() {
+    let home = TempDir::new().unwrap();
+    let keys_file = home.path().join("keys.json");
+    let new = NewApiKey {
+        user: "ada".to_owned(),
+        teams: Vec::new(),
+        roles: Vec::new(),
+        scopes: Vec::new(),
+        note: None,
+        lifetime: Duration::from_secs(60),
+    };
+    let key = ApiKeyFile::create(&keys_file, &new, crate::now()).unwrap();
+    let trusted_peers = Vec::new();
+    let authenticator = Authenticator::new(AuthSettings::ApiKey {
+        keys_file,
+        trusted_peers,
+    })
+    .unwrap();
+    authenticator.read_keys().await;
+    let mut headers = HeaderMap::new();
+    headers.insert("x-api-key", HeaderValue::from_str(&key).unwrap());
+    for headers in [headers, bearer(&key)] {
+        let check = async |query| {
+            let identified = authenticator.identify(&PEER, &headers, Some(query)).await;
+            identified.map(|_| ())
+        };
+        assert_eq!(check("sessionId=1").await, Ok(()));
+        let refused = check("a=b&access_token=x").await;
+        assert_eq!(refused, Err(IdentityError::TokenInQuery));
+    }
 }
 
 #[tokio::test]
