@@ -152,13 +152,15 @@ pub(crate) struct KeySource {
     fetcher: Fetcher,
     current: RwLock<Option<Arc<KeySet>>>,
     failure: RwLock<Option<Box<str>>>,
-    attempts: Mutex<Attempts>,
+    /// Who attempts to read the keys holds the lock.
+    attempts: Arc<Mutex<Attempts>>,
     /// An attempt was made, so that another one is due at another time.
     attempted: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Attempts {
+    /// The end of the last one.
     last: Option<Instant>,
     failures_in_a_row: u32,
 }
@@ -178,7 +180,7 @@ impl KeySource {
             fetcher,
             current: RwLock::default(),
             failure: RwLock::default(),
-            attempts: Mutex::default(),
+            attempts: Arc::default(),
             attempted: Notify::new(),
         }
     }
@@ -202,21 +204,17 @@ impl KeySource {
         }
     }
 
-    /// Reads the keys for a token that names an unknown one. Requests that come meanwhile wait for the same attempt; one
-    /// that comes soon after it does not cause another. The attempt goes on without the request.
+    /// Reads the keys for a token that names an unknown one. Requests that come meanwhile wait for the same attempt and
+    /// share its outcome; one that comes soon after it does not cause another.
     pub(crate) async fn read_for_unknown(self: &Arc<Self>) {
-        if let Ok(attempts) = self.attempts.try_lock()
-            && attempts.are_recent()
-        {
+        let mut attempts = Arc::clone(&self.attempts).lock_owned().await;
+        if attempts.are_recent() {
             return;
         }
+        // The attempt goes on without the request, for the others. Only one that has the lock is a task, so that
+        // strangers cannot pile them up.
         let source = Arc::clone(self);
-        let reading = tokio::spawn(async move {
-            let mut attempts = source.attempts.lock().await;
-            if !attempts.are_recent() {
-                source.read(&mut attempts).await;
-            }
-        });
+        let reading = tokio::spawn(async move { source.read(&mut attempts).await });
         if let Err(error) = reading.await {
             tracing::error!(%error, "reading the keys of the issuer panicked");
         }
@@ -250,8 +248,10 @@ impl KeySource {
     }
 
     async fn read(&self, attempts: &mut Attempts) {
+        let outcome = self.try_read().await;
+        // Not when it began: an attempt may take longer than the interval, and those who waited for it share its failure.
         attempts.last = Some(Instant::now());
-        let failure = match self.try_read().await {
+        let failure = match outcome {
             Ok(keys) => {
                 attempts.failures_in_a_row = 0;
                 metrics::keys_read(KeysRead::Ok);

@@ -382,6 +382,28 @@ async fn requests_share_one_attempt() {
     assert_eq!(issuer.requests(), 1);
 }
 
+/// An attempt takes as long as the shortest time between two, which must not make each waiter begin its own.
+#[tokio::test(start_paused = true)]
+async fn requests_share_the_failure_of_a_silent_issuer() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let mut tokens = settings();
+    tokens.issuer = format!("http://{}", listener.local_addr().unwrap());
+    let authenticator = Arc::new(authenticator(tokens));
+    let token = token_of(&Signer::new("key"));
+    let start = tokio::time::Instant::now();
+    let requests: Vec<_> = (0..3)
+        .map(|_| {
+            let (authenticator, token) = (Arc::clone(&authenticator), token.clone());
+            tokio::spawn(async move { user_of(&authenticator, &token).await })
+        })
+        .collect();
+    for request in requests {
+        let refused = request.await.unwrap();
+        assert_eq!(refused, Err(IdentityError::KeysUnavailable));
+    }
+    assert_eq!(start.elapsed().as_secs(), 10, "two documents, once");
+}
+
 #[tokio::test]
 async fn metadata_name_the_keys() {
     let signer = Signer::new("key");
