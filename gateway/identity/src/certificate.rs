@@ -23,7 +23,7 @@ const ITEMS_MAX: usize = 64;
 
 /// Why a client certificate is refused.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantArray,
+    Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames,
 )]
 #[strum(serialize_all = "snake_case", prefix = "certificate_")]
 pub enum CertificateError {

@@ -35,7 +35,7 @@ const TYPE: &str = "dpop+jwt";
 
 /// Why a proof is refused.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantArray,
+    Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames,
 )]
 #[strum(serialize_all = "snake_case", prefix = "proof_")]
 pub enum ProofError {

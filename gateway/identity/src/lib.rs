@@ -28,7 +28,7 @@ use mooring_secrets::digest;
 use mooring_session::names::Principal;
 use mooring_settings::{AuthSettings, CertificateName, TokenSettings, TrustedHeaderSettings};
 use mooring_upstream::ClientError;
-use strum::VariantArray as _;
+use strum::VariantNames as _;
 use url::Url;
 
 use self::api_key::ApiKeyAuthenticator;
@@ -116,7 +116,10 @@ impl fmt::Display for IdentityHeader {
 }
 
 /// Why a request has no identity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum IdentityError {
     /// The peer is not trusted to name the sender.
     #[error("the peer is not a trusted proxy")]
@@ -126,12 +129,15 @@ pub enum IdentityError {
     UserMissing,
     /// A header occurs twice: one may be the proxy's and the other forged by the client.
     #[error("the {0} header is repeated")]
+    #[strum(serialize = "header_repeated")]
     Repeated(IdentityHeader),
     /// A value is not UTF-8, too long, empty or contains control characters.
     #[error("the {0} header has no valid value")]
+    #[strum(serialize = "header_invalid")]
     Invalid(IdentityHeader),
     /// More teams or roles than one request may carry.
     #[error("the {0} header has too many items")]
+    #[strum(serialize = "header_too_many")]
     TooMany(IdentityHeader),
     /// The request has no token.
     #[error("the request has no bearer token")]
@@ -144,9 +150,11 @@ pub enum IdentityError {
     TokenInQuery,
     /// The token is refused.
     #[error(transparent)]
+    #[strum(transparent)]
     Token(#[from] TokenError),
     /// The proof of the token's key is refused.
     #[error(transparent)]
+    #[strum(transparent)]
     Proof(#[from] ProofError),
     /// It cannot be seen whether the proof was used before.
     #[error("it cannot be seen at present whether the proof was used before")]
@@ -156,9 +164,11 @@ pub enum IdentityError {
     ApiKeyMissing,
     /// The API key is refused.
     #[error(transparent)]
+    #[strum(transparent)]
     ApiKey(#[from] ApiKeyError),
     /// The client certificate is refused.
     #[error(transparent)]
+    #[strum(transparent)]
     Certificate(#[from] CertificateError),
     /// Nobody can be known, because the issuer's keys, or the API keys, could not be read yet.
     #[error("the keys that callers are known by cannot be read at present")]
@@ -190,52 +200,22 @@ impl IdentityError {
     /// The reason as a label of a metric.
     #[must_use]
     pub fn reason(self) -> &'static str {
-        match self {
-            Self::PeerNotTrusted => "peer_not_trusted",
-            Self::UserMissing => "user_missing",
-            Self::Repeated(_) => "header_repeated",
-            Self::Invalid(_) => "header_invalid",
-            Self::TooMany(_) => "header_too_many",
-            Self::TokenMissing => "token_missing",
-            Self::SeveralCredentials => "several_credentials",
-            Self::TokenInQuery => "token_in_query",
-            Self::Token(error) => error.into(),
-            Self::Proof(error) => error.into(),
-            Self::ProofUnchecked => "proof_unchecked",
-            Self::ApiKeyMissing => "api_key_missing",
-            Self::ApiKey(error) => error.into(),
-            Self::Certificate(error) => error.into(),
-            Self::KeysUnavailable => "keys_unavailable",
-        }
+        self.into()
     }
 
     /// All values of that label.
     fn reasons() -> impl Iterator<Item = &'static str> {
-        let header = IdentityHeader::User;
-        let others = [
-            Self::PeerNotTrusted,
-            Self::UserMissing,
-            Self::Repeated(header),
-            Self::Invalid(header),
-            Self::TooMany(header),
-            Self::TokenMissing,
-            Self::SeveralCredentials,
-            Self::TokenInQuery,
-            Self::ProofUnchecked,
-            Self::ApiKeyMissing,
-            Self::KeysUnavailable,
+        // Each of these variants has the reasons of its own error in place of its name.
+        let nested = [
+            ("token", TokenError::VARIANTS),
+            ("proof", ProofError::VARIANTS),
+            ("api_key", ApiKeyError::VARIANTS),
+            ("certificate", CertificateError::VARIANTS),
         ];
-        let of_tokens = TokenError::VARIANTS.iter().copied().map(Self::Token);
-        let of_proofs = ProofError::VARIANTS.iter().copied().map(Self::Proof);
-        let of_api_keys = ApiKeyError::VARIANTS.iter().copied().map(Self::ApiKey);
-        let of_certificates = CertificateError::VARIANTS
-            .iter()
-            .copied()
-            .map(Self::Certificate);
-        let all = others.into_iter().chain(of_tokens).chain(of_proofs);
-        all.chain(of_api_keys)
-            .chain(of_certificates)
-            .map(Self::reason)
+        let is_nested = move |name: &&str| nested.iter().any(|(nested, _)| nested == name);
+        let own = Self::VARIANTS.iter().filter(move |name| !is_nested(name));
+        let nested = nested.into_iter().flat_map(|(_, reasons)| reasons);
+        own.chain(nested).copied()
     }
 }
 

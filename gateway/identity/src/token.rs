@@ -27,7 +27,7 @@ const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
 /// Why a token is refused.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantArray,
+    Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames,
 )]
 #[strum(serialize_all = "snake_case", prefix = "token_")]
 pub enum TokenError {

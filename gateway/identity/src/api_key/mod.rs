@@ -28,7 +28,7 @@ const KEY_BYTES_MAX: usize = 128;
 
 /// Why an API key is refused.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantArray,
+    Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames,
 )]
 #[strum(serialize_all = "snake_case", prefix = "api_key_")]
 pub enum ApiKeyError {
