@@ -59,7 +59,7 @@ pub struct OauthTokens {
     endpoint: TokenEndpoint,
     own: OwnToken,
     /// None where every caller's requests have the gateway's own token.
-    exchanged: Option<ExchangedTokens>,
+    exchanged: Option<Arc<ExchangedTokens>>,
 }
 
 impl fmt::Debug for OauthTokens {
@@ -79,7 +79,7 @@ impl OauthTokens {
             own: OwnToken::default(),
             exchanged: match settings.grant {
                 TokenGrant::ClientCredentials => None,
-                TokenGrant::TokenExchange => Some(ExchangedTokens::default()),
+                TokenGrant::TokenExchange => Some(Arc::default()),
             },
             endpoint: TokenEndpoint::new(server, settings),
         }
@@ -101,7 +101,10 @@ impl OauthTokens {
         let subject = match (&self.exchanged, caller.token) {
             (None, _) => Subject::Gateway,
             (Some(_), None) if is_cleaning => Subject::Gateway,
-            (Some(_), token) => Subject::Caller(token.cloned()),
+            (Some(exchanged), token) => Subject::Caller {
+                token: token.cloned(),
+                exchanged: Arc::clone(exchanged),
+            },
         };
         RequestToken {
             tokens: Arc::clone(self),
@@ -111,18 +114,27 @@ impl OauthTokens {
 }
 
 /// Whom a token is for.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Subject {
     Gateway,
-    /// A caller, with the token that is exchanged.
-    Caller(Option<Arc<AccessToken>>),
+    /// A caller, with the token to exchange, and the tokens that were exchanged before.
+    Caller {
+        token: Option<Arc<AccessToken>>,
+        exchanged: Arc<ExchangedTokens>,
+    },
 }
 
 /// The token that one request is sent with.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct RequestToken {
     tokens: Arc<OauthTokens>,
     subject: Subject,
+}
+
+impl fmt::Debug for RequestToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("RequestToken")
+    }
 }
 
 impl RequestToken {
@@ -135,17 +147,13 @@ impl RequestToken {
         &self,
         client: &Client,
     ) -> Result<Option<HeaderValue>, TokenExchangeError> {
-        let OauthTokens {
-            endpoint,
-            own,
-            exchanged,
-        } = &*self.tokens;
-        match (&self.subject, exchanged) {
-            (Subject::Caller(subject), Some(exchanged)) => {
-                let subject = subject.as_ref().ok_or(TokenExchangeError::NoToken)?;
-                exchanged.get(endpoint, client, subject).await.map(Some)
+        let OauthTokens { endpoint, own, .. } = &*self.tokens;
+        match &self.subject {
+            Subject::Gateway => Ok(own.authorization()),
+            Subject::Caller { token, exchanged } => {
+                let token = token.as_ref().ok_or(TokenExchangeError::NoToken)?;
+                exchanged.get(endpoint, client, token).await.map(Some)
             }
-            (Subject::Gateway, _) | (Subject::Caller(_), None) => Ok(own.authorization()),
         }
     }
 
@@ -162,18 +170,12 @@ impl RequestToken {
     }
 
     async fn fetch_another(&self, client: &Client, refused: &HeaderValue) -> Option<HeaderValue> {
-        let OauthTokens {
-            endpoint,
-            own,
-            exchanged,
-        } = &*self.tokens;
-        match (&self.subject, exchanged) {
-            (Subject::Caller(subject), Some(exchanged)) => {
-                let subject = subject.as_ref()?;
-                exchanged.renew(endpoint, client, subject, refused).await
-            }
-            (Subject::Gateway, _) | (Subject::Caller(_), None) => {
-                own.renew(endpoint, client, refused).await
+        let OauthTokens { endpoint, own, .. } = &*self.tokens;
+        match &self.subject {
+            Subject::Gateway => own.renew(endpoint, client, refused).await,
+            Subject::Caller { token, exchanged } => {
+                let token = token.as_ref()?;
+                exchanged.renew(endpoint, client, token, refused).await
             }
         }
     }
