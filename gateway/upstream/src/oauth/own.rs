@@ -1,7 +1,7 @@
 //! The gateway's own token for a server: OAuth client credentials (RFC 6749, section 4.4), fetched before they are needed.
 //!
 //! Invariant: a request waits for this token only if the server has refused the one before; a token that was fetched is
-//! sent until it expires.
+//! sent until it expires, or until one was fetched after it or with a newer secret.
 
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep_until};
 
 use super::RENEW_PAUSE;
-use super::endpoint::{FetchError, SECRET_READ_EVERY, TokenEndpoint, TokenRequest};
+use super::endpoint::{FetchError, FetchedToken, SECRET_READ_EVERY, TokenEndpoint, TokenRequest};
 use crate::metrics::{TokenFetch, token_fetched};
 use crate::{Client, with_causes};
 
@@ -30,9 +30,17 @@ pub(super) struct OwnToken {
 
 struct ValidToken {
     authorization: HeaderValue,
-    /// When another one is fetched.
-    due_at: Instant,
+    due: TokenDue,
     expires_at: Instant,
+}
+
+/// When another token is fetched.
+#[derive(Clone, Copy)]
+pub(super) struct TokenDue {
+    /// At this time,
+    at: Instant,
+    /// or when the secret has another number than this.
+    generation: u64,
 }
 
 impl OwnToken {
@@ -55,38 +63,38 @@ impl OwnToken {
         let mut fetched = Some(fetched);
         let mut pause = RETRY_MIN;
         loop {
-            let due_at = match self.fetch(endpoint, client).await {
-                Ok(due_at) => {
+            let due = match self.fetch(endpoint, client).await {
+                Ok(due) => {
                     pause = RETRY_MIN;
-                    due_at
+                    due
                 }
                 Err(_) => {
-                    let due_at = Instant::now() + pause;
+                    let at = Instant::now() + pause;
                     pause = (pause * 2).min(RETRY_MAX);
-                    due_at
+                    let generation = endpoint.generation();
+                    TokenDue { at, generation }
                 }
             };
             if let Some(fetched) = fetched.take() {
                 fetched();
             }
-            self.wait_until_due(endpoint, due_at).await;
+            self.wait_until_due(endpoint, due).await;
         }
     }
 
-    /// Until then, or until the secret is another one. A token that was fetched meanwhile is due later.
-    async fn wait_until_due(&self, endpoint: &TokenEndpoint, mut due_at: Instant) {
-        let generation = endpoint.generation();
+    /// Until a token is due. One that was fetched meanwhile is due later.
+    async fn wait_until_due(&self, endpoint: &TokenEndpoint, mut due: TokenDue) {
         loop {
             let read_at = Instant::now() + SECRET_READ_EVERY;
             tokio::select! {
-                () = sleep_until(due_at.min(read_at)) => {
-                    if due_at <= Instant::now() || endpoint.read_generation().await != generation {
+                () = sleep_until(due.at.min(read_at)) => {
+                    if due.at <= Instant::now() || endpoint.read_generation().await != due.generation {
                         return;
                     }
                 }
                 () = self.renewed.notified() => {
                     let token = self.token.read().unwrap_or_else(PoisonError::into_inner);
-                    due_at = token.as_ref().map_or(due_at, |token| token.due_at);
+                    due = token.as_ref().map_or(due, |token| token.due);
                 }
             }
         }
@@ -119,7 +127,7 @@ impl OwnToken {
         &self,
         endpoint: &TokenEndpoint,
         client: &Client,
-    ) -> Result<Instant, FetchError> {
+    ) -> Result<TokenDue, FetchError> {
         let server = endpoint.server();
         let fetched = endpoint
             .fetch(client, TokenRequest::ClientCredentials)
@@ -130,14 +138,27 @@ impl OwnToken {
         })?;
         token_fetched(TokenFetch::Ok);
         tracing::debug!(%server, valid_seconds = fetched.valid.as_secs(), "a token for the server was fetched");
+        Ok(self.replace(fetched))
+    }
+
+    /// The token takes effect, unless the one before was fetched with a newer secret. Returns when the next one is due.
+    pub(super) fn replace(&self, fetched: FetchedToken) -> TokenDue {
         let now = Instant::now();
-        let due_at = now + (fetched.valid * 4 / 5).max(RETRY_MIN);
-        let token = ValidToken {
-            authorization: fetched.authorization,
-            due_at,
-            expires_at: now + fetched.valid,
+        let mut token = self.token.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(newer) = token.as_ref()
+            && newer.due.generation > fetched.generation
+        {
+            return newer.due;
+        }
+        let due = TokenDue {
+            at: now + (fetched.valid * 4 / 5).max(RETRY_MIN),
+            generation: fetched.generation,
         };
-        *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some(token);
-        Ok(due_at)
+        *token = Some(ValidToken {
+            authorization: fetched.authorization,
+            due,
+            expires_at: now + fetched.valid,
+        });
+        due
     }
 }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::time::{advance, pause, resume};
 
-use super::endpoint::EXCHANGES_MAX;
+use super::endpoint::{EXCHANGES_MAX, FetchedToken, SECRET_READ_EVERY};
 use super::exchanged::{SHARED_FOR, TOKENS_MAX};
 use super::*;
 use crate::ClientOptions;
@@ -312,6 +312,50 @@ async fn another_secret_cuts_the_tokens_of_the_one_before() {
     write_secret(set.secret.path(), "two");
     set.tokens.endpoint.read_generation().await;
     assert_ne!(set.get(&ada).await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn a_token_of_an_earlier_secret_replaces_none_of_a_later_one() {
+    let own = OwnToken::default();
+    for (generation, expected) in [(2, "2"), (1, "2"), (2, "2"), (3, "3")] {
+        own.replace(FetchedToken {
+            authorization: HeaderValue::from(generation),
+            valid: HOUR,
+            generation,
+        });
+        assert_eq!(own.authorization().unwrap(), expected);
+    }
+}
+
+/// The secret is replaced while a token is fetched with the one before.
+#[tokio::test]
+async fn a_token_of_an_earlier_secret_is_soon_replaced() {
+    let set = Arrangement::start().await;
+    let held = set.gate.lock().await;
+    let replaced = async {
+        while set.asked() == 0 {
+            tokio::task::yield_now().await;
+        }
+        write_secret(set.secret.path(), "two");
+        // As another fetch does.
+        set.tokens.endpoint.read_generation().await;
+        drop(held);
+        while set.tokens.own.authorization().is_none() {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..200 {
+            pass(SECRET_READ_EVERY).await;
+            if set.asked() == 2 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        unreachable!("no other token is fetched");
+    };
+    tokio::select! {
+        () = set.tokens.keep_current(&set.client, || ()) => {}
+        () = replaced => {}
+    }
 }
 
 #[tokio::test]
