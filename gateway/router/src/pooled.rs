@@ -3,7 +3,7 @@
 //! Nothing is recorded and the store is not used. The gateway initializes a pooled upstream session in its own name,
 //! without client capabilities, and answers server-to-client requests with an error. Requests of the same principal and
 //! revision share the session; principals never do, and no session is used on with another secret of its principal than it
-//! was initialized with.
+//! was initialized with, or with a token in exchange for another one of its principal's.
 //!
 //! Invariant: losing a pooled session costs only another handshake, because servers with upstream state have affinity
 //! on. If affinity is decided by the server, an upstream session with an id is not shared at all.
@@ -48,6 +48,8 @@ struct Shared {
     instance: InstanceName,
     principal: Principal,
     revision: Box<str>,
+    /// The SHA-256 of the caller's token where it is exchanged: another token of the principal may have other rights.
+    token: Option<[u8; 32]>,
 }
 
 #[derive(Debug)]
@@ -159,7 +161,7 @@ impl Pool {
     ) -> Result<PooledSession, PooledError> {
         let mut last = None;
         for instance in server.in_turn() {
-            let key = shared(server, instance, caller.principal, revision);
+            let key = shared(server, instance, caller, revision);
             match self.session(server, instance, &key, caller).await {
                 Ok(session) => return Ok(session),
                 Err(error) if error.should_try_another_instance() => last = Some(error),
@@ -182,7 +184,7 @@ impl Pool {
     ) -> Result<PooledReply, PooledError> {
         let mut last = None;
         for instance in server.in_turn() {
-            let key = shared(server, instance, caller.principal, revision);
+            let key = shared(server, instance, caller, revision);
             // The second attempt is for an instance that was restarted and no longer knows the pooled session.
             for _ in 0..2 {
                 let session = match self.session(server, instance, &key, caller).await {
@@ -231,21 +233,22 @@ impl Pool {
         Err(unreachable(last))
     }
 
-    /// Sends a notification over every session that requests of this principal and revision share, without waiting for
+    /// Sends a notification over every session that the caller's requests of this revision share now, without waiting for
     /// its delivery.
-    pub fn notify_all(
+    pub async fn notify_all(
         &self,
         server: &Server,
         caller: &Caller<'_>,
         revision: &str,
         outgoing: &Outgoing,
     ) {
+        // A notification cannot be sent without the secret either, and is not worth an error.
+        let Ok(secret) = server.user_secret_version(caller).await else {
+            return;
+        };
         for instance in &server.instances {
-            let known = self
-                .lock()
-                .get(&shared(server, instance, caller.principal, revision))
-                .and_then(|entry| entry.session.get().cloned());
-            let Some(session) = known else {
+            let key = shared(server, instance, caller, revision);
+            let Some(session) = self.known_session(&key, secret) else {
                 continue;
             };
             let carrying = outgoing
@@ -395,6 +398,14 @@ impl Pool {
         Arc::clone(&entry.session)
     }
 
+    /// The session that was initialized with this secret, if there is one.
+    fn known_session(&self, shared: &Shared, secret: Option<u128>) -> Option<PooledSession> {
+        let sessions = self.lock();
+        let entry = sessions.get(shared)?;
+        let is_usable = entry.secret == secret;
+        is_usable.then(|| entry.session.get().cloned()).flatten()
+    }
+
     /// Removes a lost session, unless another request has already replaced it.
     fn drop_session(&self, shared: &Shared, lost: &PooledSession) {
         let mut sessions = self.lock();
@@ -422,16 +433,121 @@ fn of_pool<'a>(caller: &Caller<'a>, session_digest: Option<&'a str>) -> Caller<'
     }
 }
 
-fn shared(server: &Server, instance: &Instance, principal: &Principal, revision: &str) -> Shared {
+fn shared(server: &Server, instance: &Instance, caller: &Caller<'_>, revision: &str) -> Shared {
     Shared {
         server: server.id.clone(),
         instance: instance.name.clone(),
-        principal: principal.clone(),
+        principal: caller.principal.clone(),
         revision: revision.into(),
+        token: server.exchanged_token_digest(caller),
     }
 }
 
 fn unreachable(last: Option<HandshakeError>) -> PooledError {
     mooring_metrics::affinity_failure("no_instance");
     PooledError::NoInstance(last.unwrap_or(HandshakeError::Exchange(ExchangeError::NoResponse)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "tests fail by panicking"
+    )]
+    use http::HeaderMap;
+    use mooring_session::rules::Ownership;
+    use mooring_settings::{
+        ClientAuthentication, Concurrency, OauthSettings, OnUpstreamLoss, TokenGrant,
+    };
+    use mooring_upstream::{ClientOptions, OauthTokens, SessionPolicy};
+
+    use super::*;
+
+    fn server() -> Server {
+        let instance = Instance {
+            name: InstanceName::parse(b"http://tools.example/mcp").unwrap(),
+            uri: "http://tools.example/mcp".parse().unwrap(),
+            reach: Default::default(),
+            statefulness: Default::default(),
+            contact: Default::default(),
+        };
+        let policy = SessionPolicy {
+            affinity: Affinity::Off,
+            ownership: Ownership::Shared,
+            concurrency: Concurrency::Serial,
+            on_upstream_loss: OnUpstreamLoss::Reinitialize,
+        };
+        let id = ServerName::parse(b"tools").unwrap();
+        Server::new(id, vec![Arc::new(instance)], policy, HeaderMap::new())
+    }
+
+    fn server_with(grant: TokenGrant) -> Server {
+        let settings = OauthSettings {
+            grant,
+            token_url: "https://login.example/token".parse().unwrap(),
+            client_id: "gateway".to_owned(),
+            client_secret_file: "/none".into(),
+            authentication: ClientAuthentication::Basic,
+            scopes: Vec::new(),
+            resource: None,
+            audience: None,
+        };
+        let mut server = server();
+        server.tokens = Some(Arc::new(OauthTokens::new(server.id.clone(), settings)));
+        server
+    }
+
+    #[test]
+    fn two_tokens_share_a_session_unless_they_are_exchanged() {
+        let principal = Principal::local();
+        let tokens = [1, 2].map(|number| Arc::new(AccessToken::new("a", [number; 32], u64::MAX)));
+        for (server, is_shared) in [
+            (server(), true),
+            (server_with(TokenGrant::ClientCredentials), true),
+            (server_with(TokenGrant::TokenExchange), false),
+        ] {
+            let of_token = |token| {
+                let caller = Caller {
+                    token: Some(token),
+                    ..Caller::of(&principal)
+                };
+                shared(&server, &server.instances[0], &caller, "2025-11-25")
+            };
+            let [first, second] = tokens.each_ref().map(of_token);
+            assert_eq!(first == second, is_shared);
+            let [again, _] = tokens.each_ref().map(of_token);
+            assert_eq!(first, again);
+        }
+    }
+
+    #[test]
+    fn a_session_of_another_secret_is_not_used() {
+        let options = ClientOptions {
+            connect_timeout: Duration::ZERO,
+            idle_connection: Duration::ZERO,
+            lost_after: Duration::ZERO,
+            event_bytes_max: 0,
+        };
+        let client = Client::new(options, false).unwrap();
+        let pool = Pool::new(client, "boot", Duration::ZERO);
+        let (server, principal) = (server(), Principal::local());
+        let caller = Caller::of(&principal);
+        let key = shared(&server, &server.instances[0], &caller, "2025-11-25");
+        let session = PooledSession {
+            upstream_session: None,
+            answer: Answer {
+                status: StatusCode::OK,
+                upstream_session: None,
+                text: Bytes::new(),
+            },
+        };
+        let opened = pool.cell(key.clone(), Some(1));
+        assert!(pool.known_session(&key, Some(1)).is_none(), "not open yet");
+        opened.set(session).unwrap();
+        assert!(pool.known_session(&key, Some(1)).is_some());
+        for other in [Some(2), None] {
+            assert!(pool.known_session(&key, other).is_none(), "{other:?}");
+        }
+    }
 }

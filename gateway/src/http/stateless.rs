@@ -61,7 +61,8 @@ pub(super) async fn post(
     let pool = &context.app.pool;
     if message.kind() != Kind::Request {
         // The instance of a cancelled call is not recorded; the others ignore the unknown id.
-        pool.notify_all(&context.server, &caller, revision.as_str(), &outgoing);
+        pool.notify_all(&context.server, &caller, revision.as_str(), &outgoing)
+            .await;
         return Reply::empty(StatusCode::ACCEPTED);
     }
     let sent = pool

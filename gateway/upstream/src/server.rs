@@ -129,6 +129,12 @@ impl Server {
         }
     }
 
+    /// The SHA-256 of the caller's token, if requests for this caller are sent with another one in exchange for it.
+    #[must_use]
+    pub fn exchanged_token_digest(&self, caller: &Caller<'_>) -> Option<[u8; 32]> {
+        self.tokens.as_ref()?.exchanged_digest(caller)
+    }
+
     /// Whether a session that begins now is recorded.
     #[must_use]
     pub fn keeps_new_sessions(&self) -> bool {

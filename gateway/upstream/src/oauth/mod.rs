@@ -90,6 +90,12 @@ impl OauthTokens {
         self.own.keep_current(&self.endpoint, client, fetched).await;
     }
 
+    /// The SHA-256 of the token of this caller, if it is exchanged.
+    pub(crate) fn exchanged_digest(&self, caller: &Caller<'_>) -> Option<[u8; 32]> {
+        let token = caller.token.filter(|_| self.exchanged.is_some());
+        token.map(|token| *token.digest())
+    }
+
     /// The token that a request for this caller is sent with. What the gateway does by itself has the gateway's own, as
     /// has the deletion of a session whose caller is gone.
     pub(crate) fn for_caller(
