@@ -1,7 +1,8 @@
 //! Proof that a caller has the key that its token is bound to: DPoP (RFC 9449).
 //!
-//! Invariant: a proof is for one key, token, method and URL, and for about a minute. That it is used once is left to who
-//! calls this, because other gateways may have seen it: [`UsedProof`] says what to remember.
+//! Invariant: a proof is for one key, token, method and URL, and is accepted until a minute and the leeway after it was
+//! made: two minutes by default. That it is used once is left to who calls this, because other gateways may have seen it:
+//! [`UsedProof`] says what to remember.
 
 use std::sync::Arc;
 use std::time::Duration;
