@@ -1,21 +1,21 @@
 //! The vault: the secrets that users store for servers, encrypted in the store that all gateways share.
 //!
 //! Invariants: a secret is read for its own user and server alone, because both are part of what is encrypted; the store
-//! has neither a secret nor the name of a user; a gateway uses a secret for at most [`CACHED_FOR`] after another one has
-//! replaced or deleted it.
+//! has neither a secret nor the name of a user; a gateway uses a secret for at most [`cache::CACHED_FOR`] after another
+//! one has replaced or deleted it.
 
+mod cache;
 mod keys;
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use mooring_session::names::{Principal, ServerName};
 use url::Url;
 
+use self::cache::SecretCache;
 use self::keys::VaultKeys;
 pub use self::keys::VaultKeysError;
 use mooring_peers::fleet::{SealError, SecretCipher};
@@ -25,10 +25,6 @@ use mooring_upstream::{UserSecret, UserSecretError, UserSecrets};
 
 /// Longest secret in bytes: that of a header's value.
 pub const SECRET_BYTES_MAX: usize = 8 * 1024;
-/// How long a secret is used without reading it again. One that is missing is looked for with every request.
-const CACHED_FOR: Duration = Duration::from_secs(3);
-/// Most secrets in memory.
-const CACHED_MAX: usize = 10_000;
 
 /// The secrets of users.
 pub struct Vault {
@@ -37,19 +33,7 @@ pub struct Vault {
     /// Who vouches for the names of users: with another issuer, a name is another user.
     realm: Box<str>,
     page_url: Option<Url>,
-    cached: Mutex<HashMap<Owner, CachedSecret>>,
-}
-
-/// Whose a secret is, and for what.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Owner {
-    server: ServerName,
-    user: Principal,
-}
-
-struct CachedSecret {
-    secret: UserSecret,
-    until: Instant,
+    cache: SecretCache,
 }
 
 /// A secret as it is encrypted.
@@ -92,7 +76,7 @@ impl Vault {
             keys: VaultKeys::read(path)?,
             realm: realm(auth).into(),
             page_url: settings.page_url.clone(),
-            cached: Mutex::default(),
+            cache: SecretCache::default(),
         })))
     }
 
@@ -131,7 +115,7 @@ impl Vault {
         let (name, of_other_keys) = names.split_first().ok_or(SealError)?;
         let put = self.store.put_sealed(name, &sealed).await;
         // It may have been stored even if the reply was lost.
-        self.forget(server, user);
+        self.cache.forget(server, user);
         put?;
         self.store.delete_sealed(of_other_keys).await?;
         Ok(stored_at_ms)
@@ -177,14 +161,14 @@ impl Vault {
         let names: Vec<String> = names.collect();
         let deleted = self.store.delete_sealed(&names).await;
         for server in servers {
-            self.forget(server, user);
+            self.cache.forget(server, user);
         }
         Ok(deleted?)
     }
 
     /// Keeps the keys current, until it is dropped.
     pub async fn keep_keys(&self) {
-        self.keys.keep_current(|| self.lock().clear()).await;
+        self.keys.keep_current(|| self.cache.forget_all()).await;
     }
 
     async fn read(
@@ -192,6 +176,7 @@ impl Vault {
         server: &ServerName,
         user: &Principal,
     ) -> Result<UserSecret, UserSecretError> {
+        let read = self.cache.begin_read();
         let cipher = self.keys.cipher();
         let names = self.names(&cipher, server, user);
         let values = self.store.get_sealed(&names).await.map_err(|error| {
@@ -199,7 +184,7 @@ impl Vault {
             UserSecretError::Unavailable
         })?;
         let StoredSecret { secret, .. } = self.opened(&cipher, server, user, values)?;
-        self.cache(server, user, &secret);
+        self.cache.remember(server, user, &secret, &read);
         Ok(secret)
     }
 
@@ -234,38 +219,6 @@ impl Vault {
         let digests = cipher.names(&self.parts(server, user)).into_iter();
         digests.map(|digest| format!("{server}:{digest}")).collect()
     }
-
-    fn cached(&self, server: &ServerName, user: &Principal) -> Option<UserSecret> {
-        let cached = self.lock();
-        let found = cached.get(&Owner::of(server, user))?;
-        (Instant::now() < found.until).then(|| found.secret.clone())
-    }
-
-    fn cache(&self, server: &ServerName, user: &Principal, secret: &UserSecret) {
-        let now = Instant::now();
-        let mut cached = self.lock();
-        if cached.len() >= CACHED_MAX {
-            cached.retain(|_, secret| now < secret.until);
-            // Otherwise each of the next ones would walk through all of them.
-            if cached.len() > CACHED_MAX / 2 {
-                cached.clear();
-            }
-        }
-        let secret = CachedSecret {
-            secret: secret.clone(),
-            until: now + CACHED_FOR,
-        };
-        cached.insert(Owner::of(server, user), secret);
-    }
-
-    fn forget(&self, server: &ServerName, user: &Principal) {
-        self.lock().remove(&Owner::of(server, user));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Owner, CachedSecret>> {
-        // The map is consistent after every statement, so a poisoned lock is usable.
-        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl UserSecrets for Vault {
@@ -274,7 +227,7 @@ impl UserSecrets for Vault {
         server: &'a ServerName,
         user: &'a Principal,
     ) -> BoxFuture<'a, Result<UserSecret, UserSecretError>> {
-        match self.cached(server, user) {
+        match self.cache.get(server, user) {
             Some(secret) => std::future::ready(Ok(secret)).boxed(),
             None => self.read(server, user).boxed(),
         }
@@ -284,15 +237,6 @@ impl UserSecrets for Vault {
 impl fmt::Debug for Vault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Vault")
-    }
-}
-
-impl Owner {
-    fn of(server: &ServerName, user: &Principal) -> Self {
-        Self {
-            server: server.clone(),
-            user: user.clone(),
-        }
     }
 }
 
