@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::rig::{increment, initialize_params, kept, sharing};
+use crate::tenants::requests::{Asked, Ids, requests, routes};
 
 const RESOURCE: &str = "http://127.0.0.1:1/mcp";
 /// Whose key tokens are bound to.
@@ -32,7 +33,9 @@ impl Arrangement {
         let provider = IdentityProvider::start().await?;
         let fixture = Fixture::start("one").await?;
         let home = TempDir::new()?;
-        let settings = kept(&[fixture.url()]).more_toml(&format!("{}{more}", provider.toml()));
+        let settings = kept(&[fixture.url()])
+            .more_toml(&format!("{}{more}", provider.toml()))
+            .env("MOORING_LISTEN_REFUSALS_PER_PEER_PER_SECOND", "0");
         let (one, two) = tokio::try_join!(
             sharing("proofs-1", &settings, home.path()),
             sharing("proofs-2", &settings, home.path())
@@ -308,40 +311,56 @@ async fn every_route_that_knows_its_caller_demands_the_proof() -> anyhow::Result
     let set = Arrangement::start("").await?;
     let token = set.bound_token().await?;
     let (bound, bearer) = (format!("DPoP {token}"), format!("Bearer {token}"));
-    for (method, path) in [
-        ("GET", "/servers/tools/mcp"),
-        ("DELETE", "/servers/tools/mcp"),
-        ("POST", "/mcp"),
-        ("GET", "/servers/tools/sse"),
-        ("POST", "/servers/tools/messages?sessionId=a"),
-        ("GET", "/servers/tools/code/runs"),
-        ("GET", "/servers/tools/code/sessions"),
-        ("GET", "/servers/tools/code/security-events"),
-        ("POST", "/servers/tools/code/runs/a/replay"),
-        ("GET", "/servers/tools/skills"),
-        ("POST", "/servers/tools/skills"),
-        ("POST", "/servers/tools/skills/approvals/a/approve"),
-    ] {
-        // A proof for a POST to the MCP endpoint, which is no such request.
-        let other = set.proof(&token, json!({}), json!({})).await?;
-        for (authorization, proof) in [(&bound, None), (&bearer, None), (&bound, Some(&other))] {
-            let mut request = Request::builder()
-                .method(method)
-                .uri(set.gateways[0].url(path))
-                .header("accept", "application/json, text/event-stream")
-                .header("content-type", "application/json")
-                .header("authorization", authorization);
-            if let Some(proof) = proof {
-                request = request.header("dpop", proof);
+    let id = || "a".to_owned();
+    let ids = Ids {
+        server: "tools".to_owned(),
+        legacy: id(),
+        run: id(),
+        skill: id(),
+        skill_id: id(),
+        approval: id(),
+        ..Ids::default()
+    };
+    // For the MCP endpoint, and for none of these requests.
+    let other = set
+        .proof(&token, json!({}), json!({"htm": "PATCH"}))
+        .await?;
+    for route in routes() {
+        let asked = requests(route, &ids, &Ids::default());
+        for asked in asked.with_context(|| format!("no request is known for {route}"))? {
+            let Asked { method, path, .. } = &asked;
+            if is_for_everybody(path) {
+                continue;
             }
-            let reply = set.client.send(request.body(Bytes::from("{}"))?).await?;
-            ensure!(
-                reply.status == 401 && challenge(&reply).starts_with("DPoP "),
-                "{method} {path}: {} {}",
-                reply.status,
-                challenge(&reply)
-            );
+            for (authorization, proof) in [(&bound, None), (&bearer, None), (&bound, Some(&other))]
+            {
+                let mut request = Request::builder()
+                    .method(method)
+                    .uri(set.gateways[0].url(path))
+                    .header("accept", "application/json, text/event-stream")
+                    .header("content-type", "application/json")
+                    .header("authorization", authorization);
+                if let Some(session) = &asked.session {
+                    request = request.header("mcp-session-id", session);
+                }
+                if let Some(proof) = proof {
+                    request = request.header("dpop", proof);
+                }
+                let body = asked.body.as_ref().map(Value::to_string);
+                let body = Bytes::from(body.unwrap_or_default());
+                let reply = set.client.send(request.body(body)?).await?;
+                ensure!(
+                    reply.status == 401 && challenge(&reply).starts_with("DPoP "),
+                    "{method} {path}: {} {}",
+                    reply.status,
+                    challenge(&reply)
+                );
+            }
         }
     }
     Ok(())
+}
+
+fn is_for_everybody(path: &str) -> bool {
+    ["/healthz", "/readyz", "/metrics"].contains(&path) || path.starts_with("/.well-known/")
 }

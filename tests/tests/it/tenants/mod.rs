@@ -6,7 +6,7 @@
 //! their answers. Here are the names that these share, and the walk itself.
 
 mod callers;
-mod requests;
+pub(crate) mod requests;
 mod scene;
 
 use anyhow::Context;

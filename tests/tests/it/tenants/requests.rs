@@ -16,25 +16,25 @@ const ROUTERS: [&str; 2] = [
 
 /// What a request may name of somebody.
 #[derive(Clone, Default)]
-pub(super) struct Ids {
-    pub(super) user: String,
-    pub(super) team: String,
-    pub(super) server: String,
+pub(crate) struct Ids {
+    pub(crate) user: String,
+    pub(crate) team: String,
+    pub(crate) server: String,
     /// By server.
-    pub(super) sessions: BTreeMap<String, String>,
+    pub(crate) sessions: BTreeMap<String, String>,
     /// The last event of a call's stream, by server.
-    pub(super) events: BTreeMap<String, String>,
+    pub(crate) events: BTreeMap<String, String>,
     /// Of an open stream of HTTP+SSE, at `shared`.
-    pub(super) legacy: String,
-    pub(super) run: String,
-    pub(super) skill: String,
-    pub(super) skill_id: String,
-    pub(super) approval: String,
+    pub(crate) legacy: String,
+    pub(crate) run: String,
+    pub(crate) skill: String,
+    pub(crate) skill_id: String,
+    pub(crate) approval: String,
 }
 
 impl Ids {
     /// Well-formed ids of nothing.
-    pub(super) fn made_up(&self) -> Self {
+    pub(crate) fn made_up(&self) -> Self {
         let all = |ids: &BTreeMap<String, String>| {
             let changed = ids.iter().map(|(server, id)| {
                 let server = if server == HERS { NO_SERVER } else { server };
@@ -57,7 +57,7 @@ impl Ids {
     }
 
     /// Every id, longest first.
-    pub(super) fn texts(&self) -> Vec<&str> {
+    pub(crate) fn texts(&self) -> Vec<&str> {
         let plain = [
             &self.user,
             &self.team,
@@ -96,16 +96,16 @@ fn changed(id: &str) -> String {
 }
 
 /// One request of the walk.
-pub(super) struct Asked {
-    pub(super) method: Method,
-    pub(super) path: String,
-    pub(super) session: Option<String>,
-    pub(super) event: Option<String>,
-    pub(super) body: Option<Value>,
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) session: Option<String>,
+    pub(crate) event: Option<String>,
+    pub(crate) body: Option<Value>,
 }
 
 impl Asked {
-    pub(super) fn new(method: Method, path: impl Into<String>) -> Self {
+    pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
         Self {
             method,
             path: path.into(),
@@ -115,32 +115,32 @@ impl Asked {
         }
     }
 
-    pub(super) fn get(path: impl Into<String>) -> Self {
+    pub(crate) fn get(path: impl Into<String>) -> Self {
         Self::new(Method::GET, path)
     }
 
-    pub(super) fn post(path: impl Into<String>, body: Value) -> Self {
+    pub(crate) fn post(path: impl Into<String>, body: Value) -> Self {
         Self {
             body: Some(body),
             ..Self::new(Method::POST, path)
         }
     }
 
-    pub(super) fn put(path: impl Into<String>, body: Value) -> Self {
+    pub(crate) fn put(path: impl Into<String>, body: Value) -> Self {
         Self {
             body: Some(body),
             ..Self::new(Method::PUT, path)
         }
     }
 
-    pub(super) fn at(self, session: &str) -> Self {
+    pub(crate) fn at(self, session: &str) -> Self {
         Self {
             session: Some(session.to_owned()),
             ..self
         }
     }
 
-    pub(super) fn after(self, event: &str) -> Self {
+    pub(crate) fn after(self, event: &str) -> Self {
         Self {
             event: Some(event.to_owned()),
             ..self
@@ -148,7 +148,7 @@ impl Asked {
     }
 }
 
-pub(super) fn message(method: &str, params: Value) -> Value {
+pub(crate) fn message(method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
 }
 
@@ -182,7 +182,7 @@ fn of_endpoint(path: &str, server: &str, ids: &Ids, own: &Ids) -> Vec<Asked> {
 }
 
 /// Requests with these ids to the route, as its source has it; none for a route that is not known here.
-pub(super) fn requests(route: &str, ids: &Ids, own: &Ids) -> Option<Vec<Asked>> {
+pub(crate) fn requests(route: &str, ids: &Ids, own: &Ids) -> Option<Vec<Asked>> {
     let Ids {
         user,
         team,
@@ -301,7 +301,7 @@ pub(super) fn requests(route: &str, ids: &Ids, own: &Ids) -> Option<Vec<Asked>> 
 }
 
 /// The first argument of every `.route(` of the gateway.
-pub(super) fn routes() -> Vec<&'static str> {
+pub(crate) fn routes() -> Vec<&'static str> {
     let calls = ROUTERS
         .iter()
         .flat_map(|source| source.split(".route(").skip(1));
