@@ -12,7 +12,7 @@ use std::time::Duration;
 use socket2::{SockFilter, SockRef};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{ClientConnectionOptions, serve_connection};
@@ -29,6 +29,24 @@ const LINGER: Duration = Duration::from_millis(200);
 const AT_HAND: Duration = Duration::from_millis(1);
 /// How long nothing is accepted after the system ran out of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long and how often binding an address is tried again that is in use.
+const BIND_PATIENCE: Duration = Duration::from_secs(2);
+const BIND_PAUSE: Duration = Duration::from_millis(10);
+
+/// Binds an address. A gateway that was killed while it started a program leaves a process that has its listener until
+/// the program is executed (`O_CLOEXEC` of open(2)): on a busy machine, the next gateway would find the port in use.
+pub(super) async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let deadline = Instant::now() + BIND_PATIENCE;
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                sleep(BIND_PAUSE).await;
+            }
+            bound => return bound,
+        }
+    }
+}
 
 /// The listener for clients.
 #[derive(Debug)]
@@ -117,5 +135,25 @@ async fn pause_after(error: &io::Error) {
     ) {
         tracing::error!(%error, "client connections cannot be accepted");
         sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_about_to_be_free_is_bound() {
+        let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = held.local_addr().unwrap();
+        assert!(TcpListener::bind(address).await.is_err(), "the control");
+        let binding = tokio::spawn(bind(address));
+        sleep(10 * BIND_PAUSE).await;
+        assert!(!binding.is_finished());
+        drop(held);
+        let bound = binding.await.unwrap().unwrap();
+        assert_eq!(bound.local_addr().unwrap(), address);
     }
 }

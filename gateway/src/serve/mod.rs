@@ -102,9 +102,6 @@ pub enum ServeError {
     /// A thread that serves could not be started.
     #[error("a serving thread cannot be started")]
     Threads(#[source] std::io::Error),
-    /// The server ended by itself.
-    #[error("the server stopped")]
-    Run(#[source] std::io::Error),
 }
 
 /// Serves until SIGTERM or SIGINT. SIGHUP stops the process only if its terminal is gone, otherwise it is logged.
@@ -203,7 +200,7 @@ async fn assemble(
         address: configured,
         source,
     };
-    let listener = TcpListener::bind(configured).await.map_err(bind_error)?;
+    let listener = listener::bind(configured).await.map_err(bind_error)?;
     let address = listener.local_addr().map_err(bind_error)?;
 
     let worker = worker_id(settings, address)?;

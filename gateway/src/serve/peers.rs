@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::ServeError;
+use super::{ServeError, listener};
 use crate::http::{App, PeerEndpoint};
 use mooring_peers::fleet::{FleetTls, KeyRing};
 use mooring_peers::{self as peer, ListenerOptions, PeerClient};
@@ -87,7 +87,7 @@ impl Peers {
             address.set_port(0);
         }
         let bind_error = |source| ServeError::Bind { address, source };
-        let listener = TcpListener::bind(address).await.map_err(bind_error)?;
+        let listener = listener::bind(address).await.map_err(bind_error)?;
         let bound: SocketAddr = listener.local_addr().map_err(bind_error)?;
         let address = match (&settings.advertise, port) {
             (Some(address), PeerPort::Configured) => address.as_str().into(),
