@@ -33,8 +33,8 @@ const KEEP_INTERVAL_MIN: Duration = Duration::from_millis(200);
 /// How often an open call counts as a use where the session cap evicts the least recently used session.
 const CALL_NOTED_EVERY: Duration = Duration::from_secs(1);
 /// How often recorded durations are folded into their histograms. Until then every sample stays in memory, scraped or
-/// not.
-const FOLD_INTERVAL: Duration = Duration::from_secs(5);
+/// not: at 30,000 calls a second, 3 MB for each second.
+const FOLD_INTERVAL: Duration = Duration::from_secs(1);
 /// Most lost upstream sessions deleted concurrently: an unresponsive instance must not delay the others.
 const LOSSES_AT_ONCE: usize = 16;
 

@@ -51,9 +51,11 @@ pub const CAPPED: &str = "mooring_capped_sessions_total";
 pub const UPSTREAM_DROPPED: &str = "mooring_upstream_messages_dropped_total";
 /// Times that the store told this worker that another's claim has settled.
 pub const CLAIM_NEWS: &str = "mooring_claim_news_total";
+/// Always 1, with the `version` of the gateway.
+pub const BUILD_INFO: &str = "mooring_build_info";
 /// Whether the store is away.
 pub const DEGRADED: &str = "mooring_degraded";
-/// Time from a request's arrival to the head of its reply, by `server`, `method` and `era`.
+/// Time from a request's arrival to the head of its reply, by `server`, `method`, `status` and `era`.
 pub const REQUEST_SECONDS: &str = "mooring_request_duration_seconds";
 /// Time of one store command, by `command`.
 pub const STORE_SECONDS: &str = "mooring_store_duration_seconds";
@@ -91,6 +93,8 @@ pub fn describe() {
     );
     counter!(UPSTREAM_DROPPED).absolute(0);
     describe_counter!(CLAIM_NEWS, "Claims of other workers told to have settled");
+    describe_gauge!(BUILD_INFO, "Always 1, with the gateway's version");
+    gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     describe_gauge!(DEGRADED, "1 while the store is away");
     describe_histogram!(
         REQUEST_SECONDS,
@@ -201,26 +205,40 @@ pub fn snapshot(bindings: usize, connections: usize, is_degraded: bool) {
     gauge!(DEGRADED).set(if is_degraded { 1.0 } else { 0.0 });
 }
 
-/// One request of a client.
-pub fn request(server: &str, method: &'static str, took: Duration) {
-    /// Of the configured servers, by method.
-    static HISTOGRAMS: RwLock<BTreeMap<String, Vec<(&str, Histogram)>>> =
+/// One request of a client, and the HTTP status of its reply.
+pub fn request(server: &str, method: &'static str, status: u16, took: Duration) {
+    /// What tells the requests of one server apart.
+    type Kind = (&'static str, &'static str);
+    /// Of the configured servers.
+    static HISTOGRAMS: RwLock<BTreeMap<String, Vec<(Kind, Histogram)>>> =
         RwLock::new(BTreeMap::new());
     let seconds = took.as_secs_f64();
+    let kind = (method, status_class(status));
     {
         let known = HISTOGRAMS.read().unwrap_or_else(PoisonError::into_inner);
-        let mut methods = known.get(server).into_iter().flatten();
-        if let Some((_, histogram)) = methods.find(|(known, _)| *known == method) {
+        let mut kinds = known.get(server).into_iter().flatten();
+        if let Some((_, histogram)) = kinds.find(|(known, _)| *known == kind) {
             return histogram.record(seconds);
         }
     }
-    let histogram = histogram!(REQUEST_SECONDS, "server" => server.to_owned(), "method" => method, "era" => "legacy");
+    let histogram = histogram!(
+        REQUEST_SECONDS,
+        "server" => server.to_owned(), "method" => kind.0, "status" => kind.1, "era" => "legacy"
+    );
     histogram.record(seconds);
     let mut known = HISTOGRAMS.write().unwrap_or_else(PoisonError::into_inner);
     known
         .entry(server.to_owned())
         .or_default()
-        .push((method, histogram));
+        .push((kind, histogram));
+}
+
+const fn status_class(status: u16) -> &'static str {
+    match status {
+        ..400 => "2xx",
+        400..500 => "4xx",
+        500.. => "5xx",
+    }
 }
 
 /// One exchange with an upstream, up to the head of its response.
@@ -247,6 +265,7 @@ mod tests {
             CAPPED,
             UPSTREAM_DROPPED,
             CLAIM_NEWS,
+            BUILD_INFO,
             DEGRADED,
             REQUEST_SECONDS,
             STORE_SECONDS,

@@ -333,7 +333,12 @@ pub(super) async fn dispatch(
         }
     };
     let method = message.method().label();
-    metrics::request(target.id(), method, started.elapsed());
+    metrics::request(
+        target.id(),
+        method,
+        reply.status.as_u16(),
+        started.elapsed(),
+    );
     reply
 }
 

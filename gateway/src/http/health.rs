@@ -38,7 +38,7 @@ pub(super) async fn readyz(
         Some(code) => Some(code.state().await),
         None => None,
     };
-    let nothing_else = app.servers.iter().next().is_none();
+    let nothing_else = app.servers.iter().next().is_none() && app.agents.iter().next().is_none();
     let (mut http_status, mut word) = match status.mode {
         StoreMode::Normal => (StatusCode::OK, "ok"),
         StoreMode::Degraded => (StatusCode::OK, "degraded"),
