@@ -109,22 +109,29 @@ pub fn check_files(settings: &Settings) -> Vec<SettingsCheck> {
     checks
 }
 
-/// Fails with the first problem, which keeps `serve` from starting.
+/// Fails with all problems, each of which keeps `serve` from starting.
 ///
 /// # Errors
 /// [`ServeError::Unavailable`].
 pub fn refuse_problems(checks: &[SettingsCheck]) -> Result<(), ServeError> {
     let is_problem = |check: &&SettingsCheck| check.outcome == CheckOutcome::Problem;
-    match checks.iter().find(is_problem) {
-        None => Ok(()),
-        Some(check) => Err(ServeError::Unavailable {
-            service: check.subject.clone(),
-            reason: match &check.advice {
-                Some(advice) => format!("{}; {advice}", check.detail),
-                None => check.detail.clone(),
-            },
-        }),
+    let refusal = |check: &SettingsCheck| ServeError::Unavailable {
+        service: check.subject.clone(),
+        reason: match &check.advice {
+            Some(advice) => format!("{}; {advice}", check.detail),
+            None => check.detail.clone(),
+        },
+    };
+    let mut refusals = checks.iter().filter(is_problem).map(refusal);
+    let Some(mut first) = refusals.next() else {
+        return Ok(());
+    };
+    if let ServeError::Unavailable { reason, .. } = &mut first {
+        for other in refusals {
+            reason.push_str(&format!("\n{other}"));
+        }
     }
+    Err(first)
 }
 
 /// A key file beside the store is generated if it is missing.

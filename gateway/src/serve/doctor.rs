@@ -1,4 +1,5 @@
-//! `mooring doctor`: checks everything that the settings name, and reports problems and how to fix them.
+//! `mooring doctor`: checks files, programs, ports, the store, the sandbox, keys and servers of the settings, and reports
+//! problems and how to fix them. Hooks are not called.
 //!
 //! Invariant: no session, key or record of a running gateway is touched: sessions are made in memory, and everything
 //! that is started is ended. Servers are queried like by a client.
@@ -27,7 +28,7 @@ use mooring_code::catalog::{MountableServer, list_tools};
 use mooring_peers::fleet::KeyRing;
 use mooring_settings::{FleetKeysFile, LoadedSettings, OnUnavailable, Settings, StoreLocation};
 use mooring_store::{self as store, StoreOptions, StorePlace};
-use mooring_upstream::ContactOutcome;
+use mooring_upstream::{ContactOutcome, OauthTokens};
 
 /// Timeout for a response from the gateway's own port.
 const PORT_WITHIN: Duration = Duration::from_secs(2);
@@ -119,9 +120,14 @@ pub async fn diagnose(loaded: LoadedSettings) -> Result<Diagnosis, ServeError> {
         }
         checks.push(check);
     }
-    checks.push(port("listen.address", settings.listen.address).await);
-    if settings.needs_peers() && settings.worker.peers.listen.port() != 0 {
-        checks.push(port("worker.peer_listen", settings.worker.peers.listen).await);
+    let protocol = match settings.listen.tls {
+        Some(_) => PortProtocol::Tls,
+        None => PortProtocol::Http,
+    };
+    checks.push(port("listen.address", settings.listen.address, protocol).await);
+    let peers = settings.worker.peers.listen;
+    if settings.needs_peers() && peers.port() != 0 {
+        checks.push(port("worker.peer_listen", peers, PortProtocol::Tls).await);
     }
     checks.push(store(&settings).await);
     if is_servable {
@@ -138,13 +144,25 @@ pub async fn diagnose(loaded: LoadedSettings) -> Result<Diagnosis, ServeError> {
     Ok(Diagnosis(checks))
 }
 
+/// What a gateway speaks at a port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PortProtocol {
+    Http,
+    Tls,
+}
+
 /// Whether the gateway can listen at the address, or already does.
-async fn port(subject: &str, address: SocketAddr) -> SettingsCheck {
+async fn port(subject: &str, address: SocketAddr, protocol: PortProtocol) -> SettingsCheck {
     let error = match TcpListener::bind(address).await {
         Ok(_) => return SettingsCheck::ok(subject, format!("{address} is free")),
         Err(error) => error,
     };
     let is_in_use = error.kind() == std::io::ErrorKind::AddrInUse;
+    if is_in_use && protocol == PortProtocol::Tls {
+        let detail = format!("{address} is in use; over TLS, doctor cannot see by whom");
+        let advice = "fine if it is a gateway with these settings";
+        return SettingsCheck::wrong(CheckOutcome::Warning, subject, detail, advice);
+    }
     if is_in_use
         && timeout(PORT_WITHIN, is_gateway(address))
             .await
@@ -227,12 +245,49 @@ async fn parts(settings: &Settings) -> Result<Vec<SettingsCheck>, ServeError> {
     };
     background::announce(&app.session_router, &beat).await;
     let mut checks = code(&app).await;
+    app.authenticator.read_keys().await;
+    checks.extend(caller_keys(&app));
+    let mut tasks = JoinSet::new();
+    background::fetch_server_tokens(&app, &mut tasks).await;
+    checks.extend(app.server_tokens.iter().map(|tokens| server_token(tokens)));
     tokio::select! {
         asked = check_servers(settings, &app) => checks.extend(asked),
         () = beating => {}
     }
-    wind_down(&app, JoinSet::new(), Instant::now()).await;
+    wind_down(&app, tasks, Instant::now()).await;
     Ok(checks)
+}
+
+/// Whether the keys that callers are known by can be read. None where nothing is read.
+fn caller_keys(app: &App) -> Option<SettingsCheck> {
+    let (_, state) = app.authenticator.keys_state()?;
+    let subject = "keys of callers";
+    Some(match state.failure {
+        None => {
+            let count = state.keys.unwrap_or_default();
+            SettingsCheck::ok(subject, format!("{count} keys were read"))
+        }
+        Some(failure) => SettingsCheck::wrong(
+            CheckOutcome::Problem,
+            subject,
+            failure,
+            "docs/authentication.md says what `auth` needs; without keys, nobody is served",
+        ),
+    })
+}
+
+/// Whether the gateway gets its own token for a server.
+fn server_token(tokens: &OauthTokens) -> SettingsCheck {
+    let subject = format!("oauth of server {}", tokens.server());
+    match tokens.is_current() {
+        true => SettingsCheck::ok(subject, "a token was fetched"),
+        false => SettingsCheck::wrong(
+            CheckOutcome::Problem,
+            subject,
+            "no token could be fetched; the log says why",
+            "look at `token_url`, `client_id` and the secret's file of `servers.oauth`",
+        ),
+    }
 }
 
 /// The keys of the fleet that exist; doctor makes none.

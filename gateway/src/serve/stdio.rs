@@ -80,8 +80,8 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
 
     let (lines, arriving) = mpsc::channel(LINES_WAITING_MAX);
     let (written, writing) = mpsc::channel(WRITTEN_WAITING_MAX);
-    pipes::read(lines, settings.listen.body_bytes_max).map_err(ServeError::Run)?;
-    let output = pipes::write(writing).map_err(ServeError::Run)?;
+    pipes::read(lines, settings.listen.body_bytes_max).map_err(ServeError::Threads)?;
+    let output = pipes::write(writing).map_err(ServeError::Threads)?;
     let identity = Arc::new(Identity::of(principal));
     let client = StdioClient::new(app.clone(), &server, identity, options.keeping, written);
     let client = client.ok_or_else(|| no_server(&settings, &options.server))?;

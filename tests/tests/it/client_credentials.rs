@@ -14,6 +14,8 @@ use mooring_tests::wait;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::doctor::mooring;
+
 const RESOURCE: &str = "https://tools.example/";
 /// The provider's tokens for it are valid for four seconds.
 const BRIEF_RESOURCE: &str = "https://brief.example/";
@@ -87,6 +89,28 @@ impl Arrangement {
             &self.volume.path().display().to_string(),
         )
     }
+}
+
+#[tokio::test]
+async fn the_doctor_calls_a_server_with_its_token() -> anyhow::Result<()> {
+    let set = Arrangement::start().await?;
+    let toml = format!(
+        "[[servers]]\nid = \"tools\"\ninstances = [{:?}]\n\
+         oauth = {{ token_url = \"{}/token\", client_id = \"ada\", client_secret_file = {:?}, \
+         scopes = [\"read\"], resource = {RESOURCE:?} }}\n",
+        set.instance.url(),
+        set.provider.issuer(),
+        set.secret.display().to_string(),
+    );
+    for (secret, code, words) in [
+        ("another", 69, "no token could be fetched"),
+        ("secret", 0, "a token was fetched"),
+    ] {
+        set.write_secret(secret)?;
+        let (ended, text) = mooring(&["doctor"], &toml).await?;
+        ensure!(ended == Some(code) && text.contains(words), "{text}");
+    }
+    Ok(())
 }
 
 async fn open(gateway: &Gateway, server: &str, user: &str) -> anyhow::Result<McpSession> {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Runs `mooring` with these words and this settings file.
-async fn mooring(words: &[&str], toml: &str) -> anyhow::Result<(Option<i32>, String)> {
+pub(crate) async fn mooring(words: &[&str], toml: &str) -> anyhow::Result<(Option<i32>, String)> {
     let directory = TempDir::with_prefix("mooring-doctor-")?;
     let file = directory.path().join("mooring.toml");
     std::fs::write(&file, toml)?;
@@ -139,6 +139,18 @@ async fn the_doctor_knows_the_gateways_own_port_from_anothers() -> anyhow::Resul
         assert_eq!(ended, Some(code), "{text}");
         assert!(about(&text, "listen.address").contains(words), "{text}");
     }
+    // It has no certificate for the private port, which may well be a gateway's.
+    let toml = format!(
+        "[worker]\npeer_listen = \"127.0.0.1:{}\"\n[[servers]]\nid = \"local\"\ncommand = {:?}\n",
+        gateway.port(),
+        stdio_command("private", None, &[])?,
+    );
+    let (ended, text) = mooring(&["doctor"], &toml).await?;
+    assert_eq!(ended, Some(0), "{text}");
+    assert!(
+        about(&text, "worker.peer_listen").contains("is in use"),
+        "{text}"
+    );
     Ok(())
 }
 

@@ -85,6 +85,18 @@ impl OauthTokens {
         }
     }
 
+    /// The server that the tokens are for.
+    #[must_use]
+    pub const fn server(&self) -> &ServerName {
+        self.endpoint.server()
+    }
+
+    /// Whether the gateway has a valid token of its own.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.own.authorization().is_some()
+    }
+
     /// Keeps the gateway's own token current, until it is dropped. `fetched` is called after the first attempt.
     pub async fn keep_current(&self, client: &Client, fetched: impl FnOnce()) {
         self.own.keep_current(&self.endpoint, client, fetched).await;
