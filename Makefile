@@ -105,6 +105,7 @@ bench: ## Run every benchmark and print the figures of docs/benchmarks.md
 	@scripts/packages.sh cc libclang redis nginx
 	cargo build --locked --release --package mooring --package mooring-module
 	cargo bench --locked --package mooring-module --bench commands
+	cargo bench --locked --package mooring-sandbox
 	cargo bench --locked --package mooring-code --bench bridge
 	cargo bench --locked --package mooring-agent --bench conversations
 	cargo bench --locked --package mooring --bench authorization

@@ -12,7 +12,7 @@ use mooring_secrets::digest;
 use mooring_settings::Language;
 use mooring_store::{Family, Session, SessionKey, Store, UserSlug};
 
-/// Hexadecimal digits of a session id, as ADR-0042 has it.
+/// Hexadecimal digits of a session id, as ContextForge's ADR-0042 has it.
 const ID_DIGITS: usize = 24;
 
 /// Why there is no such place.

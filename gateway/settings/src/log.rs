@@ -25,13 +25,13 @@ words! {
 words! {
     /// The least severe line that is written.
     pub enum LogLevel {
-        /// starts, stops, rebinds, degraded mode
+        /// errors, warnings, starts, stops, rebinds and degraded mode
         Info = "info",
-        /// what needs a person
+        /// what needs an operator
         Error = "error",
-        /// and what lost state or was refused
+        /// errors, lost state and refusals
         Warn = "warn",
-        /// and a line or two for every request
+        /// the same as `info`, and one or two lines for every request
         Debug = "debug",
         /// everything
         Trace = "trace",

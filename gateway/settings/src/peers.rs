@@ -15,15 +15,15 @@ use super::setting::Text;
 use super::store::{StoreLocation, StoreSettings};
 
 settings! {
-    /// How the other workers of the fleet reach this one, and know it.
+    /// How the other gateways of the fleet reach this one, and know it.
     pub struct PeerSettings(store: &StoreSettings) {
-        /// Where this process listens for the other workers, which forward to it what belongs to connections that it
-        /// holds. Only used where a server is of kind `stdio` or `sse`. Clients have no business here: keep it off
-        /// public networks. Port 0 lets the system choose a free port, as `mooring stdio` always does.
+        /// Where this process listens for the other gateways, which forward to it what belongs to connections that it
+        /// holds: of servers of kind `stdio` or `sse`, and of clients of HTTP+SSE. Keep it off public networks, as no
+        /// client uses it. Port 0 lets the system choose a free port, as `mooring stdio` always does.
         pub listen: SocketAddr = Text("worker.peer_listen", 64,
             "an IP address and a port, such as 127.0.0.1:0, 10.0.0.7:4445 or 0.0.0.0:4445", Some("127.0.0.1:0"))
             => |reader, row| reader.text(row, parse_listen).unwrap_or(DEFAULT_LISTEN),
-        /// The host and port under which the other workers reach `worker.peer_listen`. Required where that is a
+        /// The host and port under which the other gateways reach `worker.peer_listen`. Required where that is a
         /// wildcard address such as 0.0.0.0 and a server is of kind `stdio` or `sse`.
         pub advertise: Option<PeerAddress> = Text(
             "worker.peer_advertise",
@@ -31,10 +31,10 @@ settings! {
             ADDRESS_BYTES_MAX - PORT_BYTES_MORE,
             "a host name or IP address and a port, such as gateway-1.internal:4445, 10.0.0.7:4445 or [fd00::7]:4445", None)
             .unset("the address and port that were bound") => text(parse_advertise),
-        /// The file with the keys by which the workers of a fleet know each other, the same at each: one key of 64 to
+        /// The file with the keys by which the gateways of a fleet know each other, the same at each: one key of 64 to
         /// 128 hexadecimal digits a line, at most 8 of them, the one in use first; those after it are believed as well.
         /// Nobody but the gateway may read it. Required where `store.url` names a Redis and a server is of kind `stdio`
-        /// or `sse`.
+        /// or `sse` or has `forward_identity`; clients of HTTP+SSE of several gateways need it as well.
         pub fleet_keys_file: Option<FleetKeysFile> =
             Text("worker.fleet_keys_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("with the embedded store a key is made beside its file, `<store.path>.keys`")

@@ -16,7 +16,7 @@ settings! {
         /// How long an idle connection is kept. Shorter than the keep-alive of the servers in use (5000 is common), so
         /// that a connection is not reused in the moment its server closes it.
         pub idle_connection: Duration = Integer("upstream.idle_connection_ms", "milliseconds", 4000, 0..=3_600_000),
-        /// How long one worker may take to initialise an upstream session before another may try; at least
+        /// How long one gateway may take to initialize an upstream session before another may try; at least
         /// `upstream.response_headers_timeout_ms`.
         pub claim_lease: Duration = Integer("upstream.claim_lease_ms", "milliseconds", 10_000, 100..=600_000),
         /// How long an instance may take to begin its answer to `initialize` and to a probe. Calls of clients have no

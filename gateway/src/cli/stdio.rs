@@ -15,7 +15,7 @@ pub struct StdioArguments {
     /// codex, gemini, opencode)
     #[arg(long, value_name = "ID[=URL[,URL]]")]
     pub server: String,
-    /// The settings file (TOML); else the one that MOORING_CONFIG names
+    /// The settings file (TOML); else the one that MOORING_CONFIG names, else mooring/mooring.toml in XDG_CONFIG_HOME
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Where sessions live: embedded, or a Redis URL [default: embedded]

@@ -33,7 +33,7 @@ const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The JSON-RPC code for an unknown method.
 const METHOD_NOT_FOUND: i64 = -32601;
 
-/// The session and request on member_of behalf members are queried. Cheap to clone.
+/// The session and request on whose behalf members are queried. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     /// Reaches the members.

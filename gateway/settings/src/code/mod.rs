@@ -65,7 +65,7 @@ settings! {
         /// bytes, as 64 hexadecimal digits or in base64. Nobody but the gateway may read it.
         pub tokens_key_file: Option<PathBuf> = Text("code.tokens_key_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("maps are not encrypted; only the gateway's user can read them") => text(absolute_file),
-        /// How strong the walls around a run are.
+        /// Which isolation layers a run needs.
         pub isolation: Tier = Choice("code.isolation"),
         /// Most runs at the same time in this process; more wait their turn.
         pub runs_at_once: NonZeroUsize = Integer("code.runs_at_once", "runs", 16, 1..=1024),

@@ -23,7 +23,7 @@ words! {
     pub enum AnswerForm {
         /// what was asked for, which of a run is what it printed; metrics, calls and isolation are in `_meta`
         Brief = "brief",
-        /// the whole object of ADR-0041, as structured content and as JSON text
+        /// the whole object of ContextForge's ADR-0041, as structured content and as JSON text
         Full = "full",
     }
 }

@@ -58,8 +58,7 @@ settings! {
         ),
         /// What the server is and how it is reached.
         KIND = Choice("servers.kind", words::<Kind>).aliases(&["type", "server_type"]),
-        /// Words that the server goes by, and each of its tools with it. The `mount_rules` of servers of kind `code`
-        /// choose by them.
+        /// Tags of the server, which its tools inherit. The `mount_rules` of servers of kind `code` select by them.
         TAGS = List("servers.tags", TAGS_MAX, TAG_BYTES_MAX,
             "words of at most 64 bytes without spaces, commas and control characters").unset("none"),
     }

@@ -46,10 +46,10 @@ pub(super) async fn write_reply(
     loop {
         match messages.next().await {
             Ok(Some(text)) => {
-                let Some(stateful) = part_of(&text, awaited) else {
+                let Some(part) = part_of(&text, awaited) else {
                     continue;
                 };
-                match stateful {
+                match part {
                     Part::NamelessError(error) => nameless_error = Some(error),
                     Part::Message(flow) => {
                         had_messages = true;

@@ -19,7 +19,7 @@ pub use variables::{ChildVariables, INHERITED_DEFAULT};
 settings! {
     /// The field of every server that is a program started here, besides those about the program itself.
     pub(super) const PROGRAM_ROWS {
-        /// Most processes of this server at the same time in this worker. When a session needs one more, the process
+        /// Most processes of this server at the same time in this gateway. When a session needs one more, the process
         /// that was idle for longest is stopped; where none is idle, the session is refused. A call of kind `agent` is
         /// refused.
         CHILDREN_MAX = Integer("servers.children_max", "processes", 256, 1..=4096),

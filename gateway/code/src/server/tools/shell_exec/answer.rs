@@ -1,7 +1,7 @@
 //! What a run is answered with, in the form that `code.answer` names.
 //!
 //! Brief: `output`, and only where they say something `error`, `truncated` and `run_id`; the model reads what was
-//! printed, and the error. Full: output, error, metrics, tool_calls_made and run_id, as ADR-0041 has them.
+//! printed, and the error. Full: output, error, metrics, tool_calls_made and run_id, as ContextForge's ADR-0041 has them.
 //!
 //! Invariant: what is answered meets the output schema of the same form, errors included.
 
