@@ -125,7 +125,7 @@ async fn keep_keys(app: Arc<App>) {
 /// Sends the first heartbeat.
 pub(crate) async fn announce(session_router: &SessionRouter, beat: &Beat) {
     if let Err(error) = send_beat(session_router, beat).await {
-        tracing::warn!(%error, "the store did not take this worker's beat");
+        tracing::warn!(%error, "heartbeat not stored");
     }
 }
 
@@ -164,7 +164,7 @@ async fn keep_beating(
             Err(error) => {
                 // One line per outage: changes of the store's state are logged elsewhere.
                 if was_taken {
-                    tracing::warn!(%error, "the store did not take this worker's beat");
+                    tracing::warn!(%error, "heartbeat not stored");
                 }
                 was_taken = false;
                 ticks.reset_after(interval.min(BEAT_AGAIN_AFTER));

@@ -66,7 +66,7 @@ Exit codes:
   69  a service is missing, such as a Redis without the mooring module, or the gateway
       that is asked; or `mooring doctor` found a problem";
 
-/// The stateless MCP gateway: sessions survive any worker.
+/// An MCP gateway whose sessions survive the loss of any gateway.
 #[derive(Debug, Parser)]
 #[command(
     name = "mooring",

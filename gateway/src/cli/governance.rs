@@ -177,7 +177,7 @@ pub enum EventsCommand {
         #[arg(long, value_name = "KIND")]
         kind: Option<String>,
         /// Only events of this last period, such as 30m, 12h or 7d
-        #[arg(long, value_name = "WHILE")]
+        #[arg(long, value_name = "DURATION")]
         since: Option<String>,
     },
 }

@@ -17,7 +17,7 @@ use mooring_router::pooled::PooledError;
 use mooring_upstream::{Caller, HandshakeError, Outgoing};
 
 /// Prefix of session ids here. No state belongs to them, so every id with this prefix is valid.
-const STATELESS_PREFIX: &str = "unkept-";
+const STATELESS_PREFIX: &str = "stateless-";
 
 /// Serves one message.
 pub(super) async fn post(

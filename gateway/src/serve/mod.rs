@@ -257,7 +257,7 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
         .await
         .is_err()
     {
-        tracing::info!("sessions of legacy clients did not end in time and will expire");
+        tracing::info!("sessions of HTTP+SSE clients did not end in time and will expire");
     }
     drop(tasks);
     // From here on other gateways may take over the owned connections. They do so when they learn that this gateway

@@ -11,7 +11,7 @@ use crate::rig::{increment, post_of, post_text, refusal, store_commands};
 use crate::scripted::Scripted;
 
 /// What the id of a session that is not kept begins with.
-const UNKEPT_PREFIX: &str = "unkept-";
+const STATELESS_PREFIX: &str = "stateless-";
 
 fn settings(instances: &[String]) -> Settings {
     Settings::toml(format!(
@@ -31,7 +31,7 @@ async fn nothing_is_kept_and_the_store_is_never_asked() -> anyhow::Result<()> {
         .expect("the fixture insists on sessions")
         .to_owned();
     let random = id
-        .strip_prefix(UNKEPT_PREFIX)
+        .strip_prefix(STATELESS_PREFIX)
         .expect("an id that says that nothing is kept");
     assert!(
         random.len() == 32 && random.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -181,8 +181,8 @@ async fn a_servers_own_word_wins_over_the_global_switch() -> anyhow::Result<()> 
             let mut session = McpSession::open(&client, &[gateway.mcp_url(server)]).await?;
             session.increment().await?;
             let what = format!("globally {enabled}, server {server}");
-            let is_unkept = session.id().is_some_and(|id| id.starts_with(UNKEPT_PREFIX));
-            assert_eq!(is_unkept, !is_kept, "{what}");
+            let is_stateless = session.id().is_some_and(|id| id.starts_with(STATELESS_PREFIX));
+            assert_eq!(is_stateless, !is_kept, "{what}");
             assert_eq!(store_commands(&gateway).await? > before, is_kept, "{what}");
         }
     }

@@ -384,7 +384,7 @@ async fn a_worker_beats_again_as_soon_as_redis_is_back() -> anyhow::Result<()> {
     );
     let mut fleet = Fleet::start_with(1, &pair.urls(), &more).await?;
     Outage::Killed.begin(&mut fleet.redis)?;
-    let missed = "the store did not take this worker's beat";
+    let missed = "heartbeat not stored";
     wait::until_true("a missed beat", BEAT_INTERVAL * 2, async || {
         Ok(fleet.gateways[0].process().log_text().contains(missed))
     })

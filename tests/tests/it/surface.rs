@@ -33,13 +33,13 @@ async fn headers_that_are_refused() -> anyhow::Result<()> {
     const SESSION: &str = "mcp-session-id";
     const VERSION: &str = "mcp-protocol-version";
     const UNKNOWN: &str = "ffa516e288ad46855b4e96c5dd8acecb";
-    const UNKEPT: &str = "unkept-ffa516e288ad46855b4e96c5dd8acecb";
+    const STATELESS: &str = "stateless-ffa516e288ad46855b4e96c5dd8acecb";
     const FORM: &str = "application/x-www-form-urlencoded";
     const UNSUPPORTED: (u16, i64) = (400, -32022);
     let table = [
         (Without(SESSION), (400, -32000), Nothing),
         (With(SESSION, UNKNOWN), (404, -32001), Store),
-        (With(SESSION, UNKEPT), (404, -32001), Store),
+        (With(SESSION, STATELESS), (404, -32001), Store),
         (With(SESSION, "../../etc/passwd"), (404, -32001), Store),
         (With(SESSION, "*"), (404, -32001), Store),
         (With(SESSION, ""), (404, -32001), Store),

@@ -81,7 +81,7 @@ pub(super) async fn deliver(
         Ok(Some((owner, epoch))) => match forward_message(app, &owner, epoch, message).await {
             Ok(reply) => reply,
             Err(cause) => {
-                tracing::info!(session = %session.digest, owner = %owner.worker, %cause, "message for a legacy client's stream could not be forwarded");
+                tracing::info!(session = %session.digest, owner = %owner.worker, %cause, "message for an HTTP+SSE client's stream could not be forwarded");
                 answer::plain(kind_of(&cause), id)
             }
         },

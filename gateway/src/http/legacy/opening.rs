@@ -62,7 +62,7 @@ pub(super) async fn open(
     let epoch = hold.as_ref().map(StreamHold::epoch);
     let stream = app.legacy.enter(session, identity, server, epoch);
     let events = StreamEvents::new(Arc::clone(&stream), slot, &app.relay.stopping);
-    tracing::info!(session = %stream.session.digest, server = %stream.server, "a legacy client opened its stream");
+    tracing::info!(session = %stream.session.digest, server = %stream.server, "an HTTP+SSE client opened its stream");
     tokio::spawn(end_session(
         Arc::clone(&app),
         Arc::clone(&stream),
@@ -85,7 +85,7 @@ async fn end_session(
     let session = &stream.session;
     match app.session_router.close(session).await {
         Ok(_) => {
-            tracing::info!(session = %session.digest, "a legacy client's session ended with its stream");
+            tracing::info!(session = %session.digest, "an HTTP+SSE client's session ended with its stream");
         }
         // It had ended or expired before.
         Err(StoreError::Refused(_)) => {}

@@ -68,7 +68,7 @@ async fn affinity_disabled() -> anyhow::Result<()> {
     }
     // And no affinity tracking overhead occurs
     // What looks like a session id says in itself that nothing is kept under it.
-    assert!(session.id().is_none_or(|id| id.starts_with("unkept-")));
+    assert!(session.id().is_none_or(|id| id.starts_with("stateless-")));
     assert_eq!(store_commands(&gateway).await? as u64, before as u64);
     assert_eq!(
         gateway
