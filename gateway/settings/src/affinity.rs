@@ -11,18 +11,18 @@ settings! {
         /// Whether sessions are kept with the upstream instance they started on. A server's own `affinity` wins over
         /// this switch. False means that the clients of one user share upstream sessions, and with them what an
         /// upstream remembers.
-        pub standard: Affinity = Switch("affinity.enabled", false)
-            .seed("MCPGATEWAY_SESSION_AFFINITY_ENABLED")
+        pub default_affinity: Affinity = Switch("affinity.enabled", false)
+            .contextforge_name("MCPGATEWAY_SESSION_AFFINITY_ENABLED")
             .unset("each server decides: sessions are kept where one of its instances assigns a session id \
                     (`Mcp-Session-Id`) when it is initialized, or has not been asked yet")
             => |reader, row| match reader.if_written(row) {
                 None => Affinity::ByServer,
-                Some(true) => Affinity::Kept,
+                Some(true) => Affinity::On,
                 Some(false) => Affinity::Off,
             },
         /// How long a session lives after its last use.
         pub session_ttl: Duration = Integer("affinity.ttl_seconds", "seconds", 3600, 1..=2_592_000)
-            .seed("MCPGATEWAY_SESSION_AFFINITY_TTL"),
+            .contextforge_name("MCPGATEWAY_SESSION_AFFINITY_TTL"),
         /// Most active sessions of one principal; 0 means no cap. A new session beyond it ends the principal's least
         /// recently used one that is idle, and is refused with status 429 where none is. All gateways of a fleet should
         /// have the same.
@@ -49,7 +49,7 @@ settings! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Affinity {
     /// A record, a binding, and the same instance for every call.
-    Kept,
+    On,
     /// No record and no store round trip; calls go to any instance.
     Off,
     /// Kept where the server is stateful: where an instance of it assigns session ids.

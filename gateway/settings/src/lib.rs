@@ -232,8 +232,8 @@ fn parse(
     auth.check_listener(&mut reader, &listen);
     let standard = match flags.wanted {
         // A client that starts its server itself is to find its session again when it starts the next.
-        Some(_) => Affinity::Kept,
-        None => affinity.standard,
+        Some(_) => Affinity::On,
+        None => affinity.default_affinity,
     };
     let servers = servers::parse(file, flags, environment, standard, &code, &mut errors);
     let mut reader = Reader::new(&layers, environment, &mut errors);

@@ -8,7 +8,7 @@
 //! ```text
 //! /// How long a session lives after its last use.
 //! pub session_ttl: Duration = Integer("affinity.ttl_seconds", "seconds", 3600, 1..=2_592_000)
-//!     .seed("MCPGATEWAY_SESSION_AFFINITY_TTL"),
+//!     .contextforge_name("MCPGATEWAY_SESSION_AFFINITY_TTL"),
 //! ```
 //!
 //! Where the type alone does not say how it is read ([`SettingValue`](crate::reader::SettingValue)), a function or

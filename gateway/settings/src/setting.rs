@@ -9,7 +9,7 @@ pub(crate) struct SettingInfo {
     /// `<section>.<name>`, the last part carrying the unit.
     pub(crate) key: &'static str,
     /// The name that an existing ContextForge environment file uses for the same thing.
-    pub(crate) seed: Option<&'static str>,
+    pub(crate) contextforge_name: Option<&'static str>,
     /// Other names of the same key in the file; like the name itself, with dots that lead into tables.
     pub(crate) aliases: &'static [&'static str],
     /// The command-line flag of `mooring serve` that sets it.
@@ -32,7 +32,7 @@ impl SettingInfo {
         };
         Self {
             key,
-            seed: None,
+            contextforge_name: None,
             aliases: &[],
             flag: None,
             meaning,
@@ -41,8 +41,8 @@ impl SettingInfo {
         }
     }
 
-    pub(crate) const fn seed(mut self, name: &'static str) -> Self {
-        self.seed = Some(name);
+    pub(crate) const fn contextforge_name(mut self, name: &'static str) -> Self {
+        self.contextforge_name = Some(name);
         self
     }
 

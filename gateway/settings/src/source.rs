@@ -1,6 +1,6 @@
 //! Where values come from, before anybody knows their types: the command line, the environment and the file,
 //! each value with the name and the place it was written at. Precedence is decided here and nowhere else:
-//! flag, `MOORING_*`, ContextForge's variable (the *seed*), file. Defaults are in the rows.
+//! flag, `MOORING_*`, ContextForge's variable, file. Defaults are in the rows.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -132,7 +132,7 @@ impl Source for Layers<'_> {
             return Some(written(flag.to_owned(), "command line", value));
         }
         let names = std::iter::once(about.environment_name());
-        for name in names.chain(about.seed.map(str::to_owned)) {
+        for name in names.chain(about.contextforge_name.map(str::to_owned)) {
             if let Some(value) = self.environment.get(&name) {
                 return Some(written(name, "environment", value));
             }

@@ -21,7 +21,7 @@ settings! {
         URL = Text("store.url", 2048,
             "embedded, redis://[user:password@]host[:port][/database], rediss://... with TLS, or unix:///path/to/socket \
              (also redis+unix://)", Some(EMBEDDED))
-            .seed("REDIS_URL").flag("--store").disclosure(Disclosure::Credentials),
+            .contextforge_name("REDIS_URL").flag("--store").disclosure(Disclosure::Credentials),
         /// The file of the embedded store; its directory is made if it is missing. Without effect where `store.url`
         /// names a Redis.
         PATH = Text("store.path", PATH_BYTES_MAX, ABSOLUTE_FILE, None)

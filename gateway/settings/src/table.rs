@@ -114,7 +114,7 @@ mod tests {
             for setting in section.settings() {
                 let about = setting.about();
                 assert_eq!(about.section(), section.name, "{}", about.key);
-                let others = [about.seed, about.flag].into_iter().flatten();
+                let others = [about.contextforge_name, about.flag].into_iter().flatten();
                 let all = [about.key.to_owned(), about.environment_name()];
                 for name in all.into_iter().chain(others.map(str::to_owned)) {
                     assert!(names.insert(name.clone()), "{name} is used twice");

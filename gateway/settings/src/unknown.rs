@@ -167,7 +167,9 @@ pub(super) fn refuse_unknown_variables(
     known.push(SERVERS_VARIABLE.to_owned());
     known.push(TOKEN_VARIABLE.to_owned());
     known.push(RUST_ACCELERATION.to_owned());
-    known.extend(settings().filter_map(|setting| setting.about().seed.map(str::to_owned)));
+    known.extend(
+        settings().filter_map(|setting| setting.about().contextforge_name.map(str::to_owned)),
+    );
     let mut remark = None;
     for name in environment.names() {
         let is_ours = name.starts_with(PREFIX) && !is_service_link(name);

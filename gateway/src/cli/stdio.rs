@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::http::Keeping;
+use crate::http::StdioSessionLifetime;
 use crate::serve::StdioOptions;
 use mooring_settings::Flags;
 
@@ -60,15 +60,15 @@ impl StdioArguments {
             },
             wanted: Some(id.clone()),
         };
-        let keeping = if self.new_session {
-            Keeping::OneProcess
+        let lifetime = if self.new_session {
+            StdioSessionLifetime::Process
         } else {
-            Keeping::Named(self.session.into())
+            StdioSessionLifetime::Named(self.session.into())
         };
         let options = StdioOptions {
             server: id,
             principal: self.principal,
-            keeping,
+            lifetime,
         };
         (flags, options)
     }

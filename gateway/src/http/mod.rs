@@ -53,7 +53,7 @@ use self::nested_servers::NestedServers;
 pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
 pub use self::request_rate::RequestRates;
-pub use self::stdio::{Keeping, StdioClient};
+pub use self::stdio::{StdioClient, StdioSessionLifetime};
 pub use self::stranger_rate::StrangerRates;
 use crate::group::Groups;
 use crate::hooks::CallHooks;

@@ -40,7 +40,7 @@ pub(super) fn is_stateful(context: &UpstreamContext, is_initialize: bool) -> boo
         // A session that began with a stream is always stateful.
         Affinity::ByServer if is_initialize && context.begun.is_some() => true,
         _ if is_initialize => server.keeps_new_sessions(),
-        Affinity::Kept => true,
+        Affinity::On => true,
         Affinity::Off => false,
         Affinity::ByServer => {
             let names_session = [MCP_SESSION_ID, X_MCP_SESSION_ID]

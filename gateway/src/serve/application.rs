@@ -250,9 +250,9 @@ fn owned(settings: &Settings, peers: Option<PeerClient>) -> Result<OwnedConnecti
         event_bytes_max: upstream.event_log_bytes_max,
         client_answer_timeout: upstream.client_answer_timeout,
     };
-    let dials = servers::dials(settings)?;
+    let connectors = servers::connectors(settings)?;
     Ok(OwnedConnections::new(
-        dials,
+        connectors,
         options,
         settings.worker.beat_ttl,
         peers,

@@ -149,7 +149,7 @@ fn over_http(
 
 fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameError> {
     let policy = SessionPolicy {
-        affinity: mooring_settings::Affinity::Kept,
+        affinity: mooring_settings::Affinity::On,
         ownership: Ownership::Owned,
         concurrency: stdio.concurrency,
         on_upstream_loss: stdio.on_upstream_loss,
@@ -225,10 +225,10 @@ pub(super) fn note_missing_programs(settings: &Settings, servers: &Servers) {
 }
 
 /// Makes the connectors of owned connections.
-pub(super) fn dials(settings: &Settings) -> Result<HashMap<ServerName, Connector>, NameError> {
-    let mut dials = HashMap::new();
+pub(super) fn connectors(settings: &Settings) -> Result<HashMap<ServerName, Connector>, NameError> {
+    let mut connectors = HashMap::new();
     for configured in &settings.servers {
-        let dial = match &configured.kind {
+        let connector = match &configured.kind {
             ServerKind::Stdio(stdio) => child(stdio, &settings.upstream),
             ServerKind::Sse(_) => Connector::Sse,
             ServerKind::Http(_)
@@ -236,9 +236,12 @@ pub(super) fn dials(settings: &Settings) -> Result<HashMap<ServerName, Connector
             | ServerKind::Group(_)
             | ServerKind::Agent(_) => continue,
         };
-        dials.insert(ServerName::parse(configured.id.as_str().as_bytes())?, dial);
+        connectors.insert(
+            ServerName::parse(configured.id.as_str().as_bytes())?,
+            connector,
+        );
     }
-    Ok(dials)
+    Ok(connectors)
 }
 
 fn child(stdio: &StdioServerSettings, upstream: &UpstreamSettings) -> Connector {

@@ -22,7 +22,7 @@ use super::peers::{self, PeerPort, Peers};
 use super::signals::stop_requested;
 use super::{ServeError, beat, open_store, record_metrics, wind_down};
 use crate::background;
-use crate::http::{App, Keeping, StdioClient};
+use crate::http::{App, StdioClient, StdioSessionLifetime};
 use crate::policy::AccessPolicy;
 use mooring_identity::Identity;
 use mooring_settings::{ServerKind, ServerSettings, Settings};
@@ -44,7 +44,7 @@ pub struct StdioOptions {
     /// The client's principal.
     pub principal: String,
     /// The lifetime of its session.
-    pub keeping: Keeping,
+    pub lifetime: StdioSessionLifetime,
 }
 
 /// Serves the client until stdin is closed and all requests are answered, or until SIGTERM or SIGINT.
@@ -83,7 +83,7 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     pipes::read(lines, settings.listen.body_bytes_max).map_err(ServeError::Threads)?;
     let output = pipes::write(writing).map_err(ServeError::Threads)?;
     let identity = Arc::new(Identity::of(principal));
-    let client = StdioClient::new(app.clone(), &server, identity, options.keeping, written);
+    let client = StdioClient::new(app.clone(), &server, identity, options.lifetime, written);
     let client = client.ok_or_else(|| no_server(&settings, &options.server))?;
     let result = serve_client(client, arriving, &output, settings.listen.body_bytes_max).await;
     app.relay.stopping.cancel();

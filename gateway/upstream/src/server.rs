@@ -139,7 +139,7 @@ impl Server {
     #[must_use]
     pub fn keeps_new_sessions(&self) -> bool {
         match self.affinity {
-            Affinity::Kept => true,
+            Affinity::On => true,
             Affinity::Off => false,
             Affinity::ByServer => self.statefulness() != Statefulness::Stateless,
         }

@@ -181,7 +181,9 @@ async fn a_servers_own_word_wins_over_the_global_switch() -> anyhow::Result<()> 
             let mut session = McpSession::open(&client, &[gateway.mcp_url(server)]).await?;
             session.increment().await?;
             let what = format!("globally {enabled}, server {server}");
-            let is_stateless = session.id().is_some_and(|id| id.starts_with(STATELESS_PREFIX));
+            let is_stateless = session
+                .id()
+                .is_some_and(|id| id.starts_with(STATELESS_PREFIX));
             assert_eq!(is_stateless, !is_kept, "{what}");
             assert_eq!(store_commands(&gateway).await? > before, is_kept, "{what}");
         }

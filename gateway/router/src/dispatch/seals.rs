@@ -102,7 +102,7 @@ mod tests {
 
     fn server(id: &[u8]) -> Server {
         let carriage = SessionPolicy {
-            affinity: Affinity::Kept,
+            affinity: Affinity::On,
             ownership: Ownership::Shared,
             concurrency: Concurrency::Serial,
             on_upstream_loss: OnUpstreamLoss::Reinitialize,

@@ -108,7 +108,7 @@ impl CgroupLimits {
     }
 }
 
-/// Over which the share of a processor is averaged.
+/// Over which the share of a processor is averaged: the default of the kernel, which version 1 keeps.
 const CPU_PERIOD_US: u64 = 100_000;
 
 /// The usage of a group's processes.

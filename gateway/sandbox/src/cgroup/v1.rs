@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::leaf::{self, Leaf};
 use super::text::{self, CgroupVersion};
-use super::{CPU_PERIOD_US, CgroupLimits, CgroupUsage};
+use super::{CgroupLimits, CgroupUsage};
 
 /// This process's own groups.
 #[derive(Debug)]
@@ -53,7 +53,6 @@ impl Hierarchies {
         text::write(memory.path(), "memory.swappiness", 0)?;
         let pids = Leaf::make(&self.pids, &name)?;
         let cpu = Leaf::make(&self.cpu, &name)?;
-        text::write(cpu.path(), "cpu.cfs_period_us", CPU_PERIOD_US)?;
         let cpuacct = match self.cpuacct_apart() {
             Some(base) => Some(Leaf::make(base, &name)?),
             None => None,

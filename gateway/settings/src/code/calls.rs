@@ -17,20 +17,20 @@ inherited! {
             "code.default_allow_tool_calls" / "sandbox_policy.allow_tool_calls"
                 / "sandbox_policy.permissions.network.allow_tool_calls",
             true,
-        ).seed("CODE_EXECUTION_DEFAULT_ALLOW_TOOL_CALLS"),
+        ).contextforge_name("CODE_EXECUTION_DEFAULT_ALLOW_TOOL_CALLS"),
         /// Which tools of other servers code may call, out of those that are mounted. An empty list allows every one of
         /// them.
         pub allow: Globs = List(
             "code.default_tool_allow_patterns" / "sandbox_policy.tool_allow_patterns"
                 / "sandbox_policy.permissions.tools.allow",
             GLOBS_MAX, GLOB_BYTES_MAX, SHAPE,
-        ).seed("CODE_EXECUTION_DEFAULT_TOOL_ALLOW_PATTERNS").unset("every tool") => parse_globs,
+        ).contextforge_name("CODE_EXECUTION_DEFAULT_TOOL_ALLOW_PATTERNS").unset("every tool") => parse_globs,
         /// Which tools of other servers code may not call, whatever is allowed.
         pub deny: Globs = List(
             "code.default_tool_deny_patterns" / "sandbox_policy.tool_deny_patterns"
                 / "sandbox_policy.permissions.tools.deny",
             GLOBS_MAX, GLOB_BYTES_MAX, SHAPE,
-        ).seed("CODE_EXECUTION_DEFAULT_TOOL_DENY_PATTERNS").unset("no tool") => parse_globs,
+        ).contextforge_name("CODE_EXECUTION_DEFAULT_TOOL_DENY_PATTERNS").unset("no tool") => parse_globs,
         /// How many calls of tools one run may make; the next one is answered with an error.
         pub calls_max: u64 = Integer("code.calls_per_run", "calls", 1000, 1..=100_000),
         /// How many calls of one run go to tools at the same time; more wait their turn.

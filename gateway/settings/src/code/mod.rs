@@ -49,11 +49,11 @@ settings! {
     pub struct CodeSettings {
         /// Whether there may be servers of kind `code`. Where no server is configured at all, there is one, named
         /// `sandbox`.
-        pub(crate) is_enabled: bool = Switch("code.enabled", true).seed("CODE_EXECUTION_ENABLED"),
+        pub(crate) is_enabled: bool = Switch("code.enabled", true).contextforge_name("CODE_EXECUTION_ENABLED"),
         /// The directory under which sessions keep their files. All gateways of a fleet share it: one volume, mounted
         /// at each. It is made if it is missing.
         pub base_dir: PathBuf = Text("code.base_dir", PATH_BYTES_MAX, ABSOLUTE_DIRECTORY, None)
-            .seed("CODE_EXECUTION_BASE_DIR")
+            .contextforge_name("CODE_EXECUTION_BASE_DIR")
             .unset("`$XDG_STATE_HOME/mooring/code`, or `~/.local/state/mooring/code`")
             => |reader, row| match reader.text(row, parse_base_dir) {
                 None if !reader.was_refused(row) => {

@@ -20,13 +20,13 @@ settings! {
         /// Python code in which one of these patterns is found is refused before it runs, with the pattern named.
         pub python: Option<Vec<Regex>> =
             List("code.python_dangerous_patterns", GLOBS_MAX, GLOB_BYTES_MAX, SHAPE)
-            .seed("CODE_EXECUTION_PYTHON_DANGEROUS_PATTERNS").unset(UNSET)
+            .contextforge_name("CODE_EXECUTION_PYTHON_DANGEROUS_PATTERNS").unset(UNSET)
             => |reader, row| reader.list(row, compile),
         /// TypeScript and JavaScript code in which one of these patterns is found is refused before it runs, with the
         /// pattern named.
         pub typescript: Option<Vec<Regex>> =
             List("code.typescript_dangerous_patterns", GLOBS_MAX, GLOB_BYTES_MAX, SHAPE)
-            .seed("CODE_EXECUTION_TYPESCRIPT_DANGEROUS_PATTERNS").unset(UNSET)
+            .contextforge_name("CODE_EXECUTION_TYPESCRIPT_DANGEROUS_PATTERNS").unset(UNSET)
             => |reader, row| reader.list(row, compile),
     }
 }

@@ -34,24 +34,24 @@ inherited! {
         /// What runs code that names no language, and whose session the file tools use.
         language: Language = Choice(
             "code.default_runtime" / "sandbox_policy.runtime" / "sandbox_policy.limits.runtime",
-        ).seed("CODE_EXECUTION_DEFAULT_RUNTIME"),
+        ).contextforge_name("CODE_EXECUTION_DEFAULT_RUNTIME"),
         /// How long a session and its files live after their last use.
         session_ttl: Duration = Integer(
             "code.session_ttl_seconds" / "sandbox_policy.session_ttl_seconds"
                 / "sandbox_policy.limits.session_ttl_seconds",
             "seconds", 900, 1..=86_400,
-        ).seed("CODE_EXECUTION_SESSION_TTL_SECONDS"),
+        ).contextforge_name("CODE_EXECUTION_SESSION_TTL_SECONDS"),
         /// How long one run may take; then all its processes are killed. A call may ask for less.
         wall_time: Duration = Integer(
             "code.default_max_execution_time_ms" / "sandbox_policy.max_execution_time_ms"
                 / "sandbox_policy.limits.max_execution_time_ms",
             "milliseconds", 30_000, 100..=300_000,
-        ).seed("CODE_EXECUTION_DEFAULT_MAX_EXECUTION_TIME_MS"),
+        ).contextforge_name("CODE_EXECUTION_DEFAULT_MAX_EXECUTION_TIME_MS"),
         /// Share of one processor that all processes of a run have together, in percent.
         cpu_percent: u32 = Integer(
             "code.default_max_cpu_percent" / "sandbox_policy.max_cpu_percent" / "sandbox_policy.limits.max_cpu_percent",
             "percent", 50, 1..=100,
-        ).seed("CODE_EXECUTION_DEFAULT_MAX_CPU_PERCENT"),
+        ).contextforge_name("CODE_EXECUTION_DEFAULT_MAX_CPU_PERCENT"),
         /// Processor time that all processes of a run have together.
         cpu_time: Option<Duration> = Integer(
             "code.default_max_cpu_time_ms" / "sandbox_policy.max_cpu_time_ms" / "sandbox_policy.limits.max_cpu_time_ms",
@@ -61,18 +61,18 @@ inherited! {
         memory_bytes: u64 = Integer(
             "code.default_max_memory_mb" / "sandbox_policy.max_memory_mb" / "sandbox_policy.limits.max_memory_mb",
             "MiB", 256, 16..=4096,
-        ).seed("CODE_EXECUTION_DEFAULT_MAX_MEMORY_MB"),
+        ).contextforge_name("CODE_EXECUTION_DEFAULT_MAX_MEMORY_MB"),
         /// Largest file that code or fs_write may leave.
         file_bytes: u64 = Integer(
             "code.default_max_file_size_mb" / "sandbox_policy.max_file_size_mb" / "sandbox_policy.limits.max_file_size_mb",
             "MiB", 10, 1..=1024,
-        ).seed("CODE_EXECUTION_DEFAULT_MAX_FILE_SIZE_MB"),
+        ).contextforge_name("CODE_EXECUTION_DEFAULT_MAX_FILE_SIZE_MB"),
         /// All files of a session's `/scratch` and `/results` together.
         disk_bytes: u64 = Integer(
             "code.default_max_total_disk_mb" / "sandbox_policy.max_total_disk_mb"
                 / "sandbox_policy.limits.max_total_disk_mb",
             "MiB", 100, 10..=8192,
-        ).seed("CODE_EXECUTION_DEFAULT_MAX_TOTAL_DISK_MB"),
+        ).contextforge_name("CODE_EXECUTION_DEFAULT_MAX_TOTAL_DISK_MB"),
         /// Number of files and directories in a session's `/scratch` and `/results` together.
         inodes: u64 = Integer(
             "code.default_max_files" / "sandbox_policy.max_files" / "sandbox_policy.limits.max_files",
@@ -88,7 +88,7 @@ inherited! {
             "code.default_max_runs_per_minute" / "sandbox_policy.max_runs_per_minute"
                 / "sandbox_policy.limits.max_runs_per_minute",
             "runs", 20, 1..=1000,
-        ).seed("CODE_EXECUTION_DEFAULT_MAX_RUNS_PER_MINUTE"),
+        ).contextforge_name("CODE_EXECUTION_DEFAULT_MAX_RUNS_PER_MINUTE"),
         /// Most bytes of a run's output, and of its error output, that are kept. What comes after is read, counted and
         /// dropped, and the answer says so.
         output_bytes: usize = Integer("code.output_bytes_max", "bytes", 1024 * 1024, 1024..=64 * 1024 * 1024),
@@ -98,14 +98,14 @@ inherited! {
             "code.default_allow_raw_http" / "sandbox_policy.allow_raw_http"
                 / "sandbox_policy.permissions.network.allow_raw_http",
             false,
-        ).seed("CODE_EXECUTION_DEFAULT_ALLOW_RAW_HTTP"),
+        ).contextforge_name("CODE_EXECUTION_DEFAULT_ALLOW_RAW_HTTP"),
         /// How many connections a run may have open at the same time where raw HTTP is allowed; 0 then means 8. Where
         /// it is not allowed, there is no other number than 0.
         connections: u32 = Integer(
             "code.default_max_network_connections" / "sandbox_policy.max_network_connections"
                 / "sandbox_policy.limits.max_network_connections",
             "connections", 0, 0..=64,
-        ).seed("CODE_EXECUTION_DEFAULT_MAX_NETWORK_CONNECTIONS")
+        ).contextforge_name("CODE_EXECUTION_DEFAULT_MAX_NETWORK_CONNECTIONS")
             => |reader, row| parse_connections(reader, row, is_http_allowed),
     }
 }

@@ -11,11 +11,11 @@ settings! {
     /// What is recorded of runs, and how long it is kept.
     pub struct RecordSettings {
         /// Whether runs may be replayed.
-        pub replay_enabled: bool = Switch("code.replay_enabled", true).seed("CODE_EXECUTION_REPLAY_ENABLED"),
+        pub replay_enabled: bool = Switch("code.replay_enabled", true).contextforge_name("CODE_EXECUTION_REPLAY_ENABLED"),
         /// Most characters of a run's output, and of its error output, that its record keeps.
         pub persisted_output_chars_max: usize =
             Integer("code.max_persisted_output_chars", "characters", 200_000, 1000..=10_000_000)
-            .seed("CODE_EXECUTION_MAX_PERSISTED_OUTPUT_CHARS"),
+            .contextforge_name("CODE_EXECUTION_MAX_PERSISTED_OUTPUT_CHARS"),
         /// Of how many runs of one server the records are kept; the oldest go first.
         pub runs_kept_max: usize = Integer("code.runs_kept_max", "runs", 10_000, 1..=1_000_000),
         /// How long the record of a run is kept after the run began.

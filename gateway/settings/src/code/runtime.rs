@@ -26,7 +26,7 @@ settings! {
         /// Whether code without a language runs as Python, in the same sandbox, on a server whose runtime is deno while
         /// deno is not installed. Otherwise such a run is refused.
         pub on_deno_absent: OnDenoAbsent = Switch("code.python_fallback_enabled", true)
-            .seed("CODE_EXECUTION_PYTHON_INPROCESS_FALLBACK_ENABLED")
+            .contextforge_name("CODE_EXECUTION_PYTHON_INPROCESS_FALLBACK_ENABLED")
             => |reader, row| match reader.read(row) {
                 true => OnDenoAbsent::RunPython,
                 false => OnDenoAbsent::Refuse,

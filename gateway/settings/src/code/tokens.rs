@@ -18,17 +18,17 @@ inherited! {
         /// Whether personal data in what tools answer and in what runs print is replaced by tokens, and tokens in the
         /// arguments of tools by the data.
         is_enabled: bool = Switch("code.default_tokenization_enabled" / "tokenization.enabled", false)
-            .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_ENABLED"),
+            .contextforge_name("CODE_EXECUTION_DEFAULT_TOKENIZATION_ENABLED"),
         /// Which personal data is replaced: e-mail addresses, telephone numbers, social security numbers, card numbers
         /// with a right check digit, and the texts under keys that are or end with `name`.
         types: Vec<PersonalDataType> = List(
             "code.default_tokenization_types" / "tokenization.types",
             5, 16, "email, phone, ssn, credit_card and name")
-            .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_TYPES").unset("all of them")
+            .contextforge_name("CODE_EXECUTION_DEFAULT_TOKENIZATION_TYPES").unset("all of them")
             => |reader, row| reader.list(row, parse_type).map_or(PersonalDataType::ALL.to_vec(), distinct),
         /// Which way data is replaced.
         strategy: TokenizationStrategy = Choice("code.default_tokenization_strategy" / "tokenization.strategy")
-            .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_STRATEGY"),
+            .contextforge_name("CODE_EXECUTION_DEFAULT_TOKENIZATION_STRATEGY"),
         /// Further data that is replaced: what a regular expression finds, by the category that its tokens have.
         /// Patterns win over the built-in types.
         patterns: Vec<(String, Regex)> = List(

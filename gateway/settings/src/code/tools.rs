@@ -32,13 +32,13 @@ settings! {
     /// The rows that say which tools are offered.
     pub(super) const OFFER_ROWS {
         /// Whether `shell_exec` is offered.
-        SHELL_EXEC = Switch("code.shell_exec_enabled", true).seed("CODE_EXECUTION_SHELL_EXEC_ENABLED"),
+        SHELL_EXEC = Switch("code.shell_exec_enabled", true).contextforge_name("CODE_EXECUTION_SHELL_EXEC_ENABLED"),
         /// Whether `fs_browse` is offered.
-        FS_BROWSE = Switch("code.fs_browse_enabled", true).seed("CODE_EXECUTION_FS_BROWSE_ENABLED"),
+        FS_BROWSE = Switch("code.fs_browse_enabled", true).contextforge_name("CODE_EXECUTION_FS_BROWSE_ENABLED"),
         /// Whether `fs_read` is offered.
-        FS_READ = Switch("code.fs_read_enabled", true).seed("CODE_EXECUTION_FS_READ_ENABLED"),
+        FS_READ = Switch("code.fs_read_enabled", true).contextforge_name("CODE_EXECUTION_FS_READ_ENABLED"),
         /// Whether `fs_write` is offered.
-        FS_WRITE = Switch("code.fs_write_enabled", true).seed("CODE_EXECUTION_FS_WRITE_ENABLED"),
+        FS_WRITE = Switch("code.fs_write_enabled", true).contextforge_name("CODE_EXECUTION_FS_WRITE_ENABLED"),
         /// Whether `tool_search` is offered.
         TOOL_SEARCH = Switch("code.tool_search_enabled", true),
     }
@@ -55,14 +55,14 @@ settings! {
         /// Largest file that `fs_read` answers; a larger one is refused.
         pub read_bytes_max: u64 =
             Integer("code.fs_read_max_size_bytes", "bytes", 1024 * 1024, 1024..=10 * 1024 * 1024)
-            .seed("CODE_EXECUTION_FS_READ_MAX_SIZE_BYTES"),
+            .contextforge_name("CODE_EXECUTION_FS_READ_MAX_SIZE_BYTES"),
         /// Most entries that `fs_browse` lists where the call does not say; at most `code.fs_browse_max_entries`.
         pub browse_entries_default: usize =
             Integer("code.fs_browse_default_max_entries", "entries", 200, 1..=10_000)
-            .seed("CODE_EXECUTION_FS_BROWSE_DEFAULT_MAX_ENTRIES"),
+            .contextforge_name("CODE_EXECUTION_FS_BROWSE_DEFAULT_MAX_ENTRIES"),
         /// Most entries that a call of `fs_browse` may ask for.
         pub browse_entries_max: usize = Integer("code.fs_browse_max_entries", "entries", 1000, 1..=10_000)
-            .seed("CODE_EXECUTION_FS_BROWSE_MAX_ENTRIES"),
+            .contextforge_name("CODE_EXECUTION_FS_BROWSE_MAX_ENTRIES"),
     }
 }
 

@@ -18,7 +18,7 @@ inherited! {
             "code.default_filesystem_read_paths" / "sandbox_policy.filesystem_read_paths"
                 / "sandbox_policy.permissions.filesystem.read",
             GLOBS_MAX, GLOB_BYTES_MAX, "/tools/**, /skills/**, /scratch/** and /results/**, all four")
-            .seed("CODE_EXECUTION_DEFAULT_FILESYSTEM_READ_PATHS").unset("all four")
+            .contextforge_name("CODE_EXECUTION_DEFAULT_FILESYSTEM_READ_PATHS").unset("all four")
             => |reader, row| parse_all(reader, row, &READABLE),
         /// What code and the file tools may write. This version knows the whole two trees and nothing less, and refuses
         /// any other list.
@@ -26,7 +26,7 @@ inherited! {
             "code.default_filesystem_write_paths" / "sandbox_policy.filesystem_write_paths"
                 / "sandbox_policy.permissions.filesystem.write",
             GLOBS_MAX, GLOB_BYTES_MAX, "/scratch/** and /results/**, both")
-            .seed("CODE_EXECUTION_DEFAULT_FILESYSTEM_WRITE_PATHS").unset("both")
+            .contextforge_name("CODE_EXECUTION_DEFAULT_FILESYSTEM_WRITE_PATHS").unset("both")
             => |reader, row| parse_all(reader, row, &WRITABLE),
         /// What code may not see whatever else is allowed. These directories of the machine are never shown to code;
         /// this version denies no others by name.
@@ -34,7 +34,7 @@ inherited! {
             "code.default_filesystem_deny_paths" / "sandbox_policy.filesystem_deny_paths"
                 / "sandbox_policy.permissions.filesystem.deny",
             GLOBS_MAX, GLOB_BYTES_MAX, "/etc/**, /proc/** and /sys/**")
-            .seed("CODE_EXECUTION_DEFAULT_FILESYSTEM_DENY_PATHS").unset("all three")
+            .contextforge_name("CODE_EXECUTION_DEFAULT_FILESYSTEM_DENY_PATHS").unset("all three")
             => list(|text| whole_tree(text, &NEVER_SHOWN)),
     }
 }

@@ -12,7 +12,7 @@ const WIDTH: usize = 98;
 pub fn environment_example() -> String {
     let mut text = String::from(
         "# Settings of mooring as environment variables. Made by `mooring config example`; do not edit.\n\
-         # A flag wins over a MOORING_* variable, that over the older name, that over the settings file, that\n\
+         # A flag wins over a MOORING_* variable, that over the ContextForge name, that over the settings file, that\n\
          # over the default. An empty variable counts as unset; an unknown one is refused.\n\
          # Servers stand in the settings file ([[servers]]), in the flag --server or in MOORING_SERVERS, one a line; see\n\
          # docs/settings.md.\n\
@@ -40,8 +40,8 @@ fn push_section(text: &mut String, section: &Section) {
         let about = setting.about();
         let default = setting.default_text().unwrap_or_default();
         let _ = writeln!(text, "#{}={default}", about.environment_name());
-        if let Some(seed) = about.seed {
-            let _ = writeln!(text, "# Older name: {seed}");
+        if let Some(name) = about.contextforge_name {
+            let _ = writeln!(text, "# ContextForge name: {name}");
         }
     }
 }

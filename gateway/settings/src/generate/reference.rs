@@ -14,7 +14,7 @@ const HEAD: &str = "\
 Every setting of `mooring serve`, read once and whole before a port is bound. What is unknown, out of range or
 impossible in combination is refused with exit code 64, all of it at once.
 
-A value is taken from the first of: the command-line flag, the `MOORING_*` environment variable, the older name
+A value is taken from the first of: the command-line flag, the `MOORING_*` environment variable, the ContextForge name
 (so that an environment file of ContextForge works), the TOML file (`--config FILE` or `MOORING_CONFIG`; where neither
 is given, `$XDG_CONFIG_HOME/mooring/mooring.toml` or `~/.config/mooring/mooring.toml`, if it is there), the default.
 In the environment, lists are separated by commas, `true` may also be written `on`, `yes` or `1` (and `false` `off`,
@@ -125,8 +125,8 @@ fn push_setting(text: &mut String, title: &str, setting: &Setting) {
     }
     if !title.starts_with("[[") {
         let mut names = format!("`{}`", about.environment_name());
-        if let Some(seed) = about.seed {
-            let _ = write!(names, ", older name `{seed}`");
+        if let Some(name) = about.contextforge_name {
+            let _ = write!(names, ", ContextForge name `{name}`");
         }
         if let Some(flag) = about.flag {
             let _ = write!(names, ", flag `{flag}`");

@@ -5,8 +5,8 @@ use http::header::AUTHORIZATION;
 
 use super::headers::{self, UpstreamHeaders};
 use super::instance::Instance;
-use super::kept::{CONCURRENCY, Concurrency, ON_UPSTREAM_LOSS, OnUpstreamLoss};
 use super::oauth::{OauthRows, OauthSettings};
+use super::session_policy::{CONCURRENCY, Concurrency, ON_UPSTREAM_LOSS, OnUpstreamLoss};
 use super::vault::{UserSecretSettings, VaultRows};
 use crate::affinity::Affinity;
 use crate::reader::Reader;

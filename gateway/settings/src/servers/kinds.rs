@@ -7,7 +7,7 @@ use super::http::{self, HttpServerSettings};
 use super::oauth::OauthRows;
 use super::stdio::{self, StdioServerSettings, command, variables};
 use super::vault::VaultRows;
-use super::{COMMON_ROWS, kept};
+use super::{COMMON_ROWS, session_policy};
 use crate::access;
 use crate::code;
 use crate::reader::Reader;
@@ -48,7 +48,7 @@ pub(crate) const FIELDS: &[Group] = &[
         &[HTTP],
         &[http::IDENTITY_ROWS, OauthRows::ROWS, VaultRows::ROWS],
     ),
-    (&[HTTP, STDIO, SSE], &[kept::ROWS]),
+    (&[HTTP, STDIO, SSE], &[session_policy::ROWS]),
     (
         &[STDIO, AGENT],
         &[command::ROWS, variables::ROWS, stdio::PROGRAM_ROWS],

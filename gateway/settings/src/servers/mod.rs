@@ -7,9 +7,9 @@ mod group;
 mod headers;
 mod http;
 mod instance;
-mod kept;
 mod kinds;
 mod oauth;
+mod session_policy;
 mod stdio;
 mod vault;
 
@@ -37,9 +37,9 @@ pub use headers::UpstreamHeaders;
 pub(super) use headers::parse as parse_headers;
 pub use http::HttpServerSettings;
 pub use instance::Instance;
-pub use kept::{Concurrency, OnUpstreamLoss};
 pub(super) use kinds::{FIELDS, kinds_with};
 pub use oauth::{ClientAuthentication, OauthSettings, TokenGrant};
+pub use session_policy::{Concurrency, OnUpstreamLoss};
 pub use stdio::{ChildVariables, CommandLine, INHERITED_DEFAULT, StdioServerSettings};
 pub use vault::UserSecretSettings;
 
@@ -246,16 +246,16 @@ fn parse_one(
     }
     let kind = match kind {
         Kind::Http => {
-            let affinity = kept::parse_affinity(reader, affinity);
+            let affinity = session_policy::parse_affinity(reader, affinity);
             ServerKind::Http(HttpServerSettings::read(reader, affinity, kind_is_refused))
         }
         Kind::Sse => {
-            let affinity = kept::always_kept(reader, kinds::SSE);
+            let affinity = session_policy::require_affinity(reader, kinds::SSE);
             ServerKind::Sse(HttpServerSettings::read(reader, affinity, false))
         }
         Kind::Code => ServerKind::Code(CodeServerSettings::read(reader, code)),
         Kind::Stdio => {
-            kept::always_kept(reader, kinds::STDIO);
+            session_policy::require_affinity(reader, kinds::STDIO);
             ServerKind::Stdio(StdioServerSettings::read(reader))
         }
         Kind::Group => ServerKind::Group(GroupServerSettings::read(reader)),

@@ -79,7 +79,7 @@ fn nothing_configured_is_the_documented_default() {
     );
     assert_eq!(settings.store.on_unavailable, OnUnavailable::Fallback);
     assert_eq!(settings.store.key_prefix, "mcpgw:");
-    assert_eq!(settings.affinity.standard, Affinity::ByServer);
+    assert_eq!(settings.affinity.default_affinity, Affinity::ByServer);
     assert_eq!(settings.affinity.session_ttl, Duration::from_secs(3600));
     assert_eq!(settings.affinity.sessions_max, None, "no cap");
     assert_eq!(settings.affinity.reap_interval, Duration::from_secs(10));
@@ -121,10 +121,10 @@ fn flag_wins_over_variable_over_seed_name_over_file() {
         assert_eq!(url.secret(), expected);
     }
     let own = ("MOORING_STORE_URL", "redis://own");
-    let seed = ("REDIS_URL", "redis://seed");
-    check(Some("redis://flag"), &[own, seed], "redis://flag");
-    check(None, &[own, seed], "redis://own");
-    check(None, &[seed], "redis://seed");
+    let contextforge = ("REDIS_URL", "redis://contextforge");
+    check(Some("redis://flag"), &[own, contextforge], "redis://flag");
+    check(None, &[own, contextforge], "redis://own");
+    check(None, &[contextforge], "redis://contextforge");
     check(None, &[], "redis://file");
     check(None, &[("MOORING_STORE_URL", "")], "redis://file");
 }
@@ -139,7 +139,7 @@ fn a_contextforge_environment_file_works() {
         ("CODE_EXECUTION_RUST_ACCELERATION_ENABLED", "true"),
     ];
     let loaded = load(ONE_SERVER, &variables, &Flags::default()).unwrap();
-    assert_eq!(loaded.settings.affinity.standard, Affinity::Kept);
+    assert_eq!(loaded.settings.affinity.default_affinity, Affinity::On);
     assert_eq!(
         loaded.settings.affinity.session_ttl,
         Duration::from_secs(300)
@@ -161,13 +161,17 @@ fn a_server_decides_about_affinity_unless_something_is_written() {
             "{file} {variables:?}"
         );
     };
-    let seed = "MCPGATEWAY_SESSION_AFFINITY_ENABLED";
+    let contextforge = "MCPGATEWAY_SESSION_AFFINITY_ENABLED";
     check("", &[], Affinity::ByServer);
     check("affinity = \"inherit\"\n", &[], Affinity::ByServer);
-    check("", &[(seed, "")], Affinity::ByServer);
-    check("", &[(seed, "false")], Affinity::Off);
-    check("", &[("MOORING_AFFINITY_ENABLED", "true")], Affinity::Kept);
-    check("affinity = \"on\"\n", &[(seed, "false")], Affinity::Kept);
+    check("", &[(contextforge, "")], Affinity::ByServer);
+    check("", &[(contextforge, "false")], Affinity::Off);
+    check("", &[("MOORING_AFFINITY_ENABLED", "true")], Affinity::On);
+    check(
+        "affinity = \"on\"\n",
+        &[(contextforge, "false")],
+        Affinity::On,
+    );
     check("affinity = \"off\"\n", &[], Affinity::Off);
 }
 
@@ -223,7 +227,7 @@ instances = ["http://127.0.0.1:9003/mcp"]
     );
     assert_eq!(tools.headers.map().get("x-tenant").unwrap(), "blue");
     assert!(!format!("{settings:?}").contains("s3cret"));
-    assert_eq!(http(&settings, "other").affinity, Affinity::Kept);
+    assert_eq!(http(&settings, "other").affinity, Affinity::On);
     assert_eq!(settings.default_server, None, "two servers and none named");
 }
 
@@ -235,7 +239,7 @@ fn servers_of_flags() {
     let tools = http(&loaded.settings, "tools");
     let names: Vec<&str> = tools.instances.iter().map(Instance::name).collect();
     assert_eq!(names, ["http://b/", "http://c/?x=1"], "the flag wins");
-    assert_eq!(tools.affinity, Affinity::Kept, "the file says the rest");
+    assert_eq!(tools.affinity, Affinity::On, "the file says the rest");
     assert!(loaded.settings.server("more").is_some());
 
     let only = load("", &[], &server_flags(&["tools=http://b/"]))

@@ -26,7 +26,7 @@ use mooring_upstream::Server;
 enum AbsenceReason {
     /// It could not be bound.
     #[error(transparent)]
-    Settle(#[from] ResolveError),
+    Resolve(#[from] ResolveError),
     /// Its reply has no result that is an object.
     #[error("its answer is no initialize result")]
     Invalid,
@@ -163,7 +163,7 @@ fn code(
 /// The reply if a member could not be initialized.
 fn absence_reply(cause: &AbsenceReason, message: &Message<'_>) -> Reply {
     match cause {
-        AbsenceReason::Settle(cause) => answer::resolve_error(cause, message.id()),
+        AbsenceReason::Resolve(cause) => answer::resolve_error(cause, message.id()),
         AbsenceReason::Invalid => answer::plain(ErrorKind::UpstreamInvalid, message.id()),
         AbsenceReason::Late => answer::plain(ErrorKind::UpstreamTimeout, message.id()),
     }

@@ -29,11 +29,11 @@ use mooring_router::affinity::{InFlight, Session};
 
 /// The lifetime of this client's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Keeping {
+pub enum StdioSessionLifetime {
     /// It can be continued by this name, until it was idle for its TTL.
     Named(Box<str>),
     /// It ends with this process.
-    OneProcess,
+    Process,
 }
 
 /// A client and its calls in progress.
@@ -43,11 +43,11 @@ pub struct StdioClient {
     target: ServerTarget,
     server: ServerName,
     identity: Arc<Identity>,
-    keeping: Keeping,
+    lifetime: StdioSessionLifetime,
     lane: Lane,
     written: mpsc::Sender<Bytes>,
     /// None before `initialize`.
-    open: Option<Open>,
+    open: Option<OpenSession>,
     /// The session that is being opened, if it is stateful.
     opening: Option<Session>,
     calls: JoinSet<()>,
@@ -56,7 +56,7 @@ pub struct StdioClient {
 
 /// The state of an initialized client.
 #[derive(Debug)]
-struct Open {
+struct OpenSession {
     context: StreamContext,
     /// Keeps the session from expiring while this process runs; none at servers that keep no session.
     in_flight: Option<InFlight>,
@@ -68,14 +68,14 @@ impl StdioClient {
         app: Arc<App>,
         server: &ServerName,
         identity: Arc<Identity>,
-        keeping: Keeping,
+        lifetime: StdioSessionLifetime,
         written: mpsc::Sender<Bytes>,
     ) -> Option<Self> {
         Some(Self {
             target: app.target(server.as_str())?,
             server: server.clone(),
             identity,
-            keeping,
+            lifetime,
             lane: Lane(rand::random()),
             written,
             open: None,
@@ -133,10 +133,10 @@ impl StdioClient {
         {
             tracing::info!(%error, "a session that failed to open could not be ended; it will expire");
         }
-        let Some(Open { context, in_flight }) = self.open else {
+        let Some(OpenSession { context, in_flight }) = self.open else {
             return;
         };
-        if self.keeping == Keeping::OneProcess
+        if self.lifetime == StdioSessionLifetime::Process
             && in_flight.is_some()
             && let Err(error) = session_router.close(&context.stream.session).await
         {
@@ -172,7 +172,7 @@ impl StdioClient {
     }
 
     async fn begin_call(&mut self, line: &Bytes, message: &Message<'_>) {
-        let Some(Open { context, .. }) = &self.open else {
+        let Some(OpenSession { context, .. }) = &self.open else {
             return;
         };
         let Some(call) = context.stream.begin_call() else {

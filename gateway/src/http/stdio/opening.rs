@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 
-use super::{Keeping, Open, StdioClient};
+use super::{OpenSession, StdioClient, StdioSessionLifetime};
 use crate::client_stream::{OpenStream, Wire};
 use crate::http::answer;
 use crate::http::client_stream::{StreamContext, initialize, initialize_params, revision_for};
@@ -69,7 +69,7 @@ impl StdioClient {
         };
         if context.stream.negotiated().is_some() {
             self.write_from(&context.stream);
-            self.open = Some(Open { context, in_flight });
+            self.open = Some(OpenSession { context, in_flight });
         }
         self.write(&text).await;
     }
@@ -80,15 +80,15 @@ impl StdioClient {
     ) -> Result<(Session, Option<SessionStart>), OpenError> {
         let params = message.raw_params().unwrap_or("{}");
         let session_router = &self.app.session_router;
-        let session = match &self.keeping {
-            Keeping::Named(name) => Session::of_name(
+        let session = match &self.lifetime {
+            StdioSessionLifetime::Named(name) => Session::of_name(
                 &session_router.options().key_prefix,
                 &self.identity.principal,
                 self.server.as_str(),
                 name,
                 params,
             )?,
-            Keeping::OneProcess => self.mint()?,
+            StdioSessionLifetime::Process => self.mint()?,
         };
         match session_router.begin_or_continue(&session, params).await? {
             SessionStart::Unknown => {

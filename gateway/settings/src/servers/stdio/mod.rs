@@ -8,7 +8,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::kept::{CONCURRENCY, Concurrency, ON_UPSTREAM_LOSS, OnUpstreamLoss};
+use super::session_policy::{CONCURRENCY, Concurrency, ON_UPSTREAM_LOSS, OnUpstreamLoss};
 use crate::paths::{ABSOLUTE_DIRECTORY, PATH_BYTES_MAX, absolute};
 use crate::reader::{Reason, text};
 use crate::rows::settings;

@@ -58,14 +58,14 @@ words! {
 pub(super) fn parse_affinity(reader: &mut Reader<'_>, standard: Affinity) -> Affinity {
     match reader.read(&AFFINITY) {
         ServerAffinity::Inherit => standard,
-        ServerAffinity::On => Affinity::Kept,
+        ServerAffinity::On => Affinity::On,
         ServerAffinity::Off => Affinity::Off,
     }
 }
 
 /// That the sessions of a server of this kind are kept; `off` is refused, as they cannot move from call to call.
-pub(super) fn always_kept(reader: &mut Reader<'_>, kind: &str) -> Affinity {
-    if parse_affinity(reader, Affinity::Kept) == Affinity::Off {
+pub(super) fn require_affinity(reader: &mut Reader<'_>, kind: &str) -> Affinity {
+    if parse_affinity(reader, Affinity::On) == Affinity::Off {
         reader.refuse(
             &AFFINITY,
             "\"off\"",
@@ -73,5 +73,5 @@ pub(super) fn always_kept(reader: &mut Reader<'_>, kind: &str) -> Affinity {
             "\"inherit\" or \"on\", which mean the same here",
         );
     }
-    Affinity::Kept
+    Affinity::On
 }
