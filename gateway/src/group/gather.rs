@@ -170,7 +170,9 @@ impl Scope {
             },
             Err(error) => MemberAnswer {
                 moved: match &error {
-                    DeliverError::OutcomeUnknown { moved } => moved.clone(),
+                    DeliverError::OutcomeUnknown { moved } | DeliverError::LostAgain { moved } => {
+                        moved.clone()
+                    }
                     _ => None,
                 },
                 outcome: Err(error.into()),

@@ -295,7 +295,15 @@ pub(super) fn delivery_error(cause: &DeliverError, id: Option<Id<'_>>) -> Reply 
             tracing::warn!(%cause, "instance unreachable");
             unavailable(&cause.into(), id)
         }
-        DeliverError::OutcomeUnknown { moved } => outcome_unknown(moved.as_ref(), id),
+        DeliverError::OutcomeUnknown { moved } => {
+            let body = ErrorBody::new(ErrorKind::OutcomeUnknown).answering(id);
+            error(&with_notice(body, moved.as_ref()))
+        }
+        DeliverError::LostAgain { moved } => {
+            tracing::warn!(%cause, "message not delivered");
+            let body = ErrorBody::new(ErrorKind::UpstreamUnavailable).answering(id);
+            error(&with_notice(body.detail(cause), moved.as_ref()))
+        }
         DeliverError::Lost => error(
             &ErrorBody::new(ErrorKind::AnswerUnexpected)
                 .answering(id)
@@ -304,16 +312,15 @@ pub(super) fn delivery_error(cause: &DeliverError, id: Option<Id<'_>>) -> Reply 
     }
 }
 
-fn outcome_unknown(moved: Option<&RebindNotice>, id: Option<Id<'_>>) -> Reply {
-    let body = ErrorBody::new(ErrorKind::OutcomeUnknown).answering(id);
-    let body = match moved {
+/// The error with the notice of a move as its data.
+fn with_notice<'a>(body: ErrorBody<'a>, moved: Option<&RebindNotice>) -> ErrorBody<'a> {
+    match moved {
         Some(moved) => {
             let told = moved.to_mark().to_json();
             body.data_json(format!(r#"{{"mooring/rebound":{told}}}"#))
         }
         None => body,
-    };
-    error(&body)
+    }
 }
 
 /// A request of a stateless session got no response.

@@ -24,6 +24,8 @@ pub(crate) enum Fate {
     Swallow,
     /// It is forwarded; the connection is closed before the reply.
     RunAndClose,
+    /// It is forwarded, and the reply is never passed on.
+    RunAndHold,
     /// It is never forwarded; the connection is reset.
     Reset,
     /// It is never forwarded, and never answered.
@@ -151,6 +153,10 @@ async fn carry(mut client: TcpStream, upstream_port: u16, judge: &Judge) -> anyh
                     // The first byte of the reply says that the request has run.
                     upstream.readable().await?;
                     return Ok(());
+                }
+                Fate::RunAndHold => {
+                    upstream.write_all(&request).await?;
+                    std::future::pending().await
                 }
                 Fate::Reset => {
                     client.set_zero_linger()?;

@@ -14,7 +14,9 @@ use mooring_tests::wait;
 use serde_json::json;
 
 use crate::faulty::{Fate, FaultyProxy};
-use crate::recovery::{OUTCOME_UNKNOWN, Pair, attempt, binding, call, count_of, mark_of, rebinds};
+use crate::recovery::{
+    OUTCOME_UNKNOWN, Pair, attempt, binding, call, count_of, counted, mark_of, rebinds,
+};
 
 const BEGUN_WITHIN: Duration = Duration::from_secs(10);
 
@@ -224,6 +226,32 @@ async fn a_request_that_was_read_and_not_answered_is_not_sent_again() -> anyhow:
         assert_eq!(rebinds(&fleet.gateways, "upstream").await?, 0, "{fate:?}");
         assert_eq!(fixture.stats().await?.initializes, 1, "{fate:?}");
     }
+    Ok(())
+}
+
+/// What fails after the call does not make it a call that has not run.
+#[tokio::test]
+async fn a_call_that_ran_at_the_only_instance_is_not_answered_with_try_again() -> anyhow::Result<()>
+{
+    let fixture = Fixture::start("one").await?;
+    let (proxy, fleet, _) = behind_a_proxy(&fixture, "increment", Fate::RunAndHold).await?;
+    let mut session = McpSession::open(&HttpClient::default(), &fleet.endpoints()).await?;
+    let mut fork = session.fork(&HttpClient::default(), &fleet.endpoints());
+    let waiting = tokio::spawn(async move { attempt(&mut fork, "increment").await });
+    wait::until_true("the call to run", BEGUN_WITHIN, async || {
+        Ok(fixture.stats().await?.calls_of("increment") == 1)
+    })
+    .await?;
+    drop(proxy);
+    let answered = waiting.await??;
+    let exchange = answered.exchange.as_ref();
+    assert_may_have_run(exchange.unwrap_or_else(|| panic!("{answered:?}")));
+    let reason = ["reason=\"no_instance\""];
+    let failures = counted(&fleet.gateways, "session_affinity_failures_total", &reason).await?;
+    assert!(failures > 0, "the recovery failed");
+    // The next call reaches no instance at all, and is told so.
+    attempt(&mut session, "increment").await?.assert_try_again();
+    assert_eq!(fixture.stats().await?.calls_of("increment"), 1);
     Ok(())
 }
 

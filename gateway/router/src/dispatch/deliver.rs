@@ -1,22 +1,20 @@
 //! Delivers a message: resolves the binding, sends, and after a loss rebinds and decides whether to send again.
+//!
+//! Invariant: once an attempt may have run, the only errors are those that say so, whatever fails afterwards.
 
 use std::time::{Duration, Instant};
 
-use http::StatusCode;
-use mooring_session::rules::{LossReport, Ownership, RouteReply};
+use mooring_session::rules::{LossReport, RouteReply};
 use mooring_session::view::BindingView;
 
 use super::annotations::is_repeatable;
+use super::attempt::{Attempt, ExecutionStatus, attempt};
 use crate::affinity::{
     BindingLookup, Loss, RebindNotice, ResolveError, ResolvedBinding, Session, SessionRouter,
 };
-use mooring_metrics as metrics;
 use mooring_protocol::Reply;
 use mooring_protocol::ids::Epoch;
-use mooring_upstream::{
-    ExchangeError, Outgoing, ProbeResult, SendError, Server, UNREACHED_LOST_AFTER,
-    is_session_unknown, read_answer,
-};
+use mooring_upstream::{ExchangeError, Outgoing, SendError, Server, UNREACHED_LOST_AFTER};
 
 /// Most attempts to send one message, losses included.
 const ATTEMPTS_MAX: usize = 3;
@@ -108,28 +106,15 @@ pub enum DeliverError {
     /// The upstream session that the message belongs to is lost.
     #[error("the upstream session that the message belongs to is lost")]
     Lost,
+    /// Every attempt met a lost upstream session. Nothing ran.
+    #[error("the upstream session was lost {ATTEMPTS_MAX} times in a row")]
+    LostAgain {
+        /// The move from the first of them to the current one.
+        moved: Option<RebindNotice>,
+    },
 }
 
-/// Whether a failed attempt may have run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ExecutionStatus {
-    NotRun,
-    MaybeRun,
-}
-
-/// The result of one attempt.
-enum Attempt {
-    Done(Reply),
-    Lost(Loss, ExecutionStatus),
-    /// Nothing was sent: the instance is unreachable and not lost yet.
-    Unreached(SendError),
-    /// The binding belongs to another gateway, or soon will: the store knows.
-    Moving(SendError, ExecutionStatus),
-    Broken,
-    Failed(DeliverError),
-}
-
-/// Sends the call over the session's binding. The futures of what follows a failure are boxed, so that the future of a
+/// Sends the call over the session's binding. The future of what follows a failure is boxed, so that the future of a
 /// call that succeeds is small.
 ///
 /// # Errors
@@ -138,41 +123,98 @@ pub async fn deliver(
     router: &SessionRouter,
     call: &mut Call<'_>,
 ) -> Result<DeliveryResult, DeliverError> {
-    let (session, server) = (call.session, call.server);
     let known = call.routed.take();
-    let mut resolved = resolve_binding(router, call, known).await?;
-    let mut attempts = 0_usize;
-    let mut moving_since = None;
-    let mut unreached_since = None;
+    let mut progress = Progress {
+        resolved: resolve_binding(router, call, known).await?,
+        attempts: 0,
+        ran: ExecutionStatus::NotRun,
+        moving_since: None,
+        unreached_since: None,
+    };
     loop {
-        if (call.epoch).is_some_and(|epoch| epoch.0 != resolved.binding.epoch) {
+        let binding = &progress.resolved.binding;
+        if (call.epoch).is_some_and(|epoch| epoch.0 != binding.epoch) {
             return Err(DeliverError::Lost);
         }
-        attempts = attempts.saturating_add(1);
-        let ran = match attempt(router, call, &resolved.binding).await {
+        match attempt(router, call, binding).await {
             Attempt::Done(reply) => {
                 return Ok(DeliveryResult {
                     reply,
-                    binding: resolved.binding,
-                    moved: resolved.moved,
+                    binding: progress.resolved.binding,
+                    moved: progress.resolved.moved,
                 });
             }
+            failed => Box::pin(progress.continue_after(router, call, failed)).await?,
+        }
+    }
+}
+
+/// What the attempts of one delivery have led to.
+struct Progress {
+    resolved: ResolvedBinding,
+    /// Attempts that count towards [`ATTEMPTS_MAX`].
+    attempts: usize,
+    /// Whether any attempt may have run.
+    ran: ExecutionStatus,
+    moving_since: Option<Instant>,
+    unreached_since: Option<Instant>,
+}
+
+impl Progress {
+    /// Prepares the next attempt. Whatever fails after an attempt that may have run, the error says that it may have,
+    /// because clients repeat a call after other errors. A message that is harmless to repeat keeps its error, and so
+    /// does one that only concerned the lost upstream session.
+    async fn continue_after(
+        &mut self,
+        router: &SessionRouter,
+        call: &Call<'_>,
+        failed: Attempt,
+    ) -> Result<(), DeliverError> {
+        let Err(error) = self.prepare_next(router, call, failed).await else {
+            return Ok(());
+        };
+        let is_kept = call.repeat == RetrySafety::Harmless
+            || matches!(
+                error,
+                DeliverError::Lost | DeliverError::OutcomeUnknown { .. }
+            );
+        if self.ran == ExecutionStatus::NotRun || is_kept {
+            return Err(error);
+        }
+        tracing::info!(session = %call.session.digest, server = %call.server.id, %error, "a call may have run, and what follows failed");
+        Err(DeliverError::OutcomeUnknown {
+            moved: self.resolved.moved.take(),
+        })
+    }
+
+    async fn prepare_next(
+        &mut self,
+        router: &SessionRouter,
+        call: &Call<'_>,
+        failed: Attempt,
+    ) -> Result<(), DeliverError> {
+        let (session, server) = (call.session, call.server);
+        let ran = failed.execution_status();
+        if ran == ExecutionStatus::MaybeRun {
+            self.ran = ran;
+        }
+        match failed {
+            Attempt::Done(_) | Attempt::Broken => {}
             Attempt::Failed(error) => return Err(error),
             Attempt::Unreached(error) => {
-                let since = *unreached_since.get_or_insert_with(Instant::now);
+                let since = *self.unreached_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= UNREACHED_WITHIN {
                     return Err(DeliverError::Unreachable(error));
                 }
                 tokio::time::sleep(UNREACHED_PAUSE).await;
-                attempts = attempts.saturating_sub(1);
-                continue;
+                // Another request may have moved the session meanwhile.
+                return self.resolve_again(router, call, &error).await;
             }
             Attempt::Lost(..) if call.on_loss == OnLoss::GiveUp => {
                 return Err(DeliverError::Lost);
             }
-            Attempt::Moving(error, ran) => {
-                let since = *moving_since.get_or_insert_with(Instant::now);
-                // If the call may have run, the error must not say that it has not.
+            Attempt::Moving(error, _) => {
+                let since = *self.moving_since.get_or_insert_with(Instant::now);
                 if ran == ExecutionStatus::NotRun && since.elapsed() >= OWNER_WITHIN {
                     return Err(DeliverError::Unreachable(error));
                 }
@@ -180,31 +222,58 @@ pub async fn deliver(
                     tracing::info!(session = %session.digest, server = %server.id, %error, "the gateway that holds the connection did not answer a call that it may have begun");
                 }
                 tokio::time::sleep(OWNER_PAUSE).await;
-                let later = Box::pin(resolve_binding(router, call, None)).await?;
-                resolved = follow(call.server, resolved, later, &error);
+                self.resolve_again(router, call, &error).await?;
                 if ran == ExecutionStatus::NotRun {
-                    attempts = attempts.saturating_sub(1);
+                    return Ok(());
                 }
-                ran
             }
-            Attempt::Lost(loss, ran) => {
-                let report = report(call);
-                let recovered =
-                    Box::pin(router.recover(session, server, &resolved.binding, loss, report))
-                        .await?;
-                resolved = merge(resolved, recovered);
-                ran
+            Attempt::Lost(loss, _) => {
+                let lost = &self.resolved.binding;
+                let recovered = router.recover(session, server, lost, loss, report(call));
+                let recovered = recovered.await?;
+                self.adopt(recovered);
             }
-            Attempt::Broken => ExecutionStatus::MaybeRun,
-        };
-        let may_repeat = attempts < ATTEMPTS_MAX
-            && (ran == ExecutionStatus::NotRun
-                || Box::pin(may_repeat(router, call, &resolved.binding)).await);
-        if !may_repeat {
-            return Err(DeliverError::OutcomeUnknown {
-                moved: resolved.moved,
-            });
         }
+        self.attempts = self.attempts.saturating_add(1);
+        let may_repeat = self.attempts < ATTEMPTS_MAX
+            && (ran == ExecutionStatus::NotRun
+                || may_repeat(router, call, &self.resolved.binding).await);
+        if may_repeat {
+            return Ok(());
+        }
+        let moved = self.resolved.moved.take();
+        Err(match self.ran {
+            ExecutionStatus::NotRun => DeliverError::LostAgain { moved },
+            ExecutionStatus::MaybeRun => DeliverError::OutcomeUnknown { moved },
+        })
+    }
+
+    /// Reads the record again after the binding did not serve the call.
+    async fn resolve_again(
+        &mut self,
+        router: &SessionRouter,
+        call: &Call<'_>,
+        error: &SendError,
+    ) -> Result<(), DeliverError> {
+        let later = resolve_binding(router, call, None).await?;
+        self.adopt(follow(call.server, &self.resolved.binding, later, error));
+        Ok(())
+    }
+
+    /// Takes the later binding, and merges two moves during one call into one, from the first instance to the current
+    /// one.
+    fn adopt(&mut self, later: ResolvedBinding) {
+        let moved = match (self.resolved.moved.take(), later.moved) {
+            (Some(earlier), Some(later)) => Some(RebindNotice {
+                from: earlier.from,
+                ..later
+            }),
+            (earlier, later) => later.or(earlier),
+        };
+        self.resolved = ResolvedBinding {
+            binding: later.binding,
+            moved,
+        };
     }
 }
 
@@ -231,160 +300,32 @@ fn report(call: &Call<'_>) -> LossReport {
     }
 }
 
-/// The current binding if the owner did not serve it. If it was moved, this call has lost its upstream state too.
+/// The current binding if the earlier one did not serve the call. If it was moved, this call has lost its upstream state
+/// too.
 fn follow(
     server: &Server,
-    earlier: ResolvedBinding,
+    earlier: &BindingView,
     later: ResolvedBinding,
     error: &SendError,
 ) -> ResolvedBinding {
     let reason = match error {
         SendError::OwnerDraining => Loss::OwnerStopped,
+        SendError::Connect(_) => Loss::InstanceUnreachable,
         _ => Loss::OwnerDead,
     };
-    let seen = ResolvedBinding::after(server, &earlier.binding, later.binding.clone(), reason);
+    let seen = ResolvedBinding::after(server, earlier, later.binding.clone(), reason);
     let is_recorded = (later.moved.as_ref()).is_some_and(|moved| moved.is_recorded);
-    let mut notice = match error {
+    let mut moved = match error {
         SendError::OwnerDraining => seen.moved,
         _ => later.moved.or(seen.moved),
     };
-    if let Some(moved) = &mut notice {
+    if let Some(moved) = &mut moved {
         moved.is_recorded = is_recorded;
     }
-    let later = ResolvedBinding {
-        binding: later.binding,
-        moved: notice,
-    };
-    merge(earlier, later)
-}
-
-/// Merges two moves during one call into one, from the first instance to the current one.
-fn merge(earlier: ResolvedBinding, later: ResolvedBinding) -> ResolvedBinding {
-    let moved = match (earlier.moved, later.moved) {
-        (Some(earlier), Some(later)) => Some(RebindNotice {
-            from: earlier.from,
-            ..later
-        }),
-        (earlier, later) => later.or(earlier),
-    };
     ResolvedBinding {
         binding: later.binding,
         moved,
     }
-}
-
-async fn attempt(router: &SessionRouter, call: &mut Call<'_>, binding: &BindingView) -> Attempt {
-    let Some(instance) = call.server.instance(&binding.instance) else {
-        return Attempt::Lost(Loss::InstanceRemoved, ExecutionStatus::NotRun);
-    };
-    let upstream_session = binding.upstream_session.as_ref();
-    call.outgoing.set_upstream_session(upstream_session);
-    let call = &*call;
-    let started = Instant::now();
-    let sent = router
-        .send(call.session, call.server, binding, &call.outgoing)
-        .await;
-    metrics::upstream(started.elapsed());
-    let broken = match sent {
-        Ok(reply) => {
-            if call.server.ownership == Ownership::Owned {
-                // The contact with an owned connection is recorded only here.
-                instance.contact.succeed();
-            }
-            let is_suspect = matches!(
-                reply.status,
-                StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
-            ) && binding.upstream_session.is_some();
-            return match is_suspect {
-                true => Box::pin(suspect(router, call, binding, reply)).await,
-                false => Attempt::Done(reply),
-            };
-        }
-        Err(SendError::Refused) => {
-            return Attempt::Lost(Loss::InstanceRefuses, ExecutionStatus::NotRun);
-        }
-        Err(SendError::Ended(_)) => {
-            return Attempt::Lost(Loss::ConnectionEnded, ExecutionStatus::NotRun);
-        }
-        Err(
-            error @ (SendError::Elsewhere
-            | SendError::OwnerDraining
-            | SendError::OwnerUnavailable(_)),
-        ) => return Attempt::Moving(error, ExecutionStatus::NotRun),
-        // A mismatch of fleet keys does not go away while the client waits, nor does a missing credential.
-        Err(error @ (SendError::OwnerUnverified(_) | SendError::Credential(_))) => {
-            return Attempt::Failed(DeliverError::Unreachable(error));
-        }
-        Err(error @ SendError::OwnerBroken(_)) => {
-            return Attempt::Moving(error, ExecutionStatus::MaybeRun);
-        }
-        Err(error) if error.is_undelivered() => {
-            return Box::pin(unreached(router, call, binding, error)).await;
-        }
-        Err(error) => error,
-    };
-    tracing::info!(
-        session = %call.session.digest,
-        server = %call.server.id,
-        instance = %binding.instance,
-        error = %broken,
-        "a connection broke during a call"
-    );
-    match Box::pin(router.probe(call.session, call.server, binding)).await {
-        ProbeResult::InstanceLost => {
-            Attempt::Lost(Loss::InstanceRefuses, ExecutionStatus::MaybeRun)
-        }
-        ProbeResult::SessionLost => Attempt::Lost(Loss::SessionUnknown, ExecutionStatus::MaybeRun),
-        ProbeResult::Alive | ProbeResult::Unclear => Attempt::Broken,
-    }
-}
-
-/// The attempt's result without a connection to the instance: wait, rebind if another instance answers, or fail.
-async fn unreached(
-    router: &SessionRouter,
-    call: &Call<'_>,
-    binding: &BindingView,
-    error: SendError,
-) -> Attempt {
-    let (server, instance) = (call.server, &binding.instance);
-    let may_move = call.on_loss != OnLoss::GiveUp && server.instances.len() > 1;
-    match error {
-        SendError::Connect(_) if may_move => Attempt::Unreached(error),
-        SendError::Unreachable(_)
-            if may_move && router.another_instance_answers(server, instance).await =>
-        {
-            Attempt::Lost(Loss::InstanceUnreachable, ExecutionStatus::NotRun)
-        }
-        error => {
-            metrics::affinity_failure("no_instance");
-            Attempt::Failed(DeliverError::Unreachable(error))
-        }
-    }
-}
-
-/// A 404 or 400 may mean that the upstream session is gone, which a ping decides. In that case the call has not run.
-async fn suspect(
-    router: &SessionRouter,
-    call: &Call<'_>,
-    binding: &BindingView,
-    reply: Reply,
-) -> Attempt {
-    let answer = match read_answer(reply).await {
-        Ok(answer) => answer,
-        Err(error) => return Attempt::Failed(error.into()),
-    };
-    if is_session_unknown(&answer) {
-        match router.probe(call.session, call.server, binding).await {
-            ProbeResult::SessionLost => {
-                return Attempt::Lost(Loss::SessionUnknown, ExecutionStatus::NotRun);
-            }
-            ProbeResult::InstanceLost => {
-                return Attempt::Lost(Loss::InstanceRefuses, ExecutionStatus::NotRun);
-            }
-            ProbeResult::Alive | ProbeResult::Unclear => {}
-        }
-    }
-    Attempt::Done(answer.into_reply())
 }
 
 async fn may_repeat(router: &SessionRouter, call: &Call<'_>, binding: &BindingView) -> bool {

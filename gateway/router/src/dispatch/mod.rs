@@ -5,6 +5,7 @@
 
 mod abandoned;
 mod annotations;
+mod attempt;
 mod deliver;
 mod event_filter;
 mod gateway_request;
