@@ -48,6 +48,7 @@ pub use stream::{HoldError, StreamHold, StreamKind};
 pub use turn::{Turn, Withdrawal};
 pub use wake_ups::wake_waiters;
 
+use self::stream::OpenStreams;
 use self::turn::HeldTurns;
 use self::wake_ups::Waiters;
 use mooring_protocol::ids::gateway_id;
@@ -71,6 +72,7 @@ struct Shared {
     options: SessionRouterOptions,
     active_bindings: ActiveBindings,
     waiters: Waiters,
+    open_streams: OpenStreams,
     /// Each thread has its own: a turn is kept by the thread that took it.
     held_turns: ThreadLocal<Arc<HeldTurns>>,
     sequence: AtomicU64,
@@ -115,6 +117,7 @@ impl SessionRouter {
             worker,
             active_bindings: ActiveBindings::new(idle),
             waiters: Waiters::default(),
+            open_streams: OpenStreams::default(),
             held_turns: ThreadLocal::new(),
             options,
             sequence: AtomicU64::new(0),
@@ -160,6 +163,11 @@ impl SessionRouter {
     /// The calls that wait here for other gateways' claims or for turns.
     fn waiters(&self) -> &Waiters {
         &self.0.waiters
+    }
+
+    /// The streams that are open here.
+    fn open_streams(&self) -> &OpenStreams {
+        &self.0.open_streams
     }
 
     /// The turns of this thread that have no task.

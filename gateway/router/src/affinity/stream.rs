@@ -2,7 +2,11 @@
 //! client. Each is an owned binding under a name that no server can have.
 //!
 //! Invariant: dropping a stream's hold releases the stream; the stream of a dead gateway can be taken over by any
-//! other.
+//! other, and a binding that this gateway has without a stream by this gateway.
+
+mod open_streams;
+#[cfg(test)]
+mod tests;
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +15,12 @@ use mooring_session::limits::LEASE_MIN;
 use mooring_session::names::{InstanceName, NameError, Reason, ServerName, UpstreamSession};
 use mooring_session::refusal::Busy;
 use mooring_session::rules::{
-    BindRequest, ConfirmRequest, LossReport, Ownership, RebindRequest, RouteRequest, UnbindRequest,
+    BindRequest, LossReport, Ownership, RebindRequest, RouteRequest, UnbindRequest,
 };
-use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView, OwnerView};
 
+use self::open_streams::OpenStream;
+pub(super) use self::open_streams::OpenStreams;
 use super::{Session, SessionRouter};
 use mooring_store::{StoreError, fresh_token};
 
@@ -31,10 +36,6 @@ const HERE_WITHIN: Duration = Duration::from_millis(300);
 const ELSEWHERE_WITHIN: Duration = Duration::from_millis(2_500);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The lease of a takeover from a dead gateway.
-const TAKE_OVER_LEASE: Millis = Millis::new(5_000);
-
-const _: () = assert!(LEASE_MIN.get() <= TAKE_OVER_LEASE.get());
 
 /// A stream that a session has at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,11 +89,13 @@ pub struct StreamHold {
     session: Session,
     server: ServerName,
     epoch: u64,
+    /// Leaves the set before the store has released the stream; the next one here takes it over.
+    _open: OpenStream,
 }
 
 /// The result of one attempt to hold a stream.
 enum Attempt {
-    Held(StreamHold),
+    Held(Box<StreamHold>),
     /// It is open elsewhere. Retry for at most this long.
     Taken {
         within: Duration,
@@ -124,7 +127,7 @@ impl Drop for StreamHold {
                 // Taken over, or the session has ended: nothing to release.
                 Ok(_) | Err(StoreError::Refused(_)) => {}
                 Err(error) => {
-                    tracing::info!(session = %session.digest, %error, "failed to release a stream; it is free when this gateway ends");
+                    tracing::info!(session = %session.digest, %error, "failed to release a stream; it is free for this gateway, and for others when this one ends");
                 }
             }
         });
@@ -145,7 +148,7 @@ impl SessionRouter {
         let begun = Instant::now();
         loop {
             match self.try_hold(session, kind).await {
-                Ok(Attempt::Held(hold)) => return Ok(Some(hold)),
+                Ok(Attempt::Held(hold)) => return Ok(Some(*hold)),
                 Ok(Attempt::Taken { within }) if begun.elapsed() >= within => {
                     return Err(HoldError::Taken);
                 }
@@ -181,12 +184,17 @@ impl SessionRouter {
     }
 
     async fn try_hold(&self, session: &Session, kind: StreamKind) -> Result<Attempt, HoldError> {
-        let token = fresh_token()?;
+        let server = kind.server()?;
+        let Some(open) = self.open_streams().add(session, &server) else {
+            return Ok(Attempt::Taken {
+                within: HERE_WITHIN,
+            });
+        };
         let bind = BindRequest {
             principal: session.principal.clone(),
-            server: kind.server()?,
+            server,
             worker: self.worker().clone(),
-            token,
+            token: fresh_token()?,
             lease: LEASE_MIN,
             instances: vec![InstanceName::parse(NOTHING)?],
             upstream_session: Some(UpstreamSession::parse(NOTHING)?),
@@ -194,69 +202,60 @@ impl SessionRouter {
         };
         let bound = self.store().bind(&session.key, &bind).await?;
         if bound.won {
-            return Ok(Attempt::Held(self.held(
-                session,
-                bind.server,
-                bound.binding.epoch,
-            )));
+            return Ok(self.held(session, &bound.binding, open));
         }
         if bound.binding.state == BindingState::Orphaned {
-            return self.take_over(session, &bound.binding).await;
+            let reason = b"the worker that held the stream is dead";
+            return self.take_over(session, &bound.binding, open, reason).await;
         }
-        let is_here = (bound.binding.owner.as_ref()).is_some_and(|owner| self.is_owner(owner));
-        let within = if is_here {
-            HERE_WITHIN
-        } else {
-            ELSEWHERE_WITHIN
-        };
-        Ok(Attempt::Taken { within })
+        // An answer or a release was lost, or a client disconnected while its stream was opened.
+        if (bound.binding.owner.as_ref()).is_some_and(|owner| self.is_owner(owner)) {
+            let reason = b"the stream is not open";
+            return self.take_over(session, &bound.binding, open, reason).await;
+        }
+        Ok(Attempt::Taken {
+            within: ELSEWHERE_WITHIN,
+        })
     }
 
-    /// Takes a stream over from a dead gateway, unless another gateway was faster.
+    /// Takes over a stream that nobody has, unless another gateway was faster.
     async fn take_over(
         &self,
         session: &Session,
-        orphaned: &BindingView,
+        unused: &BindingView,
+        open: OpenStream,
+        reason: &[u8],
     ) -> Result<Attempt, HoldError> {
-        let token = fresh_token()?;
         let rebind = RebindRequest {
             principal: session.principal.clone(),
-            server: orphaned.server.clone(),
-            epoch: orphaned.epoch,
+            server: unused.server.clone(),
+            epoch: unused.epoch,
             worker: self.worker().clone(),
-            token: token.clone(),
-            lease: TAKE_OVER_LEASE,
+            token: fresh_token()?,
+            lease: LEASE_MIN,
             instances: vec![InstanceName::parse(NOTHING)?],
             avoid: None,
-            reason: Reason::parse(b"the worker that held the stream is dead").ok(),
-            upstream_session: None,
+            reason: Reason::parse(reason).ok(),
+            upstream_session: Some(UpstreamSession::parse(NOTHING)?),
             ownership: Ownership::Owned,
             report: LossReport::ByCaller,
         };
         let rebound = self.store().rebind(&session.key, &rebind).await?;
-        if !rebound.won {
-            return Ok(Attempt::Taken {
+        Ok(match rebound.won {
+            true => self.held(session, &rebound.binding, open),
+            false => Attempt::Taken {
                 within: ELSEWHERE_WITHIN,
-            });
-        }
-        let confirm = ConfirmRequest {
-            principal: session.principal.clone(),
-            server: orphaned.server.clone(),
-            epoch: rebound.binding.epoch,
-            token,
-            upstream_session: Some(UpstreamSession::parse(NOTHING)?),
-        };
-        let confirmed = self.store().confirm(&session.key, &confirm).await?;
-        let hold = self.held(session, confirmed.server, confirmed.epoch);
-        Ok(Attempt::Held(hold))
+            },
+        })
     }
 
-    fn held(&self, session: &Session, server: ServerName, epoch: u64) -> StreamHold {
-        StreamHold {
+    fn held(&self, session: &Session, binding: &BindingView, open: OpenStream) -> Attempt {
+        Attempt::Held(Box::new(StreamHold {
             router: self.clone(),
             session: session.clone(),
-            server,
-            epoch,
-        }
+            server: binding.server.clone(),
+            epoch: binding.epoch,
+            _open: open,
+        }))
     }
 }

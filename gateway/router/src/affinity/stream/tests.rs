@@ -1,0 +1,106 @@
+//! Streams whose binding no stream holds.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mooring_session::names::WorkerId;
+use mooring_session::time::Millis;
+
+use super::*;
+use crate::affinity::{ConnectionSettings, OwnedConnections, SessionRouterOptions};
+use mooring_store::Store;
+use mooring_store::test_support::memory_store;
+use mooring_store::test_support::requests as make;
+use mooring_upstream::{Client, ClientOptions, Servers};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn router(store: &Store, worker: &WorkerId) -> SessionRouter {
+    let client = ClientOptions {
+        connect_timeout: SECOND,
+        idle_connection: SECOND,
+        lost_after: SECOND,
+        event_bytes_max: 1024,
+    };
+    let connections = ConnectionSettings {
+        message_bytes_max: 1024,
+        events_max: 1,
+        event_bytes_max: 1024,
+        client_answer_timeout: SECOND,
+    };
+    let options = SessionRouterOptions {
+        session_ttl: Millis::new(60_000),
+        sessions_max: None,
+        initializes_per_minute: None,
+        claim_lease: Millis::new(1_000),
+        turn_wait_max: SECOND,
+        answer_timeout: SECOND,
+        key_prefix: "mcpgw:".into(),
+    };
+    SessionRouter::new(
+        store.clone(),
+        Client::new(client, false).unwrap(),
+        Arc::new(Servers::new(Vec::new())),
+        OwnedConnections::new(HashMap::new(), connections, SECOND, None),
+        worker.clone(),
+        options,
+    )
+}
+
+/// A live gateway, and a session.
+async fn scene() -> (Store, WorkerId, Session) {
+    let (store, worker) = (memory_store(), make::worker("gateway:1"));
+    store.beat(&make::beat("gateway:1", 60_000)).await.unwrap();
+    let create = make::create("one");
+    let session = Session::new(
+        make::key("one"),
+        create.id.clone(),
+        create.principal.clone(),
+    );
+    store.create(&session.key, &create).await.unwrap();
+    (store, worker, session)
+}
+
+async fn hold(router: &SessionRouter, session: &Session) -> Result<StreamHold, HoldError> {
+    let hold = router.hold_stream(session, StreamKind::Get).await?;
+    Ok(hold.expect("the store is there"))
+}
+
+#[tokio::test]
+async fn a_binding_without_a_stream_does_not_close_the_stream_to_its_gateway() {
+    let (store, worker, session) = scene().await;
+    let router = router(&store, &worker);
+    // As if the client had disconnected before the answer to BIND.
+    let lost = BindRequest {
+        server: make::server("@get"),
+        worker,
+        ownership: Ownership::Owned,
+        ..make::bind("lost", "stream", "stream")
+    };
+    let lost = store.bind(&session.key, &lost).await.unwrap();
+    assert!(lost.won);
+
+    let first = hold(&router, &session).await.unwrap();
+    assert!(first.epoch() > lost.binding.epoch);
+    let second = hold(&router, &session).await;
+    assert!(matches!(second, Err(HoldError::Taken)), "{second:?}");
+    drop(first);
+    hold(&router, &session).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_of_two_that_open_a_stream_at_once_gets_it() {
+    let (store, worker, session) = scene().await;
+    let router = router(&store, &worker);
+    let (one, other) = tokio::join!(hold(&router, &session), hold(&router, &session));
+    let held = one.or(other).unwrap();
+    assert!(hold(&router, &session).await.is_err());
+    drop(held);
+    hold(&router, &session).await.unwrap();
+}
