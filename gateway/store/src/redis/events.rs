@@ -16,9 +16,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::command_connection::CommandConnection;
 use super::dial::Dialer;
-use super::link::LinkState;
+use super::link::{Connection, LinkState};
 use super::reply::{Fields, Problem, text};
 use super::{RedisStore, failure, unreadable};
 use crate::error::{StoreError, UnavailableReason};
@@ -46,13 +45,13 @@ struct Source {
 /// One worker's connection, and the current wait on it.
 #[derive(Default)]
 struct WaitConnection {
-    connection: Option<CommandConnection>,
+    connection: Option<Connection>,
     wait: Option<JoinHandle<WaitResult>>,
 }
 
 /// The result of a wait, and its connection if it is reusable.
 struct WaitResult {
-    connection: Option<CommandConnection>,
+    connection: Option<Connection>,
     result: Result<Vec<WorkerEvent>, StoreError>,
 }
 
@@ -139,7 +138,7 @@ impl EventConnections {
 impl Source {
     async fn run(
         mut self,
-        connection: Option<CommandConnection>,
+        connection: Option<Connection>,
         worker: WorkerId,
         wait: Duration,
     ) -> WaitResult {
@@ -153,7 +152,7 @@ impl Source {
 
     async fn send_wait(
         &mut self,
-        connection: Option<CommandConnection>,
+        connection: Option<Connection>,
         worker: &WorkerId,
         wait: Duration,
     ) -> WaitResult {
@@ -161,9 +160,10 @@ impl Source {
             connection: None,
             result: Err(error),
         };
+        // After the link's connection was lost, the address may lead to another server.
         let mut connection = match connection {
-            Some(connection) => connection,
-            None => match self.connect(wait).await {
+            Some(known) if self.link.borrow().is_up(known.number) => known,
+            _ => match self.connect(wait).await {
                 Ok(connection) => connection,
                 Err(error) => return failed(error),
             },
@@ -173,7 +173,7 @@ impl Source {
             .arg(worker.as_str())
             .arg("TIMEOUT")
             .arg(Millis::from(wait).get());
-        let answer = connection.send(&command);
+        let answer = connection.connection.send(&command);
         let error = match timeout(wait + self.dialer.command_timeout, answer).await {
             Ok(Ok(Value::ServerError(error))) => {
                 failure::of_server(COMMAND, error.code(), error.details().unwrap_or(""))
@@ -191,14 +191,16 @@ impl Source {
     }
 
     /// Connects once the shared link is up, whose task decides when to retry.
-    async fn connect(&mut self, wait: Duration) -> Result<CommandConnection, StoreError> {
+    async fn connect(&mut self, wait: Duration) -> Result<Connection, StoreError> {
+        let away = || StoreError::Away(UnavailableReason::Disconnected);
         let is_up = |state: &LinkState| matches!(state, LinkState::Up(_));
-        match timeout(wait, self.link.wait_for(is_up)).await {
-            Ok(Ok(_)) => {}
-            _ => return Err(StoreError::Away(UnavailableReason::Disconnected)),
-        }
-        let connected = self.dialer.connect().await;
-        connected.map_err(|_| StoreError::Away(UnavailableReason::Disconnected))
+        let opened = timeout(wait, self.link.wait_for(is_up)).await;
+        let number = match opened.ok().and_then(Result::ok).as_deref() {
+            Some(LinkState::Up(open)) => open.number,
+            _ => return Err(away()),
+        };
+        let connected = self.dialer.connect().await.map_err(|_| away())?;
+        Ok(Connection::new(connected, number))
     }
 }
 

@@ -5,13 +5,15 @@
 //!
 //! Invariants: no caller waits longer than the command timeout, reconnecting included; while the server is known to be
 //! away, callers fail at once; a connection is used only after the module was checked; a command is sent at most twice,
-//! and a second time only if the rules reply to a repetition as they did the first time.
+//! and a second time only if a repetition changes nothing more and is not refused. Its reply then has the same record or
+//! binding, but not what only the change itself reports: `created` and `revived` of CREATE, `ended_now` of END, and
+//! `worker_lost` of ROUTE.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisError, Value};
 use thread_local::ThreadLocal;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -27,6 +29,9 @@ const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_millis(250);
 /// Interval of pings on a connection that may be unused.
 const PING_EVERY: Duration = Duration::from_secs(1);
+/// A connection to a server that has become a replica is kept for this long, so that a fleet whose only server is one
+/// does not reconnect for every command.
+const REPLICA_KEPT_FOR: Duration = Duration::from_secs(1);
 /// Pause between attempts to open a connection of a thread's own while the first one is open.
 const DIAL_OWN_EVERY: Duration = Duration::from_secs(5);
 
@@ -35,7 +40,7 @@ const DIAL_OWN_EVERY: Duration = Duration::from_secs(5);
 pub(crate) enum Resend {
     /// Once, within the command's timeout.
     Once,
-    /// Never: a repetition gets a different reply.
+    /// Never: a repetition is refused as if the first had failed, or changes more.
     Never,
 }
 
@@ -52,7 +57,7 @@ pub(crate) enum LinkState {
 
 impl LinkState {
     /// Whether the connection of this number is open.
-    fn is_up(&self, number: u64) -> bool {
+    pub(super) fn is_up(&self, number: u64) -> bool {
         matches!(self, Self::Up(connection) if connection.number == number)
     }
 }
@@ -73,8 +78,19 @@ pub(crate) enum DownReason {
 /// An open connection, with a number that distinguishes it from earlier ones.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    connection: CommandConnection,
-    number: u64,
+    pub(super) connection: CommandConnection,
+    pub(super) number: u64,
+    opened_at: Instant,
+}
+
+impl Connection {
+    pub(super) fn new(connection: CommandConnection, number: u64) -> Self {
+        Self {
+            connection,
+            number,
+            opened_at: Instant::now(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Connection {
@@ -200,15 +216,18 @@ impl Shared {
         let Connection {
             mut connection,
             number,
+            opened_at,
         } = self.of_this_thread(self.connection(deadline).await?);
         let away = match timeout_at(deadline, connection.send(command)).await {
-            Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) => match error.into_server_errors() {
-                Some(errors) if !errors.is_empty() => {
-                    let first = errors.first().map(|(_, error)| error.clone());
-                    return Ok(first.map_or(Value::Nil, Value::ServerError));
+            Ok(sent) => match sent.or_else(|error| error_reply(&error).ok_or(error)) {
+                Ok(reply) => {
+                    // After a failover the address leads to another server, and this connection to the former primary.
+                    if is_from_replica(&reply) && opened_at.elapsed() >= REPLICA_KEPT_FOR {
+                        self.lose(number);
+                    }
+                    return Ok(reply);
                 }
-                _ => UnavailableReason::Dropped,
+                Err(_) => UnavailableReason::Dropped,
             },
             Err(_) => UnavailableReason::TimedOut,
         };
@@ -254,7 +273,7 @@ impl Shared {
         loop {
             match self.dialer.connect().await {
                 Ok(connection) => {
-                    let own = Connection { connection, number };
+                    let own = Connection::new(connection, number);
                     self.set_own(number, Some(own));
                     return Arc::clone(&self).until_lost(number).await;
                 }
@@ -375,7 +394,7 @@ impl Shared {
         match attempt {
             Ok(connection) => {
                 tracing::info!(%address, "connected to redis");
-                let connection = Connection { connection, number };
+                let connection = Connection::new(connection, number);
                 // This thread has it for its own.
                 *self.thread() = ThreadConnection { number, own: None };
                 self.state.send_replace(LinkState::Up(connection));
@@ -391,4 +410,16 @@ impl Shared {
             }
         }
     }
+}
+
+/// The server's reply, if the library made an error of it.
+fn error_reply(error: &RedisError) -> Option<Value> {
+    let errors = error.clone().into_server_errors()?;
+    let (_, first) = errors.first()?;
+    Some(Value::ServerError(first.clone()))
+}
+
+/// Whether the server refused the command because it is a replica.
+fn is_from_replica(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.code() == "READONLY")
 }

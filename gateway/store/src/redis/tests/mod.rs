@@ -7,6 +7,7 @@
 )]
 
 mod events;
+mod failover;
 mod older_module;
 mod replies;
 
