@@ -168,6 +168,12 @@ impl EventRelay {
         Poll::Ready(self.fail())
     }
 
+    /// Whether no call on this stream is unanswered.
+    fn is_answered(&self) -> bool {
+        let upstream = self.upstream.as_ref();
+        upstream.is_none_or(|(_, filter)| !filter.has_pending_request())
+    }
+
     /// The next relayed event, or the last event of the stream. `None` if the next event must be polled or the stream
     /// has ended.
     fn poll_upstream(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
@@ -223,6 +229,10 @@ impl Stream for EventRelay {
                 return Poll::Ready(None);
             };
             if let Some(event) = event {
+                if this.is_answered() {
+                    // The server may leave the stream open.
+                    this.guards.turn = None;
+                }
                 return Poll::Ready(Some(Ok(event)));
             }
         }
@@ -236,5 +246,41 @@ impl Drop for EventRelay {
             let guards = std::mem::take(&mut self.guards);
             abandoned::read(UnreadReply::Events(events, filter), guards);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use futures_util::{StreamExt as _, stream};
+
+    use super::super::event_filter::{Audience, PendingRequest};
+    use super::*;
+    use mooring_protocol::Marker;
+    use mooring_protocol::ids::Epoch;
+
+    #[tokio::test]
+    async fn an_answered_call_has_no_turn_while_its_stream_is_open() {
+        let events = [
+            r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#,
+            r#"{"jsonrpc":"2.0","id":"c:1","result":{}}"#,
+        ];
+        let events = events.map(|text| Ok(Event::message(text)));
+        let open = stream::iter(events).chain(stream::pending());
+        let pending_request = PendingRequest {
+            id_json: "1".into(),
+        };
+        let audience = Audience::Bound(Marker::of(Epoch(1)));
+        let filter = EventFilter::new(audience, Some(pending_request), None, None);
+        let guards = ReplyGuards {
+            turn: Some(Turn::watched().0),
+            ..ReplyGuards::default()
+        };
+        let stopping = CancellationToken::new();
+        let mut relay = EventRelay::new(Box::pin(open), filter, guards, &stopping);
+        relay.next().await.unwrap().unwrap();
+        assert!(relay.guards.turn.is_some(), "the call runs");
+        relay.next().await.unwrap().unwrap();
+        assert!(relay.guards.turn.is_none(), "the call was answered");
     }
 }
