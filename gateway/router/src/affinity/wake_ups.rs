@@ -39,7 +39,15 @@ enum WakeReason {
     Withdrawn,
 }
 
-type WaitingCalls = HashMap<WaitKey, watch::Sender<WakeReason>, RandomState>;
+/// The calls that wait for the same.
+#[derive(Debug)]
+struct WaitingGroup {
+    /// How many there are. Receivers of the channel are no count: one outlives its lock.
+    calls: usize,
+    wake_ups: watch::Sender<WakeReason>,
+}
+
+type WaitingCalls = HashMap<WaitKey, WaitingGroup, RandomState>;
 
 /// The waiting calls of this gateway. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -85,15 +93,16 @@ impl Waiters {
     }
 
     fn join_at(&self, key: WaitKey) -> Waiter {
-        let wake_ups = self
-            .lock()
-            .entry(key.clone())
-            .or_insert_with(|| watch::Sender::new(WakeReason::Ask))
-            .subscribe();
+        let mut waiting = self.lock();
+        let group = waiting.entry(key.clone()).or_insert_with(|| WaitingGroup {
+            calls: 0,
+            wake_ups: watch::Sender::new(WakeReason::Ask),
+        });
+        group.calls = group.calls.saturating_add(1);
         Waiter {
             waiters: self.clone(),
             key,
-            wake_ups,
+            wake_ups: group.wake_ups.subscribe(),
         }
     }
 
@@ -110,7 +119,7 @@ impl Waiters {
 
     fn wake(&self, key: &WaitKey, reason: WakeReason) {
         if let Some(waiting) = self.lock().get(key) {
-            waiting.send_modify(|last| {
+            waiting.wake_ups.send_modify(|last| {
                 if *last != WakeReason::Withdrawn {
                     *last = reason;
                 }
@@ -143,9 +152,10 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut waiting = self.waiters.lock();
-        let is_last = waiting
-            .get(&self.key)
-            .is_some_and(|waiting| waiting.receiver_count() <= 1);
+        let is_last = waiting.get_mut(&self.key).is_some_and(|group| {
+            group.calls = group.calls.saturating_sub(1);
+            group.calls == 0
+        });
         if is_last {
             waiting.remove(&self.key);
         }
@@ -262,5 +272,20 @@ mod tests {
         assert_eq!(waiters.lock().len(), 1);
         drop(second);
         assert_eq!(waiters.lock().len(), 0);
+    }
+
+    #[test]
+    fn waiters_that_are_dropped_at_once_are_removed() {
+        let waiters = Waiters::default();
+        let server = ServerName::parse(b"tools").unwrap();
+        for _ in 0..2_000 {
+            let both = [(); 2].map(|()| waiters.join(&key(b"a"), &server));
+            std::thread::scope(|scope| {
+                for waiter in both {
+                    scope.spawn(move || drop(waiter));
+                }
+            });
+            assert_eq!(waiters.lock().len(), 0);
+        }
     }
 }
