@@ -144,16 +144,15 @@ pub(super) async fn keep(
         let commanded = tokio::select! {
             biased;
             commanded = signals.until(TurnCommand::Release) => commanded,
-            () = hold(&mut entry, given) => {
-                signals.lose();
-                return entry.leave().await;
-            }
+            () = hold(&mut entry, given) => return signals.lose(),
         };
-        entry.leave().await;
+        let resumed = entry.resumed();
+        // Releases the ticket.
+        drop(entry);
         if commanded.is_err() || signals.until(TurnCommand::Hold).await.is_err() {
             return;
         }
-        let Ok(next) = entry.resumed() else {
+        let Ok(next) = resumed else {
             return;
         };
         entry = next;

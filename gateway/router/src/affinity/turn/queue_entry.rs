@@ -157,24 +157,11 @@ impl QueueEntry {
         self.request.held = held;
         let TurnQueue { store, key, .. } = &self.queue;
         let answer = store.enter(key, &self.request).await;
-        if let Err(StoreError::Refused(_)) = &answer {
-            // Nothing was changed: a refused ticket is not in the queue.
-            self.is_taken = false;
+        if let Err(StoreError::Refused(refusal)) = &answer {
+            // A refused ticket is not in the queue, except one that was in it before its worker counted as dead.
+            self.is_taken = *refusal == Refusal::Stale(Stale::Worker);
         }
         answer
-    }
-
-    /// Releases the ticket, and waits for the reply. What fails is tried again in the background.
-    pub(super) async fn leave(&mut self) {
-        if !self.is_taken {
-            return;
-        }
-        let left = self
-            .store()
-            .leave(&self.queue.key, &self.leave_request())
-            .await;
-        // A refusal means that there is nothing to release. Otherwise dropping the entry releases it.
-        self.is_taken = !matches!(left, Ok(()) | Err(StoreError::Refused(_)));
     }
 
     fn leave_request(&self) -> LeaveRequest {

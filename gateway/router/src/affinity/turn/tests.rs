@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use mooring_session::Refusal;
 use mooring_session::names::WorkerId;
+use mooring_session::refusal::Stale;
 use mooring_session::rules::{BindRequest, EndCondition};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -30,6 +31,8 @@ use mooring_store::test_support::{embedded_store, memory_store, redis_store, tur
 use mooring_store::{StoreOptions, StorePlace, WhenAway, open_with};
 
 const SHORT: Duration = Duration::from_millis(50);
+/// The shortest time to live of a beat.
+const SHORT_TTL_MS: u64 = mooring_session::limits::BEAT_TTL_MIN.get();
 
 /// A gateway: its waiting calls, and the task that wakes them.
 struct Worker {
@@ -339,6 +342,28 @@ async fn a_turn_whose_holder_was_killed_passes_on() {
 }
 
 #[tokio::test]
+async fn a_ticket_that_was_refused_as_its_gateway_counted_as_dead_is_left() {
+    let store = memory_store();
+    begun(&store).await;
+    store.beat(&make::beat("w:1", SHORT_TTL_MS)).await.unwrap();
+    store.beat(&make::beat("v:1", 600_000)).await.unwrap();
+    let worker = Worker::new(&store, "v:1");
+    let held = worker.take("held", PATIENCE).await.unwrap();
+    let mut waiting = Worker::new(&store, "w:1").entry("waiting");
+    assert_eq!(waiting.ask(None).await.unwrap().turn, None);
+    eventually("the gateway counts as dead", async || {
+        let refused = waiting.ask(None).await;
+        refused.is_err_and(|error| error == Refusal::Stale(Stale::Worker).into())
+    })
+    .await;
+    drop(waiting);
+    store.beat(&make::beat("w:1", 600_000)).await.unwrap();
+    drop(held);
+    // The turn would be offered to the ticket for a second.
+    worker.take("next", SHORT).await.unwrap();
+}
+
+#[tokio::test]
 async fn the_queue_length_is_limited() {
     let (server, store) = redis_with_turns().await;
     server.command(&["CONFIG", "SET", "mooring.turn-queue-max", "1"]);
@@ -350,7 +375,7 @@ async fn the_queue_length_is_limited() {
         worker.take("one", PATIENCE).await.unwrap_err(),
         TurnError::TooMany
     );
-    waiting.leave().await;
+    drop(waiting);
     drop(held);
     worker.take("one", PATIENCE).await.unwrap();
 }
