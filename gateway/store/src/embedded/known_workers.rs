@@ -2,7 +2,8 @@
 //!
 //! Heartbeats of other processes arrive as rows with a wall-clock time, because no monotonic clock survives a restart.
 //! The rules need monotonic times, so this process dates a heartbeat once, when it first reads it. From then on the
-//! heartbeat expires by this process's monotonic clock, and setting the wall clock neither kills nor revives a worker.
+//! heartbeat expires by this process's monotonic clock. A heartbeat of a worker that is known is no older than the last
+//! refresh. So neither setting the wall clock nor suspending the machine kills or revives a worker.
 //!
 //! Invariant: rows are in the order in which boots appeared, so all processes agree which boot of a name is the latest.
 
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 
 use mooring_session::limits::RETIRED_BOOTS_MAX;
 use mooring_session::names::{Address, WorkerId};
-use mooring_session::time::{Millis, Timestamp};
+use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::workers::{Beat, Drain, Workers};
 use rusqlite::{Connection, Row, params};
 
@@ -34,6 +35,8 @@ pub(super) struct KnownWorkers {
     pub(super) workers: Workers,
     /// SQLite's `data_version` when the rows were last read. It changes when another connection commits.
     version: Option<i64>,
+    /// When the rows were last known to be those below.
+    refreshed_at: Monotonic,
     /// The rows when they were last read.
     rows: HashMap<Box<str>, WorkerBeat>,
 }
@@ -59,6 +62,7 @@ impl KnownWorkers {
         Self {
             workers: Workers::new(clock.mono(), WORKER_GRACE),
             version: None,
+            refreshed_at: clock.mono(),
             rows: HashMap::new(),
         }
     }
@@ -77,7 +81,9 @@ impl KnownWorkers {
         let version = connection
             .prepare_cached("PRAGMA data_version")?
             .query_row([], |row| row.get(0))?;
+        let mono = clock.mono();
         if self.version == Some(version) {
+            self.refreshed_at = mono;
             return Ok(version);
         }
         let mut statement = connection.prepare_cached(
@@ -91,6 +97,7 @@ impl KnownWorkers {
             }
         }
         self.rows = seen_now;
+        self.refreshed_at = mono;
         self.version = Some(version);
         Ok(version)
     }
@@ -110,8 +117,14 @@ impl KnownWorkers {
                 .unwrap_or(WorkerState::Serving),
         };
         let name = Box::from(worker.as_str());
-        if self.rows.get(&name) == Some(&seen) {
+        let known = self.rows.get(&name);
+        if known == Some(&seen) {
             return Ok(Some((name, seen)));
+        }
+        let mono = clock.mono();
+        let mut age_ms = clock.now().unix_ms().saturating_sub(last_beat_at);
+        if known.is_some() {
+            age_ms = age_ms.min(mono.ms().saturating_sub(self.refreshed_at.ms()));
         }
         let (Ok(worker), Ok(address)) = (
             WorkerId::parse(worker.as_bytes()),
@@ -119,7 +132,6 @@ impl KnownWorkers {
         ) else {
             return Ok(None);
         };
-        let age_ms = clock.now().unix_ms().saturating_sub(last_beat_at);
         let beat = Beat {
             worker: worker.clone(),
             address,
@@ -130,7 +142,6 @@ impl KnownWorkers {
             },
         };
         // A boot that a later row has replaced is refused, and stays dead.
-        let mono = clock.mono();
         if self
             .workers
             .beat(beat, mono, Timestamp::from_unix_ms(last_beat_at))

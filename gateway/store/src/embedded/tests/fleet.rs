@@ -157,6 +157,32 @@ async fn what_is_owned_is_cleaned_by_its_owner_while_that_lives() {
     assert_eq!(reaped(&store, "v:1").await, 1);
 }
 
+/// Whether the other process's worker `v:1` is alive for this store.
+async fn is_alive(store: &EmbeddedStore) -> bool {
+    let workers = store.workers().await.unwrap();
+    let found = workers.iter().find(|it| it.worker == make::worker("v:1"));
+    found.unwrap().alive
+}
+
+/// The machine was suspended, or the wall clock set, between a heartbeat and its reading.
+#[tokio::test]
+async fn a_worker_survives_a_step_of_the_wall_clock() {
+    let file = File::new();
+    let (store, other) = (file.open(), file.open());
+    other.beat(&make::beat("v:1", 1_500)).await.unwrap();
+    assert!(is_alive(&store).await);
+    file.pass(500);
+    other.beat(&make::beat("v:1", 1_500)).await.unwrap();
+    file.connection()
+        .execute_batch("UPDATE workers SET last_beat_at = last_beat_at - 3600000")
+        .unwrap();
+    assert!(is_alive(&store).await);
+    file.pass(999);
+    assert!(is_alive(&store).await);
+    file.pass(1);
+    assert!(!is_alive(&store).await, "as old as the last look");
+}
+
 #[tokio::test]
 async fn a_walk_through_the_list_meets_every_session_once_while_others_come_and_go() {
     let file = File::new();
