@@ -79,10 +79,10 @@ impl Database {
         status: Arc<StatusCell>,
     ) -> Self {
         Self {
+            known_workers: KnownWorkers::new(connection.memory_use(), &clock),
             connection,
             path: path.to_owned(),
             status,
-            known_workers: KnownWorkers::new(&clock),
             recent_sessions: RecentSessions::default(),
             clock,
             queues,

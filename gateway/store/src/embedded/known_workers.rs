@@ -5,6 +5,9 @@
 //! heartbeat expires by this process's monotonic clock. A heartbeat of a worker that is known is no older than the last
 //! refresh. So neither setting the wall clock nor suspending the machine kills or revives a worker.
 //!
+//! While the file cannot be written, each process works in a copy of its own, which gets no heartbeats of others: who was
+//! alive then counts as alive, so that nothing owned is taken from a live process, and for a while after the return.
+//!
 //! Invariant: rows are in the order in which boots appeared, so all processes agree which boot of a name is the latest.
 
 use std::collections::HashMap;
@@ -16,6 +19,7 @@ use mooring_session::workers::{Beat, Drain, Workers};
 use rusqlite::{Connection, Row, params};
 
 use super::TransactionError;
+use super::file::MemoryUse;
 use super::row::{read_number, stored_number};
 use crate::clock::Clock;
 use crate::fleet::WORKER_GRACE;
@@ -29,6 +33,17 @@ const BOOTS_KEPT: i64 = RETIRED_BOOTS_MAX as i64 + 1;
 /// Gone or silent workers that are kept: processes that serve a single client come and go all day.
 const GONE_KEPT: i64 = 256;
 
+/// The time to live of other workers while their heartbeats do not arrive.
+const UNHEARD_TTL: Millis = Millis::new(u64::MAX);
+
+/// Whether heartbeats of other processes arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heartbeats {
+    Arrive,
+    /// This process works in a copy.
+    Missing,
+}
+
 /// The workers that this process knows, from the file and its own.
 #[derive(Debug)]
 pub(super) struct KnownWorkers {
@@ -39,6 +54,7 @@ pub(super) struct KnownWorkers {
     refreshed_at: Monotonic,
     /// The rows when they were last read.
     rows: HashMap<Box<str>, WorkerBeat>,
+    heartbeats: Heartbeats,
 }
 
 /// Distinguishes consecutive heartbeats of one worker.
@@ -57,19 +73,49 @@ enum WorkerState {
     Gone,
 }
 
+impl Heartbeats {
+    fn of(memory_use: Option<MemoryUse>) -> Self {
+        match memory_use {
+            Some(MemoryUse::Copy) => Self::Missing,
+            Some(MemoryUse::Store) | None => Self::Arrive,
+        }
+    }
+}
+
 impl KnownWorkers {
-    pub(super) fn new(clock: &Clock) -> Self {
+    /// None yet. With a copy of the file, all that it names and that are not gone count as alive.
+    pub(super) fn new(memory_use: Option<MemoryUse>, clock: &Clock) -> Self {
         Self {
             workers: Workers::new(clock.mono(), WORKER_GRACE),
             version: None,
             refreshed_at: clock.mono(),
             rows: HashMap::new(),
+            heartbeats: Heartbeats::of(memory_use),
         }
     }
 
-    /// Forces the next refresh to read the rows, since the file or copy has changed.
-    pub(super) const fn forget_version(&mut self) {
+    /// Continues with the rows of another file or copy.
+    pub(super) fn continue_from(&mut self, memory_use: Option<MemoryUse>, clock: &Clock) {
         self.version = None;
+        let ttl = match (self.heartbeats, Heartbeats::of(memory_use)) {
+            (_, Heartbeats::Missing) => UNHEARD_TTL,
+            // Other processes may return to the file later than this one.
+            (Heartbeats::Missing, Heartbeats::Arrive) => WORKER_GRACE,
+            (Heartbeats::Arrive, Heartbeats::Arrive) => return,
+        };
+        self.heartbeats = Heartbeats::of(memory_use);
+        let mono = clock.mono();
+        let living = (self.workers.list(mono).into_iter()).filter(|view| view.alive);
+        for view in living {
+            let beat = Beat {
+                worker: view.worker,
+                address: view.address,
+                ttl,
+                drain: view.drain,
+            };
+            // It is alive with this address, so this is not refused.
+            drop(self.workers.beat(beat, mono, view.last_beat_at));
+        }
     }
 
     /// Reads what other processes have written since the last refresh. Returns SQLite's `data_version`.
@@ -135,7 +181,10 @@ impl KnownWorkers {
         let beat = Beat {
             worker: worker.clone(),
             address,
-            ttl: Millis::new(ttl_ms.saturating_sub(age_ms)),
+            ttl: match self.heartbeats {
+                Heartbeats::Arrive => Millis::new(ttl_ms.saturating_sub(age_ms)),
+                Heartbeats::Missing => UNHEARD_TTL,
+            },
             drain: match seen.state {
                 WorkerState::Draining => Drain::Draining,
                 WorkerState::Serving | WorkerState::Gone => Drain::Serving,

@@ -176,7 +176,7 @@ impl Database {
 
     fn serve_from(&mut self, opened: FileConnection) {
         self.connection = opened;
-        self.known_workers.forget_version();
+        (self.known_workers).continue_from(self.connection.memory_use(), &self.clock);
         self.recent_sessions.clear();
         self.reaped_to.clear();
     }

@@ -2,9 +2,13 @@
 
 use std::fs;
 
+use mooring_session::refusal::Refusal;
+use mooring_session::rules::{Ownership, RebindRequest};
+
 use super::super::EmbeddedStore;
 use super::File;
 use crate::error::{NotReady, StoreError};
+use crate::fleet::WORKER_GRACE;
 use crate::status::StoreMode;
 use crate::test_support::requests as make;
 use crate::transition::Get;
@@ -142,4 +146,45 @@ async fn what_another_process_has_changed_meanwhile_stays() {
             assert_eq!(upstream_session, Some(&make::upstream(kept)), "{session}");
         }
     }
+}
+
+/// Takes the binding of this epoch for `w:1`.
+async fn takes(store: &EmbeddedStore, epoch: u64) -> Result<bool, StoreError> {
+    let rebind = RebindRequest {
+        ownership: Ownership::Owned,
+        ..make::rebind(epoch, "taken", "i")
+    };
+    let rebound = store.run(&make::key("s"), &rebind).await?;
+    Ok(rebound.won)
+}
+
+#[tokio::test]
+async fn nothing_is_taken_from_a_process_whose_heartbeats_do_not_arrive() {
+    let file = File::new();
+    let (store, other) = (file.open(), file.open());
+    create(&store, "s").await;
+    for worker in ["v:1", "gone:1"] {
+        other.beat(&make::beat(worker, 1_500)).await.unwrap();
+    }
+    other.gone(&make::worker("gone:1")).await.unwrap();
+    let mut bind = make::bind("t", "i", "u");
+    (bind.ownership, bind.worker) = (Ownership::Owned, make::worker("v:1"));
+    let bound = other.run(&make::key("s"), &bind).await.unwrap();
+    let epoch = bound.binding.epoch;
+    store.run(&make::key("s"), &Get).await.unwrap();
+    fill(&store).await;
+    for n in 0..100 {
+        create(&store, &format!("s{n}")).await;
+    }
+    assert_eq!(store.status().get().mode, StoreMode::Degraded);
+    file.pass(3_600_000 - 1_000);
+    let owned = Err(StoreError::Refused(Refusal::Owned(make::worker("v:1"))));
+    assert_eq!(takes(&store, epoch).await, owned);
+    let workers = store.workers().await.unwrap();
+    let gone = workers.iter().find(|it| it.worker.name() == "gone");
+    assert!(!gone.unwrap().alive, "it has said so");
+    assert_eq!(returns(&store).await, StoreMode::Normal);
+    assert_eq!(takes(&store, epoch).await, owned, "it may return later");
+    file.pass(WORKER_GRACE.get());
+    assert_eq!(takes(&store, epoch).await, Ok(true));
 }
