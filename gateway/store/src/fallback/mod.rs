@@ -123,14 +123,10 @@ impl FallbackStore {
         let shared = &self.shared;
         let started = Instant::now();
         loop {
-            if shared.settled_phase().await? == Phase::Normal {
-                match shared.redis.run(key, request).await {
-                    Err(StoreError::Away(_)) => shared.go_away(),
-                    result => {
-                        shared.note(key, request, result.as_ref());
-                        return result;
-                    }
-                }
+            let answer = shared.by_redis(|| shared.redis.run(key, request)).await;
+            if let Some(result) = answer.transpose() {
+                shared.note(key, request, result.as_ref());
+                return result;
             }
             if let Some(result) = shared.serve_away(key, request) {
                 return result;
@@ -153,11 +149,9 @@ impl FallbackStore {
         let shared = &self.shared;
         let lapses_at = shared.clock.now().plus(keep);
         shared.memory().inits.put(digest, json, lapses_at);
-        if shared.settled_phase().await? == Phase::Normal {
-            match shared.redis.put_init(digest, json, keep).await {
-                Err(StoreError::Away(_)) => shared.go_away(),
-                result => return result,
-            }
+        let put = shared.by_redis(|| shared.redis.put_init(digest, json, keep));
+        if put.await?.is_some() {
+            return Ok(());
         }
         let mut memory = shared.memory();
         if !memory.pending_inits.contains(digest) {
@@ -170,22 +164,15 @@ impl FallbackStore {
     pub(super) async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
         let shared = &self.shared;
         shared.memory().inits.delete(digest);
-        if shared.settled_phase().await? == Phase::Normal {
-            match shared.redis.delete_init(digest).await {
-                Err(StoreError::Away(_)) => shared.go_away(),
-                result => return result,
-            }
-        }
-        Ok(())
+        let deleted = shared.by_redis(|| shared.redis.delete_init(digest));
+        deleted.await.map(drop)
     }
 
     pub(super) async fn get_init(&self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
         let shared = &self.shared;
-        if shared.settled_phase().await? == Phase::Normal {
-            match shared.redis.get_init(digest).await {
-                Err(StoreError::Away(_)) => shared.go_away(),
-                result => return result,
-            }
+        let got = shared.by_redis(|| shared.redis.get_init(digest));
+        if let Some(json) = got.await? {
+            return Ok(json);
         }
         let now = shared.clock.now();
         match shared.memory().inits.get(digest, now) {
@@ -211,6 +198,23 @@ impl Shared {
         match tokio::time::timeout(self.command_timeout, settled).await {
             Ok(Ok(phase)) => Ok(*phase),
             _ => Err(StoreError::Away(UnavailableReason::Reconciling)),
+        }
+    }
+
+    /// The reply of Redis; `None` while it is away, or if that is found now.
+    async fn by_redis<R, F>(&self, command: impl FnOnce() -> F) -> Result<Option<R>, StoreError>
+    where
+        F: Future<Output = Result<R, StoreError>>,
+    {
+        if self.settled_phase().await? != Phase::Normal {
+            return Ok(None);
+        }
+        match command().await {
+            Err(StoreError::Away(_)) => {
+                self.go_away();
+                Ok(None)
+            }
+            result => result.map(Some),
         }
     }
 

@@ -1,42 +1,26 @@
 //! Sealed values while Redis may be away: memory has none, so that nobody uses one that was replaced or deleted.
 
-use super::{FallbackStore, Phase};
+use super::FallbackStore;
 use crate::error::{StoreError, UnavailableReason};
-use crate::redis::RedisStore;
 
 impl FallbackStore {
     pub(crate) async fn get_sealed(
         &self,
         names: &[String],
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        let redis = self.redis_itself().await?;
-        self.noted(redis.get_sealed(names).await)
+        let got = self.shared.by_redis(|| self.shared.redis.get_sealed(names));
+        got.await?.ok_or(AWAY)
     }
 
     pub(crate) async fn put_sealed(&self, name: &str, value: &[u8]) -> Result<(), StoreError> {
-        let redis = self.redis_itself().await?;
-        self.noted(redis.put_sealed(name, value).await)
+        let put = (self.shared).by_redis(|| self.shared.redis.put_sealed(name, value));
+        put.await?.ok_or(AWAY)
     }
 
     pub(crate) async fn delete_sealed(&self, names: &[String]) -> Result<bool, StoreError> {
-        let redis = self.redis_itself().await?;
-        self.noted(redis.delete_sealed(names).await)
-    }
-
-    /// Redis, if it is not away.
-    async fn redis_itself(&self) -> Result<&RedisStore, StoreError> {
-        match self.shared.settled_phase().await? {
-            Phase::Normal => Ok(&self.shared.redis),
-            Phase::Away | Phase::Reconciling => {
-                Err(StoreError::Away(UnavailableReason::Disconnected))
-            }
-        }
-    }
-
-    fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(StoreError::Away(_)) = &result {
-            self.shared.go_away();
-        }
-        result
+        let deleted = (self.shared).by_redis(|| self.shared.redis.delete_sealed(names));
+        deleted.await?.ok_or(AWAY)
     }
 }
+
+const AWAY: StoreError = StoreError::Away(UnavailableReason::Disconnected);

@@ -29,14 +29,10 @@ impl FallbackStore {
         let route = request.route();
         let started = Instant::now();
         loop {
-            if shared.settled_phase().await? == Phase::Normal {
-                match shared.redis.enter(key, request).await {
-                    Err(StoreError::Away(_)) => shared.go_away(),
-                    result => {
-                        shared.note(key, &route, result.as_ref().map(|entered| &entered.routed));
-                        return result;
-                    }
-                }
+            let answer = shared.by_redis(|| shared.redis.enter(key, request)).await;
+            if let Some(result) = answer.transpose() {
+                shared.note(key, &route, result.as_ref().map(|entered| &entered.routed));
+                return result;
             }
             if let Some(routed) = shared.serve_away(key, &route) {
                 let routed = routed?;
@@ -122,11 +118,9 @@ impl FallbackStore {
         request: &RateRequest,
     ) -> Result<RateReply, StoreError> {
         let shared = &self.shared;
-        if shared.settled_phase().await? == Phase::Normal {
-            match shared.redis.rate(name, request).await {
-                Err(StoreError::Away(_)) => shared.go_away(),
-                result => return result,
-            }
+        let rated = shared.by_redis(|| shared.redis.rate(name, request));
+        if let Some(rated) = rated.await? {
+            return Ok(rated);
         }
         let now = shared.clock.now();
         Ok(shared.memory().rates.rate(name, request, now))
