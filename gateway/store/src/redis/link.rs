@@ -125,6 +125,15 @@ struct ThreadConnection {
     own: Option<Connection>,
 }
 
+/// What becomes of a thread without a connection of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WithoutOwn {
+    /// It gets one.
+    Dial,
+    /// It shares the open one, since it may serve nothing: it may run code.
+    Share,
+}
+
 impl Drop for Link {
     fn drop(&mut self) {
         self.keeper.abort();
@@ -198,7 +207,7 @@ impl Link {
             LinkState::Up(connection) => Some(connection.clone()),
             LinkState::Reconnecting | LinkState::Down(_) => None,
         };
-        match open.map(|open| self.shared.known_to_this_thread(open)) {
+        match open.map(|open| self.shared.of_this_thread(open, WithoutOwn::Share)) {
             Some(Connection { connection, .. }) => {
                 connection.send_unawaited(command, self.shared.dialer.command_timeout, on_reply);
             }
@@ -217,7 +226,7 @@ impl Shared {
             mut connection,
             number,
             opened_at,
-        } = self.of_this_thread(self.connection(deadline).await?);
+        } = self.of_this_thread(self.connection(deadline).await?, WithoutOwn::Dial);
         let away = match timeout_at(deadline, connection.send(command)).await {
             Ok(sent) => match sent.or_else(|error| error_reply(&error).ok_or(error)) {
                 Ok(reply) => {
@@ -238,9 +247,12 @@ impl Shared {
 
     /// This thread's connection of the same number as the open one, or that one while there is none: no command waits
     /// for a second connection.
-    fn of_this_thread(self: &Arc<Self>, open: Connection) -> Connection {
+    fn of_this_thread(self: &Arc<Self>, open: Connection, without_own: WithoutOwn) -> Connection {
         let mut thread = self.thread();
         if thread.number != open.number {
+            if without_own == WithoutOwn::Share {
+                return open;
+            }
             *thread = ThreadConnection {
                 number: open.number,
                 own: None,
@@ -248,16 +260,6 @@ impl Shared {
             tokio::spawn(Arc::clone(self).keep_own(open.number));
         }
         thread.own.clone().unwrap_or(open)
-    }
-
-    /// The same for a thread that may serve nothing, such as one that runs code: it gets no connection of its own.
-    fn known_to_this_thread(&self, open: Connection) -> Connection {
-        let own = self.by_thread.get().and_then(|thread| {
-            let thread = thread.lock().unwrap_or_else(PoisonError::into_inner);
-            let own = thread.own.clone();
-            own.filter(|own| own.number == open.number)
-        });
-        own.unwrap_or(open)
     }
 
     fn thread(&self) -> MutexGuard<'_, ThreadConnection> {
