@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_session::Tuning;
-use mooring_session::context::{Context, Decision, Liveness, RecordChange};
+use mooring_session::context::{Decision, Liveness, RecordChange};
 use mooring_session::index::Departures;
 use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Timestamp};
@@ -199,24 +199,17 @@ impl Database {
             .unzip();
         let times = (now, mono);
         let node = FileNode::new(&self.connection, key, times, &self.departures, &self.queues);
-        let context = Context {
-            now,
-            // For the numbers of a new record, which is written.
-            floor: 0,
-            tuning: &self.tuning,
-            workers: &self.known_workers.workers.at(mono),
-            node: &node,
-        };
-        let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
-        node.check()?;
-        let Decision { reply, written } = decided?;
+        let workers = self.known_workers.workers.at(mono);
+        // The floor is for the numbers of a new record, which is written.
+        let Decision { reply, written } =
+            node.decide(request, &mut slot, 0, &self.tuning, &workers)?;
         if written != RecordChange::Nothing {
             return Ok(None);
         }
         let is_due = |last_used_at: Timestamp| T::IS_USE && now >= last_used_at.plus(USE_STEP);
         Ok(Some(TransitionResult {
             reply,
-            also: also(context.workers)?,
+            also: also(&workers)?,
             moved: None,
             used_at: last_used_at.is_some_and(is_due).then_some(now),
         }))
@@ -250,22 +243,15 @@ impl Database {
             &self.departures,
             &self.queues,
         );
-        let context = Context {
-            now,
-            floor,
-            tuning: &self.tuning,
-            workers: &self.known_workers.workers.at(mono),
-            node: &node,
-        };
-        let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
-        node.check()?;
-        let Decision { reply, written } = decided?;
+        let workers = self.known_workers.workers.at(mono);
+        let Decision { reply, written } =
+            node.decide(request, &mut slot, floor, &self.tuning, &workers)?;
         if written == RecordChange::Nothing {
             let is_due =
                 |row: &&row::SessionRow| T::IS_USE && now >= row.last_used_at.plus(USE_STEP);
             return Ok(TransitionResult {
                 reply,
-                also: also(context.workers)?,
+                also: also(&workers)?,
                 moved: None,
                 used_at: living.filter(is_due).map(|_| now),
             });
@@ -291,7 +277,7 @@ impl Database {
                 stored.map_or(0, |row| row.highest_number),
             )?,
         }
-        let also = also(context.workers)?;
+        let also = also(&workers)?;
         transaction.commit()?;
         let moved = before.as_ref().map(|before| before.moved(slot.as_ref()));
         if let (Some(before), Some(BindingChange::Away)) = (&before, moved) {

@@ -5,15 +5,19 @@
 
 use std::cell::RefCell;
 
-use mooring_session::context::{Node, PrincipalSessions};
+use mooring_session::Tuning;
+use mooring_session::context::{Context, Decision, Liveness, Node, PrincipalSessions};
 use mooring_session::index::Departures;
 use mooring_session::names::{InstanceName, Principal, ServerName};
+use mooring_session::record::Record;
 use mooring_session::time::{Monotonic, Timestamp};
 use rusqlite::{Connection, params};
 
+use super::TransactionError;
 use super::row::{read_number, stored_number};
 use crate::key::SessionKey;
 use crate::queues::Queues;
+use crate::transition::Transition;
 
 /// Most bindings counted at one instance, so that no BIND takes long. Fuller instances count as equally full, and
 /// sessions are spread over them by the hash of their keys.
@@ -53,9 +57,27 @@ impl<'a> FileNode<'a> {
         }
     }
 
-    /// Fails if a query failed.
-    pub(super) fn check(&self) -> rusqlite::Result<()> {
-        self.failure.take().map_or(Ok(()), Err)
+    /// Decides on the record. Fails if a query failed.
+    pub(super) fn decide<T: Transition>(
+        &self,
+        request: &T,
+        slot: &mut Option<Record>,
+        floor: u64,
+        tuning: &Tuning,
+        workers: &dyn Liveness,
+    ) -> Result<Decision<T::Reply>, TransactionError> {
+        let context = Context {
+            now: self.now,
+            floor,
+            tuning,
+            workers,
+            node: self,
+        };
+        let decided = request.decide(slot, self.key.secret().as_bytes(), &context);
+        if let Some(failure) = self.failure.take() {
+            return Err(failure.into());
+        }
+        Ok(decided?)
     }
 
     fn answer<R>(&self, asked: rusqlite::Result<R>, otherwise: R) -> R {
