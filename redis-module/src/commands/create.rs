@@ -65,9 +65,13 @@ of use is exact; of uses before that, and before a restart, it knows what was wr
         ErrorSpec::new("LIMIT", "more than 16 labels were given: `LIMIT labels 16`"),
         ErrorSpec::new(
             "LIMIT",
-            "the principal holds CAP active sessions: `LIMIT <n> <key of the least recently used>`",
+            "the principal holds CAP active sessions: `LIMIT <n> <key of the least recently used>`, without the key \
+             where the caller's ACL does not let it read that",
         ),
-        ErrorSpec::new("OOM", "a new incarnation would begin, and the server has reached `maxmemory`"),
+        ErrorSpec::new(
+            "OOM",
+            "a new incarnation would begin, and the server has reached `maxmemory` and never evicts",
+        ),
         ErrorSpec::new("ERR", "the key holds a session with another id"),
         ErrorSpec::new(
             "ERR",

@@ -48,7 +48,7 @@ tells of it no more. Of a binding that has another epoch, or of a loss that was 
         ErrorSpec::ENDED,
         ErrorSpec::DENIED,
         ErrorSpec::new("LIMIT", "the session would have more than 16 labels: `LIMIT labels 16`"),
-        ErrorSpec::new("OOM", "the record would grow, and the server has reached `maxmemory`"),
+        ErrorSpec::new("OOM", "the record would grow, and the server has reached `maxmemory` and never evicts"),
         ErrorSpec::CORRUPT,
         ErrorSpec::WRONG_TYPE,
     ],

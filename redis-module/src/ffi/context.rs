@@ -76,9 +76,12 @@ impl Context {
         )
     }
 
-    /// Whether the server has reached maxmemory, and could evict nothing.
+    /// Whether the server has reached maxmemory and never evicts. With an eviction policy it has made room before the
+    /// command, and is over the limit again by what this command, or this transaction, has written since; what sessions
+    /// add then expires, so every policy may evict it before the next command.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_OOM)
+            && !self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_EVICT)
     }
 
     /// Whether this server is a primary.
