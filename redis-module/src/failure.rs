@@ -29,6 +29,9 @@ pub(crate) enum Failure {
     /// A cap counts the sessions under a prefix.
     #[error("ERR CAP needs a key under one of mooring.prefixes")]
     NoPrefix,
+    /// As [`Refusal::Cap`], for a caller that may not read the key that this names.
+    #[error("LIMIT {0}")]
+    CapOfUnreadable(u64),
     /// A session there would never be listed, counted or cleaned up.
     #[error("ERR the key is under none of mooring.prefixes")]
     KeyOutsidePrefixes,
@@ -129,6 +132,7 @@ impl Failure {
             Self::Refused(refusal) => refusal.code(),
             Self::WrongType => "WRONGTYPE",
             Self::OutOfMemory => "OOM",
+            Self::CapOfUnreadable(_) => "LIMIT",
             Self::Syntax(_)
             | Self::Missing(_)
             | Self::CorruptRate

@@ -11,7 +11,7 @@ use mooring_session::rules::{self, CreateRequest, Creation, Revival};
 use crate::arguments::{self, LABEL, integer};
 use crate::claims;
 use crate::failure::{ErrorSpec, Failure};
-use crate::ffi::{self, Arguments, Context, Text};
+use crate::ffi::{self, Arguments, Context, OwnedText, Text};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::keyspace;
@@ -139,8 +139,16 @@ fn apply<'c>(
     };
     let inputs = RuleInputs::at(module, slot.moment()).with_held(held);
     let decided = rules::create_record(&mut slot.record, request, &inputs.context());
-    if let Err(Refusal::Cap { .. }) = &decided {
+    if let Err(Refusal::Cap {
+        cap,
+        least_recently_used,
+    }) = &decided
+    {
         module.counters.caps_refused += 1;
+        let named = OwnedText::new(least_recently_used);
+        if !context.reader().may_read(named.text()) {
+            return Err(Failure::CapOfUnreadable(*cap));
+        }
     }
     let decided = decided?;
     if decided.reply.created && !keyspace::may_be_ours(key.as_bytes()) {

@@ -225,6 +225,33 @@ async fn news_of_keys_outside_the_pattern_is_not_told() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A cap counts the principal's sessions whoever may read them.
+#[tokio::test]
+async fn a_cap_names_no_key_outside_the_pattern() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open(&redis)?;
+    c.run("SESSION.CREATE mcpgw:s1 s1 zoe TTL 900000")?;
+    for (pattern, refused) in [
+        ("%RW~mcpgw:s2", "LIMIT 1"),
+        ("%RW~mcpgw:s2 %W~mcpgw:s1", "LIMIT 1"),
+        ("%RW~mcpgw:s2 %R~mcpgw:s1", "LIMIT 1 mcpgw:s1"),
+    ] {
+        let mut user = user(&redis, &format!("+@all {pattern}"))?;
+        let create = "SESSION.CREATE mcpgw:s2 s2 zoe TTL 900000 CAP 1";
+        assert_eq!(user.show(create)?, refused, "{pattern}");
+        // A script runs as its caller.
+        let words: [&[u8]; 4] = [
+            b"EVAL",
+            b"return redis.pcall('SESSION.CREATE', KEYS[1], 's2', 'zoe', 'TTL', '900000', 'CAP', '1')",
+            b"1",
+            b"mcpgw:s2",
+        ];
+        assert_eq!(user.send(&words)?.to_string(), refused, "{pattern}");
+    }
+    assert_eq!(c.run("SESSION.STATS")?.field("caps_refused").integer(), 6);
+    Ok(())
+}
+
 #[tokio::test]
 async fn tokens_and_upstream_sessions_are_kept_out_of_slowlog_and_monitor() -> anyhow::Result<()> {
     let redis = Redis::start().await?;
