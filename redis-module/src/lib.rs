@@ -68,10 +68,18 @@ enum StartError {
     Server(#[from] LoadError),
     #[error(transparent)]
     Arguments(#[from] settings::SettingError),
+    #[error(
+        "this server has no command {0:?}, by which replicas and the append-only file follow the module: \
+         remove its rename-command"
+    )]
+    MissingEffect(&'static CStr),
 }
 
 /// Brings the module to a server: settings, commands, INFO.
 fn load(loading: &Loading<'_>, arguments: Arguments<'_>) -> Result<(), StartError> {
+    if let Some(command) = loading.context().missing_effect() {
+        return Err(StartError::MissingEffect(command));
+    }
     settings::take_arguments((0..).map_while(|n| arguments.get(n)).map(Text::as_bytes))?;
     for setting in settings::SETTINGS {
         loading.register_setting(setting)?;

@@ -1,19 +1,48 @@
 //! What replicas and the append-only file are told: plain commands with absolute effects, which need neither a clock
 //! nor this module to be repeated.
 
-use std::ffi::c_longlong;
+use std::ffi::{CStr, c_longlong};
+use std::io::{Error, ErrorKind};
+use std::ptr;
 
 use redis_module::raw;
 
 use super::{Context, Text};
 
+const HSET: &CStr = c"HSET";
+const HDEL: &CStr = c"HDEL";
+const PEXPIREAT: &CStr = c"PEXPIREAT";
+const UNLINK: &CStr = c"UNLINK";
+const SET: &CStr = c"SET";
+
 impl Context {
+    /// The first of the commands below that this server lacks: `rename-command` takes commands away. Without it a change
+    /// would reach the keyspace and nothing else, and no call says so in time to refuse it.
+    pub(crate) fn missing_effect(&self) -> Option<&'static CStr> {
+        let effects = [HSET, HDEL, PEXPIREAT, UNLINK, SET];
+        effects.into_iter().find(|name| !self.has_command(name))
+    }
+
+    /// Whether the server has a command under this name, which must need arguments: called without any, it is refused
+    /// before it runs.
+    fn has_command(&self, name: &CStr) -> bool {
+        let reply = api!(
+            RedisModule_Call(self.raw, name.as_ptr(), c"".as_ptr()),
+            ptr::null_mut()
+        );
+        let is_missing = reply.is_null() && Error::last_os_error().kind() == ErrorKind::NotFound;
+        if !reply.is_null() {
+            api!(RedisModule_FreeCallReply(reply), ());
+        }
+        !is_missing
+    }
+
     /// Sends `HSET key field value ...`.
     pub(crate) fn replicate_set(&self, key: Text<'_>, pairs: &[[Text<'_>; 2]]) {
         api!(
             RedisModule_Replicate(
                 self.raw,
-                c"HSET".as_ptr(),
+                HSET.as_ptr(),
                 c"sv".as_ptr(),
                 key.raw,
                 pairs.as_ptr().cast::<*mut raw::RedisModuleString>(),
@@ -28,7 +57,7 @@ impl Context {
         api!(
             RedisModule_Replicate(
                 self.raw,
-                c"HDEL".as_ptr(),
+                HDEL.as_ptr(),
                 c"sv".as_ptr(),
                 key.raw,
                 fields.as_ptr().cast::<*mut raw::RedisModuleString>(),
@@ -43,7 +72,7 @@ impl Context {
         api!(
             RedisModule_Replicate(
                 self.raw,
-                c"PEXPIREAT".as_ptr(),
+                PEXPIREAT.as_ptr(),
                 c"sl".as_ptr(),
                 key.raw,
                 c_longlong::from(unix_ms),
@@ -55,7 +84,7 @@ impl Context {
     /// Sends `UNLINK key`.
     pub(crate) fn replicate_unlink(&self, key: Text<'_>) {
         api!(
-            RedisModule_Replicate(self.raw, c"UNLINK".as_ptr(), c"s".as_ptr(), key.raw),
+            RedisModule_Replicate(self.raw, UNLINK.as_ptr(), c"s".as_ptr(), key.raw),
             0
         );
     }
@@ -65,7 +94,7 @@ impl Context {
         api!(
             RedisModule_Replicate(
                 self.raw,
-                c"SET".as_ptr(),
+                SET.as_ptr(),
                 c"sscl".as_ptr(),
                 key.raw,
                 value.raw,

@@ -35,6 +35,29 @@ async fn it_can_be_unloaded_and_loaded_again() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Replicas and the append-only file follow the module by these: without one of them they would drift apart unseen.
+#[tokio::test]
+async fn a_server_without_a_command_that_replicas_follow_by_is_refused() -> anyhow::Result<()> {
+    let path = paths::redis_module()?.display().to_string();
+    for (command, name_now) in [
+        ("HSET", ""),
+        ("HDEL", ""),
+        ("PEXPIREAT", ""),
+        ("UNLINK", "unlink-renamed"),
+        ("SET", "set-renamed"),
+    ] {
+        let renamed = ["--rename-command", command, name_now];
+        let redis = Redis::start_with(Module::Absent, &renamed).await?;
+        let mut c = Connection::open(&redis)?;
+        let loaded = c.show(&format!("MODULE LOAD {path}"))?;
+        assert!(loaded.starts_with("ERR "), "{command}: {loaded}");
+        let log = std::fs::read_to_string(redis.directory().join("redis.log"))?;
+        let line = format!("not loaded: this server has no command \"{command}\"");
+        assert!(log.contains(&line), "{log}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn settings_come_from_everywhere_and_are_refused_with_the_range() -> anyhow::Result<()> {
     let redis = Redis::start_with(Module::Loaded, &["--hash-max-listpack-value", "512"]).await?;
