@@ -25,6 +25,9 @@ pub(crate) trait Words<'a> {
 
     /// Keeps the word at `index` out of what the server shows of its commands, if there is a server.
     fn redact(&self, _index: usize) {}
+
+    /// The same for all words but the command's name.
+    fn redact_all(&self) {}
 }
 
 impl<'a> Words<'a> for &'a [&'a [u8]] {
@@ -40,6 +43,10 @@ impl<'a> Words<'a> for crate::ffi::Arguments<'a> {
 
     fn redact(&self, index: usize) {
         crate::ffi::Arguments::redact(*self, index);
+    }
+
+    fn redact_all(&self) {
+        crate::ffi::Arguments::redact_all(*self);
     }
 }
 
@@ -90,6 +97,13 @@ impl<'a, W: Words<'a>> Parser<W> {
     ) -> Result<T, Failure> {
         self.words.redact(self.next);
         self.name(parse)
+    }
+
+    /// The words could not be read: where a secret is among them, nobody knows which one it is.
+    pub(crate) fn redact_all(&self, arguments: &'static [ArgumentSpec]) {
+        if arguments.iter().any(|argument| argument.is_secret) {
+            self.words.redact_all();
+        }
     }
 
     /// The next word as a key.

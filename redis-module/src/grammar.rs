@@ -27,11 +27,21 @@ macro_rules! grammar {
         ];
 
         /// Reads the words of the command, its name first.
-        #[allow(unused_variables, reason = "some commands have no options")]
         pub(super) fn parse<$a>(
             words: impl $crate::arguments::Words<$a>,
         ) -> Result<$request, $crate::failure::Failure> {
             let mut words = $crate::arguments::Parser::new(words);
+            let read = read_words(&mut words);
+            if read.is_err() {
+                words.redact_all(ARGUMENTS);
+            }
+            read
+        }
+
+        #[allow(unused_variables, reason = "some commands have no options")]
+        fn read_words<$a>(
+            words: &mut $crate::arguments::Parser<impl $crate::arguments::Words<$a>>,
+        ) -> Result<$request, $crate::failure::Failure> {
             $(words.$key()?;)?
             $($crate::grammar::grammar!(@begin words $name $kind $row);)*
             let mut seen = $crate::arguments::SeenOptions::default();
@@ -50,7 +60,7 @@ macro_rules! grammar {
 
     // What the server is told.
     (@spec text($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::text($name) };
-    (@spec secret($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::text($name) };
+    (@spec secret($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::secret($name) };
     (@spec integer($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::integer($name) };
     (@spec block($name:expr, $parts:expr, $read:expr)) => {
         $crate::registrar::ArgumentSpec::block($name, $parts)
@@ -71,7 +81,7 @@ macro_rules! grammar {
 
     // The variable before the options are read.
     (@begin $words:ident $name:ident rest($spec:expr, $read:expr)) => {
-        let $name = if $words.is_at_end() { None } else { Some($read(&mut $words)?) };
+        let $name = if $words.is_at_end() { None } else { Some($read($words)?) };
     };
     (@begin $words:ident $name:ident required $row:tt) => { let mut $name = None; };
     (@begin $words:ident $name:ident optional $row:tt) => { let mut $name = None; };
@@ -94,7 +104,7 @@ macro_rules! grammar {
     };
     (@take $words:ident $seen:ident $name:ident repeated($token:expr, block($shown:expr, $parts:expr, $read:expr))) => {
         if $seen == $token {
-            $read(&mut $words, &mut $name)?;
+            $read($words, &mut $name)?;
         }
     };
     (@take $words:ident $seen:ident $name:ident word($token:expr, $shown:expr, $absent:expr => $given:expr)) => {
@@ -104,7 +114,7 @@ macro_rules! grammar {
     };
     (@take $words:ident $seen:ident $name:ident $kind:ident $row:tt) => {};
 
-    (@read $words:ident block($name:expr, $parts:expr, $read:expr)) => { $read(&mut $words)? };
+    (@read $words:ident block($name:expr, $parts:expr, $read:expr)) => { $read($words)? };
     (@read $words:ident secret($name:expr, $read:expr)) => { $words.secret($read)? };
     (@read $words:ident $kind:ident($name:expr, $read:expr)) => { $words.name($read)? };
 

@@ -75,6 +75,8 @@ pub(crate) struct ArgumentSpec {
     pub(crate) optional: bool,
     /// Whether it may come again; with its token, where it has one.
     pub(crate) multiple: bool,
+    /// Whether SLOWLOG and MONITOR must not show it.
+    pub(crate) is_secret: bool,
     /// What a block is made of.
     pub(crate) parts: &'static [ArgumentSpec],
 }
@@ -102,6 +104,7 @@ impl ArgumentSpec {
             token: None,
             optional: false,
             multiple: false,
+            is_secret: false,
             parts: &[],
         }
     }
@@ -114,6 +117,14 @@ impl ArgumentSpec {
     /// Text.
     pub(crate) const fn text(name: &'static CStr) -> Self {
         Self::new(name, ArgumentKind::Text)
+    }
+
+    /// Text that SLOWLOG and MONITOR do not show.
+    pub(crate) const fn secret(name: &'static CStr) -> Self {
+        Self {
+            is_secret: true,
+            ..Self::text(name)
+        }
     }
 
     /// An integer.

@@ -47,7 +47,7 @@ grammar! {
         principal: text(c"principal", Principal::parse),
         server: text(c"server", ServerName::parse),
         epoch: integer(c"epoch", arguments::epoch),
-        token: rest(ArgumentSpec::text(c"token").optional(), |words: &mut Parser<_>| words.secret(Token::parse)),
+        token: rest(ArgumentSpec::secret(c"token").optional(), |words: &mut Parser<_>| words.secret(Token::parse)),
     }
 }
 

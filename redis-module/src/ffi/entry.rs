@@ -31,7 +31,7 @@ unsafe extern "C" fn run_command<C: Command>(
     // SAFETY: Redis hands in `argc` strings that live until the command has returned.
     let arguments = unsafe { Arguments::from_raw(argv, argc, &secrets) };
     handler::run::<C>(&Context { raw: context }, arguments);
-    secrets.redact(context);
+    secrets.redact(context, argc);
     OK
 }
 

@@ -96,22 +96,44 @@ pub(crate) struct Arguments<'a> {
     secrets: &'a Secrets,
 }
 
-/// The places of up to two arguments that SLOWLOG, MONITOR and the server's log must not show; 0 for none.
+/// Which arguments SLOWLOG, MONITOR and the server's log must not show.
 #[derive(Default)]
-pub(super) struct Secrets(Cell<[usize; 2]>);
+pub(super) struct Secrets(Cell<SecretPlaces>);
+
+#[derive(Clone, Copy)]
+enum SecretPlaces {
+    /// Up to two of them; 0 for none.
+    Some([usize; 2]),
+    /// All but the command's name.
+    All,
+}
+
+impl Default for SecretPlaces {
+    fn default() -> Self {
+        Self::Some([0; 2])
+    }
+}
 
 impl Secrets {
     fn note(&self, index: usize) {
-        let [latest, _] = self.0.get();
-        self.0.set([index, latest]);
+        if let SecretPlaces::Some([latest, _]) = self.0.get() {
+            self.0.set(SecretPlaces::Some([index, latest]));
+        }
     }
 
     /// Redacts them once the command has run: from then on Valkey 8.1 has the redacted word where the command read its
     /// own.
-    pub(super) fn redact(&self, context: *mut raw::RedisModuleCtx) {
-        for index in self.0.get().into_iter().filter(|index| *index > 0) {
-            let index = c_int::try_from(index).unwrap_or(0);
+    pub(super) fn redact(&self, context: *mut raw::RedisModuleCtx, argc: c_int) {
+        let redact = |index: c_int| {
             api!(RedisModule_RedactClientCommandArgument(context, index), ERR);
+        };
+        match self.0.get() {
+            SecretPlaces::Some(places) => places
+                .into_iter()
+                .filter_map(|place| c_int::try_from(place).ok())
+                .filter(|place| *place > 0)
+                .for_each(redact),
+            SecretPlaces::All => (1..argc).for_each(redact),
         }
     }
 }
@@ -138,6 +160,11 @@ impl<'a> Arguments<'a> {
     /// Keeps the argument at `index` out of SLOWLOG, MONITOR and the server's log.
     pub(crate) fn redact(self, index: usize) {
         self.secrets.note(index);
+    }
+
+    /// The same for all but the command's name.
+    pub(crate) fn redact_all(self) {
+        self.secrets.0.set(SecretPlaces::All);
     }
 
     /// The argument at `index`.

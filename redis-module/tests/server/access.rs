@@ -288,3 +288,34 @@ async fn tokens_and_upstream_sessions_are_kept_out_of_slowlog_and_monitor() -> a
     assert!(shown.matches("(redacted)").count() >= 12, "{shown}");
     Ok(())
 }
+
+/// Where words cannot be read it is not known which of them is the token.
+#[tokio::test]
+async fn a_command_that_cannot_be_read_shows_no_word() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open(&redis)?;
+    c.run("CONFIG SET slowlog-log-slower-than 0")?;
+    let mut monitor = Connection::open(&redis)?;
+    monitor.run("MONITOR")?;
+    let tail = "LEASE 60000 INSTANCES 1 i";
+    let refused = [
+        // A word too many, or too few, before the token.
+        format!("SESSION.BIND mcpgw:s1 zoe my tools w:1 secret-1 {tail} UPSTREAM secret-2"),
+        format!("SESSION.BIND mcpgw:s1 tools w:1 secret-1 {tail} OWNED"),
+        format!("SESSION.REBIND mcpgw:s1 zoe tools latest w:1 secret-1 {tail} UPSTREAM secret-2"),
+        "SESSION.BIND mcpgw:s1 zoe tools w:1 t INSTANCES 1 i LEASE 1 UPSTREAM secret-2".to_owned(),
+        "SESSION.CONFIRM mcpgw:s1 zoe tools latest secret-1 UPSTREAM secret-2".to_owned(),
+        "SESSION.UNBIND mcpgw:s1 zoe tools latest secret-1".to_owned(),
+        "SESSION.UNBIND mcpgw:s1 zoe tools 1 secret-1 secret-1".to_owned(),
+    ];
+    for command in &refused {
+        assert!(c.show(command)?.starts_with("ERR "), "{command}");
+    }
+    let mut shown = c.show("SLOWLOG GET 128")?;
+    for _ in &refused {
+        shown.push_str(&monitor.read()?.to_string());
+    }
+    assert!(!shown.contains("secret-"), "{shown}");
+    assert!(!shown.contains("mcpgw:"), "{shown}");
+    Ok(())
+}
