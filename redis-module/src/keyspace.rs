@@ -143,7 +143,7 @@ pub(crate) fn refresh(module: &mut Module, context: &Context, key: Text<'_>) {
     let inputs = RuleInputs::at(module, &moment);
     module.floor = inputs
         .context()
-        .floor_after(Some(record.numbers_to_follow()));
+        .floor_after(Some(record.numbers_to_follow(now)));
     module.indexes.put(database, bytes, &record, now);
 }
 

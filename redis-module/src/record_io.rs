@@ -146,7 +146,7 @@ impl<'c> Slot<'c> {
         let inputs = RuleInputs::at(module, &self.moment);
         module.floor = inputs
             .context()
-            .floor_after(record.map(Record::numbers_to_follow));
+            .floor_after(record.map(|record| record.numbers_to_follow(now)));
         let indexes = &mut module.indexes;
         match (record, written) {
             (Some(_), RecordChange::Nothing) => {}

@@ -59,8 +59,9 @@ pub const TURN_QUEUES_MAX: usize = 65_536;
 pub const TURN_WAITERS_MAX: usize = 262_144;
 /// Highest number that a turn may be claimed again by: 2^53 - 1, the highest integer that every JSON parser keeps.
 pub const TURN_NUMBER_MAX: u64 = 9_007_199_254_740_991;
-/// Highest number of a record that the numbers of other keys follow. One beyond it was stamped by no clock.
-pub const NUMBER_FOLLOWED_MAX: u64 = TURN_NUMBER_MAX;
+/// How far ahead of the clock a number may be which is found in a record, or by which a turn is claimed again, for the
+/// numbers of other keys to follow it. One beyond it was stamped by no clock.
+pub const NUMBER_AHEAD_MAX: Millis = Millis::new(24 * 60 * 60 * 1_000);
 /// Most mailboxes of a node: twice what it remembers of workers heard and of workers met.
 pub const NEWS_BOXES_MAX: usize = 4 * WORKERS_MAX;
 /// Most items in one mailbox.

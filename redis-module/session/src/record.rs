@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::limits::{CLOCK_BACK_MAX, LEASE_MAX, NUMBER_FOLLOWED_MAX};
+use crate::limits::{CLOCK_BACK_MAX, LEASE_MAX};
 use crate::names::{
     ContentHash, InstanceName, LabelName, LabelValue, Principal, Reason, ServerName, SessionId,
     Token, UpstreamSession, WorkerId,
@@ -254,10 +254,10 @@ impl Cleaning {
 
 impl Record {
     /// The highest number that this key ever gave, which the numbers of a new record must exceed. Zero if no
-    /// clock can have made it (an edited record): one such record would push the numbers of every key to their limit.
+    /// clock can have made it (an edited record): see [`Timestamp::highest_number_followed`].
     #[must_use]
-    pub fn numbers_to_follow(&self) -> u64 {
-        numbers_to_follow(self.generation, self.highest_epoch)
+    pub fn numbers_to_follow(&self, now: Timestamp) -> u64 {
+        numbers_to_follow(self.generation, self.highest_epoch, now)
     }
 
     /// Whether any of its bindings is being initialized at `now`.
@@ -270,9 +270,9 @@ impl Record {
 }
 
 /// [`Record::numbers_to_follow`] of a record with these numbers.
-pub(crate) fn numbers_to_follow(generation: u64, highest_epoch: u64) -> u64 {
+pub(crate) fn numbers_to_follow(generation: u64, highest_epoch: u64, now: Timestamp) -> u64 {
     let highest = generation.max(highest_epoch);
-    if highest <= NUMBER_FOLLOWED_MAX {
+    if highest <= now.highest_number_followed() {
         highest
     } else {
         0

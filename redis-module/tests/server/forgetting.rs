@@ -122,12 +122,13 @@ async fn everybody_hears_of_it() -> anyhow::Result<()> {
 /// next begins above them.
 #[tokio::test]
 async fn no_number_of_what_was_dropped_comes_again() -> anyhow::Result<()> {
-    const AHEAD: i64 = 4_000_000_000_000_000;
+    const HOUR: i64 = 3_600_000_000;
     let redis = Redis::start().await?;
     let mut c = Connection::open_resp3(&redis)?;
+    let now = c.run(CREATE)?.field("gen").integer();
     for (identity, number) in [
-        (format!("{AHEAD} 0 s1"), AHEAD),
-        (format!("1 {} s1", AHEAD + 1_000), AHEAD + 1_000),
+        (format!("{} 0 s1", now + HOUR), now + HOUR),
+        (format!("1 {} s1", now + 2 * HOUR), now + 2 * HOUR),
     ] {
         c.run(CREATE)?;
         c.send(&[b"HSET", KEY.as_bytes(), b"id", identity.as_bytes()])?;

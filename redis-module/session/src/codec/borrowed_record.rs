@@ -127,8 +127,8 @@ impl<'a> BorrowedRecord<'a> {
 
     /// As [`Record::numbers_to_follow`].
     #[must_use]
-    pub fn numbers_to_follow(&self) -> u64 {
-        numbers_to_follow(self.identity.generation, self.identity.highest_epoch)
+    pub fn numbers_to_follow(&self, now: Timestamp) -> u64 {
+        numbers_to_follow(self.identity.generation, self.identity.highest_epoch, now)
     }
 
     /// A copy of all.

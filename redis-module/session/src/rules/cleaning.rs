@@ -77,7 +77,7 @@ pub fn forget(
     if record.generation != request.generation || !holds || !is_tombstone {
         return Err(Refusal::Stale(Stale::Generation));
     }
-    let floor = record.numbers_to_follow();
+    let floor = record.numbers_to_follow(context.now);
     *slot = None;
     Ok(Decision::new(floor, RecordChange::Removed))
 }

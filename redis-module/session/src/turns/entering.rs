@@ -78,7 +78,7 @@ impl Turns {
         id: SpotId,
         request: &TurnRequest,
         number: u64,
-        mono: Monotonic,
+        context: &TurnContext<'_>,
     ) {
         if self.let_go(id).is_some() {
             self.figures.lost = self.figures.lost.saturating_add(1);
@@ -88,7 +88,7 @@ impl Turns {
         {
             self.waiting = self.waiting.saturating_sub(1);
         }
-        let until = mono.plus(request.lease);
+        let until = context.mono.plus(request.lease);
         let holder = Holder {
             worker: request.worker.clone(),
             ticket: request.ticket.clone(),
@@ -97,7 +97,7 @@ impl Turns {
             state: HoldState::Held { until },
             ends: None,
         };
-        self.grant(id, holder);
+        self.grant(id, holder, context.now);
     }
 
     pub(super) fn wait(

@@ -113,7 +113,7 @@ impl Turns {
             None => self.open(session, server)?,
         };
         if let Some(number) = self.number_now(id, request, context) {
-            self.take_over(id, request, number, context.mono);
+            self.take_over(id, request, number, context);
             return Ok(TurnStatus::Granted(number));
         }
         self.wait(id, request, context)?;

@@ -79,15 +79,19 @@ impl Turns {
                 state: HoldState::Offered { until },
                 ends: None,
             };
-            self.grant(id, holder);
+            self.grant(id, holder, context.now);
             return;
         }
         self.queues.set_deadline(id, Some(context.mono));
     }
 
-    pub(super) fn grant(&mut self, id: SpotId, holder: Holder) {
+    pub(super) fn grant(&mut self, id: SpotId, holder: Holder, now: Timestamp) {
         self.figures.granted = self.figures.granted.saturating_add(1);
-        self.highest = self.highest.max(holder.number);
+        // The node's own number is the next one. One that is claimed again is the caller's word.
+        let followed = now.highest_number_followed().max(self.next_number(now));
+        if holder.number <= followed {
+            self.highest = self.highest.max(holder.number);
+        }
         self.list(&holder.worker, id);
         self.queues.set_deadline(id, Some(holder.until()));
         if let Some(queue) = self.queues.get_mut(id) {

@@ -170,7 +170,11 @@ impl Node {
         }
         assert_written(before.as_ref(), after.as_ref(), &outcome);
         if outcome.is_ok() {
-            self.floor = context.floor_after(after.as_ref().map(Record::numbers_to_follow));
+            self.floor = context.floor_after(
+                after
+                    .as_ref()
+                    .map(|record| record.numbers_to_follow(context.now)),
+            );
         }
         self.write(key, after.as_ref(), &outcome);
         self.note(crate::invariants::event(command, &outcome));

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use mooring_session::limits::LABELS_MAX;
+use mooring_session::codec::BorrowedRecord;
+use mooring_session::limits::{LABELS_MAX, TURN_NUMBER_MAX};
 use mooring_session::names::{ContentHash, LabelName, LabelValue};
-use mooring_session::record::Standing;
+use mooring_session::record::{Record, Standing};
 use mooring_session::rules::{self, CreateRequest, Revival};
 use mooring_session::time::Millis;
 use mooring_session::{Context, NoIndex, Tuning};
@@ -148,6 +149,40 @@ fn a_forgotten_key_created_in_the_same_millisecond_goes_on_above_its_floor() {
     let created = rules::create(&mut slot, &a_create(), &context).unwrap();
     assert_eq!(created.reply.record.generation, number_at(NOW) + 8);
     assert_eq!(slot.unwrap().highest_epoch, number_at(NOW) + 7);
+}
+
+/// An edited record, say: its numbers are its own key's alone.
+#[test]
+fn the_floor_follows_the_numbers_of_a_record_up_to_a_day_ahead() {
+    let tuning = Tuning::default();
+    let context = crate::context(NOW, &tuning);
+    let latest = number_at(NOW + 86_400_000);
+    for (number, floor) in [
+        (number_at(NOW), 0),
+        (latest, latest),
+        (latest + 1, 0),
+        (TURN_NUMBER_MAX, 0),
+        (u64::MAX, 0),
+    ] {
+        let record = slot_in(State::Active).unwrap();
+        for record in [
+            Record {
+                generation: number,
+                ..record.clone()
+            },
+            Record {
+                highest_epoch: number,
+                ..record
+            },
+        ] {
+            let followed = record.numbers_to_follow(context.now);
+            assert_eq!(context.floor_after(Some(followed)), floor, "{number}");
+            assert_eq!(
+                BorrowedRecord::of(&record).numbers_to_follow(context.now),
+                followed
+            );
+        }
+    }
 }
 
 #[test]

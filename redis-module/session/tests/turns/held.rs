@@ -1,5 +1,6 @@
 //! The quiet time after a start or a promotion, and turns that are claimed again.
 
+use mooring_session::limits::TURN_NUMBER_MAX;
 use mooring_session::time::Millis;
 use mooring_session::time::Timestamp;
 use mooring_session::turns::{TurnRequest, TurnStatus};
@@ -112,6 +113,29 @@ fn numbers_go_on_above_what_was_claimed_again() {
     node.leaves("a1").unwrap();
     node.pass(QUIET_MS);
     assert_eq!(node.asks("b1"), Some(ahead + 1));
+}
+
+/// A number that no clock has made is its claimant's alone: the numbers of everybody else stay with the clock.
+#[test]
+fn numbers_follow_what_was_claimed_again_up_to_a_day_ahead() {
+    let latest = Timestamp::from_unix_ms(WALL + 86_400_000).least_number();
+    let own = Timestamp::from_unix_ms(WALL + QUIET_MS).least_number();
+    for (claimed, next) in [
+        (latest, latest + 1),
+        (latest + 1, own),
+        (TURN_NUMBER_MAX, own),
+    ] {
+        let mut node = Node::started();
+        let granted = node.enter(&held("a1", claimed));
+        assert_eq!(granted, Ok(TurnStatus::Granted(claimed)));
+        assert_eq!(code(node.enter(&held("b1", claimed))), "STALE");
+        node.leaves("a1").unwrap();
+        node.pass(QUIET_MS);
+        for number in next..next + 3 {
+            assert_eq!(node.asks("b1"), Some(number), "after {claimed}");
+            node.leaves("b1").unwrap();
+        }
+    }
 }
 
 #[test]

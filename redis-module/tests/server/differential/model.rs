@@ -104,7 +104,13 @@ impl Model {
             Request::Delete => Value::Integer(i64::from(record.take().is_some())),
         };
         if record.is_some() {
-            floor = floor.max(context.floor_after(record.as_ref().map(Record::numbers_to_follow)));
+            floor = floor.max(
+                context.floor_after(
+                    record
+                        .as_ref()
+                        .map(|record| record.numbers_to_follow(context.now)),
+                ),
+            );
         }
         Outcome {
             reply,
