@@ -50,9 +50,7 @@ pub(crate) fn settle(module: &mut Module, moment: &Moment<'_>, server: &ServerNa
 
 /// The session ended: settles its claims and dissolves its queues of turns.
 pub(crate) fn settle_session(module: &mut Module, moment: &Moment<'_>) {
-    let place = place(moment);
-    module.turns.drop_session(&place);
-    module.news.settle_session(&place);
+    module.drop_session(&place(moment));
 }
 
 fn place(moment: &Moment<'_>) -> SessionPlace {

@@ -56,6 +56,6 @@ fn swap(module: &mut Module, first: i32, second: i32) {
     keyspace::swap(first, second);
     module.indexes.swap(first, second);
     module.rebuild.swap(first, second);
-    module.drop_turns(Some(first));
-    module.drop_turns(Some(second));
+    module.restart_database(first);
+    module.restart_database(second);
 }

@@ -122,8 +122,7 @@ fn advance_sessions(
         expired.extend(keys.into_iter().map(|key| SessionPlace { database, key }));
     }
     for place in &expired {
-        module.turns.drop_session(place);
-        module.news.settle_session(place);
+        module.drop_session(place);
     }
     // The primary tells, and its replicas' subscribers hear it from nobody else.
     if !context.is_serving_primary() {

@@ -59,7 +59,7 @@ pub(crate) fn take(context: &Context, what: KeyEvent, key: &[u8]) {
         }
         // What a RENAME, a COPY or a RESTORE puts there is another session.
         if what == KeyEvent::Changed {
-            drop_queues(module, context.database(), key);
+            restart_queues(module, context.database(), key);
         }
         refresh(module, context, OwnedText::new(key).text());
     });
@@ -150,12 +150,12 @@ pub(crate) fn refresh(module: &mut Module, context: &Context, key: Text<'_>) {
 fn forget(module: &mut Module, database: i32, key: &[u8], now: Timestamp) {
     module.forget_numbers(now);
     module.indexes.remove(database, key);
-    drop_queues(module, database, key);
+    restart_queues(module, database, key);
 }
 
-/// Who waits for a turn or a claim of the session is told to ask again.
-fn drop_queues(module: &mut Module, database: i32, key: &[u8]) {
+/// Who waits for a turn or a claim of the session is told to ask again. The session may come back under its key.
+fn restart_queues(module: &mut Module, database: i32, key: &[u8]) {
     let place = SessionPlace::new(database, key);
-    module.turns.drop_session(&place);
+    module.turns.restart_session(&place);
     module.news.settle_session(&place);
 }

@@ -5,6 +5,7 @@
 
 use std::sync::{Mutex, PoisonError, TryLockError};
 
+use mooring_session::SessionPlace;
 use mooring_session::clock::ClockWatch;
 use mooring_session::index::Departures;
 use mooring_session::news::News;
@@ -171,8 +172,19 @@ impl Module {
         self.floor = self.floor.max(now.least_number());
     }
 
-    /// The sessions of a database, or of all, are others now: who waits for their turns, or for a claim, is told to ask
-    /// again.
+    /// The session is over: who waits for its turn, or for a claim of it, is told to ask again.
+    pub(crate) fn drop_session(&mut self, session: &SessionPlace) {
+        self.turns.drop_session(session);
+        self.news.settle_session(session);
+    }
+
+    /// The sessions of a database are others now, and may come back: the same, and its turns are quiet.
+    pub(crate) fn restart_database(&mut self, database: i32) {
+        self.turns.restart_database(database);
+        self.news.settle_database(Some(database));
+    }
+
+    /// The sessions of a database, or of all, are over: who waits for their turns, or for a claim, is told to ask again.
     pub(crate) fn drop_turns(&mut self, database: Option<i32>) {
         self.news.settle_database(database);
         match database {

@@ -1,5 +1,7 @@
 //! Queues that go with their session, or with all the node knew: whoever waits in them is told to ask again.
 
+use std::sync::Arc;
+
 use super::Turns;
 use super::request::TurnContext;
 use crate::place::SessionPlace;
@@ -10,6 +12,22 @@ impl Turns {
     pub(super) fn dissolve(&mut self, admits: impl Fn(&SessionPlace) -> bool) {
         for id in self.queues.of_sessions(admits) {
             self.dissolve_one(id);
+        }
+    }
+
+    /// The same, and another queue takes its place where a holder believes in its turn: it is quiet until the lease of that
+    /// lapses.
+    pub(super) fn restart_one(&mut self, id: SpotId) {
+        let Some(spot) = self.queues.get(id) else {
+            return;
+        };
+        let (session, server) = (Arc::clone(&spot.session), spot.server.clone());
+        let quiet = spot.value.restarted();
+        self.dissolve_one(id);
+        if let Some(queue) = quiet {
+            let due = self.quiet_until_of(&queue);
+            let id = self.queues.insert(&session, &server, queue);
+            self.queues.set_deadline(id, Some(due));
         }
     }
 

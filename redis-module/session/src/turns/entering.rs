@@ -49,7 +49,7 @@ impl Turns {
             return Ok(());
         };
         let queue = &queue.value;
-        let is_taken = queue.holder.is_some() && mono >= self.quiet_until;
+        let is_taken = queue.holder.is_some() && mono >= self.quiet_until_of(queue);
         if is_taken || queue.highest >= number {
             return Err(Refusal::Stale(Stale::Turn));
         }
@@ -64,7 +64,7 @@ impl Turns {
         context: &TurnContext<'_>,
     ) -> Option<u64> {
         let queue = &self.queues.get(id)?.value;
-        if context.mono < self.quiet_until {
+        if context.mono < self.quiet_until_of(queue) {
             return request.held;
         }
         if queue.holder.is_some() || queue.waiting() > 0 {
@@ -83,10 +83,11 @@ impl Turns {
         if self.let_go(id).is_some() {
             self.figures.lost = self.figures.lost.saturating_add(1);
         }
-        if let Some(queue) = self.queues.get_mut(id)
-            && queue.value.withdraw(&request.ticket)
-        {
-            self.waiting = self.waiting.saturating_sub(1);
+        if let Some(queue) = self.queues.get_mut(id) {
+            // The one that was waited for has come back.
+            queue.value.quiet_until = Monotonic::default();
+            let withdrawn = queue.value.withdraw(&request.ticket);
+            self.waiting = self.waiting.saturating_sub(usize::from(withdrawn));
         }
         let until = context.mono.plus(request.lease);
         let holder = Holder {
@@ -120,11 +121,11 @@ impl Turns {
         };
         queue.value.join(request);
         let has_holder = queue.value.holder.is_some();
+        let due = self.quiet_until.max(queue.value.quiet_until);
         self.waiting = self.waiting.saturating_add(1);
         self.figures.waited = self.figures.waited.saturating_add(1);
         if !has_holder {
-            let due = self.quiet_until.max(context.mono);
-            self.queues.set_deadline(id, Some(due));
+            self.queues.set_deadline(id, Some(due.max(context.mono)));
         }
         Ok(())
     }
@@ -170,13 +171,19 @@ impl Turns {
         Ok(self.queues.insert(session, server, Queue::default()))
     }
 
-    /// During the quiet time an empty queue is kept if it remembers the last number given.
+    /// Until when a queue is quiet: see the module's page.
+    pub(super) fn quiet_until_of(&self, queue: &Queue) -> Monotonic {
+        self.quiet_until.max(queue.quiet_until)
+    }
+
+    /// During the node's quiet time an empty queue is kept if it remembers the last number given, and during its own.
     pub(super) fn close_if_empty(&mut self, id: SpotId, mono: Monotonic) {
         let Some(queue) = self.queues.get(id) else {
             return;
         };
         let is_idle = queue.value.holder.is_none() && queue.value.waiting() == 0;
-        let remembers = mono < self.quiet_until && queue.value.highest > 0;
+        let remembers =
+            mono < queue.value.quiet_until || mono < self.quiet_until && queue.value.highest > 0;
         if is_idle && !remembers {
             self.queues.remove(id);
         }

@@ -11,7 +11,8 @@
 //! after a restart, for the longest lease that could have been given (the *quiet time*), only callers that name the
 //! number of a turn they held get one; everybody else waits in the order of arrival. Of two who claim one turn again,
 //! the higher number is right: it was given after the lower one had been lost. It gets the turn even if the lower one
-//! came first, which then loses it.
+//! came first, which then loses it. The same holds for one queue, for as long as its holder's lease runs, where the
+//! session's key was given to something else: the session may come back, by SWAPDB or RENAME, before its holder has heard.
 //!
 //! Every step's work is bounded: what does not fit is due at once and done by the next [`Turns::advance`].
 
@@ -206,9 +207,25 @@ impl Turns {
         }
     }
 
-    /// The same for all sessions of a database, which was flushed or swapped.
+    /// The same for all sessions of a database, which was flushed.
     pub fn drop_database(&mut self, database: i32) {
         self.dissolve(|session| session.database == database);
+    }
+
+    /// Another record is under the session's key now, or none, and the session may come back to it: its queues are gone, and
+    /// until the lease of a holder lapses a turn is granted as in a quiet time.
+    pub fn restart_session(&mut self, session: &SessionPlace) {
+        for id in self.queues.of_session(session) {
+            self.restart_one(id);
+        }
+    }
+
+    /// The same for all sessions of a database, which was swapped with another.
+    pub fn restart_database(&mut self, database: i32) {
+        let is_of_it = |session: &SessionPlace| session.database == database;
+        for id in self.queues.of_sessions(is_of_it) {
+            self.restart_one(id);
+        }
     }
 
     /// When something is due; a moment long past where it is now.

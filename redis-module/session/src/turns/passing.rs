@@ -44,8 +44,12 @@ impl Turns {
     /// Nobody holds the turn any more: the next living waiter does, unless the quiet time still runs.
     pub(super) fn pass_on(&mut self, id: SpotId, context: &mut TurnContext<'_>) {
         self.let_go(id);
-        if context.mono < self.quiet_until {
-            self.queues.set_deadline(id, Some(self.quiet_until));
+        let Some(queue) = self.queues.get(id) else {
+            return;
+        };
+        let quiet_until = self.quiet_until_of(&queue.value);
+        if context.mono < quiet_until {
+            self.queues.set_deadline(id, Some(quiet_until));
             return;
         }
         let number = self.next_number(context.now);

@@ -82,11 +82,29 @@ pub(super) struct Queue {
     arrivals: u64,
     /// The highest number that was given here.
     pub(super) highest: u64,
+    /// Until then only who names the number of its turn gets one here, as in the quiet time of the node.
+    pub(super) quiet_until: Monotonic,
     /// When the dead were last looked for because the queue was full.
     pub(super) swept_at: Option<Monotonic>,
 }
 
 impl Queue {
+    /// What has to be remembered of a queue that is gone while its session may come back: none where nobody believes in its
+    /// turn.
+    pub(super) fn restarted(&self) -> Option<Self> {
+        let mut queue = Self {
+            highest: self.highest,
+            quiet_until: self.quiet_until,
+            ..Self::default()
+        };
+        if let Some(holder) = self.holder.as_ref().filter(|holder| !holder.is_offered()) {
+            // The holder itself may claim its turn again.
+            queue.highest = holder.number.saturating_sub(1);
+            queue.quiet_until = queue.quiet_until.max(holder.until());
+        }
+        (queue.quiet_until > Monotonic::default()).then_some(queue)
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.waiters.len()
     }

@@ -3,9 +3,9 @@
 use mooring_session::limits::TURN_NUMBER_MAX;
 use mooring_session::time::Millis;
 use mooring_session::time::Timestamp;
-use mooring_session::turns::{TurnRequest, TurnStatus};
+use mooring_session::turns::{TurnRequest, TurnStatus, Turns};
 
-use crate::fixture::{Node, QUIET_MS, WALL, code, request};
+use crate::fixture::{Node, QUIET_MS, WALL, code, place, request};
 
 fn held(ticket: &str, turn: u64) -> TurnRequest {
     TurnRequest {
@@ -154,6 +154,75 @@ fn a_promotion_begins_anew() {
     assert!(node.is_held(), "b1 waits, so the session is not idle");
     node.pass(1);
     assert_eq!(node.hears("b"), ["b1"]);
+}
+
+/// By SWAPDB or RENAME, and back: who holds its turn has heard of nothing.
+#[test]
+fn a_session_that_comes_back_is_quiet_until_the_lease_of_its_holder_lapses() {
+    let restarts: [fn(&mut Turns); 2] = [
+        |turns| turns.restart_session(&place()),
+        |turns| turns.restart_database(0),
+    ];
+    for restart in restarts {
+        let mut node = Node::new();
+        let number = node.asks("a1").unwrap();
+        node.asks("b1");
+        node.pass(500);
+        restart(&mut node.turns);
+        node.advance();
+        assert_eq!(node.hears("b"), ["settled"]);
+        assert_eq!(code(node.leaves("a1")), "STALE");
+        // A second time, while it is quiet.
+        restart(&mut node.turns);
+        assert_eq!(node.asks("b1"), None);
+        node.leaves("b1").unwrap();
+        assert_eq!(node.asks("b1"), None);
+        assert_eq!(code(node.enter(&held("c1", number - 1))), "STALE");
+        node.pass(1_499);
+        assert_eq!(node.hears("b"), [""; 0]);
+        node.pass(1);
+        assert_eq!(node.hears("b"), ["b1"]);
+        node.leaves("b1").unwrap();
+        assert_eq!(node.turns.sizes(), (0, 0));
+    }
+}
+
+#[test]
+fn the_holder_of_a_session_that_comes_back_may_claim_its_turn_again() {
+    let mut node = Node::new();
+    let number = node.asks("a1").unwrap();
+    node.turns.restart_session(&place());
+    assert_eq!(node.asks("b1"), None);
+    let granted = node.enter(&held("a1", number));
+    assert_eq!(granted, Ok(TurnStatus::Granted(number)));
+    node.pass(1_999);
+    assert_eq!(node.asks("a1"), Some(number), "it is renewed");
+    node.pass(1_999);
+    node.leaves("a1").unwrap();
+    assert_eq!(node.hears("b"), ["b1"]);
+
+    let number = node.asks("b1").unwrap();
+    node.turns.restart_session(&place());
+    node.asks("c1");
+    node.enter(&held("b1", number)).unwrap();
+    node.leaves("b1").unwrap();
+    assert_eq!(node.hears("c"), ["c1"], "at once");
+}
+
+/// Nobody believes in a turn that was offered, and other queues go on.
+#[test]
+fn a_session_without_a_holder_that_comes_back_is_not_quiet() {
+    let mut node = Node::new();
+    node.asks("a1");
+    node.asks("b1");
+    node.leaves("a1").unwrap();
+    node.turns.restart_database(1);
+    assert!(node.is_held());
+    node.turns.restart_session(&place());
+    node.advance();
+    assert_eq!(node.turns.sizes(), (0, 0));
+    assert_eq!(node.hears("b"), ["settled"]);
+    assert!(node.asks("c1").is_some());
 }
 
 #[test]
