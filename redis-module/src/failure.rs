@@ -8,7 +8,7 @@ use mooring_session::Refusal;
 use mooring_session::codec::CorruptRecord;
 use mooring_session::names::NameError;
 
-/// Why a command failed. Nothing was changed.
+/// Why a command failed: see [`Command::run`](crate::handler::Command::run) for what it may have changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The rules said no.

@@ -23,7 +23,8 @@ use crate::worker_wait;
 
 /// One command: reads its arguments, applies a rule, replies.
 pub(crate) trait Command {
-    /// Runs it to its reply. What fails has replied nothing and changed nothing.
+    /// Runs it to its reply. What fails has replied nothing and changed nothing, with one exception: LEAVE with WAITING that
+    /// is `BUSY` limits the holder's turn.
     fn run(
         context: &Context,
         module: &mut Module,

@@ -1,6 +1,7 @@
 //! Why a rule refused: the stable codes of the contract, in one table.
 //!
-//! Invariant: a refusal means that nothing was changed.
+//! Invariant: a refusal means that nothing was changed, with one exception:
+//! [`Turns::withdraw`](crate::turns::Turns::withdraw).
 
 use crate::codec::CorruptRecord;
 use crate::names::{NameError, WorkerId};

@@ -80,7 +80,12 @@ fn errors(page: &mut String, command: &CommandSpec) {
             "| `OOM` | the server is at its `maxmemory` and the record might grow |",
         );
     }
-    put(page, "\nA refused command has changed nothing.");
+    let changed = if command.name == c"session.leave" {
+        "A refused command has changed nothing, except that the turn ends within a second where it is `BUSY`."
+    } else {
+        "A refused command has changed nothing."
+    };
+    put(page, &format!("\n{changed}"));
 }
 
 fn facts(page: &mut String, command: &CommandSpec) {
