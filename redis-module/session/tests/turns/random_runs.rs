@@ -37,6 +37,8 @@ enum Act {
     StepClock(i64),
     /// The node forgets; those who believe that they hold a turn claim it again after so long.
     Restart(u64),
+    /// The session's key is given away and taken back; the same as after a restart.
+    ComeBack(u64),
     End,
 }
 
@@ -56,6 +58,7 @@ fn act() -> impl Strategy<Value = Act> {
         3 => one.prop_map(Act::Live),
         2 => prop_oneof![Just(-3_600_000_i64), Just(3_600_000), -2_000_i64..2_000].prop_map(Act::StepClock),
         1 => (0_u64..QUIET_MS).prop_map(Act::Restart),
+        1 => (0_u64..QUIET_MS).prop_map(Act::ComeBack),
         1 => Just(Act::End),
     ]
 }
@@ -128,7 +131,16 @@ impl World {
                 self.clock_went_back |= by < 0;
                 self.node.wall = self.node.wall.saturating_add_signed(by);
             }
-            Act::Restart(claimed_after) => self.restart(claimed_after),
+            Act::Restart(claimed_after) => {
+                self.node.turns = Turns::new(self.node.mono(), Millis::new(QUIET_MS));
+                self.node.news = News::new();
+                self.highest_since_restart = 0;
+                self.claim_again(claimed_after);
+            }
+            Act::ComeBack(claimed_after) => {
+                self.node.turns.restart_session(&crate::fixture::place());
+                self.claim_again(claimed_after);
+            }
             Act::End => {
                 self.node.turns.drop_session(&crate::fixture::place());
                 self.node.advance();
@@ -368,11 +380,8 @@ impl World {
         }
     }
 
-    fn restart(&mut self, claimed_after: u64) {
-        self.node.turns = Turns::new(self.node.mono(), Millis::new(QUIET_MS));
-        self.node.news = News::new();
+    fn claim_again(&mut self, claimed_after: u64) {
         self.waiting.clear();
-        self.highest_since_restart = 0;
         self.pass(claimed_after);
         let held: Vec<(usize, Belief)> = self
             .beliefs
