@@ -43,8 +43,10 @@ another `turn`.
 
 FIRST goes before everybody who does not say so: for a call that passed its turn on while it waited for its client.
 HELD claims a turn again after a restart or a failover of the server, by the number that it had. For
-`mooring.turn-lease-max-ms` after a start or promotion only that is granted, while everybody else waits. Of two who claim
-one turn again the higher number is right.
+`mooring.turn-lease-max-ms` after a start or promotion only that is granted, while everybody else waits. Of
+two who claim one turn again the higher number is right. Where a session leaves its key and comes back to it
+(SWAPDB, RENAME, RESTORE), the same holds for it until the lease of its holder lapses. At any other time HELD
+makes a difference only if another caller has the turn: where nobody has it, it is granted under a new number.
 
 A lease lasts at most `mooring.turn-lease-max-ms`. Turns exclude each other while their leases hold, measured by the
 server's monotonic clock; who needs more fences with the turn's number, which only grows.",
@@ -52,7 +54,7 @@ server's monotonic clock; who needs more fences with the turn's number, which on
         ErrorSpec::NO_SESSION,
         ErrorSpec::ENDED,
         ErrorSpec::DENIED,
-        ErrorSpec::new("STALE", "HELD was given and a later turn was granted since, or the worker counts as dead"),
+        ErrorSpec::new("STALE", "HELD was given and another caller has the turn or had a later one, or the worker counts as dead"),
         turn::QUEUE_FULL,
         ErrorSpec::CORRUPT,
         ErrorSpec::WRONG_TYPE,

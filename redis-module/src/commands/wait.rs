@@ -1,6 +1,6 @@
 //! `WORKER.WAIT worker TIMEOUT ms`
 //!
-//! The only command that blocks: see [`crate::waiting`].
+//! The only command that blocks: see [`crate::worker_wait`].
 
 use mooring_session::limits::{WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN};
 use mooring_session::names::WorkerId;

@@ -80,7 +80,7 @@ impl Turns {
     /// Asks for the turn of a session at a server, or asks again.
     ///
     /// The holder renews its lease and gets the number that it has; a waiter keeps its place. Whoever lost its turn
-    /// and asks again is a newcomer, and sees that by the number; with [`Enter::held`] it is told.
+    /// and asks again is a newcomer, and sees that by the number; with [`TurnRequest::held`] it is told.
     ///
     /// # Errors
     /// `ERR` for a lease out of its range; `STALE` for a worker that is dead, and for a turn claimed again that is
