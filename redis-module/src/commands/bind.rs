@@ -28,7 +28,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     flags: c"write deny-oom fast",
     arity: -11,
     key: KeyAccess::Update,
-    summary: c"Binds a session to an instance of a server. The first bind wins; the others learn what holds.",
+    summary: c"Binds a session to an instance of a server. The first bind wins; the others get the current binding.",
     complexity: c"O(N+I) with N being the number of fields of the record and I the number of instances",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output"),

@@ -25,7 +25,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     flags: c"write fast",
     arity: -6,
     key: KeyAccess::Update,
-    summary: c"Says that a claim is initialised: its binding is in use from now on.",
+    summary: c"Marks a claimed binding as initialized and in use.",
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output"),

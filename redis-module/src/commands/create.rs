@@ -32,7 +32,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     flags: c"write fast",
     arity: -6,
     key: KeyAccess::Update,
-    summary: c"Creates a session, or gets the one that is there.",
+    summary: c"Creates a session, or returns the existing one.",
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output"),

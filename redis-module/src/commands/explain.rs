@@ -25,7 +25,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     flags: c"readonly",
     arity: 2,
     key: KeyAccess::Read,
-    summary: c"Explains what stands under a key, in sentences: ages, owners, turns, losses, and what happens next.",
+    summary: c"Explains the record under a key in sentences: ages, owners, turns, losses, and what happens next.",
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output"),

@@ -23,7 +23,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     flags: c"readonly fast",
     arity: 2,
     key: KeyAccess::Read,
-    summary: c"Tells what stands under a key, tombstones included. Touches nothing.",
+    summary: c"Returns the record under a key, tombstones included. Does not count as a use.",
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output"),

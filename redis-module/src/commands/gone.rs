@@ -19,7 +19,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     flags: c"fast",
     arity: 2,
     key: KeyAccess::Keyless,
-    summary: c"Says that a worker is gone, at once: a clean shutdown.",
+    summary: c"Deregisters a worker at once, at a clean shutdown.",
     complexity: c"O(log(W)) with W being the number of workers heard",
     since: c"0.1.0",
     tips: Some(c"request_policy:all_shards response_policy:agg_max"),

@@ -29,7 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     flags: c"write deny-oom fast",
     arity: -12,
     key: KeyAccess::Update,
-    summary: c"Moves a binding to a new claim if its epoch is still the one given; else tells what holds.",
+    summary: c"Moves a binding to a new claim if its epoch is still the one given; otherwise returns the current binding.",
     complexity: c"O(N+I) with N being the number of fields of the record and I the number of instances",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output"),

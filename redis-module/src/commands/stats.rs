@@ -18,7 +18,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     flags: c"readonly fast",
     arity: 1,
     key: KeyAccess::Keyless,
-    summary: c"Tells the figures that stand in INFO mooring.",
+    summary: c"Returns the figures of INFO mooring.",
     complexity: c"O(W) with W being the number of workers heard",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),

@@ -26,7 +26,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     flags: c"write fast",
     arity: -3,
     key: KeyAccess::Update,
-    summary: c"Notes a use of a session, and sets what is given.",
+    summary: c"Records a use of a session, and sets the given fields.",
     complexity: c"O(1); with HASH, LABEL or REPORTED O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output"),

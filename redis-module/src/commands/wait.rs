@@ -24,7 +24,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     flags: c"blocking",
     arity: 4,
     key: KeyAccess::Keyless,
-    summary: c"Waits for news of a worker: turns granted to it or withdrawn, and claims settled that it was told of.",
+    summary: c"Waits for events for a worker: turns granted to it or withdrawn, and claims settled that it was told of.",
     complexity: c"O(N) with N being the number of items in the answer",
     since: c"0.1.0",
     tips: Some(c"request_policy:all_shards nondeterministic_output"),
