@@ -116,19 +116,10 @@ fn tick(context: &Context, cause: TickCause) {
 
 /// A client that waited is to get its reply.
 pub(crate) fn wake(context: &Context, client: BlockedId) {
-    answer(context, |module| worker_wait::wake(module, context, client));
-}
-
-/// An operator ended a client's wait, and it is to get its reply.
-pub(crate) fn time_out(context: &Context, client: BlockedId) {
-    answer(context, |module| {
-        worker_wait::time_out(module, context, client);
+    let replied = guard(|| {
+        let woken = Module::try_with(|module| worker_wait::wake(module, context, client));
+        woken.map_err(|_| Failure::Internal)
     });
-}
-
-/// Lets a step reply to a client outside of a command.
-fn answer(context: &Context, step: impl FnOnce(&mut Module)) {
-    let replied = guard(|| Module::try_with(step).map_err(|_| Failure::Internal));
     if let Err(failure) = replied {
         context.reply_error(&failure.to_string());
     }

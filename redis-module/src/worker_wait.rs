@@ -45,7 +45,7 @@ pub(crate) fn wait(
     Ok(())
 }
 
-/// The client is awake: its reply is due.
+/// The client is awake, or an operator ended its wait: its reply is due.
 pub(crate) fn wake(module: &mut Module, context: &Context, client: BlockedId) {
     let worker = module.blocked_clients.release(client);
     // Where another client of the same worker waits, the news is for that one: this one may be a connection that the
@@ -53,11 +53,6 @@ pub(crate) fn wake(module: &mut Module, context: &Context, client: BlockedId) {
     let worker = worker.filter(|worker| !module.blocked_clients.has(worker));
     let items = worker.map_or_else(Vec::new, |worker| take(module, context, &worker));
     reply::news(context, &items);
-}
-
-/// An operator ends the client's wait: its reply is due.
-pub(crate) fn time_out(module: &mut Module, context: &Context, client: BlockedId) {
-    wake(module, context, client);
 }
 
 /// The client is gone.

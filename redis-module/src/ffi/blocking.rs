@@ -30,13 +30,13 @@ impl Context {
     /// Makes the client of the running command wait, without an end of the server's own: a client whose time is over in
     /// the turn of the loop in which it is woken would get no reply at all (Redis 7.0 unblocks it and calls nothing).
     /// The command must not reply. Where an operator unblocks the client,
-    /// [`handler::time_out`](crate::handler::time_out) replies; where it goes away,
+    /// [`handler::wake`](crate::handler::wake) replies as well; where it goes away,
     /// [`handler::forsake`](crate::handler::forsake) is told.
     /// Never where [`Context::denies_blocking`]. None where this server cannot.
     pub(crate) fn block_client(&self) -> Option<BlockedClient> {
         const NO_TIMEOUT: c_longlong = 0;
         let raw = api!(
-            RedisModule_BlockClient(self.raw, Some(reply), Some(time_out), None, NO_TIMEOUT),
+            RedisModule_BlockClient(self.raw, Some(reply), Some(reply), None, NO_TIMEOUT),
             ptr::null_mut()
         );
         if raw.is_null() {
@@ -83,16 +83,6 @@ extern "C" fn reply(
 ) -> c_int {
     let context = Context { raw: context };
     handler::wake(&context, context.blocked_id());
-    OK
-}
-
-extern "C" fn time_out(
-    context: *mut raw::RedisModuleCtx,
-    _argv: *mut *mut raw::RedisModuleString,
-    _argc: c_int,
-) -> c_int {
-    let context = Context { raw: context };
-    handler::time_out(&context, context.blocked_id());
     OK
 }
 
