@@ -62,6 +62,12 @@ pub fn result(id_json: &str, result: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id_json},"result":{result}}}"#)
 }
 
+/// A response with this `error`, given as JSON text.
+#[must_use]
+pub fn error(id_json: &str, error: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id_json},"error":{error}}}"#)
+}
+
 /// `tools/list`, from the start or from a page's `nextCursor`.
 #[must_use]
 pub fn tools_list(id_json: &str, cursor: Option<&str>) -> String {

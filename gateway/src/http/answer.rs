@@ -11,7 +11,7 @@ use mooring_session::refusal::Busy;
 
 use mooring_identity::IdentityError;
 use mooring_protocol::ids::Id;
-use mooring_protocol::{ErrorBody, ErrorKind, Reply};
+use mooring_protocol::{ErrorBody, ErrorKind, Reply, call};
 use mooring_router::affinity::{HoldError, OpenError, RebindNotice, ResolveError, TurnError};
 use mooring_router::dispatch::DeliverError;
 use mooring_router::pooled::PooledError;
@@ -221,11 +221,7 @@ fn refused(answer: &Answer, id: Option<Id<'_>>) -> Reply {
         .and_then(|message| message.outcome().map(str::to_owned));
     match (own_error, id) {
         (Some(outcome), Some(id)) => {
-            let body = format!(
-                r#"{{"jsonrpc":"2.0","id":{},"error":{outcome}}}"#,
-                id.as_json()
-            );
-            Reply::json(StatusCode::OK, body)
+            Reply::json(StatusCode::OK, call::error(id.as_json(), &outcome))
         }
         _ => error(&refused_without_error(answer.status).answering(id)),
     }

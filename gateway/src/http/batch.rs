@@ -16,7 +16,7 @@ use super::delayed_answer::streamed;
 use super::endpoint::{RequestContext, is_initialize, post_message};
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{
-    EnvelopeError, ErrorBody, ErrorKind, Id, Kind, Message, Reply, ReplyMessages, Revision,
+    EnvelopeError, ErrorBody, ErrorKind, Id, Kind, Message, Reply, ReplyMessages, Revision, call,
 };
 
 /// Most messages of one batch.
@@ -150,7 +150,7 @@ impl BatchClient {
             if message.id().is_none()
                 && let Some(error) = message.outcome()
             {
-                return format!(r#"{{"jsonrpc":"2.0","id":{id_json},"error":{error}}}"#).into();
+                return call::error(id_json, error).into();
             }
         }
         unanswered(status, id)

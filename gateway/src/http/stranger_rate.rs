@@ -18,7 +18,7 @@ use axum::response::Response;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::peer_network::network_of;
+use crate::client_network::network_of;
 use mooring_metrics::{self as metrics, StrangerReply};
 
 /// How long an empty bucket takes to fill.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ipnet::IpNet;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::peer_network::network_of;
+use crate::client_network::network_of;
 use mooring_metrics::ConnectionRefusal;
 
 /// Connections beyond the total limit, for health probes and metrics only.

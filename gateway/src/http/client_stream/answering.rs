@@ -178,10 +178,7 @@ async fn read_answer(context: &StreamContext, id: Id<'_>, reply: Reply) {
 /// error in that reply that has no request id.
 async fn give_up(context: &StreamContext, id: Id<'_>, status: StatusCode, error: Option<&str>) {
     let text = match error {
-        Some(error) => format!(
-            r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
-            id.as_json()
-        ),
+        Some(error) => call::error(id.as_json(), error),
         None => {
             let body = if status.is_success() {
                 ErrorBody::new(ErrorKind::OutcomeUnknown)

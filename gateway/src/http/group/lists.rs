@@ -84,13 +84,7 @@ impl GroupMessage<'_> {
             Failure::Deliver(cause) => answer::delivery_error(cause, id),
             Failure::Exchange(cause) => answer::exchange(cause, id),
             Failure::Refused(error) => match id {
-                Some(id) => {
-                    let text = format!(
-                        r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
-                        id.as_json()
-                    );
-                    Reply::json(StatusCode::OK, text)
-                }
+                Some(id) => Reply::json(StatusCode::OK, call::error(id.as_json(), error)),
                 None => answer::plain(ErrorKind::UpstreamInvalid, None),
             },
             Failure::Message(_) | Failure::Page(_) | Failure::TooLong => {
