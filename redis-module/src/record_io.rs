@@ -248,20 +248,61 @@ pub(crate) fn drop_unreadable(
 /// `NOSESSION`, `DENIED`, and as [`Slot::load`].
 pub(crate) fn own_life(
     key: &Key<'_>,
-    fields: [Text<'_>; 2],
+    [life_field, principal_field]: [Text<'_>; 2],
     principal: &str,
 ) -> Result<Life, Failure> {
+    check_kind(key)?;
+    let [life, stored] = key.read([life_field, principal_field]);
+    compare_principal(stored, principal_field, principal)?;
+    decode_life(life, life_field)
+}
+
+/// Refuses a key that holds no record of the principal's. Reads the field that names the principal, and no other.
+///
+/// # Errors
+/// `NOSESSION`, `DENIED`, and as [`Slot::load`].
+pub(crate) fn check_principal(
+    key: &Key<'_>,
+    field: Text<'_>,
+    principal: &str,
+) -> Result<(), Failure> {
+    check_kind(key)?;
+    let [stored] = key.read([field]);
+    compare_principal(stored, field, principal)
+}
+
+/// Reads of a record no more than its life.
+///
+/// # Errors
+/// As [`Slot::load`].
+pub(crate) fn life(key: &Key<'_>, field: Text<'_>) -> Result<Life, Failure> {
+    let [life] = key.read([field]);
+    decode_life(life, field)
+}
+
+fn check_kind(key: &Key<'_>) -> Result<(), Failure> {
     match key.kind() {
-        KeyKind::Hash => {}
-        KeyKind::Empty => return Err(Refusal::NoSession.into()),
-        KeyKind::String | KeyKind::Other => return Err(Failure::WrongType),
+        KeyKind::Hash => Ok(()),
+        KeyKind::Empty => Err(Refusal::NoSession.into()),
+        KeyKind::String | KeyKind::Other => Err(Failure::WrongType),
     }
-    let [life_field, principal_field] = fields.map(|field| CorruptRecord::field(field.as_bytes()));
-    let [life, stored] = key.read(fields);
-    if stored.ok_or(principal_field)?.as_bytes() != principal.as_bytes() {
+}
+
+fn compare_principal(
+    stored: Option<OwnedText>,
+    field: Text<'_>,
+    principal: &str,
+) -> Result<(), Failure> {
+    let stored = stored.ok_or_else(|| CorruptRecord::field(field.as_bytes()))?;
+    if stored.as_bytes() != principal.as_bytes() {
         return Err(Refusal::Denied.into());
     }
-    Ok(codec::decode_life(life.ok_or(life_field)?.as_bytes())?)
+    Ok(())
+}
+
+fn decode_life(stored: Option<OwnedText>, field: Text<'_>) -> Result<Life, Failure> {
+    let stored = stored.ok_or_else(|| CorruptRecord::field(field.as_bytes()))?;
+    Ok(codec::decode_life(stored.as_bytes())?)
 }
 
 /// Writes what a use has changed of a record's life, if anything, and lets the index know of the use.

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use mooring_session::time::Timestamp;
+use mooring_session::time::{Monotonic, Timestamp};
 use mooring_session::workers::{Workers, WorkersAt};
 use mooring_session::{Liveness, NoIndex, Node, PrincipalSessions, Tuning};
 
@@ -79,6 +79,11 @@ impl<'a> RuleInputs<'a> {
             },
             node: None,
         }
+    }
+
+    /// This node's clock, at the moment for which liveness is told.
+    pub(crate) fn monotonic(&self) -> Monotonic {
+        self.workers.known().mono()
     }
 
     /// The inputs in the form that rules take.

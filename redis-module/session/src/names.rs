@@ -3,6 +3,7 @@
 //! Invariant: a value of these types satisfies its limit and alphabet; the only way to one is `parse`. A copy shares the
 //! text: a record's names go from the request through the record to the answer.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -98,11 +99,11 @@ macro_rules! names {
                 Self::check(bytes).map(Self::of_checked)
             }
 
-            /// The same without a copy.
+            /// The same without a copy, for what is only compared.
             ///
             /// # Errors
             /// As [`parse`](Self::parse).
-            pub(crate) fn check(bytes: &[u8]) -> Result<&str, NameError> {
+            pub fn check(bytes: &[u8]) -> Result<&str, NameError> {
                 check($what, bytes, $least, $most, &Alphabet::$alphabet)
             }
 
@@ -155,6 +156,21 @@ names! {
     Address, "address", 1..=limits::ADDRESS_BYTES_MAX, VisibleAscii;
 }
 
+/// As text: a token that a caller names is looked for without a copy.
+impl Deref for Token {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Token {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Who owns a session. `*` is not a principal.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Principal(Arc<str>);
@@ -168,11 +184,11 @@ impl Principal {
         Self::check(bytes).map(Self::of_checked)
     }
 
-    /// The same without a copy.
+    /// The same without a copy, for what is only compared.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
-    pub(crate) fn check(bytes: &[u8]) -> Result<&str, NameError> {
+    pub fn check(bytes: &[u8]) -> Result<&str, NameError> {
         let what = "principal";
         let text = check(what, bytes, 1, limits::PRINCIPAL_BYTES_MAX, &Alphabet::Text)?;
         if text == "*" {

@@ -4,6 +4,7 @@
 //! deadline, if it has one, in the order of deadlines; or in none of them. A session without entries takes no room.
 //! Trees throughout: a hash table of all of them would now and then be copied whole within one command.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -89,14 +90,9 @@ impl<T> Spots<T> {
     ) -> SpotId {
         self.ids_given = self.ids_given.wrapping_add(1);
         let id = SpotId(self.ids_given);
-        let session = match self.by_session.get_key_value(session) {
-            Some((known, _)) => Arc::clone(known),
-            None => Arc::new(session.clone()),
-        };
-        self.by_session
-            .entry(Arc::clone(&session))
-            .or_default()
-            .push((server.clone(), id));
+        let servers = self.by_session.entry(Arc::new(session.clone()));
+        let session = Arc::clone(servers.key());
+        servers.or_default().push((server.clone(), id));
         let spot = Spot {
             session,
             server: server.clone(),
@@ -112,10 +108,10 @@ impl<T> Spots<T> {
         if let Some(deadline) = spot.deadline {
             self.deadlines.remove(&(deadline, id));
         }
-        if let Some(servers) = self.by_session.get_mut(&spot.session) {
-            servers.retain(|(_, known)| *known != id);
-            if servers.is_empty() {
-                self.by_session.remove(&spot.session);
+        if let Entry::Occupied(mut servers) = self.by_session.entry(Arc::clone(&spot.session)) {
+            servers.get_mut().retain(|(_, known)| *known != id);
+            if servers.get().is_empty() {
+                servers.remove();
             }
         }
         Some(spot)

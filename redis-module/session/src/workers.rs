@@ -225,6 +225,12 @@ pub struct WorkersAt<'a> {
 }
 
 impl WorkersAt<'_> {
+    /// The moment.
+    #[must_use]
+    pub const fn mono(&self) -> Monotonic {
+        self.mono
+    }
+
     fn heard(&self, worker: &str) -> Option<&WorkerEntry> {
         self.workers
             .heard

@@ -57,9 +57,9 @@ it renews; then the next caller has it.",
 
 grammar! {
     parse<'a>(key) -> LeaveRequest<'a> {
-        principal: text(c"principal", Principal::parse),
+        principal: text(c"principal", Principal::check),
         server: text(c"server", routing::unparsed),
-        ticket: text(c"ticket", Token::parse),
+        ticket: text(c"ticket", Token::check),
         mode: word(c"WAITING", c"waiting", LeaveMode::Leave => LeaveMode::Withdraw),
     } => Ok(LeaveRequest { principal, server, ticket, mode })
 }
@@ -78,11 +78,12 @@ impl Command for LeaveCommand {
     }
 }
 
-/// The server stays the word that it is: one that has been asked for before needs no other check.
+/// The words are only compared. The server's is not even checked: one that has been asked for before needs no other
+/// check.
 pub(super) struct LeaveRequest<'a> {
-    principal: Principal,
+    principal: &'a str,
     server: &'a [u8],
-    ticket: Token,
+    ticket: &'a str,
     mode: LeaveMode,
 }
 
@@ -104,8 +105,7 @@ fn apply(
     let moment = Moment::of(context, name);
     let fields = module.fields.of(request.server)?;
     let key = context.open_to_read(name);
-    let principal = request.principal.as_str();
-    let life = record_io::own_life(&key, [fields.life, fields.principal], principal)?;
+    record_io::check_principal(&key, fields.principal, request.principal)?;
     let mono = module.time.now();
     let queues = Queues {
         turns: &mut module.turns,
@@ -114,15 +114,20 @@ fn apply(
         mono,
     };
     // A turn is passed on whatever has become of the session meanwhile; where there is none, that is what is told.
-    let (server, ticket) = (fields.server, &request.ticket);
+    let (server, ticket) = (fields.server, request.ticket);
     let left = match request.mode {
         LeaveMode::Leave => queues.leave(&moment, server, ticket).map(|()| 1),
         LeaveMode::Withdraw => queues.withdraw(&moment, server, ticket),
     };
-    let count = left.map_err(|refusal| match life.standing(moment.now) {
+    let refusal = match left {
+        Ok(count) => return Ok(count),
+        Err(refusal) => refusal,
+    };
+    let life = record_io::life(&key, fields.life)?;
+    Err(match life.standing(moment.now) {
         Standing::Active => refusal,
         Standing::Ended => Refusal::Ended,
         Standing::Expired => Refusal::NoSession,
-    })?;
-    Ok(count)
+    }
+    .into())
 }

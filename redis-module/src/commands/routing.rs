@@ -119,7 +119,7 @@ pub(super) fn serve(
             turns: &mut module.turns,
             news: &mut module.news,
             workers: rules_context.workers,
-            mono: module.time.now(),
+            mono: inputs.monotonic(),
         };
         queues.enter(&moment, fields.server, turn)
     });
@@ -174,9 +174,8 @@ pub(super) fn serve(
     };
     reply::routed(context, &line);
     if line.state == RouteState::Binding(BindingState::Claimed) {
-        let until = module
-            .time
-            .now()
+        let until = inputs
+            .monotonic()
             .plus(claims::left(&moment, line.lease_until));
         let (worker, server) = (WorkerId::parse(request.worker.as_bytes())?, fields.server);
         claims::watch(&mut module.news, &moment, &worker, server, until);

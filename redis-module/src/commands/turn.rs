@@ -3,7 +3,7 @@
 //! Turns are in memory alone: nothing here writes to the keyspace or is replicated.
 
 use mooring_session::limits::LEASE_MIN;
-use mooring_session::names::{NameError, ServerName, Token};
+use mooring_session::names::{NameError, ServerName};
 use mooring_session::news::News;
 use mooring_session::time::{Millis, Monotonic};
 use mooring_session::turns::{TurnContext, TurnRequest, TurnStatus, Turns};
@@ -56,7 +56,7 @@ impl Queues<'_> {
         self,
         moment: &Moment<'_>,
         server: &ServerName,
-        ticket: &Token,
+        ticket: &str,
     ) -> Result<(), Refusal> {
         let (turns, mut context, place) = self.at(moment);
         turns.leave(&place, server, ticket, &mut context)
@@ -67,7 +67,7 @@ impl Queues<'_> {
         self,
         moment: &Moment<'_>,
         server: &ServerName,
-        beginning: &Token,
+        beginning: &str,
     ) -> Result<usize, Refusal> {
         let (turns, mut context, place) = self.at(moment);
         turns.withdraw(&place, server, beginning, &mut context)

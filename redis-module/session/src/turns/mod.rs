@@ -96,11 +96,12 @@ impl Turns {
         if !context.workers.is_alive(&request.worker) {
             return Err(Refusal::Stale(Stale::Worker));
         }
-        if let Some(id) = self.queues.find(session, server) {
+        let known = self.queues.find(session, server);
+        if let Some(id) = known {
             self.settle(id, context);
         }
         // Settling may have dropped the queue.
-        let known = self.queues.find(session, server);
+        let known = known.filter(|id| self.queues.get(*id).is_some());
         if let Some(id) = known
             && let Some(number) = self.renew(id, request, context.mono)
         {
@@ -129,7 +130,7 @@ impl Turns {
         &mut self,
         session: &SessionPlace,
         server: &ServerName,
-        ticket: &Token,
+        ticket: &str,
         context: &mut TurnContext<'_>,
     ) -> Result<(), Refusal> {
         let stale = Refusal::Stale(Stale::Turn);

@@ -3,6 +3,7 @@
 //! Invariant: a ticket stands in it once, as the holder's or as a waiter's.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
 use super::request::{Line, TurnRequest};
 use crate::limits::TURN_CANCELLED_GRACE;
@@ -114,10 +115,10 @@ impl Queue {
         self.waiters.values().map(|waiter| &waiter.worker)
     }
 
-    pub(super) fn is_holder(&self, ticket: &Token) -> bool {
+    pub(super) fn is_holder(&self, ticket: &str) -> bool {
         self.holder
             .as_ref()
-            .is_some_and(|holder| holder.ticket == *ticket)
+            .is_some_and(|holder| holder.ticket.as_str() == ticket)
     }
 
     pub(super) fn awaits(&self, ticket: &Token) -> bool {
@@ -157,16 +158,17 @@ impl Queue {
     }
 
     /// Takes a waiter out, wherever it stands. Answers whether there was one.
-    pub(super) fn withdraw(&mut self, ticket: &Token) -> bool {
+    pub(super) fn withdraw(&mut self, ticket: &str) -> bool {
         let place = self.places.remove(ticket);
         place.is_some_and(|place| self.waiters.remove(&place).is_some())
     }
 
     /// Takes out the waiters whose ticket begins so.
-    pub(super) fn take_named(&mut self, beginning: &Token) -> Vec<Waiter> {
-        let begins_so = |ticket: &Token| ticket.as_str().starts_with(beginning.as_str());
+    pub(super) fn take_named(&mut self, beginning: &str) -> Vec<Waiter> {
+        let begins_so = |ticket: &Token| ticket.as_str().starts_with(beginning);
         // Tickets that begin alike stand together, and what they begin with stands before them.
-        let named = self.places.range(beginning..);
+        let range = (Bound::Included(beginning), Bound::Unbounded);
+        let named = self.places.range::<str, _>(range);
         let named: Vec<Token> = named
             .map(|(ticket, _)| ticket)
             .take_while(|ticket| begins_so(ticket))

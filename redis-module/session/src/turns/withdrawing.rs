@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Turns;
 use super::request::TurnContext;
-use crate::names::{ServerName, Token};
+use crate::names::ServerName;
 use crate::news::NewsItem;
 use crate::place::SessionPlace;
 use crate::refusal::{Busy, Refusal, Stale};
@@ -24,7 +24,7 @@ impl Turns {
         &mut self,
         session: &SessionPlace,
         server: &ServerName,
-        beginning: &Token,
+        beginning: &str,
         context: &mut TurnContext<'_>,
     ) -> Result<usize, Refusal> {
         let stale = Refusal::Stale(Stale::Turn);
@@ -32,8 +32,7 @@ impl Turns {
         self.settle(id, context);
         let queue = self.queues.get_mut(id).ok_or(stale.clone())?;
         let holder = queue.value.holder.as_mut();
-        let mut holder =
-            holder.filter(|holder| holder.ticket.as_str().starts_with(beginning.as_str()));
+        let mut holder = holder.filter(|holder| holder.ticket.as_str().starts_with(beginning));
         if let Some(holder) = &mut holder
             && !holder.is_offered()
         {
