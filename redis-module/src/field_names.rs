@@ -8,7 +8,7 @@ use crate::ffi::{OwnedText, Text};
 
 /// The names that are asked for again and again.
 pub(crate) struct FieldNames {
-    life: OwnedText,
+    lifetime: OwnedText,
     principal: OwnedText,
     /// The other fields that records have whatever they are bound to.
     others: [(&'static str, OwnedText); 2],
@@ -23,7 +23,7 @@ impl FieldNames {
     /// The names that every record has.
     pub(crate) fn new() -> Self {
         Self {
-            life: OwnedText::new(codec::LIFE_FIELD.as_bytes()),
+            lifetime: OwnedText::new(codec::LIFETIME_FIELD.as_bytes()),
             principal: OwnedText::new(codec::PRINCIPAL_FIELD.as_bytes()),
             others: [codec::IDENTITY_FIELD, codec::CLEANING_FIELD]
                 .map(|name| (name, OwnedText::new(name.as_bytes()))),
@@ -34,7 +34,7 @@ impl FieldNames {
     /// The name of any field: one that every record may have is there already.
     pub(crate) fn named(&self, name: &str) -> FieldName<'_> {
         let known = match name {
-            codec::LIFE_FIELD => Some(&self.life),
+            codec::LIFETIME_FIELD => Some(&self.lifetime),
             codec::PRINCIPAL_FIELD => Some(&self.principal),
             name => {
                 let other = self.others.iter().find(|(other, _)| *other == name);
@@ -47,9 +47,9 @@ impl FieldNames {
         )
     }
 
-    /// The names of a record's life and of its principal.
+    /// The names of a record's lifetime and of its principal.
     pub(crate) fn of_use(&self) -> [Text<'_>; 2] {
-        [self.life.text(), self.principal.text()]
+        [self.lifetime.text(), self.principal.text()]
     }
 
     /// The names of one server's fields. A server that was asked for before is known to have a valid name.
@@ -66,7 +66,7 @@ impl FieldNames {
         };
         let (server, binding) = self.by_server.get(place).ok_or(Failure::Internal)?;
         Ok(RouteFields {
-            life: self.life.text(),
+            lifetime: self.lifetime.text(),
             principal: self.principal.text(),
             server,
             binding,
@@ -104,8 +104,8 @@ impl FieldName<'_> {
 
 /// The fields that ROUTE reads.
 pub(crate) struct RouteFields<'a> {
-    /// The record's life.
-    pub(crate) life: Text<'a>,
+    /// The record's lifetime.
+    pub(crate) lifetime: Text<'a>,
     /// Its principal.
     pub(crate) principal: Text<'a>,
     /// The server.

@@ -11,7 +11,7 @@ use mooring_session::StepProgress;
 use mooring_session::codec::BorrowedRecord;
 use mooring_session::index::{Index, IndexCounts, PrefixId, Prefixes, Seed};
 use mooring_session::names::WorkerId;
-use mooring_session::record::{Life, Standing};
+use mooring_session::record::{SessionLifetime, SessionState};
 use mooring_session::time::Timestamp;
 
 use crate::settings;
@@ -76,10 +76,16 @@ impl Indexes {
         }
     }
 
-    /// Notes that of a record nothing but its life has changed.
-    pub(crate) fn slide(&mut self, database: i32, key: &[u8], life: &Life, now: Timestamp) {
+    /// Notes that of a record nothing but its lifetime has changed.
+    pub(crate) fn slide(
+        &mut self,
+        database: i32,
+        key: &[u8],
+        lifetime: &SessionLifetime,
+        now: Timestamp,
+    ) {
         if let Some(index) = self.by_database.get_mut(&database) {
-            index.slide(key, life, now);
+            index.slide(key, lifetime, now);
         }
     }
 
@@ -169,8 +175,8 @@ impl Indexes {
     }
 
     /// What the session under a key is, if it is known.
-    pub(crate) fn standing(&self, database: i32, key: &[u8], now: Timestamp) -> Option<Standing> {
-        self.by_database.get(&database)?.standing(key, now)
+    pub(crate) fn state(&self, database: i32, key: &[u8], now: Timestamp) -> Option<SessionState> {
+        self.by_database.get(&database)?.state(key, now)
     }
 
     /// The bindings of active sessions that a worker drives, in all databases.

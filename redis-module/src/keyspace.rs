@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mooring_session::SessionPlace;
 use mooring_session::codec::BorrowedRecord;
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::time::Timestamp;
 
 use crate::ffi::{Context, KeyEvent, OwnedText, Text};
@@ -70,8 +70,8 @@ pub(crate) fn take(context: &Context, what: KeyEvent, key: &[u8]) {
 
 fn note_eviction(module: &mut Module, context: &Context, key: &[u8]) {
     let now = Timestamp::from_unix_ms(context.unix_ms());
-    let standing = module.indexes.standing(context.database(), key, now);
-    module.counters.evicted_active += u64::from(standing == Some(Standing::Active));
+    let state = module.indexes.state(context.database(), key, now);
+    module.counters.evicted_active += u64::from(state == Some(SessionState::Active));
 }
 
 /// Puts the key on the list. Answers how many are there.

@@ -6,7 +6,7 @@
 //! changed data, not of a slid TTL. The index hears of every write: no keyspace event tells of the module's own.
 
 use mooring_session::codec::{self, BorrowedRecord, Changes, CorruptRecord};
-use mooring_session::record::{Life, Record};
+use mooring_session::record::{Record, SessionLifetime};
 use mooring_session::{Decision, RecordChange, Refusal, Tuning};
 
 use crate::claims;
@@ -37,7 +37,7 @@ pub(crate) struct Slot<'c> {
     name: Text<'c>,
     key: Key<'c>,
     before: Fields,
-    life_before: Option<Life>,
+    lifetime_before: Option<SessionLifetime>,
     /// The record, for a rule to change.
     pub(crate) record: Option<Record>,
 }
@@ -56,7 +56,7 @@ impl<'c> Slot<'c> {
             name,
             key,
             before,
-            life_before: record.as_ref().map(|record| record.life),
+            lifetime_before: record.as_ref().map(|record| record.lifetime),
             record,
         })
     }
@@ -105,21 +105,21 @@ impl<'c> Slot<'c> {
     /// Writes what a rule changed, and lets the node know of it.
     pub(crate) fn store(&self, written: RecordChange, module: &mut Module) {
         match (&self.record, written) {
-            (_, RecordChange::Nothing) | (None, RecordChange::Life | RecordChange::Record) => {}
+            (_, RecordChange::Nothing) | (None, RecordChange::Lifetime | RecordChange::Record) => {}
             (_, RecordChange::Removed) => {
                 self.key.unlink();
                 self.context.replicate_unlink(self.name);
                 self.context.signal_modified(self.name);
             }
-            (Some(record), RecordChange::Life) => {
-                let life = OwnedText::new(codec::encode_life(&record.life).as_bytes());
-                let field = OwnedText::new(codec::LIFE_FIELD.as_bytes());
-                let pair = [field.text(), life.text()];
+            (Some(record), RecordChange::Lifetime) => {
+                let lifetime = OwnedText::new(codec::encode_lifetime(&record.lifetime).as_bytes());
+                let field = OwnedText::new(codec::LIFETIME_FIELD.as_bytes());
+                let pair = [field.text(), lifetime.text()];
                 set(self.context, self.name, &self.key, &[pair]);
                 self.expire(record);
             }
             (Some(record), RecordChange::Record) => {
-                if self.life_before.is_none() {
+                if self.lifetime_before.is_none() {
                     self.write_whole(record, &module.fields);
                 } else {
                     let changes = codec::changes(self.before.iter(), record);
@@ -133,8 +133,8 @@ impl<'c> Slot<'c> {
     }
 
     fn expire(&self, record: &Record) {
-        if self.life_before != Some(record.life) {
-            expire(self.context, self.name, &self.key, &record.life);
+        if self.lifetime_before != Some(record.lifetime) {
+            expire(self.context, self.name, &self.key, &record.lifetime);
         }
     }
 
@@ -150,7 +150,9 @@ impl<'c> Slot<'c> {
         let indexes = &mut module.indexes;
         match (record, written) {
             (Some(_), RecordChange::Nothing) => {}
-            (Some(record), RecordChange::Life) => indexes.slide(database, key, &record.life, now),
+            (Some(record), RecordChange::Lifetime) => {
+                indexes.slide(database, key, &record.lifetime, now)
+            }
             (Some(record), RecordChange::Record) => {
                 indexes.put(database, key, &BorrowedRecord::of(record), now);
             }
@@ -228,8 +230,8 @@ pub(crate) fn drop_unreadable(
     reason: &CorruptRecord,
 ) -> Result<(), Failure> {
     let key = context.open(name);
-    let life = OwnedText::new(codec::LIFE_FIELD.as_bytes());
-    let [Some(_)] = key.read([life.text()]) else {
+    let lifetime = OwnedText::new(codec::LIFETIME_FIELD.as_bytes());
+    let [Some(_)] = key.read([lifetime.text()]) else {
         return Err(reason.clone().into());
     };
     key.unlink();
@@ -242,19 +244,19 @@ pub(crate) fn drop_unreadable(
     Ok(())
 }
 
-/// Reads of a record no more than its life, which must be the principal's own. `fields` name its life and its principal.
+/// Reads of a record no more than its lifetime, which must be the principal's own. `fields` name its lifetime and its principal.
 ///
 /// # Errors
 /// `NOSESSION`, `DENIED`, and as [`Slot::load`].
 pub(crate) fn own_life(
     key: &Key<'_>,
-    [life_field, principal_field]: [Text<'_>; 2],
+    [lifetime_field, principal_field]: [Text<'_>; 2],
     principal: &str,
-) -> Result<Life, Failure> {
+) -> Result<SessionLifetime, Failure> {
     check_kind(key)?;
-    let [life, stored] = key.read([life_field, principal_field]);
+    let [lifetime, stored] = key.read([lifetime_field, principal_field]);
     compare_principal(stored, principal_field, principal)?;
-    decode_life(life, life_field)
+    decode_lifetime(lifetime, lifetime_field)
 }
 
 /// Refuses a key that holds no record of the principal's. Reads the field that names the principal, and no other.
@@ -271,13 +273,13 @@ pub(crate) fn check_principal(
     compare_principal(stored, field, principal)
 }
 
-/// Reads of a record no more than its life.
+/// Reads of a record no more than its lifetime.
 ///
 /// # Errors
 /// As [`Slot::load`].
-pub(crate) fn life(key: &Key<'_>, field: Text<'_>) -> Result<Life, Failure> {
-    let [life] = key.read([field]);
-    decode_life(life, field)
+pub(crate) fn lifetime(key: &Key<'_>, field: Text<'_>) -> Result<SessionLifetime, Failure> {
+    let [lifetime] = key.read([field]);
+    decode_lifetime(lifetime, field)
 }
 
 fn check_kind(key: &Key<'_>) -> Result<(), Failure> {
@@ -300,19 +302,19 @@ fn compare_principal(
     Ok(())
 }
 
-fn decode_life(stored: Option<OwnedText>, field: Text<'_>) -> Result<Life, Failure> {
+fn decode_lifetime(stored: Option<OwnedText>, field: Text<'_>) -> Result<SessionLifetime, Failure> {
     let stored = stored.ok_or_else(|| CorruptRecord::field(field.as_bytes()))?;
-    Ok(codec::decode_life(stored.as_bytes())?)
+    Ok(codec::decode_lifetime(stored.as_bytes())?)
 }
 
-/// Writes what a use has changed of a record's life, if anything, and lets the index know of the use.
+/// Writes what a use has changed of a record's lifetime, if anything, and lets the index know of the use.
 pub(crate) fn store_use(
     context: &Context,
     indexes: &mut Indexes,
     moment: &Moment<'_>,
     key: &Key<'_>,
     field: Text<'_>,
-    [before, after]: [&Life; 2],
+    [before, after]: [&SessionLifetime; 2],
 ) {
     let Moment {
         now,
@@ -323,7 +325,7 @@ pub(crate) fn store_use(
         indexes.note_use(database, name.as_bytes(), now);
         return;
     }
-    let value = OwnedText::new(codec::encode_life(after).as_bytes());
+    let value = OwnedText::new(codec::encode_lifetime(after).as_bytes());
     set(context, name, key, &[[field, value.text()]]);
     expire(context, name, key, after);
     indexes.slide(database, name.as_bytes(), after, now);
@@ -346,10 +348,10 @@ pub(crate) fn look(context: &Context, name: Text<'_>) -> Result<Option<Record>, 
 pub(crate) fn peek(context: &Context, name: Text<'_>) -> Result<Fields, Failure> {
     let key = context.open_to_look(name);
     if key.kind() == KeyKind::Hash && key.fields() > FIELDS_READ_UNSEEN {
-        let life = OwnedText::new(codec::LIFE_FIELD.as_bytes());
-        let [value] = key.read([life.text()]);
+        let lifetime = OwnedText::new(codec::LIFETIME_FIELD.as_bytes());
+        let [value] = key.read([lifetime.text()]);
         if value.is_none() {
-            return Err(CorruptRecord::field(codec::LIFE_FIELD.as_bytes()).into());
+            return Err(CorruptRecord::field(codec::LIFETIME_FIELD.as_bytes()).into());
         }
     }
     read_fields(&key)
@@ -388,9 +390,9 @@ pub(crate) fn set(context: &Context, name: Text<'_>, key: &Key<'_>, pairs: &[[Te
 }
 
 /// Lets the key live until the record's tombstone ends, and replicates that.
-pub(crate) fn expire(context: &Context, name: Text<'_>, key: &Key<'_>, life: &Life) {
+pub(crate) fn expire(context: &Context, name: Text<'_>, key: &Key<'_>, lifetime: &SessionLifetime) {
     let tuning: Tuning = settings::tuning();
-    let ends_at = life.tombstone_ends_at(&tuning).unix_ms();
+    let ends_at = lifetime.tombstone_ends_at(&tuning).unix_ms();
     let ends_at = i64::try_from(ends_at).unwrap_or(i64::MAX);
     key.expire_at(ends_at);
     context.replicate_expire_at(name, ends_at);

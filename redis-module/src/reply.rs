@@ -10,7 +10,7 @@ use mooring_session::codec::CorruptRecord;
 use mooring_session::index::Cursor;
 use mooring_session::names::{Token, WorkerId};
 use mooring_session::news::NewsItem;
-use mooring_session::record::{Record, Standing};
+use mooring_session::record::{Record, SessionState};
 use mooring_session::rules::{BindReply, Creation, EndReply, RateReply, RebindReply, RouteState};
 use mooring_session::time::Timestamp;
 use mooring_session::turns::TurnStatus;
@@ -204,14 +204,14 @@ pub(crate) fn created(
         context.reply_map(4);
         context.flag("created", true);
         context.integer("gen", record.generation);
-        context.integer("created_at", record.life.created_at.unix_ms());
-        let expires_at = record.life.expiry_told(rules_context.now);
+        context.integer("created_at", record.lifetime.created_at.unix_ms());
+        let expires_at = record.lifetime.expiry_told(rules_context.now);
         context.integer("expires_at", expires_at.unix_ms());
         return;
     }
     context.reply_map(RECORD_FIELDS + 4);
     context.flag("created", creation.created);
-    context.optional_text("revived", creation.revived.map(Standing::as_str));
+    context.optional_text("revived", creation.revived.map(SessionState::as_str));
     context.flag("hash_changed", creation.hash_changed);
     bindings(context, "previous", &creation.previous);
     record_fields(context, &RecordView::of(record, rules_context));
@@ -241,7 +241,7 @@ fn record_fields(context: &Context, record: &RecordView) {
     context.text("id", record.id.as_str());
     context.integer("gen", record.generation);
     context.text("principal", record.principal.as_str());
-    context.text("state", record.standing.as_str());
+    context.text("state", record.state.as_str());
     context.integer("created_at", record.created_at.unix_ms());
     context.integer("last_used_at", record.last_used_at.unix_ms());
     context.integer("expires_at", record.expires_at.unix_ms());

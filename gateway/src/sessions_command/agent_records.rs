@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use mooring_session::Refusal;
 use mooring_session::limits::TTL_MIN;
 use mooring_session::names::{NameError, UpstreamSession, WorkerId};
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::rules::{CreateRequest, Revival, TouchRequest};
 use mooring_session::time::Millis;
 use mooring_session::view::RecordView;
@@ -98,15 +98,15 @@ impl<'a> AgentRecords<'a> {
             Err(error) => return Err(error.into()),
         };
         let epoch = self.conversations.known_in(&record).epoch;
-        Ok(match (record.standing, epoch) {
-            (Standing::Ended, _) => AgentSessionState::Ended {
+        Ok(match (record.state, epoch) {
+            (SessionState::Ended, _) => AgentSessionState::Ended {
                 at_ms: record.last_used_at.unix_ms(),
             },
-            (Standing::Active, Some(epoch)) => AgentSessionState::Held {
+            (SessionState::Active, Some(epoch)) => AgentSessionState::Held {
                 used_at_ms: used_at_ms(&record),
                 epoch,
             },
-            (Standing::Expired, _) | (Standing::Active, None) => AgentSessionState::Nothing,
+            (SessionState::Expired, _) | (SessionState::Active, None) => AgentSessionState::Nothing,
         })
     }
 
@@ -199,7 +199,7 @@ impl<'a> AgentRecords<'a> {
             family: Family::Agent,
             principal: Some(self.owner.principal.clone()),
             server: Some(self.owner.server.clone()),
-            standing: Some(Standing::Active),
+            state: Some(SessionState::Active),
             count: PAGE_MAX,
             ..SessionQuery::default()
         };

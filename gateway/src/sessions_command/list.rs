@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use mooring_session::names::{Principal, ServerName};
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use serde_json::{Value, json};
 
 use super::select::{Selection, StoredSession, select};
@@ -51,7 +51,7 @@ impl ListFilter {
         SessionQuery {
             family,
             principal: self.principal.clone(),
-            standing: Some(Standing::Active),
+            state: Some(SessionState::Active),
             server: server.filter(|_| family == Family::Mcp).cloned(),
             id_pattern: server.filter(|_| family != Family::Mcp).map(named),
             ..SessionQuery::default()

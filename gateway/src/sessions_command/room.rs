@@ -3,7 +3,7 @@
 //! Invariant: no session is evicted for one that was used earlier.
 
 use mooring_session::Refusal;
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::rules::{CreateRequest, EndCondition, EndRequest};
 
 use super::SessionsError;
@@ -47,7 +47,7 @@ impl AgentRecords<'_> {
         let query = SessionQuery {
             family: Family::Agent,
             principal: Some(self.owner.principal.clone()),
-            standing: Some(Standing::Active),
+            state: Some(SessionState::Active),
             ..SessionQuery::default()
         };
         let all = select(self.store, query, usize::MAX, |_, _| true).await?;

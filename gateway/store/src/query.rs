@@ -7,7 +7,7 @@ use mooring_session::index::{Filter, Glob};
 pub use mooring_session::limits::LIST_COUNT_MAX as PAGE_MAX;
 use mooring_session::limits::PATTERN_BYTES_MAX;
 use mooring_session::names::{InstanceName, NameError, Principal, Problem, ServerName, WorkerId};
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::refusal::Refusal;
 use mooring_session::view::RecordView;
 
@@ -30,8 +30,8 @@ pub struct SessionQuery {
     pub instance: Option<InstanceName>,
     /// Sessions with a binding that this worker owns.
     pub owner: Option<WorkerId>,
-    /// Sessions of this standing.
-    pub standing: Option<Standing>,
+    /// Sessions in this state.
+    pub state: Option<SessionState>,
     /// A Redis pattern for the part of the key after the family's prefix: the id of an MCP session,
     /// `<server>:<user_slug>:<language>` of a code session.
     pub id_pattern: Option<Box<str>>,
@@ -51,7 +51,7 @@ impl Default for SessionQuery {
             server: None,
             instance: None,
             owner: None,
-            standing: None,
+            state: None,
             id_pattern: None,
             order: Order::Newest,
             cursor: None,
@@ -78,7 +78,7 @@ impl SessionQuery {
             server: self.server.clone(),
             instance: self.instance.clone(),
             owner: self.owner.clone(),
-            standing: self.standing,
+            state: self.state,
             pattern: Some(pattern),
         })
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[cfg(any(test, feature = "test-support"))]
 use futures_util::FutureExt as _;
 use mooring_session::names::{Principal, ServerName, Token, WorkerId};
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::{RouteReply, RouteRequest};
 use mooring_session::time::Millis;
@@ -101,11 +101,11 @@ impl EnterRequest {
 }
 
 /// A turn is released whatever the session's state; if there was none, that state is the error.
-pub(super) fn left(result: Result<(), Refusal>, standing: Standing) -> Result<(), Refusal> {
-    result.map_err(|refusal| match standing {
-        Standing::Active => refusal,
-        Standing::Ended => Refusal::Ended,
-        Standing::Expired => Refusal::NoSession,
+pub(super) fn left(result: Result<(), Refusal>, state: SessionState) -> Result<(), Refusal> {
+    result.map_err(|refusal| match state {
+        SessionState::Active => refusal,
+        SessionState::Ended => Refusal::Ended,
+        SessionState::Expired => Refusal::NoSession,
     })
 }
 

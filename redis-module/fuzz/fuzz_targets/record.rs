@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mooring_session::codec::{BindingHead, changes, decode, decode_life, encode, encode_life};
+use mooring_session::codec::{BindingHead, changes, decode, decode_lifetime, encode, encode_lifetime};
 
 fuzz_target!(|input: &[u8]| {
     let lines = input.split(|byte| *byte == b'\n');
@@ -33,9 +33,9 @@ fuzz_target!(|input: &[u8]| {
 /// What the hot path reads of a record without the rest.
 fn read_alone(fields: &[(&[u8], &[u8])]) {
     for (_, value) in fields {
-        if let Ok(life) = decode_life(value) {
-            let written = encode_life(&life);
-            assert_eq!(decode_life(written.as_bytes()), Ok(life));
+        if let Ok(lifetime) = decode_lifetime(value) {
+            let written = encode_lifetime(&lifetime);
+            assert_eq!(decode_lifetime(written.as_bytes()), Ok(lifetime));
         }
         if let Ok(head) = BindingHead::decode("tools", value) {
             let written = head.encode();

@@ -112,8 +112,8 @@ impl<R> Decision<R> {
 pub enum RecordChange {
     /// Nothing: neither stored nor replicated.
     Nothing,
-    /// The record's [`Life`](crate::record::Life) alone: a TTL slid, no data changed.
-    Life,
+    /// The record's [`SessionLifetime`](crate::record::SessionLifetime) alone: a TTL slid, no data changed.
+    Lifetime,
     /// Anything in the record.
     Record,
     /// The record is gone.

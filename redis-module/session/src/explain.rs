@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::context::Context;
 use crate::names::{ServerName, WorkerId};
-use crate::record::{Binding, Cleaning, Phase, Record, Standing};
+use crate::record::{Binding, Cleaning, Phase, Record, SessionState};
 use crate::time::{Millis, Timestamp};
 use crate::turns::QueueView;
 use crate::view::BindingState;
@@ -30,7 +30,7 @@ pub fn explain(
     };
     explanation.session(record);
     for (server, binding) in &record.bindings {
-        explanation.binding(server, binding, record.life.standing(context.now));
+        explanation.binding(server, binding, record.lifetime.state(context.now));
         let own = queues.iter().filter(|queue| queue.server == *server);
         own.for_each(|queue| explanation.queue(queue));
     }
@@ -73,32 +73,35 @@ impl Explanation<'_> {
 
     fn session(&mut self, record: &Record) {
         let now = self.context.now;
-        let life = &record.life;
-        let standing = life.standing(now);
+        let lifetime = &record.lifetime;
+        let session_state = lifetime.state(now);
         let id = (self.digest)(record.id.as_str().as_bytes());
         let (principal, generation) = (record.principal.as_str(), record.generation);
-        let state = standing.as_str();
+        let state = session_state.as_str();
         self.line(format!(
             "session {id} (digest) of {principal} is {state}, generation {generation}"
         ));
-        let (created, used) = (self.ago(life.created_at), self.ago(life.last_used_at));
-        let told = life.expiry_told(now);
-        let end = match standing {
-            Standing::Active => {
+        let (created, used) = (
+            self.ago(lifetime.created_at),
+            self.ago(lifetime.last_used_at),
+        );
+        let told = lifetime.expiry_told(now);
+        let end = match session_state {
+            SessionState::Active => {
                 let left = self.left(told);
                 self.expect(left, "the session expires unless it is used".to_owned());
                 format!("expires in {} unless it is used", span(left))
             }
-            Standing::Expired | Standing::Ended => format!("{state} {}", self.ago(told)),
+            SessionState::Expired | SessionState::Ended => format!("{state} {}", self.ago(told)),
         };
         self.line(format!("created {created}, last used {used}, {end}"));
-        if standing != Standing::Active {
+        if session_state != SessionState::Active {
             self.tombstone(record);
         }
     }
 
     fn tombstone(&mut self, record: &Record) {
-        let ends_at = record.life.tombstone_ends_at(self.context.tuning);
+        let ends_at = record.lifetime.tombstone_ends_at(self.context.tuning);
         let left = self.left(ends_at);
         self.expect(left, "the key is dropped".to_owned());
         let live = record.cleaning.as_ref();
@@ -118,7 +121,7 @@ impl Explanation<'_> {
         self.line(line);
     }
 
-    fn binding(&mut self, server: &ServerName, binding: &Binding, standing: Standing) {
+    fn binding(&mut self, server: &ServerName, binding: &Binding, session_state: SessionState) {
         let instance = &binding.instance;
         let (phase, owner) = (binding.phase, binding.owner.as_ref());
         let state = BindingState::of(
@@ -148,7 +151,7 @@ impl Explanation<'_> {
             }
         };
         self.line(format!("{server}: {head}, epoch {}", binding.epoch));
-        if state == BindingState::Orphaned && standing == Standing::Active {
+        if state == BindingState::Orphaned && session_state == SessionState::Active {
             self.line("    the next request to it rebinds it".to_owned());
         }
         self.driver(binding, state);

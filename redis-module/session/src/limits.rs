@@ -134,7 +134,7 @@ const _: () = {
     assert!(TURN_QUEUE_MAX <= TURN_WAITERS_MAX);
     // The share of one in the shortest window of the highest rate is at least a nanosecond.
     assert!(RATE_WINDOW_MIN.get() * 1_000_000 >= RATE_LIMIT_MAX);
-    // A life of the longest TTL, its touch step and the largest tombstone still fits thirteen decimal digits until
+    // A lifetime of the longest TTL, its touch step and the largest tombstone still fits thirteen decimal digits until
     // the year 2286, which keeps the packed header within one 64-byte listpack value.
     assert!(TTL_MAX.get() * 11 < 9_999_999_999_999 / 2);
     // `<letter>:<server>` within the 64 bytes at which Redis keeps a hash a listpack by default.

@@ -1,4 +1,4 @@
-//! What a session is: one record, its life and its bindings.
+//! What a session is: one record, its lifetime and its bindings.
 //!
 //! Invariant: expiry is not stored. A record is active, or ended on purpose; that it expired is read from its
 //! deadline by whoever looks, so it happens to everybody at the same moment.
@@ -28,7 +28,7 @@ pub struct Record {
     /// The highest epoch any binding of this key ever had.
     pub highest_epoch: u64,
     /// Its state and times.
-    pub life: Life,
+    pub lifetime: SessionLifetime,
     /// What is mounted, for code sessions.
     pub content_hash: Option<ContentHash>,
     /// What another worker needs to continue it.
@@ -41,7 +41,7 @@ pub struct Record {
 
 /// The part of a record that every use reads, and the only part that a mere use writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
+pub struct SessionLifetime {
     /// The oldest schema version that understands the record.
     pub least_reader: u64,
     /// What was last decided about it.
@@ -67,7 +67,7 @@ pub enum Lifecycle {
 
 /// What a record's state is at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum SessionState {
     /// In use.
     Active,
     /// Idle past its TTL.
@@ -76,7 +76,7 @@ pub enum Standing {
     Ended,
 }
 
-impl Standing {
+impl SessionState {
     /// The word of the contract.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -88,8 +88,8 @@ impl Standing {
     }
 }
 
-impl Life {
-    /// A life that begins now.
+impl SessionLifetime {
+    /// A lifetime that begins now.
     #[must_use]
     pub fn begin(now: Timestamp, ttl: Millis, tuning: &Tuning) -> Self {
         Self {
@@ -104,11 +104,11 @@ impl Life {
 
     /// What the record is at `now`.
     #[must_use]
-    pub fn standing(&self, now: Timestamp) -> Standing {
+    pub fn state(&self, now: Timestamp) -> SessionState {
         match self.lifecycle {
-            Lifecycle::Ended => Standing::Ended,
-            Lifecycle::Active if now >= self.expires_at => Standing::Expired,
-            Lifecycle::Active => Standing::Active,
+            Lifecycle::Ended => SessionState::Ended,
+            Lifecycle::Active if now >= self.expires_at => SessionState::Expired,
+            Lifecycle::Active => SessionState::Active,
         }
     }
 

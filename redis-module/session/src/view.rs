@@ -10,7 +10,7 @@ use crate::names::{
     ContentHash, InstanceName, LabelName, LabelValue, Principal, Reason, ServerName, SessionId,
     UpstreamSession, WorkerId,
 };
-use crate::record::{Binding, Phase, Record, Standing};
+use crate::record::{Binding, Phase, Record, SessionState};
 use crate::time::{Millis, Timestamp};
 
 /// What a binding is at a moment.
@@ -134,12 +134,12 @@ pub struct RecordView {
     /// Who owns it.
     pub principal: Principal,
     /// What it is now.
-    pub standing: Standing,
+    pub state: SessionState,
     /// When this incarnation began.
     pub created_at: Timestamp,
     /// The last use that was written.
     pub last_used_at: Timestamp,
-    /// When it expires if it is not used, see [`crate::record::Life::expiry_told`]; for an ended one, when it ended.
+    /// When it expires if it is not used, see [`crate::record::SessionLifetime::expiry_told`]; for an ended one, when it ended.
     pub expires_at: Timestamp,
     /// How long it may be idle.
     pub ttl: Millis,
@@ -159,11 +159,11 @@ impl RecordView {
             id: record.id.clone(),
             generation: record.generation,
             principal: record.principal.clone(),
-            standing: record.life.standing(context.now),
-            created_at: record.life.created_at,
-            last_used_at: record.life.last_used_at,
-            expires_at: record.life.expiry_told(context.now),
-            ttl: record.life.ttl,
+            state: record.lifetime.state(context.now),
+            created_at: record.lifetime.created_at,
+            last_used_at: record.lifetime.last_used_at,
+            expires_at: record.lifetime.expiry_told(context.now),
+            ttl: record.lifetime.ttl,
             content_hash: record.content_hash.clone(),
             labels: record.labels.clone(),
             bindings: bindings_of(record, context),

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use mooring_session::Refusal;
 use mooring_session::limits::CAP_MAX;
 use mooring_session::names::{ContentHash, Principal, SessionId};
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::rules::{self, CreateRequest, Creation, Revival};
 
 use crate::arguments::{self, LABEL, integer};
@@ -129,10 +129,10 @@ fn apply<'c>(
     request: &CreateRequest,
 ) -> Result<(Slot<'c>, Creation), Failure> {
     let mut slot = Slot::load(context, key)?;
-    let standing = slot
+    let state_before = slot
         .record
         .as_ref()
-        .map(|record| record.life.standing(slot.moment().now));
+        .map(|record| record.lifetime.state(slot.moment().now));
     let held = match request.cap {
         Some(_) => node::held(module, slot.moment(), &request.principal)?,
         None => None,
@@ -160,7 +160,7 @@ fn apply<'c>(
         // Of the incarnation before, if there was one.
         claims::settle_session(module, slot.moment());
         module.counters.creates += 1;
-        module.counters.expirations += u64::from(standing == Some(Standing::Expired));
+        module.counters.expirations += u64::from(state_before == Some(SessionState::Expired));
     } else {
         module.counters.reuses += 1;
         module.counters.note_touch(decided.written);

@@ -2,7 +2,7 @@
 
 use mooring_session::Refusal;
 use mooring_session::names::{Principal, Token};
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 
 use super::routing;
 use super::turn::Queues;
@@ -123,11 +123,11 @@ fn apply(
         Ok(count) => return Ok(count),
         Err(refusal) => refusal,
     };
-    let life = record_io::life(&key, fields.life)?;
-    Err(match life.standing(moment.now) {
-        Standing::Active => refusal,
-        Standing::Ended => Refusal::Ended,
-        Standing::Expired => Refusal::NoSession,
+    let lifetime = record_io::lifetime(&key, fields.lifetime)?;
+    Err(match lifetime.state(moment.now) {
+        SessionState::Active => refusal,
+        SessionState::Ended => Refusal::Ended,
+        SessionState::Expired => Refusal::NoSession,
     }
     .into())
 }

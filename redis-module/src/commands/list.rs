@@ -9,7 +9,7 @@ use mooring_session::limits::LIST_COUNT_MAX;
 use mooring_session::names::{
     InstanceName, NameError, Principal, Problem, ServerName, WorkerId, parse_integer,
 };
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::time::Timestamp;
 use mooring_session::view::RecordView;
 
@@ -78,13 +78,13 @@ grammar! {
         server: optional(c"SERVER", text(c"server", ServerName::parse)),
         instance: optional(c"INSTANCE", text(c"instance", InstanceName::parse)),
         owner: optional(c"OWNER", text(c"owner", WorkerId::parse)),
-        standing: optional(c"STATE", text(c"state", state)),
+        state: optional(c"STATE", text(c"state", state_word)),
         pattern: optional(c"MATCH", text(c"pattern", Glob::parse)),
         order: optional(c"ORDER", text(c"order", order_word)),
         after: optional(c"CURSOR", text(c"cursor", Cursor::parse)),
         count: optional(c"COUNT", integer(c"n", list_count)),
     } => Ok(ListRequest {
-        filter: Filter { principal, server, instance, owner, standing, pattern },
+        filter: Filter { principal, server, instance, owner, state, pattern },
         order: order.unwrap_or_default(),
         after: after.flatten(),
         count: count.unwrap_or(COUNT_DEFAULT),
@@ -111,9 +111,13 @@ pub(super) fn list_count(word: &[u8]) -> Result<usize, NameError> {
     Ok(usize::try_from(count).unwrap_or(LIST_COUNT_MAX))
 }
 
-fn state(word: &[u8]) -> Result<Standing, NameError> {
-    let states = [Standing::Active, Standing::Expired, Standing::Ended];
-    let is_named = |state: &Standing| word.eq_ignore_ascii_case(state.as_str().as_bytes());
+fn state_word(word: &[u8]) -> Result<SessionState, NameError> {
+    let states = [
+        SessionState::Active,
+        SessionState::Expired,
+        SessionState::Ended,
+    ];
+    let is_named = |state: &SessionState| word.eq_ignore_ascii_case(state.as_str().as_bytes());
     states.into_iter().find(is_named).ok_or(NameError {
         what: "STATE",
         problem: Problem::Alphabet("active, expired or ended is expected"),

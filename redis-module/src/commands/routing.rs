@@ -51,7 +51,7 @@ impl RouteRequest<'_> {
 
 /// The fields of the hash, as they were read.
 struct StoredFields {
-    life: Option<OwnedText>,
+    lifetime: Option<OwnedText>,
     principal: Option<OwnedText>,
     head: Option<OwnedText>,
 }
@@ -77,10 +77,13 @@ impl StoredFields {
     }
 
     fn read(key: &Key<'_>, fields: &RouteFields<'_>) -> Self {
-        let [life, principal, head] =
-            key.read([fields.life, fields.principal, fields.binding.head.text()]);
+        let [lifetime, principal, head] = key.read([
+            fields.lifetime,
+            fields.principal,
+            fields.binding.head.text(),
+        ]);
         Self {
-            life,
+            lifetime,
             principal,
             head,
         }
@@ -98,8 +101,9 @@ pub(super) fn serve(
     let fields = module.fields.of(request.server)?;
     let key = context.open(name);
     let stored = StoredFields::own(&key, &fields, request)?;
-    let life_before = codec::decode_life(present(stored.life.as_ref(), fields.life)?)?;
-    let mut life = life_before;
+    let lifetime_before =
+        codec::decode_lifetime(present(stored.lifetime.as_ref(), fields.lifetime)?)?;
+    let mut lifetime = lifetime_before;
     let head = stored.head.as_ref().map(OwnedText::as_bytes);
     let head = head
         .map(|head| BindingHead::decode(fields.server.as_str(), head))
@@ -108,7 +112,8 @@ pub(super) fn serve(
     let moment = Moment::of(context, name);
     let inputs = RuleInputs::of(&module.workers, &module.time, moment.now);
     let rules_context = inputs.context();
-    let decided = rules::route_binding(&mut life, head.as_ref(), request.worker, &rules_context)?;
+    let decided =
+        rules::route_binding(&mut lifetime, head.as_ref(), request.worker, &rules_context)?;
     let unreported_loss = match &head {
         Some(head) => StoredLoss::read(&key, fields.binding, fields.server, head)?,
         None => None,
@@ -125,13 +130,13 @@ pub(super) fn serve(
     });
     let turn = asked.transpose()?;
 
-    let lives = [&life_before, &life];
+    let lives = [&lifetime_before, &lifetime];
     record_io::store_use(
         context,
         &mut module.indexes,
         &moment,
         &key,
-        fields.life,
+        fields.lifetime,
         lives,
     );
     module.counters.note_touch(decided.written);

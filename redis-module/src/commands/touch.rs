@@ -73,7 +73,7 @@ impl Command for TouchCommand {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
         let decided = match request.is_of_life_alone() {
-            true => touch_life(context, module, key, &request)?,
+            true => touch_lifetime(context, module, key, &request)?,
             false => touch(context, module, key, &request)?,
         };
         module.counters.note_touch(decided.written);
@@ -97,7 +97,7 @@ fn touch(
 }
 
 /// As ROUTE does it: two fields are read, and one is written now and then.
-fn touch_life(
+fn touch_lifetime(
     context: &Context,
     module: &mut Module,
     name: Text<'_>,
@@ -108,10 +108,10 @@ fn touch_life(
     let before = record_io::own_life(&key, fields, request.principal.as_str())?;
     let moment = Moment::of(context, name);
     let inputs = RuleInputs::of(&module.workers, &module.time, moment.now);
-    let mut life = before;
-    let decided = rules::touch_life(&mut life, request.ttl, &inputs.context())?;
+    let mut lifetime = before;
+    let decided = rules::touch_lifetime(&mut lifetime, request.ttl, &inputs.context())?;
     let (indexes, [field, _]) = (&mut module.indexes, fields);
-    record_io::store_use(context, indexes, &moment, &key, field, [&before, &life]);
+    record_io::store_use(context, indexes, &moment, &key, field, [&before, &lifetime]);
     Ok(decided)
 }
 

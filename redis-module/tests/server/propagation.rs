@@ -153,7 +153,7 @@ async fn touches_are_coalesced() -> anyhow::Result<()> {
         .integer();
     stream.sent()?;
     let (mut uses, mut writes) = (0, 0);
-    // As often as it is used within half of its life, it is written once in each tenth of it at most.
+    // As often as it is used within half of its lifetime, it is written once in each tenth of it at most.
     let last = loop {
         c.run(&format!("SESSION.TOUCH {KEY} zoe"))?;
         c.run(&format!("SESSION.ROUTE {KEY} zoe tools w:1"))?;

@@ -69,9 +69,9 @@ fn check_written(redis: &Redis, keys: &[String], versions: &str) -> anyhow::Resu
     let mut c = Connection::open(redis)?;
     for key in keys {
         let record = c.run(&format!("HGETALL {key}"))?;
-        let life = record.field("s").to_string();
+        let lifetime = record.field("s").to_string();
         ensure!(
-            life.starts_with(versions),
+            lifetime.starts_with(versions),
             "{key}: {record}, not {versions}"
         );
         assert_eq!(

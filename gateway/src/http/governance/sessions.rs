@@ -3,7 +3,7 @@
 use axum::response::Response;
 use http::StatusCode;
 use mooring_session::names::Principal;
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::view::RecordView;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
     let mut request = SessionQuery {
         family: Family::Code,
         principal,
-        standing: Some(Standing::Active),
+        state: Some(SessionState::Active),
         id_pattern: Some(format!("{}:*", context.server.id).into()),
         count: limit,
         ..SessionQuery::default()

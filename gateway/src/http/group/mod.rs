@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::rules::TouchRequest;
 use mooring_session::view::RecordView;
 
@@ -129,7 +129,7 @@ impl GroupMessage<'_> {
         {
             Ok(record)
                 if record.principal == self.session.principal
-                    && record.standing == Standing::Active =>
+                    && record.state == SessionState::Active =>
             {
                 Ok(record)
             }

@@ -264,7 +264,7 @@ impl Database {
                     (true, _) | (_, None) => now,
                     (false, Some(row)) => row.last_used_at,
                 };
-                let used_at = used_at.max(record.life.last_used_at);
+                let used_at = used_at.max(record.lifetime.last_used_at);
                 let times = row::Times {
                     used_at,
                     tuning: &self.tuning,

@@ -169,7 +169,7 @@ impl Database {
         }
         let workers = &self.known_workers.workers.at(self.clock.mono());
         let result = self.queues.leave(key, request, workers);
-        turns::left(result, record.standing)
+        turns::left(result, record.state)
     }
 
     fn end_turn(&self, key: &SessionKey, turn: &LeaveRequest) {

@@ -7,7 +7,7 @@ use mooring_session::Tuning;
 use mooring_session::context::{Context, NoIndex};
 use mooring_session::index::{Filter, Order};
 use mooring_session::names::{NameError, Problem, parse_integer};
-use mooring_session::record::{Record, Standing};
+use mooring_session::record::{Record, SessionState};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Timestamp;
 use mooring_session::view::RecordView;
@@ -151,13 +151,13 @@ fn candidates(search: &Search, now: Timestamp) -> Statement {
         let principal = Value::from(principal.as_str().to_owned());
         statement.and("principal = ?", [principal]);
     }
-    match filter.standing {
+    match filter.state {
         None => {}
-        Some(Standing::Ended) => statement.and("lifecycle = 'ended'", []),
-        Some(Standing::Active) => {
+        Some(SessionState::Ended) => statement.and("lifecycle = 'ended'", []),
+        Some(SessionState::Active) => {
             statement.and("lifecycle = 'active' AND over_at > ?", [now]);
         }
-        Some(Standing::Expired) => {
+        Some(SessionState::Expired) => {
             statement.and("lifecycle = 'active' AND over_at <= ?", [now]);
         }
     }

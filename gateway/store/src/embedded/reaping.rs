@@ -2,7 +2,7 @@
 
 use mooring_session::context::Liveness;
 use mooring_session::names::WorkerId;
-use mooring_session::record::{Record, Standing};
+use mooring_session::record::{Record, SessionState};
 use mooring_session::time::Timestamp;
 use rusqlite::params;
 
@@ -98,7 +98,7 @@ fn is_due(record: &Record, worker: &WorkerId, workers: &dyn Liveness, now: Times
         .bindings
         .values()
         .filter_map(|binding| binding.owner.as_ref());
-    record.life.standing(now) != Standing::Active
+    record.lifetime.state(now) != SessionState::Active
         && !is_being_cleaned
         && !record.has_live_claim(now)
         && (owners.clone().any(|owner| owner == worker)

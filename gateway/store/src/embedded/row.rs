@@ -99,7 +99,7 @@ pub(super) fn save(
     let json = serde_json::to_string(&fields).map_err(|_| unreadable())?;
     save_session(transaction, key, &json, record, times)?;
     // A change of use or deadline alone changes no binding.
-    if written != RecordChange::Life {
+    if written != RecordChange::Lifetime {
         save_bindings(transaction, key, record)?;
     }
     Ok(())
@@ -112,10 +112,10 @@ pub(super) fn save_session(
     record: &Record,
     times: &Times<'_>,
 ) -> rusqlite::Result<()> {
-    let life = &record.life;
+    let lifetime = &record.lifetime;
     let holds = !record.bindings.is_empty() || record.content_hash.is_some();
-    let (lifecycle, over_at) = match life.lifecycle {
-        Lifecycle::Active => ("active", life.expires_at),
+    let (lifecycle, over_at) = match lifetime.lifecycle {
+        Lifecycle::Active => ("active", lifetime.expires_at),
         // Independent of the clock.
         Lifecycle::Ended => ("ended", Timestamp::default()),
     };
@@ -134,11 +134,11 @@ pub(super) fn save_session(
             json,
             record.principal.as_str(),
             lifecycle,
-            stored_number(life.created_at.unix_ms()),
+            stored_number(lifetime.created_at.unix_ms()),
             stored_number(times.used_at.unix_ms()),
             stored_number(over_at.unix_ms()),
             holds,
-            stored_number(life.tombstone_ends_at(times.tuning).unix_ms()),
+            stored_number(lifetime.tombstone_ends_at(times.tuning).unix_ms()),
             stored_number(record.generation.max(record.highest_epoch)),
         ])?;
     Ok(())

@@ -128,7 +128,7 @@ fn from_version_1(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         match record {
             Ok(record) => {
                 let times = row::Times {
-                    used_at: record.life.last_used_at,
+                    used_at: record.lifetime.last_used_at,
                     tuning: &Tuning::default(),
                 };
                 row::save_session(transaction, &key, &json, &record, &times)?;

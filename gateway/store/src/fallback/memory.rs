@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use mooring_session::context::{Liveness, NoIndex};
 use mooring_session::limits::TTL_MAX;
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession};
-use mooring_session::record::{Binding, LEAST_READER, Life, Lifecycle, Phase, Record};
+use mooring_session::record::{Binding, LEAST_READER, Lifecycle, Phase, Record, SessionLifetime};
 use mooring_session::rules::{EndReply, EndRequest, TouchRequest};
 use mooring_session::time::Timestamp;
 
@@ -282,7 +282,7 @@ fn record_of(key: &SessionKey, read: SessionSnapshot, now: Timestamp) -> Option<
         principal: read.principal,
         generation: record.map_or(0, |record| record.generation),
         highest_epoch: bindings.values().map(|b| b.epoch).max().unwrap_or(0),
-        life: Life {
+        lifetime: SessionLifetime {
             least_reader: LEAST_READER,
             lifecycle: Lifecycle::Active,
             created_at: record.map_or(now, |record| record.created_at),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use mooring_session::names::{InstanceName, ServerName};
-use mooring_session::record::{Binding, Phase, Record, Standing};
+use mooring_session::record::{Binding, Phase, Record, SessionState};
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::{
     BindRequest, ConfirmRequest, CreateRequest, LossReport, Ownership, RebindRequest, Revival,
@@ -98,7 +98,7 @@ fn creation(record: &Record) -> CreateRequest {
     CreateRequest {
         id: record.id.clone(),
         principal: record.principal.clone(),
-        ttl: record.life.ttl,
+        ttl: record.lifetime.ttl,
         content_hash: record.content_hash.clone(),
         labels: record.labels.clone(),
         revival: Revival::Refused,
@@ -113,7 +113,7 @@ async fn send_code_session(
     key: &SessionKey,
     record: &Record,
 ) -> Result<(), StoreError> {
-    if record.life.standing(shared.clock.now()) != Standing::Active {
+    if record.lifetime.state(shared.clock.now()) != SessionState::Active {
         return Ok(());
     }
     let create = creation(record);
@@ -136,7 +136,7 @@ async fn send_created_session(
     record: &Record,
 ) -> Result<(), StoreError> {
     let create = creation(record);
-    let is_active = record.life.standing(shared.clock.now()) == Standing::Active;
+    let is_active = record.lifetime.state(shared.clock.now()) == SessionState::Active;
     let is_created = is_active && accepted(shared.redis.run(key, &create).await)?.is_some();
     for (server, binding) in &record.bindings {
         let outcome = match (is_created, binding.phase) {

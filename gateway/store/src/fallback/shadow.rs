@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use mooring_session::names::{Principal, ServerName};
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::time::{Millis, Timestamp};
 use mooring_session::view::{BindingState, BindingView, RecordView};
 
@@ -83,7 +83,7 @@ impl Shadow {
 
     /// Notes a whole record in a reply.
     pub(super) fn note_record(&mut self, key: &SessionKey, record: &RecordView, now: Timestamp) {
-        if record.standing != Standing::Active {
+        if record.state != SessionState::Active {
             self.forget(key);
             return;
         }

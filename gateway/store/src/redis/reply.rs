@@ -9,7 +9,7 @@ use mooring_session::names::{
     ContentHash, InstanceName, LabelName, LabelValue, NameError, Principal, Reason, ServerName,
     SessionId, UpstreamSession, WorkerId,
 };
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::rules::{
     BindReply, CreateReply, CreateRequest, EndReply, RebindReply, RouteReply, TouchReply,
     UnreportedLoss, WorkerLost,
@@ -148,8 +148,8 @@ impl Fields {
             id: self.name("id", SessionId::parse)?,
             generation: self.number("gen")?,
             principal: self.name("principal", Principal::parse)?,
-            standing: self
-                .optional_standing("state")?
+            state: self
+                .optional_state("state")?
                 .ok_or_else(|| missing("state"))?,
             created_at: self.moment("created_at")?,
             last_used_at: self.moment("last_used_at")?,
@@ -161,15 +161,19 @@ impl Fields {
         })
     }
 
-    fn optional_standing(&mut self, field: &str) -> Result<Option<Standing>, Problem> {
+    fn optional_state(&mut self, field: &str) -> Result<Option<SessionState>, Problem> {
         let Some(word) = self.take(field) else {
             return Ok(None);
         };
-        [Standing::Active, Standing::Expired, Standing::Ended]
-            .into_iter()
-            .find(|known| text(&word) == Some(known.as_str()))
-            .map(Some)
-            .ok_or_else(|| unreadable(field))
+        [
+            SessionState::Active,
+            SessionState::Expired,
+            SessionState::Ended,
+        ]
+        .into_iter()
+        .find(|known| text(&word) == Some(known.as_str()))
+        .map(Some)
+        .ok_or_else(|| unreadable(field))
     }
 
     fn labels(&mut self) -> Result<BTreeMap<LabelName, LabelValue>, Problem> {
@@ -212,7 +216,7 @@ pub(super) fn created(value: Value, request: &CreateRequest) -> Result<CreateRep
                 id: request.id.clone(),
                 generation: fields.number("gen")?,
                 principal: request.principal.clone(),
-                standing: Standing::Active,
+                state: SessionState::Active,
                 created_at,
                 last_used_at: created_at,
                 expires_at: fields.moment("expires_at")?,
@@ -225,7 +229,7 @@ pub(super) fn created(value: Value, request: &CreateRequest) -> Result<CreateRep
     }
     Ok(CreateReply {
         created: fields.truth("created")?,
-        revived: fields.optional_standing("revived")?,
+        revived: fields.optional_state("revived")?,
         hash_changed: fields.truth("hash_changed")?,
         previous: fields.list("previous", binding)?,
         record: fields.record()?,

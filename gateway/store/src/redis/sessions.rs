@@ -64,7 +64,7 @@ pub(super) fn list(prefix: &str, query: &SessionQuery) -> Cmd {
         ("SERVER", query.server.as_ref().map(|it| it.as_str())),
         ("INSTANCE", query.instance.as_ref().map(|it| it.as_str())),
         ("OWNER", query.owner.as_ref().map(|it| it.as_str())),
-        ("STATE", query.standing.map(|it| it.as_str())),
+        ("STATE", query.state.map(|it| it.as_str())),
         ("CURSOR", query.cursor.as_ref().map(Cursor::as_str)),
     ];
     for (word, value) in filters {

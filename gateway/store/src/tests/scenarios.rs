@@ -8,7 +8,7 @@
 
 use std::num::NonZeroU64;
 
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::refusal::{Busy, Refusal, Stale};
 use mooring_session::rules::{
     ClaimRequest, CreateRequest, EndCondition, EndRequest, ForgetRequest,
@@ -265,10 +265,10 @@ async fn each_family_is_listed_and_reaped_by_itself(store: &Store) {
     assert_eq!(named, Ok(vec![code[1].clone()]));
     // A client that comes back is told on what it begins anew.
     let created = store.create(&code[1], &make::code_create()).await.unwrap();
-    assert_eq!(created.revived, Some(Standing::Expired));
+    assert_eq!(created.revived, Some(SessionState::Expired));
     store.end(&code[1], &make::end()).await.unwrap();
     let created = store.create(&code[1], &make::code_create()).await.unwrap();
-    assert_eq!(created.revived, Some(Standing::Ended));
+    assert_eq!(created.revived, Some(SessionState::Ended));
     assert!(created.record.generation > generations[1]);
 }
 

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use mooring_session::names::{
     ContentHash, InstanceName, LabelName, LabelValue, Reason, ServerName,
 };
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::rules::{
     BindRequest, ClaimRequest, ConfirmRequest, CreateRequest, EndCondition, EndRequest, LossReport,
     Ownership, RebindRequest, ReportedLoss, Revival, RouteRequest, TouchRequest, UnbindRequest,
@@ -168,10 +168,10 @@ impl Side<'_> {
             server: (op.flags & 1 == 0).then(|| server(op)),
             instance: (op.flags & 6 == 0).then(|| make::instance("i0")),
             owner: (op.flags & 12 == 0).then(|| make::worker(&self.worker(op))),
-            standing: match op.flags >> 5 {
-                0 => Some(Standing::Active),
-                1 => Some(Standing::Expired),
-                2 => Some(Standing::Ended),
+            state: match op.flags >> 5 {
+                0 => Some(SessionState::Active),
+                1 => Some(SessionState::Expired),
+                2 => Some(SessionState::Ended),
                 _ => None,
             },
             id_pattern: (op.flags & 16 == 0).then(|| "r*-[0-1]".into()),

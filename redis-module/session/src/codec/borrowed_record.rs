@@ -7,20 +7,20 @@ use smallvec::SmallVec;
 
 use super::words::{Words, read_number};
 use super::{
-    BINDING_LETTERS, BindingHead, CLEANING_FIELD, CorruptRecord, IDENTITY_FIELD, LIFE_FIELD,
-    PRINCIPAL_FIELD, decode_life, field_name, letter, split_field,
+    BINDING_LETTERS, BindingHead, CLEANING_FIELD, CorruptRecord, IDENTITY_FIELD, LIFETIME_FIELD,
+    PRINCIPAL_FIELD, decode_lifetime, field_name, letter, split_field,
 };
 use crate::names::{
     ContentHash, InstanceName, LabelName, LabelValue, NameError, Principal, Reason, ServerName,
     SessionId, Token, UpstreamSession, WorkerId,
 };
-use crate::record::{Binding, Cleaning, Life, Record, numbers_to_follow};
+use crate::record::{Binding, Cleaning, Record, SessionLifetime, numbers_to_follow};
 use crate::time::Timestamp;
 
 /// A record whose names stand elsewhere: in the fields of a hash, or in a [`Record`]. What an index is fed with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BorrowedRecord<'a> {
-    pub(crate) life: Life,
+    pub(crate) lifetime: SessionLifetime,
     pub(crate) principal: &'a str,
     pub(crate) identity: Identity<'a>,
     pub(crate) cleaning: Option<BorrowedCleaning<'a>>,
@@ -55,7 +55,7 @@ impl<'a> BorrowedRecord<'a> {
     pub fn decode(
         fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, CorruptRecord> {
-        let (mut life, mut principal, mut identity, mut cleaning) = (None, None, None, None);
+        let (mut lifetime, mut principal, mut identity, mut cleaning) = (None, None, None, None);
         let mut labels = SmallVec::new();
         let mut of_bindings = SmallVec::<[ServerField<'a>; 8]>::new();
         for (field, value) in fields {
@@ -68,7 +68,9 @@ impl<'a> BorrowedRecord<'a> {
                     of_bindings.push((server, letter, value));
                 }
                 Some(_) => {}
-                None if field == LIFE_FIELD.as_bytes() => life = Some(decode_life(value)?),
+                None if field == LIFETIME_FIELD.as_bytes() => {
+                    lifetime = Some(decode_lifetime(value)?)
+                }
                 None if field == PRINCIPAL_FIELD.as_bytes() => {
                     principal = Some(read(field, value, Principal::check)?);
                 }
@@ -86,7 +88,7 @@ impl<'a> BorrowedRecord<'a> {
         of_bindings.sort_unstable_by_key(|(server, ..)| *server);
         let missing = |field: &str| CorruptRecord::field(field.as_bytes());
         Ok(Self {
-            life: life.ok_or_else(|| missing(LIFE_FIELD))?,
+            lifetime: lifetime.ok_or_else(|| missing(LIFETIME_FIELD))?,
             identity: identity.ok_or_else(|| missing(IDENTITY_FIELD))?,
             principal: principal.ok_or_else(|| missing(PRINCIPAL_FIELD))?,
             cleaning,
@@ -104,7 +106,7 @@ impl<'a> BorrowedRecord<'a> {
         let labels = record.labels.iter();
         let bindings = record.bindings.iter();
         Self {
-            life: record.life,
+            lifetime: record.lifetime,
             principal: record.principal.as_str(),
             identity: Identity {
                 generation: record.generation,
@@ -140,7 +142,7 @@ impl<'a> BorrowedRecord<'a> {
             principal: Principal::of_checked(self.principal),
             generation: self.identity.generation,
             highest_epoch: self.identity.highest_epoch,
-            life: self.life,
+            lifetime: self.lifetime,
             content_hash: self.identity.content_hash.map(ContentHash::of_checked),
             labels: labels
                 .map(|(name, value)| (LabelName::of_checked(name), LabelValue::of_checked(value)))

@@ -36,7 +36,7 @@ pub use self::borrowed_record::BorrowedRecord;
 use self::borrowed_record::read_unreported_loss;
 use self::words::{Words, push_numbers};
 use crate::names::{InstanceName, ServerName, WorkerId};
-use crate::record::{Binding, Cleaning, LEAST_READER, Life, Lifecycle, Phase, Record};
+use crate::record::{Binding, Cleaning, LEAST_READER, Lifecycle, Phase, Record, SessionLifetime};
 use crate::time::{Millis, Timestamp};
 
 /// The version of the fields' meaning that this module writes.
@@ -50,8 +50,8 @@ const LIFE_BYTES_MAX: usize = 64;
 /// Room for a binding's head with names of common length.
 const HEAD_BYTES: usize = 192;
 
-/// The field that holds a record's [`Life`].
-pub const LIFE_FIELD: &str = "s";
+/// The field that holds a record's [`SessionLifetime`].
+pub const LIFETIME_FIELD: &str = "s";
 /// The field that holds its principal.
 pub const PRINCIPAL_FIELD: &str = "p";
 /// The field that holds its numbers, its id and its content hash.
@@ -242,8 +242,8 @@ pub fn encode(record: &Record) -> Vec<(String, String)> {
 /// one buffer.
 pub fn each_field(record: &Record, mut visit: impl FnMut(&str, &str)) {
     let mut value = String::with_capacity(HEAD_BYTES);
-    write_life(&record.life, &mut value);
-    visit(LIFE_FIELD, &value);
+    write_lifetime(&record.lifetime, &mut value);
+    visit(LIFETIME_FIELD, &value);
     visit(PRINCIPAL_FIELD, record.principal.as_str());
     value.clear();
     write_identity(record, &mut value);
@@ -310,33 +310,37 @@ fn each_binding_field(
 
 /// The field `s`.
 #[must_use]
-pub fn encode_life(life: &Life) -> String {
+pub fn encode_lifetime(lifetime: &SessionLifetime) -> String {
     // Every written use makes one: in one allocation, and without the formatter.
     let mut value = String::with_capacity(LIFE_BYTES_MAX);
-    write_life(life, &mut value);
+    write_lifetime(lifetime, &mut value);
     value
 }
 
-fn write_life(life: &Life, value: &mut String) {
-    let word = match life.lifecycle {
+fn write_lifetime(lifetime: &SessionLifetime, value: &mut String) {
+    let word = match lifetime.lifecycle {
         Lifecycle::Active => "active",
         Lifecycle::Ended => "ended",
     };
     value.push_str(itoa::Buffer::new().format(SCHEMA_VERSION));
-    push_numbers(value, [life.least_reader]);
+    push_numbers(value, [lifetime.least_reader]);
     value.push(' ');
     value.push_str(word);
-    let moments = [life.created_at, life.last_used_at, life.expires_at];
+    let moments = [
+        lifetime.created_at,
+        lifetime.last_used_at,
+        lifetime.expires_at,
+    ];
     push_numbers(value, moments.map(Timestamp::unix_ms));
-    push_numbers(value, [life.ttl.get()]);
+    push_numbers(value, [lifetime.ttl.get()]);
 }
 
 /// Reads the field `s`.
 ///
 /// # Errors
 /// Says that `s` is corrupt, or that the record takes a newer version to read.
-pub fn decode_life(value: &[u8]) -> Result<Life, CorruptRecord> {
-    let corrupt = || CorruptRecord::field(LIFE_FIELD.as_bytes());
+pub fn decode_lifetime(value: &[u8]) -> Result<SessionLifetime, CorruptRecord> {
+    let corrupt = || CorruptRecord::field(LIFETIME_FIELD.as_bytes());
     let mut words = Words::of(value).ok_or_else(corrupt)?;
     let versions = words.number().zip(words.number());
     let (_, least_reader) = versions.ok_or_else(corrupt)?;
@@ -346,13 +350,13 @@ pub fn decode_life(value: &[u8]) -> Result<Life, CorruptRecord> {
     read_life(words, least_reader.max(LEAST_READER)).ok_or_else(corrupt)
 }
 
-fn read_life(mut words: Words<'_>, least_reader: u64) -> Option<Life> {
+fn read_life(mut words: Words<'_>, least_reader: u64) -> Option<SessionLifetime> {
     let lifecycle = match words.next()? {
         b"active" => Lifecycle::Active,
         b"ended" => Lifecycle::Ended,
         _ => return None,
     };
-    let life = Life {
+    let lifetime = SessionLifetime {
         least_reader,
         lifecycle,
         created_at: Timestamp::from_unix_ms(words.number()?),
@@ -360,7 +364,7 @@ fn read_life(mut words: Words<'_>, least_reader: u64) -> Option<Life> {
         expires_at: Timestamp::from_unix_ms(words.number()?),
         ttl: Millis::new(words.number()?),
     };
-    words.is_at_end().then_some(life)
+    words.is_at_end().then_some(lifetime)
 }
 
 /// Reads the instance whose loss is still to be reported; none where the value is of another epoch than the binding.
@@ -435,8 +439,13 @@ pub fn changes<'a>(
 fn is_ours(field: &[u8]) -> bool {
     match split_field(field) {
         Some((letter, _)) => letter == letter::LABEL || BINDING_LETTERS.contains(&letter),
-        None => [LIFE_FIELD, PRINCIPAL_FIELD, IDENTITY_FIELD, CLEANING_FIELD]
-            .iter()
-            .any(|ours| ours.as_bytes() == field),
+        None => [
+            LIFETIME_FIELD,
+            PRINCIPAL_FIELD,
+            IDENTITY_FIELD,
+            CLEANING_FIELD,
+        ]
+        .iter()
+        .any(|ours| ours.as_bytes() == field),
     }
 }

@@ -9,7 +9,7 @@ use super::lookup::Seed;
 use super::prefixes::PrefixId;
 use crate::codec::{BorrowedBinding, BorrowedRecord};
 use crate::names::{InstanceName, Principal, ServerName, WorkerId};
-use crate::record::Standing;
+use crate::record::SessionState;
 
 /// Everybody and every place that an entry names.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl Directory {
 
     /// IndexCounts the entry as it is.
     pub(super) fn count(&mut self, entry: &Entry, counts: &mut IndexCounts, count: Count) {
-        let is_active = entry.standing == Standing::Active;
+        let is_active = entry.state == SessionState::Active;
         if is_active && let Some(holding) = self.principals.counts_mut(entry.principal) {
             count.small(&mut holding.active);
         }
@@ -184,13 +184,13 @@ impl Directory {
                 count.small(&mut duty.owned);
             }
         }
-        match entry.standing {
-            Standing::Active => {
+        match entry.state {
+            SessionState::Active => {
                 count.large(&mut counts.active, 1);
                 count.large(&mut counts.bindings_active, entry.bindings.len() as u64);
             }
-            Standing::Expired => count.large(&mut counts.expired, 1),
-            Standing::Ended => count.large(&mut counts.ended, 1),
+            SessionState::Expired => count.large(&mut counts.expired, 1),
+            SessionState::Ended => count.large(&mut counts.ended, 1),
         }
     }
 

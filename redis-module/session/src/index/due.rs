@@ -16,7 +16,7 @@ use super::slab::{Slab, Slot};
 use crate::context::Liveness;
 use crate::limits::{DUE_EXAMINED_MAX, DUE_PATTERN_STEPS_MAX, LEASE_MAX};
 use crate::names::WorkerId;
-use crate::record::Standing;
+use crate::record::SessionState;
 use crate::time::Timestamp;
 
 /// Into how many parts a call's work is divided. The reaper's own take one of them at most, so that the others are
@@ -191,7 +191,7 @@ impl<'i, A: FnMut(&[u8]) -> bool> Search<'i, '_, A> {
         let Some(entry) = self.entries.get(slot) else {
             return;
         };
-        let is_due = entry.standing_at(self.reaper.now) != Standing::Active
+        let is_due = entry.state_at(self.reaper.now) != SessionState::Active
             && self.may_clean(entry)
             && self.is_wanted(entry)
             && (self.admits)(&entry.key);

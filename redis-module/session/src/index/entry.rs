@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::interner::Symbol;
 use crate::codec::BorrowedRecord;
-use crate::record::{Life, Lifecycle, Phase, Standing};
+use crate::record::{Lifecycle, Phase, SessionLifetime, SessionState};
 use crate::time::Timestamp;
 
 /// One session.
@@ -22,7 +22,7 @@ pub(super) struct Entry {
     /// Whose it is, under which prefix.
     pub(super) principal: Symbol,
     /// As of the index's own moment, which follows the clock; see `expiry`.
-    pub(super) standing: Standing,
+    pub(super) state: SessionState,
     pub(super) content: Content,
     pub(super) expiry: Expiry,
     /// The last sweep that saw the record.
@@ -92,7 +92,7 @@ impl UseRank {
 }
 
 impl Entry {
-    /// An entry of the record, of which its life is still to be noted.
+    /// An entry of the record, of which its lifetime is still to be noted.
     pub(super) fn new(key: &[u8], names: EntryNames, record: &BorrowedRecord<'_>) -> Self {
         let mut entry = Self {
             key: key.into(),
@@ -102,7 +102,7 @@ impl Entry {
             leased_until: Timestamp::default(),
             used: UseRank::default(),
             principal: names.principal,
-            standing: Standing::Active,
+            state: SessionState::Active,
             content: Content::None,
             expiry: Expiry::Silent,
             sweep: 0,
@@ -112,11 +112,13 @@ impl Entry {
     }
 
     /// What the record is at `now`, whatever the index's own moment is.
-    pub(super) fn standing_at(&self, now: Timestamp) -> Standing {
-        match self.standing {
-            Standing::Ended => Standing::Ended,
-            Standing::Active | Standing::Expired if now >= self.expires_at => Standing::Expired,
-            Standing::Active | Standing::Expired => Standing::Active,
+    pub(super) fn state_at(&self, now: Timestamp) -> SessionState {
+        match self.state {
+            SessionState::Ended => SessionState::Ended,
+            SessionState::Active | SessionState::Expired if now >= self.expires_at => {
+                SessionState::Expired
+            }
+            SessionState::Active | SessionState::Expired => SessionState::Active,
         }
     }
 
@@ -127,7 +129,7 @@ impl Entry {
 
     /// Whether another entry of the same key adds the same to every count.
     pub(super) fn counts_as(&self, other: &Self) -> bool {
-        self.standing == other.standing
+        self.state == other.state
             && self.principal == other.principal
             && self.bindings == other.bindings
     }
@@ -141,9 +143,9 @@ impl Entry {
         }
     }
 
-    /// Takes over what a record says beside its names and its life.
+    /// Takes over what a record says beside its names and its lifetime.
     pub(super) fn describe(&mut self, record: &BorrowedRecord<'_>) {
-        self.created_at = record.life.created_at;
+        self.created_at = record.lifetime.created_at;
         self.leased_until = leased_until(record);
         self.content = match record.identity.content_hash {
             Some(_) => Content::Mounted,
@@ -152,18 +154,24 @@ impl Entry {
     }
 
     /// Takes over what a use changes. Whether an active session has expired is for the frontier to say.
-    pub(super) fn note(&mut self, life: &Life, used: UseRank, sweep: Sweep, now: Timestamp) {
+    pub(super) fn note(
+        &mut self,
+        lifetime: &SessionLifetime,
+        used: UseRank,
+        sweep: Sweep,
+        now: Timestamp,
+    ) {
         self.used = self.used.max(used);
         self.sweep = sweep;
-        self.expires_at = life.expires_at;
-        self.standing = match life.lifecycle {
-            Lifecycle::Ended => Standing::Ended,
-            Lifecycle::Active => Standing::Active,
+        self.expires_at = lifetime.expires_at;
+        self.state = match lifetime.lifecycle {
+            Lifecycle::Ended => SessionState::Ended,
+            Lifecycle::Active => SessionState::Active,
         };
-        self.expiry = match life.standing(now) {
-            Standing::Active => Expiry::Told,
-            Standing::Expired => self.expiry,
-            Standing::Ended => Expiry::Silent,
+        self.expiry = match lifetime.state(now) {
+            SessionState::Active => Expiry::Told,
+            SessionState::Expired => self.expiry,
+            SessionState::Ended => Expiry::Silent,
         };
     }
 }

@@ -11,7 +11,7 @@ use super::entry::{Entry, Expiry};
 use super::orders::{Position, deadline};
 use super::slab::Slot;
 use crate::limits::OVERDUE_MAX;
-use crate::record::Standing;
+use crate::record::SessionState;
 use crate::time::Timestamp;
 
 /// Lets the entry stand as expired or active, by its side of the frontier. Answers with its key where somebody is to be
@@ -22,14 +22,14 @@ pub(super) fn place(
     frontier: Position,
     now: Timestamp,
 ) -> Option<Box<[u8]>> {
-    if entry.standing == Standing::Ended {
+    if entry.state == SessionState::Ended {
         return None;
     }
     if deadline(slot, entry) > frontier {
-        entry.standing = Standing::Active;
+        entry.state = SessionState::Active;
         return None;
     }
-    entry.standing = Standing::Expired;
+    entry.state = SessionState::Expired;
     // The frontier may still be ahead of a clock that has stepped back.
     let is_news = entry.expiry == Expiry::Told && now >= entry.expires_at;
     is_news.then(|| {

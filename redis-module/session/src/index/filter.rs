@@ -11,7 +11,7 @@ use super::interner::Symbol;
 use super::prefixes::PrefixId;
 use crate::limits::PREFIXES_MAX;
 use crate::names::{InstanceName, Principal, ServerName, WorkerId};
-use crate::record::{Record, Standing};
+use crate::record::{Record, SessionState};
 use crate::time::Timestamp;
 
 /// What a session has to be; what is none does not matter. Server, instance and owner have to be those of one binding.
@@ -26,7 +26,7 @@ pub struct Filter {
     /// With a binding that only this worker can drive.
     pub owner: Option<WorkerId>,
     /// What it is now.
-    pub standing: Option<Standing>,
+    pub state: Option<SessionState>,
     /// What its key looks like.
     pub pattern: Option<Glob>,
 }
@@ -36,7 +36,7 @@ impl Filter {
     #[must_use]
     pub fn admits(&self, key: &[u8], record: &Record, now: Timestamp) -> bool {
         is_wanted(self.principal.as_ref(), &record.principal)
-            && is_wanted(self.standing.as_ref(), &record.life.standing(now))
+            && is_wanted(self.state.as_ref(), &record.lifetime.state(now))
             && (!self.asks_for_a_binding()
                 || record.bindings.iter().any(|(server, binding)| {
                     is_wanted(self.server.as_ref(), server)
@@ -128,7 +128,7 @@ impl<'f> SymbolFilter<'f> {
                 && (self.owner.is_none() || self.owner == binding.owner)
         };
         (self.principals.is_empty() || self.principals.contains(&entry.principal))
-            && is_wanted(filter.standing.as_ref(), &entry.standing_at(now))
+            && is_wanted(filter.state.as_ref(), &entry.state_at(now))
             && (!filter.asks_for_a_binding() || entry.bindings.iter().any(is_its_binding))
             && filter
                 .pattern

@@ -5,7 +5,7 @@ use super::{Index, PrefixId};
 use crate::context::PrincipalSessions;
 use crate::limits::SETTLED_WITH_A_QUESTION_MAX;
 use crate::names::Principal;
-use crate::record::Standing;
+use crate::record::SessionState;
 use crate::time::Timestamp;
 
 impl Index {
@@ -30,7 +30,7 @@ impl Index {
         let is_counted = except
             .and_then(|slot| self.entries.get(slot))
             .is_some_and(|entry| {
-                entry.principal == principal && entry.standing == Standing::Active
+                entry.principal == principal && entry.state == SessionState::Active
             });
         let holding = self.directory.principals.counts(principal);
         let active = holding.map_or(0, |holding| u64::from(holding.active));

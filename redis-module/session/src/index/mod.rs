@@ -44,7 +44,7 @@ use slab::{Slab, Slot};
 use crate::codec::BorrowedRecord;
 use crate::limits::SETTLED_WITH_A_CHANGE_MAX;
 use crate::names::{InstanceName, ServerName, WorkerId};
-use crate::record::{Life, Record, Standing};
+use crate::record::{Record, SessionLifetime, SessionState};
 use crate::time::Timestamp;
 
 /// The tag of keys, which need none.
@@ -126,12 +126,12 @@ impl Index {
         now: Timestamp,
     ) {
         self.settle(now, SETTLED_WITH_A_CHANGE_MAX);
-        let (used, sweep) = (self.rank(&record.life, now), self.sweep);
+        let (used, sweep) = (self.rank(&record.lifetime, now), self.sweep);
         let hash = self.seed.hash(KEY_TAG, key);
         let Some(slot) = self.find_hashed(hash, key) else {
             let names = self.directory.acquire(prefix, record);
             let mut entry = Entry::new(key, names, record);
-            entry.note(&record.life, used, sweep, now);
+            entry.note(&record.lifetime, used, sweep, now);
             self.give(hash, entry, now);
             return;
         };
@@ -149,7 +149,7 @@ impl Index {
                 entry.bindings = bindings;
             }
             entry.describe(record);
-            entry.note(&record.life, used, sweep, now);
+            entry.note(&record.lifetime, used, sweep, now);
         });
         // After the new ones were acquired, so that the names in both stay.
         if let Some(before) = before.filter(|_| is_renamed) {
@@ -157,14 +157,14 @@ impl Index {
         }
     }
 
-    /// Notes that of the record under `key` nothing but its life has changed. Does nothing where the key is unknown.
-    pub fn slide(&mut self, key: &[u8], life: &Life, now: Timestamp) {
+    /// Notes that of the record under `key` nothing but its lifetime has changed. Does nothing where the key is unknown.
+    pub fn slide(&mut self, key: &[u8], lifetime: &SessionLifetime, now: Timestamp) {
         self.settle(now, SETTLED_WITH_A_CHANGE_MAX);
         let Some(slot) = self.find(key) else {
             return;
         };
-        let (used, sweep) = (self.rank(life, now), self.sweep);
-        self.revise(slot, now, |entry| entry.note(life, used, sweep, now));
+        let (used, sweep) = (self.rank(lifetime, now), self.sweep);
+        self.revise(slot, now, |entry| entry.note(lifetime, used, sweep, now));
     }
 
     /// Notes a use that was not written, if a cap of its principal was asked about.
@@ -204,9 +204,9 @@ impl Index {
 
     /// What the session under `key` is at `now`; none where the key is unknown.
     #[must_use]
-    pub fn standing(&self, key: &[u8], now: Timestamp) -> Option<Standing> {
+    pub fn state(&self, key: &[u8], now: Timestamp) -> Option<SessionState> {
         let entry = self.entries.get(self.find(key)?)?;
-        Some(entry.standing_at(now))
+        Some(entry.state_at(now))
     }
 
     /// The bytes that it takes, about: exact for entries, keys and names, estimated for the orders.
@@ -307,12 +307,12 @@ impl Index {
         Some(before)
     }
 
-    /// Where a life stands in the order of use. A use of this moment is later than all that were noted before.
-    fn rank(&mut self, life: &Life, now: Timestamp) -> UseRank {
-        if life.last_used_at == now && life.standing(now) == Standing::Active {
+    /// Where a lifetime stands in the order of use. A use of this moment is later than all that were noted before.
+    fn rank(&mut self, lifetime: &SessionLifetime, now: Timestamp) -> UseRank {
+        if lifetime.last_used_at == now && lifetime.state(now) == SessionState::Active {
             return self.next_use(now);
         }
-        let used = UseRank::at(life.last_used_at.min(now));
+        let used = UseRank::at(lifetime.last_used_at.min(now));
         self.latest_use = self.latest_use.max(used);
         used
     }

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use super::entry::{Entry, UseRank};
 use super::interner::Symbol;
 use super::slab::{Slab, Slot};
-use crate::record::Standing;
+use crate::record::SessionState;
 use crate::time::Timestamp;
 
 /// A moment in half the alignment, so that with a slot it takes twelve bytes and not sixteen.
@@ -122,9 +122,9 @@ impl ByUse {
     }
 
     fn of(slot: Slot, entry: &Entry) -> Self {
-        let line = match entry.standing {
-            Standing::Active => Self::active_line(entry.principal),
-            Standing::Expired | Standing::Ended => Self::tombstone_line(entry.principal),
+        let line = match entry.state {
+            SessionState::Active => Self::active_line(entry.principal),
+            SessionState::Expired | SessionState::Ended => Self::tombstone_line(entry.principal),
         };
         Self {
             line,
@@ -325,7 +325,7 @@ fn owned(slot: Slot, entry: &Entry) -> impl Iterator<Item = (Symbol, Slot)> {
 
 /// The deadline of an entry that has not ended.
 fn deadline_ahead(slot: Slot, entry: &Entry) -> Option<Position> {
-    (entry.standing != Standing::Ended).then(|| deadline(slot, entry))
+    (entry.state != SessionState::Ended).then(|| deadline(slot, entry))
 }
 
 fn created(slot: Slot, entry: &Entry) -> Position {
@@ -345,7 +345,7 @@ pub(super) fn deadline(slot: Slot, entry: &Entry) -> Position {
 
 /// One place for each owner; one for nobody where there is none.
 fn for_each_due(slot: Slot, entry: &Entry, mut visit: impl FnMut(Due)) {
-    if entry.standing == Standing::Active || !entry.holds_something() {
+    if entry.state == SessionState::Active || !entry.holds_something() {
         return;
     }
     let leased_until = entry.leased_until.into();

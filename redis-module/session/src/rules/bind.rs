@@ -75,14 +75,14 @@ pub fn bind(
     let record = active(slot, &request.principal, context)?;
     if let Some(binding) = record.bindings.get_mut(&request.server) {
         let renewed = renew(binding, request, context);
-        let slid = record.life.slide(context.now, None, context.tuning);
+        let slid = record.lifetime.slide(context.now, None, context.tuning);
         let reply = BindReply {
             won: binding.token == request.token,
             binding: BindingView::of(&request.server, binding, context),
         };
         let written = match (renewed, slid) {
             (true, _) => RecordChange::Record,
-            (false, true) => RecordChange::Life,
+            (false, true) => RecordChange::Lifetime,
             (false, false) => RecordChange::Nothing,
         };
         return Ok(Decision::new(reply, written));
@@ -121,7 +121,7 @@ pub fn bind(
         binding: BindingView::of(&request.server, &binding, context),
     };
     record.bindings.insert(request.server.clone(), binding);
-    record.life.slide(context.now, None, context.tuning);
+    record.lifetime.slide(context.now, None, context.tuning);
     Ok(Decision::new(reply, RecordChange::Record))
 }
 

@@ -3,7 +3,7 @@
 use super::end::check_idle;
 use crate::context::{Context, Decision, RecordChange};
 use crate::names::WorkerId;
-use crate::record::{Cleaning, Record, Standing};
+use crate::record::{Cleaning, Record, SessionState};
 use crate::refusal::{Busy, Refusal, Stale};
 use crate::time::Millis;
 use crate::view::RecordView;
@@ -37,7 +37,7 @@ pub fn claim(
     context: &Context<'_>,
 ) -> Result<Decision<RecordView>, Refusal> {
     let record = slot.as_mut().ok_or(Refusal::NoSession)?;
-    if record.life.standing(context.now) == Standing::Active {
+    if record.lifetime.state(context.now) == SessionState::Active {
         return Err(Refusal::Busy(Busy::Active));
     }
     check_idle(record, context)?;
@@ -73,7 +73,7 @@ pub fn forget(
             Some(worker) => *worker == request.worker,
             None => true,
         });
-    let is_tombstone = record.life.standing(context.now) != Standing::Active;
+    let is_tombstone = record.lifetime.state(context.now) != SessionState::Active;
     if record.generation != request.generation || !holds || !is_tombstone {
         return Err(Refusal::Stale(Stale::Generation));
     }

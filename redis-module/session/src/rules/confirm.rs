@@ -52,8 +52,9 @@ pub fn confirm(
         Phase::Bound => return Err(Refusal::Stale(Stale::Binding)),
     }
     let reply = BindingView::of(&request.server, binding, context);
-    if record.life.slide(context.now, None, context.tuning) && written == RecordChange::Nothing {
-        written = RecordChange::Life;
+    if record.lifetime.slide(context.now, None, context.tuning) && written == RecordChange::Nothing
+    {
+        written = RecordChange::Lifetime;
     }
     Ok(Decision::new(reply, written))
 }

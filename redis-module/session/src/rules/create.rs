@@ -7,7 +7,7 @@ use super::authorize;
 use crate::context::{Context, Decision, PrincipalSessions, RecordChange};
 use crate::limits::LABELS_MAX;
 use crate::names::{ContentHash, LabelName, LabelValue, Principal, SessionId};
-use crate::record::{Life, Record, Standing};
+use crate::record::{Record, SessionLifetime, SessionState};
 use crate::refusal::Refusal;
 use crate::time::Millis;
 use crate::view::{BindingView, RecordView, bindings_of};
@@ -48,7 +48,7 @@ pub struct CreateReply {
     pub created: bool,
     /// What the tombstone was on which it began: expired, or ended. None where nothing stood under the key, and where
     /// the incarnation had begun before.
-    pub revived: Option<Standing>,
+    pub revived: Option<SessionState>,
     /// Whether the content hash given differs from the record's. It is not set: TOUCH does that once the content is
     /// in place.
     pub hash_changed: bool,
@@ -64,7 +64,7 @@ pub struct Creation {
     /// See [`CreateReply::created`].
     pub created: bool,
     /// See [`CreateReply::revived`].
-    pub revived: Option<Standing>,
+    pub revived: Option<SessionState>,
     /// See [`CreateReply::hash_changed`].
     pub hash_changed: bool,
     /// See [`CreateReply::previous`].
@@ -123,28 +123,28 @@ pub fn create_record(
     if record.id != request.id {
         return Err(Refusal::OtherId);
     }
-    match (record.life.standing(context.now), request.revival) {
-        (Standing::Active, _) => Ok(found(record, request, context)),
-        (Standing::Ended, Revival::Refused) => Err(Refusal::Ended),
-        (Standing::Expired, Revival::Refused) => Err(Refusal::NoSession),
-        (standing @ (Standing::Ended | Standing::Expired), Revival::Allowed) => {
+    match (record.lifetime.state(context.now), request.revival) {
+        (SessionState::Active, _) => Ok(found(record, request, context)),
+        (SessionState::Ended, Revival::Refused) => Err(Refusal::Ended),
+        (SessionState::Expired, Revival::Refused) => Err(Refusal::NoSession),
+        (state @ (SessionState::Ended | SessionState::Expired), Revival::Allowed) => {
             check_labels(request)?;
             check_cap(request, held)?;
             let previous = bindings_of(record, context);
             // Where the wall clock stepped back, the record's time does not: the key must outlive the numbers that
             // were given by the earlier time.
-            let begins_at = context.now.max(record.life.last_used_at);
+            let begins_at = context.now.max(record.lifetime.last_used_at);
             // The contract says generation + 1 here; only a key without any record starts from the clock.
             *record = Record {
                 generation: record.generation.saturating_add(1),
                 // Fields of a newer module outlive the incarnation, and so does what it takes to read them.
-                life: Life {
-                    least_reader: record.life.least_reader,
-                    ..Life::begin(begins_at, request.ttl, context.tuning)
+                lifetime: SessionLifetime {
+                    least_reader: record.lifetime.least_reader,
+                    ..SessionLifetime::begin(begins_at, request.ttl, context.tuning)
                 },
                 ..begin(request, context, 0, record.highest_epoch)
             };
-            Ok(created(Some(standing), previous))
+            Ok(created(Some(state), previous))
         }
     }
 }
@@ -187,7 +187,7 @@ fn begin(
         principal: request.principal.clone(),
         generation: context.number_after(generation_floor),
         highest_epoch,
-        life: Life::begin(context.now, request.ttl, context.tuning),
+        lifetime: SessionLifetime::begin(context.now, request.ttl, context.tuning),
         content_hash: request.content_hash.clone(),
         labels: request.labels.clone(),
         bindings: BTreeMap::new(),
@@ -195,7 +195,7 @@ fn begin(
     }
 }
 
-fn created(revived: Option<Standing>, previous: Vec<BindingView>) -> Decision<Creation> {
+fn created(revived: Option<SessionState>, previous: Vec<BindingView>) -> Decision<Creation> {
     let reply = Creation {
         created: true,
         revived,
@@ -211,8 +211,8 @@ fn found(
     context: &Context<'_>,
 ) -> Decision<Creation> {
     let ttl = Some(request.ttl);
-    let written = match record.life.slide(context.now, ttl, context.tuning) {
-        true => RecordChange::Life,
+    let written = match record.lifetime.slide(context.now, ttl, context.tuning) {
+        true => RecordChange::Lifetime,
         false => RecordChange::Nothing,
     };
     let hash_changed =

@@ -4,7 +4,7 @@ use super::authorize;
 use crate::context::{Context, Decision, RecordChange};
 use crate::limits::END_CLEANING_LEASE;
 use crate::names::Principal;
-use crate::record::{Cleaning, Lifecycle, Record, Standing};
+use crate::record::{Cleaning, Lifecycle, Record, SessionState};
 use crate::refusal::{Busy, Refusal};
 use crate::view::RecordView;
 
@@ -48,20 +48,20 @@ pub fn end(
     if let Some(principal) = &request.principal {
         authorize(&record.principal, principal)?;
     }
-    let ended_now = match record.life.standing(context.now) {
-        Standing::Expired => return Err(Refusal::NoSession),
-        Standing::Ended => false,
-        Standing::Active => true,
+    let ended_now = match record.lifetime.state(context.now) {
+        SessionState::Expired => return Err(Refusal::NoSession),
+        SessionState::Ended => false,
+        SessionState::Active => true,
     };
     if ended_now {
         if request.when == EndCondition::Idle {
             check_idle(record, context)?;
         }
-        record.life.lifecycle = Lifecycle::Ended;
+        record.lifetime.lifecycle = Lifecycle::Ended;
         // The end counts as the last use: the tombstone outlives every number given before it, however short its
         // settings make it.
-        record.life.last_used_at = context.now.max(record.life.last_used_at);
-        record.life.expires_at = record.life.last_used_at;
+        record.lifetime.last_used_at = context.now.max(record.lifetime.last_used_at);
+        record.lifetime.expires_at = record.lifetime.last_used_at;
         record.cleaning = Some(Cleaning {
             worker: None,
             lease_until: context.now.plus(END_CLEANING_LEASE),

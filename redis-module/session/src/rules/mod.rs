@@ -27,12 +27,12 @@ pub use route::{
     ReplacedDriver, RouteReply, RouteRequest, RouteState, UnreportedLoss, UsedBinding, WorkerLost,
     route, route_binding,
 };
-pub use touch::{ReportedLoss, TouchReply, TouchRequest, touch, touch_life};
+pub use touch::{ReportedLoss, TouchReply, TouchRequest, touch, touch_lifetime};
 pub use unbind::{UnbindRequest, unbind};
 
 use crate::context::Context;
 use crate::names::{Principal, ServerName};
-use crate::record::{Binding, Life, Record, Standing};
+use crate::record::{Binding, Record, SessionLifetime, SessionState};
 use crate::refusal::{Refusal, Stale};
 
 /// The first check of every command that names a principal, before anything else about the record is looked at.
@@ -45,11 +45,11 @@ fn authorize(owner: &Principal, principal: &Principal) -> Result<(), Refusal> {
 }
 
 /// The second: the session is in use.
-fn require_active(life: &Life, context: &Context<'_>) -> Result<(), Refusal> {
-    match life.standing(context.now) {
-        Standing::Active => Ok(()),
-        Standing::Ended => Err(Refusal::Ended),
-        Standing::Expired => Err(Refusal::NoSession),
+fn require_active(lifetime: &SessionLifetime, context: &Context<'_>) -> Result<(), Refusal> {
+    match lifetime.state(context.now) {
+        SessionState::Active => Ok(()),
+        SessionState::Ended => Err(Refusal::Ended),
+        SessionState::Expired => Err(Refusal::NoSession),
     }
 }
 
@@ -61,7 +61,7 @@ fn active<'a>(
 ) -> Result<&'a mut Record, Refusal> {
     let record = slot.as_mut().ok_or(Refusal::NoSession)?;
     authorize(&record.principal, principal)?;
-    require_active(&record.life, context)?;
+    require_active(&record.lifetime, context)?;
     Ok(record)
 }
 

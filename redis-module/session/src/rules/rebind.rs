@@ -111,9 +111,9 @@ pub fn rebind(
         previous: binding.previous.clone().filter(|_| won),
         binding: BindingView::of(&request.server, binding, context),
     };
-    let slid = record.life.slide(context.now, None, context.tuning);
+    let slid = record.lifetime.slide(context.now, None, context.tuning);
     let written = if slid {
-        written.max(RecordChange::Life)
+        written.max(RecordChange::Lifetime)
     } else {
         written
     };

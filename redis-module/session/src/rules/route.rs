@@ -7,7 +7,7 @@ use super::{authorize, require_active};
 use crate::codec::BindingHead;
 use crate::context::{Context, Decision, RecordChange};
 use crate::names::{InstanceName, Principal, Reason, ServerName, WorkerId};
-use crate::record::{Binding, Life, Phase, Record};
+use crate::record::{Binding, Phase, Record, SessionLifetime};
 use crate::refusal::Refusal;
 use crate::view::{BindingState, BindingView};
 
@@ -110,7 +110,12 @@ pub fn route(
     let record = slot.as_mut().ok_or(Refusal::NoSession)?;
     authorize(&record.principal, &request.principal)?;
     let found = record.bindings.get(&request.server).map(BindingHead::of);
-    let used = route_binding(&mut record.life, found.as_ref(), &request.worker, context)?;
+    let used = route_binding(
+        &mut record.lifetime,
+        found.as_ref(),
+        &request.worker,
+        context,
+    )?;
     let mut worker_lost = None;
     if let Some(replaced) = used.reply.replaced
         && let Some(binding) = record.bindings.get_mut(&request.server)
@@ -137,15 +142,15 @@ pub fn route(
 /// # Errors
 /// `NOSESSION`, `ENDED`.
 pub fn route_binding(
-    life: &mut Life,
+    lifetime: &mut SessionLifetime,
     binding: Option<&BindingHead<'_>>,
     worker: &str,
     context: &Context<'_>,
 ) -> Result<Decision<UsedBinding>, Refusal> {
-    require_active(life, context)?;
-    let slid = life.slide(context.now, None, context.tuning);
+    require_active(lifetime, context)?;
+    let slid = lifetime.slide(context.now, None, context.tuning);
     let mut written = if slid {
-        RecordChange::Life
+        RecordChange::Lifetime
     } else {
         RecordChange::Nothing
     };

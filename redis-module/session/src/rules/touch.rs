@@ -6,7 +6,7 @@ use super::{active, require_active};
 use crate::context::{Context, Decision, RecordChange};
 use crate::limits::LABELS_MAX;
 use crate::names::{ContentHash, LabelName, LabelValue, Principal, ServerName};
-use crate::record::{Life, Record};
+use crate::record::{Record, SessionLifetime};
 use crate::refusal::Refusal;
 use crate::time::{Millis, Timestamp};
 
@@ -42,30 +42,30 @@ pub struct TouchReply {
 }
 
 impl TouchRequest {
-    /// Whether nothing but the record's life can change: then [`touch_life`] does.
+    /// Whether nothing but the record's lifetime can change: then [`touch_lifetime`] does.
     #[must_use]
     pub fn is_of_life_alone(&self) -> bool {
         self.content_hash.is_none() && self.labels.is_empty() && self.reported.is_none()
     }
 }
 
-/// TOUCH over the life alone, after the caller has compared the principal: for a store that can fetch that alone.
+/// TOUCH over the lifetime alone, after the caller has compared the principal: for a store that can fetch that alone.
 ///
 /// # Errors
 /// `NOSESSION`, `ENDED`.
-pub fn touch_life(
-    life: &mut Life,
+pub fn touch_lifetime(
+    lifetime: &mut SessionLifetime,
     ttl: Option<Millis>,
     context: &Context<'_>,
 ) -> Result<Decision<TouchReply>, Refusal> {
-    require_active(life, context)?;
-    let written = match life.slide(context.now, ttl, context.tuning) {
-        true => RecordChange::Life,
+    require_active(lifetime, context)?;
+    let written = match lifetime.slide(context.now, ttl, context.tuning) {
+        true => RecordChange::Lifetime,
         false => RecordChange::Nothing,
     };
-    let used_at = context.now.max(life.last_used_at);
+    let used_at = context.now.max(lifetime.last_used_at);
     let reply = TouchReply {
-        expires_at: used_at.plus(life.ttl),
+        expires_at: used_at.plus(lifetime.ttl),
     };
     Ok(Decision::new(reply, written))
 }
@@ -91,7 +91,8 @@ pub fn touch(
             value: LABELS_MAX,
         });
     }
-    let Decision { reply, mut written } = touch_life(&mut record.life, request.ttl, context)?;
+    let Decision { reply, mut written } =
+        touch_lifetime(&mut record.lifetime, request.ttl, context)?;
     if request.content_hash.is_some() && request.content_hash != record.content_hash {
         record.content_hash.clone_from(&request.content_hash);
         written = RecordChange::Record;

@@ -41,6 +41,6 @@ pub fn unbind(
     }
     let reply = BindingView::of(&request.server, binding, context);
     record.bindings.remove(&request.server);
-    record.life.slide(context.now, None, context.tuning);
+    record.lifetime.slide(context.now, None, context.tuning);
     Ok(Decision::new(reply, RecordChange::Record))
 }

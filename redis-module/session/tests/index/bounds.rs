@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mooring_session::StepProgress;
 use mooring_session::index::{Filter, Glob, Index, IndexCounts, Order};
 use mooring_session::limits::{OVERDUE_MAX, PAGE_EXAMINED_MAX};
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 
 use crate::sessions::{Edit, SEED, TTL, at, prefix_of, session};
 use crate::support::{instance, principal, server};
@@ -74,7 +74,7 @@ fn what_many_have_is_walked_in_bounded_pages() {
     let filter = Filter {
         server: Some(server("tools")),
         instance: Some(instance("http://1")),
-        standing: Some(Standing::Ended),
+        state: Some(SessionState::Ended),
         ..Filter::default()
     };
     let (sizes, seen) = walk(&index(), &filter, Order::Newest, 100);

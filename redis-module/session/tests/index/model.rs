@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mooring_session::index::{Filter, IndexCounts, PrefixId, Reaper};
 use mooring_session::limits::LEASE_MAX;
 use mooring_session::names::{InstanceName, Principal, ServerName, WorkerId};
-use mooring_session::record::{Binding, Phase, Record, Standing};
+use mooring_session::record::{Binding, Phase, Record, SessionState};
 use mooring_session::time::Timestamp;
 
 use crate::sessions::prefix_of;
@@ -48,8 +48,8 @@ impl Model {
 
     /// A use is the latest of all, whatever the clock says; what was used before stays where it was.
     fn use_of(&mut self, record: &Record, now: Timestamp) -> Use {
-        let last_used_at = record.life.last_used_at;
-        if last_used_at == now && record.life.standing(now) == Standing::Active {
+        let last_used_at = record.lifetime.last_used_at;
+        if last_used_at == now && record.lifetime.state(now) == SessionState::Active {
             self.latest = self.next(now);
             return self.latest;
         }
@@ -99,11 +99,11 @@ impl Model {
     pub(crate) fn expired(&mut self, now: Timestamp) -> BTreeSet<Key> {
         let mut expired = BTreeSet::new();
         for (key, session) in &mut self.sessions {
-            let standing = session.record.life.standing(now);
-            if session.was_active && standing == Standing::Expired {
+            let state = session.record.lifetime.state(now);
+            if session.was_active && state == SessionState::Expired {
                 expired.insert(key.clone());
             }
-            session.was_active = standing == Standing::Active;
+            session.was_active = state == SessionState::Active;
         }
         expired
     }
@@ -111,13 +111,13 @@ impl Model {
     pub(crate) fn counts(&self, now: Timestamp) -> IndexCounts {
         let mut counts = IndexCounts::default();
         for session in self.sessions.values() {
-            match session.record.life.standing(now) {
-                Standing::Active => {
+            match session.record.lifetime.state(now) {
+                SessionState::Active => {
                     counts.active += 1;
                     counts.bindings_active += session.record.bindings.len() as u64;
                 }
-                Standing::Expired => counts.expired += 1,
-                Standing::Ended => counts.ended += 1,
+                SessionState::Expired => counts.expired += 1,
+                SessionState::Ended => counts.ended += 1,
             }
         }
         counts
@@ -137,7 +137,7 @@ impl Model {
             record.principal == *principal
                 && prefix_of(key) == prefix
                 && key != except
-                && record.life.standing(now) == Standing::Active
+                && record.lifetime.state(now) == SessionState::Active
         };
         let held = self.sessions.iter();
         held.filter(|(key, session)| is_held(key, &session.record))
@@ -160,7 +160,7 @@ impl Model {
     fn bindings(&self, now: Timestamp) -> impl Iterator<Item = (&ServerName, &Binding)> {
         self.sessions
             .values()
-            .filter(move |session| session.record.life.standing(now) == Standing::Active)
+            .filter(move |session| session.record.lifetime.state(now) == SessionState::Active)
             .flat_map(|session| &session.record.bindings)
     }
 
@@ -170,7 +170,7 @@ impl Model {
             .sessions
             .iter()
             .filter(|(key, session)| filter.admits(key, &session.record, now))
-            .map(|(key, session)| (session.record.life.created_at.unix_ms(), key.clone()))
+            .map(|(key, session)| (session.record.lifetime.created_at.unix_ms(), key.clone()))
             .collect();
         admitted.sort();
         admitted
@@ -204,7 +204,7 @@ fn is_due(record: &Record, reaper: &Reaper<'_>) -> bool {
     let cleaning = record.cleaning.iter().map(|cleaning| cleaning.lease_until);
     let leased_until = claims.chain(cleaning).max().unwrap_or_default();
     let is_leased = reaper.now < leased_until && leased_until <= reaper.now.plus(LEASE_MAX);
-    record.life.standing(reaper.now) != Standing::Active
+    record.lifetime.state(reaper.now) != SessionState::Active
         && (!record.bindings.is_empty() || record.content_hash.is_some())
         && !is_leased
         && (owners.contains(reaper.worker)

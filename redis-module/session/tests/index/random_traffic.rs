@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mooring_session::StepProgress;
 use mooring_session::Tuning;
 use mooring_session::index::{Filter, Glob, Index, Order, Reaper};
-use mooring_session::record::{Record, Standing};
+use mooring_session::record::{Record, SessionState};
 use mooring_session::time::Timestamp;
 use proptest::prelude::*;
 
@@ -55,7 +55,7 @@ struct Question {
     server: Option<usize>,
     instance: Option<usize>,
     owner: Option<usize>,
-    standing: Option<Standing>,
+    state: Option<SessionState>,
     pattern: Option<&'static str>,
     order: Order,
     count: usize,
@@ -93,10 +93,10 @@ fn shape() -> impl Strategy<Value = Shape> {
 }
 
 fn question() -> impl Strategy<Value = Question> {
-    let standing = prop_oneof![
-        Just(Standing::Active),
-        Just(Standing::Expired),
-        Just(Standing::Ended)
+    let state = prop_oneof![
+        Just(SessionState::Active),
+        Just(SessionState::Expired),
+        Just(SessionState::Ended)
     ];
     let names = (
         prop::option::weighted(0.3, 0..3_usize),
@@ -106,7 +106,7 @@ fn question() -> impl Strategy<Value = Question> {
     );
     (
         names,
-        prop::option::weighted(0.3, standing),
+        prop::option::weighted(0.3, state),
         prop::option::weighted(0.3, prop_oneof![Just("*code*"), Just("*[0-4]"), Just("x*")]),
         prop_oneof![Just(Order::Newest), Just(Order::Oldest)],
         1..5_usize,
@@ -116,7 +116,7 @@ fn question() -> impl Strategy<Value = Question> {
         .prop_map(
             |(
                 (principal, server, instance, owner),
-                standing,
+                state,
                 pattern,
                 order,
                 count,
@@ -128,7 +128,7 @@ fn question() -> impl Strategy<Value = Question> {
                     server,
                     instance,
                     owner,
-                    standing,
+                    state,
                     pattern,
                     order,
                     count,
@@ -165,7 +165,7 @@ fn passing() -> impl Strategy<Value = i64> {
 fn record(shape: &Shape, now: u64) -> Record {
     let used_at = now - shape.idle_ms;
     let mut record = session(PRINCIPALS[shape.principal], used_at);
-    record.life.created_at = at(used_at / 1_000 * 1_000);
+    record.lifetime.created_at = at(used_at / 1_000 * 1_000);
     for (to, place, driver, owner) in &shape.bindings {
         let owner = owner.map(|owner| WORKERS[owner]);
         record = record.bound(SERVERS[*to], INSTANCES[*place], WORKERS[*driver], owner);
@@ -210,8 +210,8 @@ impl Pair {
                     return;
                 };
                 let mut record = session.record.clone();
-                record.life.slide(self.now, None, &Tuning::default());
-                self.index.slide(&key(*number), &record.life, self.now);
+                record.lifetime.slide(self.now, None, &Tuning::default());
+                self.index.slide(&key(*number), &record.lifetime, self.now);
                 self.model.put(&key(*number), record, self.now);
             }
             Step::Use { key: number } => {
@@ -276,7 +276,7 @@ impl Pair {
             server: question.server.map(|n| server(SERVERS[n])),
             instance: question.instance.map(|n| instance(INSTANCES[n])),
             owner: question.owner.map(|n| worker(WORKERS[n])),
-            standing: question.standing,
+            state: question.state,
             pattern: question
                 .pattern
                 .map(|pattern| Glob::parse(pattern.as_bytes()).unwrap()),
@@ -360,7 +360,7 @@ fn walk(
     let created: BTreeMap<&[u8], u64> = model
         .sessions
         .iter()
-        .map(|(key, session)| (&key[..], session.record.life.created_at.unix_ms()))
+        .map(|(key, session)| (&key[..], session.record.lifetime.created_at.unix_ms()))
         .collect();
     let mut walked = Vec::new();
     let mut after = None;

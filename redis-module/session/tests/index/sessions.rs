@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mooring_session::index::{PrefixId, Prefixes, Seed};
 use mooring_session::names::{ContentHash, WorkerId};
-use mooring_session::record::{Binding, Cleaning, Life, Lifecycle, Phase, Record};
+use mooring_session::record::{Binding, Cleaning, Lifecycle, Phase, Record, SessionLifetime};
 use mooring_session::time::{Millis, Timestamp};
 use mooring_session::{Liveness, Tuning};
 
@@ -34,7 +34,7 @@ pub(crate) fn session(owner: &str, now: u64) -> Record {
         principal: principal(owner),
         generation: 1,
         highest_epoch: 1,
-        life: Life::begin(at(now), TTL, &tuning),
+        lifetime: SessionLifetime::begin(at(now), TTL, &tuning),
         content_hash: None,
         labels: std::collections::BTreeMap::default(),
         bindings: std::collections::BTreeMap::default(),
@@ -60,7 +60,7 @@ impl Edit for Record {
             owner: owner.map(worker),
             driver: worker(driver),
             epoch: 1,
-            bound_at: self.life.created_at,
+            bound_at: self.lifetime.created_at,
             rebinds: 0,
             last_reason: None,
             token: token("t"),
@@ -94,8 +94,8 @@ impl Edit for Record {
     }
 
     fn ended(mut self) -> Self {
-        self.life.lifecycle = Lifecycle::Ended;
-        self.life.expires_at = self.life.last_used_at;
+        self.lifetime.lifecycle = Lifecycle::Ended;
+        self.lifetime.expires_at = self.lifetime.last_used_at;
         self
     }
 }

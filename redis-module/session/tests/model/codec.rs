@@ -8,8 +8,8 @@ use proptest::option;
 use proptest::prelude::*;
 
 use mooring_session::codec::{
-    BindingHead, BorrowedRecord, CorruptRecord, SCHEMA_VERSION, changes, decode, decode_life,
-    encode, encode_life,
+    BindingHead, BorrowedRecord, CorruptRecord, SCHEMA_VERSION, changes, decode, decode_lifetime,
+    encode, encode_lifetime,
 };
 use mooring_session::explain::explain;
 use mooring_session::limits::{TTL_MAX, TTL_MIN};
@@ -17,7 +17,9 @@ use mooring_session::names::{
     ContentHash, InstanceName, LabelName, LabelValue, Principal, Reason, ServerName, SessionId,
     Token, UpstreamSession, WorkerId,
 };
-use mooring_session::record::{Binding, Cleaning, LEAST_READER, Life, Lifecycle, Phase, Record};
+use mooring_session::record::{
+    Binding, Cleaning, LEAST_READER, Lifecycle, Phase, Record, SessionLifetime,
+};
 use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::workers::Workers;
 use mooring_session::{Context, NoIndex, Tuning};
@@ -50,7 +52,7 @@ fn moment() -> impl Strategy<Value = Timestamp> {
     (0_u64..10_000_000_000_000).prop_map(Timestamp::from_unix_ms)
 }
 
-fn life() -> impl Strategy<Value = Life> {
+fn lifetime() -> impl Strategy<Value = SessionLifetime> {
     (
         prop_oneof![Just(Lifecycle::Active), Just(Lifecycle::Ended)],
         moment(),
@@ -59,7 +61,7 @@ fn life() -> impl Strategy<Value = Life> {
         TTL_MIN.get()..=TTL_MAX.get(),
     )
         .prop_map(
-            |(lifecycle, created_at, last_used_at, expires_at, ttl)| Life {
+            |(lifecycle, created_at, last_used_at, expires_at, ttl)| SessionLifetime {
                 least_reader: LEAST_READER,
                 lifecycle,
                 created_at,
@@ -135,7 +137,7 @@ fn record() -> impl Strategy<Value = Record> {
         text(IDENTIFIER, 1, 128, |b| SessionId::parse(b).unwrap()),
         principal,
         (any::<u64>(), any::<u64>()),
-        life(),
+        lifetime(),
         option::of(text(VISIBLE, 1, 64, |b| ContentHash::parse(b).unwrap())),
         btree_map(
             text(IDENTIFIER, 1, 32, |b| LabelName::parse(b).unwrap()),
@@ -150,12 +152,12 @@ fn record() -> impl Strategy<Value = Record> {
         option::of(cleaning),
     )
         .prop_map(
-            |(id, principal, numbers, life, content_hash, labels, bindings, cleaning)| Record {
+            |(id, principal, numbers, lifetime, content_hash, labels, bindings, cleaning)| Record {
                 id,
                 principal,
                 generation: numbers.0,
                 highest_epoch: numbers.1,
-                life,
+                lifetime,
                 content_hash,
                 labels,
                 bindings,
@@ -293,10 +295,10 @@ proptest! {
         if let Ok(record) = decode(pairs(&fields)) {
             prop_assert_eq!(decode(pairs(&fields_of(&record))), Ok(record));
         }
-        match decode_life(&value) {
+        match decode_lifetime(&value) {
             Err(CorruptRecord::Newer(version)) => prop_assert!(version > SCHEMA_VERSION),
             Err(corrupt) => prop_assert_eq!(corrupt, named(b"s")),
-            Ok(life) => prop_assert_eq!(decode_life(encode_life(&life).as_bytes()), Ok(life)),
+            Ok(lifetime) => prop_assert_eq!(decode_lifetime(encode_lifetime(&lifetime).as_bytes()), Ok(lifetime)),
         }
         match BindingHead::decode("tools", &value) {
             Err(corrupt) => prop_assert_eq!(corrupt, named(b"b:tools")),
@@ -518,13 +520,13 @@ fn a_record_of_a_newer_version_is_refused_only_where_that_says_so() {
     assert_eq!(changes.set, [("s".to_owned(), ours)]);
     assert!(changes.delete.is_empty(), "{changes:?}");
 
-    let life = Life {
+    let lifetime = SessionLifetime {
         least_reader: newer,
-        ..read.life
+        ..read.lifetime
     };
-    let written = encode_life(&life);
+    let written = encode_lifetime(&lifetime);
     assert_eq!(
-        decode_life(written.as_bytes()),
+        decode_lifetime(written.as_bytes()),
         Err(CorruptRecord::Newer(newer))
     );
 }
@@ -538,7 +540,7 @@ fn a_corrupt_field_is_shown_as_text_whatever_its_bytes() {
 #[test]
 fn the_longest_values_fit_a_listpack() {
     let longest = Timestamp::from_unix_ms(9_999_999_999_999);
-    let life = Life {
+    let lifetime = SessionLifetime {
         least_reader: LEAST_READER,
         lifecycle: Lifecycle::Active,
         created_at: longest,
@@ -546,9 +548,9 @@ fn the_longest_values_fit_a_listpack() {
         expires_at: longest,
         ttl: TTL_MAX,
     };
-    let value = encode_life(&life);
+    let value = encode_lifetime(&lifetime);
     assert!(value.len() <= LISTPACK_VALUE_BYTES, "{value}");
-    assert_eq!(decode_life(value.as_bytes()), Ok(life));
+    assert_eq!(decode_lifetime(value.as_bytes()), Ok(lifetime));
 }
 
 /// Records as `redis-cli HGETALL` prints them, in a folder for each schema version. Every version is read; what this

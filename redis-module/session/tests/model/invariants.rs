@@ -185,8 +185,8 @@ impl KeyHistory {
             );
             hold!(self.told.insert(death), "one death was told twice");
         }
-        let step_ms = before.life.ttl.get() / step.context.tuning.touch_step;
-        let is_due = step.now() >= before.life.last_used_at.unix_ms() + step_ms;
+        let step_ms = before.lifetime.ttl.get() / step.context.tuning.touch_step;
+        let is_due = step.now() >= before.lifetime.last_used_at.unix_ms() + step_ms;
         let written = step.outcome.as_ref().map(|decided| decided.written);
         hold!(
             is_due || lost.is_some() || written == Ok(RecordChange::Nothing),

@@ -38,7 +38,7 @@ fn saying_it_twice_changes_nothing() {
     );
     let mut slot = run(&confirm_as("held", EPOCH, Some("u1")), State::Claimed).0;
     let outcome = run_on(&mut slot, &confirm_as("held", EPOCH, Some("u1")), NOW + 500);
-    assert_eq!(describe(&outcome), "bound a -400 u1, life");
+    assert_eq!(describe(&outcome), "bound a -400 u1, lifetime");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mooring_session::codec::BorrowedRecord;
 use mooring_session::limits::{LABELS_MAX, TURN_NUMBER_MAX};
 use mooring_session::names::{ContentHash, LabelName, LabelValue};
-use mooring_session::record::{Record, Standing};
+use mooring_session::record::{Record, SessionState};
 use mooring_session::rules::{self, CreateRequest, Revival};
 use mooring_session::time::Millis;
 use mooring_session::{Context, NoIndex, Tuning};
@@ -58,11 +58,11 @@ fn a_new_incarnation_tells_what_it_began_on() {
         (State::Absent, None),
         (State::Active, None),
         (State::Bound, None),
-        (State::Expired, Some(Standing::Expired)),
-        (State::ExpiredBound, Some(Standing::Expired)),
-        (State::Ended, Some(Standing::Ended)),
-        (State::EndedBound, Some(Standing::Ended)),
-        (State::Cleaned, Some(Standing::Ended)),
+        (State::Expired, Some(SessionState::Expired)),
+        (State::ExpiredBound, Some(SessionState::Expired)),
+        (State::Ended, Some(SessionState::Ended)),
+        (State::EndedBound, Some(SessionState::Ended)),
+        (State::Cleaned, Some(SessionState::Ended)),
     ] {
         let (mut slot, outcome) = run(&create(), state);
         let Reply::Create(reply) = outcome.unwrap().reply else {
@@ -105,7 +105,10 @@ fn another_ttl_is_always_written() {
     });
     check(
         &command,
-        &[(State::Bound, "created 0 generation -500 previous 0, life")],
+        &[(
+            State::Bound,
+            "created 0 generation -500 previous 0, lifetime",
+        )],
     );
 }
 
@@ -131,7 +134,7 @@ fn a_new_incarnation_keeps_nothing_but_the_highest_epoch() {
     let (record, old) = (slot.unwrap(), slot_in(State::Cleaned).unwrap());
     assert!(record.bindings.is_empty());
     assert_eq!(record.cleaning, None);
-    assert_eq!(record.life.standing(at(NOW)), Standing::Active);
+    assert_eq!(record.lifetime.state(at(NOW)), SessionState::Active);
     assert_eq!(record.highest_epoch, old.highest_epoch);
 }
 
@@ -192,12 +195,12 @@ fn a_record_revived_after_the_clock_stepped_back_lives_on_in_its_own_time() {
     run_on(&mut slot, &create(), NOW - 900_000).unwrap();
     let record = slot.unwrap();
     assert!(
-        record.life.created_at >= at(NOW),
+        record.lifetime.created_at >= at(NOW),
         "a new incarnation began before the old one ended"
     );
     assert!(
         record
-            .life
+            .lifetime
             .tombstone_ends_at(&Tuning::default())
             .least_number()
             > record.generation,

@@ -105,6 +105,6 @@ fn a_tombstone_outlasts_the_last_number_given() {
     create().run(&mut slot, key, &context(NOW)).unwrap();
     let used_last = NOW + crate::states::TTL.get() - 1;
     end().run(&mut slot, key, &context(used_last)).unwrap();
-    let ends_at = slot.unwrap().life.tombstone_ends_at(&tuning);
+    let ends_at = slot.unwrap().lifetime.tombstone_ends_at(&tuning);
     assert!(ends_at.unix_ms() >= used_last + crate::states::TTL.get());
 }

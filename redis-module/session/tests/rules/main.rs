@@ -15,7 +15,7 @@ mod confirm;
 mod create;
 mod end;
 mod explain;
-mod life;
+mod lifetime;
 mod rate;
 mod rebind;
 mod route;
@@ -126,7 +126,7 @@ fn describe(outcome: &Outcome) -> String {
 fn words(written: RecordChange) -> &'static str {
     match written {
         RecordChange::Nothing => "nothing",
-        RecordChange::Life => "life",
+        RecordChange::Lifetime => "lifetime",
         RecordChange::Record => "record",
         RecordChange::Removed => "removed",
     }

@@ -212,7 +212,7 @@ fn a_retry_with_an_upstream_session_gets_the_same_answer() {
     };
     let (mut slot, first) = run(&ready("mine", "u2"), State::Bound);
     let again = run_on(&mut slot, &ready("mine", "u2"), NOW + 20_000 - 5_000);
-    assert_eq!(describe(&again), "won 1 bound a +0 u2 left u1, life");
+    assert_eq!(describe(&again), "won 1 bound a +0 u2 left u1, lifetime");
     assert_eq!(again.unwrap().reply, first.unwrap().reply);
     let late = run_on(&mut slot, &ready("late", "u3"), NOW + 15_000);
     assert_eq!(describe(&late), "won 0 bound a +0 u2 left -, nothing");

@@ -60,7 +60,7 @@ fn a_late_route_of_a_dead_worker_neither_hears_the_news_nor_becomes_it() {
     );
     let mut slot = slot_in(State::Bound);
     let outcome = run_on(&mut slot, &route_by("dead:2"), NOW + 500);
-    assert_eq!(describe(&outcome), "bound a -400 u1, life");
+    assert_eq!(describe(&outcome), "bound a -400 u1, lifetime");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_live_driver_is_replaced_only_when_the_use_is_written_anyway() {
     run_on(&mut slot, &route_by("caller:1"), NOW + 499).unwrap();
     assert_eq!(driver(&slot), worker("holder:1"));
     let outcome = run_on(&mut slot, &route_by("holder:1"), NOW + 500);
-    assert_eq!(describe(&outcome), "bound a -400 u1, life");
+    assert_eq!(describe(&outcome), "bound a -400 u1, lifetime");
     let outcome = run_on(&mut slot, &route_by("caller:1"), NOW + 1_500);
     assert_eq!(describe(&outcome), "bound a -400 u1, record");
     assert_eq!(driver(&slot), worker("caller:1"));
@@ -112,7 +112,7 @@ fn both_forms_agree() {
         let fields = codec::encode(&record);
         let head = fields.iter().find(|(field, _)| field == "b:tools");
         let head = head.map(|(_, value)| BindingHead::decode("tools", value.as_bytes()).unwrap());
-        let used = route_binding(&mut record.life, head.as_ref(), "caller:1", &context);
+        let used = route_binding(&mut record.lifetime, head.as_ref(), "caller:1", &context);
         assert_eq!(used, expected, "{state:?}");
         let (whole, _) = run(&route_by("caller:1"), state);
         if used.is_ok_and(|used| used.reply.replaced.is_some()) {

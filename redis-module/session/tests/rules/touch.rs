@@ -42,7 +42,7 @@ fn a_use_after_the_step_is_written() {
     let outcome = run_on(&mut slot, &touch, NOW + 499);
     assert_eq!(describe(&outcome), "expires +16499, nothing");
     let outcome = run_on(&mut slot, &touch, NOW + 500);
-    assert_eq!(describe(&outcome), "expires +16500, life");
+    assert_eq!(describe(&outcome), "expires +16500, lifetime");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_new_ttl_counts_from_now() {
         ttl: Some(Millis::new(1_600)),
         ..a_touch()
     });
-    check(&command, &[(State::Active, "expires +1600, life")]);
+    check(&command, &[(State::Active, "expires +1600, lifetime")]);
 }
 
 #[test]

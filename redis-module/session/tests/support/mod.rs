@@ -154,15 +154,15 @@ pub(crate) fn assert_written(before: Option<&Record>, after: Option<&Record>, ou
             RecordChange::Nothing => {
                 assert_eq!(before, after, "RecordChange::Nothing changed the record")
             }
-            RecordChange::Life => {
+            RecordChange::Lifetime => {
                 let (before, after) = (before.unwrap(), after.unwrap());
                 let slid = Record {
-                    life: after.life,
+                    lifetime: after.lifetime,
                     ..before.clone()
                 };
                 assert_eq!(
                     &slid, after,
-                    "RecordChange::Life changed more than the life"
+                    "RecordChange::Lifetime changed more than the lifetime"
                 );
             }
             RecordChange::Record => {

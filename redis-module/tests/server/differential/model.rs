@@ -60,7 +60,7 @@ impl Model {
 
     /// When the key of a record is dropped.
     pub(super) fn ends_at(&self, record: &Record) -> i64 {
-        let ends_at = record.life.tombstone_ends_at(&self.tuning).unix_ms();
+        let ends_at = record.lifetime.tombstone_ends_at(&self.tuning).unix_ms();
         i64::try_from(ends_at).expect("a moment of this age")
     }
 

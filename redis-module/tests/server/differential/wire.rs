@@ -71,7 +71,7 @@ fn record_fields(view: &RecordView) -> Vec<(&'static str, Value)> {
         ("id", text(view.id.as_str())),
         ("gen", integer(view.generation)),
         ("principal", text(view.principal.as_str())),
-        ("state", text(view.standing.as_str())),
+        ("state", text(view.state.as_str())),
         ("created_at", integer(view.created_at.unix_ms())),
         ("last_used_at", integer(view.last_used_at.unix_ms())),
         ("expires_at", integer(view.expires_at.unix_ms())),
@@ -108,7 +108,7 @@ pub(super) fn created(created: &CreateReply) -> Value {
         ("created", flag(created.created)),
         (
             "revived",
-            optional(created.revived.as_ref(), |standing| text(standing.as_str())),
+            optional(created.revived.as_ref(), |state| text(state.as_str())),
         ),
         ("hash_changed", flag(created.hash_changed)),
         ("previous", bindings(&created.previous)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use mooring_session::Refusal;
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 
 use super::SessionRouter;
 use super::connection_table::{ConnectionKey, OwnedConnection};
@@ -51,7 +51,7 @@ impl SessionRouter {
             Err(_) => return false,
         };
         let is_owned = record.is_some_and(|record| {
-            record.standing == Standing::Active
+            record.state == SessionState::Active
                 && record.bindings.iter().any(|binding| {
                     binding.server == connection_key.server
                         && binding.epoch == held.epoch

@@ -4,7 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mooring_session::names::ContentHash;
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::{ClaimRequest, CreateRequest, TouchRequest};
 use mooring_session::time::Millis;
@@ -49,9 +49,9 @@ async fn unread() -> (RedisServer, Store) {
 }
 
 /// What Redis holds, as a worker sees it that was not there.
-async fn standing(server: &RedisServer) -> Standing {
+async fn state(server: &RedisServer) -> SessionState {
     let other = open(server, WhenAway::Fail).await;
-    other.get(&make::code_key(USER)).await.unwrap().standing
+    other.get(&make::code_key(USER)).await.unwrap().state
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn it_is_served_whether_it_was_read_before_or_not() {
     assert_eq!(entered.answered_by, AnsweredBy::Memory);
     // Redis is away, so memory answers.
     store.create(&key, &make::code_create()).await.unwrap();
-    assert_eq!(store.get(&key).await.unwrap().standing, Standing::Active);
+    assert_eq!(store.get(&key).await.unwrap().state, SessionState::Active);
     let clean = ClaimRequest {
         worker: make::worker("w:1"),
         lease: Millis::new(1_000),
@@ -74,7 +74,7 @@ async fn it_is_served_whether_it_was_read_before_or_not() {
     assert!(matches!(claimed, Err(StoreError::Away(_))), "{claimed:?}");
 
     return_to_normal(&mut server, &store).await;
-    assert_eq!(standing(&server).await, Standing::Active);
+    assert_eq!(state(&server).await, SessionState::Active);
     let created = store.create(&key, &make::code_create()).await.unwrap();
     assert!(!created.created);
     // The record is that of the other worker, and its hash what this one set.
@@ -90,7 +90,7 @@ async fn one_that_was_made_meanwhile_is_there_afterwards() {
     let minted = store.create(&key, &make::code_create()).await.unwrap();
     assert!(minted.created);
     return_to_normal(&mut server, &store).await;
-    assert_eq!(standing(&server).await, Standing::Active);
+    assert_eq!(state(&server).await, SessionState::Active);
     assert!(
         !store
             .create(&key, &make::code_create())
@@ -121,7 +121,7 @@ async fn one_that_was_in_use_is_not_reaped_because_redis_saw_it_expire() {
     .await;
     store.create(&key, &make::code_create()).await.unwrap();
     return_to_normal(&mut server, &store).await;
-    assert_eq!(standing(&server).await, Standing::Active);
+    assert_eq!(state(&server).await, SessionState::Active);
     let worker = make::worker("w:1");
     assert_eq!(store.reap(&worker, Family::Code, 10).await, Ok(Vec::new()));
     let now = store.get(&key).await.unwrap();
@@ -139,7 +139,7 @@ async fn one_that_was_ended_meanwhile_is_over_afterwards() {
         Err(StoreError::Refused(Refusal::Ended))
     );
     return_to_normal(&mut server, &store).await;
-    assert_eq!(standing(&server).await, Standing::Ended);
+    assert_eq!(state(&server).await, SessionState::Ended);
     let created = store.create(&key, &make::code_create()).await.unwrap();
-    assert_eq!(created.revived, Some(Standing::Ended));
+    assert_eq!(created.revived, Some(SessionState::Ended));
 }

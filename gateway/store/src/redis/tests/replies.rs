@@ -1,7 +1,7 @@
 //! Replies of the commands over many sessions and of turns, as the server sends them in both protocols.
 
 use mooring_session::names::ServerName;
-use mooring_session::record::Standing;
+use mooring_session::record::SessionState;
 use mooring_session::workers::Drain;
 use redis::Value;
 
@@ -58,7 +58,10 @@ fn a_page_passes_over_sessions_of_others() {
             unreachable!("one session is this gateway's");
         };
         assert_eq!(*key, make::key("s"));
-        assert_eq!((record.generation, record.standing), (7, Standing::Expired));
+        assert_eq!(
+            (record.generation, record.state),
+            (7, SessionState::Expired)
+        );
     }
     let end = vec![
         (text("complete"), Value::Int(1)),
@@ -85,7 +88,7 @@ fn a_query_is_a_command_that_names_what_it_asks_for() {
     let some = SessionQuery {
         principal: Some(make::principal("alice")),
         owner: Some(make::worker("w:1")),
-        standing: Some(Standing::Ended),
+        state: Some(SessionState::Ended),
         order: Order::Oldest,
         cursor: crate::Cursor::of("17-3"),
         count: 5_000,

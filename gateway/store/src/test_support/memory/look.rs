@@ -2,7 +2,7 @@
 
 use mooring_session::context::{Context, Liveness, NoIndex};
 use mooring_session::names::Principal;
-use mooring_session::record::{Record, Standing};
+use mooring_session::record::{Record, SessionState};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Timestamp;
 
@@ -45,16 +45,16 @@ impl Sessions {
     ///
     /// # Errors
     /// `NOSESSION`, `DENIED`.
-    pub(super) fn standing(
+    pub(super) fn state(
         &self,
         key: &SessionKey,
         principal: &Principal,
         now: Timestamp,
-    ) -> Result<Standing, Refusal> {
+    ) -> Result<SessionState, Refusal> {
         match self.living(key, now) {
             None => Err(Refusal::NoSession),
             Some(record) if record.principal != *principal => Err(Refusal::Denied),
-            Some(record) => Ok(record.life.standing(now)),
+            Some(record) => Ok(record.lifetime.state(now)),
         }
     }
 }

@@ -114,11 +114,11 @@ impl MemoryStore {
     ) -> Result<(), StoreError> {
         let now = self.clock.now();
         let state = self.state();
-        let standing = state.sessions.standing(key, &request.principal, now)?;
+        let session_state = state.sessions.state(key, &request.principal, now)?;
         let workers = state.workers.at(self.clock.mono());
         Ok(turns::left(
             self.queues.leave(key, request, &workers),
-            standing,
+            session_state,
         )?)
     }
 

@@ -65,7 +65,7 @@ impl SessionIndex {
         match (record, family) {
             (Some(record), Some(family)) => match written {
                 RecordChange::Nothing => {}
-                RecordChange::Life => index.slide(key, &record.life, now),
+                RecordChange::Lifetime => index.slide(key, &record.lifetime, now),
                 RecordChange::Record | RecordChange::Removed => index.put(family, key, record, now),
             },
             _ => index.remove(key),

@@ -1,7 +1,7 @@
 //! The sliding deadline against an exact model of the last use, over every touch step.
 
 use mooring_session::Tuning;
-use mooring_session::record::{Life, Standing};
+use mooring_session::record::{SessionLifetime, SessionState};
 use mooring_session::time::Millis;
 
 use crate::states::at;
@@ -19,18 +19,18 @@ fn a_session_expires_neither_early_nor_more_than_a_step_late() {
             let ttl = Millis::new(ttl);
             let step = ttl.get() / touch_step;
             let mut now = 1_000_000;
-            let mut life = Life::begin(at(now), ttl, &tuning);
+            let mut lifetime = SessionLifetime::begin(at(now), ttl, &tuning);
             for n in 0..200_u64 {
                 now += (n * n * 7_919 + n) % ttl.get();
-                let used = life.standing(at(now)) == Standing::Active;
+                let used = lifetime.state(at(now)) == SessionState::Active;
                 assert!(
                     used,
                     "expired before {ttl} ms without use, step {touch_step}"
                 );
-                life.slide(at(now), None, &tuning);
-                let standing = |later| life.standing(at(now + later));
-                assert_eq!(standing(ttl.get() - 1), Standing::Active);
-                assert_eq!(standing(ttl.get() + step), Standing::Expired);
+                lifetime.slide(at(now), None, &tuning);
+                let state = |later| lifetime.state(at(now + later));
+                assert_eq!(state(ttl.get() - 1), SessionState::Active);
+                assert_eq!(state(ttl.get() + step), SessionState::Expired);
             }
         }
     }
@@ -39,28 +39,28 @@ fn a_session_expires_neither_early_nor_more_than_a_step_late() {
 #[test]
 fn a_records_time_does_not_run_backwards() {
     let tuning = Tuning::default();
-    let mut life = Life::begin(at(1_000_000), Millis::new(16_000), &tuning);
-    let before = life;
-    assert!(!life.slide(at(10), None, &tuning));
-    assert_eq!(life, before);
-    assert!(life.slide(at(10), Some(Millis::new(32_000)), &tuning));
-    assert_eq!(life.last_used_at, before.last_used_at);
-    assert_eq!(life.expires_at, at(1_000_000 + 32_000 + 2_000));
+    let mut lifetime = SessionLifetime::begin(at(1_000_000), Millis::new(16_000), &tuning);
+    let before = lifetime;
+    assert!(!lifetime.slide(at(10), None, &tuning));
+    assert_eq!(lifetime, before);
+    assert!(lifetime.slide(at(10), Some(Millis::new(32_000)), &tuning));
+    assert_eq!(lifetime.last_used_at, before.last_used_at);
+    assert_eq!(lifetime.expires_at, at(1_000_000 + 32_000 + 2_000));
 }
 
 #[test]
 fn the_expiry_that_is_told_has_no_slack() {
     let tuning = Tuning::default();
     let (ttl, step) = (900_000, 900_000 / tuning.touch_step);
-    let mut life = Life::begin(at(0), Millis::new(ttl), &tuning);
-    assert_eq!(life.expiry_told(at(0)), at(ttl));
-    assert_eq!(life.expiry_told(at(ttl - 1)), at(ttl));
+    let mut lifetime = SessionLifetime::begin(at(0), Millis::new(ttl), &tuning);
+    assert_eq!(lifetime.expiry_told(at(0)), at(ttl));
+    assert_eq!(lifetime.expiry_told(at(ttl - 1)), at(ttl));
     // Still there, perhaps because of uses that were not written: a moment in the past would be wrong.
-    assert_eq!(life.standing(at(ttl)), Standing::Active);
-    assert_eq!(life.expiry_told(at(ttl)), at(ttl + step));
-    assert_eq!(life.expiry_told(at(ttl + 2 * step)), at(ttl + step));
-    assert!(life.slide(at(step), None, &tuning));
-    assert_eq!(life.expiry_told(at(step)), at(step + ttl));
+    assert_eq!(lifetime.state(at(ttl)), SessionState::Active);
+    assert_eq!(lifetime.expiry_told(at(ttl)), at(ttl + step));
+    assert_eq!(lifetime.expiry_told(at(ttl + 2 * step)), at(ttl + step));
+    assert!(lifetime.slide(at(step), None, &tuning));
+    assert_eq!(lifetime.expiry_told(at(step)), at(step + ttl));
 }
 
 #[test]
@@ -71,7 +71,11 @@ fn the_tombstone_lasts_as_long_as_the_settings_say() {
         touch_step: 16,
     };
     for (ttl, expected) in [(16_000, 17_000 + 20_000_u64), (160_000, 320_000)] {
-        let life = Life::begin(at(0), Millis::new(ttl), &tuning);
-        assert_eq!(life.tombstone_ends_at(&tuning), at(expected), "ttl {ttl}");
+        let lifetime = SessionLifetime::begin(at(0), Millis::new(ttl), &tuning);
+        assert_eq!(
+            lifetime.tombstone_ends_at(&tuning),
+            at(expected),
+            "ttl {ttl}"
+        );
     }
 }
