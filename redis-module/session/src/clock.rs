@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 
+use crate::limits::NUMBER_AHEAD_MAX;
 use crate::time::{Millis, Monotonic, Timestamp};
 
 /// By how much the two clocks may differ before it counts as a step.
@@ -90,6 +91,12 @@ impl NodeClock {
         self.shown.set(self.shown.get().plus(counted));
         self.shown.get()
     }
+}
+
+/// The highest number that others follow at this moment. A single number beyond it, in a record that was edited or in a
+/// turn that was never given, would else push those of all keys to the end of their range.
+pub(crate) const fn highest_number_followed(now: Timestamp) -> u64 {
+    now.plus(NUMBER_AHEAD_MAX).least_number()
 }
 
 #[cfg(test)]

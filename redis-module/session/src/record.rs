@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::clock::highest_number_followed;
 use crate::limits::{CLOCK_BACK_MAX, LEASE_MAX};
 use crate::names::{
     ContentHash, InstanceName, LabelName, LabelValue, Principal, Reason, ServerName, SessionId,
@@ -253,8 +254,8 @@ impl Cleaning {
 }
 
 impl Record {
-    /// The highest number that this key ever gave, which the numbers of a new record must exceed. Zero if no
-    /// clock can have made it (an edited record): see [`Timestamp::highest_number_followed`].
+    /// The highest number that this key ever gave, which the numbers of a new record must exceed. Zero if it is further
+    /// ahead of the clock than [`NUMBER_AHEAD_MAX`](crate::limits::NUMBER_AHEAD_MAX) (an edited record).
     #[must_use]
     pub fn numbers_to_follow(&self, now: Timestamp) -> u64 {
         numbers_to_follow(self.generation, self.highest_epoch, now)
@@ -272,7 +273,7 @@ impl Record {
 /// [`Record::numbers_to_follow`] of a record with these numbers.
 pub(crate) fn numbers_to_follow(generation: u64, highest_epoch: u64, now: Timestamp) -> u64 {
     let highest = generation.max(highest_epoch);
-    if highest <= now.highest_number_followed() {
+    if highest <= highest_number_followed(now) {
         highest
     } else {
         0

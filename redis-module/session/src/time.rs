@@ -5,8 +5,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::limits::NUMBER_AHEAD_MAX;
-
 /// A moment on the wall clock, in milliseconds since the Unix epoch. All arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
@@ -36,13 +34,6 @@ impl Timestamp {
     #[must_use]
     pub const fn least_number(self) -> u64 {
         self.0.saturating_mul(1_000)
-    }
-
-    /// The highest number that others follow at this moment. A single number beyond it, in a record that was edited or in
-    /// a turn that was never given, would else push those of all keys to the end of their range.
-    #[must_use]
-    pub const fn highest_number_followed(self) -> u64 {
-        self.plus(NUMBER_AHEAD_MAX).least_number()
     }
 }
 

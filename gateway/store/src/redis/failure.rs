@@ -98,7 +98,8 @@ fn owner(text: &str) -> Option<WorkerId> {
 
 /// Parses `<what> <value>` for a limit of the rules, and `<value> <key>` for the cap in CREATE.
 fn limit(text: &str) -> Option<Refusal> {
-    let (what, value) = text.split_once(' ')?;
+    // A cap comes without the key of the session to end where the caller may not read that.
+    let (what, value) = text.split_once(' ').unwrap_or((text, ""));
     if let Ok(cap) = what.parse() {
         return Some(Refusal::Cap {
             cap,
@@ -189,6 +190,14 @@ mod tests {
             Refusal::OtherId,
             Refusal::Corrupt(CorruptRecord::Field("b:tools".into())),
         ];
+        let hidden = Refusal::Cap {
+            cap: 100,
+            least_recently_used: [].into(),
+        };
+        assert_eq!(
+            of_server("SESSION.CREATE", "LIMIT", "100"),
+            StoreError::Refused(hidden)
+        );
         for refusal in refusals {
             let message = refusal.to_string();
             let (code, text) = message.split_once(' ').unwrap();

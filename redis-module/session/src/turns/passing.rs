@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Turns;
 use super::queue::{HoldState, Holder};
 use super::request::TurnContext;
+use crate::clock::highest_number_followed;
 use crate::limits::TURN_PICKUP;
 use crate::names::WorkerId;
 use crate::news::NewsItem;
@@ -92,7 +93,7 @@ impl Turns {
     pub(super) fn grant(&mut self, id: SpotId, holder: Holder, now: Timestamp) {
         self.figures.granted = self.figures.granted.saturating_add(1);
         // The node's own number is the next one. One that is claimed again is the caller's word.
-        let followed = now.highest_number_followed().max(self.next_number(now));
+        let followed = highest_number_followed(now).max(self.next_number(now));
         if holder.number <= followed {
             self.highest = self.highest.max(holder.number);
         }
