@@ -1,19 +1,19 @@
 //! The streams that are open at this gateway, or that it is opening.
 //!
-//! Invariant: a stream is in the set before its binding is, so a binding of this gateway whose stream is not in the set
-//! has no stream.
+//! Invariant: a stream is in the set before its binding is made, so a binding of this gateway whose stream is not in the
+//! set has no stream. Nobody learns from the set of another's stream: whose session it is, is decided by the store.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
-use mooring_session::names::ServerName;
+use mooring_session::names::{Principal, ServerName};
 
 use super::super::Session;
 use mooring_store::SessionKey;
 
-/// A stream: its session, and the name of its binding.
-type StreamName = (SessionKey, ServerName);
+/// A stream: its session, whoever says that it is theirs, and the name of its binding.
+type StreamName = (SessionKey, Principal, ServerName);
 
 /// The streams of this gateway.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,8 @@ pub(super) struct OpenStream {
 impl OpenStreams {
     /// Adds a stream. `None` if it is open or being opened.
     pub(super) fn add(&self, session: &Session, server: &ServerName) -> Option<OpenStream> {
-        let of = (session.key.clone(), server.clone());
+        let session = session.clone();
+        let of = (session.key, session.principal, server.clone());
         (self.lock().insert(of.clone())).then(|| OpenStream {
             streams: self.clone(),
             of,

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mooring_session::names::WorkerId;
+use mooring_session::refusal::Refusal;
 use mooring_session::time::Millis;
 
 use super::*;
@@ -92,6 +93,26 @@ async fn a_binding_without_a_stream_does_not_close_the_stream_to_its_gateway() {
     assert!(matches!(second, Err(HoldError::Taken)), "{second:?}");
     drop(first);
     hold(&router, &session).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_anothers_stream_one_learns_nothing() {
+    let (store, worker, session) = scene().await;
+    let router = router(&store, &worker);
+    let _open = hold(&router, &session).await.unwrap();
+    let of_another = Session::new(
+        session.key.clone(),
+        session.id.clone(),
+        make::principal("another"),
+    );
+    let refused = hold(&router, &of_another).await;
+    assert!(
+        matches!(
+            refused,
+            Err(HoldError::Store(StoreError::Refused(Refusal::Denied)))
+        ),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
