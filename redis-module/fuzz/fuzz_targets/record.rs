@@ -5,7 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mooring_session::codec::{BindingHead, changes, decode, decode_lifetime, encode, encode_lifetime};
+use mooring_session::codec::{
+    BindingHead, changes, decode, decode_lifetime, encode, encode_lifetime,
+};
 
 fuzz_target!(|input: &[u8]| {
     let lines = input.split(|byte| *byte == b'\n');
