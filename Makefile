@@ -102,7 +102,7 @@ verify: ## Everything that CI holds a change to: check, test and what test-soak 
 
 .PHONY: bench
 bench: ## Run every benchmark and print the figures of docs/benchmarks.md
-	@scripts/packages.sh cc libclang redis nginx
+	@scripts/packages.sh cc libclang redis nginx python
 	cargo build --locked --release --package mooring --package mooring-module
 	cargo bench --locked --package mooring-module --bench commands
 	cargo bench --locked --package mooring-sandbox

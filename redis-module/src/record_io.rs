@@ -248,7 +248,7 @@ pub(crate) fn drop_unreadable(
 ///
 /// # Errors
 /// `NOSESSION`, `DENIED`, and as [`Slot::load`].
-pub(crate) fn own_life(
+pub(crate) fn own_lifetime(
     key: &Key<'_>,
     [lifetime_field, principal_field]: [Text<'_>; 2],
     principal: &str,

@@ -401,9 +401,10 @@ impl Pool {
     /// The session that was initialized with this secret, if there is one.
     fn known_session(&self, shared: &Shared, secret: Option<u128>) -> Option<PooledSession> {
         let sessions = self.lock();
-        let entry = sessions.get(shared)?;
-        let is_usable = entry.secret == secret;
-        is_usable.then(|| entry.session.get().cloned()).flatten()
+        let entry = sessions
+            .get(shared)
+            .filter(|entry| entry.secret == secret)?;
+        entry.session.get().cloned()
     }
 
     /// Removes a lost session, unless another request has already replaced it.

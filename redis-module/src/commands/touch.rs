@@ -105,7 +105,7 @@ fn touch_lifetime(
 ) -> Result<Decision<TouchReply>, Failure> {
     let key = context.open(name);
     let fields = module.fields.of_use();
-    let before = record_io::own_life(&key, fields, request.principal.as_str())?;
+    let before = record_io::own_lifetime(&key, fields, request.principal.as_str())?;
     let moment = Moment::of(context, name);
     let inputs = RuleInputs::of(&module.workers, &module.time, moment.now);
     let mut lifetime = before;

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use super::{Signer, claims, settings, with};
 use crate::key_source::KeySet;
@@ -353,6 +354,20 @@ impl Issuer {
     }
 }
 
+/// Whom this many requests with the token are from, which are made at the same time.
+async fn users_at_once(
+    authenticator: &Arc<Authenticator>,
+    token: &str,
+    count: usize,
+) -> Vec<Result<String, IdentityError>> {
+    let mut requests = JoinSet::new();
+    for _ in 0..count {
+        let (authenticator, token) = (Arc::clone(authenticator), token.to_owned());
+        requests.spawn(async move { user_of(&authenticator, &token).await });
+    }
+    requests.join_all().await
+}
+
 #[tokio::test]
 async fn requests_share_one_attempt() {
     let signer = Signer::new("key");
@@ -361,15 +376,8 @@ async fn requests_share_one_attempt() {
     let mut tokens = settings();
     tokens.jwks_url = Some(format!("{}/keys", issuer.url).parse().unwrap());
     let authenticator = Arc::new(authenticator(tokens));
-    let token = token_of(&signer);
-    let requests: Vec<_> = (0..20)
-        .map(|_| {
-            let (authenticator, token) = (Arc::clone(&authenticator), token.clone());
-            tokio::spawn(async move { user_of(&authenticator, &token).await })
-        })
-        .collect();
-    for request in requests {
-        assert_eq!(request.await.unwrap(), Ok("ada".to_owned()));
+    for user in users_at_once(&authenticator, &token_of(&signer), 20).await {
+        assert_eq!(user, Ok("ada".to_owned()));
     }
     assert_eq!(issuer.requests(), 1);
     for _ in 0..3 {
@@ -391,14 +399,7 @@ async fn requests_share_the_failure_of_a_silent_issuer() {
     let authenticator = Arc::new(authenticator(tokens));
     let token = token_of(&Signer::new("key"));
     let start = tokio::time::Instant::now();
-    let requests: Vec<_> = (0..3)
-        .map(|_| {
-            let (authenticator, token) = (Arc::clone(&authenticator), token.clone());
-            tokio::spawn(async move { user_of(&authenticator, &token).await })
-        })
-        .collect();
-    for request in requests {
-        let refused = request.await.unwrap();
+    for refused in users_at_once(&authenticator, &token, 3).await {
         assert_eq!(refused, Err(IdentityError::KeysUnavailable));
     }
     assert_eq!(start.elapsed().as_secs(), 10, "two documents, once");

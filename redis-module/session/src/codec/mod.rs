@@ -46,7 +46,7 @@ pub const SCHEMA_VERSION: u64 = if IS_NEXT_VERSION { 2 } else { 1 };
 const IS_NEXT_VERSION: bool = cfg!(feature = "next-record-version");
 
 /// Room for the field `s`.
-const LIFE_BYTES_MAX: usize = 64;
+const LIFETIME_BYTES_MAX: usize = 64;
 /// Room for a binding's head with names of common length.
 const HEAD_BYTES: usize = 192;
 
@@ -312,7 +312,7 @@ fn each_binding_field(
 #[must_use]
 pub fn encode_lifetime(lifetime: &SessionLifetime) -> String {
     // Every written use makes one: in one allocation, and without the formatter.
-    let mut value = String::with_capacity(LIFE_BYTES_MAX);
+    let mut value = String::with_capacity(LIFETIME_BYTES_MAX);
     write_lifetime(lifetime, &mut value);
     value
 }
@@ -347,10 +347,10 @@ pub fn decode_lifetime(value: &[u8]) -> Result<SessionLifetime, CorruptRecord> {
     if least_reader > SCHEMA_VERSION {
         return Err(CorruptRecord::Newer(least_reader));
     }
-    read_life(words, least_reader.max(LEAST_READER)).ok_or_else(corrupt)
+    read_lifetime(words, least_reader.max(LEAST_READER)).ok_or_else(corrupt)
 }
 
-fn read_life(mut words: Words<'_>, least_reader: u64) -> Option<SessionLifetime> {
+fn read_lifetime(mut words: Words<'_>, least_reader: u64) -> Option<SessionLifetime> {
     let lifecycle = match words.next()? {
         b"active" => Lifecycle::Active,
         b"ended" => Lifecycle::Ended,

@@ -148,9 +148,11 @@ impl PreparedProgram {
                 let mut command = self.command(binary);
                 command.args(arguments);
                 // Without a step between fork and exec, the standard library does not copy this process for the start.
-                let bridge = bridge.map(|bridge| descriptors::inheritable_bridge(&bridge));
-                let bridge = bridge.transpose().map_err(at("pass the bridge"));
-                let bridge = bridge.map_err(StepError::Exec)?;
+                let bridge = bridge
+                    .map(|bridge| descriptors::inheritable_bridge(&bridge))
+                    .transpose()
+                    .map_err(at("pass the bridge"))
+                    .map_err(StepError::Exec)?;
                 let process = spawn(command)
                     .map_err(at(binary.display().to_string()))
                     .map_err(StepError::Exec)?;
