@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 /// What a hook answers.
 #[derive(Clone, Debug)]
 pub enum HookAnswer {
-    /// Status 200 with this body.
+    /// Status 200 with this body, and the `call_id` of the question if it has none.
     Json(Value),
     /// This status without a body.
     Status(u16),
@@ -117,7 +117,12 @@ async fn answer(
     let (Some(question), Some(_)) = (question, authorization) else {
         return respond(StatusCode::BAD_REQUEST, String::new());
     };
-    let answer = decide(&question);
+    let mut answer = decide(&question);
+    if let HookAnswer::Json(Value::Object(answer)) = &mut answer {
+        answer
+            .entry("call_id")
+            .or_insert_with(|| question["call_id"].clone());
+    }
     asked
         .lock()
         .unwrap_or_else(PoisonError::into_inner)

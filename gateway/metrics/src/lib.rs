@@ -49,6 +49,8 @@ pub const REAPED: &str = "mooring_reaped_sessions_total";
 pub const CAPPED: &str = "mooring_capped_sessions_total";
 /// Messages of upstream servers that were dropped because they cannot be passed on.
 pub const UPSTREAM_DROPPED: &str = "mooring_upstream_messages_dropped_total";
+/// Replies that answer another request than the one they came for, by `source`.
+pub const REPLIES_MISMATCHED: &str = "mooring_mismatched_replies_total";
 /// Times that the store told this worker that another's claim has settled.
 pub const CLAIM_NEWS: &str = "mooring_claim_news_total";
 /// Always 1, with the `version` of the gateway.
@@ -92,6 +94,13 @@ pub fn describe() {
         "Messages of upstream servers that cannot be passed on"
     );
     counter!(UPSTREAM_DROPPED).absolute(0);
+    describe_counter!(
+        REPLIES_MISMATCHED,
+        "Replies to another request than the one they came for, by source"
+    );
+    for source in ReplySource::VARIANTS {
+        counter!(REPLIES_MISMATCHED, "source" => <&'static str>::from(source)).absolute(0);
+    }
     describe_counter!(CLAIM_NEWS, "Claims of other workers told to have settled");
     describe_gauge!(BUILD_INFO, "Always 1, with the gateway's version");
     gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -182,6 +191,23 @@ pub enum CapOutcome {
 /// A message of an upstream server was dropped.
 pub fn upstream_message_dropped() {
     counter!(UPSTREAM_DROPPED).increment(1);
+}
+
+/// Who sent a reply to another request than the one it came for.
+#[derive(Clone, Copy, Debug, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum ReplySource {
+    /// An upstream server.
+    Upstream,
+    /// A hook.
+    Hook,
+    /// The session store.
+    Store,
+}
+
+/// A reply came that answers another request. It was dropped, and its connection closed.
+pub fn reply_mismatched(source: ReplySource) {
+    counter!(REPLIES_MISMATCHED, "source" => <&'static str>::from(source)).increment(1);
 }
 
 /// A principal was at its cap.

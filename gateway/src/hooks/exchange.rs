@@ -1,6 +1,6 @@
 //! One question to a hook and its answer: the payload of version 1, which docs/hooks.md describes.
 //!
-//! Invariant: an answer that cannot be understood in full is a failure, never a consent.
+//! Invariant: an answer that cannot be understood in full, or is that to another question, is a failure, never a consent.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
@@ -8,6 +8,7 @@ use http::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use mooring_metrics as metrics;
 use mooring_protocol::ReplyError;
 use mooring_settings::{HookPhase, HookSettings};
 use mooring_upstream::{Client, SendError};
@@ -45,6 +46,7 @@ fn phase_name<S: Serializer>(phase: &HookPhase, serializer: S) -> Result<S::Ok, 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answer {
+    call_id: Box<str>,
     allow: bool,
     reason: Option<String>,
     arguments: Option<Box<RawValue>>,
@@ -83,6 +85,9 @@ pub(super) enum HookError {
     /// Its body is no answer.
     #[error("the answer is not a JSON object of this version")]
     Answer(#[source] serde_json::Error),
+    /// It is the answer to the question about another call.
+    #[error("the answer has the call_id of another call")]
+    OtherCall,
     /// A member that has no place in this answer.
     #[error("the answer has {0}")]
     Misplaced(&'static str),
@@ -109,7 +114,11 @@ pub(super) async fn ask(
     };
     let answer = tokio::time::timeout(hook.timeout, asking).await;
     let answer = answer.unwrap_or_else(|_| Err(HookError::TimedOut(hook.timeout.as_millis())))?;
-    read_answer(question.phase, &answer)
+    let verdict = read_answer(question, &answer);
+    if let Err(HookError::OtherCall) = &verdict {
+        metrics::reply_mismatched(metrics::ReplySource::Hook);
+    }
+    verdict
 }
 
 fn request(hook: &HookSettings, text: Bytes) -> Request<Bytes> {
@@ -124,9 +133,12 @@ fn request(hook: &HookSettings, text: Bytes) -> Request<Bytes> {
     request
 }
 
-fn read_answer(phase: HookPhase, text: &[u8]) -> Result<Verdict, HookError> {
+fn read_answer(question: &Question<'_>, text: &[u8]) -> Result<Verdict, HookError> {
     let answer: Answer = serde_json::from_slice(text).map_err(HookError::Answer)?;
-    let changed = match (phase, answer.arguments, answer.result) {
+    if *answer.call_id != *question.call_id {
+        return Err(HookError::OtherCall);
+    }
+    let changed = match (question.phase, answer.arguments, answer.result) {
         (HookPhase::Before, _, Some(_)) => {
             return Err(HookError::Misplaced("a result before the call"));
         }
@@ -153,8 +165,25 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "test code")]
     use super::*;
 
+    fn question(phase: HookPhase) -> Question<'static> {
+        Question {
+            version: VERSION,
+            phase,
+            call_id: "7",
+            server: "tools",
+            tool: None,
+            user: "ada",
+            teams: &[],
+            roles: &[],
+            session: None,
+            arguments: None,
+            result: None,
+            error: None,
+        }
+    }
+
     fn read(phase: HookPhase, text: &str) -> String {
-        match read_answer(phase, text.as_bytes()) {
+        match read_answer(&question(phase), text.as_bytes()) {
             Ok(Verdict::Allowed) => "allowed".to_owned(),
             Ok(Verdict::Changed(value)) => format!("changed to {value}"),
             Ok(Verdict::Refused(reason)) => format!("refused: {reason:?}"),
@@ -166,59 +195,77 @@ mod tests {
     fn only_an_answer_that_is_understood_in_full_is_a_consent() {
         let not_an_answer = "failed: the answer is not a JSON object of this version";
         for (phase, text, verdict) in [
-            (HookPhase::Before, r#"{"allow":true}"#, "allowed"),
+            (
+                HookPhase::Before,
+                r#"{"call_id":"7","allow":true}"#,
+                "allowed",
+            ),
             (
                 HookPhase::After,
-                r#"{"allow":true,"reason":null}"#,
+                r#"{"call_id":"7","allow":true,"reason":null}"#,
                 "allowed",
             ),
             (
                 HookPhase::Before,
-                r#"{"allow":true,"arguments":{"a": 1}}"#,
+                r#"{"call_id":"7","allow":true,"arguments":{"a": 1}}"#,
                 r#"changed to {"a": 1}"#,
             ),
             (
                 HookPhase::After,
-                r#"{"allow":true,"result":{"content":[]}}"#,
+                r#"{"call_id":"7","allow":true,"result":{"content":[]}}"#,
                 r#"changed to {"content":[]}"#,
             ),
-            (HookPhase::Before, r#"{"allow":false}"#, "refused: None"),
+            (
+                HookPhase::Before,
+                r#"{"call_id":"7","allow":false}"#,
+                "refused: None",
+            ),
             (
                 HookPhase::After,
-                r#"{"allow":false,"reason":"no"}"#,
+                r#"{"call_id":"7","allow":false,"reason":"no"}"#,
                 r#"refused: Some("no")"#,
             ),
             (
                 HookPhase::Before,
-                r#"{"allow":true,"result":{}}"#,
+                r#"{"call_id":"7","allow":true,"result":{}}"#,
                 "failed: the answer has a result before the call",
             ),
             (
                 HookPhase::After,
-                r#"{"allow":true,"arguments":{}}"#,
+                r#"{"call_id":"7","allow":true,"arguments":{}}"#,
                 "failed: the answer has arguments after the call",
             ),
             (
                 HookPhase::Before,
-                r#"{"allow":true,"arguments":[]}"#,
+                r#"{"call_id":"7","allow":true,"arguments":[]}"#,
                 "failed: the answer has a value that is not an object",
             ),
             (
                 HookPhase::Before,
-                r#"{"allow":false,"arguments":{}}"#,
+                r#"{"call_id":"7","allow":false,"arguments":{}}"#,
                 "failed: the answer has both a refusal and a change",
             ),
             (
                 HookPhase::Before,
-                r#"{"allow":true,"argument":{}}"#,
+                r#"{"call_id":"7","allow":true,"argument":{}}"#,
                 not_an_answer,
             ),
-            (HookPhase::Before, r#"{"allow":"true"}"#, not_an_answer),
             (
                 HookPhase::Before,
-                r#"{"allow":true,"allow":false}"#,
+                r#"{"call_id":"7","allow":"true"}"#,
                 not_an_answer,
             ),
+            (
+                HookPhase::Before,
+                r#"{"call_id":"7","allow":true,"allow":false}"#,
+                not_an_answer,
+            ),
+            (
+                HookPhase::Before,
+                r#"{"call_id":"8","allow":true}"#,
+                "failed: the answer has the call_id of another call",
+            ),
+            (HookPhase::Before, r#"{"allow":true}"#, not_an_answer),
             (HookPhase::Before, r#"{}"#, not_an_answer),
             (HookPhase::Before, "", not_an_answer),
         ] {
@@ -229,7 +276,7 @@ mod tests {
             "ä".repeat(REASON_CHARS_MAX + 1)
         );
         let Verdict::Refused(Some(reason)) =
-            read_answer(HookPhase::Before, long.as_bytes()).unwrap()
+            read_answer(&question(HookPhase::Before), long.as_bytes()).unwrap()
         else {
             unreachable!("it is a refusal");
         };

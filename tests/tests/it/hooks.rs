@@ -287,12 +287,14 @@ async fn without_a_valid_answer_the_setting_decides() -> anyhow::Result<()> {
     let failing = |question: &Value| match question["tool"].as_str() {
         Some("increment") => HookAnswer::Silence,
         Some("whoami") => HookAnswer::Json(json!({"allow": true, "argument": {}})),
+        // The answer to a question about another call.
+        Some("other") => HookAnswer::Json(json!({"allow": true, "call_id": "7"})),
         _ => HookAnswer::Status(500),
     };
     let when = "when = [\"before\"]\ntimeout_ms = 50\n";
     let refusing = Scene::start(when, failing).await?;
     let mut session = refusing.open("web").await?;
-    for tool in ["increment", "whoami", "big"] {
+    for tool in ["increment", "whoami", "other", "big"] {
         let (code, message) = refusal(&mut session, tool, json!({"bytes": 1})).await?;
         assert_eq!(code, UNANSWERED, "{tool}: {message}");
         assert!(message.ends_with("the call has not run"), "{message}");
@@ -304,7 +306,7 @@ async fn without_a_valid_answer_the_setting_decides() -> anyhow::Result<()> {
             .gateway
             .metric("mooring_hook_answers_total", &failed)
             .await?,
-        3.0
+        4.0
     );
 
     let allowing = Scene::start(&format!("{when}on_failure = \"allow\"\n"), failing).await?;
