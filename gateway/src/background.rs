@@ -19,8 +19,8 @@ use crate::http::App;
 use mooring_code::reaper;
 use mooring_code::server::CodeServers;
 use mooring_router::affinity::{
-    ActiveBindings, BeatTime, SessionRouter, reap, stop_idle_processes, sweep_owned, wake_waiters,
-    watch_owners,
+    ActiveBindings, BeatTime, SessionRouter, publish_requests, reap, stop_idle_processes,
+    sweep_owned, wake_waiters, watch_owners,
 };
 use mooring_settings::Settings;
 use mooring_store::{Loss, SessionKey, StoreError};
@@ -78,6 +78,7 @@ pub(crate) fn start(
             ActiveBindings::in_call,
         ));
     }
+    tasks.spawn(publish_requests(session_router.clone()));
     tasks.spawn(renew_params(session_router.clone(), session_ttl));
     tasks.spawn(wake_waiters(session_router.clone()));
     tasks.spawn(reap(

@@ -2,8 +2,8 @@
 //!
 //! | id | wire form | read by |
 //! |---|---|---|
-//! | a client's request, seen by the upstream | `"c:<the id as JSON>"` | the client, after it is restored |
-//! | the same over a pooled upstream session that clients share | `"c@<lane>:<the id as JSON>"` | the same |
+//! | a client's request, seen by the upstream | `"c:<tag>:<the id as JSON>"` | the client, after it is restored |
+//! | the same in a cancellation, if only the owner of the connection knows the tag | `"c::<the id as JSON>"` | the owner |
 //! | a request of the gateway itself | `"<boot id>:<n>"` | the gateway |
 //! | an upstream's request, seen by the client | `"s:<epoch>:<the id as JSON>"` | the upstream, after it is restored |
 //! | the same if the fleet has keys | `"s:<epoch>.<seal>:<the id as JSON>"` | the same, after the seal is verified |
@@ -12,7 +12,7 @@
 //! distinct), whatever escapes the other side used. Any gateway can restore it, because only the text is needed.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use memchr::memchr2_iter;
 use thiserror::Error;
@@ -78,9 +78,38 @@ impl<'a> Id<'a> {
     }
 }
 
-/// Distinguishes clients that share a pooled upstream session: unique per client in that session.
+/// Distinguishes clients that share a session or a pooled upstream session: unique per client in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lane(pub u64);
+
+/// Distinguishes one request of one client from every other request of all clients, also from those with the same id:
+/// 128 bits, written as 32 hexadecimal digits. Clients reuse ids, and a reply that reaches the wrong request must not be
+/// mistaken for its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RequestTag(pub u128);
+
+impl RequestTag {
+    /// Parses a tag; only the canonical spelling is accepted.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        hexadecimal(text, TAG_CHARS).map(Self)
+    }
+}
+
+impl fmt::Display for RequestTag {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for RequestTag {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "RequestTag({self})")
+    }
+}
+
+/// The length of a written tag.
+const TAG_CHARS: usize = 32;
 
 /// The epoch of a binding, incremented by every rebind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,18 +125,23 @@ const SEAL_CHARS: usize = 32;
 impl Seal {
     /// Parses a seal; only the canonical spelling is accepted.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let is_canonical = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        (text.len() == SEAL_CHARS && text.bytes().all(is_canonical))
-            .then(|| u128::from_str_radix(text, 16).ok().map(Self))
-            .flatten()
+        hexadecimal(text, SEAL_CHARS).map(Self)
     }
+}
+
+/// Parses exactly `digits` lower-case hexadecimal digits.
+fn hexadecimal(text: &str, digits: usize) -> Option<u128> {
+    let is_canonical = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (text.len() == digits && text.bytes().all(is_canonical))
+        .then(|| u128::from_str_radix(text, 16).ok())
+        .flatten()
 }
 
 /// The owner of a rewritten id, with the data needed to restore it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// A client's id, as sent to an upstream.
-    Client(Option<Lane>),
+    /// A client's id, as sent to an upstream. Without a tag the owner of the connection adds it.
+    Client(Option<RequestTag>),
     /// An upstream's id, as sent to a client.
     Server(Epoch, Option<Seal>),
 }
@@ -125,8 +159,8 @@ impl RewrittenId<'_> {
     /// The exact length of the output of [`RewrittenId::write`], in bytes.
     pub(super) fn len(&self) -> usize {
         let prefix = match self.owner {
-            Owner::Client(None) => "c:".len(),
-            Owner::Client(Some(Lane(lane))) => "c@:".len() + digits(lane),
+            Owner::Client(None) => "c::".len(),
+            Owner::Client(Some(_)) => "c::".len() + TAG_CHARS,
             Owner::Server(Epoch(epoch), None) => "s::".len() + digits(epoch),
             Owner::Server(Epoch(epoch), Some(_)) => "s:.:".len() + digits(epoch) + SEAL_CHARS,
         };
@@ -139,8 +173,8 @@ impl RewrittenId<'_> {
     pub(super) fn write(&self, out: &mut String) {
         // Writing to a string cannot fail.
         let _ = match self.owner {
-            Owner::Client(None) => out.write_str("\"c:"),
-            Owner::Client(Some(Lane(lane))) => write!(out, "\"c@{lane}:"),
+            Owner::Client(None) => out.write_str("\"c::"),
+            Owner::Client(Some(tag)) => write!(out, "\"c:{tag}:"),
             Owner::Server(Epoch(epoch), None) => write!(out, "\"s:{epoch}:"),
             Owner::Server(Epoch(epoch), Some(Seal(seal))) => {
                 write!(out, "\"s:{epoch}.{seal:032x}:")
@@ -172,8 +206,8 @@ pub enum RequestOrigin<'a> {
     Client {
         /// The client's own id as JSON.
         id: Cow<'a, str>,
-        /// The client's lane in a pooled upstream session.
-        lane: Option<Lane>,
+        /// The request's tag; `None` only in a cancellation.
+        tag: Option<RequestTag>,
     },
     /// The gateway itself; the response must not reach any client.
     Gateway {
@@ -190,17 +224,24 @@ pub enum RequestOrigin<'a> {
 
 impl<'a> RequestOrigin<'a> {
     /// Parses the id of an upstream's response, given as the text of a JSON value.
-    pub(super) fn of_value(raw: &'a str) -> Self {
+    #[must_use]
+    pub fn of_value(raw: &'a str) -> Self {
         Self::of_decoded(decode(raw)).unwrap_or(Self::Foreign)
+    }
+
+    /// Whether a gateway has sent the request.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        matches!(self, Self::Client { .. } | Self::Gateway { .. })
     }
 
     /// A copy that does not borrow from the message.
     #[must_use]
     pub fn into_owned(self) -> RequestOrigin<'static> {
         match self {
-            Self::Client { id, lane } => RequestOrigin::Client {
+            Self::Client { id, tag } => RequestOrigin::Client {
                 id: Cow::Owned(id.into_owned()),
-                lane,
+                tag,
             },
             Self::Gateway { boot, sequence } => RequestOrigin::Gateway {
                 boot: Cow::Owned(boot.into_owned()),
@@ -211,16 +252,24 @@ impl<'a> RequestOrigin<'a> {
         }
     }
 
+    /// Parses an id that is given as the content of its JSON string.
+    #[must_use]
+    pub fn of_text(text: &'a str) -> Self {
+        Self::of_decoded(Some(Cow::Borrowed(text))).unwrap_or(Self::Foreign)
+    }
+
     fn of_decoded(text: Option<Cow<'a, str>>) -> Option<Self> {
         let text = text?;
-        if let Some(at) = client_prefix_len(&text) {
-            let lane = match text.get("c@".len()..at.checked_sub(1)?) {
-                Some(lane) if text.starts_with("c@") => Some(Lane(decimal(lane)?)),
-                _ => None,
+        if let Some(rest) = text.strip_prefix("c:") {
+            let (tag, _) = rest.split_once(':')?;
+            let at = "c::".len() + tag.len();
+            let tag = match tag {
+                "" => None,
+                tag => Some(RequestTag::parse(tag)?),
             };
             let id = tail(text, at)?;
             Id::from_json(&id).ok()?;
-            return Some(Self::Client { id, lane });
+            return Some(Self::Client { id, tag });
         }
         let (boot, sequence) = text.rsplit_once(':')?;
         if !is_boot_id(boot) {
@@ -235,6 +284,26 @@ impl<'a> RequestOrigin<'a> {
             }
         };
         Some(Self::Gateway { boot, sequence })
+    }
+}
+
+/// A client's request that waits for its reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingRequest {
+    /// The id as the client wrote it.
+    pub id_json: Box<str>,
+    /// The tag under which it was sent.
+    pub tag: RequestTag,
+}
+
+impl PendingRequest {
+    /// Whether a response with an id of this origin answers this request.
+    #[must_use]
+    pub fn is_answered(&self, origin: &RequestOrigin<'_>) -> bool {
+        match origin {
+            RequestOrigin::Client { id, tag } => *tag == Some(self.tag) && **id == *self.id_json,
+            _ => false,
+        }
     }
 }
 
@@ -267,6 +336,22 @@ impl<'a> ServerRequestId<'a> {
     }
 }
 
+/// A client's id in the form in which its upstream sees it, as a JSON string.
+#[must_use]
+pub fn tagged_id(tag: RequestTag, id: Id<'_>) -> String {
+    let owner = Owner::Client(Some(tag));
+    let rewritten = RewrittenId { owner, id };
+    let mut out = String::with_capacity(rewritten.len());
+    rewritten.write(&mut out);
+    out
+}
+
+/// Whether two JSON texts are the same id: the same string, whatever escapes its sender used, or the same integer.
+#[must_use]
+pub fn is_same_id(one: &str, other: &str) -> bool {
+    one == other || decode(one).is_some_and(|one| decode(other) == Some(one))
+}
+
 /// The id of a request of the gateway itself: `<boot id>:<n>` as a JSON string.
 ///
 /// Returns `None` for a boot id that is not 2 to 128 letters, digits, `.`, `_` or `-`.
@@ -278,15 +363,6 @@ pub fn gateway_id(boot: &str, sequence: u64) -> Option<String> {
 fn is_boot_id(boot: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     BOOT_ID_CHARS.contains(&boot.len()) && boot.bytes().all(allowed)
-}
-
-/// The length of a leading `c:` or `c@<lane>:`.
-fn client_prefix_len(text: &str) -> Option<usize> {
-    if text.starts_with("c:") {
-        return Some("c:".len());
-    }
-    let lane = text.strip_prefix("c@")?.find(':')?;
-    Some("c@".len() + lane + ":".len())
 }
 
 /// Parses a decimal number in canonical spelling.

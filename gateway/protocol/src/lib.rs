@@ -29,13 +29,17 @@ mod splice;
 pub use envelope::{EnvelopeError, Kind, Message, Sender};
 pub use error::{ErrorBody, ErrorKind};
 pub use event::{Event, EventError, EventParser};
-pub use ids::{Epoch, Id, IdError, Lane, RequestOrigin, ServerRequestId};
+pub use ids::{
+    Epoch, Id, IdError, Lane, PendingRequest, RequestOrigin, RequestTag, ServerRequestId,
+};
 pub use listing::Listing;
 pub use mark::Rebound;
 pub use marker::Marker;
 pub use method::Method;
 pub use reply::{ByteStream, EventStream, Reply, ReplyBody, ReplyError, ReplyMessages};
-pub use rewrite::{Downward, RewriteError, Upward, rewrite_down, rewrite_up, with_id};
+pub use rewrite::{
+    Downward, RewriteError, Upward, rewrite_down, rewrite_up, with_id, with_request_id,
+};
 pub use stream::{StreamError, StreamRewriter};
 pub use tool_server::ToolServer;
 pub use version::{Revision, VersionError};

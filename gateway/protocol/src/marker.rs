@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::ids::{Epoch, Id, Lane, Owner, Seal};
+use super::ids::{Epoch, Id, Owner, RequestTag, Seal};
 
 /// Makes the seal of a server's id, for a request over the binding of an epoch.
 pub type Sealer = dyn Fn(Epoch, &str) -> Seal + Send + Sync;
@@ -46,7 +46,7 @@ impl fmt::Debug for Marker {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IdScope<'a> {
     /// A client's.
-    Client(Option<Lane>),
+    Client(Option<RequestTag>),
     /// A server's.
     Server(&'a Marker),
 }
@@ -55,7 +55,7 @@ impl IdScope<'_> {
     /// The owner data to write with one of these ids.
     pub(super) fn owner(self, id: Id<'_>) -> Owner {
         match self {
-            Self::Client(lane) => Owner::Client(lane),
+            Self::Client(tag) => Owner::Client(tag),
             Self::Server(Marker { epoch, sealer }) => {
                 let seal = sealer.as_ref().map(|sealer| sealer(*epoch, id.as_json()));
                 Owner::Server(*epoch, seal)

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use super::envelope::{Kind, Message};
-use super::ids::{ID_BYTES_MAX, Id, IdError, Lane, RequestOrigin, RewrittenId, ServerRequestId};
+use super::ids::{
+    ID_BYTES_MAX, Id, IdError, RequestOrigin, RequestTag, RewrittenId, ServerRequestId,
+};
 use super::marker::{IdScope, Marker};
 use super::method::Method;
 use super::splice::{Edit, Fill, span_of, splice};
@@ -54,15 +56,16 @@ pub struct Downward<'a> {
     pub answers: Option<RequestOrigin<'a>>,
 }
 
-/// Rewrites a client's message for the upstream. `lane` is set if clients share the upstream session.
+/// Rewrites a client's message for the upstream. `tag` is that of the request, or of the request that is cancelled; a
+/// cancellation without a tag can only be sent to the owner of a connection, which adds it.
 ///
 /// # Errors
 /// [`RewriteError`]: the message refers to an id that cannot be restored.
 pub fn rewrite_up<'a>(
     message: &Message<'a>,
-    lane: Option<Lane>,
+    tag: Option<RequestTag>,
 ) -> Result<Upward<'a>, RewriteError> {
-    let hiding = IdScope::Client(lane);
+    let hiding = IdScope::Client(tag);
     match (message.kind(), message.method()) {
         (Kind::Request, _) => Ok(Upward {
             text: wrap_request(message, hiding)?,
@@ -215,6 +218,13 @@ fn restore_client_id<'a>(
 pub fn with_id(message: &Message<'_>, id_json: &str) -> Option<String> {
     let id = message.id()?;
     let text = replace(message.text, id.as_json(), id_json).ok()?;
+    Some(text.into_owned())
+}
+
+/// A cancellation of another request, given by its id as JSON text, and otherwise unchanged. `None` if it names none.
+#[must_use]
+pub fn with_request_id(message: &Message<'_>, id_json: &str) -> Option<String> {
+    let text = replace(message.text, message.params.request_id?, id_json).ok()?;
     Some(text.into_owned())
 }
 

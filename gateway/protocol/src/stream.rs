@@ -1,76 +1,111 @@
-//! Restores the client's id in a JSON response while it arrives.
+//! Restores the client's id in a JSON response while it arrives, once it is known to answer the client's request.
 //!
 //! A reply with content type `application/json` may be large and slow, and its `id` may be first or last. The rewriter
-//! parses just enough to find the top-level keys, replaces the value of `id`, and forwards every other byte at once.
-//! Invariant: the output does not depend on the chunks and equals [`super::rewrite_down`] of the whole body; memory is
-//! bounded by one id. After the id, chunks are forwarded without inspection.
+//! parses just enough to find the top-level keys. It withholds what arrives before `id`, compares the id with the
+//! request's, replaces it, and forwards every other byte. Invariants: no byte of a reply to another request is released;
+//! a reply without an error is one object with one `id` and a `result` or an `error`; the output does not depend on the
+//! chunks and equals [`super::rewrite_down`] of the whole body.
+
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use memchr::memchr2;
 use thiserror::Error;
 
-use super::ids::{RequestOrigin, WIRE_ID_BYTES_MAX, decode};
+use super::ids::{PendingRequest, RequestOrigin, WIRE_ID_BYTES_MAX};
 
-/// The longest spelling of the key `id`, two escapes, without the quotes.
-const ID_KEY_BYTES_MAX: usize = r"\u0069\u0064".len();
+/// The longest spelling of a key that matters: six escapes.
+const KEY_BYTES_MAX: usize = r"\u0072\u0065\u0073\u0075\u006c\u0074".len();
 
-/// Why the rest of a body cannot be rewritten.
+/// Why a body is not the reply to its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum StreamError {
-    /// The id is longer than [`WIRE_ID_BYTES_MAX`].
+    /// The `id` exceeds [`WIRE_ID_BYTES_MAX`], so it is not one that a gateway has sent.
     #[error("the id of the response is longer than {WIRE_ID_BYTES_MAX} bytes")]
     IdTooLong,
+    /// It has the id of another request.
+    #[error("the response has the id of another request")]
+    OtherRequest,
+    /// It has no id, or null.
+    #[error("the response has no id")]
+    NoId,
+    /// A key of the response occurs twice, and parsers differ in which they read.
+    #[error("the response has the key `{0}` twice")]
+    RepeatedKey(&'static str),
+    /// It is not an object with `result` or `error`.
+    #[error("the body is not a JSON-RPC response")]
+    NotAResponse,
+    /// More than the limit arrived before the id.
+    #[error("the response has more than {0} bytes before its id")]
+    TooLong(usize),
 }
 
-/// The parser's state.
+/// A top-level key of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TopKey {
+    Id,
+    Result,
+    Error,
+    Other,
+}
+
+/// The scanner's position in the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JsonPosition {
-    /// Before the opening brace.
+    /// Before the object.
     Start,
-    /// Before a key, or after a value.
+    /// In the object, where a key, a comma or the end may follow.
     Between,
-    /// In a top-level key.
+    /// In a key.
     Key,
-    /// After a key; true for the key `id`.
-    Colon(bool),
-    /// Before a value; true for the value of `id`.
-    Value(bool),
-    /// In a number or a literal at the top level.
+    /// After a key.
+    Colon(TopKey),
+    /// Before the value of a key.
+    Value(TopKey),
+    /// In a number or literal.
     Scalar,
-    /// In a string, at any depth.
+    /// In a string.
     Text,
-    /// In an object or array that is a value.
+    /// In an object or array.
     Nested,
-    /// In the id, which is a string.
+    /// In the id.
     IdText,
-    /// In the id, which is a number or a literal.
-    IdScalar,
-    /// Done: the id was replaced, the object has ended, or the body is not an object.
-    Done,
+    /// Behind the object.
+    End,
 }
 
-/// The rewriter of one body.
+/// Which keys have occurred.
+#[derive(Debug, Default)]
+struct SeenKeys {
+    id: bool,
+    result: bool,
+    error: bool,
+}
+
+/// Rewrites one response, chunk by chunk.
 #[derive(Debug)]
 pub struct StreamRewriter {
-    place: JsonPosition,
-    /// The number of open objects and arrays below the top level.
+    request: PendingRequest,
+    /// Most bytes that are withheld before the id.
+    withheld_bytes_max: usize,
+    position: JsonPosition,
+    /// Depth of nesting in the current value.
     depth: usize,
-    /// Whether the last byte of a string was an escaping backslash.
+    /// Whether the next character of a string is escaped.
     escaped: bool,
-    /// The incomplete key or id.
+    /// The key or id that is being read.
     held: Vec<u8>,
-    answered: Option<RequestOrigin<'static>>,
+    seen: SeenKeys,
+    /// Rewritten chunks. They are withheld until `is_verified`.
+    out: VecDeque<Bytes>,
+    out_bytes: usize,
+    /// Whether the id was the request's.
+    is_verified: bool,
 }
 
-impl Default for StreamRewriter {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// The rewrite of one chunk.
+/// One chunk on its way.
 struct ChunkRewrite {
-    /// Everything before this offset was copied into `out`, or replaced.
+    /// Up to here the chunk is in `out` or was dropped.
     copied: usize,
     out: Vec<u8>,
     changed: bool,
@@ -91,81 +126,101 @@ impl ChunkRewrite {
 }
 
 impl StreamRewriter {
-    /// A rewriter at the start of a body.
+    /// A rewriter for the reply to this request, which withholds at most `withheld_bytes_max` bytes.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(request: PendingRequest, withheld_bytes_max: usize) -> Self {
         Self {
-            place: JsonPosition::Start,
+            request,
+            withheld_bytes_max,
+            position: JsonPosition::Start,
             depth: 0,
             escaped: false,
             held: Vec::new(),
-            answered: None,
+            seen: SeenKeys::default(),
+            out: VecDeque::new(),
+            out_bytes: 0,
+            is_verified: false,
         }
     }
 
     /// Rewrites a whole body.
     ///
     /// # Errors
-    /// [`StreamError::IdTooLong`].
-    pub fn rewrite(body: Bytes) -> Result<Bytes, StreamError> {
-        let mut rewriter = Self::new();
-        let out = rewriter.push(body)?;
-        let held = rewriter.finish();
-        Ok(match held.is_empty() {
-            true => out,
-            false => [out, held].concat().into(),
-        })
+    /// [`StreamError`]: the body is not the reply to the request.
+    pub fn rewrite(body: Bytes, request: PendingRequest) -> Result<Bytes, StreamError> {
+        let mut rewriter = Self::new(request, usize::MAX);
+        rewriter.push(body)?;
+        rewriter.finish()?;
+        // One chunk in is one chunk out.
+        Ok(rewriter.out.pop_front().unwrap_or_default())
     }
 
-    /// The origin of the answered request, once the id was read.
-    #[must_use]
-    pub fn answered(&self) -> Option<&RequestOrigin<'static>> {
-        self.answered.as_ref()
-    }
-
-    /// Processes the next chunk and returns the output, which may be empty.
+    /// Takes the next chunk of the body.
     ///
     /// # Errors
-    /// [`StreamError::IdTooLong`]; the stream must then be cut.
-    pub fn push(&mut self, chunk: Bytes) -> Result<Bytes, StreamError> {
-        if self.place == JsonPosition::Done {
-            return Ok(chunk);
-        }
+    /// [`StreamError`]: the body is not the reply to the request. Nothing more is released.
+    pub fn push(&mut self, chunk: Bytes) -> Result<(), StreamError> {
         let mut work = ChunkRewrite {
             copied: 0,
             out: Vec::new(),
             changed: false,
         };
         let mut at = 0;
-        while at < chunk.len() && self.place != JsonPosition::Done {
-            at = self.step(&chunk, at, &mut work)?;
+        while at < chunk.len() {
+            at = match self.step(&chunk, at, &mut work) {
+                Ok(at) => at,
+                Err(error) => {
+                    self.out.clear();
+                    return Err(error);
+                }
+            };
         }
-        let holding = matches!(self.place, JsonPosition::IdText | JsonPosition::IdScalar);
-        if !work.changed && !holding {
-            return Ok(chunk);
-        }
-        if holding {
-            // `step` has copied everything before the id; the rest of the chunk is in `held`.
-            return Ok(Bytes::from(work.out));
-        }
-        work.copy_up_to(&chunk, chunk.len());
-        Ok(Bytes::from(work.out))
-    }
-
-    /// Ends the body and returns the bytes held back, if it was incomplete or not an object.
-    #[must_use]
-    pub fn finish(&mut self) -> Bytes {
-        let holding = matches!(self.place, JsonPosition::IdText | JsonPosition::IdScalar);
-        self.place = JsonPosition::Done;
-        let held = std::mem::take(&mut self.held);
-        if holding {
-            Bytes::from(held)
+        let rewritten = if work.changed || self.position == JsonPosition::IdText {
+            // What of the id is in this chunk is held.
+            if self.position != JsonPosition::IdText {
+                work.copy_up_to(&chunk, chunk.len());
+            }
+            Bytes::from(work.out)
         } else {
-            Bytes::new()
+            chunk
+        };
+        if !rewritten.is_empty() {
+            self.out_bytes = self.out_bytes.saturating_add(rewritten.len());
+            self.out.push_back(rewritten);
+        }
+        if !self.is_verified && self.out_bytes > self.withheld_bytes_max {
+            self.out.clear();
+            return Err(StreamError::TooLong(self.withheld_bytes_max));
+        }
+        Ok(())
+    }
+
+    /// The next rewritten chunk; none before the id was compared.
+    pub fn next_chunk(&mut self) -> Option<Bytes> {
+        self.is_verified.then(|| self.out.pop_front()).flatten()
+    }
+
+    /// Whether the id was compared, and is the request's.
+    #[must_use]
+    pub const fn is_verified(&self) -> bool {
+        self.is_verified
+    }
+
+    /// Checks that the body, which has ended, is complete.
+    ///
+    /// # Errors
+    /// [`StreamError`]: it is not the reply to the request.
+    pub fn finish(&self) -> Result<(), StreamError> {
+        if self.position != JsonPosition::End || !(self.seen.result || self.seen.error) {
+            return Err(StreamError::NotAResponse);
+        }
+        match self.is_verified {
+            true => Ok(()),
+            false => Err(StreamError::NoId),
         }
     }
 
-    /// Consumes at least one byte from `at`, unless only the state changes; returns the next offset.
+    /// Handles what is at `at`, and returns where the next step begins.
     fn step(
         &mut self,
         chunk: &[u8],
@@ -177,65 +232,58 @@ impl StreamRewriter {
             return Ok(at);
         };
         let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-        match self.place {
+        match self.position {
             JsonPosition::Start => match byte {
-                b'{' => self.place = JsonPosition::Between,
+                b'{' => self.position = JsonPosition::Between,
                 // White space, or a byte order mark.
                 _ if is_space || matches!(byte, 0xef | 0xbb | 0xbf) => {}
-                _ => self.place = JsonPosition::Done,
+                _ => return Err(StreamError::NotAResponse),
             },
             JsonPosition::Between => match byte {
                 b'"' => {
                     self.held.clear();
-                    self.place = JsonPosition::Key;
+                    self.position = JsonPosition::Key;
                 }
+                b'}' => self.position = JsonPosition::End,
                 _ if is_space || byte == b',' => {}
-                _ => self.place = JsonPosition::Done,
+                _ => return Err(StreamError::NotAResponse),
             },
-            JsonPosition::Key => return Ok(at + self.key(rest)),
-            JsonPosition::Colon(is_id) => match byte {
-                b':' => self.place = JsonPosition::Value(is_id),
+            JsonPosition::Key => return Ok(at + self.key(rest)?),
+            JsonPosition::Colon(key) => match byte {
+                b':' => self.position = JsonPosition::Value(key),
                 _ if is_space => {}
-                _ => self.place = JsonPosition::Done,
+                _ => return Err(StreamError::NotAResponse),
             },
             JsonPosition::Value(_) if is_space => {}
-            JsonPosition::Value(true) if !matches!(byte, b'{' | b'[') => {
-                work.copy_up_to(chunk, at);
-                self.held.clear();
-                self.place = JsonPosition::IdScalar;
-                if byte == b'"' {
+            JsonPosition::Value(TopKey::Id) => match byte {
+                b'"' => {
+                    work.copy_up_to(chunk, at);
+                    self.held.clear();
                     self.held.push(byte);
-                    self.place = JsonPosition::IdText;
-                    return Ok(at + 1);
+                    self.position = JsonPosition::IdText;
                 }
-                return Ok(at);
-            }
+                b'n' => return Err(StreamError::NoId),
+                // All ids that gateways send are strings.
+                _ => return Err(StreamError::OtherRequest),
+            },
             JsonPosition::Value(_) => match byte {
-                b'"' => self.place = JsonPosition::Text,
+                b'"' => self.position = JsonPosition::Text,
                 b'{' | b'[' => {
                     self.depth = 1;
-                    self.place = JsonPosition::Nested;
+                    self.position = JsonPosition::Nested;
                 }
-                _ => self.place = JsonPosition::Scalar,
+                _ => self.position = JsonPosition::Scalar,
             },
             JsonPosition::Scalar => match byte {
-                b',' => self.place = JsonPosition::Between,
-                b'}' => self.place = JsonPosition::Done,
+                b',' => self.position = JsonPosition::Between,
+                b'}' => self.position = JsonPosition::End,
                 _ => {}
             },
             JsonPosition::Text => return Ok(at + self.text(rest)),
             JsonPosition::Nested => return Ok(at + self.nested(rest)),
-            JsonPosition::IdText => {
-                let (len, ended) = self.string_part(rest);
-                return self.hold(rest, at, len, ended, work);
-            }
-            JsonPosition::IdScalar => {
-                let end = rest
-                    .iter()
-                    .position(|byte| matches!(byte, b',' | b'}' | b' ' | b'\t' | b'\n' | b'\r'));
-                return self.hold(rest, at, end.unwrap_or(rest.len()), end.is_some(), work);
-            }
-            JsonPosition::Done => {}
+            JsonPosition::IdText => return self.id(rest, at, work),
+            JsonPosition::End if is_space => {}
+            JsonPosition::End => return Err(StreamError::NotAResponse),
         }
         Ok(at + 1)
     }
@@ -261,34 +309,59 @@ impl StreamRewriter {
         (rest.len(), false)
     }
 
-    fn key(&mut self, rest: &[u8]) -> usize {
+    /// Reads on in a key; returns the length of what was read.
+    fn key(&mut self, rest: &[u8]) -> Result<usize, StreamError> {
         let (len, ended) = self.string_part(rest);
         let part = rest.get(..len).unwrap_or_default();
         // The closing quote of a key that is too long is dropped, which makes it invalid JSON below.
-        let room = (ID_KEY_BYTES_MAX + 2).saturating_sub(self.held.len());
+        let room = (KEY_BYTES_MAX + 2).saturating_sub(self.held.len());
         self.held
             .extend_from_slice(part.get(..room).unwrap_or(part));
         if ended {
-            self.place = JsonPosition::Colon(self.held_key_is_id());
+            let key = self.held_key();
+            self.note_key(key)?;
+            self.position = JsonPosition::Colon(key);
         }
-        len
+        Ok(len)
     }
 
-    fn held_key_is_id(&self) -> bool {
-        if self.held == b"id\"" {
-            return true;
+    /// The key that was read, without its first quote.
+    fn held_key(&self) -> TopKey {
+        let escaped;
+        let key = if self.held.contains(&b'\\') {
+            let quoted = [b"\"", self.held.as_slice()].concat();
+            escaped = serde_json::from_slice::<String>(&quoted).unwrap_or_default();
+            escaped.as_bytes()
+        } else {
+            self.held.strip_suffix(b"\"").unwrap_or_default()
+        };
+        match key {
+            b"id" => TopKey::Id,
+            b"result" => TopKey::Result,
+            b"error" => TopKey::Error,
+            _ => TopKey::Other,
         }
-        if !self.held.contains(&b'\\') {
-            return false;
-        }
-        let quoted = [b"\"", self.held.as_slice()].concat();
-        serde_json::from_slice::<String>(&quoted).is_ok_and(|key| key == "id")
     }
 
+    /// Notes that this key occurs.
+    fn note_key(&mut self, key: TopKey) -> Result<(), StreamError> {
+        let (seen, name) = match key {
+            TopKey::Id => (&mut self.seen.id, "id"),
+            TopKey::Result => (&mut self.seen.result, "result"),
+            TopKey::Error => (&mut self.seen.error, "error"),
+            TopKey::Other => return Ok(()),
+        };
+        match std::mem::replace(seen, true) {
+            true => Err(StreamError::RepeatedKey(name)),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads on in a string value; returns the length of what was read.
     fn text(&mut self, rest: &[u8]) -> usize {
         let (len, ended) = self.string_part(rest);
         if ended {
-            self.place = match self.depth {
+            self.position = match self.depth {
                 0 => JsonPosition::Between,
                 _ => JsonPosition::Nested,
             };
@@ -296,18 +369,19 @@ impl StreamRewriter {
         len
     }
 
+    /// Reads on in an object or array; returns the length of what was read.
     fn nested(&mut self, rest: &[u8]) -> usize {
         for (at, byte) in rest.iter().enumerate() {
             match byte {
                 b'"' => {
-                    self.place = JsonPosition::Text;
+                    self.position = JsonPosition::Text;
                     return at + 1;
                 }
                 b'{' | b'[' => self.depth += 1,
                 b'}' | b']' => {
                     self.depth -= 1;
                     if self.depth == 0 {
-                        self.place = JsonPosition::Between;
+                        self.position = JsonPosition::Between;
                         return at + 1;
                     }
                 }
@@ -317,15 +391,14 @@ impl StreamRewriter {
         rest.len()
     }
 
-    /// Buffers a part of the id; at its end, writes the client's own id instead.
-    fn hold(
+    /// Reads on in the id. At its end, it is compared and the client's own is written in its place.
+    fn id(
         &mut self,
         rest: &[u8],
         at: usize,
-        len: usize,
-        ended: bool,
         work: &mut ChunkRewrite,
     ) -> Result<usize, StreamError> {
+        let (len, ended) = self.string_part(rest);
         if self.held.len() + len > WIRE_ID_BYTES_MAX {
             return Err(StreamError::IdTooLong);
         }
@@ -334,24 +407,15 @@ impl StreamRewriter {
         work.copied = at + len;
         work.changed = true;
         if ended {
-            self.place = JsonPosition::Done;
             let held = std::mem::take(&mut self.held);
-            let answered = answered_by(&held);
-            match &answered {
-                RequestOrigin::Client { id, .. } => work.out.extend_from_slice(id.as_bytes()),
-                _ => work.out.extend_from_slice(&held),
+            let origin = std::str::from_utf8(&held).map(RequestOrigin::of_value);
+            if !origin.is_ok_and(|origin| self.request.is_answered(&origin)) {
+                return Err(StreamError::OtherRequest);
             }
-            self.answered = Some(answered);
+            work.out.extend_from_slice(self.request.id_json.as_bytes());
+            self.is_verified = true;
+            self.position = JsonPosition::Between;
         }
         Ok(at + len)
-    }
-}
-
-/// The origin named by the raw text of an id.
-fn answered_by(raw: &[u8]) -> RequestOrigin<'static> {
-    match std::str::from_utf8(raw) {
-        Ok("null") => RequestOrigin::Nobody,
-        Ok(raw) if decode(raw).is_some() => RequestOrigin::of_value(raw).into_owned(),
-        _ => RequestOrigin::Foreign,
     }
 }

@@ -7,4 +7,8 @@
 
 pub mod affinity;
 pub mod dispatch;
+mod in_flight_requests;
 pub mod pooled;
+mod request_tag;
+
+pub use in_flight_requests::{InFlightRequest, InFlightRequests};

@@ -19,8 +19,11 @@ use mooring_secrets::access_token::AccessToken;
 use mooring_session::names::{InstanceName, Principal, ServerName, UpstreamSession};
 use tokio::sync::OnceCell;
 
-use mooring_protocol::Reply;
-use mooring_protocol::{ErrorBody, ErrorKind, Message, Method, call, ids};
+use crate::in_flight_requests::{InFlightRequest, InFlightRequests, RequestScope};
+use crate::request_tag::random_tag;
+use mooring_protocol::{
+    ErrorBody, ErrorKind, Kind, Lane, Message, Method, PendingRequest, Reply, RequestTag, call, ids,
+};
 use mooring_settings::Affinity;
 use mooring_upstream::{
     Answer, Caller, Client, Completion, ExchangeError, HandshakeError, InitializeHandshake,
@@ -39,6 +42,7 @@ pub struct Pool {
     answer_timeout: Duration,
     sequence: Arc<AtomicU64>,
     sessions: Arc<Mutex<HashMap<Shared, Entry>>>,
+    requests: InFlightRequests,
 }
 
 /// What requests must have in common to share an upstream session.
@@ -139,14 +143,38 @@ pub enum PooledError {
 impl Pool {
     /// An empty pool.
     #[must_use]
-    pub fn new(client: Client, boot: &str, answer_timeout: Duration) -> Self {
+    pub fn new(
+        client: Client,
+        boot: &str,
+        answer_timeout: Duration,
+        requests: InFlightRequests,
+    ) -> Self {
         Self {
             client,
             boot: boot.into(),
             answer_timeout,
             sequence: Arc::default(),
             sessions: Arc::default(),
+            requests,
         }
+    }
+
+    /// Begins a client's request: gives it a tag and notes it for cancellations. `None` for other messages.
+    #[must_use]
+    pub fn begin_request(&self, message: &Message<'_>, lane: Lane) -> Option<InFlightRequest> {
+        let id = message.id().filter(|_| message.kind() == Kind::Request)?;
+        let pending = PendingRequest {
+            id_json: id.as_json().into(),
+            tag: random_tag(),
+        };
+        Some(self.requests.begin(RequestScope::Pooled(lane), pending))
+    }
+
+    /// The request that a client's cancellation names, if it is in flight here.
+    #[must_use]
+    pub fn find_cancelled(&self, message: &Message<'_>, lane: Lane) -> Option<RequestTag> {
+        let id_json = message.params.request_id()?;
+        self.requests.find(&RequestScope::Pooled(lane), id_json)
     }
 
     /// An upstream session at some reachable instance, whose answer is the client's answer to `initialize`.
@@ -200,7 +228,9 @@ impl Pool {
                     .upstream_session(session.upstream_session.as_ref());
                 match self.client.send_once(instance, &carrying).await {
                     Ok(reply) => match self
-                        .reply_unless_lost(server, instance, reply, &session, &key, caller)
+                        .reply_unless_lost(
+                            server, instance, &carrying, reply, &session, &key, caller,
+                        )
                         .await?
                     {
                         Some(received) => {
@@ -271,6 +301,7 @@ impl Pool {
         &self,
         server: &Server,
         instance: &Instance,
+        request: &Outgoing,
         reply: Reply,
         session: &PooledSession,
         key: &Shared,
@@ -288,7 +319,7 @@ impl Pool {
             self.drop_session(key, session);
             return Ok(Some(reply));
         }
-        let answer = read_answer(reply).await?;
+        let answer = read_answer(reply, request).await?;
         if is_session_unknown(&answer)
             && self.probe_session(server, instance, session, caller).await
                 == ProbeResult::SessionLost
@@ -531,7 +562,7 @@ mod tests {
             event_bytes_max: 0,
         };
         let client = Client::new(options, false).unwrap();
-        let pool = Pool::new(client, "boot", Duration::ZERO);
+        let pool = Pool::new(client, "boot", Duration::ZERO, InFlightRequests::default());
         let (server, principal) = (server(), Principal::local());
         let caller = Caller::of(&principal);
         let key = shared(&server, &server.instances[0], &caller, "2025-11-25");

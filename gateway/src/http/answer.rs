@@ -258,6 +258,10 @@ pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Reply {
             return unavailable(&cause.into(), id);
         }
         ExchangeError::TimedOut(_) => ErrorKind::UpstreamTimeout,
+        ExchangeError::Invalid(cause) => {
+            let error = ErrorBody::new(ErrorKind::UpstreamInvalid).answering(id);
+            return self::error(&error.detail(cause));
+        }
         _ => ErrorKind::UpstreamInvalid,
     };
     plain(kind, id)

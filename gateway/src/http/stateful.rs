@@ -13,16 +13,17 @@ use mooring_protocol::header::{LAST_EVENT_ID, MCP_SESSION_ID, X_MCP_SESSION_ID};
 use mooring_protocol::ids::{Epoch, ServerRequestId};
 use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{
-    ErrorBody, ErrorKind, Kind, Marker, Message, Method, Reply, Revision, Upward, rewrite_down,
-    rewrite_up,
+    ErrorBody, ErrorKind, Kind, Marker, Message, Method, Reply, RequestTag, Revision, Upward,
+    rewrite_down, rewrite_up,
 };
+use mooring_router::InFlightRequest;
 use mooring_router::affinity::{
-    BindingHolder, InFlightKind, InitializeRequest, Session, StreamHold, StreamKind,
-    SubscriptionState, Turn, Withdrawal, caller_of,
+    BindingHolder, CancelledRequest, InFlightKind, InitializeRequest, Session, StreamHold,
+    StreamKind, SubscriptionState, Turn, Withdrawal, caller_of,
 };
 use mooring_router::dispatch::{
-    Call, Caller, DeliverError, DeliveryResult, OnLoss, PendingRequest, ReplyGuards, RetrySafety,
-    SILENT_MAX, deliver, relay_call, relay_stream,
+    Call, Caller, DeliverError, DeliveryResult, OnLoss, ReplyGuards, RetrySafety, SILENT_MAX,
+    deliver, relay_call, relay_stream,
 };
 use mooring_settings::Affinity;
 use mooring_upstream::connection::event_id::{EventId, StreamName};
@@ -77,7 +78,25 @@ pub(super) async fn post_in(
     body: &Bytes,
     message: &Message<'_>,
 ) -> Reply {
-    let up = match rewrite_up(message, context.lane) {
+    let (session_router, server, lane) =
+        (&context.app.session_router, &context.server, context.lane);
+    if session_router
+        .withdraw(&session, server, message, lane)
+        .await
+        == Withdrawal::Withdrawn
+    {
+        return Reply::empty(StatusCode::ACCEPTED);
+    }
+    let request = session_router.begin_request(&session, server, message, lane);
+    let cancelled = session_router.find_cancelled(&session, server, message, lane);
+    let tag = match (&request, cancelled.await) {
+        (Some(request), _) => Some(request.tag()),
+        (None, CancelledRequest::Tagged(tag)) => Some(tag),
+        (None, CancelledRequest::None | CancelledRequest::KnownToOwner) => None,
+        // Its server could not know which of its requests is meant.
+        (None, CancelledRequest::NotFound) => return Reply::empty(StatusCode::ACCEPTED),
+    };
+    let up = match rewrite_up(message, tag) {
         Ok(up) => up,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
@@ -88,14 +107,7 @@ pub(super) async fn post_in(
     if !up.refers_to.as_ref().is_none_or(is_genuine) {
         return answer::plain(ErrorKind::AnswerUnexpected, message.id());
     }
-    let session_router = &context.app.session_router;
-    let withdrawn = session_router
-        .withdraw(&session, &context.server, message, context.lane)
-        .await;
-    if withdrawn == Withdrawal::Withdrawn {
-        return Reply::empty(StatusCode::ACCEPTED);
-    }
-    send_upstream(context, session, body, message, up).await
+    send_upstream(context, session, body, message, up, request).await
 }
 
 /// Sends a message upstream and relays the reply.
@@ -105,6 +117,7 @@ async fn send_upstream(
     body: &Bytes,
     message: &Message<'_>,
     up: Upward<'_>,
+    request: Option<InFlightRequest>,
 ) -> Reply {
     let session_router = &context.app.session_router;
     let in_flight =
@@ -151,30 +164,30 @@ async fn send_upstream(
         &delivered.binding,
         session_router.worker(),
     ));
-    let answering = (message.kind() == Kind::Request)
-        .then(|| message.id())
-        .flatten()
-        .map(|id| PendingRequest {
-            id_json: id.as_json().into(),
-        });
     let caller = Caller {
         router: session_router.clone(),
         server: Arc::clone(&context.server),
         session,
     };
-    relay_call(
-        delivered,
-        caller,
-        answering,
-        ReplyGuards {
-            in_flight: Some(in_flight),
-            stream: None,
-            turn,
-        },
-        &context.app.relay,
-    )
-    .await
-    .unwrap_or_else(|cause| answer::exchange(&cause, message.id()))
+    let guards = ReplyGuards {
+        in_flight: Some(in_flight),
+        stream: None,
+        turn,
+        request,
+    };
+    let relayed = relay_call(delivered, caller, guards, &context.app.relay);
+    tokio::select! {
+        biased;
+        reply = relayed => reply.unwrap_or_else(|cause| answer::exchange(&cause, message.id())),
+        // Dropped, the reply is read for a while and then given up with its turn.
+        () = client_gone_for_long(context) => Reply::empty(StatusCode::ACCEPTED),
+    }
+}
+
+/// Returns once the client has been gone for [`SILENT_MAX`].
+async fn client_gone_for_long(context: &UpstreamContext) {
+    context.client_gone.cancelled().await;
+    tokio::time::sleep(SILENT_MAX).await;
 }
 
 /// Delivers a call. If the client disconnects before the reply begins, and the server then stays silent for
@@ -186,14 +199,10 @@ async fn deliver_in_turn(
 ) -> Result<DeliveryResult, DeliverError> {
     let session = call.session;
     let mut delivered = pin!(deliver(&context.app.session_router, call));
-    let is_silent = async {
-        context.client_gone.cancelled().await;
-        tokio::time::sleep(SILENT_MAX).await;
-    };
     tokio::select! {
         biased;
         delivered = &mut delivered => return delivered,
-        () = is_silent => {}
+        () = client_gone_for_long(context) => {}
     }
     if turn.take().is_some() {
         tracing::info!(session = %session.digest, "turn released: the client disconnected and the server is silent");
@@ -244,7 +253,7 @@ pub(super) async fn open_stream(
     let guards = ReplyGuards {
         in_flight: Some(in_flight),
         stream: hold,
-        turn: None,
+        ..ReplyGuards::default()
     };
     Ok(relay_stream(delivered, session, server, guards, &context.app.relay).await?)
 }
@@ -279,7 +288,8 @@ async fn initialize(
         let error = ErrorBody::new(ErrorKind::InvalidParams).answering(message.id());
         return answer::error(&error.detail("initialize needs params"));
     };
-    let up = match rewrite_up(message, context.lane) {
+    // An initialize is not cancelled (MCP 2025-11-25, cancellation), and its session does not exist yet.
+    let up = match rewrite_up(message, Some(RequestTag(rand::random()))) {
         Ok(up) => up,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };

@@ -12,7 +12,7 @@ use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{
     ErrorBody, ErrorKind, Kind, Message, Method, Reply, Revision, call, rewrite_up,
 };
-use mooring_router::dispatch::{PendingRequest, relay_shared};
+use mooring_router::dispatch::relay_shared;
 use mooring_router::pooled::PooledError;
 use mooring_upstream::{Caller, HandshakeError, Outgoing};
 
@@ -48,7 +48,13 @@ pub(super) async fn post(
     {
         return Reply::json(StatusCode::OK, call::empty_result(id.as_json()));
     }
-    let up = match rewrite_up(message, Some(lane)) {
+    let pool = &context.app.pool;
+    let request = pool.begin_request(message, lane);
+    let tag = match &request {
+        Some(request) => Some(request.tag()),
+        None => pool.find_cancelled(message, lane),
+    };
+    let up = match rewrite_up(message, tag) {
         Ok(up) => up,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
@@ -58,24 +64,22 @@ pub(super) async fn post(
         .forwarding(&context.headers)
         .on_behalf_of(&context.server, &caller)
         .revision(revision.as_str());
-    let pool = &context.app.pool;
-    if message.kind() != Kind::Request {
+    let Some(request) = request else {
         // The instance of a cancelled call is not recorded; the others ignore the unknown id.
-        pool.notify_all(&context.server, &caller, revision.as_str(), &outgoing)
-            .await;
+        if tag.is_some() {
+            pool.notify_all(&context.server, &caller, revision.as_str(), &outgoing)
+                .await;
+        }
         return Reply::empty(StatusCode::ACCEPTED);
-    }
+    };
     let sent = pool
         .send(&context.server, &caller, revision.as_str(), &outgoing)
         .await;
-    let answering = message.id().map(|id| PendingRequest {
-        id_json: id.as_json().into(),
-    });
     match sent {
         Ok(pooled) => relay_shared(
             pooled.received,
             pooled.responder,
-            answering,
+            request,
             &context.app.relay,
         )
         .await

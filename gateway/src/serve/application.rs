@@ -84,6 +84,7 @@ pub(crate) async fn assemble(
             client.clone(),
             parts.worker.boot(),
             settings.upstream.response_headers_timeout,
+            session_router.in_flight_requests().clone(),
         ),
         servers,
         session_router,

@@ -23,6 +23,7 @@ mod queues;
 mod rate;
 mod reaping;
 mod redis;
+mod requests;
 mod room;
 mod sealed;
 mod session;
@@ -68,6 +69,7 @@ pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, litera
 pub use self::rate::RateReply;
 pub use self::reaping::{ClaimRefusal, ForgetOutcome, Reaper, jittered};
 use self::redis::RedisStore;
+pub use self::requests::{REQUEST_KEPT, RequestName};
 pub use self::room::{EvictionOutcome, RoomError};
 pub use self::sealed::SEALED_BYTES_MAX;
 pub use self::session::Session;

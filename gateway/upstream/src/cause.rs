@@ -97,7 +97,9 @@ impl From<&ExchangeError> for FailureCause {
             ExchangeError::Send(error) => return error.into(),
             ExchangeError::TimedOut(_) => ContactOutcome::TimedOut,
             ExchangeError::Body(_) => ContactOutcome::Broken,
-            ExchangeError::TooLarge | ExchangeError::NoResponse => ContactOutcome::Invalid,
+            ExchangeError::TooLarge | ExchangeError::NoResponse | ExchangeError::Invalid(_) => {
+                ContactOutcome::Invalid
+            }
         };
         Self::new(outcome, error.to_string())
     }

@@ -7,9 +7,11 @@ use futures_util::TryStreamExt;
 use http::StatusCode;
 use mooring_session::names::UpstreamSession;
 
-use super::SendError;
-use mooring_protocol::envelope::{Message, Sender};
-use mooring_protocol::{EventStream, Reply, ReplyBody, ReplyError};
+use super::{Outgoing, SendError};
+use mooring_metrics as metrics;
+use mooring_protocol::envelope::{Kind, Message, Sender};
+use mooring_protocol::ids::is_same_id;
+use mooring_protocol::{EventStream, Reply, ReplyBody, ReplyError, RequestOrigin, StreamError};
 
 /// The largest answer to a gateway request, in bytes: a `tools/list` of a thousand tools is under 1 MiB.
 pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -43,6 +45,9 @@ pub enum ExchangeError {
     /// The reply, or its event stream, ended without a response.
     #[error("the answer ended without the response")]
     NoResponse,
+    /// It is not the response to the request.
+    #[error("the answer is invalid: {0}")]
+    Invalid(#[source] StreamError),
 }
 
 /// Runs `exchange` within `limit`.
@@ -58,11 +63,11 @@ pub async fn within<T>(
         .unwrap_or(Err(ExchangeError::TimedOut(limit)))
 }
 
-/// Reads the single response to a gateway request, as JSON or as an event.
+/// Reads the single response to a request, as JSON or as an event.
 ///
 /// # Errors
-/// See [`ExchangeError`].
-pub async fn read_answer(reply: Reply) -> Result<Answer, ExchangeError> {
+/// See [`ExchangeError`]; [`ExchangeError::Invalid`] if it is the response to another request.
+pub async fn read_answer(reply: Reply, request: &Outgoing) -> Result<Answer, ExchangeError> {
     let upstream_session = reply
         .session_id
         .and_then(|id| UpstreamSession::parse(id.as_bytes()).ok());
@@ -70,6 +75,12 @@ pub async fn read_answer(reply: Reply) -> Result<Answer, ExchangeError> {
         ReplyBody::Events(events) => read_event(events).await?,
         body => body.read_text(ANSWER_BYTES_MAX).await?,
     };
+    check(reply.status, &text, request).map_err(|error| {
+        if error == StreamError::OtherRequest {
+            metrics::reply_mismatched(metrics::ReplySource::Upstream);
+        }
+        ExchangeError::Invalid(error)
+    })?;
     Ok(Answer {
         status: reply.status,
         upstream_session,
@@ -77,7 +88,6 @@ pub async fn read_answer(reply: Reply) -> Result<Answer, ExchangeError> {
     })
 }
 
-/// Reads events up to the first response and drops all others: a gateway request has no client for them.
 async fn read_event(mut events: EventStream) -> Result<Bytes, ExchangeError> {
     while let Some(event) = events.try_next().await? {
         match event.as_message() {
@@ -93,10 +103,37 @@ fn is_response(text: &[u8]) -> bool {
     Message::parse(text, Sender::Upstream).is_ok_and(|message| message.kind().is_response())
 }
 
+/// Checks that an answer is that to the request. An error status may come without a message, or with an error that has
+/// no id or one of the server's own, because the server did not read the request.
+fn check(status: StatusCode, text: &[u8], request: &Outgoing) -> Result<(), StreamError> {
+    let sent = Message::parse(request.body(), Sender::Gateway).ok();
+    let sent = sent.filter(|sent| sent.kind() == Kind::Request);
+    let Some(id) = sent.as_ref().and_then(Message::id) else {
+        return Ok(());
+    };
+    let answer = Message::parse(text, Sender::Upstream).ok();
+    let answer = answer.filter(|answer| answer.kind().is_response());
+    let answered = answer
+        .as_ref()
+        .map(|answer| answer.id().map(|id| id.as_json()));
+    match answered {
+        Some(Some(answered)) if is_same_id(answered, id.as_json()) => Ok(()),
+        Some(Some(answered))
+            if status.is_success() || RequestOrigin::of_value(answered).is_known() =>
+        {
+            Err(StreamError::OtherRequest)
+        }
+        _ if !status.is_success() => Ok(()),
+        Some(_) => Err(StreamError::NoId),
+        None => Err(StreamError::NotAResponse),
+    }
+}
+
 impl From<ReplyError> for ExchangeError {
     fn from(error: ReplyError) -> Self {
         match error {
             ReplyError::TooLong(_) | ReplyError::Event(_) => Self::TooLarge,
+            ReplyError::Json(error) => Self::Invalid(error),
             error => Self::Body(error),
         }
     }

@@ -63,6 +63,8 @@ impl HandshakeError {
     pub fn should_try_another_instance(&self) -> bool {
         match self {
             Self::Exchange(ExchangeError::Send(SendError::Credential(_))) => false,
+            // It answered, and would again.
+            Self::Exchange(ExchangeError::Invalid(_)) => false,
             Self::Exchange(_) => true,
             Self::Refused(answer) => answer.status.is_server_error(),
             Self::SessionAssigned => false,
@@ -86,7 +88,7 @@ pub async fn initialize(
     let exchange = async {
         let reply = transport.send(&outgoing).await?;
         let invalid_id = refused_session_id(reply.session_id.as_ref());
-        Ok((read_answer(reply).await?, invalid_id))
+        Ok((read_answer(reply, &outgoing).await?, invalid_id))
     };
     let (answer, invalid_id) = within(limit, exchange).await?;
     let is_result = answer.status.is_success()

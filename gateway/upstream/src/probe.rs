@@ -43,7 +43,7 @@ pub async fn probe(
         loop {
             attempts_left -= 1;
             match client.send_fresh(instance, ping).await {
-                Ok(response) => return read_answer(response).await,
+                Ok(response) => return read_answer(response, ping).await,
                 Err(SendError::Broken(_)) if attempts_left > 0 => {
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::{id_json, respell};
 use crate::ids::{
-    Epoch, ID_BYTES_MAX, Id, Lane, Owner, RequestOrigin, RewrittenId, Seal, ServerRequestId,
-    WIRE_ID_BYTES_MAX, gateway_id,
+    Epoch, ID_BYTES_MAX, Id, Owner, RequestOrigin, RequestTag, RewrittenId, Seal, ServerRequestId,
+    WIRE_ID_BYTES_MAX, gateway_id, is_same_id, tagged_id,
 };
 
 fn wrapped(owner: Owner, id: &str) -> String {
@@ -21,12 +21,20 @@ fn wrapped(owner: Owner, id: &str) -> String {
 
 #[test]
 fn the_forms_are_those_of_the_table() {
-    let client = Owner::Client(None);
-    assert_eq!(wrapped(client, "7"), r#""c:7""#);
-    assert_eq!(wrapped(client, r#""a""#), r#""c:\"a\"""#);
-    assert_eq!(wrapped(client, r#""\u0041\"""#), r#""c:\"\\u0041\\\"\"""#);
-    let pooled = Owner::Client(Some(Lane(10)));
-    assert_eq!(wrapped(pooled, "-7"), r#""c@10:-7""#);
+    let untagged = Owner::Client(None);
+    assert_eq!(wrapped(untagged, "7"), r#""c::7""#);
+    assert_eq!(wrapped(untagged, r#""a""#), r#""c::\"a\"""#);
+    assert_eq!(
+        wrapped(untagged, r#""\u0041\"""#),
+        r#""c::\"\\u0041\\\"\"""#
+    );
+    let tagged = Owner::Client(Some(RequestTag(10)));
+    let form = r#""c:0000000000000000000000000000000a:-7""#;
+    assert_eq!(wrapped(tagged, "-7"), form);
+    assert_eq!(
+        tagged_id(RequestTag(10), Id::from_json("-7").unwrap()),
+        form
+    );
     let server = Owner::Server(Epoch(u64::MAX), None);
     assert_eq!(wrapped(server, "0"), r#""s:18446744073709551615:0""#);
     let sealed = Owner::Server(Epoch(3), Some(Seal(10)));
@@ -50,10 +58,16 @@ fn only_the_gateways_forms_are_restored() {
         r#""c:null""#,
         r#""c:\"a""#,
         r#""c:1 ""#,
-        r#""c@:1""#,
-        r#""c@01:1""#,
-        r#""c@+1:1""#,
-        r#""c@1""#,
+        r#""c:1""#,
+        r#""c:\"a\"""#,
+        r#""c::""#,
+        r#""c:::1""#,
+        r#""c:0000000000000000000000000000000a""#,
+        r#""c:0000000000000000000000000000000a:""#,
+        r#""c:000000000000000000000000000000a:1""#,
+        r#""c:00000000000000000000000000000000a:1""#,
+        r#""c:0000000000000000000000000000000A:1""#,
+        r#""c@1:1""#,
         r#""s:1:1""#,
         r#""x:1""#,
         r#""boot:""#,
@@ -89,6 +103,19 @@ fn only_the_gateways_forms_are_restored() {
 }
 
 #[test]
+fn ids_are_the_same_by_value() {
+    for (one, other, same) in [
+        ("7", "7", true),
+        ("7", "\"7\"", false),
+        ("\"A\"", r#""\u0041""#, true),
+        ("\"A\"", "\"a\"", false),
+        ("null", "\"null\"", false),
+    ] {
+        assert_eq!(is_same_id(one, other), same, "{one} {other}");
+    }
+}
+
+#[test]
 fn boot_ids_cannot_be_mistaken_for_prefixes() {
     for boot in ["", "c", "s", "a:b", "c@1", "a\"b", "ä1", &"x".repeat(129)] {
         assert_eq!(gateway_id(boot, 1), None, "{boot}");
@@ -100,7 +127,7 @@ fn the_longest_id_fits_the_wire_limit_in_its_longest_spelling() {
     let id = format!("\"{}\"", r"\\".repeat(ID_BYTES_MAX / 2 - 1));
     assert_eq!(id.len(), ID_BYTES_MAX);
     for owner in [
-        Owner::Client(Some(Lane(u64::MAX))),
+        Owner::Client(Some(RequestTag(u128::MAX))),
         Owner::Server(Epoch(u64::MAX), Some(Seal(u128::MAX))),
     ] {
         let longest = respell(&wrapped(owner, &id), 2);
@@ -112,12 +139,14 @@ proptest! {
     #[test]
     fn client_ids_round_trip(
         id in id_json(),
-        lane in prop::option::of(any::<u64>()),
+        tag in prop::option::of(any::<u128>()),
         how in 0..3_usize,
     ) {
-        let lane = lane.map(Lane);
-        let wire = respell(&wrapped(Owner::Client(lane), &id), how);
-        let expected = RequestOrigin::Client { id: id.as_str().into(), lane };
+        let tag = tag.map(RequestTag);
+        let sent = wrapped(Owner::Client(tag), &id);
+        let wire = respell(&sent, how);
+        prop_assert!(is_same_id(&sent, &wire));
+        let expected = RequestOrigin::Client { id: id.as_str().into(), tag };
         prop_assert_eq!(RequestOrigin::of_value(&wire), expected);
         prop_assert_eq!(ServerRequestId::of_value(&wire), None);
     }

@@ -8,14 +8,17 @@ use proptest::prelude::*;
 use super::{id_json, json, object_of, other_members, respell, space};
 use crate::Marker;
 use crate::envelope::{Message, Sender};
-use crate::ids::{Epoch, IdError, Lane, RequestOrigin};
+use crate::ids::{Epoch, IdError, RequestOrigin, RequestTag};
 use crate::rewrite::{RewriteError, into_bytes, rewrite_down, rewrite_up};
 
 const EPOCH: Epoch = Epoch(4);
+const TAG: RequestTag = RequestTag(10);
+/// The prefix that `TAG` gives an id.
+const TAGGED: &str = "c:0000000000000000000000000000000a:";
 
 fn up(text: &str) -> Result<(String, Option<Epoch>), RewriteError> {
     let message = Message::parse(text.as_bytes(), Sender::Client).unwrap();
-    let up = rewrite_up(&message, None)?;
+    let up = rewrite_up(&message, Some(TAG))?;
     Ok((up.text.into_owned(), up.refers_to.map(|id| id.epoch)))
 }
 
@@ -29,7 +32,7 @@ fn down(text: &str) -> Result<(String, Option<RequestOrigin<'static>>), RewriteE
 fn of_client(id: &'static str) -> Option<RequestOrigin<'static>> {
     Some(RequestOrigin::Client {
         id: Cow::Borrowed(id),
-        lane: None,
+        tag: Some(TAG),
     })
 }
 
@@ -39,7 +42,7 @@ fn requests_hide_the_senders_id_and_token() {
     let expected = text
         .replace(" 7", r#" "PREFIX7""#)
         .replace(r#""p""#, r#""PREFIX\"p\"""#);
-    assert_eq!(up(text), Ok((expected.replace("PREFIX", "c:"), None)));
+    assert_eq!(up(text), Ok((expected.replace("PREFIX", TAGGED), None)));
     assert_eq!(down(text), Ok((expected.replace("PREFIX", "s:4:"), None)));
 }
 
@@ -50,7 +53,12 @@ fn cancellations_name_the_senders_own_request() {
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
         )
     };
-    assert_eq!(up(&text("7")), Ok((text(r#""c:7""#), None)));
+    let sent = text(&format!(r#""{TAGGED}7""#));
+    assert_eq!(up(&text("7")), Ok((sent, None)));
+    let unknown = text("7");
+    let unknown = Message::parse(unknown.as_bytes(), Sender::Client).unwrap();
+    let sent = rewrite_up(&unknown, None).unwrap().text;
+    assert_eq!(sent, text(r#""c::7""#));
     assert_eq!(down(&text("7")), Ok((text(r#""s:4:7""#), None)));
     let source = IdError::Type;
     let field = "requestId";
@@ -75,7 +83,8 @@ fn progress_names_the_receivers_request() {
         Ok((text(r#""t""#), Some(Epoch(3))))
     );
     assert_eq!(up(&text("7")), Err(RewriteError::UnknownProgressToken));
-    assert_eq!(down(&text(r#""c:7""#)), Ok((text("7"), of_client("7"))));
+    let tagged = text(&format!(r#""{TAGGED}7""#));
+    assert_eq!(down(&tagged), Ok((text("7"), of_client("7"))));
     assert_eq!(
         down(&text("7")),
         Ok((text("7"), Some(RequestOrigin::Foreign)))
@@ -92,7 +101,8 @@ fn responses_return_to_the_requester() {
     for id in ["7", r#""7""#, r#""c:7""#, r#""s:x:7""#] {
         assert_eq!(up(&text(id)), Err(RewriteError::UnknownRequest), "{id}");
     }
-    assert_eq!(down(&text(r#""c:7""#)), Ok((text("7"), of_client("7"))));
+    let tagged = text(&format!(r#""{TAGGED}7""#));
+    assert_eq!(down(&tagged), Ok((text("7"), of_client("7"))));
     let own = RequestOrigin::Gateway {
         boot: Cow::Borrowed("boot"),
         sequence: 2,
@@ -127,11 +137,11 @@ proptest! {
         token in prop::option::of(id_json()),
         others in other_members(),
         arguments in json(),
-        lane in prop::option::of(any::<u64>()),
+        tag in any::<u128>(),
         how in 0..3_usize,
         space in space(),
     ) {
-        let lane = lane.map(Lane);
+        let tag = Some(RequestTag(tag));
         let request = |id: &str, token: Option<&str>| {
             let meta = token.map_or("{}".to_owned(), |token| format!(r#"{{"progressToken":{token}}}"#));
             let mut members = others.clone();
@@ -147,7 +157,7 @@ proptest! {
         };
         let sent = request(&id, token.as_deref());
         let message = Message::parse(sent.as_bytes(), Sender::Client).unwrap();
-        let sent_up = rewrite_up(&message, lane).unwrap().text.into_owned();
+        let sent_up = rewrite_up(&message, tag).unwrap().text.into_owned();
 
         let seen = Message::parse(sent_up.as_bytes(), Sender::Client).unwrap();
         let seen_id = seen.id().unwrap().as_json();
@@ -160,7 +170,7 @@ proptest! {
         let message = Message::parse(raw.as_bytes(), Sender::Upstream).unwrap();
         let received = rewrite_down(&message, &Marker::of(EPOCH)).unwrap();
         prop_assert_eq!(&received.text, &answer(&id));
-        prop_assert_eq!(received.answers, Some(RequestOrigin::Client { id: id.as_str().into(), lane }));
+        prop_assert_eq!(received.answers, Some(RequestOrigin::Client { id: id.as_str().into(), tag }));
 
         if let (Some(token), Some(seen)) = (token, seen_token) {
             let progress = |token: &str| format!(r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"x":{arguments}}}}}"#);

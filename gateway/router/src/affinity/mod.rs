@@ -6,6 +6,7 @@
 
 mod active_bindings;
 mod admission;
+mod cancellation;
 mod cleaning;
 mod close;
 mod establish;
@@ -33,6 +34,7 @@ use mooring_session::time::Millis;
 use thread_local::ThreadLocal;
 
 pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind};
+pub use cancellation::{CancelledRequest, publish_requests};
 pub use close::CloseOutcome;
 pub use named_session::SessionStart;
 pub use open::{InitializeRequest, OpenError, OpenedSession, SubscriptionState};
@@ -51,6 +53,7 @@ pub use wake_ups::wake_waiters;
 use self::stream::OpenStreams;
 use self::turn::HeldTurns;
 use self::wake_ups::Waiters;
+use crate::in_flight_requests::InFlightRequests;
 use mooring_protocol::ids::gateway_id;
 use mooring_store::Store;
 pub use mooring_store::{Session, TurnError};
@@ -73,6 +76,7 @@ struct Shared {
     active_bindings: ActiveBindings,
     waiters: Waiters,
     open_streams: OpenStreams,
+    in_flight_requests: InFlightRequests,
     /// Each thread has its own: a turn is kept by the thread that took it.
     held_turns: ThreadLocal<Arc<HeldTurns>>,
     sequence: AtomicU64,
@@ -118,6 +122,7 @@ impl SessionRouter {
             active_bindings: ActiveBindings::new(idle),
             waiters: Waiters::default(),
             open_streams: OpenStreams::default(),
+            in_flight_requests: InFlightRequests::default(),
             held_turns: ThreadLocal::new(),
             options,
             sequence: AtomicU64::new(0),
@@ -168,6 +173,12 @@ impl SessionRouter {
     /// The streams that are open here.
     fn open_streams(&self) -> &OpenStreams {
         &self.0.open_streams
+    }
+
+    /// The client requests that this gateway has in flight.
+    #[must_use]
+    pub fn in_flight_requests(&self) -> &InFlightRequests {
+        &self.0.in_flight_requests
     }
 
     /// The turns of this thread that have no task.

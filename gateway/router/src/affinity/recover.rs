@@ -110,7 +110,7 @@ impl SessionRouter {
         ping: &Outgoing,
     ) -> ProbeResult {
         let exchange =
-            async { read_answer(self.send(session, server, binding, ping).await?).await };
+            async { read_answer(self.send(session, server, binding, ping).await?, ping).await };
         match within(self.options().answer_timeout, exchange).await {
             Ok(_) => ProbeResult::Alive,
             Err(ExchangeError::Send(SendError::Ended(_) | SendError::Elsewhere)) => {

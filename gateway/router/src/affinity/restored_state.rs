@@ -79,8 +79,13 @@ impl SessionRouter {
             if let Some(revision) = &initialized.revision {
                 outgoing = outgoing.revision(revision);
             }
-            let exchange =
-                async { read_answer(self.send(session, server, binding, &outgoing).await?).await };
+            let exchange = async {
+                read_answer(
+                    self.send(session, server, binding, &outgoing).await?,
+                    &outgoing,
+                )
+                .await
+            };
             if let Err(error) = within(self.options().answer_timeout, exchange).await {
                 tracing::warn!(session = %session.digest, server = %server.id, %error, "a setting of the client was not carried over to its new upstream session");
             }

@@ -88,20 +88,22 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use tokio::sync::mpsc;
 
-    use super::super::event_filter::{Audience, PendingRequest};
+    use super::super::event_filter::Audience;
     use super::*;
+    use crate::request_tag::StreamOwner;
     use mooring_protocol::ids::Epoch;
-    use mooring_protocol::{Event, Marker};
+    use mooring_protocol::{Event, Marker, PendingRequest, RequestTag};
 
     const EVERY: Duration = Duration::from_secs(15);
 
     /// A call's stream, and the server's side of it.
     fn abandoned() -> (UnreadReply, mpsc::Sender<Event>) {
-        let pending_request = PendingRequest {
-            id_json: "1".into(),
-        };
+        let tag = RequestTag(10);
+        let id_json = "1".into();
+        let pending_request = PendingRequest { id_json, tag };
         let audience = Audience::Bound(Marker::of(Epoch(1)));
-        let filter = EventFilter::new(audience, Some(pending_request), None, None);
+        let owner = StreamOwner::Request(tag);
+        let filter = EventFilter::new(audience, owner, Some(pending_request), None, None);
         let (written, events) = mpsc::channel(1);
         let events = futures_util::stream::unfold(events, async |mut events| {
             Some((Ok(events.recv().await?), events))
@@ -142,7 +144,8 @@ mod tests {
         assert_eq!(waited(no_message, 1_000).await, SILENT_MAX);
         assert_eq!(waited(progress.clone(), 3).await, EVERY * 3 + SILENT_MAX);
         assert_eq!(waited(progress, 1_000).await, READ_MAX);
-        let answer = message(r#"{"jsonrpc":"2.0","id":"c:1","result":{}}"#);
+        let answer =
+            message(r#"{"jsonrpc":"2.0","id":"c:0000000000000000000000000000000a:1","result":{}}"#);
         assert_eq!(waited(answer, 1).await, EVERY);
     }
 }

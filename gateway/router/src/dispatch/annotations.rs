@@ -75,12 +75,8 @@ async fn tools_page(
         .on_behalf_of(server, &caller_of(session))
         .upstream_session(binding.upstream_session.as_ref());
     let exchange = async {
-        read_answer(
-            router
-                .send_fresh(session, server, binding, &outgoing)
-                .await?,
-        )
-        .await
+        let sent = router.send_fresh(session, server, binding, &outgoing);
+        read_answer(sent.await?, &outgoing).await
     };
     let answer = within(router.options().answer_timeout, exchange)
         .await

@@ -152,7 +152,7 @@ async fn suspect(
     binding: &BindingView,
     reply: Reply,
 ) -> Attempt {
-    let answer = match read_answer(reply).await {
+    let answer = match read_answer(reply, &call.outgoing).await {
         Ok(answer) => answer,
         Err(error) => return Attempt::Failed(error.into()),
     };

@@ -1,7 +1,8 @@
 //! Filters the events of one upstream stream: which are relayed, which are answered here, and how the stream ends.
 //!
-//! Invariant: messages for no client of this stream are not relayed, and a call whose answer can no longer arrive gets
-//! an error that says so. A dropped event still sets its id.
+//! Invariants: messages for no client of this stream are not relayed; a response is relayed only to the request that it
+//! answers, and one that answers another request shows that the stream cannot be trusted any more; a call whose answer
+//! can no longer arrive gets an error that says so. A dropped event still sets its id.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,10 +13,13 @@ use mooring_session::view::BindingView;
 
 use crate::affinity::{RebindNotice, Session, SessionRouter, Turn};
 use crate::pooled::ServerRequestResponder;
-use mooring_protocol::ids::{Epoch, Id, RequestOrigin};
+use crate::request_tag::StreamOwner;
+use mooring_metrics as metrics;
+use mooring_protocol::ids::{Epoch, Id};
 use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{
-    ErrorBody, ErrorKind, Event, Kind, Marker, Message, Sender, mark, rewrite_down,
+    ErrorBody, ErrorKind, Event, Kind, Marker, Message, PendingRequest, RequestOrigin, Sender,
+    mark, rewrite_down,
 };
 use mooring_upstream::complaints::Complaints;
 use mooring_upstream::{ProbeResult, Server};
@@ -26,6 +30,11 @@ pub(super) type ReportFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The filter state of one stream.
 pub(super) struct EventFilter {
     audience: Audience,
+    /// Whose requests its messages may refer to.
+    owner: StreamOwner,
+    kind: StreamKind,
+    /// Whether a response to another request came.
+    is_mismatched: bool,
     /// The mark on the ids of server-to-client requests.
     marker: Marker,
     complaints: Complaints,
@@ -59,6 +68,15 @@ pub struct Caller {
     pub server: Arc<Server>,
 }
 
+/// What a stream may carry responses to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StreamKind {
+    /// The one request that opened it.
+    Call,
+    /// Requests whose streams broke, and are resumed over it.
+    Resumable,
+}
+
 /// The recipients of an upstream's messages.
 #[derive(Debug)]
 pub(super) enum Audience {
@@ -79,13 +97,6 @@ impl Audience {
     }
 }
 
-/// The request that a stream has to answer.
-#[derive(Clone, Debug)]
-pub struct PendingRequest {
-    /// The id as the client wrote it.
-    pub id_json: Box<str>,
-}
-
 impl Caller {
     /// Records that a reply has reported this move.
     pub(super) async fn note_loss_reported(&self, moved: &RebindNotice) {
@@ -98,6 +109,7 @@ impl Caller {
 impl EventFilter {
     pub(super) fn new(
         audience: Audience,
+        owner: StreamOwner,
         pending_request: Option<PendingRequest>,
         origin: Option<StreamOrigin>,
         moved: Option<RebindNotice>,
@@ -105,6 +117,12 @@ impl EventFilter {
         Self {
             marker: audience.marker(),
             audience,
+            owner,
+            kind: match pending_request {
+                Some(_) => StreamKind::Call,
+                None => StreamKind::Resumable,
+            },
+            is_mismatched: false,
             complaints: Complaints::default(),
             pending_request,
             origin,
@@ -155,21 +173,47 @@ impl EventFilter {
             return None;
         }
         match &down.answers {
-            Some(RequestOrigin::Client { id, .. }) if message.kind().is_response() => {
-                self.pending_request
-                    .take_if(|pending| *pending.id_json == **id);
+            Some(origin) if message.kind().is_response() => {
+                if !self.take_answered(origin) {
+                    return None;
+                }
                 let marked = (self.moved.as_ref())
                     .and_then(|moved| mark::mark_result(&down.text, &moved.to_mark()));
                 self.is_marked |= marked.is_some();
                 Some(marked.map_or_else(|| into_bytes(down.text, text), Bytes::from))
             }
-            None | Some(RequestOrigin::Gateway { .. } | RequestOrigin::Foreign)
-                if message.kind().is_response() =>
-            {
+            // Progress on a request of somebody else.
+            Some(origin) if origin.is_known() && !self.owner.owns(origin) => {
+                let what = "dropped progress of an upstream on a request of nobody here";
+                self.complaints
+                    .add(what, "its token is not of this session");
                 None
             }
             _ => Some(into_bytes(down.text, text)),
         }
+    }
+
+    /// Whether a response of this origin may be relayed: to the pending request, which it answers, or on a resumed
+    /// stream to any request of the session.
+    fn take_answered(&mut self, origin: &RequestOrigin<'_>) -> bool {
+        let is_pending = |pending: &mut PendingRequest| pending.is_answered(origin);
+        let is_relayed = match self.kind {
+            StreamKind::Call => self.pending_request.take_if(is_pending).is_some(),
+            StreamKind::Resumable => self.owner.owns(origin),
+        };
+        if !is_relayed {
+            metrics::reply_mismatched(metrics::ReplySource::Upstream);
+            let what = "an upstream's stream has a response to another request; it is closed";
+            self.complaints
+                .add(what, "its id is not that of the request");
+            self.is_mismatched = true;
+        }
+        is_relayed
+    }
+
+    /// Whether a response to another request came. Nothing more of the stream may be relayed.
+    pub(super) const fn is_mismatched(&self) -> bool {
+        self.is_mismatched
     }
 
     /// Records the report of the loss, once the notice is in a result; `None` if there is nothing to record.
@@ -215,6 +259,15 @@ impl EventFilter {
         Some(Event::message(error.to_bytes()))
     }
 
+    /// The error event for the unanswered call of a stream that is not trusted any more, if there is one.
+    pub(super) fn invalid_reply(&mut self) -> Option<Event> {
+        let pending_request = self.pending_request.take()?;
+        let error = ErrorBody::new(ErrorKind::UpstreamInvalid)
+            .answering(Id::from_json(&pending_request.id_json).ok())
+            .detail("it answers another request; the call may have run");
+        Some(Event::message(error.to_bytes()))
+    }
+
     /// Pings the instance to check whether it knows the session, if a client waits and could resume.
     pub(super) fn check_resumable(
         &mut self,
@@ -236,14 +289,29 @@ impl EventFilter {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
+    use mooring_protocol::RequestTag;
 
     const EPOCH: Epoch = Epoch(4);
+    const TAG: RequestTag = RequestTag(10);
+
+    fn pending(id_json: &str) -> PendingRequest {
+        PendingRequest {
+            id_json: id_json.into(),
+            tag: TAG,
+        }
+    }
     const PING: &str = r#"{"id":1,"method":"ping"}"#;
 
     fn filter(id_json: Option<&str>, moved: Option<RebindNotice>) -> EventFilter {
-        let pending_request = id_json.map(|id| PendingRequest { id_json: id.into() });
+        let pending_request = id_json.map(pending);
         let audience = Audience::Bound(Marker::of(EPOCH));
-        EventFilter::new(audience, pending_request, None, moved)
+        EventFilter::new(
+            audience,
+            StreamOwner::Request(TAG),
+            pending_request,
+            None,
+            moved,
+        )
     }
 
     fn numbered(data: &'static str) -> Event {
@@ -258,7 +326,9 @@ mod tests {
         let mut filter = filter(Some("7"), None);
         for (event, expected) in [
             (
-                numbered("{\"id\":\"c:7\",\n\"result\":{}, \"x\": 1.0e0}"),
+                numbered(
+                    "{\"id\":\"c:0000000000000000000000000000000a:7\",\n\"result\":{}, \"x\": 1.0e0}",
+                ),
                 numbered("{\"id\":7,\n\"result\":{}, \"x\": 1.0e0}"),
             ),
             (
@@ -314,7 +384,7 @@ mod tests {
         assert!(filter.warning().is_some());
         let notification = Event::message(r#"{"method":"x"}"#);
         assert_eq!(filter.pass(notification.clone(), None), Some(notification));
-        let answer = Event::message(r#"{"id":"c:7","result":{}}"#);
+        let answer = Event::message(r#"{"id":"c:0000000000000000000000000000000a:7","result":{}}"#);
         let marked = format!(r#"{{"id":7,"result":{{"_meta":{{"mooring/rebound":{mark}}}}}}}"#);
         assert_eq!(filter.pass(answer, None), Some(Event::message(marked)));
     }

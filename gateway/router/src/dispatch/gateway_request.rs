@@ -60,7 +60,11 @@ pub async fn send_gateway_request(
         moved,
     } = deliver(router, &mut call).await?;
     in_flight.set_holder(BindingHolder::of(&binding, router.worker()));
-    let answer = within(router.options().answer_timeout, read_answer(reply)).await;
+    let answer = within(
+        router.options().answer_timeout,
+        read_answer(reply, &call.outgoing),
+    )
+    .await;
     // A move that is recorded as unreported is left for the reply to a request of the client.
     let moved = moved.filter(|moved| !moved.is_recorded);
     Ok(GatewayReply { answer, moved })

@@ -15,7 +15,7 @@ mod seals;
 
 pub use abandoned::SILENT_MAX;
 pub use deliver::{Call, DeliverError, DeliveryResult, OnLoss, RetrySafety, deliver};
-pub use event_filter::{Caller, PendingRequest};
+pub use event_filter::Caller;
 pub use gateway_request::{GatewayReply, GatewayRequest, send_gateway_request};
 pub use relay::ReplyGuards;
 pub use reply::{RelayFuture, RelayOptions, relay_call, relay_shared, relay_stream};

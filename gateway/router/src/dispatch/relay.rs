@@ -1,9 +1,11 @@
 //! Relays the body of an upstream's reply to the client while it arrives.
 //!
-//! Invariant: memory is bounded by one event. A call whose stream ends without its answer gets an error that says so,
+//! Invariant: memory is bounded by one event, or by what arrives of a JSON reply before its id. A reply to another request
+//! reaches nobody: its connection is closed, and the caller gets an error. A call whose stream ends without its answer gets an error that says so,
 //! unless the stream has event ids with which the client can resume it. If such a stream breaks, a ping decides whether
 //! the upstream session still exists.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -14,8 +16,11 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::abandoned::{self, UnreadReply};
 use super::event_filter::{EventFilter, ReportFuture};
 use crate::affinity::{InFlight, StreamHold, Turn};
-use mooring_protocol::stream::StreamRewriter;
-use mooring_protocol::{ByteStream, Event, EventStream, ReplyError};
+use crate::in_flight_requests::InFlightRequest;
+use mooring_metrics as metrics;
+use mooring_protocol::{
+    ByteStream, Event, EventStream, PendingRequest, ReplyError, StreamError, StreamRewriter,
+};
 use mooring_upstream::ProbeResult;
 
 /// Guards that last until the reply ends.
@@ -27,9 +32,20 @@ pub struct ReplyGuards {
     pub stream: Option<StreamHold>,
     /// The call's turn.
     pub turn: Option<Turn>,
+    /// The client's request, until it is answered.
+    pub request: Option<InFlightRequest>,
 }
 
-/// A single JSON message, with the client's id restored.
+impl ReplyGuards {
+    /// The client no longer waits, and may still cancel its request.
+    fn disconnect(&mut self) {
+        if let Some(request) = self.request.take() {
+            request.disconnect();
+        }
+    }
+}
+
+/// A single JSON message that answers the client's request, with the client's id restored.
 pub(super) struct JsonRelay {
     /// `None` once it has ended or was given to [`abandoned::read`].
     upstream: Option<ByteStream>,
@@ -38,12 +54,50 @@ pub(super) struct JsonRelay {
 }
 
 impl JsonRelay {
-    pub(super) fn new(upstream: ByteStream, guards: ReplyGuards) -> Self {
-        Self {
+    /// Reads up to the id of the reply, which has to be that of the request and begin within `message_bytes_max`.
+    pub(super) async fn open(
+        upstream: ByteStream,
+        request: PendingRequest,
+        guards: ReplyGuards,
+        message_bytes_max: usize,
+    ) -> Result<Self, ReplyError> {
+        let mut relay = Self {
             upstream: Some(upstream),
-            rewriter: StreamRewriter::new(),
+            rewriter: StreamRewriter::new(request, message_bytes_max),
             guards,
+        };
+        while !relay.rewriter.is_verified() && relay.upstream.is_some() {
+            poll_fn(|context| relay.poll_receive(context)).await?;
         }
+        Ok(relay)
+    }
+
+    /// Takes the next chunk of the body, or its end.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReplyError>> {
+        let Some(upstream) = &mut self.upstream else {
+            return Poll::Ready(Ok(()));
+        };
+        let received = match ready!(upstream.as_mut().poll_next(context)) {
+            Some(chunk) => {
+                chunk.and_then(|chunk| self.rewriter.push(chunk).map_err(ReplyError::from))
+            }
+            None => {
+                self.upstream = None;
+                self.rewriter.finish().map_err(ReplyError::from)
+            }
+        };
+        if let Err(error) = &received {
+            note_mismatch(error);
+            self.upstream = None;
+        }
+        Poll::Ready(received)
+    }
+}
+
+/// Counts a reply to another request.
+pub(super) fn note_mismatch(error: &ReplyError) {
+    if let ReplyError::Json(StreamError::OtherRequest) = error {
+        metrics::reply_mismatched(metrics::ReplySource::Upstream);
     }
 }
 
@@ -54,29 +108,19 @@ impl Stream for JsonRelay {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, ReplyError>>> {
-        let this = &mut *self;
-        while let Some(upstream) = &mut this.upstream {
-            let relayed = match ready!(upstream.as_mut().poll_next(context)) {
-                Some(chunk) => {
-                    chunk.and_then(|chunk| this.rewriter.push(chunk).map_err(ReplyError::from))
-                }
-                None => {
-                    this.upstream = None;
-                    Ok(this.rewriter.finish())
-                }
-            };
-            match relayed {
-                Ok(chunk) if chunk.is_empty() => {}
-                Ok(chunk) => return Poll::Ready(Some(Ok(chunk))),
-                // The client sees a truncated reply.
-                Err(error) => {
-                    tracing::info!(%error, "an upstream's reply broke");
-                    this.upstream = None;
-                    return Poll::Ready(Some(Err(error)));
-                }
+        loop {
+            if let Some(chunk) = self.rewriter.next_chunk() {
+                return Poll::Ready(Some(Ok(chunk)));
+            }
+            if self.upstream.is_none() {
+                return Poll::Ready(None);
+            }
+            // The client sees a truncated reply.
+            if let Err(error) = ready!(self.poll_receive(context)) {
+                tracing::info!(%error, "an upstream's reply broke");
+                return Poll::Ready(Some(Err(error)));
             }
         }
-        Poll::Ready(None)
     }
 }
 
@@ -84,7 +128,8 @@ impl Stream for JsonRelay {
 impl Drop for JsonRelay {
     fn drop(&mut self) {
         if let Some(upstream) = self.upstream.take() {
-            let guards = std::mem::take(&mut self.guards);
+            let mut guards = std::mem::take(&mut self.guards);
+            guards.disconnect();
             abandoned::read(UnreadReply::Json(upstream), guards);
         }
     }
@@ -181,7 +226,15 @@ impl EventRelay {
             return Poll::Ready(None);
         };
         let event = match events.as_mut().poll_next(context) {
-            Poll::Ready(Some(Ok(event))) => filter.pass(event, self.guards.turn.as_ref()),
+            Poll::Ready(Some(Ok(event))) => {
+                let event = filter.pass(event, self.guards.turn.as_ref());
+                if filter.is_mismatched() {
+                    let ended = filter.invalid_reply();
+                    self.upstream = None;
+                    return Poll::Ready(ended);
+                }
+                event
+            }
             Poll::Ready(Some(Err(error))) => return Poll::Ready(self.broke(&error)),
             Poll::Ready(None) => return Poll::Ready(self.end()),
             Poll::Pending => {
@@ -232,6 +285,7 @@ impl Stream for EventRelay {
                 if this.is_answered() {
                     // The server may leave the stream open.
                     this.guards.turn = None;
+                    this.guards.request = None;
                 }
                 return Poll::Ready(Some(Ok(event)));
             }
@@ -243,7 +297,8 @@ impl Stream for EventRelay {
 impl Drop for EventRelay {
     fn drop(&mut self) {
         if let Some((events, filter)) = self.upstream.take() {
-            let guards = std::mem::take(&mut self.guards);
+            let mut guards = std::mem::take(&mut self.guards);
+            guards.disconnect();
             abandoned::read(UnreadReply::Events(events, filter), guards);
         }
     }
@@ -254,24 +309,26 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use futures_util::{StreamExt as _, stream};
 
-    use super::super::event_filter::{Audience, PendingRequest};
+    use super::super::event_filter::Audience;
     use super::*;
-    use mooring_protocol::Marker;
+    use crate::request_tag::StreamOwner;
     use mooring_protocol::ids::Epoch;
+    use mooring_protocol::{Marker, RequestTag};
 
     #[tokio::test]
     async fn an_answered_call_has_no_turn_while_its_stream_is_open() {
         let events = [
             r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#,
-            r#"{"jsonrpc":"2.0","id":"c:1","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":"c:0000000000000000000000000000000a:1","result":{}}"#,
         ];
         let events = events.map(|text| Ok(Event::message(text)));
         let open = stream::iter(events).chain(stream::pending());
-        let pending_request = PendingRequest {
-            id_json: "1".into(),
-        };
+        let tag = RequestTag(10);
+        let id_json = "1".into();
+        let pending_request = PendingRequest { id_json, tag };
         let audience = Audience::Bound(Marker::of(Epoch(1)));
-        let filter = EventFilter::new(audience, Some(pending_request), None, None);
+        let owner = StreamOwner::Request(tag);
+        let filter = EventFilter::new(audience, owner, Some(pending_request), None, None);
         let guards = ReplyGuards {
             turn: Some(Turn::watched().0),
             ..ReplyGuards::default()

@@ -7,16 +7,18 @@ use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
 use super::deliver::DeliveryResult;
-use super::event_filter::{Audience, Caller, EventFilter, PendingRequest, StreamOrigin};
-use super::relay::{EventRelay, JsonRelay, ReplyGuards};
+use super::event_filter::{Audience, Caller, EventFilter, StreamOrigin};
+use super::relay::{EventRelay, JsonRelay, ReplyGuards, note_mismatch};
 use super::seals::Seals;
 use crate::affinity::{RebindNotice, Session};
+use crate::in_flight_requests::InFlightRequest;
 use crate::pooled::ServerRequestResponder;
+use crate::request_tag::StreamOwner;
 use mooring_protocol::envelope::{Message, Sender};
 use mooring_protocol::ids::Epoch;
-use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{
-    Event, EventStream, Reply, ReplyBody, ReplyError, StreamRewriter, mark, rewrite_down,
+    Event, EventStream, PendingRequest, Reply, ReplyBody, ReplyError, StreamError, StreamRewriter,
+    mark, rewrite_down,
 };
 use mooring_upstream::{ANSWER_BYTES_MAX, ExchangeError, Server};
 
@@ -43,17 +45,21 @@ fn at_once(reply: Result<Reply, ExchangeError>) -> RelayFuture {
 /// The reply to a message of a bound session.
 ///
 /// # Errors
-/// A reply that needs a rebind notice cannot be read.
+/// The reply cannot be read, or answers another request.
 pub fn relay_call(
     delivered: DeliveryResult,
     caller: Caller,
-    pending_request: Option<PendingRequest>,
     guards: ReplyGuards,
     options: &RelayOptions,
 ) -> RelayFuture {
+    let pending_request = guards
+        .request
+        .as_ref()
+        .map(|request| request.pending.clone());
     let epoch = Epoch(delivered.binding.epoch);
     let marker = (options.seals).marker(&caller.session, &caller.server, epoch);
     let audience = Audience::Bound(marker);
+    let owner = StreamOwner::of(&caller.session, &caller.server.id);
     let reply = delivered.reply;
     match (delivered.moved, reply.body) {
         (moved, ReplyBody::Events(events)) if reply.status.is_success() => {
@@ -61,7 +67,7 @@ pub fn relay_call(
                 caller,
                 binding: delivered.binding,
             };
-            let filter = EventFilter::new(audience, pending_request, Some(origin), moved);
+            let filter = EventFilter::new(audience, owner, pending_request, Some(origin), moved);
             at_once(Ok(relay_events(
                 reply.status,
                 events,
@@ -70,16 +76,17 @@ pub fn relay_call(
                 options,
             )))
         }
-        (Some(moved), body) if reply.status.is_success() && pending_request.is_some() => {
+        (moved, body) => {
             let reply = Reply { body, ..reply };
-            Either::Right(Box::pin(async move {
-                let _until_read = guards;
-                marked(reply, audience, &moved, &caller).await
-            }))
-        }
-        (_, body) => {
-            let reply = Reply { body, ..reply };
-            relay(reply, audience, pending_request, guards, options)
+            match (moved, pending_request) {
+                (Some(moved), Some(request)) if reply.status.is_success() => {
+                    Either::Right(Box::pin(async move {
+                        let _until_read = guards;
+                        marked(reply, request, &moved, &caller).await
+                    }))
+                }
+                (_, request) => relay(reply, audience, owner, request, guards, options),
+            }
         }
     }
 }
@@ -91,11 +98,17 @@ pub fn relay_call(
 pub fn relay_shared(
     received: Reply,
     responder: ServerRequestResponder,
-    pending_request: Option<PendingRequest>,
+    request: InFlightRequest,
     options: &RelayOptions,
 ) -> RelayFuture {
-    let (audience, guards) = (Audience::Shared(responder), ReplyGuards::default());
-    relay(received, audience, pending_request, guards, options)
+    let audience = Audience::Shared(responder);
+    let owner = StreamOwner::Request(request.tag());
+    let pending = Some(request.pending.clone());
+    let guards = ReplyGuards {
+        request: Some(request),
+        ..ReplyGuards::default()
+    };
+    relay(received, audience, owner, pending, guards, options)
 }
 
 /// The reply to a GET.
@@ -114,10 +127,11 @@ pub async fn relay_stream(
     let reply = delivered.reply;
     match reply.body {
         ReplyBody::Events(events) if reply.status.is_success() => {
-            let filter = EventFilter::new(audience, None, None, delivered.moved);
+            let owner = StreamOwner::of(session, &server.id);
+            let filter = EventFilter::new(audience, owner, None, None, delivered.moved);
             Ok(relay_events(reply.status, events, filter, guards, options))
         }
-        body => failed_or_accepted(Reply { body, ..reply }, &audience).await,
+        body => failed_or_accepted(Reply { body, ..reply }, &audience, None).await,
     }
 }
 
@@ -129,36 +143,47 @@ fn is_accepted(status: StatusCode) -> bool {
 fn relay(
     reply: Reply,
     audience: Audience,
-    pending_request: Option<PendingRequest>,
+    owner: StreamOwner,
+    request: Option<PendingRequest>,
     guards: ReplyGuards,
     options: &RelayOptions,
 ) -> RelayFuture {
     let status = reply.status;
-    let is_answer = status.is_success() && pending_request.is_some();
-    at_once(match reply.body {
-        ReplyBody::Events(events) if status.is_success() => {
-            let filter = EventFilter::new(audience, pending_request, None, None);
-            Ok(relay_events(status, events, filter, guards, options))
+    match (reply.body, request) {
+        (ReplyBody::Events(events), request) if status.is_success() => {
+            let filter = EventFilter::new(audience, owner, request, None, None);
+            at_once(Ok(relay_events(status, events, filter, guards, options)))
         }
         // Otherwise the client would wait forever for an answer.
-        _ if is_answer && is_accepted(status) => Err(ExchangeError::NoResponse),
+        (_, Some(_)) if is_accepted(status) => at_once(Err(ExchangeError::NoResponse)),
         // The upstream is done, so the guards end here.
-        ReplyBody::Json(text) if is_answer => {
-            let text = StreamRewriter::rewrite(text).map_err(ReplyError::from);
-            text.map(|text| Reply::json(status, text))
-                .map_err(ExchangeError::from)
+        (ReplyBody::Json(text), Some(request)) if status.is_success() => {
+            at_once(answer_to(request, text).map(|text| Reply::json(status, text)))
         }
-        ReplyBody::JsonStream(chunks) if is_answer => {
-            let relay = JsonRelay::new(chunks, guards);
-            Ok(Reply::new(status, ReplyBody::JsonStream(Box::pin(relay))))
+        (ReplyBody::JsonStream(chunks), Some(request)) if status.is_success() => {
+            let message_bytes_max = options.message_bytes_max;
+            Either::Right(Box::pin(async move {
+                let relay = JsonRelay::open(chunks, request, guards, message_bytes_max).await?;
+                Ok(Reply::new(status, ReplyBody::JsonStream(Box::pin(relay))))
+            }))
         }
-        body => {
+        (_, Some(_)) if status.is_success() => at_once(Err(ExchangeError::NoResponse)),
+        (body, request) => {
             let reply = Reply { body, ..reply };
-            return Either::Right(Box::pin(async move {
+            Either::Right(Box::pin(async move {
                 let _until_read = guards;
-                failed_or_accepted(reply, &audience).await
-            }));
+                failed_or_accepted(reply, &audience, request).await
+            }))
         }
+    }
+}
+
+/// The whole reply to a request, with the client's id.
+fn answer_to(request: PendingRequest, text: Bytes) -> Result<Bytes, ExchangeError> {
+    StreamRewriter::rewrite(text, request).map_err(|error| {
+        let error = ReplyError::from(error);
+        note_mismatch(&error);
+        error.into()
     })
 }
 
@@ -176,12 +201,12 @@ fn relay_events(
 /// A reply with a rebind notice is always an event stream: the warning, then the marked answer.
 async fn marked(
     reply: Reply,
-    audience: Audience,
+    request: PendingRequest,
     moved: &RebindNotice,
     caller: &Caller,
 ) -> Result<Reply, ExchangeError> {
     let text = reply.body.read_text(ANSWER_BYTES_MAX).await?;
-    let down = restored(&text, &audience);
+    let down = answer_to(request, text)?;
     let notice = moved.to_mark();
     let answer = match mark::mark_result(&String::from_utf8_lossy(&down), &notice) {
         Some(marked) => {
@@ -196,24 +221,45 @@ async fn marked(
 }
 
 /// An error of the upstream with the ids restored, or an accepted message.
-async fn failed_or_accepted(reply: Reply, audience: &Audience) -> Result<Reply, ExchangeError> {
+async fn failed_or_accepted(
+    reply: Reply,
+    audience: &Audience,
+    request: Option<PendingRequest>,
+) -> Result<Reply, ExchangeError> {
     // The body of an accepted message is read too, although it should be empty: that frees the connection.
     let text = reply.body.read_text(ANSWER_BYTES_MAX).await;
     if is_accepted(reply.status) {
         return Ok(Reply::empty(StatusCode::ACCEPTED));
     }
     let text = text?;
-    let is_message = Message::parse(&text, Sender::Upstream).is_ok();
-    let body = if is_message {
-        ReplyBody::Json(restored(&text, audience))
-    } else {
-        ReplyBody::Text(text)
+    let body = match Message::parse(&text, Sender::Upstream) {
+        Ok(message) => ReplyBody::Json(error_to(&message, audience, request.as_ref())?),
+        Err(_) => ReplyBody::Text(text),
     };
     Ok(Reply {
         retry_after: reply.retry_after,
         challenge: None,
         ..Reply::new(passed_status(reply.status), body)
     })
+}
+
+/// The JSON-RPC error with the client's id restored. Servers that refuse a request often do not read its id: the error
+/// then has none, or one of the server's own.
+fn error_to(
+    message: &Message<'_>,
+    audience: &Audience,
+    request: Option<&PendingRequest>,
+) -> Result<Bytes, ExchangeError> {
+    let down = rewrite_down(message, &audience.marker()).map_err(|_| ExchangeError::NoResponse)?;
+    let is_other = (down.answers.as_ref()).is_some_and(|origin| {
+        origin.is_known() && !request.is_some_and(|request| request.is_answered(origin))
+    });
+    if is_other {
+        let error = ReplyError::from(StreamError::OtherRequest);
+        note_mismatch(&error);
+        return Err(error.into());
+    }
+    Ok(Bytes::from(down.text.into_owned()))
 }
 
 /// Maps an upstream's status for the client. Refused upstream credentials are the gateway's problem, not the client's.
@@ -226,16 +272,5 @@ fn passed_status(status: StatusCode) -> StatusCode {
         | StatusCode::PROXY_AUTHENTICATION_REQUIRED => StatusCode::BAD_GATEWAY,
         status if status.is_redirection() || status.is_informational() => StatusCode::BAD_GATEWAY,
         status => status,
-    }
-}
-
-/// The message with the client's id restored; other text is unchanged.
-fn restored(text: &Bytes, audience: &Audience) -> Bytes {
-    let Ok(message) = Message::parse(text, Sender::Upstream) else {
-        return text.clone();
-    };
-    match rewrite_down(&message, &audience.marker()) {
-        Ok(down) => into_bytes(down.text, text),
-        Err(_) => text.clone(),
     }
 }

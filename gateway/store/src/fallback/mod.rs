@@ -81,6 +81,11 @@ impl Drop for FallbackStore {
 }
 
 impl FallbackStore {
+    /// The Redis whose outages it bridges.
+    pub(super) fn redis(&self) -> &RedisStore {
+        &self.shared.redis
+    }
+
     /// Wraps a Redis, which may be unreachable.
     pub(super) fn new(redis: RedisStore, command_timeout: Duration, prefix: &str) -> Self {
         let (losses, losses_taken) = flume::bounded(LOSSES_MAX);

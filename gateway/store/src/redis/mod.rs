@@ -16,6 +16,7 @@ mod prefixes;
 mod rate;
 mod reply;
 mod reply_reader;
+mod requests;
 mod sealed;
 mod sessions;
 #[cfg(test)]

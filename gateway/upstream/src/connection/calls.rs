@@ -12,7 +12,7 @@ use super::key::Key;
 use super::outbox::End;
 use super::route;
 use super::stream::Stream;
-use mooring_protocol::Method;
+use mooring_protocol::{Method, RequestOrigin};
 
 /// How long the stream of a cancelled request stays open for an answer that crossed the cancellation. Most servers no
 /// longer answer, and the calls queued behind this one wait for it.
@@ -75,7 +75,7 @@ impl InFlightCalls {
             stream,
             number: self.begun,
             token,
-            is_clients: key.client_id().is_some(),
+            is_clients: key.is_clients(),
             cancelled_until: None,
         };
         self.open.insert(key, call);
@@ -84,6 +84,19 @@ impl InFlightCalls {
     /// Removes a request that was answered.
     pub(super) fn finish(&mut self, key: &Key) -> Option<Call> {
         self.open.remove(key)
+    }
+
+    /// The newest request that its client knows by this id and has not cancelled.
+    pub(super) fn find_clients(&self, id_json: &str) -> Option<&Key> {
+        let is_named = |key: &Key| match key.origin() {
+            RequestOrigin::Client { id, .. } => *id == *id_json,
+            _ => false,
+        };
+        let named = self.open.iter();
+        named
+            .filter(|(key, call)| call.cancelled_until.is_none() && is_named(key))
+            .max_by_key(|(_, call)| call.number)
+            .map(|(key, _)| key)
     }
 
     /// Records that the client no longer waits for the answer.

@@ -1,5 +1,5 @@
-//! The ids of a connection's events: `m:<epoch>:<stream>:<number>`. The stream is `g` for the general stream, or `c.<id
-//! of the client's request as JSON, in base64url>`.
+//! The ids of a connection's events: `m:<epoch>:<stream>:<number>`. The stream is `g` for the general stream, or
+//! `c.<tag of the client's request>.<its id as JSON, in base64url>`.
 //!
 //! Invariant: the id alone identifies the client's request, so that a gateway without any state of the connection can
 //! report that the call may have run.
@@ -9,7 +9,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use mooring_protocol::Id;
+use mooring_protocol::{Id, RequestTag};
 
 /// The longest id of a client's request, in bytes of JSON text, that event ids carry. Streams of requests with longer
 /// ids have no event ids and cannot be resumed, because the id would be repeated in every event and in the header of
@@ -34,6 +34,8 @@ pub enum StreamName {
     General,
     /// The stream of a call.
     Call {
+        /// The tag of the request.
+        tag: RequestTag,
         /// The id of the request as the client wrote it, as JSON text.
         id_json: Box<str>,
     },
@@ -42,19 +44,20 @@ pub enum StreamName {
 impl StreamName {
     /// The stream of the client's request with this id; `None` if the id is too long or invalid.
     #[must_use]
-    pub fn call(id_json: &str) -> Option<Self> {
+    pub fn call(tag: RequestTag, id_json: &str) -> Option<Self> {
         let is_carried = id_json.len() <= CARRIED_ID_BYTES_MAX && Id::from_json(id_json).is_ok();
         is_carried.then(|| Self::Call {
+            tag,
             id_json: id_json.into(),
         })
     }
 
     /// The request that the stream answers.
     #[must_use]
-    pub fn request(&self) -> Option<Id<'_>> {
+    pub fn request(&self) -> Option<(RequestTag, Id<'_>)> {
         match self {
             Self::General => None,
-            Self::Call { id_json } => Id::from_json(id_json).ok(),
+            Self::Call { tag, id_json } => Some((*tag, Id::from_json(id_json).ok()?)),
         }
     }
 }
@@ -72,8 +75,9 @@ impl EventId {
             None if stream == "g" => StreamName::General,
             None => return None,
             Some(encoded) => {
+                let (tag, encoded) = encoded.split_once('.')?;
                 let id_json = URL_SAFE_NO_PAD.decode(encoded).ok()?;
-                StreamName::call(std::str::from_utf8(&id_json).ok()?)?
+                StreamName::call(RequestTag::parse(tag)?, std::str::from_utf8(&id_json).ok()?)?
             }
         };
         Some(Self {
@@ -94,9 +98,9 @@ impl fmt::Display for EventId {
         let Self { epoch, number, .. } = self;
         match &self.stream {
             StreamName::General => write!(formatter, "m:{epoch}:g:{number}"),
-            StreamName::Call { id_json } => {
+            StreamName::Call { tag, id_json } => {
                 let encoded = URL_SAFE_NO_PAD.encode(id_json.as_bytes());
-                write!(formatter, "m:{epoch}:c.{encoded}:{number}")
+                write!(formatter, "m:{epoch}:c.{tag}.{encoded}:{number}")
             }
         }
     }
@@ -107,10 +111,12 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "test code")]
     use super::*;
 
+    const TAG: RequestTag = RequestTag(10);
+
     #[test]
     fn event_ids_round_trip() {
         let ids = ["1", "-7", r#""a:b""#, r#""\u0041\"""#, r#""ä""#];
-        let calls = ids.map(|id| StreamName::call(id).unwrap());
+        let calls = ids.map(|id| StreamName::call(TAG, id).unwrap());
         for stream in calls.into_iter().chain([StreamName::General]) {
             let id = EventId {
                 epoch: 3,
@@ -133,11 +139,13 @@ mod tests {
             "m:1:x:2",
             "m:+1:g:2",
             "m:1:g:",
-            "m:1:c.!:2",
-            "m:1:c.:2",
+            "m:1:c.MQ:2",
+            "m:1:c.a.MQ:2",
+            "m:1:c.0000000000000000000000000000000a.!:2",
+            "m:1:c.0000000000000000000000000000000a.:2",
             // `null` and `1.5` are JSON, but not ids.
-            "m:1:c.bnVsbA:2",
-            "m:1:c.MS41:2",
+            "m:1:c.0000000000000000000000000000000a.bnVsbA:2",
+            "m:1:c.0000000000000000000000000000000a.MS41:2",
             "m:99999999999999999999:g:1",
             "s:1:g:2",
         ] {
@@ -149,18 +157,19 @@ mod tests {
     fn an_event_id_names_its_request() {
         let text = EventId {
             epoch: 1,
-            stream: StreamName::call(r#""x\"y""#).unwrap(),
+            stream: StreamName::call(TAG, r#""x\"y""#).unwrap(),
             number: 9,
         }
         .to_string();
         let id = EventId::parse(&text).unwrap();
-        assert_eq!(id.stream.request().unwrap().as_json(), r#""x\"y""#);
+        let (tag, id) = id.stream.request().unwrap();
+        assert_eq!((tag, id.as_json()), (TAG, r#""x\"y""#));
     }
 
     #[test]
     fn long_ids_are_not_carried() {
         let id = |len: usize| format!("\"{}\"", "x".repeat(len));
-        assert!(StreamName::call(&id(CARRIED_ID_BYTES_MAX - 2)).is_some());
-        assert!(StreamName::call(&id(CARRIED_ID_BYTES_MAX - 1)).is_none());
+        assert!(StreamName::call(TAG, &id(CARRIED_ID_BYTES_MAX - 2)).is_some());
+        assert!(StreamName::call(TAG, &id(CARRIED_ID_BYTES_MAX - 1)).is_none());
     }
 }

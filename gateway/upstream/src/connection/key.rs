@@ -3,7 +3,8 @@
 //! Invariant: two JSON texts have the same key exactly if they are the same string or the same integer, whatever
 //! escapes the sender used.
 
-use mooring_protocol::Id;
+use mooring_protocol::ids::tagged_id;
+use mooring_protocol::{Id, RequestOrigin, RequestTag};
 
 /// The value of an id or a progress token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,18 +24,22 @@ impl Key {
         }
     }
 
-    /// The key of a client's request: the gateway sends it under the client's id with a prefix.
-    pub(super) fn of_client(id_json: &str) -> Self {
-        Self::Text(format!("{CLIENT}{id_json}").into())
+    /// The key of a client's request, which the gateways send under its tag.
+    pub(super) fn of_client(tag: RequestTag, id: Id<'_>) -> Self {
+        Self::of(&tagged_id(tag, id))
     }
 
-    /// The client's own id as JSON, if the request is the client's.
-    pub(super) fn client_id(&self) -> Option<&str> {
-        let Self::Text(text) = self else {
-            return None;
-        };
-        let id_json = text.strip_prefix(CLIENT)?;
-        Id::from_json(id_json).is_ok().then_some(id_json)
+    /// The origin of the request with this id.
+    pub(super) fn origin(&self) -> RequestOrigin<'_> {
+        match self {
+            Self::Text(text) => RequestOrigin::of_text(text),
+            Self::Raw(_) => RequestOrigin::Foreign,
+        }
+    }
+
+    /// Whether the request is a client's.
+    pub(super) fn is_clients(&self) -> bool {
+        matches!(self.origin(), RequestOrigin::Client { .. })
     }
 
     /// The JSON text of the id.
@@ -46,11 +51,9 @@ impl Key {
     }
 }
 
-/// The gateway's prefix of a client's id (`mcp::ids`).
-const CLIENT: &str = "c:";
-
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
     use super::*;
 
     #[test]
@@ -63,12 +66,18 @@ mod tests {
 
     #[test]
     fn client_requests_are_distinguished_from_the_gateways() {
-        assert_eq!(Key::of(r#""c:7""#).client_id(), Some("7"));
-        assert_eq!(Key::of(r#""c:\"7\"""#).client_id(), Some(r#""7""#));
-        for other in [r#""boot:7""#, r#""c:""#, r#""c:{}""#, "7"] {
-            assert_eq!(Key::of(other).client_id(), None, "{other}");
+        let key = Key::of_client(RequestTag(10), Id::from_json(r#""7""#).unwrap());
+        assert_eq!(
+            key,
+            Key::of(r#""c:0000000000000000000000000000000a:\"7\"""#)
+        );
+        let tag = Some(RequestTag(10));
+        let id = r#""7""#.into();
+        assert_eq!(key.origin(), RequestOrigin::Client { id, tag });
+        assert!(Key::of(r#""c::7""#).is_clients());
+        for other in [r#""boot:7""#, r#""c:7""#, r#""c::""#, r#""c::{}""#, "7"] {
+            assert!(!Key::of(other).is_clients(), "{other}");
         }
-        assert_eq!(Key::of_client(r#""7""#), Key::of(r#""c:\"7\"""#));
     }
 
     #[test]

@@ -172,9 +172,10 @@ impl EventLog {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "test code")]
     use super::*;
+    use mooring_protocol::RequestTag;
 
     fn call(id_json: &str) -> StreamName {
-        StreamName::call(id_json).unwrap()
+        StreamName::call(RequestTag(10), id_json).unwrap()
     }
 
     fn number(event: &Event) -> u64 {

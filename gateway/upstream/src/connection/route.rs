@@ -60,7 +60,10 @@ mod tests {
     #[test]
     fn every_kind_of_message_has_a_route() {
         for (fields, expected) in [
-            (r#""id":"c:1","result":{}"#, MessageRoute::AnsweredRequest),
+            (
+                r#""id":"c:0000000000000000000000000000000a:1","result":{}"#,
+                MessageRoute::AnsweredRequest,
+            ),
             (r#""id":null,"error":{}"#, MessageRoute::AnsweredRequest),
             (r#""id":1,"method":"ping""#, MessageRoute::Connection),
             (

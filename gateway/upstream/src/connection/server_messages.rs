@@ -115,7 +115,7 @@ impl Actor {
             return stream.push(&mut self.log, EventPart::Middle, text_of(message));
         }
         // A task outlives the call that created it (MCP 2025-11-25, tasks), and keeps its token.
-        let is_clients = token.is_some_and(|token| token.client_id().is_some());
+        let is_clients = token.is_some_and(|token| token.is_clients());
         if is_clients && self.general.is_read() {
             self.used_at = Instant::now();
             self.general

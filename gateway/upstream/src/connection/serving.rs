@@ -23,7 +23,8 @@ use super::sending::{ReplyTo, SendReceipt};
 use super::stream::Stream;
 use crate::SendError;
 use mooring_protocol::{
-    ErrorBody, ErrorKind, Event, Id, Kind, Message, Method, Reply, Sender, call,
+    ErrorBody, ErrorKind, Event, Id, Kind, Message, Method, Reply, RequestOrigin, RequestTag,
+    Sender, call, with_request_id,
 };
 
 /// Unread answers may take this many times the longest message before new requests are rejected.
@@ -38,6 +39,8 @@ const MISSED: &str = concat!(
 enum PostDecision {
     /// Send it; this is the reply once it is sent.
     ToSend(Reply),
+    /// It is sent in this form.
+    ToSendAs(Bytes, Reply),
     /// Do not send it; this is the reply.
     Done(Reply),
 }
@@ -88,6 +91,9 @@ impl Actor {
             PostDecision::ToSend(reply) => {
                 self.sending.add(body.clone(), SendReceipt::new(to, reply))
             }
+            PostDecision::ToSendAs(text, reply) => {
+                self.sending.add(text, SendReceipt::new(to, reply));
+            }
             PostDecision::Done(reply) => drop(to.send(Ok(reply))),
         }
     }
@@ -99,14 +105,8 @@ impl Actor {
         }
         match message.kind() {
             Kind::Request => self.call(message),
-            Kind::Notification => {
-                if message.method() == Method::Cancelled
-                    && let Some(id) = message.params.request_id()
-                {
-                    self.calls.cancel(&Key::of(id), Instant::now());
-                }
-                PostDecision::ToSend(reply::accepted())
-            }
+            Kind::Notification if message.method() == Method::Cancelled => self.cancel(message),
+            Kind::Notification => PostDecision::ToSend(reply::accepted()),
             Kind::Result | Kind::Error => {
                 let key = message.id().map(|id| Key::of(id.as_json()));
                 let question = key.and_then(|key| self.open_questions.take(&key));
@@ -147,11 +147,35 @@ impl Actor {
 
     /// The tag of a new stream in the log. Requests of the gateway need none, and before the end of `initialize` the
     /// client has no session in which it could resume.
+    /// Forwards the cancellation of a request. A gateway that does not know the request's tag names it by its client's
+    /// id.
+    fn cancel(&mut self, message: &Message<'_>) -> PostDecision {
+        let Some(id_json) = message.params.request_id() else {
+            return PostDecision::ToSend(reply::accepted());
+        };
+        let named = Key::of(id_json);
+        let key = match named.origin() {
+            RequestOrigin::Client { id, tag: None } => match self.calls.find_clients(&id) {
+                Some(key) => key.clone(),
+                None => return PostDecision::Done(reply::accepted()),
+            },
+            _ => named,
+        };
+        self.calls.cancel(&key, Instant::now());
+        match with_request_id(message, &key.to_json()) {
+            Some(text) => PostDecision::ToSendAs(text.into(), reply::accepted()),
+            None => PostDecision::ToSend(reply::accepted()),
+        }
+    }
+
     fn tag_of(&mut self, key: &Key, method: Method) -> Option<Arc<StreamTag>> {
         if method == Method::Initialize {
             return None;
         }
-        let name = StreamName::call(key.client_id()?)?;
+        let RequestOrigin::Client { id, tag } = key.origin() else {
+            return None;
+        };
+        let name = StreamName::call(tag?, &id)?;
         Some(self.log.begin(name))
     }
 
@@ -194,7 +218,7 @@ impl Actor {
             None if is_ours => self.resume_general(event.number),
             None => self.listen(),
             Some(request) if is_ours => self.resume_call(&event, request),
-            Some(request) => unknown_call_outcome(request),
+            Some((tag, id)) => reply::one_event(outcome_unknown(&Key::of_client(tag, id))),
         }
     }
 
@@ -210,15 +234,13 @@ impl Actor {
         Reply::events(reader)
     }
 
-    fn resume_call(&mut self, event: &EventId, request: Id<'_>) -> Reply {
+    fn resume_call(&mut self, event: &EventId, (tag, id): (RequestTag, Id<'_>)) -> Reply {
+        let key = Key::of_client(tag, id);
         let (outbox, reader) = outbox(&self.backlog);
-        let in_flight = self
-            .calls
-            .stream_mut(&Key::of_client(request.as_json()))
-            .filter(|stream| {
-                let tag = stream.tag();
-                tag.is_some_and(|tag| tag.is_of(&event.stream, event.number))
-            });
+        let in_flight = self.calls.stream_mut(&key).filter(|stream| {
+            let tag = stream.tag();
+            tag.is_some_and(|tag| tag.is_of(&event.stream, event.number))
+        });
         if let Some(stream) = in_flight {
             if let Some(tag) = stream.tag() {
                 replay(&self.log, tag, event.number, &outbox);
@@ -231,7 +253,7 @@ impl Actor {
             replay(&self.log, tag, event.number, &outbox);
         }
         if !tag.is_some_and(|tag| self.log.has_answer(&tag)) {
-            outbox.push(outcome_unknown(request));
+            outbox.push(outcome_unknown(&key));
         }
         outbox.end(End::Whole);
         Reply::events(reader)
@@ -264,16 +286,10 @@ fn too_many(id: Id<'_>, why: &'static str) -> Reply {
     reply::refused(&error.answering(Some(id)).detail(why))
 }
 
-/// The reply to a resume of a call of an earlier connection.
-#[must_use]
-fn unknown_call_outcome(request: Id<'_>) -> Reply {
-    reply::one_event(outcome_unknown(request))
-}
-
 /// The error that tells a client that its call may have run. It has the request's id as sent to the server, as do all
 /// messages of a connection.
-fn outcome_unknown(request: Id<'_>) -> Event {
-    let id_json = Key::of_client(request.as_json()).to_json();
+fn outcome_unknown(key: &Key) -> Event {
+    let id_json = key.to_json();
     let error = ErrorBody::new(ErrorKind::OutcomeUnknown)
         .answering(Id::from_json(&id_json).ok())
         .detail("its events are not kept any more");

@@ -7,8 +7,7 @@ async fn a_stream_carries_its_requests_messages_and_ends_with_the_answer() {
     let mut bench = older().await;
     let mut one = bench.call(&tools_call(1)).await;
     let mut two = bench.call(&tools_call(2)).await;
-    let progress =
-        r#"{"method":"notifications/progress","params":{"progressToken":"c:1","progress":1}}"#;
+    let progress = r#"{"method":"notifications/progress","params":{"progressToken":"c:0000000000000000000000000000000a:1","progress":1}}"#;
     bench.server_sends(progress).await;
     bench.server_sends(&result(2)).await;
     // The server escapes the id differently.
@@ -17,13 +16,19 @@ async fn a_stream_carries_its_requests_messages_and_ends_with_the_answer() {
         .await;
     assert_eq!(
         two.rest().await,
-        [json!({"jsonrpc":"2.0","id":"c:2","result":{"of":2}})]
+        [json!({"jsonrpc":"2.0","id":"c:0000000000000000000000000000000a:2","result":{"of":2}})]
     );
     assert_eq!(one.data().await["method"], "notifications/progress");
     let answer = one.next().await.unwrap();
-    assert_eq!(answer.data, json!({"id":"c:1","result":{"x":1.0}}));
+    assert_eq!(
+        answer.data,
+        json!({"id":"c:0000000000000000000000000000000a:1","result":{"x":1.0}})
+    );
     let id = EventId::parse(&answer.id.unwrap()).unwrap();
-    assert_eq!((id.epoch, id.stream.request().unwrap().as_json()), (7, "1"));
+    assert_eq!(
+        (id.epoch, id.stream.request().unwrap().1.as_json()),
+        (7, "1")
+    );
     assert_eq!(one.next().await, None);
 }
 
@@ -49,7 +54,10 @@ async fn a_duplicate_id_is_refused_and_the_first_request_is_unaffected() {
     let error = json_of(reply).await;
     assert_eq!(
         (&error["id"], &error["error"]["code"]),
-        (&json!("c:1"), &json!(-32600))
+        (
+            &json!("c:0000000000000000000000000000000a:1"),
+            &json!(-32600)
+        )
     );
     bench.server_sends(&result(1)).await;
     assert_eq!(first.rest().await.len(), 1);
@@ -63,7 +71,10 @@ async fn a_duplicate_id_is_refused_and_the_first_request_is_unaffected() {
 #[tokio::test]
 async fn long_ids_are_carried_but_not_in_event_ids() {
     let mut bench = older().await;
-    let id = format!(r#""c:\"{}\"""#, "\\\\u0041".repeat(170));
+    let id = format!(
+        r#""c:0000000000000000000000000000000a:\"{}\"""#,
+        "\\\\u0041".repeat(170)
+    );
     assert!(id.len() > 1024);
     let mut stream = bench
         .call(&format!(
@@ -122,8 +133,7 @@ async fn open_calls_are_counted() {
 async fn a_cancelled_request_without_an_answer_ends_its_stream() {
     let mut bench = older().await;
     let mut stream = bench.call(&tools_call(1)).await;
-    let cancelled =
-        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c:1"}}"#;
+    let cancelled = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c:0000000000000000000000000000000a:1"}}"#;
     bench.post(cancelled).await;
     assert_eq!(
         bench.server_receives().await["method"],
@@ -144,7 +154,7 @@ async fn an_answer_after_the_cancellation_is_delivered() {
     let mut bench = older().await;
     let mut stream = bench.call(&tools_call(1)).await;
     bench
-        .post(r#"{"method":"notifications/cancelled","params":{"requestId":"c:1"}}"#)
+        .post(r#"{"method":"notifications/cancelled","params":{"requestId":"c:0000000000000000000000000000000a:1"}}"#)
         .await;
     bench.server_sends(&result(1)).await;
     assert_eq!(stream.rest().await.len(), 1);
@@ -161,15 +171,15 @@ async fn invalid_server_messages_are_dropped() {
         "\u{feff}",
         "[]",
         "[[]]",
-        r#"[1,{"id":"c:1"},null]"#,
-        r#"{"id":"c:1"}"#,
-        r#"{"id":"c:9","result":{}}"#,
+        r#"[1,{"id":"c:0000000000000000000000000000000a:1"},null]"#,
+        r#"{"id":"c:0000000000000000000000000000000a:1"}"#,
+        r#"{"id":"c:0000000000000000000000000000000a:9","result":{}}"#,
         r#"{"id":null,"error":{"code":-32700,"message":"?"}}"#,
         r#"{"id":{"c":1},"result":{}}"#,
         r#"{"id":"boot:0","result":{}}"#,
         r#"{"method":"notifications/progress"}"#,
         r#"{"method":"notifications/progress","params":{"progressToken":[]}}"#,
-        r#"{"method":"notifications/cancelled","params":{"requestId":"c:1"}}"#,
+        r#"{"method":"notifications/cancelled","params":{"requestId":"c:0000000000000000000000000000000a:1"}}"#,
     ] {
         bench.server_sends(nonsense).await;
     }
@@ -194,8 +204,14 @@ async fn a_batch_is_split() {
     bench
         .server_sends(&format!("[{}, {ping} ,7,{}]", result(2), result(1)))
         .await;
-    assert_eq!(one.data().await["id"], "c:1");
-    assert_eq!(two.data().await["id"], "c:2");
+    assert_eq!(
+        one.data().await["id"],
+        "c:0000000000000000000000000000000a:1"
+    );
+    assert_eq!(
+        two.data().await["id"],
+        "c:0000000000000000000000000000000a:2"
+    );
     assert_eq!(bench.server_receives().await["id"], 5);
 }
 
@@ -217,12 +233,17 @@ async fn an_oversized_answer_becomes_an_error() {
         ))
         .await;
     bench
-        .server_sends(&format!(r#"{{"id":"c:1","result":{{"x":"{long}"}}}}"#))
+        .server_sends(&format!(
+            r#"{{"id":"c:0000000000000000000000000000000a:1","result":{{"x":"{long}"}}}}"#
+        ))
         .await;
     let rest = stream.rest().await;
     assert_eq!(rest.len(), 1);
     assert_eq!(
         (&rest[0]["id"], &rest[0]["error"]["code"]),
-        (&json!("c:1"), &json!(-32011))
+        (
+            &json!("c:0000000000000000000000000000000a:1"),
+            &json!(-32011)
+        )
     );
 }

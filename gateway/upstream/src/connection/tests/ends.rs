@@ -10,7 +10,7 @@ async fn an_in_flight_call_breaks_with_the_link_after_earlier_events() {
     let mut bench = older().await;
     let mut stream = bench.call(&tools_call(1)).await;
     bench
-        .server_sends(r#"{"method":"notifications/progress","params":{"progressToken":"c:1"}}"#)
+        .server_sends(r#"{"method":"notifications/progress","params":{"progressToken":"c:0000000000000000000000000000000a:1"}}"#)
         .await;
     bench
         .transport_end

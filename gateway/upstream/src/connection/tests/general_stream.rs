@@ -51,9 +51,12 @@ async fn task_progress_continues_after_its_call() {
     assert_eq!(call.rest().await.len(), 1);
     let mut general = bench.listen(None).await;
     bench
-        .server_sends(r#"{"method":"notifications/progress","params":{"progressToken":"c:1"}}"#)
+        .server_sends(r#"{"method":"notifications/progress","params":{"progressToken":"c:0000000000000000000000000000000a:1"}}"#)
         .await;
-    assert_eq!(general.data().await["params"]["progressToken"], "c:1");
+    assert_eq!(
+        general.data().await["params"]["progressToken"],
+        "c:0000000000000000000000000000000a:1"
+    );
 }
 
 #[tokio::test]

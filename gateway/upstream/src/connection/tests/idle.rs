@@ -48,9 +48,11 @@ async fn messages_on_a_read_stream_are_uses_and_pings_are_not() {
     bench.server_sends(notification).await;
     bench.wait_processed().await;
     let mut ping = bench
-        .call(r#"{"jsonrpc":"2.0","id":"c:1","method":"ping"}"#)
+        .call(r#"{"jsonrpc":"2.0","id":"c:0000000000000000000000000000000a:1","method":"ping"}"#)
         .await;
-    bench.server_sends(r#"{"id":"c:1","result":{}}"#).await;
+    bench
+        .server_sends(r#"{"id":"c:0000000000000000000000000000000a:1","result":{}}"#)
+        .await;
     ping.rest().await;
     // The answer is a use; unread messages and an open, silent stream are not.
     assert!(!bench.connection.stop_if_idle(LIMIT).await);
@@ -70,9 +72,10 @@ async fn an_idle_stop_keeps_the_clients_streams_and_session() {
     assert_eq!(bench.connection.activity(), Activity::Stopped);
     assert_eq!(bench.connection.end(), None);
 
-    let ping = r#"{"jsonrpc":"2.0","id":"c:2","method":"ping"}"#;
+    let ping = r#"{"jsonrpc":"2.0","id":"c:0000000000000000000000000000000a:2","method":"ping"}"#;
     let mut pong = Stream::of(bench.post(ping).await);
-    let empty = json!({"jsonrpc": "2.0", "id": "c:2", "result": {}});
+    let empty =
+        json!({"jsonrpc": "2.0", "id": "c:0000000000000000000000000000000a:2", "result": {}});
     assert_eq!(pong.rest().await, [empty]);
     for message in [tools_call(3), r#"{"method":"notifications/x"}"#.to_owned()] {
         let refused = bench.connection.serve(&post(&message)).await;

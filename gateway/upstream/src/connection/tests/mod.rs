@@ -98,12 +98,14 @@ fn get(after: Option<&str>) -> Outgoing {
 
 fn tools_call(id: u64) -> String {
     format!(
-        r#"{{"jsonrpc":"2.0","id":"c:{id}","method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":"c:{id}"}}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":"c:0000000000000000000000000000000a:{id}","method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":"c:0000000000000000000000000000000a:{id}"}}}}}}"#
     )
 }
 
 fn result(id: u64) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":"c:{id}","result":{{"of":{id}}}}}"#)
+    format!(
+        r#"{{"jsonrpc":"2.0","id":"c:0000000000000000000000000000000a:{id}","result":{{"of":{id}}}}}"#
+    )
 }
 
 impl Bench {

@@ -12,7 +12,7 @@ async fn the_latest_tool_call_carries_the_question_and_gets_one_answer() {
     let mut one = bench.call(&tools_call(1)).await;
     let mut two = bench.call(&tools_call(2)).await;
     let mut list = bench
-        .call(r#"{"jsonrpc":"2.0","id":"c:3","method":"tools/list"}"#)
+        .call(r#"{"jsonrpc":"2.0","id":"c:0000000000000000000000000000000a:3","method":"tools/list"}"#)
         .await;
     let mut general = bench.listen(None).await;
     bench.server_sends(ELICIT).await;
@@ -168,14 +168,16 @@ async fn server_ids_are_independent_and_unique() {
     let mut stream = bench.call(&tools_call(1)).await;
     // The server's request ids are independent of the client's.
     bench
-        .server_sends(r#"{"id":"c:1","method":"roots/list"}"#)
+        .server_sends(r#"{"id":"c:0000000000000000000000000000000a:1","method":"roots/list"}"#)
         .await;
     bench
-        .server_sends(r#"{"id":"c:1","method":"sampling/createMessage"}"#)
+        .server_sends(
+            r#"{"id":"c:0000000000000000000000000000000a:1","method":"sampling/createMessage"}"#,
+        )
         .await;
     assert_eq!(stream.data().await["method"], "roots/list");
     bench
-        .post(r#"{"jsonrpc":"2.0","id":"c:1","result":{"roots":[]}}"#)
+        .post(r#"{"jsonrpc":"2.0","id":"c:0000000000000000000000000000000a:1","result":{"roots":[]}}"#)
         .await;
     assert_eq!(bench.server_receives().await["result"]["roots"], json!([]));
     bench.server_sends(&result(1)).await;

@@ -7,7 +7,7 @@ async fn flood(bench: &Bench, events: usize) {
     for number in 0..events {
         bench
             .server_sends(&format!(
-                r#"{{"method":"notifications/progress","params":{{"progressToken":"c:1","progress":{number}}}}}"#
+                r#"{{"method":"notifications/progress","params":{{"progressToken":"c:0000000000000000000000000000000a:1","progress":{number}}}}}"#
             ))
             .await;
     }
@@ -89,7 +89,7 @@ async fn backpressure_counts_bytes() {
     for _ in 0..3 {
         bench
             .server_sends(&format!(
-                r#"{{"method":"notifications/progress","params":{{"progressToken":"c:1","message":"{large}"}}}}"#
+                r#"{{"method":"notifications/progress","params":{{"progressToken":"c:0000000000000000000000000000000a:1","message":"{large}"}}}}"#
             ))
             .await;
     }
@@ -116,7 +116,9 @@ async fn unread_answers_are_bounded() {
         }
         bench.server_receives().await;
         bench
-            .server_sends(&format!(r#"{{"id":"c:{id}","result":{{"x":"{large}"}}}}"#))
+            .server_sends(&format!(
+                r#"{{"id":"c:0000000000000000000000000000000a:{id}","result":{{"x":"{large}"}}}}"#
+            ))
             .await;
         bench.wait_processed().await;
         unread.push(Stream::of(reply));
@@ -126,7 +128,10 @@ async fn unread_answers_are_bounded() {
     assert!(unread.len() >= 4);
     // All answers arrive, and once they are read new requests are accepted.
     for (id, stream) in unread.iter_mut().enumerate() {
-        assert_eq!(stream.data().await["id"], format!("c:{id}"));
+        assert_eq!(
+            stream.data().await["id"],
+            format!("c:0000000000000000000000000000000a:{id}")
+        );
         assert_eq!(stream.next().await, None);
     }
     let mut again = bench.call(&tools_call(7)).await;

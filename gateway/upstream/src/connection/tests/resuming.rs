@@ -5,7 +5,7 @@ use super::*;
 async fn progress(bench: &Bench, id: u64, number: u64) {
     bench
         .server_sends(&format!(
-            r#"{{"method":"notifications/progress","params":{{"progressToken":"c:{id}","progress":{number}}}}}"#
+            r#"{{"method":"notifications/progress","params":{{"progressToken":"c:0000000000000000000000000000000a:{id}","progress":{number}}}}}"#
         ))
         .await;
 }
@@ -74,7 +74,10 @@ async fn an_evicted_answer_is_an_error() {
     assert_eq!(rest.len(), 1);
     assert_eq!(
         (&rest[0]["id"], &rest[0]["error"]["code"]),
-        (&json!("c:1"), &json!(-32012))
+        (
+            &json!("c:0000000000000000000000000000000a:1"),
+            &json!(-32012)
+        )
     );
 }
 

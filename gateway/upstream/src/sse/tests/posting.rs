@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::fake::{Answer, Fake, ended, next_message, send};
 use crate::connection::link::LinkEnd;
 
-const CALL: &str = r#"{"jsonrpc":"2.0","id":"c:\"a\"","method":"tools/call","params":{}}"#;
+const CALL: &str = r#"{"jsonrpc":"2.0","id":"c:0000000000000000000000000000000a:\"a\"","method":"tools/call","params":{}}"#;
 const NOTIFICATION: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const ANSWER: &str = r#"{"jsonrpc":"2.0","id":3,"result":{}}"#;
 
@@ -71,7 +71,10 @@ async fn a_request_that_is_refused_is_answered_and_the_link_lives() {
     send(&link, NOTIFICATION).await;
     send(&link, CALL).await;
     let (id, code, message) = error(next_message(&mut link).await);
-    assert_eq!((id, code), (json!("c:\"a\""), -32011));
+    assert_eq!(
+        (id, code),
+        (json!("c:0000000000000000000000000000000a:\"a\""), -32011)
+    );
     assert_eq!(
         message,
         "the server refused the message with HTTP status 413"
@@ -108,7 +111,10 @@ async fn a_server_that_does_not_know_the_session_ends_the_link() {
     let mut link = fake.connected().await;
     send(&link, CALL).await;
     let (id, code, _) = error(next_message(&mut link).await);
-    assert_eq!((id, code), (json!("c:\"a\""), -32009));
+    assert_eq!(
+        (id, code),
+        (json!("c:0000000000000000000000000000000a:\"a\""), -32009)
+    );
     let LinkEnd::Broken(reason) = ended(&mut link).await else {
         panic!("the server ended the session")
     };

@@ -1,0 +1,135 @@
+//! Which request a client's cancellation names.
+//!
+//! A request has an id of the gateway's own upstream, so a cancellation has to be sent with that. The gateway that sent
+//! the request knows it. The owner of a connection knows its requests. For the other servers, gateways publish in the
+//! store what runs for longer than [`PUBLISHED_AFTER`], for cancellations that arrive elsewhere. Invariant: a call that
+//! ends earlier costs the store nothing.
+
+use std::time::Duration;
+
+use mooring_session::rules::Ownership;
+
+use super::{Session, SessionRouter};
+use crate::in_flight_requests::{InFlightRequest, RequestScope};
+use crate::request_tag::session_tag;
+use mooring_protocol::{Kind, Lane, Message, Method, PendingRequest, RequestTag};
+use mooring_store::{RequestName, StoreError};
+use mooring_upstream::Server;
+
+/// Age at which other gateways are told of a request.
+const PUBLISHED_AFTER: Duration = Duration::from_millis(250);
+/// How often they are told again; shorter than the store keeps it.
+const PUBLISHED_EVERY: Duration = Duration::from_secs(20);
+/// Interval of looking for such requests.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long a cancellation waits for its request to be published: as long as that takes.
+const UNPUBLISHED_WAIT: Duration = Duration::from_millis(750);
+
+const _: () = assert!(PUBLISHED_EVERY.as_millis() * 2 < mooring_store::REQUEST_KEPT.as_millis());
+
+/// The request that a message cancels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelledRequest {
+    /// The message cancels no request.
+    None,
+    /// The request has this tag.
+    Tagged(RequestTag),
+    /// The owner of the connection knows it, if there is one.
+    KnownToOwner,
+    /// No such request is in flight, as far as known.
+    NotFound,
+}
+
+impl SessionRouter {
+    /// Begins a client's request: gives it a tag and notes it for cancellations. `None` for other messages.
+    #[must_use]
+    pub fn begin_request(
+        &self,
+        session: &Session,
+        server: &Server,
+        message: &Message<'_>,
+        lane: Option<Lane>,
+    ) -> Option<InFlightRequest> {
+        let id = message.id().filter(|_| message.kind() == Kind::Request)?;
+        let pending = PendingRequest {
+            id_json: id.as_json().into(),
+            tag: session_tag(session, &server.id),
+        };
+        let scope = RequestScope::Session(session.key.clone(), server.id.clone(), lane);
+        Some(self.in_flight_requests().begin(scope, pending))
+    }
+
+    /// Finds the request that a client's message cancels, at any gateway.
+    pub async fn find_cancelled(
+        &self,
+        session: &Session,
+        server: &Server,
+        message: &Message<'_>,
+        lane: Option<Lane>,
+    ) -> CancelledRequest {
+        let is_cancellation =
+            message.kind() == Kind::Notification && message.method() == Method::Cancelled;
+        let Some(id_json) = message.params.request_id().filter(|_| is_cancellation) else {
+            return CancelledRequest::None;
+        };
+        let scope = RequestScope::Session(session.key.clone(), server.id.clone(), lane);
+        if let Some(tag) = self.in_flight_requests().find(&scope, id_json) {
+            return CancelledRequest::Tagged(tag);
+        }
+        if server.ownership == Ownership::Owned {
+            return CancelledRequest::KnownToOwner;
+        }
+        let name = RequestName::new(
+            &session.key,
+            &server.id,
+            lane.map(|Lane(lane)| lane),
+            id_json,
+        );
+        for wait in [UNPUBLISHED_WAIT, Duration::ZERO] {
+            match self.store().find_request(&name).await {
+                Ok(Some(tag)) => return CancelledRequest::Tagged(RequestTag(tag)),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::info!(session = %session.digest, server = %server.id, %error, "the request of a cancellation could not be looked up");
+                    break;
+                }
+            }
+            if !self.store().is_shared() {
+                break;
+            }
+            tokio::time::sleep(wait).await;
+        }
+        CancelledRequest::NotFound
+    }
+
+    async fn publish_once(&self) -> Result<(), StoreError> {
+        let unpublished =
+            (self.in_flight_requests()).take_unpublished(PUBLISHED_AFTER, PUBLISHED_EVERY);
+        for (scope, request) in unpublished {
+            let RequestScope::Session(key, server, lane) = scope else {
+                continue;
+            };
+            let is_owned = (self.servers().get(server.as_str()))
+                .is_none_or(|server| server.ownership == Ownership::Owned);
+            if is_owned || !self.store().is_shared() {
+                continue;
+            }
+            let lane = lane.map(|Lane(lane)| lane);
+            let name = RequestName::new(&key, &server, lane, &request.id_json);
+            self.store().publish_request(&name, request.tag.0).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Publishes long requests, and forgets those of clients that are gone, for as long as the gateway runs.
+pub async fn publish_requests(router: SessionRouter) {
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = router.publish_once().await {
+            tracing::debug!(%error, "requests in flight were not published");
+        }
+    }
+}

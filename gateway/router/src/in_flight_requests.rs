@@ -1,0 +1,251 @@
+//! The client requests that this gateway has in flight, by the ids that cancellations name.
+//!
+//! A client cancels a request by its own id, and the upstream server knows it by its tag. Invariants: an entry lasts as
+//! long as its guard, or a while longer if the client gave up its stream; of several requests with one id, which clients
+//! should not have, the newest is found.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use foldhash::fast::RandomState;
+use mooring_session::names::ServerName;
+
+use mooring_protocol::{Lane, PendingRequest, RequestTag};
+use mooring_store::SessionKey;
+
+/// How long a request whose client disconnected can be cancelled. Clients that stop waiting often close the stream
+/// first.
+const DISCONNECTED_KEPT: Duration = Duration::from_secs(60);
+/// Most requests of disconnected clients that are kept.
+const DISCONNECTED_MAX: usize = 10_000;
+
+/// Within what the ids of a client are its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum RequestScope {
+    /// A session at a server; the lane distinguishes several clients of the session.
+    Session(SessionKey, ServerName, Option<Lane>),
+    /// A client of pooled upstream sessions.
+    Pooled(Lane),
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    by_scope: HashMap<RequestScope, Vec<Entry>, RandomState>,
+    disconnected: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    request: PendingRequest,
+    began: Instant,
+    /// When other gateways were last told of it.
+    published: Option<Instant>,
+    /// Since when its client is gone.
+    disconnected: Option<Instant>,
+}
+
+/// The requests in flight. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct InFlightRequests(Arc<Mutex<Requests>>);
+
+/// A client's request in flight. Dropping it ends it.
+#[derive(Debug)]
+pub struct InFlightRequest {
+    requests: InFlightRequests,
+    scope: RequestScope,
+    /// What its reply has to answer.
+    pub pending: PendingRequest,
+}
+
+impl InFlightRequests {
+    fn lock(&self) -> MutexGuard<'_, Requests> {
+        // The map is consistent after every statement, so a poisoned lock is usable.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a request until the guard is dropped.
+    pub(crate) fn begin(&self, scope: RequestScope, pending: PendingRequest) -> InFlightRequest {
+        let entry = Entry {
+            request: pending.clone(),
+            began: Instant::now(),
+            published: None,
+            disconnected: None,
+        };
+        let mut requests = self.lock();
+        requests
+            .by_scope
+            .entry(scope.clone())
+            .or_default()
+            .push(entry);
+        drop(requests);
+        InFlightRequest {
+            requests: self.clone(),
+            scope,
+            pending,
+        }
+    }
+
+    /// The tag of the newest request with this id.
+    pub(crate) fn find(&self, scope: &RequestScope, id_json: &str) -> Option<RequestTag> {
+        let requests = self.lock();
+        let mut newest_first = requests.by_scope.get(scope)?.iter().rev();
+        let found = newest_first.find(|entry| *entry.request.id_json == *id_json)?;
+        Some(found.request.tag)
+    }
+
+    /// The requests that began over `age` ago and were not published within `period`, which count as published now.
+    /// Forgets those whose clients are gone for long.
+    pub(crate) fn take_unpublished(
+        &self,
+        age: Duration,
+        period: Duration,
+    ) -> Vec<(RequestScope, PendingRequest)> {
+        let now = Instant::now();
+        let mut unpublished = Vec::new();
+        let mut requests = self.lock();
+        let Requests {
+            by_scope,
+            disconnected,
+        } = &mut *requests;
+        by_scope.retain(|scope, entries| {
+            entries.retain_mut(|entry| {
+                let is_kept = |at: Instant| now.duration_since(at) < DISCONNECTED_KEPT;
+                if !entry.disconnected.is_none_or(is_kept) {
+                    *disconnected = disconnected.saturating_sub(1);
+                    return false;
+                }
+                let is_due = match entry.published {
+                    None => now.duration_since(entry.began) >= age,
+                    Some(at) => now.duration_since(at) >= period,
+                };
+                if is_due {
+                    entry.published = Some(now);
+                    unpublished.push((scope.clone(), entry.request.clone()));
+                }
+                true
+            });
+            !entries.is_empty()
+        });
+        unpublished
+    }
+}
+
+impl Requests {
+    /// Removes the request, or keeps it for a while.
+    fn end(&mut self, scope: &RequestScope, tag: RequestTag, is_disconnected: bool) {
+        let Some(entries) = self.by_scope.get_mut(scope) else {
+            return;
+        };
+        let Some(at) = entries.iter().position(|entry| entry.request.tag == tag) else {
+            return;
+        };
+        match entries.get_mut(at) {
+            Some(entry) if is_disconnected && self.disconnected < DISCONNECTED_MAX => {
+                entry.disconnected = Some(Instant::now());
+                self.disconnected += 1;
+            }
+            _ => drop(entries.remove(at)),
+        }
+        if entries.is_empty() {
+            self.by_scope.remove(scope);
+        }
+    }
+}
+
+impl InFlightRequest {
+    /// The tag under which it is sent.
+    #[must_use]
+    pub const fn tag(&self) -> RequestTag {
+        self.pending.tag
+    }
+
+    /// Ends it unanswered because its client disconnected, who may still cancel it.
+    pub(crate) fn disconnect(self) {
+        self.requests
+            .lock()
+            .end(&self.scope, self.pending.tag, true);
+    }
+}
+
+impl Drop for InFlightRequest {
+    fn drop(&mut self) {
+        let mut requests = self.requests.lock();
+        // A disconnected one stays.
+        let is_disconnected = requests.by_scope.get(&self.scope).is_some_and(|entries| {
+            (entries.iter())
+                .any(|entry| entry.request.tag == self.pending.tag && entry.disconnected.is_some())
+        });
+        if !is_disconnected {
+            requests.end(&self.scope, self.pending.tag, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn request(id: &str, tag: u128) -> PendingRequest {
+        PendingRequest {
+            id_json: id.into(),
+            tag: RequestTag(tag),
+        }
+    }
+
+    fn scope(lane: u64) -> RequestScope {
+        RequestScope::Pooled(Lane(lane))
+    }
+
+    #[test]
+    fn the_newest_request_in_flight_with_an_id_is_found() {
+        let requests = InFlightRequests::default();
+        let first = requests.begin(scope(1), request("1", 1));
+        let second = requests.begin(scope(1), request("1", 2));
+        let _other = requests.begin(scope(1), request("\"1\"", 3));
+        let tag = |lane, id| requests.find(&scope(lane), id).map(|RequestTag(tag)| tag);
+        assert_eq!(tag(1, "1"), Some(2));
+        assert_eq!(tag(1, "\"1\""), Some(3));
+        assert_eq!(tag(2, "1"), None);
+        drop(second);
+        assert_eq!(tag(1, "1"), Some(1));
+        drop(first);
+        assert_eq!(tag(1, "1"), None);
+    }
+
+    #[test]
+    fn requests_are_published_once_in_a_period() {
+        let requests = InFlightRequests::default();
+        let _entry = requests.begin(scope(1), request("1", 1));
+        assert!(requests.take_unpublished(HOUR, HOUR).is_empty());
+        let due = requests.take_unpublished(Duration::ZERO, HOUR);
+        assert_eq!(due, [(scope(1), request("1", 1))]);
+        assert!(requests.take_unpublished(Duration::ZERO, HOUR).is_empty());
+        let again = requests.take_unpublished(Duration::ZERO, Duration::ZERO);
+        assert_eq!(again.len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_left_of_finished_requests() {
+        let requests = InFlightRequests::default();
+        drop(requests.begin(scope(1), request("1", 1)));
+        assert!(requests.lock().by_scope.is_empty());
+    }
+
+    #[test]
+    fn a_request_of_a_disconnected_client_can_be_cancelled_for_a_while() {
+        let requests = InFlightRequests::default();
+        requests.begin(scope(1), request("1", 1)).disconnect();
+        requests.take_unpublished(HOUR, HOUR);
+        assert_eq!(requests.find(&scope(1), "1"), Some(RequestTag(1)));
+        let past = Instant::now().checked_sub(DISCONNECTED_KEPT * 2);
+        for entry in requests.lock().by_scope.values_mut().flatten() {
+            entry.disconnected = past;
+        }
+        requests.take_unpublished(HOUR, HOUR);
+        let left = requests.lock();
+        assert!(left.by_scope.is_empty() && left.disconnected == 0);
+    }
+}
