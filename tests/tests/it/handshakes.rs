@@ -10,11 +10,11 @@ use crate::scripted::{Scripted, initialize_result};
 #[tokio::test]
 async fn a_handshake_that_fails_leaves_no_session() -> anyhow::Result<()> {
     let refused =
-        r#"{"jsonrpc":"2.0","id":"c:1","error":{"code":-32602,"message":"no such client"}}"#;
+        r#"{"jsonrpc":"2.0","id":"ID","error":{"code":-32602,"message":"no such client"}}"#;
     let endless = "x".repeat(9 * 1024 * 1024);
     let too_long = format!("application/json\r\nmcp-session-id: {}", "x".repeat(1_025));
     let initialized =
-        json!({"jsonrpc": "2.0", "id": "c:1", "result": initialize_result()}).to_string();
+        json!({"jsonrpc": "2.0", "id": "ID", "result": initialize_result()}).to_string();
     let table = [
         (
             "no JSON",
@@ -102,11 +102,9 @@ async fn a_handshake_that_fails_leaves_no_session() -> anyhow::Result<()> {
     for (what, status, content_type, body, expected) in table {
         let answered = async {
             // The gateway may close before an endless answer is written.
-            let _ = upstream
-                .next()
-                .await?
-                .answer(status, content_type, body)
-                .await;
+            let exchange = upstream.next().await?;
+            let body = body.replace(r#""ID""#, &exchange.wire_id());
+            let _ = exchange.answer(status, content_type, &body).await;
             Ok(())
         };
         let (reply, ()) = tokio::try_join!(client.send(request()?), answered)?;

@@ -38,6 +38,7 @@ mod fixture;
 mod fixture_legacy;
 mod fixture_stdio;
 mod fleet;
+mod foreign_replies;
 mod forwarded_identity;
 mod front_door;
 mod governance;

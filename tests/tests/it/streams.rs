@@ -47,7 +47,17 @@ async fn everything_but_the_id_survives_byte_for_byte_both_ways() -> anyhow::Res
     for id in ids {
         for content_type in ["application/json", "text/event-stream"] {
             let answer = async |exchange: Exchange| {
-                let wire_id = serde_json::to_string(&format!("c:{id}"))?;
+                // Most parsers refuse the numbers of the request.
+                let body = &exchange.request.body;
+                let (_, rest) = body.split_once(r#""id" :"#).expect("an id");
+                let wire_id = rest
+                    .split_once(r#","method""#)
+                    .expect("a method")
+                    .0
+                    .to_owned();
+                let sent: String = serde_json::from_str(&wire_id)?;
+                let (tag, own) = sent["c:".len()..].split_once(':').expect("a tag");
+                assert_eq!((tag.len(), own), (32, id), "{sent}");
                 assert_eq!(exchange.request.body, request(&wire_id), "up");
                 let text = response(&wire_id);
                 let body = match content_type {
@@ -165,15 +175,15 @@ async fn replies_stream_as_they_arrive() -> anyhow::Result<()> {
         .await?;
     let mut running = scene.upstream.next().await?;
     running.begin("application/json").await?;
-    running
-        .chunk(r#"{"jsonrpc":"2.0","result":{"first":1,"#)
-        .await?;
+    let head = format!(
+        r#"{{"jsonrpc":"2.0","id":{},"result":{{"first":1,"#,
+        running.wire_id()
+    );
+    running.chunk(head).await?;
     read_until(&mut raw, r#""first":1,"#, RAW_WITHIN).await?;
-    running
-        .chunk(format!(r#""last":2}},"id":{}}}"#, running.wire_id()))
-        .await?;
+    running.chunk(r#""last":2}}"#).await?;
     running.end().await?;
-    read_until(&mut raw, r#""last":2},"id":2}"#, RAW_WITHIN).await?;
+    read_until(&mut raw, r#""last":2}}"#, RAW_WITHIN).await?;
     scene.goes_on("after it").await
 }
 
@@ -187,15 +197,15 @@ async fn a_reply_of_100_mb_passes_in_bounded_memory_and_a_reader_that_stops_bloc
     let chunk = "x".repeat(CHUNK);
     let write = async |mut exchange: Exchange| -> anyhow::Result<()> {
         exchange.begin("application/json").await?;
-        exchange
-            .chunk(r#"{"jsonrpc":"2.0","result":{"text":""#)
-            .await?;
+        let head = format!(
+            r#"{{"jsonrpc":"2.0","id":{},"result":{{"text":""#,
+            exchange.wire_id()
+        );
+        exchange.chunk(head).await?;
         for _ in 0..CHUNKS {
             exchange.chunk(&chunk).await?;
         }
-        exchange
-            .chunk(format!(r#""}},"id":{}}}"#, exchange.wire_id()))
-            .await?;
+        exchange.chunk(r#"","end":2}}"#).await?;
         exchange.end().await
     };
 
@@ -212,7 +222,7 @@ async fn a_reply_of_100_mb_passes_in_bounded_memory_and_a_reader_that_stops_bloc
     let exchange = scene.upstream.next().await?;
     let sent_to_stuck = write(stuck_exchange);
     let rest = async {
-        let (sent, read) = tokio::join!(write(exchange), count_until(&mut reader, r#""},"id":2}"#));
+        let (sent, read) = tokio::join!(write(exchange), count_until(&mut reader, r#""end":2}}"#));
         sent?;
         assert!(read? > CHUNKS * CHUNK);
         scene.goes_on("after it").await
@@ -224,6 +234,36 @@ async fn a_reply_of_100_mb_passes_in_bounded_memory_and_a_reader_that_stops_bloc
     let growth = resident_peak_kib(&mut scene.gateway)? - before;
     assert!(growth < GROWTH_KIB_MAX, "the gateway grew by {growth} KiB");
     drop(stuck);
+    scene.goes_on("after it").await
+}
+
+/// A reply whose id comes last is withheld until then: it might be the reply to another request.
+#[tokio::test]
+async fn a_reply_with_its_id_at_the_end_is_withheld_up_to_a_limit() -> anyhow::Result<()> {
+    const CHUNK: usize = 1024 * 1024;
+    let mut scene = ScriptedScene::start().await?;
+    let chunk = "x".repeat(CHUNK);
+    for (chunks, status, code) in [(2, 200, None), (17, 502, Some(-32011))] {
+        let answer = async |mut exchange: Exchange| {
+            exchange.begin("application/json").await?;
+            exchange.chunk(r#"{"jsonrpc":"2.0","result":""#).await?;
+            for _ in 0..chunks {
+                // The gateway closes the connection once it has enough.
+                if exchange.chunk(&chunk).await.is_err() {
+                    return Ok(None);
+                }
+            }
+            let tail = format!(r#"","id":{}}}"#, exchange.wire_id());
+            let _ = exchange.chunk(tail).await;
+            let _ = exchange.end().await;
+            Ok(None)
+        };
+        let (reply, _) = scene.exchange(&increment("1"), answer).await?;
+        assert_eq!(reply.status, status, "{chunks}");
+        let body = reply.json().await?;
+        assert_eq!(body["id"], 1, "{chunks}");
+        assert_eq!(body["error"]["code"].as_i64(), code, "{chunks}");
+    }
     scene.goes_on("after it").await
 }
 
