@@ -120,6 +120,19 @@ fn unavailable(cause: &FailureCause, id: Option<Id<'_>>) -> Reply {
     )
 }
 
+/// A message was not delivered to its instance.
+fn undelivered(cause: &SendError, id: Option<Id<'_>>) -> Reply {
+    match cause {
+        // Waiting does not help.
+        SendError::Redirected { .. } => error(
+            &ErrorBody::new(ErrorKind::UpstreamRefused)
+                .answering(id)
+                .detail(format_args!("{cause}; name that in servers.instances")),
+        ),
+        _ => unavailable(&cause.into(), id),
+    }
+}
+
 /// A call did not get its turn. Nothing was executed.
 pub(super) fn turn_error(cause: &TurnError, id: Option<Id<'_>>) -> Reply {
     match cause {
@@ -254,8 +267,10 @@ pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Reply {
     }
     tracing::warn!(%cause, "an upstream's reply could not be read");
     let kind = match cause {
-        ExchangeError::Send(sent) if sent.is_undelivered() => {
-            return unavailable(&cause.into(), id);
+        ExchangeError::Send(sent) if sent.is_undelivered() => return undelivered(sent, id),
+        ExchangeError::Send(SendError::Invalid(cause)) => {
+            let body = ErrorBody::new(ErrorKind::UpstreamInvalid).answering(id);
+            return error(&body.detail(cause));
         }
         ExchangeError::TimedOut(_) => ErrorKind::UpstreamTimeout,
         ExchangeError::Invalid(cause) => {
@@ -293,7 +308,7 @@ pub(super) fn delivery_error(cause: &DeliverError, id: Option<Id<'_>>) -> Reply 
         DeliverError::Unreachable(SendError::Credential(cause)) => no_credential(cause, id),
         DeliverError::Unreachable(cause) => {
             tracing::warn!(%cause, "instance unreachable");
-            unavailable(&cause.into(), id)
+            undelivered(cause, id)
         }
         DeliverError::OutcomeUnknown { moved } => {
             let body = ErrorBody::new(ErrorKind::OutcomeUnknown).answering(id);

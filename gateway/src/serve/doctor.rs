@@ -407,6 +407,8 @@ const fn advice(outcome: ContactOutcome) -> &'static str {
         ContactOutcome::NotStarted => {
             "run the command by hand as the gateway's user; variables that it needs go into `env` or `inherit_env`"
         }
-        ContactOutcome::Broken => "look at the server's own log: it closed the connection",
+        ContactOutcome::Broken => {
+            "look at the server's own log, and at what is between: the connection ended"
+        }
     }
 }

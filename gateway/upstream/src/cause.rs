@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use super::http::ConnectionError;
+use super::http::{ConnectionError, RoundTripError};
 use super::{ExchangeError, HandshakeError, SendError};
 use http::StatusCode;
 
@@ -86,6 +86,11 @@ impl From<&SendError> for FailureCause {
                 Self::new(outcome, connect_text(error))
             }
             SendError::Unstarted(cause) => (**cause).clone(),
+            SendError::Invalid(_) => Self::new(ContactOutcome::Invalid, error.to_string()),
+            SendError::Redirected { .. } => Self::new(ContactOutcome::Status, error.to_string()),
+            SendError::Broken(RoundTripError::HostSilent) => {
+                Self::new(ContactOutcome::TimedOut, error.to_string())
+            }
             error => Self::new(ContactOutcome::Broken, error.to_string()),
         }
     }

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::header::LOCATION;
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
+use url::Url;
 
 use super::cause::connect_text;
 use super::credential::RequestCredential;
 use super::credential_header::CredentialHeader;
 use super::http::{
     ConnectionChoice, ConnectionError, Connector, ConnectorOptions, HttpClient, HttpError,
-    HttpRequest, ResponseBody, RoundTripError,
+    HttpRequest, ResponseBody, RoundTripError, SilenceLimits,
 };
 use super::http_reply::read_http;
 use super::{CredentialError, FailureCause, Instance, Outgoing, Reach, UNREACHED_LOST_AFTER};
@@ -23,11 +25,17 @@ use mooring_protocol::{Reply, ReplyError};
 /// Pause between attempts while connections are refused.
 const RETRY_PAUSE: Duration = Duration::from_millis(40);
 
-/// Idle time before TCP sends a keepalive probe, and the interval between probes. Calls have no time limit, so without
-/// probes a call to a host that vanished would never end.
-const KEEPALIVE: Duration = Duration::from_secs(15);
-/// Unanswered probes after which TCP breaks the connection.
-const KEEPALIVE_RETRIES: u32 = 4;
+/// How much of the path of a redirect is shown, in bytes.
+const REDIRECT_SHOWN_BYTES: usize = 200;
+
+/// When a host that acknowledges nothing has vanished. Calls have no time limit, so without these one over a connection
+/// to such a host would never end. As long as connects may fail: both say the same of the host.
+const SILENCE: SilenceLimits = SilenceLimits {
+    usual: UNREACHED_LOST_AFTER,
+    large_body: Duration::from_secs(60),
+    probe_after: Duration::from_secs(3),
+    probe_every: Duration::from_secs(1),
+};
 
 /// The HTTP client to upstream instances. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -59,8 +67,19 @@ pub enum SendError {
     #[error("the instance cannot be reached: {}", connect_text(.0))]
     Unreachable(#[source] ConnectionError),
     /// The connection broke after it was established. The request may have been delivered and may have run.
-    #[error("the connection to the instance broke before it answered")]
+    #[error("the connection to the instance broke before it answered: {0}")]
     Broken(#[source] RoundTripError),
+    /// The response is none that this gateway reads, or exceeds a limit. The request may have run.
+    #[error("the response of the instance cannot be read: {0}")]
+    Invalid(#[source] RoundTripError),
+    /// The instance redirects the request. It did not run, and redirects are not followed.
+    #[error("the instance redirects requests (HTTP status {}) to {to}", .status.as_u16())]
+    Redirected {
+        /// The status.
+        status: StatusCode,
+        /// Where to: a path, if it is at the same host.
+        to: Box<str>,
+    },
     /// There is no credential for the caller. Nothing was sent.
     #[error(transparent)]
     Credential(#[from] CredentialError),
@@ -92,7 +111,20 @@ impl SendError {
     /// Whether the instance certainly received nothing.
     #[must_use]
     pub const fn is_undelivered(&self) -> bool {
-        !matches!(self, Self::Broken(_) | Self::OwnerBroken(_))
+        !matches!(
+            self,
+            Self::Broken(_) | Self::Invalid(_) | Self::OwnerBroken(_)
+        )
+    }
+}
+
+impl From<RoundTripError> for SendError {
+    fn from(error: RoundTripError) -> Self {
+        if error.is_invalid_response() {
+            Self::Invalid(error)
+        } else {
+            Self::Broken(error)
+        }
     }
 }
 
@@ -133,8 +165,7 @@ impl Client {
     pub fn new(options: ClientOptions, needs_tls: bool) -> Result<Self, ClientError> {
         let connector = ConnectorOptions {
             connect_timeout: options.connect_timeout,
-            keepalive: KEEPALIVE,
-            keepalive_retries: KEEPALIVE_RETRIES,
+            silence: SILENCE,
         };
         let connector = Connector::new(connector, tls_config(needs_tls)?);
         Ok(Self(Arc::new(ClientState {
@@ -243,7 +274,7 @@ impl Client {
             // A single refusal without retries starts no row of refusals: the next one must not count as a loss.
             Sending::Once => {
                 return match self.request(request).await {
-                    Ok(response) => Ok(self.received(instance, response)),
+                    Ok(response) => self.received(instance, response),
                     Err(error) => {
                         instance.contact.fail(FailureCause::from(&error));
                         Err(error)
@@ -252,6 +283,13 @@ impl Client {
             }
         };
         self.send_over(choice, instance, request).await
+    }
+
+    /// Closes the idle connections to an instance, and those in use after their reply. For a reply that answers another
+    /// message than it was sent for: its connection is shifted by a response, and may have been given back with the
+    /// reply's last byte, or carry the next request already.
+    pub fn distrust_connections(&self, instance: &Instance) {
+        self.0.http.distrust(&instance.uri);
     }
 
     /// Sends a request to a service that is no instance, over a pooled connection and without retries.
@@ -269,7 +307,7 @@ impl Client {
         sent.map_err(|error| match error {
             HttpError::Connect(error) if is_refused(&error) => SendError::Refused,
             HttpError::Connect(error) => SendError::Connect(error),
-            HttpError::RoundTrip(error) => SendError::Broken(error),
+            HttpError::RoundTrip(error) => error.into(),
         })
     }
 
@@ -282,8 +320,8 @@ impl Client {
         let error = loop {
             let began = Instant::now();
             let error = match self.0.http.send(request, choice).await {
-                Ok(response) => return Ok(self.received(instance, response)),
-                Err(HttpError::RoundTrip(error)) => break SendError::Broken(error),
+                Ok(response) => return self.received(instance, response),
+                Err(HttpError::RoundTrip(error)) => break error.into(),
                 Err(HttpError::Connect(error)) => error,
             };
             if !is_refused(&error) {
@@ -304,15 +342,26 @@ impl Client {
 
     /// Records what the response head says about the instance. A 4xx status concerns the request, so the caller
     /// evaluates it.
-    fn received(&self, instance: &Instance, response: Response<ResponseBody>) -> Reply {
+    ///
+    /// # Errors
+    /// [`SendError::Redirected`]
+    fn received(
+        &self,
+        instance: &Instance,
+        response: Response<ResponseBody>,
+    ) -> Result<Reply, SendError> {
         instance.reach.succeeded();
         let status = response.status();
+        if let Some(error) = redirect(&instance.uri, status, response.headers()) {
+            instance.contact.fail(FailureCause::from(&error));
+            return Err(error);
+        }
         if status.is_server_error() {
             instance.contact.fail(FailureCause::status(status));
         } else if !status.is_client_error() {
             instance.contact.succeed();
         }
-        self.reply(response)
+        Ok(self.reply(response))
     }
 
     fn reply(&self, response: Response<ResponseBody>) -> Reply {
@@ -323,6 +372,24 @@ impl Client {
     fn is_lost(&self, reach: &Reach) -> bool {
         reach.refused() >= self.0.lost_after
     }
+}
+
+/// The error for a response that sends the request elsewhere. It names no other host, whose address may be internal.
+fn redirect(uri: &Uri, status: StatusCode, headers: &HeaderMap) -> Option<SendError> {
+    let is_redirect = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    let location = headers.get(LOCATION).filter(|_| is_redirect)?;
+    let here = Url::parse(&uri.to_string()).ok();
+    let to = here.as_ref().zip(location.to_str().ok());
+    let to = to.and_then(|(here, location)| here.join(location).ok());
+    let to = to.filter(|to| here.is_some_and(|here| here.origin() == to.origin()));
+    let path = to.as_ref().map(|to| {
+        let path = to.path();
+        path.get(..REDIRECT_SHOWN_BYTES).unwrap_or(path)
+    });
+    Some(SendError::Redirected {
+        status,
+        to: path.unwrap_or("another host").into(),
+    })
 }
 
 /// Whether the connection was refused: on a live host, the sign that the process has ended.
@@ -348,4 +415,37 @@ pub fn tls_config(needs_tls: bool) -> Result<rustls::ClientConfig, ClientError> 
         .with_safe_default_protocol_versions()
         .map_err(|error| ClientError(io::Error::other(error)))?;
     Ok(versions.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_redirect_names_the_path_and_no_other_host() {
+        let uri = Uri::from_static("http://a:8080/mcp");
+        for (status, location, expected) in [
+            (307, Some("/mcp/"), Some("/mcp/")),
+            (308, Some("http://a:8080/mcp/?token=b"), Some("/mcp/")),
+            (302, Some("https://login.internal/"), Some("another host")),
+            (301, Some("http://a/mcp"), Some("another host")),
+            (303, Some("mcp/"), Some("/mcp/")),
+            (307, Some("//b/mcp"), Some("another host")),
+            (307, None, None),
+            (304, Some("/mcp/"), None),
+            (201, Some("/mcp/"), None),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(location) = location {
+                headers.insert(LOCATION, location.parse().unwrap());
+            }
+            let status = StatusCode::from_u16(status).unwrap();
+            let to = redirect(&uri, status, &headers).map(|error| match error {
+                SendError::Redirected { to, .. } => to,
+                error => panic!("{error}"),
+            });
+            assert_eq!(to.as_deref(), expected, "{status} {location:?}");
+        }
+    }
 }

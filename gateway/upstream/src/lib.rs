@@ -19,6 +19,7 @@ mod metrics;
 mod oauth;
 mod probe;
 mod reach;
+mod read_share;
 mod request;
 mod server;
 pub mod sse;

@@ -1,7 +1,7 @@
 //! The body of a response, read as it is polled.
 //!
-//! Invariants: it ends without an error only if it is whole; its connection is given back with its last byte, and closed
-//! if it is dropped before.
+//! Invariants: it ends without an error only if it is whole; its connection is given back with its last byte at the
+//! earliest, and closed if it is dropped before.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
-use httparse::{Status, parse_chunk_size};
+use httparse::{EMPTY_HEADER, Status, parse_chunk_size, parse_headers};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -20,11 +20,24 @@ use super::round_trip::{RoundTrip, RoundTripError};
 
 /// Longest line before a chunk, with its extensions, in bytes.
 const CHUNK_LINE_BYTES_MAX: usize = 4 * 1024;
-/// Largest trailer section after the last chunk, in bytes.
+/// Most trailers after the last chunk.
+const TRAILERS_MAX: usize = 100;
+/// Largest trailer section, in bytes.
 const TRAILER_BYTES_MAX: usize = 16 * 1024;
 
 /// How long a server may take to read the rest of a request that it has answered.
 const REST_WITHIN: Duration = Duration::from_secs(30);
+
+/// What happens to the connection after the body.
+#[derive(Debug)]
+enum AfterBody {
+    Close,
+    /// The server answered before it had read the whole request, and keeps the connection open: it gets the rest. Then
+    /// the connection is closed, because the answer may have been to an earlier request.
+    FinishRequest,
+    /// It is kept for other requests.
+    GiveBack(OriginPool),
+}
 
 /// A body that is there, or arriving.
 #[derive(Debug)]
@@ -46,8 +59,7 @@ struct ArrivingBody {
     decoder: BodyDecoder,
     /// What arrived with the head and was not taken yet.
     first: Result<Bytes, RoundTripError>,
-    /// Where the connection goes after the body; `None` if it is closed.
-    pool: Option<OriginPool>,
+    after: AfterBody,
 }
 
 /// The response with this head. `pool` is where its connection may go.
@@ -56,18 +68,23 @@ pub(super) fn build_response(
     head: ResponseHead,
     pool: Option<OriginPool>,
 ) -> Response<ResponseBody> {
-    let pool = pool.filter(|_| head.keeps_alive);
+    let after = match pool {
+        _ if !head.keeps_alive => AfterBody::Close,
+        _ if round_trip.is_sending() => AfterBody::FinishRequest,
+        Some(pool) => AfterBody::GiveBack(pool),
+        None => AfterBody::Close,
+    };
     let mut decoder = BodyDecoder::new(head.framing);
     let state = match decoder.decode(&mut round_trip.received) {
         Ok(whole) if decoder.is_done() => {
-            give_back(round_trip, pool);
+            after.apply(round_trip);
             BodyState::Whole(whole)
         }
         first => BodyState::Arriving(Box::new(ArrivingBody {
             round_trip,
             decoder,
             first,
-            pool,
+            after,
         })),
     };
     let mut response = Response::new(ResponseBody(state));
@@ -76,27 +93,25 @@ pub(super) fn build_response(
     response
 }
 
-/// Gives a connection back after the whole body. A server that has answered before it has read the whole request, and
-/// keeps the connection open, gets the rest.
-fn give_back(mut round_trip: RoundTrip, pool: Option<OriginPool>) {
-    let Some(pool) = pool else {
-        return;
-    };
-    let give_back = move |round_trip: RoundTrip| {
-        if let Some(stream) = round_trip.into_reusable() {
-            pool.give_back(stream);
-        }
-    };
-    if !round_trip.is_sending() {
-        return give_back(round_trip);
-    }
-    if let Ok(runtime) = Handle::try_current() {
-        runtime.spawn(async move {
-            let sent = timeout(REST_WITHIN, round_trip.finish_sending()).await;
-            if sent.is_ok() {
-                give_back(round_trip);
+impl AfterBody {
+    /// Closes the connection or gives it back, after the whole body.
+    fn apply(self, mut round_trip: RoundTrip) {
+        match self {
+            Self::Close => {}
+            Self::FinishRequest => {
+                if let Ok(runtime) = Handle::try_current() {
+                    runtime.spawn(async move {
+                        // If it does not read the rest, it does without.
+                        let _ = timeout(REST_WITHIN, round_trip.finish_sending()).await;
+                    });
+                }
             }
-        });
+            Self::GiveBack(pool) => {
+                if let Some(stream) = round_trip.into_reusable() {
+                    pool.give_back(stream);
+                }
+            }
+        }
     }
 }
 
@@ -154,7 +169,7 @@ impl Body for ResponseBody {
             && let BodyState::Arriving(body) = std::mem::replace(state, BodyState::Ended)
             && !matches!(data, Some(Err(_)))
         {
-            give_back(body.round_trip, body.pool);
+            body.after.apply(body.round_trip);
         }
         let data = data.filter(|data| !matches!(data, Ok(data) if data.is_empty()));
         Poll::Ready(data.map(|data| data.map(Frame::data)))
@@ -201,8 +216,8 @@ enum ChunkPart {
     Data(u64),
     /// The end of the line after it.
     DataEnd,
-    /// The trailer section, of which so many bytes were read.
-    Trailers(usize),
+    /// The trailer section.
+    Trailers,
     /// Nothing.
     End,
     /// What is no chunk, after data that was returned.
@@ -260,6 +275,19 @@ fn take_data(received: &mut BytesMut, left: &mut u64) -> Bytes {
     received.split_to(length).freeze()
 }
 
+/// Takes whole lines. The parser lets a line feed alone end one or stand in one, so that another reader on the way could
+/// find another end (RFC 9112, section 11.1).
+fn take_lines(received: &mut BytesMut, length: usize) -> Result<(), RoundTripError> {
+    let mut before = 0;
+    for byte in received.split_to(length) {
+        if byte == b'\n' && before != b'\r' {
+            return Err(RoundTripError::Chunk);
+        }
+        before = byte;
+    }
+    Ok(())
+}
+
 impl ChunkPart {
     /// Takes this part off the bytes; returns the next one, or `None` if more bytes are needed or none are.
     fn take(
@@ -278,9 +306,9 @@ impl ChunkPart {
             }
             Self::Size => match parse_chunk_size(received) {
                 Ok(Status::Complete((length, size))) if length <= CHUNK_LINE_BYTES_MAX => {
-                    received.advance(length);
+                    take_lines(received, length)?;
                     Ok(Some(match size {
-                        0 => Self::Trailers(0),
+                        0 => Self::Trailers,
                         size => Self::Data(size),
                     }))
                 }
@@ -305,20 +333,13 @@ impl ChunkPart {
                 Some(_) => Err(RoundTripError::Chunk),
                 None => Ok(None),
             },
-            Self::Trailers(before) => match memchr::memchr(b'\n', received) {
-                Some(end) => {
-                    let line = received.split_to(end.saturating_add(1));
-                    let read = before.saturating_add(line.len());
-                    match &*line {
-                        b"\r\n" | b"\n" => Ok(Some(Self::End)),
-                        _ if read > TRAILER_BYTES_MAX => Err(RoundTripError::Chunk),
-                        _ => Ok(Some(Self::Trailers(read))),
-                    }
+            Self::Trailers => match parse_headers(received, &mut [EMPTY_HEADER; TRAILERS_MAX]) {
+                Ok(Status::Complete((length, _))) if length <= TRAILER_BYTES_MAX => {
+                    take_lines(received, length)?;
+                    Ok(Some(Self::End))
                 }
-                None if before.saturating_add(received.len()) > TRAILER_BYTES_MAX => {
-                    Err(RoundTripError::Chunk)
-                }
-                None => Ok(None),
+                Ok(Status::Partial) if received.len() <= TRAILER_BYTES_MAX => Ok(None),
+                Ok(_) | Err(_) => Err(RoundTripError::Chunk),
             },
             Self::End => Ok(None),
             Self::Invalid => Err(RoundTripError::Chunk),

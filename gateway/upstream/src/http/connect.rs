@@ -12,6 +12,9 @@ use http::uri::Scheme;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
+use rustix::io::Errno;
+use rustix::net::sockopt::set_tcp_user_timeout;
+use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::unconstrained;
@@ -26,21 +29,49 @@ pub struct ConnectionError(#[source] Box<dyn Error + Send + Sync>);
 /// How long name resolution and the TLS handshake of one attempt may take beside the TCP connection.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Timeouts and keepalive of connections.
+/// A request whose body is longer than this many bytes may fill what its server keeps for it before it reads: half of the
+/// 64 KiB that are usual. TCP then waits for the server's program, and no longer for its host only.
+const LARGE_BODY_BYTES: usize = 32 * 1024;
+
+/// Time limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectorOptions {
     /// Time limit of one TCP connection.
     pub(crate) connect_timeout: Duration,
-    /// Idle time before TCP sends a keepalive probe, and the interval between probes.
-    pub(crate) keepalive: Duration,
-    /// Unanswered probes after which TCP breaks the connection.
-    pub(crate) keepalive_retries: u32,
+    pub(crate) silence: SilenceLimits,
+}
+
+/// How long a server's host may acknowledge nothing, neither data nor a probe, before TCP breaks the connection. A host
+/// acknowledges while its program is busy or hangs, so silence says that it has vanished, or the way to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SilenceLimits {
+    /// For most requests.
+    pub(crate) usual: Duration,
+    /// For a request with a large body: here TCP also counts how long the program takes nothing more of it
+    /// (TCP_USER_TIMEOUT and a window of 0).
+    pub(crate) large_body: Duration,
+    /// How long nothing may arrive before TCP sends a probe. The limits count from then on as well.
+    pub(crate) probe_after: Duration,
+    /// The interval between probes.
+    pub(crate) probe_every: Duration,
+}
+
+impl SilenceLimits {
+    /// The limit for a request with a body of so many bytes.
+    pub(super) const fn of(&self, body_bytes: usize) -> Duration {
+        if body_bytes > LARGE_BODY_BYTES {
+            self.large_body
+        } else {
+            self.usual
+        }
+    }
 }
 
 /// Opens connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     connector: HttpsConnector<HttpConnector>,
+    pub(super) silence: SilenceLimits,
     /// Time limit of one attempt.
     timeout: Duration,
 }
@@ -52,9 +83,8 @@ impl Connector {
         tcp.set_nodelay(true);
         tcp.enforce_http(false);
         tcp.set_connect_timeout(Some(options.connect_timeout));
-        tcp.set_keepalive(Some(options.keepalive));
-        tcp.set_keepalive_interval(Some(options.keepalive));
-        tcp.set_keepalive_retries(Some(options.keepalive_retries));
+        tcp.set_keepalive(Some(options.silence.probe_after));
+        tcp.set_keepalive_interval(Some(options.silence.probe_every));
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
@@ -62,6 +92,7 @@ impl Connector {
             .wrap_connector(tcp);
         Self {
             connector,
+            silence: options.silence,
             timeout: options.connect_timeout.saturating_add(HANDSHAKE_WITHIN),
         }
     }
@@ -72,9 +103,12 @@ impl Connector {
         let connected = tokio::time::timeout(self.timeout, connecting).await;
         let timed_out = || Err(io::Error::from(io::ErrorKind::TimedOut).into());
         let connected = connected.unwrap_or_else(|_| timed_out());
-        Ok(match connected.map_err(ConnectionError)? {
-            MaybeHttpsStream::Http(stream) => UpstreamStream::Tcp(stream.into_inner()),
-            MaybeHttpsStream::Https(stream) => UpstreamStream::Tls(Box::new(stream.into_inner())),
+        Ok(UpstreamStream {
+            silence: None,
+            transport: match connected.map_err(ConnectionError)? {
+                MaybeHttpsStream::Http(stream) => Transport::Tcp(stream.into_inner()),
+                MaybeHttpsStream::Https(stream) => Transport::Tls(Box::new(stream.into_inner())),
+            },
         })
     }
 }
@@ -86,14 +120,46 @@ pub(super) fn is_tls(uri: &Uri) -> bool {
 
 /// A connection to a server.
 #[derive(Debug)]
-pub(super) enum UpstreamStream {
+pub(super) struct UpstreamStream {
+    transport: Transport,
+    /// The limit that is set on the socket; none yet on a new one, for which connecting has its own.
+    silence: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum Transport {
     Tcp(TcpStream),
     Tls(Box<TlsStream<TokioIo<TokioIo<TcpStream>>>>),
 }
 
 impl UpstreamStream {
     pub(super) const fn is_tls(&self) -> bool {
-        matches!(self, Self::Tls(_))
+        matches!(self.transport, Transport::Tls(_))
+    }
+
+    fn socket(&self) -> &TcpStream {
+        match &self.transport {
+            Transport::Tcp(stream) => stream,
+            Transport::Tls(stream) => stream.get_ref().0.inner().inner(),
+        }
+    }
+
+    /// Sets how long the host may be silent, see [`SilenceLimits`].
+    pub(super) fn limit_silence(&mut self, limit: Duration) {
+        let limit_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+        // A kernel that has no such limit is left with its own.
+        if self.silence != Some(limit) && set_tcp_user_timeout(self.socket(), limit_ms).is_ok() {
+            self.silence = Some(limit);
+        }
+    }
+
+    /// Whether nothing has arrived that was not read, as the kernel knows: neither bytes nor the end. Bytes of TLS may be
+    /// a message to TLS itself; they count, because what they are is known only after the request was sent.
+    pub(super) fn is_silent(&self) -> bool {
+        let mut byte = [0; 1];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let peeked = recv(self.socket(), &mut byte, flags);
+        matches!(peeked, Err(Errno::WOULDBLOCK | Errno::INTR))
     }
 
     /// Whether it can carry another request: as far as the runtime has noticed, it is open, and nothing has arrived that
@@ -112,7 +178,7 @@ impl UpstreamStream {
 impl Drop for UpstreamStream {
     /// Tells a server over TLS that the end is no truncation (RFC 8446, section 6.1), if that is possible at once.
     fn drop(&mut self) {
-        if let Self::Tls(stream) = self {
+        if let Transport::Tls(stream) = &mut self.transport {
             let closing = pin!(unconstrained(stream.shutdown()));
             let _ = closing.poll(&mut Context::from_waker(Waker::noop()));
         }
@@ -125,9 +191,9 @@ impl AsyncRead for UpstreamStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        match &mut self.transport {
+            Transport::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Transport::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
@@ -146,9 +212,9 @@ impl AsyncWrite for UpstreamStream {
         context: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
+        match &mut self.transport {
+            Transport::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
+            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
         }
     }
 
@@ -157,16 +223,16 @@ impl AsyncWrite for UpstreamStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        match &mut self.transport {
+            Transport::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            Transport::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        match &mut self.transport {
+            Transport::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Transport::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

@@ -4,7 +4,10 @@ use std::mem::MaybeUninit;
 
 use bytes::buf::Chain;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING};
+use http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LOCATION,
+    RETRY_AFTER, TRANSFER_ENCODING,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use httparse::{ParserConfig, Response, Status};
 
@@ -16,14 +19,16 @@ use mooring_protocol::header::MCP_SESSION_ID;
 /// Largest head of a response, in bytes.
 pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Most headers of a response.
-const HEADERS_MAX: usize = 100;
+pub(super) const HEADERS_MAX: usize = 100;
+/// How much of the name of a content coding is shown, in bytes.
+const CODING_SHOWN_BYTES: usize = 32;
 /// A body of up to this many bytes is written with its head, which costs less than a part of its own.
 const BODY_IN_HEAD_BYTES_MAX: usize = 2 * 1024;
 /// The usual size of a head.
 const HEAD_BYTES: usize = 512;
 
 /// The headers of responses that the gateway reads. No other is kept.
-const KEPT_HEADERS: [HeaderName; 3] = [CONTENT_TYPE, MCP_SESSION_ID, RETRY_AFTER];
+const KEPT_HEADERS: [HeaderName; 4] = [CONTENT_TYPE, LOCATION, MCP_SESSION_ID, RETRY_AFTER];
 
 /// The bytes of a request.
 pub(super) fn encode(request: &HttpRequest<'_>) -> Chain<Bytes, Bytes> {
@@ -45,6 +50,10 @@ pub(super) fn encode(request: &HttpRequest<'_>) -> Chain<Bytes, Bytes> {
     }
     if let Some(credential) = credential {
         put_header(&mut head, &credential.name, &credential.value);
+    }
+    // A request that says nothing accepts any coding (RFC 9110, section 12.5.3). Nothing here decodes one.
+    if !request.headers.contains_key(ACCEPT_ENCODING) {
+        head.put_slice(b"accept-encoding: identity\r\n");
     }
     // A method for which content is usual always says how much there is (RFC 9110, section 8.6).
     if !body.is_empty() || request.method == Method::POST {
@@ -93,7 +102,7 @@ pub(super) struct ResponseHead {
     /// Those of [`KEPT_HEADERS`].
     pub(super) headers: HeaderMap,
     pub(super) framing: BodyFraming,
-    /// Whether the connection stays open after the response.
+    /// Whether the connection stays open after the response, and what follows can only be the next one.
     pub(super) keeps_alive: bool,
 }
 
@@ -135,6 +144,7 @@ pub(super) fn parse(received: &mut BytesMut) -> Result<Option<ResponseHead>, Rou
     let mut headers = HeaderMap::new();
     let mut lengths = ContentLength::Unknown;
     let mut coding = None;
+    let mut content_coding = None;
     let mut connection = ConnectionOptions::default();
     for header in response.headers.iter() {
         let is = |name: &HeaderName| header.name.eq_ignore_ascii_case(name.as_str());
@@ -143,6 +153,9 @@ pub(super) fn parse(received: &mut BytesMut) -> Result<Option<ResponseHead>, Rou
         } else if is(&TRANSFER_ENCODING) {
             // Of several, the last one says whether the end is marked.
             coding = Some(is_chunked(header.value));
+        } else if is(&CONTENT_ENCODING) {
+            content_coding =
+                content_coding.or(Some(header.value).filter(|value| !is_identity(value)));
         } else if is(&CONNECTION) {
             connection.read(header.value);
         } else if let Some(name) = KEPT_HEADERS.iter().find(|name| is(name)) {
@@ -153,6 +166,9 @@ pub(super) fn parse(received: &mut BytesMut) -> Result<Option<ResponseHead>, Rou
     }
     let has_no_body = status.is_informational()
         || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    // Such a body would be taken for the next response, if the server sends what its status forbids.
+    let announces_body =
+        coding.is_some() || !matches!(lengths, ContentLength::Unknown | ContentLength::Known(0));
     let framing = match (coding, lengths) {
         _ if has_no_body => BodyFraming::Length(0),
         // HTTP/1.0 has no transfer codings, so a proxy on the way may not have understood it.
@@ -163,6 +179,13 @@ pub(super) fn parse(received: &mut BytesMut) -> Result<Option<ResponseHead>, Rou
         (None, ContentLength::Unknown) => BodyFraming::UntilClose,
         (None, ContentLength::Invalid) => return Err(RoundTripError::Length),
     };
+    // The body of an error may be unreadable: its status says enough.
+    if let Some(coding) = content_coding
+        && status.is_success()
+        && framing != BodyFraming::Length(0)
+    {
+        return Err(RoundTripError::Encoded(shown_coding(coding)));
+    }
     let head = ResponseHead {
         status,
         headers,
@@ -173,6 +196,7 @@ pub(super) fn parse(received: &mut BytesMut) -> Result<Option<ResponseHead>, Rou
             (true, ..) => !connection.closes,
             (false, ..) => connection.keeps && !connection.closes,
         } && framing != BodyFraming::UntilClose
+            && !(has_no_body && announces_body)
             && status != StatusCode::SWITCHING_PROTOCOLS,
     };
     received.advance(length);
@@ -207,6 +231,19 @@ impl ContentLength {
 fn is_chunked(value: &[u8]) -> bool {
     let last = value.rsplit(|byte| *byte == b',').next();
     last.is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(b"chunked"))
+}
+
+/// Whether these content codings are none.
+fn is_identity(value: &[u8]) -> bool {
+    let value = value.trim_ascii();
+    value.is_empty() || value.eq_ignore_ascii_case(b"identity")
+}
+
+fn shown_coding(value: &[u8]) -> Box<str> {
+    let shown = value.trim_ascii().iter().take(CODING_SHOWN_BYTES);
+    let is_shown = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_, ".contains(byte);
+    let shown = shown.map(|byte| if is_shown(byte) { *byte } else { b'?' });
+    shown.map(char::from).collect::<String>().into()
 }
 
 /// What the Connection headers say (RFC 9112, section 9.3).

@@ -1,7 +1,8 @@
 //! The idle connections of one thread.
 //!
 //! Invariants: the connection that was used last is used first, so that a pool shrinks to what is needed; one that has
-//! been idle for too long, or that its server has closed, is not used, and is closed within [`SWEEP_EVERY`].
+//! been idle for too long, or that its server has closed or sent anything over, is not used, and is closed within
+//! [`SWEEP_EVERY`]; of an origin that was distrusted, none that was open before is used.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,9 +50,21 @@ impl IdleConnections {
             None => Arc::clone(origins.entry(authority.into()).or_default()),
         };
         drop(origins);
+        let distrusted = lock(&origin.connections).distrusted;
         OriginPool {
             all: Arc::clone(self),
             origin,
+            distrusted,
+        }
+    }
+
+    /// Closes the idle connections to this host and port; those in use are closed after their response.
+    pub(super) fn distrust(&self, is_tls: bool, authority: &str) {
+        let origins = if is_tls { &self.tls } else { &self.plain };
+        if let Some(origin) = lock(origins).get(authority) {
+            let mut connections = lock(&origin.connections);
+            connections.distrusted = connections.distrusted.wrapping_add(1);
+            connections.idle.clear();
         }
     }
 
@@ -61,8 +74,8 @@ impl IdleConnections {
         for origins in [&self.plain, &self.tls] {
             for origin in lock(origins).values() {
                 let mut connections = lock(&origin.connections);
-                connections.retain_mut(|idle| self.is_usable(idle));
-                is_any_left |= !connections.is_empty();
+                connections.idle.retain_mut(|idle| self.is_usable(idle));
+                is_any_left |= !connections.idle.is_empty();
             }
         }
         is_any_left
@@ -104,12 +117,21 @@ impl IdleConnections {
 pub(super) struct OriginPool {
     all: Arc<IdleConnections>,
     origin: Arc<OriginConnections>,
+    /// How often the origin had been distrusted when the request began.
+    distrusted: u64,
 }
 
 #[derive(Debug, Default)]
 struct OriginConnections {
+    connections: Mutex<Connections>,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
     /// In the order in which they became idle.
-    connections: Mutex<Vec<IdleConnection>>,
+    idle: Vec<IdleConnection>,
+    /// How often the origin was distrusted.
+    distrusted: u64,
 }
 
 #[derive(Debug)]
@@ -120,10 +142,13 @@ struct IdleConnection {
 
 impl OriginPool {
     /// Takes the connection that was used last, if it can still be used.
+    ///
+    /// A response that arrives between this look and the request cannot be told from the request's own. Its reader
+    /// finds by the id that it answers another message.
     pub(super) fn take(&self) -> Option<UpstreamStream> {
         loop {
-            let mut idle = lock(&self.origin.connections).pop()?;
-            if self.all.is_usable(&mut idle) {
+            let mut idle = lock(&self.origin.connections).idle.pop()?;
+            if self.all.is_usable(&mut idle) && idle.stream.is_silent() {
                 return Some(idle.stream);
             }
         }
@@ -137,8 +162,8 @@ impl OriginPool {
         }
         let since = Instant::now();
         let mut connections = lock(&self.origin.connections);
-        if connections.len() < IDLE_MAX {
-            connections.push(IdleConnection { stream, since });
+        if connections.distrusted == self.distrusted && connections.idle.len() < IDLE_MAX {
+            connections.idle.push(IdleConnection { stream, since });
         }
         drop(connections);
         self.all.start_sweeping();

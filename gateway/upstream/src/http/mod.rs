@@ -25,7 +25,7 @@ use thread_local::ThreadLocal;
 pub(crate) use self::body::ResponseBody;
 pub use self::connect::ConnectionError;
 use self::connect::UpstreamStream;
-pub(super) use self::connect::{Connector, ConnectorOptions};
+pub(super) use self::connect::{Connector, ConnectorOptions, SilenceLimits};
 use self::idle::{IdleConnections, OriginPool};
 use self::round_trip::RoundTrip;
 pub use self::round_trip::RoundTripError;
@@ -108,19 +108,30 @@ impl HttpClient {
         loop {
             let idle = pool.as_ref().and_then(OriginPool::take);
             let is_reused = idle.is_some();
-            let stream = match idle {
+            let mut stream = match idle {
                 Some(stream) => stream,
                 // Boxed, so that the future of other calls is small.
                 None => Box::pin(self.connector.connect(request.uri))
                     .await
                     .map_err(HttpError::Connect)?,
             };
+            stream.limit_silence(self.connector.silence.of(request.body.len()));
             let mut round_trip = RoundTrip::new(stream, head::encode(&request));
             match round_trip.receive_head().await {
-                // What arrived answers no request: its server was closing the connection.
-                Ok(_) | Err(_) if is_reused && !round_trip.is_begun() => {}
+                // Its server has closed the connection, or sent what answers no request.
+                Err(_) if is_reused && !round_trip.is_begun() => {}
                 Ok(head) => return Ok(body::build_response(round_trip, head, pool)),
                 Err(error) => return Err(HttpError::RoundTrip(error)),
+            }
+        }
+    }
+
+    /// Closes the idle connections to the origin of `uri`, and those in use after their response: a response over one of
+    /// them answered another request than its own, so what the others will answer is not known either.
+    pub(super) fn distrust(&self, uri: &Uri) {
+        if let Some(authority) = uri.authority() {
+            for idle in &self.idle {
+                idle.distrust(connect::is_tls(uri), authority.as_str());
             }
         }
     }

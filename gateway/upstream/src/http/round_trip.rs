@@ -16,12 +16,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
 use super::UpstreamStream;
-use super::head::{self, HEAD_BYTES_MAX, ResponseHead};
+use super::head::{self, HEAD_BYTES_MAX, HEADERS_MAX, ResponseHead};
+use crate::read_share::ReadShare;
 
 /// Bytes that are read at once while little is expected, over the stack.
 const SMALL_READ_BYTES: usize = 8 * 1024;
 /// The same while more is expected, into a buffer that becomes the body.
 const LARGE_READ_BYTES: usize = 64 * 1024;
+
+/// Most interim responses (RFC 9110, section 15.2) before the response to one request.
+const INTERIM_RESPONSES_MAX: u32 = 100;
 
 /// Why a connection that was made got no response, or lost the rest of it.
 #[derive(Debug, thiserror::Error)]
@@ -35,12 +39,29 @@ pub enum RoundTripError {
     /// The server closed the connection.
     #[error("the connection was closed before the response was complete")]
     Closed,
-    /// The head is not HTTP/1.x.
+    /// The server's host acknowledges nothing, see [`SilenceLimits`](super::SilenceLimits).
+    #[error("the server's host stopped acknowledging what it is sent: it may have vanished")]
+    HostSilent,
+    /// The head is not HTTP/1.x, or has a header on several lines, which RFC 9112 forbids.
     #[error("the head of the response is invalid: {0}")]
-    Head(#[from] httparse::Error),
+    Head(#[source] httparse::Error),
+    /// The head has too many headers.
+    #[error("the response has more than {HEADERS_MAX} headers")]
+    TooManyHeaders,
+    /// The body has a content coding, although none was accepted.
+    #[error("the response is compressed ({0}) although the request accepts no coding but identity")]
+    Encoded(Box<str>),
     /// The head does not end.
     #[error("the head of the response is larger than {HEAD_BYTES_MAX} bytes")]
     HeadTooLarge,
+    /// Interim responses do not end.
+    #[error(
+        "the server sent more than {INTERIM_RESPONSES_MAX} interim responses (status 1xx) to one request"
+    )]
+    TooManyInterim,
+    /// What arrived before the request was sent answers another one, or none.
+    #[error("the server sent a response before it was sent the request")]
+    Unrequested,
     /// A length or transfer coding that cannot be relied on (RFC 9112, section 6.3).
     #[error("the length of the response is invalid")]
     Length,
@@ -49,12 +70,50 @@ pub enum RoundTripError {
     Chunk,
 }
 
+impl RoundTripError {
+    /// Whether the server sent what is no response or exceeds a limit. Otherwise the connection failed.
+    pub(crate) const fn is_invalid_response(&self) -> bool {
+        match self {
+            Self::Write(_) | Self::Read(_) | Self::HostSilent | Self::Closed => false,
+            Self::Head(_)
+            | Self::TooManyHeaders
+            | Self::Encoded(_)
+            | Self::HeadTooLarge
+            | Self::TooManyInterim
+            | Self::Unrequested
+            | Self::Length
+            | Self::Chunk => true,
+        }
+    }
+
+    fn failed(error: io::Error, otherwise: fn(io::Error) -> Self) -> Self {
+        match error.kind() {
+            // No read or write here has a time limit of its own.
+            io::ErrorKind::TimedOut => Self::HostSilent,
+            _ => otherwise(error),
+        }
+    }
+}
+
+impl From<httparse::Error> for RoundTripError {
+    fn from(error: httparse::Error) -> Self {
+        match error {
+            httparse::Error::TooManyHeaders => Self::TooManyHeaders,
+            error => Self::Head(error),
+        }
+    }
+}
+
 /// A request that is being sent, and the bytes of its response that were not taken yet.
 pub(super) struct RoundTrip {
     stream: UpstreamStream,
     unsent: Chain<Bytes, Bytes>,
     request: RequestProgress,
     pub(super) received: BytesMut,
+    interim_responses: u32,
+    /// Whether each of these lets the connection be used again.
+    keeps_alive: bool,
+    share: ReadShare,
 }
 
 /// How far a request was sent.
@@ -92,6 +151,9 @@ impl RoundTrip {
             unsent: request,
             request: RequestProgress::NotBegun,
             received: BytesMut::new(),
+            interim_responses: 0,
+            keeps_alive: true,
+            share: ReadShare::default(),
         }
     }
 
@@ -115,9 +177,15 @@ impl RoundTrip {
     ) -> Poll<Result<ResponseHead, RoundTripError>> {
         loop {
             if !self.received.is_empty() {
+                if !self.is_begun() {
+                    return Poll::Ready(Err(RoundTripError::Unrequested));
+                }
                 match head::parse(&mut self.received)? {
                     // The response comes after it (RFC 9110, section 15.2).
-                    Some(head) if head.is_interim() => continue,
+                    Some(head) if head.is_interim() => {
+                        self.note_interim(&head)?;
+                        continue;
+                    }
                     Some(head) => return Poll::Ready(Ok(head)),
                     None => {}
                 }
@@ -128,14 +196,25 @@ impl RoundTrip {
         }
     }
 
+    fn note_interim(&mut self, head: &ResponseHead) -> Result<(), RoundTripError> {
+        self.keeps_alive &= head.keeps_alive;
+        self.interim_responses = self.interim_responses.saturating_add(1);
+        match self.interim_responses {
+            ..=INTERIM_RESPONSES_MAX => Ok(()),
+            _ => Err(RoundTripError::TooManyInterim),
+        }
+    }
+
     fn take_write_error(&mut self) -> Option<RoundTripError> {
         let RequestProgress::Failed { error, .. } = &mut self.request else {
             return None;
         };
-        error.take().map(RoundTripError::Write)
+        let error = error.take()?;
+        Some(RoundTripError::failed(error, RoundTripError::Write))
     }
 
     /// Receives more of the response, of which at least `expected` bytes are to come, and sends more of the request.
+    /// After a [`ReadShare`] it lets other tasks run.
     ///
     /// # Errors
     /// [`RoundTripError::Closed`] at the end of the stream.
@@ -149,10 +228,18 @@ impl RoundTrip {
             // Gives back the room behind the part that was taken.
             self.received = BytesMut::new();
         }
-        Poll::Ready(match ready!(self.poll_read(context, expected)) {
+        ready!(self.share.poll_more(context));
+        let Poll::Ready(read) = self.poll_read(context, expected) else {
+            self.share.reset();
+            return Poll::Pending;
+        };
+        Poll::Ready(match read {
             Ok(0) => Err(RoundTripError::Closed),
-            Ok(_) => Ok(()),
-            Err(error) => Err(RoundTripError::Read(error)),
+            Ok(length) => {
+                self.share.count(length);
+                Ok(())
+            }
+            Err(error) => Err(RoundTripError::failed(error, RoundTripError::Read)),
         })
     }
 
@@ -239,6 +326,6 @@ impl RoundTrip {
     /// The connection for another request, after the response has ended. `None` if it cannot be used for one.
     pub(super) fn into_reusable(self) -> Option<UpstreamStream> {
         let is_sent = matches!(self.request, RequestProgress::Sent);
-        (is_sent && self.received.is_empty()).then_some(self.stream)
+        (is_sent && self.keeps_alive && self.received.is_empty()).then_some(self.stream)
     }
 }

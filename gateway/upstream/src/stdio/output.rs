@@ -4,6 +4,8 @@
 //! mistake; such lines are dropped, with a limited number of warnings. With [`Traffic::Output`], every line is
 //! forwarded unchanged.
 
+use std::future::poll_fn;
+
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use tokio::io::AsyncReadExt as _;
@@ -13,6 +15,7 @@ use tokio::sync::mpsc;
 use super::child::Label;
 use super::command::Traffic;
 use super::lines::{Lines, LongLinePolicy};
+use crate::read_share::ReadShare;
 
 /// Bytes per read, which is also the buffer of an idle child.
 const READ_BYTES: usize = 16 * 1024;
@@ -35,6 +38,7 @@ pub(super) struct Output {
     source: pipe::Receiver,
     lines: Lines,
     traffic: Traffic,
+    share: ReadShare,
     /// A line that waits for room in the queue.
     waiting: Option<Bytes>,
     label: Label,
@@ -52,6 +56,7 @@ impl Output {
             source,
             lines: Lines::new(bytes_max, LongLinePolicy::Refuse),
             traffic,
+            share: ReadShare::default(),
             waiting: None,
             label,
             warnings: 0,
@@ -70,10 +75,11 @@ impl Output {
                 Ok(None) => {}
                 Err(_) => return OutputEnd::TooLong,
             }
+            poll_fn(|context| self.share.poll_more(context)).await;
             let buffer = self.lines.buffer();
             buffer.reserve(READ_BYTES);
             match self.source.read_buf(buffer).await {
-                Ok(1..) => {}
+                Ok(read @ 1..) => self.share.count(read),
                 // The last line may lack a newline. Half a message is not JSON and is dropped.
                 Ok(0) | Err(_) => {
                     if let Some(rest) = self.lines.rest() {
@@ -90,10 +96,12 @@ impl Output {
     pub(crate) async fn discard(&mut self) {
         let buffer = self.lines.buffer();
         loop {
+            poll_fn(|context| self.share.poll_more(context)).await;
             buffer.clear();
             buffer.reserve(READ_BYTES);
-            if !matches!(self.source.read_buf(buffer).await, Ok(1..)) {
-                return;
+            match self.source.read_buf(buffer).await {
+                Ok(read @ 1..) => self.share.count(read),
+                Ok(0) | Err(_) => return,
             }
         }
     }

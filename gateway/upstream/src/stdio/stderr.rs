@@ -1,6 +1,7 @@
 //! Logs a child's stderr, limited in length and rate, and keeps the last lines.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use tokio::net::unix::pipe;
 
 use super::child::Label;
 use super::lines::{Lines, LongLinePolicy};
+use crate::read_share::ReadShare;
 
 /// Longest logged line, in bytes; the rest of a longer one is dropped.
 const LINE_BYTES_MAX: usize = 4 * 1024;
@@ -44,14 +46,17 @@ impl RecentLines {
 pub(super) async fn log(mut source: pipe::Receiver, label: Label, recent: RecentLines) {
     let mut lines = Lines::new(LINE_BYTES_MAX, LongLinePolicy::Cut);
     let mut meter = Meter::new(Instant::now());
+    let mut share = ReadShare::default();
     loop {
         // Lines that are too long are cut, so there is no error.
         while let Ok(Some(line)) = lines.next_line() {
             note(&line, &label, &recent, &mut meter);
         }
+        poll_fn(|context| share.poll_more(context)).await;
         lines.buffer().reserve(READ_BYTES);
-        if !matches!(source.read_buf(lines.buffer()).await, Ok(1..)) {
-            break;
+        match source.read_buf(lines.buffer()).await {
+            Ok(read @ 1..) => share.count(read),
+            Ok(0) | Err(_) => break,
         }
     }
     if let Some(rest) = lines.rest() {

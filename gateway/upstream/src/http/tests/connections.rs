@@ -34,7 +34,7 @@ async fn a_request_is_written_as_http_1_1() {
         exchange(&client, &server.post(body.clone())).await;
         let length = body.len();
         let head = format!(
-            "POST /mcp?a=b HTTP/1.1\r\nhost: {address}\r\ncontent-length: {length}\r\n\r\n"
+            "POST /mcp?a=b HTTP/1.1\r\nhost: {address}\r\naccept-encoding: identity\r\ncontent-length: {length}\r\n\r\n"
         );
         assert_eq!(heads.recv().await, Some((head, body.to_vec())));
     }
@@ -51,7 +51,7 @@ async fn a_request_is_written_as_http_1_1() {
     let sent = client.send(request, ConnectionChoice::Pooled).await;
     read_whole(sent.unwrap()).await.unwrap();
     let head = format!(
-        "DELETE / HTTP/1.1\r\nhost: {address}\r\nmcp-session-id: s\r\nauthorization: fetched\r\n\r\n"
+        "DELETE / HTTP/1.1\r\nhost: {address}\r\nmcp-session-id: s\r\nauthorization: fetched\r\naccept-encoding: identity\r\n\r\n"
     );
     assert_eq!(heads.recv().await, Some((head, Vec::new())));
     assert_eq!(server.accepted(), 1);

@@ -3,9 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod connections;
+mod floods;
 mod responses;
+mod shifted;
+mod silent_hosts;
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,10 +26,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 fn client(idle_max: Duration) -> HttpClient {
+    let silence = SilenceLimits {
+        usual: Duration::from_secs(1),
+        large_body: PATIENCE,
+        probe_after: Duration::from_secs(1),
+        probe_every: Duration::from_secs(1),
+    };
     let options = ConnectorOptions {
         connect_timeout: PATIENCE,
-        keepalive: PATIENCE,
-        keepalive_retries: 1,
+        silence,
     };
     let tls = crate::tls_config(false).unwrap();
     HttpClient::new(Connector::new(options, tls), idle_max)

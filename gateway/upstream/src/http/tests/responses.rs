@@ -126,6 +126,18 @@ async fn the_end_of_a_body_is_where_rfc_9112_has_it() {
             None,
         ),
         (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nno trailer\r\n\r\n",
+            None,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: y\nZ: w\r\n\r\n",
+            None,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;a\nb\r\na\r\n0\r\n\r\n",
+            None,
+        ),
+        (
             "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             None,
         ),
@@ -206,6 +218,51 @@ async fn what_is_too_large_is_refused() {
     ] {
         let server = scripted(vec![response.into_bytes()]).await;
         assert_eq!(by_this_client(&server).await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_names_what_is_refused() {
+    let long = "x".repeat(70_000);
+    for (response, named) in [
+        (
+            format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(101)),
+            "more than 100 headers",
+        ),
+        (
+            format!("HTTP/1.1 200 OK\r\nX: {long}\r\n\r\n"),
+            "larger than 65536 bytes",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nX: a\r\n b\r\n\r\n".to_owned(),
+            "head of the response is invalid",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Encoding: GZIP\r\nContent-Length: 2\r\n\r\nab".to_owned(),
+            "compressed (GZIP)",
+        ),
+    ] {
+        let server = scripted(vec![response.into_bytes()]).await;
+        let request = server.post("{}");
+        let client = client(IDLE_MAX);
+        let sent = client.send((&request).into(), ConnectionChoice::Pooled);
+        let HttpError::RoundTrip(error) = sent.await.unwrap_err() else {
+            panic!("{named}");
+        };
+        assert!(error.is_invalid_response(), "{error}");
+        assert!(error.to_string().contains(named), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_coding_of_what_is_not_read_is_no_error() {
+    for response in [
+        "HTTP/1.1 404 Not Found\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Encoding: Identity\r\nContent-Length: 2\r\n\r\nab",
+    ] {
+        let server = scripted(vec![response.into()]).await;
+        assert!(by_this_client(&server).await.is_some(), "{response}");
     }
 }
 
