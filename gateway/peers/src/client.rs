@@ -38,9 +38,11 @@ pub(super) const IDLE_CONNECTION: Duration = Duration::from_secs(60);
 /// Most idle connections to one peer.
 const IDLE_CONNECTIONS_PER_PEER_MAX: usize = 512;
 /// Idle time before the first TCP keepalive probe, and the interval between probes: replies have no time limit.
-pub(super) const KEEPALIVE: Duration = Duration::from_secs(15);
-/// Unanswered probes after which the connection is broken.
-pub(super) const KEEPALIVE_RETRIES: u32 = 4;
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
+/// How long a peer's host may acknowledge nothing, neither data nor probes, before TCP breaks the connection. A gateway
+/// that has stopped counts as dead earlier; this is for one that the store still hears of, and that cannot be reached.
+/// TCP also counts how long a peer that is slow takes nothing of a request.
+const SILENT_MAX: Duration = Duration::from_secs(20);
 
 /// Connections to peers. The user part of an authority is the [`tls_name`] of the intended boot, so a connection to one
 /// boot is never reused for another at the same address.
@@ -158,7 +160,7 @@ impl PeerClient {
         tcp.set_connect_timeout(Some(CONNECT_LIMIT));
         tcp.set_keepalive(Some(KEEPALIVE));
         tcp.set_keepalive_interval(Some(KEEPALIVE));
-        tcp.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
+        tcp.set_tcp_user_timeout(Some(SILENT_MAX));
         let https = HttpsConnector::new(tcp, tls.client(), true, Arc::new(server_name));
         let connections = Pool::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())

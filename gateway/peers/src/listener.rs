@@ -20,11 +20,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{IDLE_CONNECTION, KEEPALIVE, KEEPALIVE_RETRIES};
+use super::client::{IDLE_CONNECTION, KEEPALIVE};
 use super::refusal::PeerRefusal;
 use super::service::{PeerService, RequestHandler};
 use crate::fleet::FleetTls;
 
+/// How long a peer's host may acknowledge nothing before TCP breaks the connection, in milliseconds. Longer than the limit
+/// of the peer's own side: TCP also counts how long a reply is not read, and who reads it is the peer's client.
+const SILENT_MAX_MS: u32 = 75_000;
 /// Most concurrent connections: each stream that a client has open at a peer is one. Further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16_384;
 /// Timeout for a TLS handshake.
@@ -158,6 +161,6 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, KEEPALIVE)?;
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE)?;
-    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_RETRIES)?;
+    sockopt::set_tcp_user_timeout(stream, SILENT_MAX_MS)?;
     Ok(())
 }
