@@ -1,35 +1,33 @@
-//! The host of an instance vanishes: connects to it are neither accepted nor refused.
+//! The host of an instance vanishes: what is sent to it is neither acknowledged nor refused, over new connections as over
+//! those that were open.
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::Fixture;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::port::free_port;
-use mooring_tests::session::McpSession;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use mooring_tests::session::{Exchange, McpSession};
+use serde_json::json;
+use socket2::{SockFilter, SockRef};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::recovery::{attempt, call, count_of, mark_of, whoami};
+use crate::recovery::{OUTCOME_UNKNOWN, attempt, call, count_of, mark_of, whoami};
 use crate::rig::kept;
 
-/// A connect to loopback that takes so long is not accepted.
-const HANGS_AFTER: Duration = Duration::from_millis(500);
-/// Most connections that an accept queue of length 0 takes.
-const QUEUED_MAX: usize = 16;
+/// How long a test waits for the answer to a call at a host that has vanished: without a limit of its own, TCP would wait
+/// for a quarter of an hour.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The address of a host that can vanish, and return with all that its server remembers.
 struct Host {
     port: u16,
     server_port: u16,
-    state: HostState,
-}
-
-enum HostState {
-    Present(JoinHandle<()>),
-    /// A listener that accepts nothing, and the connections that fill its queue.
-    Vanished(#[expect(dead_code, reason = "held open")] (TcpListener, Vec<TcpStream>)),
+    has_vanished: watch::Sender<bool>,
+    forwarding: JoinHandle<()>,
 }
 
 impl Host {
@@ -37,11 +35,13 @@ impl Host {
         // It is bound again later, so it must be none that the kernel gives to others meanwhile.
         let (port, server_port) = (free_port()?, server.port());
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
-        let state = HostState::Present(tokio::spawn(forward(listener, server_port)));
+        let has_vanished = watch::Sender::new(false);
+        let forwarding = tokio::spawn(forward(listener, server_port, has_vanished.subscribe()));
         Ok(Self {
             port,
             server_port,
-            state,
+            has_vanished,
+            forwarding,
         })
     }
 
@@ -49,51 +49,66 @@ impl Host {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
+    /// Returns once nothing that arrives is acknowledged any more.
     async fn vanish(&mut self) -> anyhow::Result<()> {
-        if let HostState::Present(forwarding) = &mut self.state {
-            forwarding.abort();
-            let _ = forwarding.await;
-        }
-        let socket = TcpSocket::new_v4()?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(([127, 0, 0, 1], self.port).into())?;
-        let listener = socket.listen(0)?;
-        let mut queued = Vec::new();
-        while let Ok(connection) =
-            tokio::time::timeout(HANGS_AFTER, TcpStream::connect(("127.0.0.1", self.port))).await
-        {
-            queued.push(connection?);
-            ensure!(queued.len() < QUEUED_MAX, "the queue does not fill");
-        }
-        self.state = HostState::Vanished((listener, queued));
+        self.has_vanished.send(true)?;
+        // Each task drops its receiver once its socket is deaf.
+        tokio::time::timeout(PATIENCE, self.has_vanished.closed()).await?;
         Ok(())
     }
 
     async fn come_back(&mut self) -> anyhow::Result<()> {
-        self.state = HostState::Present(tokio::spawn(std::future::ready(())));
+        self.forwarding.abort();
+        let _ = (&mut self.forwarding).await;
         let listener = TcpListener::bind(("127.0.0.1", self.port)).await?;
-        self.state = HostState::Present(tokio::spawn(forward(listener, self.server_port)));
+        self.has_vanished = watch::Sender::new(false);
+        let watching = self.has_vanished.subscribe();
+        self.forwarding = tokio::spawn(forward(listener, self.server_port, watching));
         Ok(())
     }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        if let HostState::Present(forwarding) = &self.state {
-            forwarding.abort();
-        }
+        self.forwarding.abort();
     }
 }
 
-/// Passes connections on to the server; they end with the task.
-async fn forward(listener: TcpListener, server_port: u16) {
+/// Lets the kernel drop all that arrives for this socket before it is acknowledged.
+fn make_deaf(socket: SockRef<'_>) {
+    const RETURN: u16 = 0x06;
+    let drop_all = [SockFilter::new(RETURN, 0, 0, 0)];
+    socket.attach_filter(&drop_all).expect("a socket filter");
+}
+
+/// Passes connections on to the server until the host vanishes. They end with the task.
+async fn forward(listener: TcpListener, server_port: u16, mut watching: watch::Receiver<bool>) {
     let mut connections = JoinSet::new();
-    while let Ok((mut client, _)) = listener.accept().await {
-        connections.spawn(async move {
-            if let Ok(mut server) = TcpStream::connect(("127.0.0.1", server_port)).await {
-                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
-            }
-        });
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = watching.wait_for(|has_vanished| *has_vanished) => break,
+        };
+        let Ok((client, _)) = accepted else { break };
+        connections.spawn(pass_on(client, server_port, watching.clone()));
+    }
+    make_deaf(SockRef::from(&listener));
+    drop(watching);
+    std::future::pending::<()>().await;
+}
+
+async fn pass_on(mut client: TcpStream, server_port: u16, mut watching: watch::Receiver<bool>) {
+    let Ok(mut server) = TcpStream::connect(("127.0.0.1", server_port)).await else {
+        return;
+    };
+    tokio::select! {
+        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+        _ = watching.wait_for(|has_vanished| *has_vanished) => {
+            make_deaf(SockRef::from(&client));
+            drop(watching);
+            // What the server answers goes nowhere.
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -102,6 +117,11 @@ fn settings(instances: &[String]) -> Settings {
     kept(instances)
         .env("MOORING_UPSTREAM_CONNECT_TIMEOUT_MS", "200")
         .env("MOORING_UPSTREAM_IDLE_CONNECTION_MS", "0")
+}
+
+/// Connections are kept for longer than any test takes, so that a call goes over a warm one.
+fn warm_settings(instances: &[String]) -> Settings {
+    kept(instances).env("MOORING_UPSTREAM_IDLE_CONNECTION_MS", "600000")
 }
 
 /// A session that has counted once at the instance of this name.
@@ -159,4 +179,60 @@ async fn a_session_stays_where_no_other_instance_answers() -> anyhow::Result<()>
     let next = call(&mut session, "increment").await?;
     assert_eq!((count_of(&next), mark_of(&next)), (Some(2), None));
     Ok(())
+}
+
+/// Calls without a limit of the client's own, but one of the test.
+async fn call_patiently(session: &mut McpSession, tool: &str) -> anyhow::Result<Exchange> {
+    tokio::time::timeout(PATIENCE, call(session, tool))
+        .await
+        .context("the call hangs")?
+}
+
+fn error_code(exchange: &Exchange) -> Option<i64> {
+    exchange.response.pointer("/error/code")?.as_i64()
+}
+
+/// After the error that a call may have run, the session goes on at the other instance, and says so.
+async fn moves_to_the_other(session: &mut McpSession) -> anyhow::Result<()> {
+    let moved = call_patiently(session, "increment").await?;
+    ensure!(count_of(&moved) == Some(1), "{moved:?}");
+    ensure!(mark_of(&moved).is_some(), "the client is told: {moved:?}");
+    let next = call_patiently(session, "increment").await?;
+    ensure!(count_of(&next) == Some(2), "{next:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_over_a_warm_connection_to_a_host_that_vanished_ends() -> anyhow::Result<()> {
+    let (vanishing, other) = (Fixture::start("a").await?, Fixture::start("b").await?);
+    let mut host = Host::of(&vanishing).await?;
+    let gateway = Gateway::start("one", warm_settings(&[host.url(), other.url()])).await?;
+    let mut session = session_at(&gateway, "a").await?;
+    host.vanish().await?;
+
+    let unknown = call_patiently(&mut session, "increment").await?;
+    assert_eq!(error_code(&unknown), Some(OUTCOME_UNKNOWN), "{unknown:?}");
+    moves_to_the_other(&mut session).await
+}
+
+#[tokio::test]
+async fn a_call_in_flight_at_a_host_that_vanishes_ends() -> anyhow::Result<()> {
+    let (vanishing, other) = (Fixture::start("a").await?, Fixture::start("b").await?);
+    let mut host = Host::of(&vanishing).await?;
+    let gateway = Gateway::start("one", warm_settings(&[host.url(), other.url()])).await?;
+    let mut session = session_at(&gateway, "a").await?;
+
+    let params = json!({"name": "hang", "arguments": {}});
+    let calling = tokio::time::timeout(PATIENCE, session.request("tools/call", params));
+    let vanishing = async {
+        while vanishing.stats().await?.calls_of("hang") == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        host.vanish().await
+    };
+    let (unknown, vanished) = tokio::join!(calling, vanishing);
+    vanished?;
+    let unknown = unknown.context("the call hangs")??;
+    assert_eq!(error_code(&unknown), Some(OUTCOME_UNKNOWN), "{unknown:?}");
+    moves_to_the_other(&mut session).await
 }
