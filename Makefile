@@ -76,7 +76,7 @@ test-address-sanitizer: ## Run the module's server tests with the module under A
 	@RUST_TEST_THREADS=$(TEST_THREADS) scripts/address-sanitizer.sh
 
 .PHONY: fuzz
-fuzz: ## Fuzz the module's parsers and decoders (FUZZ_RUNS=50000, FUZZ_SEED=1; seed 0: another each time)
+fuzz: ## Fuzz the module's parsers and decoders, and the gateway's readers of replies (FUZZ_RUNS=50000, FUZZ_SEED=1; seed 0: another each time)
 	@scripts/packages.sh cc libclang
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
 
@@ -87,6 +87,7 @@ check: ## Check imports, format, lints, scripts, licenses and sources
 	python3 scripts/check-imports.py
 	cargo fmt --all --check
 	cargo fmt --manifest-path redis-module/fuzz/Cargo.toml --check
+	cargo fmt --manifest-path gateway/fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 	.tools-check/shellcheck/bin/shellcheck --external-sources $(SCRIPTS)
 	.tools-check/cargo-deny/bin/cargo-deny --locked --log-level error check --hide-inclusion-graph \

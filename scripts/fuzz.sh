@@ -1,40 +1,45 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module: fuzz.sh [RUNS [SEED]].
+# Runs every fuzz target of the module and the gateway: fuzz.sh [RUNS [SEED]].
 #
 # RUNS inputs each, from the same seed by default, so that two runs of one commit do the same; SEED 0 is another seed
 # each time. What is found interesting is kept in target/fuzz/corpus and used by the next run; an input that fails is
 # left in target/fuzz/failures.
 set -euo pipefail
-cd "$(dirname "$0")/../redis-module/fuzz"
+cd "$(dirname "$0")/.."
 
 runs=${1:-1000000}
 seed=${2:-1}
 # Longer than any word that the grammar takes whole, several times.
 input_bytes_max=8192
-kept=$PWD/../../target/fuzz
+kept=$PWD/target/fuzz
+crates=(redis-module/fuzz gateway/fuzz)
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
-# run TARGET: says in one line how it went; what it printed is then in its log.
+# run CRATE TARGET: says in one line how it went; what it printed is then in its log. Cargo reads the configuration of
+# the directory that it runs in.
 run() {
-    mkdir -p "$kept/corpus/$1" "$kept/failures"
+    mkdir -p "$kept/corpus/$2" "$kept/failures"
     # An input that takes longer than five seconds is a failure too.
-    if ! cargo run --quiet --locked --release --bin "$1" -- \
-        "$kept/corpus/$1" "seeds/$1" \
+    if ! (cd "$1" && cargo run --quiet --locked --release --bin "$2" -- \
+        "$kept/corpus/$2" "seeds/$2" \
         -runs="$runs" -seed="$seed" -max_len=$input_bytes_max -timeout=5 -rss_limit_mb=1024 \
-        -artifact_prefix="$kept/failures/$1-" >"$logs/$1" 2>&1; then
-        printf 'fuzz: %-10s failed\n' "$1"
+        -artifact_prefix="$kept/failures/$2-") >"$logs/$2" 2>&1; then
+        printf 'fuzz: %-13s failed\n' "$2"
         return 1
     fi
-    printf 'fuzz: %-10s %s\n' "$1" "$(tail -n 1 "$logs/$1")"
+    printf 'fuzz: %-13s %s\n' "$2" "$(tail -n 1 "$logs/$2")"
 }
 
-cargo build --quiet --locked --release --bins
+for crate in "${crates[@]}"; do
+    (cd "$crate" && cargo build --quiet --locked --release --bins)
+done
 # Side by side: each has one thread.
 running=()
-for target in fuzz_targets/*.rs; do
+for target in redis-module/fuzz/fuzz_targets/*.rs gateway/fuzz/fuzz_targets/*.rs; do
+    crate=${target%/fuzz_targets/*}
     target=$(basename "$target" .rs)
-    run "$target" &
+    run "$crate" "$target" &
     running+=("$target:$!")
 done
 failed=0

@@ -75,7 +75,7 @@ impl ReplyReader {
                 b'$' | b'=' | b'!' => {
                     let length = length(argument).ok_or_else(malformed)?;
                     if let Some(length) = length
-                        && take_text(&mut rest, length).is_none()
+                        && take_text(&mut rest, length)?.is_none()
                     {
                         return Ok(false);
                     }
@@ -113,7 +113,7 @@ fn value(input: &mut &[u8], depth: usize) -> Option<Value> {
     let depth = depth.checked_sub(1)?;
     Some(match kind {
         b'$' => match length(argument)? {
-            Some(length) => Value::BulkString(take_text(input, length)?.to_vec()),
+            Some(length) => Value::BulkString(take_text(input, length).ok()??.to_vec()),
             None => Value::Nil,
         },
         b':' => Value::Int(std::str::from_utf8(argument).ok()?.parse().ok()?),
@@ -126,8 +126,8 @@ fn value(input: &mut &[u8], depth: usize) -> Option<Value> {
             let pair = |input: &mut &[u8]| Some((value(input, depth)?, value(input, depth)?));
             Value::Map(values(input, length(argument)??, pair)?)
         }
-        b'_' => Value::Nil,
-        b'#' => Value::Boolean(argument == b"t"),
+        b'_' if argument.is_empty() => Value::Nil,
+        b'#' if matches!(argument, b"t" | b"f") => Value::Boolean(argument == b"t"),
         _ => return None,
     })
 }
@@ -145,22 +145,29 @@ fn values<T>(
     Some(values)
 }
 
-/// Takes a line with its end: its first byte and the rest. None if the line is not there as a whole.
+/// Takes a line with its end: its first byte, 0 if it has none, and the rest. None if the line is not there as a whole.
 fn take_line<'a>(input: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     // Most lines have two or three bytes: a search by words would not pay.
-    let end = input.iter().position(|byte| *byte == b'\n')?;
-    let (line, rest) = input.split_at_checked(end.checked_add(1)?)?;
-    let (kind, argument) = line.strip_suffix(b"\r\n")?.split_first()?;
-    *input = rest;
+    let end = input.windows(2).position(|end| end == b"\r\n")?;
+    let (line, rest) = input.split_at_checked(end)?;
+    *input = rest.get(2..)?;
+    let (kind, argument) = line.split_first().unwrap_or((&0, line));
     Some((*kind, argument))
 }
 
 /// Takes a text of this length with its end. None if it is not there as a whole.
-fn take_text<'a>(input: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
-    let (text, rest) = input.split_at_checked(length)?;
-    let (_end, rest) = rest.split_at_checked(2)?;
+fn take_text<'a>(input: &mut &'a [u8], length: usize) -> io::Result<Option<&'a [u8]>> {
+    let text = input.split_at_checked(length);
+    let Some((text, (end, rest))) =
+        text.and_then(|(text, rest)| Some((text, rest.split_at_checked(2)?)))
+    else {
+        return Ok(None);
+    };
+    if end != b"\r\n" {
+        return Err(malformed());
+    }
     *input = rest;
-    Some(text)
+    Ok(Some(text))
 }
 
 /// A length: none if it is no number, and none in it for -1, which says that there is nothing.
@@ -185,7 +192,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
 
-    const REPLIES: [&[u8]; 14] = [
+    const REPLIES: [&[u8]; 15] = [
         b"+OK\r\n",
         b"+PONG\r\n",
         b":-7\r\n",
@@ -197,6 +204,7 @@ mod tests {
         b"*3\r\n$5\r\nstate\r\n*2\r\n:1\r\n$-1\r\n+bound\r\n",
         b"%2\r\n$1\r\na\r\n#t\r\n$1\r\nb\r\n_\r\n",
         b"-NOSESSION no such session\r\n",
+        b"+two\nlines\r\n",
         b"*2\r\n+OK\r\n-ERR inside\r\n",
         b"=7\r\ntxt:abc\r\n",
         b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
@@ -238,6 +246,12 @@ mod tests {
             b"*99999999999999999999\r\n",
             b"%18446744073709551615\r\n",
             b"$-2\r\n",
+            b"$1\r\nab\r\n",
+            b"\r\n",
+            b"*1\r\n\r\n",
+            b"#x\r\n",
+            b"_x\r\n",
+            b":1\n\r\n",
         ] {
             let mut reader = ReplyReader::default();
             reader.buffer().extend_from_slice(bytes);
