@@ -15,7 +15,39 @@ pub(crate) enum Clock {
     },
     /// A clock that tests turn by hand.
     #[cfg(test)]
-    Manual(std::sync::Arc<std::sync::atomic::AtomicU64>),
+    Manual(std::sync::Arc<ManualClock>),
+}
+
+/// Both clocks, as a test sets them.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct ManualClock {
+    unix_ms: std::sync::atomic::AtomicU64,
+    mono_ms: std::sync::atomic::AtomicU64,
+}
+
+#[cfg(test)]
+impl ManualClock {
+    const ORDER: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
+
+    /// The wall clock shows this moment, and the monotonic one the same number.
+    pub(crate) fn starting_at(unix_ms: u64) -> std::sync::Arc<Self> {
+        std::sync::Arc::new(Self {
+            unix_ms: unix_ms.into(),
+            mono_ms: unix_ms.into(),
+        })
+    }
+
+    /// Time passes.
+    pub(crate) fn pass(&self, ms: u64) {
+        self.unix_ms.fetch_add(ms, Self::ORDER);
+        self.mono_ms.fetch_add(ms, Self::ORDER);
+    }
+
+    /// The wall clock is set, and no time passes.
+    pub(crate) fn set_wall(&self, unix_ms: u64) {
+        self.unix_ms.store(unix_ms, Self::ORDER);
+    }
 }
 
 impl Clock {
@@ -31,7 +63,7 @@ impl Clock {
         let unix_ms = match self {
             Self::System { .. } => unix_now_ms(),
             #[cfg(test)]
-            Self::Manual(ms) => ms.load(std::sync::atomic::Ordering::Relaxed),
+            Self::Manual(clock) => clock.unix_ms.load(ManualClock::ORDER),
         };
         Timestamp::from_unix_ms(unix_ms)
     }
@@ -41,7 +73,7 @@ impl Clock {
         let ms = match self {
             Self::System { origin } => millis(origin.elapsed().as_millis()),
             #[cfg(test)]
-            Self::Manual(ms) => ms.load(std::sync::atomic::Ordering::Relaxed),
+            Self::Manual(clock) => clock.mono_ms.load(ManualClock::ORDER),
         };
         Monotonic::from_ms(ms)
     }

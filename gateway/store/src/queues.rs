@@ -330,18 +330,18 @@ fn place(key: &SessionKey) -> SessionPlace {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use std::pin::pin;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     use futures_util::FutureExt;
     use mooring_session::workers::Workers;
 
     use super::*;
+    use crate::clock::ManualClock;
     use crate::test_support::enter;
     use crate::test_support::requests as make;
 
     #[tokio::test(start_paused = true)]
     async fn a_caller_that_stops_waiting_leaves_no_other_asleep() {
-        let time = Arc::new(AtomicU64::new(1_700_000_000_000));
+        let time = ManualClock::starting_at(1_700_000_000_000);
         let queues = Queues::new(Clock::Manual(Arc::clone(&time)), make::PREFIX);
         let workers = Workers::new(Monotonic::default(), Millis::new(u64::MAX));
         let alive = workers.at(Monotonic::default());
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(turn("t2").unwrap(), None);
         drop(looks_sooner);
         let lease = enter("w:1", "t1").lease;
-        time.fetch_add(lease.get(), Ordering::Relaxed);
+        time.pass(lease.get());
         tokio::time::advance(Duration::from_millis(lease.get())).await;
         let told = waiting.now_or_never().unwrap();
         assert!(

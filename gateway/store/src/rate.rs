@@ -30,7 +30,7 @@ pub struct RateReply {
 impl RateReply {
     pub(super) fn of(rated: rules::RateReply) -> Self {
         Self {
-            allowed: rated.spent.is_some(),
+            allowed: rated.is_allowed,
             remaining: rated.remaining,
             retry_after: rated.retry_after,
         }
@@ -90,11 +90,11 @@ pub(super) struct Rates(HashMap<Box<str>, TheoreticalArrivalTime>);
 impl Rates {
     pub(super) fn rate(&mut self, name: &str, request: &RateRequest, now: Timestamp) -> RateReply {
         let rated = rules::rate(self.0.get(name).copied(), request, now);
-        if let Some(spent) = rated.spent {
+        if let Some(written) = rated.written {
             if self.0.len() >= RATES_MAX && !self.0.contains_key(name) {
                 self.make_room(now);
             }
-            self.0.insert(name.into(), spent);
+            self.0.insert(name.into(), written);
         }
         RateReply::of(rated)
     }

@@ -25,7 +25,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Counts a request against a rate limit that a whole fleet shares, and lets it through or not.",
     complexity: c"O(1)",
     since: c"0.1.0",
-    tips: Some(c"nondeterministic_output"),
+    tips: Some(c"nondeterministic_output names_request"),
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,
@@ -33,8 +33,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     details: "\
 The generic cell rate algorithm: `n` may pass at once, and after that as many as their share of the window allows, evenly.
 The key is one of its own, a string with the moment at which all that passed would have been spent (in nanoseconds), and
-lives until then. A request that does not pass writes nothing. A request counts for COST, 1 if it is not given, at most
-`n`. LIMIT is 1 to 1000000, WINDOW 1 ms to 30 days.",
+lives until then. A request that does not pass writes nothing, unless the server's clock was set back: a moment more than
+one window ahead is then set to one window ahead. A request counts for COST, 1 if it is not given, at most `n`. LIMIT is 1
+to 1000000, WINDOW 1 ms to 30 days.",
     errors: &[
         ErrorSpec::new("ERR", "the key holds a string that is none of these: `corrupt rate record`"),
         ErrorSpec::new("WRONGTYPE", "the key holds something else than a string"),
@@ -90,9 +91,9 @@ fn apply(context: &Context, name: Text<'_>, request: &RateRequest) -> Result<Rat
     };
     let now = Timestamp::from_unix_ms(context.unix_ms());
     let rated = rules::rate(stored, request, now);
-    if let Some(spent) = rated.spent {
-        let value = OwnedText::new(spent.encode().as_bytes());
-        let ends_at = i64::try_from(spent.expires_at().unix_ms()).unwrap_or(i64::MAX);
+    if let Some(written) = rated.written {
+        let value = OwnedText::new(written.encode().as_bytes());
+        let ends_at = i64::try_from(written.expires_at().unix_ms()).unwrap_or(i64::MAX);
         key.set_string(value.text());
         key.expire_at(ends_at);
         context.replicate_set_string(name, value.text(), ends_at);

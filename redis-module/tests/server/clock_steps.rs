@@ -179,6 +179,26 @@ async fn a_step_lets_no_cap_be_exceeded() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Each refusal would otherwise find the stored moment a whole window ahead again.
+#[tokio::test]
+async fn a_step_back_refuses_a_rate_for_a_window_and_not_for_the_step() -> anyhow::Result<()> {
+    let clock = WallClock::new()?;
+    clock.set(HOUR_MS)?;
+    let mut redis = clock.start_server().await?;
+    let mut c = Connection::open(&redis)?;
+    let ask = "SESSION.RATE mcpgw:rate:zoe LIMIT 5 WINDOW 1000";
+    assert_eq!(c.run(ask)?.field("allowed").integer(), 1);
+    clock.set(0)?;
+    noticed(&mut redis, 1).await?;
+    wait::until_true("the rate passes", NOTICED_WITHIN, async || {
+        Ok(c.run(ask)?.field("allowed").integer() == 1)
+    })
+    .await?;
+    let left = c.run("PTTL mcpgw:rate:zoe")?.integer();
+    assert!(left <= 1_000, "{left} ms");
+    Ok(())
+}
+
 fn alive(c: &mut Connection) -> anyhow::Result<i64> {
     Ok(c.run("SESSION.STATS")?.field("workers_alive").integer())
 }

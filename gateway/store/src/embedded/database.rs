@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_session::Tuning;
+use mooring_session::clock::ClockWatch;
 use mooring_session::context::{Decision, Liveness, RecordChange};
 use mooring_session::index::Departures;
 use mooring_session::refusal::Refusal;
@@ -44,6 +45,7 @@ pub(super) struct Database {
     pub(super) known_workers: KnownWorkers,
     pub(super) recent_sessions: RecentSessions,
     pub(super) clock: Clock,
+    pub(super) clock_watch: ClockWatch,
     pub(super) queues: Arc<Queues>,
     departures: Departures,
     tuning: Tuning,
@@ -85,6 +87,7 @@ impl Database {
             status,
             recent_sessions: RecentSessions::default(),
             clock,
+            clock_watch: ClockWatch::default(),
             queues,
             departures: Departures::default(),
             tuning: Tuning::default(),

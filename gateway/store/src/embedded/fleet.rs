@@ -146,8 +146,8 @@ impl EmbeddedStore {
             database.write(|transaction, _, clock| {
                 let stored = spent(transaction, &name)?;
                 let rated = rules::rate(stored, &request, clock.now());
-                if let Some(spent) = rated.spent {
-                    save_spent(transaction, &name, spent)?;
+                if let Some(written) = rated.written {
+                    save_spent(transaction, &name, written)?;
                 }
                 Ok(RateReply::of(rated))
             })

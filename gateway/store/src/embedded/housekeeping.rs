@@ -40,9 +40,25 @@ impl Database {
         }
     }
 
+    /// Whether expired rows may be cleaned up and deleted. Not for a minute after the wall clock was set: what looks
+    /// expired may be in use, and the clock may be set back.
+    pub(super) fn believes_the_clock(&mut self) -> bool {
+        let mono = self.clock.mono();
+        if let Some(step) = self.clock_watch.observe(self.clock.now(), mono) {
+            tracing::warn!(
+                by_ms = step.by_ms,
+                "the wall clock was set: expired sessions are not cleaned up for a minute"
+            );
+        }
+        self.clock_watch.reaping_allowed(mono)
+    }
+
     /// Deletes some expired tombstones and params. Whatever fails is retried in the next step.
     pub(super) fn purge(&mut self) {
         self.written_since_purge = 0;
+        if !self.believes_the_clock() {
+            return;
+        }
         match self.with_repair(|database| Ok(database.has_lapsed()?)) {
             Ok(true) => {}
             Ok(false) => return,

@@ -14,7 +14,7 @@ use mooring_session::limits::TTL_MAX;
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession};
 use mooring_session::record::{Binding, LEAST_READER, Lifecycle, Phase, Record, SessionLifetime};
 use mooring_session::rules::{EndReply, EndRequest, TouchRequest};
-use mooring_session::time::Timestamp;
+use mooring_session::time::{Monotonic, Timestamp};
 
 use super::memory_transition::{MemoryTransition, RequiredKnowledge};
 use super::shadow::{SessionSnapshot, Shadow};
@@ -37,7 +37,7 @@ pub(crate) struct Memory {
     pub(super) pending_inits: Vec<InitDigest>,
     /// Rates while Redis is away: each gateway counts for itself.
     pub(super) rates: Rates,
-    pub(super) away_since: Timestamp,
+    pub(super) away_since: Monotonic,
     sessions: Sessions,
     origins: HashMap<SessionKey, Origin>,
     ends: HashMap<SessionKey, PendingEnd>,
@@ -95,7 +95,7 @@ impl Memory {
             inits: Inits::default(),
             pending_inits: Vec::new(),
             rates: Rates::default(),
-            away_since: Timestamp::default(),
+            away_since: Monotonic::default(),
             sessions: Sessions::new(SESSIONS_MAX),
             origins: HashMap::new(),
             ends: HashMap::new(),
@@ -141,7 +141,10 @@ impl Memory {
         let read = self.shadow.usable(key, self.away_since);
         let of_user = || {
             let user = user.filter(|_| key.family() == Family::Code)?;
-            Some(SessionSnapshot::without_record(user.clone(), now))
+            Some(SessionSnapshot::without_record(
+                user.clone(),
+                self.away_since,
+            ))
         };
         let Some(read) = read.or_else(of_user) else {
             return false;

@@ -7,7 +7,7 @@ use mooring_session::rules::{
     EndRequest, ForgetRequest, Ownership, RebindReply, RebindRequest, RouteReply, RouteRequest,
     TouchReply, TouchRequest, UnbindRequest,
 };
-use mooring_session::time::Timestamp;
+use mooring_session::time::Monotonic;
 use mooring_session::view::{BindingView, RecordView};
 
 use super::memory::Memory;
@@ -46,7 +46,7 @@ pub(crate) trait MemoryTransition: Wire + WakingTransition {
     }
 
     /// Notes the state in a reply of Redis.
-    fn note(&self, _key: &SessionKey, _reply: &Self::Reply, _shadow: &mut Shadow, _now: Timestamp) {
+    fn note(&self, _key: &SessionKey, _reply: &Self::Reply, _shadow: &mut Shadow, _now: Monotonic) {
     }
 
     /// Notes what has to be sent to Redis on its return in addition to the record.
@@ -74,7 +74,7 @@ impl MemoryTransition for CreateRequest {
         RequiredKnowledge::Record
     }
 
-    fn note(&self, key: &SessionKey, reply: &CreateReply, shadow: &mut Shadow, now: Timestamp) {
+    fn note(&self, key: &SessionKey, reply: &CreateReply, shadow: &mut Shadow, now: Monotonic) {
         shadow.note_record(key, &reply.record, now);
     }
 }
@@ -84,7 +84,7 @@ impl MemoryTransition for Get {
         RequiredKnowledge::Record
     }
 
-    fn note(&self, key: &SessionKey, reply: &RecordView, shadow: &mut Shadow, now: Timestamp) {
+    fn note(&self, key: &SessionKey, reply: &RecordView, shadow: &mut Shadow, now: Monotonic) {
         shadow.note_record(key, reply, now);
     }
 }
@@ -112,7 +112,7 @@ impl MemoryTransition for EndRequest {
         self.principal.as_ref()
     }
 
-    fn note(&self, key: &SessionKey, _reply: &EndReply, shadow: &mut Shadow, _now: Timestamp) {
+    fn note(&self, key: &SessionKey, _reply: &EndReply, shadow: &mut Shadow, _now: Monotonic) {
         shadow.forget(key);
     }
 
@@ -130,7 +130,7 @@ impl MemoryTransition for RouteRequest {
         Some(&self.principal)
     }
 
-    fn note(&self, key: &SessionKey, reply: &RouteReply, shadow: &mut Shadow, now: Timestamp) {
+    fn note(&self, key: &SessionKey, reply: &RouteReply, shadow: &mut Shadow, now: Monotonic) {
         match &reply.binding {
             Some(view) => shadow.note_binding(key, &self.principal, view, now),
             None => shadow.forget_binding(key, &self.server),
@@ -143,7 +143,7 @@ impl MemoryTransition for BindRequest {
         binding_or_store(&self.server, self.ownership)
     }
 
-    fn note(&self, key: &SessionKey, reply: &BindReply, shadow: &mut Shadow, now: Timestamp) {
+    fn note(&self, key: &SessionKey, reply: &BindReply, shadow: &mut Shadow, now: Monotonic) {
         shadow.note_binding(key, &self.principal, &reply.binding, now);
     }
 }
@@ -153,7 +153,7 @@ impl MemoryTransition for ConfirmRequest {
         RequiredKnowledge::Binding(&self.server)
     }
 
-    fn note(&self, key: &SessionKey, reply: &BindingView, shadow: &mut Shadow, now: Timestamp) {
+    fn note(&self, key: &SessionKey, reply: &BindingView, shadow: &mut Shadow, now: Monotonic) {
         shadow.note_binding(key, &self.principal, reply, now);
     }
 }
@@ -163,7 +163,7 @@ impl MemoryTransition for RebindRequest {
         binding_or_store(&self.server, self.ownership)
     }
 
-    fn note(&self, key: &SessionKey, reply: &RebindReply, shadow: &mut Shadow, now: Timestamp) {
+    fn note(&self, key: &SessionKey, reply: &RebindReply, shadow: &mut Shadow, now: Monotonic) {
         shadow.note_binding(key, &self.principal, &reply.binding, now);
     }
 }
@@ -173,7 +173,7 @@ impl MemoryTransition for UnbindRequest {
         RequiredKnowledge::Binding(&self.server)
     }
 
-    fn note(&self, key: &SessionKey, reply: &BindingView, shadow: &mut Shadow, _now: Timestamp) {
+    fn note(&self, key: &SessionKey, reply: &BindingView, shadow: &mut Shadow, _now: Monotonic) {
         shadow.forget_binding(key, &reply.server);
     }
 }

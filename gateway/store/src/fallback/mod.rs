@@ -253,7 +253,7 @@ impl Shared {
     ) {
         match result {
             Ok(reply) => {
-                let now = self.clock.now();
+                let now = self.clock.mono();
                 request.note(key, reply, &mut self.memory().shadow, now);
             }
             Err(StoreError::Refused(refusal)) => {
@@ -274,7 +274,7 @@ impl Shared {
             is_new
         });
         if is_new {
-            memory.away_since = self.clock.now();
+            memory.away_since = self.clock.mono();
             self.status.set(StoreMode::Degraded);
         }
     }

@@ -1,13 +1,13 @@
 //! State that this gateway has recently read from Redis: all that it may use while Redis is away.
 //!
 //! Invariants: it is bounded, it is never read while Redis is reachable, and it contains only bound bindings without an
-//! owner.
+//! owner. Ages are measured by the monotonic clock, so setting the wall clock makes nothing older or younger.
 
 use std::collections::{BTreeMap, HashMap};
 
 use mooring_session::names::{Principal, ServerName};
 use mooring_session::record::SessionState;
-use mooring_session::time::{Millis, Timestamp};
+use mooring_session::time::{Millis, Monotonic};
 use mooring_session::view::{BindingState, BindingView, RecordView};
 
 use crate::key::SessionKey;
@@ -23,7 +23,7 @@ pub(super) const SESSIONS_MAX: usize = 20_000;
 pub(crate) struct Shadow {
     young: HashMap<SessionKey, SessionSnapshot>,
     old: HashMap<SessionKey, SessionSnapshot>,
-    rotated_at: Timestamp,
+    rotated_at: Monotonic,
 }
 
 /// The state that was read of one session.
@@ -33,12 +33,12 @@ pub(super) struct SessionSnapshot {
     /// The whole record, if it was read. Its bindings are in `bindings`, which may be more recent.
     pub(super) record: Option<RecordView>,
     pub(super) bindings: BTreeMap<ServerName, BindingSnapshot>,
-    read_at: Timestamp,
+    read_at: Monotonic,
 }
 
 impl SessionSnapshot {
     /// Only the existence of a session of this principal.
-    pub(super) fn without_record(principal: Principal, now: Timestamp) -> Self {
+    pub(super) fn without_record(principal: Principal, now: Monotonic) -> Self {
         Self {
             principal,
             record: None,
@@ -52,7 +52,7 @@ impl SessionSnapshot {
 #[derive(Clone, Debug)]
 pub(super) struct BindingSnapshot {
     pub(super) view: BindingView,
-    read_at: Timestamp,
+    read_at: Monotonic,
 }
 
 impl Shadow {
@@ -62,7 +62,7 @@ impl Shadow {
         key: &SessionKey,
         principal: &Principal,
         view: &BindingView,
-        now: Timestamp,
+        now: Monotonic,
     ) {
         let is_usable = view.state == BindingState::Bound && view.owner.is_none();
         if !is_usable {
@@ -82,7 +82,7 @@ impl Shadow {
     }
 
     /// Notes a whole record in a reply.
-    pub(super) fn note_record(&mut self, key: &SessionKey, record: &RecordView, now: Timestamp) {
+    pub(super) fn note_record(&mut self, key: &SessionKey, record: &RecordView, now: Monotonic) {
         if record.state != SessionState::Active {
             self.forget(key);
             return;
@@ -115,9 +115,9 @@ impl Shadow {
     pub(super) fn usable(
         &self,
         key: &SessionKey,
-        away_since: Timestamp,
+        away_since: Monotonic,
     ) -> Option<SessionSnapshot> {
-        let is_usable_at = |read_at: Timestamp| away_since <= read_at.plus(USABLE_FOR);
+        let is_usable_at = |read_at: Monotonic| away_since <= read_at.plus(USABLE_FOR);
         let read = self.young.get(key).or_else(|| self.old.get(key))?;
         if !is_usable_at(read.read_at) {
             return None;
@@ -132,7 +132,7 @@ impl Shadow {
         &mut self,
         key: &SessionKey,
         principal: &Principal,
-        now: Timestamp,
+        now: Monotonic,
     ) -> &mut SessionSnapshot {
         let is_due = self.rotated_at.plus(USABLE_FOR) <= now;
         if is_due || self.young.len() >= SESSIONS_MAX / 2 {
@@ -155,8 +155,8 @@ mod tests {
     use super::*;
     use crate::test_support::requests as make;
 
-    fn at(ms: u64) -> Timestamp {
-        Timestamp::from_unix_ms(1_700_000_000_000 + ms)
+    fn at(ms: u64) -> Monotonic {
+        Monotonic::from_ms(ms)
     }
 
     fn view(epoch: u64, state: BindingState) -> BindingView {
@@ -168,7 +168,7 @@ mod tests {
             owner: None,
             driver: make::worker("w:1"),
             epoch,
-            bound_at: at(0),
+            bound_at: mooring_session::time::Timestamp::default(),
             lease_until: None,
             rebinds: 0,
             last_reason: None,

@@ -15,7 +15,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::operations::{Operation, operations};
 use super::side::Side;
-use crate::clock::Clock;
+use crate::clock::{Clock, ManualClock};
 use crate::test_support::server::{Module, RedisServer};
 use crate::test_support::{embedded, memory, redis_store as redis, turns_are_given};
 
@@ -46,7 +46,7 @@ fn memory_and_the_file_answer_alike_at_every_moment() {
     let (asked, carried_out) = (AtomicU64::new(0), AtomicU64::new(0));
     check(128, |case| {
         let directory = tempfile::tempdir().unwrap();
-        let time = Arc::new(AtomicU64::new(STARTED_AT));
+        let time = ManualClock::starting_at(STARTED_AT);
         let clock = Clock::Manual(Arc::clone(&time));
         let stores = (
             memory(clock.clone()),
@@ -56,7 +56,7 @@ fn memory_and_the_file_answer_alike_at_every_moment() {
             let mut memory = Side::new(&stores.0, 0);
             let mut file = Side::new(&stores.1, 0);
             for op in &case {
-                time.fetch_add(op.waits_ms(), Ordering::Relaxed);
+                time.pass(op.waits_ms());
                 let expected = memory.apply(op).await;
                 asked.fetch_add(1, Ordering::Relaxed);
                 if expected.starts_with("Ok") {

@@ -26,8 +26,10 @@ pub struct RateRequest {
 /// The answer of RATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateReply {
-    /// What has to be stored; none where the request was refused, which changes nothing.
-    pub spent: Option<TheoreticalArrivalTime>,
+    /// Whether the request passes.
+    pub is_allowed: bool,
+    /// What has to be stored, if anything changed.
+    pub written: Option<TheoreticalArrivalTime>,
     /// How many of cost one could still pass at once.
     pub remaining: u64,
     /// After which time this request would be let through; zero where it was.
@@ -60,8 +62,11 @@ impl TheoreticalArrivalTime {
     }
 }
 
-/// Lets the request through or not. A record that is more than one window ahead was stamped by a clock that stepped
-/// back since, and counts as one window: it freezes nobody for longer.
+/// Lets the request through or not.
+///
+/// A moment more than one window ahead was stamped before the wall clock stepped back. It counts as one window ahead, and
+/// a refusal stores it as that: otherwise each request would find it a whole window ahead again, until the clock has
+/// caught up. It is not dropped: whoever uses a rate to remember something for one window relies on it.
 #[must_use]
 pub fn rate(
     stored: Option<TheoreticalArrivalTime>,
@@ -71,12 +76,14 @@ pub fn rate(
     let now = now.unix_ms().saturating_mul(NANOS_PER_MILLI);
     let window = request.window.get().saturating_mul(NANOS_PER_MILLI);
     let ahead = now.saturating_add(window);
-    let before = stored.map_or(now, |TheoreticalArrivalTime(at)| at.clamp(now, ahead));
+    let stored = stored.map_or(0, |TheoreticalArrivalTime(at)| at);
+    let before = stored.clamp(now, ahead);
     let after = before.saturating_add(share(request, window));
     let is_allowed = after <= ahead;
     let spent = if is_allowed { after } else { before };
     RateReply {
-        spent: is_allowed.then_some(TheoreticalArrivalTime(spent)),
+        is_allowed,
+        written: (is_allowed || stored > ahead).then_some(TheoreticalArrivalTime(spent)),
         remaining: remaining(request, window, ahead.saturating_sub(spent)),
         retry_after: Millis::new(after.saturating_sub(ahead).div_ceil(NANOS_PER_MILLI)),
     }

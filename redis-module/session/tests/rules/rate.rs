@@ -21,10 +21,10 @@ fn check(rows: &[(u64, RateRequest, (bool, u64, u64))]) {
     let mut stored = None;
     for (row, (after, request, expected)) in rows.iter().enumerate() {
         let rated = rate(stored, request, at(NOW + after));
-        let allowed = rated.spent.is_some();
+        let allowed = rated.is_allowed;
         let seen = (allowed, rated.remaining, rated.retry_after.get());
         assert_eq!(seen, *expected, "row {row}: {request:?} after {after} ms");
-        stored = rated.spent.or(stored);
+        stored = rated.written.or(stored);
     }
 }
 
@@ -75,11 +75,11 @@ fn the_whole_limit_fits_where_its_shares_are_no_whole_numbers() {
         let mut stored = None;
         for n in 0..count {
             let rated = rate(stored, &request, at(NOW));
-            assert!(rated.spent.is_some(), "{count}: refused after {n}");
-            stored = rated.spent;
+            assert!(rated.is_allowed, "{count}: refused after {n}");
+            stored = rated.written;
         }
         let refused = rate(stored, &request, at(NOW));
-        assert_eq!((refused.spent, refused.remaining), (None, 0), "{count}");
+        assert_eq!((refused.written, refused.remaining), (None, 0), "{count}");
         assert!(refused.retry_after.get() >= 1);
     }
 }
@@ -94,26 +94,47 @@ fn no_more_than_the_rate_passes() {
         let mut passed = 0;
         for n in 0..10_000 / every_ms {
             let rated = rate(stored, &request, at(NOW + n * every_ms));
-            passed += u64::from(rated.spent.is_some());
-            stored = rated.spent.or(stored);
+            passed += u64::from(rated.is_allowed);
+            stored = rated.written.or(stored);
         }
         assert!((200..=220).contains(&passed), "{every_ms}: {passed}");
     }
 }
 
 #[test]
-fn a_record_from_the_future_freezes_nobody_for_longer_than_a_window() {
+fn a_clock_that_was_set_back_refuses_nobody_for_longer_than_a_window() {
     let request = limit(10, 1_000);
-    let far = rate(None, &request, at(NOW + 3_600_000)).spent;
-    let refused = rate(far, &request, at(NOW));
-    assert_eq!((refused.spent, refused.retry_after.get()), (None, 100));
-    let later = rate(far, &request, at(NOW + 100));
-    assert_eq!((later.spent, later.retry_after.get()), (None, 100));
+    let whole = RateRequest {
+        cost: 10,
+        ..request
+    };
+    let ahead = rate(None, &request, at(NOW + 3_600_000)).written;
+    let refused = rate(ahead, &request, at(NOW));
+    assert_eq!(
+        (refused.is_allowed, refused.retry_after.get()),
+        (false, 100)
+    );
+    assert_eq!(
+        refused.written.unwrap().expires_at(),
+        at(NOW + 1_000),
+        "nothing is forgotten before a window has passed"
+    );
+    // After that the figures are as ever.
+    let mut stored = refused.written;
+    for (after, request, expected) in [
+        (100, request, true),
+        (100, request, false),
+        (1_100, whole, true),
+    ] {
+        let rated = rate(stored, &request, at(NOW + after));
+        assert_eq!(rated.is_allowed, expected, "after {after} ms");
+        stored = rated.written.or(stored);
+    }
 }
 
 #[test]
 fn the_record_ends_when_it_says_nothing_any_more() {
-    let spent = rate(None, &limit(3, 1_000), at(NOW)).spent.unwrap();
+    let spent = rate(None, &limit(3, 1_000), at(NOW)).written.unwrap();
     assert_eq!(spent.expires_at(), at(NOW + 334));
     assert_eq!(
         TheoreticalArrivalTime::decode(spent.encode().as_bytes()),

@@ -7,6 +7,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod clock_steps;
 mod damage;
 mod fleet;
 mod migration;
@@ -17,23 +18,25 @@ mod uses;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use mooring_session::refusal::Refusal;
 use mooring_session::view::BindingState;
 
 use super::EmbeddedStore;
 use super::tables::SCHEMA_VERSION;
-use crate::clock::Clock;
+use crate::clock::{Clock, ManualClock};
 use crate::error::{NotReady, OpenError, StoreError};
 use crate::key::InitDigest;
 use crate::test_support::requests as make;
 use crate::transition::Get;
 
+/// The moment at which a test begins.
+const STARTED_AT: u64 = 1_700_000_000_000;
+
 struct File {
     _directory: tempfile::TempDir,
     path: PathBuf,
-    time: Arc<AtomicU64>,
+    time: Arc<ManualClock>,
 }
 
 impl File {
@@ -42,7 +45,7 @@ impl File {
         Self {
             path: directory.path().join("state").join("sessions.db"),
             _directory: directory,
-            time: Arc::new(AtomicU64::new(1_700_000_000_000)),
+            time: ManualClock::starting_at(STARTED_AT),
         }
     }
 
@@ -53,7 +56,7 @@ impl File {
     }
 
     fn pass(&self, ms: u64) {
-        self.time.fetch_add(ms, Ordering::Relaxed);
+        self.time.pass(ms);
     }
 
     /// What lies in its directory.
@@ -210,7 +213,7 @@ async fn ended_tombstones_are_dropped_and_their_numbers_are_not_used_again() {
         .unwrap();
     assert_eq!(count, 0);
     // The wall clock steps back to before the first one was made.
-    file.time.store(1_600_000_000_000, Ordering::Relaxed);
+    file.time.set_wall(STARTED_AT - 100_000_000_000);
     let second = store.run(&key, &make::create("s")).await.unwrap();
     assert!(second.record.generation > first.record.generation);
 }
