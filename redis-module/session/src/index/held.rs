@@ -3,7 +3,7 @@
 use super::orders::ByUse;
 use super::{Index, PrefixId};
 use crate::context::PrincipalSessions;
-use crate::limits::SETTLED_WITH_A_QUESTION_MAX;
+use crate::limits::{HELD_EXAMINED_MAX, SETTLED_WITH_A_QUESTION_MAX};
 use crate::names::Principal;
 use crate::record::SessionState;
 use crate::time::Timestamp;
@@ -33,16 +33,25 @@ impl Index {
                 entry.principal == principal && entry.state == SessionState::Active
             });
         let holding = self.directory.principals.counts(principal);
-        let active = holding.map_or(0, |holding| u64::from(holding.active));
-        let least_recently_used = self
-            .orders
-            .used
-            .range(ByUse::active(principal))
-            .find(|by_use| Some(by_use.slot) != except)
-            .and_then(|by_use| self.entries.get(by_use.slot))
-            .map(|entry| entry.key.clone());
+        let counted = holding.map_or(0, |holding| u64::from(holding.active));
+        // Where many sessions of others have just expired, the settling above did not reach the principal's own.
+        let (mut expired, mut least_recently_used) = (0, None);
+        let places = self.orders.used.range(ByUse::active(principal));
+        let others = places.filter(|by_use| Some(by_use.slot) != except);
+        for by_use in others.take(HELD_EXAMINED_MAX) {
+            let Some(entry) = self.entries.get(by_use.slot) else {
+                continue;
+            };
+            if entry.state_at(now) != SessionState::Active {
+                expired += 1;
+            } else if least_recently_used.is_none() {
+                least_recently_used = Some(entry.key.clone());
+            }
+        }
         PrincipalSessions {
-            active: active.saturating_sub(u64::from(is_counted)),
+            active: counted
+                .saturating_sub(u64::from(is_counted))
+                .saturating_sub(expired),
             least_recently_used,
         }
     }

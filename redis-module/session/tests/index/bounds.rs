@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mooring_session::StepProgress;
 use mooring_session::index::{Filter, Glob, Index, IndexCounts, Order};
-use mooring_session::limits::{OVERDUE_MAX, PAGE_EXAMINED_MAX};
+use mooring_session::limits::{OVERDUE_MAX, PAGE_EXAMINED_MAX, SETTLED_WITH_A_QUESTION_MAX};
 use mooring_session::record::SessionState;
 
 use crate::sessions::{Edit, SEED, TTL, at, prefix_of, session};
@@ -197,6 +197,32 @@ fn a_sweep_that_sees_nothing_takes_an_index_apart_in_bounded_steps() {
 fn victim(index: &mut Index, now: u64) -> Option<Box<[u8]>> {
     let held = index.held(&principal("bob"), prefix_of(&key(1)), b"", at(now));
     held.least_recently_used
+}
+
+/// An outage of the gateways ends with the deadlines of many at once.
+#[test]
+fn a_cap_counts_no_session_that_has_expired_however_many_of_others_have() {
+    let mut index = Index::new(SEED);
+    let others = SETTLED_WITH_A_QUESTION_MAX as u64 * 3;
+    for number in 0..others {
+        let key = key(number as usize);
+        index.put(prefix_of(&key), &key, &session("alice", START), at(START));
+    }
+    for number in 0..10 {
+        let key = key(others as usize + number);
+        index.put(
+            prefix_of(&key),
+            &key,
+            &session("bob", START + 1),
+            at(START + 1),
+        );
+    }
+    let end = START + 1 + 2 * TTL.get();
+    let fresh = key(others as usize + 10);
+    index.put(prefix_of(&fresh), &fresh, &session("bob", end), at(end));
+    let held = index.held(&principal("bob"), prefix_of(&fresh), b"", at(end));
+    assert_eq!(held.active, 1);
+    assert_eq!(held.least_recently_used.as_deref(), Some(&*fresh));
 }
 
 #[test]
