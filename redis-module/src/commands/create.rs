@@ -2,11 +2,11 @@
 
 use std::num::NonZeroU64;
 
-use mooring_session::Refusal;
 use mooring_session::limits::CAP_MAX;
 use mooring_session::names::{ContentHash, Principal, SessionId};
 use mooring_session::record::SessionState;
 use mooring_session::rules::{self, CreateRequest, Creation, Revival};
+use mooring_session::{Refusal, SessionPlace};
 
 use crate::arguments::{self, LABEL, integer};
 use crate::claims;
@@ -35,7 +35,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Creates a session, or returns the existing one.",
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
-    tips: Some(c"nondeterministic_output"),
+    tips: Some(c"nondeterministic_output names_request"),
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,
@@ -70,7 +70,7 @@ of use is exact; of uses before that, and before a restart, it knows what was wr
         ),
         ErrorSpec::new(
             "OOM",
-            "a new incarnation would begin, and the server has reached `maxmemory` and never evicts",
+            "a record would begin, or a revived one grow, and the server has reached `maxmemory` and never evicts",
         ),
         ErrorSpec::new("ERR", "the key holds a session with another id"),
         ErrorSpec::new(
@@ -159,6 +159,11 @@ fn apply<'c>(
     if decided.reply.created {
         // Of the incarnation before, if there was one.
         claims::settle_session(module, slot.moment());
+        if decided.reply.revived.is_none() {
+            let place = SessionPlace::new(slot.moment().database, key.as_bytes());
+            let monotonic = module.monotonic();
+            module.turns.note_created(&place, monotonic);
+        }
         module.counters.creates += 1;
         module.counters.expirations += u64::from(state_before == Some(SessionState::Expired));
     } else {

@@ -28,7 +28,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Asks for the turn of a session at a server, or renews it, and answers as ROUTE does.",
     complexity: c"O(log(Q)) with Q being the number of callers that wait",
     since: c"0.1.0",
-    tips: Some(c"nondeterministic_output"),
+    tips: Some(c"nondeterministic_output names_request"),
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,
@@ -42,11 +42,12 @@ whose lease lapses or whose worker dies loses the turn to the next: asking again
 another `turn`.
 
 FIRST goes before everybody who does not say so: for a call that passed its turn on while it waited for its client.
-HELD claims a turn again after a restart or a failover of the server, by the number that it had. For
-`mooring.turn-lease-max-ms` after a start or promotion only that is granted, while everybody else waits. Of
-two who claim one turn again the higher number is right. Where a session leaves its key and comes back to it
-(SWAPDB, RENAME, RESTORE), the same holds for it until the lease of its holder lapses. At any other time HELD
-makes a difference only if another caller has the turn: where nobody has it, it is granted under a new number.
+HELD claims a turn again after a restart or a failover of the server, by the number that it had. For `mooring.turn-
+lease-max-ms` after a start or promotion only that is granted, while everybody else waits, except in sessions that
+were created since where nothing was under their key. Of two who claim one turn again the higher number is right; one
+that no clock can have given yet is refused. Where a session leaves its key and comes back to it (SWAPDB, RENAME,
+RESTORE), the same holds for it until the lease of its holder lapses. At any other time HELD makes a difference only
+if another caller has the turn: where nobody has it, it is granted under a new number.
 
 A lease lasts at most `mooring.turn-lease-max-ms`. Turns exclude each other while their leases hold, measured by the
 server's monotonic clock; who needs more fences with the turn's number, which only grows.",

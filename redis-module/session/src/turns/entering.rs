@@ -3,6 +3,7 @@
 use super::Turns;
 use super::queue::{HoldState, Holder, Queue};
 use super::request::{TurnContext, TurnRequest};
+use crate::clock::highest_number_followed;
 use crate::limits::{LEASE_MIN, TURN_QUEUES_MAX, TURN_WAITERS_MAX};
 use crate::names::{NameError, Problem, ServerName};
 use crate::place::SessionPlace;
@@ -38,13 +39,18 @@ impl Turns {
         Some(number)
     }
 
-    /// A turn claimed again must not have been given to another since.
+    /// A turn claimed again must have been given by a clock, and not to another since. A number further ahead than others
+    /// follow would be granted, and the next turn have a lower one.
     pub(super) fn check_held(
         &self,
         known: Option<SpotId>,
         number: u64,
-        mono: Monotonic,
+        context: &TurnContext<'_>,
     ) -> Result<(), Refusal> {
+        let mono = context.mono;
+        if number > highest_number_followed(context.now).max(self.highest) {
+            return Err(Refusal::Stale(Stale::Turn));
+        }
         let Some(queue) = known.and_then(|id| self.queues.get(id)) else {
             return Ok(());
         };
@@ -121,10 +127,10 @@ impl Turns {
         };
         queue.value.join(request);
         let has_holder = queue.value.holder.is_some();
-        let due = self.quiet_until.max(queue.value.quiet_until);
         self.waiting = self.waiting.saturating_add(1);
         self.figures.waited = self.figures.waited.saturating_add(1);
-        if !has_holder {
+        if !has_holder && let Some(queue) = self.queues.get(id) {
+            let due = self.quiet_until_of(&queue.value);
             self.queues.set_deadline(id, Some(due.max(context.mono)));
         }
         Ok(())
@@ -168,12 +174,16 @@ impl Turns {
         if self.queues.len() >= TURN_QUEUES_MAX {
             return Err(limit("turn-queues", TURN_QUEUES_MAX));
         }
-        Ok(self.queues.insert(session, server, Queue::default()))
+        let queue = Queue::opened(self.created.contains(session));
+        Ok(self.queues.insert(session, server, queue))
     }
 
     /// Until when a queue is quiet: see the module's page.
     pub(super) fn quiet_until_of(&self, queue: &Queue) -> Monotonic {
-        self.quiet_until.max(queue.quiet_until)
+        match queue.is_of_new_session {
+            true => queue.quiet_until,
+            false => self.quiet_until.max(queue.quiet_until),
+        }
     }
 
     /// During the node's quiet time an empty queue is kept if it remembers the last number given, and during its own.

@@ -9,7 +9,8 @@
 //!
 //! Queues are in memory and are gone with a restart, while holders elsewhere still believe in their turns. So
 //! after a restart, for the longest lease that could have been given (the *quiet time*), only callers that name the
-//! number of a turn they held get one; everybody else waits in the order of arrival. Of two who claim one turn again,
+//! number of a turn they held get one; everybody else waits in the order of arrival, except for sessions that were
+//! created since. Of two who claim one turn again,
 //! the higher number is right: it was given after the lower one had been lost. It gets the turn even if the lower one
 //! came first, which then loses it. The same holds for one queue, for as long as its holder's lease runs, where the
 //! session's key was given to something else: the session may come back, by SWAPDB or RENAME, before its holder has heard.
@@ -24,11 +25,12 @@ mod queue_view;
 mod request;
 mod withdrawing;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 pub use queue_view::{HolderView, QueueView};
 pub use request::{Line, TurnContext, TurnFigures, TurnLimits, TurnRequest, TurnStatus};
 
+use crate::limits::TURN_QUEUES_MAX;
 use crate::names::{ServerName, Token, WorkerId};
 use crate::place::SessionPlace;
 use crate::progress::StepProgress;
@@ -49,6 +51,8 @@ pub struct Turns {
     waiting: usize,
     highest: u64,
     quiet_until: Monotonic,
+    /// Sessions that were created in the node's quiet time: nobody holds an older turn of one.
+    created: HashSet<SessionPlace>,
     /// The holder's worker whose life was last checked.
     checked: Option<WorkerId>,
     figures: TurnFigures,
@@ -66,6 +70,7 @@ impl Turns {
             waiting: 0,
             highest: 0,
             quiet_until: started.plus(quiet),
+            created: HashSet::new(),
             checked: None,
             figures: TurnFigures::default(),
         }
@@ -74,7 +79,16 @@ impl Turns {
     /// The node was promoted: what it knew of turns is not what was given meanwhile, and it begins with a quiet time.
     pub fn restart(&mut self, promoted: Monotonic, quiet: Millis) {
         self.dissolve(|_| true);
+        self.created.clear();
         self.quiet_until = promoted.plus(quiet);
+    }
+
+    /// A session was created where nothing was under its key: its turns need not wait for the end of the node's quiet
+    /// time. Beyond the bound on how many such are remembered, they do.
+    pub fn note_created(&mut self, session: &SessionPlace, mono: Monotonic) {
+        if mono < self.quiet_until && self.created.len() < TURN_QUEUES_MAX {
+            self.created.insert(session.clone());
+        }
     }
 
     /// Asks for the turn of a session at a server, or asks again.
@@ -108,7 +122,7 @@ impl Turns {
             return Ok(TurnStatus::Granted(number));
         }
         if let Some(number) = request.held {
-            self.check_held(known, number, context.mono)?;
+            self.check_held(known, number, context)?;
         }
         let id = match known {
             Some(id) => id,
@@ -203,6 +217,7 @@ impl Turns {
 
     /// The session is over: its queues are gone, and who waits is told to ask again.
     pub fn drop_session(&mut self, session: &SessionPlace) {
+        self.created.remove(session);
         for id in self.queues.of_session(session) {
             self.dissolve_one(id);
         }
@@ -210,12 +225,14 @@ impl Turns {
 
     /// The same for all sessions of a database, which was flushed.
     pub fn drop_database(&mut self, database: i32) {
+        self.created.retain(|session| session.database != database);
         self.dissolve(|session| session.database == database);
     }
 
     /// Another record is under the session's key now, or none, and the session may come back to it: its queues are gone, and
     /// until the lease of a holder lapses a turn is granted as in a quiet time.
     pub fn restart_session(&mut self, session: &SessionPlace) {
+        self.created.remove(session);
         for id in self.queues.of_session(session) {
             self.restart_one(id);
         }
@@ -223,6 +240,7 @@ impl Turns {
 
     /// The same for all sessions of a database, which was swapped with another.
     pub fn restart_database(&mut self, database: i32) {
+        self.created.retain(|session| session.database != database);
         let is_of_it = |session: &SessionPlace| session.database == database;
         for id in self.queues.of_sessions(is_of_it) {
             self.restart_one(id);
@@ -243,6 +261,9 @@ impl Turns {
     /// passes them on; begins to grant when the quiet time is over; tells who waited for what is gone. About `limit`
     /// steps of each.
     pub fn advance(&mut self, context: &mut TurnContext<'_>, limit: usize) -> StepProgress {
+        if self.quiet_until <= context.mono {
+            self.created = HashSet::new();
+        }
         let told = self.tell_of_the_dissolved(context, limit);
         let taken = self.take_from_the_dead(context, limit);
         for _ in 0..limit {

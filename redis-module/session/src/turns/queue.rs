@@ -83,6 +83,8 @@ pub(super) struct Queue {
     arrivals: u64,
     /// The highest number that was given here.
     pub(super) highest: u64,
+    /// Its session was created in the quiet time of the node, which does not hold it up.
+    pub(super) is_of_new_session: bool,
     /// Until then only who names the number of its turn gets one here, as in the quiet time of the node.
     pub(super) quiet_until: Monotonic,
     /// When the dead were last looked for because the queue was full.
@@ -90,6 +92,14 @@ pub(super) struct Queue {
 }
 
 impl Queue {
+    /// An empty queue of a session that was created in the node's quiet time, or earlier.
+    pub(super) fn opened(is_of_new_session: bool) -> Self {
+        Self {
+            is_of_new_session,
+            ..Self::default()
+        }
+    }
+
     /// What has to be remembered of a queue that is gone while its session may come back: none where nobody believes in its
     /// turn.
     pub(super) fn restarted(&self) -> Option<Self> {

@@ -30,6 +30,37 @@ fn in_the_quiet_time_only_what_was_held_is_granted() {
     assert_eq!(node.hears("c"), ["c1"]);
 }
 
+/// Nobody can hold an older turn of it.
+#[test]
+fn a_session_created_in_the_quiet_time_waits_for_nothing() {
+    let mut node = Node::started();
+    let now = node.mono();
+    node.turns.note_created(&place(), now);
+    assert!(node.asks("a1").is_some());
+    assert_eq!(node.asks("b1"), None);
+    node.leaves("a1").unwrap();
+    assert_eq!(node.hears("b"), ["b1"], "in the order of arrival");
+    node.leaves("b1").unwrap();
+    assert!(node.asks("a2").is_some());
+}
+
+#[test]
+fn another_session_under_its_key_waits_as_ever() {
+    let forget: [fn(&mut Turns); 4] = [
+        |turns| turns.drop_session(&place()),
+        |turns| turns.restart_session(&place()),
+        |turns| turns.drop_database(place().database),
+        |turns| turns.restart_database(place().database),
+    ];
+    for forget in forget {
+        let mut node = Node::started();
+        let now = node.mono();
+        node.turns.note_created(&place(), now);
+        forget(&mut node.turns);
+        assert_eq!(node.asks("a1"), None);
+    }
+}
+
 #[test]
 fn who_waits_alone_has_the_turn_when_the_quiet_time_is_over() {
     let mut node = Node::started();
@@ -120,16 +151,20 @@ fn numbers_go_on_above_what_was_claimed_again() {
 fn numbers_follow_what_was_claimed_again_up_to_a_day_ahead() {
     let latest = Timestamp::from_unix_ms(WALL + 86_400_000).least_number();
     let own = Timestamp::from_unix_ms(WALL + QUIET_MS).least_number();
-    for (claimed, next) in [
-        (latest, latest + 1),
-        (latest + 1, own),
-        (TURN_NUMBER_MAX, own),
+    for (claimed, is_granted, next) in [
+        (latest, true, latest + 1),
+        (latest + 1, false, own),
+        (TURN_NUMBER_MAX, false, own),
     ] {
         let mut node = Node::started();
-        let granted = node.enter(&held("a1", claimed));
-        assert_eq!(granted, Ok(TurnStatus::Granted(claimed)));
+        let claim = node.enter(&held("a1", claimed));
+        if is_granted {
+            assert_eq!(claim, Ok(TurnStatus::Granted(claimed)));
+            node.leaves("a1").unwrap();
+        } else {
+            assert_eq!(code(claim), "STALE", "no clock has given {claimed}");
+        }
         assert_eq!(code(node.enter(&held("b1", claimed))), "STALE");
-        node.leaves("a1").unwrap();
         node.pass(QUIET_MS);
         for number in next..next + 3 {
             assert_eq!(node.asks("b1"), Some(number), "after {claimed}");

@@ -37,6 +37,31 @@ async fn after_a_restart_only_who_held_a_turn_gets_it_until_the_quiet_time_is_ov
     Ok(())
 }
 
+/// As where the server is new and empty: nobody can hold an older turn of such a session.
+#[tokio::test]
+async fn a_session_created_after_a_restart_waits_for_no_quiet_time() -> anyhow::Result<()> {
+    let settings = [
+        "--mooring.turn-lease-max-ms",
+        "600000",
+        "--appendfsync",
+        "always",
+    ];
+    let mut redis = Redis::start_with(Module::Loaded, &settings).await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    c.run("SESSION.CREATE mcpgw:old s1 zoe TTL 900000")?;
+    redis.restart().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    let mut ask = |key: &str| {
+        c.run(&format!("SESSION.CREATE {key} s1 zoe TTL 900000"))?;
+        Ok::<_, anyhow::Error>(turn(
+            &c.run(&format!("SESSION.ENTER {key} zoe tools a:1 t LEASE 2000"))?,
+        ))
+    };
+    assert_eq!(ask("mcpgw:old")?, None, "its turn may be held");
+    assert!(ask("mcpgw:new")?.is_some());
+    Ok(())
+}
+
 #[tokio::test]
 async fn after_a_failover_a_turn_goes_on_at_the_promoted_replica() -> anyhow::Result<()> {
     let settings = ["--mooring.turn-lease-max-ms", "4000"];
