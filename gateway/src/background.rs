@@ -164,8 +164,14 @@ async fn keep_beating(
             Ok(()) => was_taken = true,
             Err(error) => {
                 // One line per outage: changes of the store's state are logged elsewhere.
-                if was_taken {
-                    tracing::warn!(%error, "heartbeat not stored");
+                match &error {
+                    StoreError::Refused(refusal) if was_taken => tracing::error!(
+                        %refusal,
+                        worker = %beat.worker,
+                        "heartbeat refused: this gateway is not ready until no other process uses its worker.name"
+                    ),
+                    _ if was_taken => tracing::warn!(%error, "heartbeat not stored"),
+                    _ => {}
                 }
                 was_taken = false;
                 ticks.reset_after(interval.min(BEAT_AGAIN_AFTER));

@@ -88,6 +88,7 @@ const FAILURE_NAMES: [&CStr; CODES.len()] = [
     c"failures_err",
     c"failures_wrongtype",
     c"failures_oom",
+    c"failures_readonly",
 ];
 
 #[cfg(test)]
@@ -103,6 +104,6 @@ mod tests {
         let mut counters = Counters::default();
         counters.note_failure(&Failure::WrongType);
         counters.note_failure(&Failure::Internal);
-        assert_eq!(counters.failures, [0, 0, 0, 0, 0, 0, 0, 1, 1, 0]);
+        assert_eq!(counters.failures, [0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]);
     }
 }

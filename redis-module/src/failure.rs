@@ -38,6 +38,9 @@ pub(crate) enum Failure {
     /// Nobody waits while the module is made ready to be unloaded.
     #[error("ERR mooring.quiesce is on: WORKER.WAIT does not wait")]
     Quiesced,
+    /// A worker is announced to and waits at the primary alone. The server's own words.
+    #[error("READONLY You can't write against a read only replica.")]
+    ReadOnlyReplica,
     /// The record would grow, and the server has reached maxmemory. The server's own words.
     #[error("OOM command not allowed when used memory > 'maxmemory'.")]
     OutOfMemory,
@@ -59,7 +62,7 @@ impl From<CorruptRecord> for Failure {
 }
 
 /// The stable codes, in the order in which they are reported.
-pub(crate) const CODES: [&str; 10] = [
+pub(crate) const CODES: [&str; 11] = [
     "NOSESSION",
     "ENDED",
     "DENIED",
@@ -70,6 +73,7 @@ pub(crate) const CODES: [&str; 10] = [
     "ERR",
     "WRONGTYPE",
     "OOM",
+    "READONLY",
 ];
 
 /// One error of a command, for its documentation page. Errors that every command can return are documented once.
@@ -107,6 +111,12 @@ impl ErrorSpec {
     pub(crate) const WRONG_TYPE: Self =
         Self::new("WRONGTYPE", "the key holds something else than a hash");
 
+    /// The server is a replica.
+    pub(crate) const READ_ONLY_REPLICA: Self = Self::new(
+        "READONLY",
+        "the server is a replica: workers are announced to, and wait at, the primary",
+    );
+
     /// An error of one command.
     pub(crate) const fn new(code: &'static str, when: &'static str) -> Self {
         Self { code, when }
@@ -132,6 +142,7 @@ impl Failure {
             Self::Refused(refusal) => refusal.code(),
             Self::WrongType => "WRONGTYPE",
             Self::OutOfMemory => "OOM",
+            Self::ReadOnlyReplica => "READONLY",
             Self::CapOfUnreadable(_) => "LIMIT",
             Self::Syntax(_)
             | Self::Missing(_)

@@ -83,6 +83,11 @@ pub(super) fn store(cause: &StoreError, id: Option<Id<'_>>) -> Reply {
         StoreError::Refused(Refusal::Cap { .. }) => plain(ErrorKind::TooManyRequests, id),
         // A draining gateway makes no new owned bindings; another gateway does.
         StoreError::Refused(Refusal::Busy(Busy::Draining)) => plain(ErrorKind::ShuttingDown, id),
+        // This gateway counts as dead until its next heartbeat, which another process of its name may keep from it.
+        StoreError::Refused(Refusal::Stale(Stale::Worker)) => {
+            tracing::warn!(%cause, "request not served: the store has no heartbeat of this gateway");
+            plain(ErrorKind::StoreUnavailable, id)
+        }
         StoreError::Refused(refusal) => {
             tracing::error!(%refusal, "the store refused a command of the gateway");
             plain(ErrorKind::Internal, id)

@@ -45,6 +45,11 @@ pub(super) async fn readyz(
         StoreMode::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
     };
     let store_word = word;
+    let worker_refusal = app.session_router.store().worker_refusal();
+    if worker_refusal.is_some() {
+        // Without heartbeats this gateway gets no turns, and others take over what it owns.
+        (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "unavailable");
+    }
     if app.relay.stopping.is_cancelled() {
         // Open requests are finished; load balancers must send no new ones.
         (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "stopping");
@@ -80,6 +85,10 @@ pub(super) async fn readyz(
         "since_ms": since_ms(status.since),
     });
     parts.insert("store".to_owned(), store);
+    if let Some(refusal) = worker_refusal {
+        let about = json!({"status": "unavailable", "cause": refusal.to_string()});
+        parts.insert("heartbeat".to_owned(), about);
+    }
     parts.insert("servers".to_owned(), servers(&app, code.as_ref()).into());
     if let Some((name, KeysState { keys, failure })) = keys {
         let word = match (keys, &failure) {

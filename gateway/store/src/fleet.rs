@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mooring_session::names::{Address, WorkerId};
+use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Timestamp};
 use mooring_session::workers::{self, Beat, Drain};
 
@@ -44,13 +45,27 @@ impl WorkerView {
 }
 
 impl Store {
-    /// Announces a worker's life. Never acknowledged while the store is away.
+    /// Announces a worker's life. Never acknowledged while the store is away. A refusal is remembered until the next
+    /// heartbeat: see [`worker_refusal`](Self::worker_refusal).
     ///
     /// # Errors
     /// Refused: `STALE` for a boot that a later one has replaced, `BUSY` for another address than the one with which the
     /// worker is alive, `LIMIT`.
     pub async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
-        on_backend!("WORKER.BEAT", self.beat(beat))
+        let beaten = on_backend!("WORKER.BEAT", self.beat(beat));
+        let refusal = match &beaten {
+            Err(StoreError::Refused(refusal)) => Some(refusal.clone()),
+            Ok(()) | Err(_) => None,
+        };
+        self.worker_refusal.send_replace(refusal);
+        beaten
+    }
+
+    /// Why the last heartbeat of this process's worker was refused, if it was: as for a name that another process has.
+    /// Without heartbeats a worker gets no turns and owns nothing.
+    #[must_use]
+    pub fn worker_refusal(&self) -> Option<Refusal> {
+        self.worker_refusal.borrow().clone()
     }
 
     /// Announces that a worker stops. Answers whether it was alive.

@@ -54,6 +54,7 @@ use mooring_session::rules::{
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
+use tokio::sync::watch;
 
 pub use self::clock::{rfc3339, unix_now_ms};
 use self::embedded::EmbeddedStore;
@@ -109,6 +110,7 @@ pub struct Store {
     backend: Arc<Backend>,
     prefix: Arc<str>,
     init_keep: Millis,
+    worker_refusal: watch::Sender<Option<Refusal>>,
 }
 
 #[derive(Debug)]
@@ -126,6 +128,7 @@ impl Store {
             backend: Arc::new(backend),
             prefix: prefix.into(),
             init_keep: session_ttl.times(INIT_KEEP_TTLS),
+            worker_refusal: watch::Sender::new(None),
         }
     }
 

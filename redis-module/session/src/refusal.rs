@@ -63,8 +63,8 @@ pub enum Stale {
     /// The session has another incarnation, or another worker cleans it.
     #[error("the generation given is not the current one, or another worker holds the cleaning")]
     Generation,
-    /// A later boot of the same worker name has announced itself.
-    #[error("a later boot of this worker name is known")]
+    /// A later boot of the same worker name is alive.
+    #[error("a later boot of this worker name is alive")]
     Boot,
     /// The ticket neither holds the turn nor waits for it, or a later turn was given.
     #[error("the ticket given has no turn here, or has lost it")]

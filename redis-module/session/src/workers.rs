@@ -2,7 +2,7 @@
 //!
 //! A worker is a name and the boot id of one run of it. It lives from its last beat until that beat's TTL lapses on
 //! the node's monotonic clock. Invariant: of one name at most one boot is alive, and a boot that a later one has
-//! replaced never comes back. A living worker keeps its address.
+//! replaced does not come back while that is alive. A living worker keeps its address.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -100,7 +100,7 @@ impl Workers {
     /// Notes a beat.
     ///
     /// # Errors
-    /// `STALE` for a boot that a later one of the same name has replaced; `BUSY` for another address than the one with
+    /// `STALE` for a boot that a later one of the same name has replaced and that is alive; `BUSY` for another address than the one with
     /// which the worker is alive; `LIMIT` when too many workers live.
     pub fn beat(&mut self, beat: Beat, mono: Monotonic, now: Timestamp) -> Result<(), Refusal> {
         let name = beat.worker.name();
@@ -110,19 +110,18 @@ impl Workers {
         }
         let mut retired_boots = VecDeque::new();
         if let Some(heard) = self.heard.get_mut(name) {
-            if heard
-                .retired_boots
-                .iter()
-                .any(|boot| **boot == *beat.worker.boot())
-            {
+            let is_alive = mono < heard.lives_until;
+            let is_same = heard.worker == beat.worker;
+            let is_retired = |boot: &str| *boot == *beat.worker.boot();
+            if is_alive && heard.retired_boots.iter().any(|boot| is_retired(boot)) {
                 return Err(Refusal::Stale(Stale::Boot));
             }
-            let is_alive = heard.worker == beat.worker && mono < heard.lives_until;
-            if is_alive && heard.address != beat.address {
+            if is_alive && is_same && heard.address != beat.address {
                 return Err(Refusal::Busy(Busy::Address));
             }
             retired_boots = std::mem::take(&mut heard.retired_boots);
-            if heard.worker != beat.worker {
+            retired_boots.retain(|boot| !is_retired(boot));
+            if !is_same {
                 retired_boots.push_back(heard.worker.boot().into());
                 if retired_boots.len() > RETIRED_BOOTS_MAX {
                     retired_boots.pop_front();
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_boot_kills_the_old_one_for_good() {
+    fn a_new_boot_kills_the_old_one_while_it_lives() {
         let mut workers = Workers::new(Monotonic::from_ms(0), GRACE);
         beat(&mut workers, "w:1", 100).unwrap();
         beat(&mut workers, "w:2", 200).unwrap();
@@ -312,6 +311,22 @@ mod tests {
         );
         assert!(!workers.gone(&worker("w:1"), Monotonic::from_ms(301)));
         assert!(is_alive(&workers, "w:2", 301));
+    }
+
+    /// Two processes have one name. Whoever is left over has it.
+    #[test]
+    fn a_replaced_boot_comes_back_once_the_later_one_is_gone() {
+        let mut workers = Workers::new(Monotonic::from_ms(0), GRACE);
+        beat(&mut workers, "w:1", 100).unwrap();
+        beat(&mut workers, "w:2", 200).unwrap();
+        assert!(workers.gone(&worker("w:2"), Monotonic::from_ms(300)));
+        beat(&mut workers, "w:1", 400).unwrap();
+        assert!(is_alive(&workers, "w:1", 401));
+        let stale = Err(Refusal::Stale(Stale::Boot));
+        assert_eq!(beat(&mut workers, "w:2", 500), stale, "now it is the other");
+        assert!(is_alive(&workers, "w:1", 501));
+        beat(&mut workers, "w:2", 1_900).unwrap();
+        assert!(is_alive(&workers, "w:2", 1_901), "the first one has lapsed");
     }
 
     #[test]

@@ -28,13 +28,14 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         c"Announces that a worker is alive. A new boot of the same name makes the old one dead.",
     complexity: c"O(log(W)) with W being the number of workers heard",
     since: c"0.1.0",
-    tips: Some(c"request_policy:all_shards response_policy:all_succeeded"),
+    tips: Some(c"request_policy:all_shards response_policy:all_succeeded names_request"),
     categories: c"fast worker",
     core_categories: c"fast",
     arguments: ARGUMENTS,
     reply: "`alive` 1",
     details: "\
-A worker's id is its name, a colon, and a boot id that is new with every start. The worker counts as alive until the
+A worker's id is its name, a colon, and a boot id that is new with every start. While a boot is alive, earlier ones of its
+name are refused. The worker counts as alive until the
 TTL has passed since its last beat, measured by the server's monotonic clock. A worker that this node never heard counts
 as alive for `mooring.worker-grace-ms` after the node's start or promotion. A draining worker gets no new OWNED binding,
 and its owned bindings may be moved.
@@ -44,7 +45,8 @@ id.
 
 An owner whose last answered beat is older than two thirds of its TTL has to stop driving what it owns.",
     errors: &[
-        ErrorSpec::new("STALE", "a later boot of the same worker name is known"),
+        ErrorSpec::READ_ONLY_REPLICA,
+        ErrorSpec::new("STALE", "a later boot of the same worker name is alive"),
         ErrorSpec::new("BUSY", "the worker is alive with another address"),
         ErrorSpec::new("LIMIT", "4096 living workers are known already: `LIMIT workers 4096`"),
     ],
@@ -59,6 +61,18 @@ grammar! {
     }
 }
 
+/// Refuses where workers are not announced. A primary that became a replica would otherwise go on taking the beats of those
+/// that send nothing else, and its clients would not notice that the new primary hears none.
+///
+/// # Errors
+/// `READONLY`.
+pub(crate) fn refuse_on_replica(context: &Context) -> Result<(), Failure> {
+    if context.is_read_only_replica() {
+        return Err(Failure::ReadOnlyReplica);
+    }
+    Ok(())
+}
+
 impl Command for BeatCommand {
     fn run(
         context: &Context,
@@ -66,6 +80,7 @@ impl Command for BeatCommand {
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
         let beat = parse(arguments)?;
+        refuse_on_replica(context)?;
         let monotonic = module.monotonic();
         let now = Timestamp::from_unix_ms(context.unix_ms());
         module.workers.set_grace(settings::worker_grace());

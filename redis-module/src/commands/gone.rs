@@ -2,7 +2,8 @@
 
 use mooring_session::names::WorkerId;
 
-use crate::failure::Failure;
+use super::beat::refuse_on_replica;
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
@@ -22,14 +23,14 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Deregisters a worker at once, at a clean shutdown.",
     complexity: c"O(log(W)) with W being the number of workers heard",
     since: c"0.1.0",
-    tips: Some(c"request_policy:all_shards response_policy:agg_max"),
+    tips: Some(c"request_policy:all_shards response_policy:agg_max names_request"),
     categories: c"fast worker",
     core_categories: c"fast",
     arguments: ARGUMENTS,
     reply: "`was_alive` 0|1",
     details: "\
 For a clean shutdown: what the worker owned can be taken over at once instead of after its TTL.",
-    errors: &[],
+    errors: &[ErrorSpec::READ_ONLY_REPLICA],
 };
 
 grammar! {
@@ -43,6 +44,7 @@ impl Command for GoneCommand {
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
         let worker = parse(arguments)?;
+        refuse_on_replica(context)?;
         let monotonic = module.monotonic();
         let was_alive = module.workers.gone(&worker, monotonic);
         reply::gone(context, was_alive);

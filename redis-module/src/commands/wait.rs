@@ -6,6 +6,7 @@ use mooring_session::limits::{WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN};
 use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 
+use super::beat::refuse_on_replica;
 use crate::arguments::duration;
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
@@ -44,10 +45,13 @@ by LEAVE with WAITING, and is wanted no more.
 Answers at once where there is news already. A second call of the same worker ends the first, which is answered with what
 there is, mostly nothing. News of keys that the caller's ACL does not let it read is dropped. The time-out is 1 ms to 10 minutes. What found no room in memory is not told, so a worker that
 waits for more than a few seconds asks for itself.",
-    errors: &[ErrorSpec::new(
-        "ERR",
-        "there is no news and `mooring.quiesce` is on: the caller asks again after a pause",
-    )],
+    errors: &[
+        ErrorSpec::READ_ONLY_REPLICA,
+        ErrorSpec::new(
+            "ERR",
+            "there is no news and `mooring.quiesce` is on: the caller asks again after a pause",
+        ),
+    ],
 };
 
 grammar! {
@@ -64,6 +68,7 @@ impl Command for WaitCommand {
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
+        refuse_on_replica(context)?;
         worker_wait::wait(module, context, &request.worker, request.timeout)?;
         Ok(Outcome::Quiet)
     }

@@ -107,7 +107,7 @@ async fn every_code_has_its_cause() -> anyhow::Result<()> {
     c.run("WORKER.BEAT w:1 a TTL 1000")?;
     c.run("WORKER.BEAT w:2 a TTL 1000")?;
     let stale = error(&mut c, "WORKER.BEAT w:1 a TTL 1000")?;
-    assert_eq!(stale, "STALE a later boot of this worker name is known");
+    assert_eq!(stale, "STALE a later boot of this worker name is alive");
     c.run(&format!("SESSION.END {KEY} zoe"))?;
     assert!(error(&mut c, &format!("SESSION.ROUTE {KEY} zoe tools w:1"))?.starts_with("ENDED"));
     let refused = error(

@@ -96,6 +96,10 @@ async fn a_replica_tells_and_changes_nothing() -> anyhow::Result<()> {
         format!("SESSION.ROUTE {key} zoe tools w:1"),
         format!("SESSION.END {key} zoe"),
         "SESSION.CREATE mcpgw:b b zoe TTL 900000".to_owned(),
+        // Whoever sends nothing else must notice too.
+        "WORKER.BEAT w:1 127.0.0.1:1 TTL 60000".to_owned(),
+        "WORKER.GONE w:1".to_owned(),
+        "WORKER.WAIT w:1 TIMEOUT 10".to_owned(),
     ] {
         let shown = there.show(&write)?;
         assert!(shown.starts_with("READONLY"), "{write}: {shown}");
