@@ -17,6 +17,7 @@ use crate::figures;
 use crate::housekeeping;
 use crate::keyspace;
 use crate::module::{Module, StateError};
+use crate::reply;
 use crate::settings;
 use crate::tick_schedule::TickCause;
 use crate::worker_wait;
@@ -62,7 +63,7 @@ pub(crate) fn run<C: Command>(context: &Context, arguments: Arguments<'_>) {
                 events.iter().for_each(|event| context.notify(event, key));
             }
         }
-        Err(failure) => context.reply_error(&failure.to_string()),
+        Err(failure) => reply::failed(context, &failure),
     }
 }
 

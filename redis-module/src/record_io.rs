@@ -24,9 +24,6 @@ use crate::settings;
 /// under a session's key may be larger than a command may read.
 const RECORD_FIELDS_MAX: usize = 1_024;
 
-/// Most fields of a hash that is read before anything says that it is a record.
-const FIELDS_READ_UNSEEN: usize = 32;
-
 /// Room for the fields of a new record with a few labels.
 const NEW_RECORD_FIELDS: usize = 8;
 
@@ -340,14 +337,14 @@ pub(crate) fn look(context: &Context, name: Text<'_>) -> Result<Option<Record>, 
     Ok(record)
 }
 
-/// Reads the fields under `name` without a trace: for the node's own bookkeeping. A large hash of somebody else's under one of the prefixes,
-/// which may change often, is told by one field.
+/// Reads the fields under `name` without a trace: for the node's own bookkeeping. A hash of somebody else's under one of the
+/// prefixes, which may be large and change often, is told by one field.
 ///
 /// # Errors
 /// As [`Slot::load`].
 pub(crate) fn peek(context: &Context, name: Text<'_>) -> Result<Fields, Failure> {
     let key = context.open_to_look(name);
-    if key.kind() == KeyKind::Hash && key.fields() > FIELDS_READ_UNSEEN {
+    if key.kind() == KeyKind::Hash {
         let lifetime = OwnedText::new(codec::LIFETIME_FIELD.as_bytes());
         let [value] = key.read([lifetime.text()]);
         if value.is_none() {

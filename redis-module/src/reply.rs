@@ -1,7 +1,8 @@
 //! What answers look like on the wire: maps with names (flat in RESP2), integers for counts and flags, null for what
 //! is absent. Only this file knows.
 //!
-//! Invariants: what a map announces it holds. A reply's fields do not depend on its outcome, except ROUTE's, which is the
+//! Invariants: what a map announces it holds. Every map that answers a command begins with the digest of its request, and
+//! every error ends with it: a client whose replies came out of order must notice. Arrays do not name it. A reply's fields do not depend on its outcome, except ROUTE's, which is the
 //! hot path, where every field costs, and CREATE's, whose caller knows the rest of a new record.
 
 use std::ffi::CStr;
@@ -11,12 +12,14 @@ use mooring_session::index::Cursor;
 use mooring_session::names::{Token, WorkerId};
 use mooring_session::news::NewsItem;
 use mooring_session::record::{Record, SessionState};
+use mooring_session::request_digest::REQUEST_FIELD;
 use mooring_session::rules::{BindReply, Creation, EndReply, RateReply, RebindReply, RouteState};
 use mooring_session::time::Timestamp;
 use mooring_session::turns::TurnStatus;
 use mooring_session::view::{BindingView, RecordView};
 use mooring_session::workers::{Drain, WorkerView};
 
+use crate::failure::Failure;
 use crate::ffi::Context;
 
 /// Fields of a binding: see [`binding_fields`].
@@ -25,6 +28,12 @@ const BINDING_FIELDS: usize = 13;
 const RECORD_FIELDS: usize = 11;
 
 impl Context {
+    /// Begins the map that answers a command: the digest of the request, and `fields` more.
+    fn begin_reply(&self, fields: usize) {
+        self.reply_map(fields.saturating_add(1));
+        self.bytes(REQUEST_FIELD, &self.request.to_hex());
+    }
+
     fn bytes(&self, name: &str, value: &[u8]) {
         self.reply_bytes(name.as_bytes());
         self.reply_bytes(value);
@@ -88,9 +97,14 @@ pub(crate) struct OwnerLine<'a> {
     pub(crate) address: Option<&'a str>,
 }
 
+/// A failure of the command.
+pub(crate) fn failed(context: &Context, failure: &Failure) {
+    context.reply_error(&format!("{failure} ({REQUEST_FIELD} {})", context.request));
+}
+
 /// The answer of ROUTE where nobody has bound the server; with the turn, where it was asked for.
 pub(crate) fn unbound(context: &Context, turn: Option<TurnStatus>) {
-    context.reply_map(1 + usize::from(turn.is_some()));
+    context.begin_reply(1 + usize::from(turn.is_some()));
     context.text("state", RouteState::Unbound.as_str());
     turn_field(context, turn);
 }
@@ -114,7 +128,7 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
         + usize::from(line.lost_instance.is_some())
         + usize::from(line.lost_reason.is_some())
         + usize::from(line.turn.is_some());
-    context.reply_map(ALWAYS + owner_fields + optional);
+    context.begin_reply(ALWAYS + owner_fields + optional);
     context.text("state", line.state.as_str());
     context.text("instance", line.instance);
     context.text("driver", line.driver);
@@ -144,23 +158,23 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
 
 /// The answer of BIND.
 pub(crate) fn bound(context: &Context, bound: &BindReply) {
-    context.reply_map(BINDING_FIELDS + 1);
+    context.begin_reply(BINDING_FIELDS + 1);
     context.flag("won", bound.won);
     binding_fields(context, &bound.binding);
 }
 
 /// The answer of REBIND.
 pub(crate) fn rebound(context: &Context, rebound: &RebindReply) {
-    context.reply_map(BINDING_FIELDS + 2);
+    context.begin_reply(BINDING_FIELDS + 2);
     context.flag("won", rebound.won);
     let previous = rebound.previous.as_ref();
     context.optional_text("previous", previous.map(|previous| previous.as_str()));
     binding_fields(context, &rebound.binding);
 }
 
-/// One binding.
+/// The answer of CONFIRM and UNBIND.
 pub(crate) fn binding(context: &Context, binding: &BindingView) {
-    context.reply_map(BINDING_FIELDS);
+    context.begin_reply(BINDING_FIELDS);
     binding_fields(context, binding);
 }
 
@@ -188,7 +202,8 @@ fn bindings(context: &Context, name: &str, bindings: &[BindingView]) {
     context.reply_bytes(name.as_bytes());
     context.reply_array(bindings.len());
     for each in bindings {
-        binding(context, each);
+        context.reply_map(BINDING_FIELDS);
+        binding_fields(context, each);
     }
 }
 
@@ -201,7 +216,7 @@ pub(crate) fn created(
 ) {
     if creation.created && creation.revived.is_none() {
         // The rest is what the caller said.
-        context.reply_map(4);
+        context.begin_reply(4);
         context.flag("created", true);
         context.integer("gen", record.generation);
         context.integer("created_at", record.lifetime.created_at.unix_ms());
@@ -209,7 +224,7 @@ pub(crate) fn created(
         context.integer("expires_at", expires_at.unix_ms());
         return;
     }
-    context.reply_map(RECORD_FIELDS + 4);
+    context.begin_reply(RECORD_FIELDS + 4);
     context.flag("created", creation.created);
     context.optional_text("revived", creation.revived.map(SessionState::as_str));
     context.flag("hash_changed", creation.hash_changed);
@@ -219,21 +234,21 @@ pub(crate) fn created(
 
 /// The answer of END and KILL.
 pub(crate) fn ended(context: &Context, ended: &EndReply) {
-    context.reply_map(RECORD_FIELDS + 1);
+    context.begin_reply(RECORD_FIELDS + 1);
     context.flag("ended_now", ended.ended_now);
     record_fields(context, &ended.record);
 }
 
 /// The answer of KILL for a record that cannot be read.
 pub(crate) fn dropped(context: &Context, reason: &CorruptRecord) {
-    context.reply_map(2);
+    context.begin_reply(2);
     context.flag("ended_now", true);
     context.text("unreadable", &reason.to_string());
 }
 
 /// One record.
 pub(crate) fn record(context: &Context, record: &RecordView) {
-    context.reply_map(RECORD_FIELDS);
+    context.begin_reply(RECORD_FIELDS);
     record_fields(context, record);
 }
 
@@ -258,13 +273,13 @@ fn record_fields(context: &Context, record: &RecordView) {
 
 /// The answer of TOUCH.
 pub(crate) fn expires_at(context: &Context, moment: Timestamp) {
-    context.reply_map(1);
+    context.begin_reply(1);
     context.integer("expires_at", moment.unix_ms());
 }
 
 /// The answer of FORGET.
 pub(crate) fn forgotten(context: &Context) {
-    context.reply_map(1);
+    context.begin_reply(1);
     context.flag("forgotten", true);
 }
 
@@ -281,7 +296,7 @@ pub(crate) fn list(
     next: Option<Cursor>,
     sessions: &[ListLine],
 ) {
-    context.reply_map(3);
+    context.begin_reply(3);
     context.flag("complete", is_complete);
     let cursor = next.map_or_else(|| "0".to_owned(), |cursor| cursor.to_string());
     context.text("cursor", &cursor);
@@ -296,7 +311,7 @@ pub(crate) fn list(
 
 /// The answer of REAP.
 pub(crate) fn due(context: &Context, is_complete: bool, keys: &[&[u8]]) {
-    context.reply_map(2);
+    context.begin_reply(2);
     context.flag("complete", is_complete);
     context.reply_bytes(b"keys");
     context.reply_array(keys.len());
@@ -307,7 +322,7 @@ pub(crate) fn due(context: &Context, is_complete: bool, keys: &[&[u8]]) {
 
 /// The answer of REINDEX.
 pub(crate) fn reindexing(context: &Context, starts: bool) {
-    context.reply_map(1);
+    context.begin_reply(1);
     context.flag("started", starts);
 }
 
@@ -321,14 +336,14 @@ pub(crate) fn lines(context: &Context, lines: &[String]) {
 
 /// The answer of LEAVE: how many left.
 pub(crate) fn left(context: &Context, count: usize) {
-    context.reply_map(1);
+    context.begin_reply(1);
     context.integer("left", u64::try_from(count).unwrap_or(u64::MAX));
 }
 
 /// The answer of RATE.
 pub(crate) fn rated(context: &Context, rated: &RateReply) {
-    context.reply_map(3);
-    context.flag("allowed", rated.spent.is_some());
+    context.begin_reply(3);
+    context.flag("allowed", rated.is_allowed);
     context.integer("remaining", rated.remaining);
     context.integer("retry_after_ms", rated.retry_after.get());
 }
@@ -362,13 +377,13 @@ pub(crate) fn news(context: &Context, items: &[NewsItem]) {
 
 /// The answer of BEAT.
 pub(crate) fn alive(context: &Context) {
-    context.reply_map(1);
+    context.begin_reply(1);
     context.flag("alive", true);
 }
 
 /// The answer of GONE.
 pub(crate) fn gone(context: &Context, was_alive: bool) {
-    context.reply_map(1);
+    context.begin_reply(1);
     context.flag("was_alive", was_alive);
 }
 
@@ -392,7 +407,7 @@ pub(crate) fn workers(
 
 /// The answer of STATS.
 pub(crate) fn figures(context: &Context, figures: &[(&CStr, u64)]) {
-    context.reply_map(figures.len());
+    context.begin_reply(figures.len());
     for (name, value) in figures {
         context.reply_bytes(name.to_bytes());
         context.reply_integer(i64::try_from(*value).unwrap_or(i64::MAX));

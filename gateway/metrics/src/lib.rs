@@ -61,6 +61,8 @@ pub const DEGRADED: &str = "mooring_degraded";
 pub const REQUEST_SECONDS: &str = "mooring_request_duration_seconds";
 /// Time of one store command, by `command`.
 pub const STORE_SECONDS: &str = "mooring_store_duration_seconds";
+/// Connections to Redis that were closed because a reply was not the one to its command, malformed or too large.
+pub const STORE_REPLIES_REFUSED: &str = "mooring_store_replies_refused_total";
 /// Time from a request's sending to the head of the upstream's response.
 pub const UPSTREAM_SECONDS: &str = "mooring_upstream_duration_seconds";
 
@@ -105,6 +107,11 @@ pub fn describe() {
     describe_gauge!(BUILD_INFO, "Always 1, with the gateway's version");
     gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     describe_gauge!(DEGRADED, "1 while the store is away");
+    describe_counter!(
+        STORE_REPLIES_REFUSED,
+        "Replies of Redis that were another command's, malformed or too large: the connection was closed"
+    );
+    counter!(STORE_REPLIES_REFUSED).absolute(0);
     describe_histogram!(
         REQUEST_SECONDS,
         "Arrival of a request to the head of its reply"

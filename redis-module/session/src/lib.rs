@@ -29,6 +29,7 @@ pub mod placement;
 mod progress;
 pub mod record;
 pub mod refusal;
+pub mod request_digest;
 mod rotation;
 pub mod rules;
 mod spots;
@@ -42,4 +43,5 @@ pub use context::{Context, Decision, Liveness, NoIndex, Node, PrincipalSessions,
 pub use place::SessionPlace;
 pub use progress::StepProgress;
 pub use refusal::Refusal;
+pub use request_digest::RequestDigest;
 pub use tuning::Tuning;

@@ -92,6 +92,10 @@ pub const PREFIXES_MAX: usize = 16;
 pub const CAP_MAX: u64 = 1_000_000_000;
 /// Longest pattern that keys are matched against, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 256;
+/// Most words of a request that its digest covers: all of the longest one that is not refused.
+pub const REQUEST_WORDS_MAX: usize = 2_048;
+/// Most bytes of each word of a request that its digest covers.
+pub const REQUEST_WORD_BYTES_MAX: usize = 1_024;
 /// Most sessions on one page of LIST, and most keys that one REAP names.
 pub const LIST_COUNT_MAX: usize = 1_000;
 /// Most entries of an index that one page looks at.
@@ -112,6 +116,8 @@ pub const REAP_ROUNDS_MAX: usize = 64;
 pub const SETTLED_WITH_A_CHANGE_MAX: usize = 16;
 /// Most deadlines that an index passes before it says what a principal holds.
 pub const SETTLED_WITH_A_QUESTION_MAX: usize = 256;
+/// Most sessions of a principal that an index looks at, from the least recently used on, before it says what that holds.
+pub const HELD_EXAMINED_MAX: usize = 256;
 /// Most keys of expired sessions that an index keeps until it is asked for them.
 pub const OVERDUE_MAX: usize = 4_096;
 /// For how long an instance that a session was moved away from counts as fuller.
@@ -128,6 +134,9 @@ const _: () = {
     assert!(LEASE_MIN.get() < LEASE_MAX.get());
     assert!(BEAT_TTL_MIN.get() < BEAT_TTL_MAX.get());
     assert!(PAGE_COLLECTED_MAX <= PAGE_EXAMINED_MAX && LIST_COUNT_MAX <= PAGE_COLLECTED_MAX);
+    assert!(KEY_BYTES_MAX <= REQUEST_WORD_BYTES_MAX);
+    assert!(UPSTREAM_SESSION_BYTES_MAX <= REQUEST_WORD_BYTES_MAX);
+    assert!(INSTANCES_MAX * 2 <= REQUEST_WORDS_MAX);
     assert!(PREFIXES_MAX <= u8::MAX as usize);
     assert!(END_CLEANING_LEASE.get() <= LEASE_MAX.get());
     // The longest queue of one turn fits the node.

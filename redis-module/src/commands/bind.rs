@@ -31,7 +31,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Binds a session to an instance of a server. The first bind wins; the others get the current binding.",
     complexity: c"O(N+I) with N being the number of fields of the record and I the number of instances",
     since: c"0.1.0",
-    tips: Some(c"nondeterministic_output"),
+    tips: Some(c"nondeterministic_output names_request"),
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,

@@ -28,7 +28,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Marks a claimed binding as initialized and in use.",
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
-    tips: Some(c"nondeterministic_output"),
+    tips: Some(c"nondeterministic_output names_request"),
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,

@@ -26,7 +26,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Drops a tombstone after what its session held was cleaned up.",
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
-    tips: None,
+    tips: Some(c"names_request"),
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,

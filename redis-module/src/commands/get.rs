@@ -26,7 +26,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Returns the record under a key, tombstones included. Does not count as a use.",
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
-    tips: Some(c"nondeterministic_output"),
+    tips: Some(c"nondeterministic_output names_request"),
     categories: c"read fast session",
     core_categories: c"read fast",
     arguments: ARGUMENTS,

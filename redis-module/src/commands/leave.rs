@@ -29,7 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Passes a turn on to the next that waits, or stops waiting for it.",
     complexity: c"O(log(Q)+N) with Q being the number of callers that wait, and N of those that leave",
     since: c"0.1.0",
-    tips: None,
+    tips: Some(c"names_request"),
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,

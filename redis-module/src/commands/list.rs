@@ -41,7 +41,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Lists the sessions of a database that are as asked for, page by page.",
     complexity: c"O(N) with N being the number of sessions looked at, at most 10000 a call",
     since: c"0.1.0",
-    tips: Some(c"nondeterministic_output request_policy:special response_policy:special"),
+    tips: Some(c"nondeterministic_output request_policy:special response_policy:special names_request"),
     categories: c"read slow session",
     core_categories: c"read slow",
     arguments: ARGUMENTS,

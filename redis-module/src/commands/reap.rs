@@ -27,7 +27,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Names sessions that are over and still hold something upstream.",
     complexity: c"O(N) with N being the number of tombstones looked at, at most 10000",
     since: c"0.1.0",
-    tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),
+    tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special names_request"),
     categories: c"read slow session",
     core_categories: c"read slow",
     arguments: ARGUMENTS,

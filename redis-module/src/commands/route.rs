@@ -29,7 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Tells where a session's calls to a server go, and notes the use.",
     complexity: c"O(1)",
     since: c"0.1.0",
-    tips: Some(c"nondeterministic_output"),
+    tips: Some(c"nondeterministic_output names_request"),
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,

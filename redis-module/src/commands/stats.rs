@@ -21,7 +21,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Returns the figures of INFO mooring.",
     complexity: c"O(W) with W being the number of workers heard",
     since: c"0.1.0",
-    tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),
+    tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special names_request"),
     categories: c"read fast session",
     core_categories: c"read fast",
     arguments: ARGUMENTS,

@@ -29,7 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     summary: c"Records a use of a session, and sets the given fields.",
     complexity: c"O(1); with HASH, LABEL or REPORTED O(N) with N being the number of fields of the record",
     since: c"0.1.0",
-    tips: Some(c"nondeterministic_output"),
+    tips: Some(c"nondeterministic_output names_request"),
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,

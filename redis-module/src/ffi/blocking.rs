@@ -81,7 +81,7 @@ extern "C" fn reply(
     _argv: *mut *mut raw::RedisModuleString,
     _argc: c_int,
 ) -> c_int {
-    let context = Context { raw: context };
+    let context = Context::outside_commands(context);
     handler::wake(&context, context.blocked_id());
     OK
 }

@@ -4,16 +4,35 @@ use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr;
 
+use mooring_session::RequestDigest;
 use redis_module::raw;
 
-use super::{Key, OK, Text};
+use super::{Arguments, Key, OK, Text};
 
 /// The running callback's view of the server.
 pub(crate) struct Context {
     pub(super) raw: *mut raw::RedisModuleCtx,
+    /// Names the command that runs; of no meaning in other callbacks.
+    pub(crate) request: RequestDigest,
 }
 
 impl Context {
+    /// The context of a command with these arguments.
+    pub(super) fn of_command(raw: *mut raw::RedisModuleCtx, arguments: Arguments<'_>) -> Self {
+        Self {
+            raw,
+            request: RequestDigest::of(arguments.words()),
+        }
+    }
+
+    /// The context of any other callback.
+    pub(super) fn outside_commands(raw: *mut raw::RedisModuleCtx) -> Self {
+        Self {
+            raw,
+            request: RequestDigest::default(),
+        }
+    }
+
     /// Opens the key for reading and writing. A key whose time has come is gone by then.
     pub(crate) fn open(&self, name: Text<'_>) -> Key<'_> {
         self.open_as(name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
@@ -87,6 +106,11 @@ impl Context {
     /// Whether this server is a primary.
     pub(crate) fn is_primary(&self) -> bool {
         self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_MASTER)
+    }
+
+    /// Whether this server is a replica that takes no writes of clients.
+    pub(crate) fn is_read_only_replica(&self) -> bool {
+        self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_READONLY)
     }
 
     /// Whether this server is a primary that is not loading its data: what may write of its own accord.

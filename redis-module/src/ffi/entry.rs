@@ -30,7 +30,7 @@ unsafe extern "C" fn run_command<C: Command>(
     let secrets = Secrets::default();
     // SAFETY: Redis hands in `argc` strings that live until the command has returned.
     let arguments = unsafe { Arguments::from_raw(argv, argc, &secrets) };
-    handler::run::<C>(&Context { raw: context }, arguments);
+    handler::run::<C>(&Context::of_command(context, arguments), arguments);
     secrets.redact(context, argc);
     OK
 }

@@ -136,7 +136,7 @@ extern "C" fn key_changed(
         raw::REDISMODULE_NOTIFY_GENERIC if is_of_deadline(event) => return OK,
         _ => KeyEvent::Changed,
     };
-    handler::key_changed(&Context { raw: context }, what, key);
+    handler::key_changed(&Context::outside_commands(context), what, key);
     OK
 }
 
@@ -154,7 +154,7 @@ extern "C" fn server_changed(
     data: *mut c_void,
 ) {
     if let Some(event) = read(event.id, part, data) {
-        handler::server_changed(&Context { raw: context }, event);
+        handler::server_changed(&Context::outside_commands(context), event);
     }
 }
 

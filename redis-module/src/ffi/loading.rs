@@ -203,7 +203,7 @@ pub(crate) unsafe extern "C" fn RedisModule_OnLoad(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    let context = Context { raw: context };
+    let context = Context::outside_commands(context);
     let secrets = Secrets::default();
     // SAFETY: Redis hands in `argc` strings that live until this function returns.
     let arguments = unsafe { Arguments::from_raw(argv, argc, &secrets) };
@@ -220,6 +220,6 @@ pub(crate) unsafe extern "C" fn RedisModule_OnLoad(
 /// What Redis calls before it unloads the module.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn RedisModule_OnUnload(context: *mut raw::RedisModuleCtx) -> c_int {
-    handler::unload(&Context { raw: context });
+    handler::unload(&Context::outside_commands(context));
     OK
 }

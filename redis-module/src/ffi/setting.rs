@@ -162,7 +162,7 @@ extern "C" fn apply_switch(
     _setting: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    handler::quiesce(&Context { raw: context });
+    handler::quiesce(&Context::outside_commands(context));
     OK
 }
 

@@ -167,6 +167,11 @@ impl<'a> Arguments<'a> {
         self.secrets.0.set(SecretPlaces::All);
     }
 
+    /// All of them.
+    pub(super) fn words(self) -> impl Iterator<Item = &'a [u8]> {
+        (0..self.raw.len()).filter_map(move |index| self.get(index).map(Text::as_bytes))
+    }
+
     /// The argument at `index`.
     pub(crate) fn get(self, index: usize) -> Option<Text<'a>> {
         let raw = self.raw.get(index).copied()?;

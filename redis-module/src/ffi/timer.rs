@@ -39,5 +39,5 @@ impl Context {
 }
 
 extern "C" fn ring(context: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    handler::ring(&Context { raw: context });
+    handler::ring(&Context::outside_commands(context));
 }

@@ -1,5 +1,6 @@
 //! Every command's reply, word for word, in RESP3 and in RESP2.
 
+use mooring_session::RequestDigest;
 use mooring_tests::redis::Redis;
 
 use super::resp::{Connection, Value};
@@ -268,6 +269,63 @@ async fn stats_and_info_say_the_same() -> anyhow::Result<()> {
     for (name, value) in pairs {
         let line = format!("mooring_{name}:{value}");
         assert!(info.lines().any(|known| known == line), "{line} in {info}");
+    }
+    Ok(())
+}
+
+/// What a client needs to notice a reply that is not its own.
+#[tokio::test]
+async fn every_map_and_every_error_names_its_request() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    for is_resp3 in [false, true] {
+        let mut c = match is_resp3 {
+            false => Connection::open(&redis)?,
+            true => Connection::open_resp3(&redis)?,
+        };
+        let mut named = |command: &str| -> anyhow::Result<Option<String>> {
+            let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+            c.say(&words)?;
+            Ok(c.read_whole()?.take_request())
+        };
+        for command in [
+            "SESSION.CREATE mcpgw:a s zoe TTL 60000",
+            "SESSION.CREATE mcpgw:a s zoe TTL 60000 CAP 5",
+            "session.touch mcpgw:a zoe",
+            "SESSION.ROUTE mcpgw:a zoe tools w:1",
+            "SESSION.ROUTE mcpgw:a zoe tools w:1 TURN t LEASE 2000",
+            "SESSION.ENTER mcpgw:a zoe tools w:1 t LEASE 2000",
+            "SESSION.ENTER mcpgw:a zoe tools w:1 t LEASE 1",
+            "SESSION.LEAVE mcpgw:a zoe tools t",
+            "SESSION.LEAVE mcpgw:a zoe tools t2",
+            "SESSION.BIND mcpgw:a zoe tools w:1 t LEASE 60000 INSTANCES 1 i UPSTREAM u",
+            "SESSION.ROUTE mcpgw:a zoe tools w:1",
+            "SESSION.ROUTE mcpgw:a eve tools w:1",
+            "SESSION.CONFIRM mcpgw:a zoe tools 1 t",
+            "SESSION.UNBIND mcpgw:a zoe tools 1",
+            "SESSION.GET mcpgw:a",
+            "SESSION.GET mcpgw:b",
+            "SESSION.LIST COUNT 1",
+            "SESSION.REAP w:1 COUNT 1",
+            "SESSION.CLAIM mcpgw:a w:1 LEASE 1000",
+            "SESSION.FORGET mcpgw:a 1 w:1",
+            "SESSION.END mcpgw:a zoe",
+            "SESSION.KILL mcpgw:a",
+            "SESSION.RATE mcpgw:r LIMIT 1 WINDOW 1000",
+            "SESSION.REINDEX",
+            "SESSION.STATS",
+            "WORKER.BEAT w:1 127.0.0.1:1 TTL 1000",
+            "WORKER.BEAT w:1 127.0.0.1:1 TTL 0",
+            "WORKER.GONE w:1",
+            "WORKER.WAIT w:1 TIMEOUT 0",
+            "SESSION.EXPLAIN mcpgw:b",
+        ] {
+            let words = command.split(' ').map(str::as_bytes);
+            let expected = RequestDigest::of(words).to_string();
+            assert_eq!(named(command)?, Some(expected), "{command}");
+        }
+        for command in ["WORKER.LIST", "SESSION.HELP", "PING", "GET mcpgw:a"] {
+            assert_eq!(named(command)?, None, "{command}");
+        }
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! A connection that speaks RESP2 or RESP3 and shows replies as they are on the wire.
+//! A connection that speaks RESP2 or RESP3 and shows replies as they are on the wire, but for the name of the request,
+//! which is taken off every reply after it was compared with what was sent.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -6,6 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use mooring_session::RequestDigest;
 use mooring_tests::redis::Redis;
 
 const REPLY_WITHIN: Duration = Duration::from_secs(10);
@@ -72,6 +74,38 @@ impl Value {
         .unwrap_or_else(|| panic!("no field {name} in {self}"))
     }
 
+    /// Takes off the name of the request: the first field of a map, or the end of an error.
+    pub(super) fn take_request(&mut self) -> Option<String> {
+        let is_field = |value: &Value| *value == Value::Text(b"request".to_vec());
+        let digest = match self {
+            Self::Map(pairs) => {
+                let is_named = pairs.first().is_some_and(|(field, _)| is_field(field));
+                is_named.then(|| pairs.remove(0).1)
+            }
+            Self::Array(flat) => {
+                let is_named = flat.len() > 1 && is_field(&flat[0]);
+                is_named.then(|| flat.drain(..2).next_back().expect("a field has a value"))
+            }
+            Self::Error(text) => {
+                let (before, name) = text.rsplit_once(" (request ")?;
+                let digest = name.strip_suffix(')')?.to_owned();
+                *text = before.to_owned();
+                return Some(digest);
+            }
+            _ => None,
+        };
+        digest.map(|digest| digest.to_string())
+    }
+
+    /// The same of the replies in that of EXEC or of a script.
+    fn take_requests_inside(&mut self) {
+        if let Self::Array(values) = self {
+            for value in values {
+                value.take_request();
+            }
+        }
+    }
+
     pub(super) fn integer(&self) -> i64 {
         match self {
             Self::Integer(number) => *number,
@@ -124,7 +158,18 @@ impl Connection {
     /// Runs a command of any bytes.
     pub(super) fn send(&mut self, words: &[&[u8]]) -> anyhow::Result<Value> {
         self.say(words)?;
-        self.read()
+        self.read_reply_to(words)
+    }
+
+    /// The reply to a command, which names no request but this one.
+    fn read_reply_to(&mut self, words: &[&[u8]]) -> anyhow::Result<Value> {
+        let mut reply = self.read_whole()?;
+        if let Some(named) = reply.take_request() {
+            let sent = RequestDigest::of(words.iter().copied()).to_string();
+            assert_eq!(named, sent, "{words:?}: the reply names another request");
+        }
+        reply.take_requests_inside();
+        Ok(reply)
     }
 
     /// Sends a command and waits for no reply.
@@ -140,7 +185,13 @@ impl Connection {
         };
         let all: Vec<u8> = commands.iter().flat_map(words).collect();
         self.stream.get_mut().write_all(&all)?;
-        commands.iter().map(|_| self.read()).collect()
+        commands
+            .iter()
+            .map(|command| {
+                let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+                self.read_reply_to(&words)
+            })
+            .collect()
     }
 
     /// Sends commands in one go, and reads their replies.
@@ -160,8 +211,16 @@ impl Connection {
         Ok(done)
     }
 
-    /// Reads one more reply.
+    /// Reads one more reply, to whatever was sent.
     pub(super) fn read(&mut self) -> anyhow::Result<Value> {
+        let mut reply = self.read_whole()?;
+        reply.take_request();
+        reply.take_requests_inside();
+        Ok(reply)
+    }
+
+    /// The same as it is on the wire.
+    pub(super) fn read_whole(&mut self) -> anyhow::Result<Value> {
         let mut line = String::new();
         self.stream.read_line(&mut line).context("read a reply")?;
         let line = line.trim_end();
@@ -191,11 +250,15 @@ impl Connection {
             },
             "*" | "~" | ">" => match number()? {
                 -1 => Value::Null,
-                count => Value::Array((0..count).map(|_| self.read()).collect::<Result<_, _>>()?),
+                count => Value::Array(
+                    (0..count)
+                        .map(|_| self.read_whole())
+                        .collect::<Result<_, _>>()?,
+                ),
             },
             "%" => Value::Map(
                 (0..number()?)
-                    .map(|_| Ok((self.read()?, self.read()?)))
+                    .map(|_| Ok((self.read_whole()?, self.read_whole()?)))
                     .collect::<anyhow::Result<_>>()?,
             ),
             _ => bail!("reply {line:?}"),

@@ -3,8 +3,9 @@
 //!
 //! The client library opens the connection, and authenticates. It also serves connections over TLS, and those to a
 //! socket file. What it does for a command over TCP, in its parser above all, cost a third of a call. Invariants: a
-//! caller gets the reply to its own command, or an error if the connection is lost first; the driver of the connection
-//! ends with the last handle.
+//! caller gets the reply to its own command, or an error if the connection is lost first; a reply that is not the
+//! [`ExpectedReply`] loses the connection, with all commands in flight; the driver of the connection ends with the last
+//! handle.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,6 +24,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::expected_reply::ExpectedReply;
 use super::reply_reader::ReplyReader;
 
 /// Size of the buffer for commands that wait to be written, above which it is not kept, in bytes.
@@ -71,7 +73,7 @@ impl CommandConnection {
         match self {
             Self::Tcp(stream) => stream.send(command).await,
             // Boxed: the future of every command would otherwise be as large.
-            Self::Library(connection) => Box::pin(connection.send_packed_command(command)).await,
+            Self::Library(connection) => Box::pin(by_library(connection, command)).await,
         }
     }
 
@@ -92,7 +94,7 @@ impl CommandConnection {
                 };
                 let command = command.clone();
                 let mut sending = Box::pin(async move {
-                    let sent = timeout(limit, connection.send_packed_command(&command)).await;
+                    let sent = timeout(limit, by_library(&mut connection, &command)).await;
                     on_reply(sent.ok().and_then(Result::ok));
                 });
                 // The first step puts it into the library's queue.
@@ -101,6 +103,34 @@ impl CommandConnection {
                 }
             }
         }
+    }
+}
+
+/// The reply to a command over a connection of the library, if it is its own. The caller gives up the connection at an
+/// error; each command in flight on it compares its own reply.
+async fn by_library(connection: &mut MultiplexedConnection, command: &Cmd) -> RedisResult<Value> {
+    let reply = connection.send_packed_command(command).await?;
+    if ExpectedReply::to(command).admits(&reply) {
+        return Ok(reply);
+    }
+    let error = foreign_reply();
+    report(&error);
+    Err(error.into())
+}
+
+/// A reply that belongs to another command.
+fn foreign_reply() -> io::Error {
+    let problem = "a reply of redis does not name the request that it answers";
+    io::Error::new(io::ErrorKind::InvalidData, problem)
+}
+
+/// Tells why a connection is closed.
+fn report(error: &io::Error) {
+    if error.kind() == io::ErrorKind::InvalidData {
+        metrics::counter!("mooring_store_replies_refused_total").increment(1);
+        tracing::warn!(%error, "connection to redis closed: its replies cannot be believed");
+    } else {
+        tracing::debug!(%error, "a connection to redis failed");
     }
 }
 
@@ -162,8 +192,14 @@ struct Queue {
 struct QueueState {
     output: Vec<u8>,
     /// In the order of their commands.
-    targets: VecDeque<ReplyTarget>,
+    pending: VecDeque<PendingReply>,
     is_closed: bool,
+}
+
+/// A reply that is still to come.
+struct PendingReply {
+    expected: ExpectedReply,
+    target: ReplyTarget,
 }
 
 /// Where a reply goes.
@@ -203,7 +239,8 @@ impl Queue {
         }
         let is_first = state.output.is_empty();
         command.write_packed_command(&mut state.output);
-        state.targets.push_back(target);
+        let expected = ExpectedReply::to(command);
+        state.pending.push_back(PendingReply { expected, target });
         drop(state);
         if is_first {
             self.is_filled.notify_one();
@@ -217,12 +254,12 @@ struct OpenQueue(Arc<Queue>);
 
 impl Drop for OpenQueue {
     fn drop(&mut self) {
-        let targets = {
+        let pending = {
             let mut state = self.0.state();
             state.is_closed = true;
-            std::mem::take(&mut state.targets)
+            std::mem::take(&mut state.pending)
         };
-        targets.into_iter().for_each(ReplyTarget::lose);
+        pending.into_iter().for_each(|reply| reply.target.lose());
     }
 }
 
@@ -234,7 +271,7 @@ async fn drive(stream: TcpStream, queue: OpenQueue) {
         ended = write_commands(writer, &queue.0) => ended,
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection to redis failed");
+        report(&error);
     }
 }
 
@@ -254,8 +291,13 @@ async fn read_replies(mut reader: OwnedReadHalf, queue: &Queue) -> io::Result<()
     let mut replies = ReplyReader::default();
     while reader.read_buf(replies.buffer()).await? > 0 {
         while let Some(value) = replies.next_reply()? {
-            let target = queue.state().targets.pop_front();
-            target.ok_or(io::ErrorKind::InvalidData)?.receive(value);
+            let pending = queue.state().pending.pop_front();
+            let PendingReply { expected, target } = pending.ok_or_else(foreign_reply)?;
+            if !expected.admits(&value) {
+                target.lose();
+                return Err(foreign_reply());
+            }
+            target.receive(value);
         }
     }
     Ok(())
@@ -309,8 +351,8 @@ mod tests {
         };
         send(&connection, &sender);
         expect(&mut server, PING).await;
-        server.write_all(b"+OK\r\n").await.unwrap();
-        assert_eq!(next().await, Some(Value::Okay));
+        server.write_all(b"+PONG\r\n").await.unwrap();
+        assert_eq!(next().await, Some(Value::SimpleString("PONG".to_owned())));
         send(&connection, &sender);
         expect(&mut server, PING).await;
         drop(server);
@@ -321,5 +363,44 @@ mod tests {
         );
         send(&connection, &sender);
         assert_eq!(next().await, None, "the connection was lost before");
+    }
+
+    /// The second reply is right, but it came too early to be believed.
+    #[tokio::test]
+    async fn a_foreign_reply_loses_every_command_in_flight() {
+        for replies in [
+            &b"+OK\r\n+PONG\r\n"[..],
+            b"-STALE x (request 0123456789abcdef)\r\n+PONG\r\n",
+        ] {
+            let (connection, mut server) = connected().await;
+            let (sender, mut told) = mpsc::channel(8);
+            send(&connection, &sender);
+            send(&connection, &sender);
+            expect(&mut server, &[PING, PING].concat()).await;
+            server.write_all(replies).await.unwrap();
+            for _ in 0..2 {
+                let reply = tokio::time::timeout(PATIENCE, told.recv()).await;
+                assert_eq!(reply.unwrap(), Some(None));
+            }
+            let mut rest = Vec::new();
+            let closed = tokio::time::timeout(PATIENCE, server.read_to_end(&mut rest));
+            assert_eq!(
+                closed.await.unwrap().unwrap_or(0),
+                0,
+                "the connection is closed"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_nobody_asked_for_closes_the_connection() {
+        let (connection, mut server) = connected().await;
+        let (sender, mut told) = mpsc::channel(8);
+        server.write_all(b"+PONG\r\n").await.unwrap();
+        let mut rest = Vec::new();
+        let closed = tokio::time::timeout(PATIENCE, server.read_to_end(&mut rest));
+        assert_eq!(closed.await.unwrap().unwrap_or(0), 0);
+        send(&connection, &sender);
+        assert_eq!(told.recv().await, Some(None));
     }
 }

@@ -1,14 +1,17 @@
 //! Connects to Redis, and checks that the server has the module in a compatible version.
 //!
-//! Invariant: a connection is returned only if the server knows every command of [`NEEDED`].
+//! Invariant: a connection is returned only if the server knows every command of [`NEEDED`], and its replies name their
+//! requests.
 
 use std::time::Duration;
 
+use mooring_session::request_digest::NAMES_REQUEST;
 use redis::{Client, IntoConnectionInfo, RedisError, Value};
 use tokio::time::timeout;
 
 use super::command_connection::CommandConnection;
 use super::link::DownReason;
+use super::reply::text;
 use crate::error::OpenError;
 
 /// Every command of the module that this gateway sends. A module without one of them is too old and is refused at the
@@ -98,6 +101,12 @@ impl Dialer {
     }
 }
 
+/// A module that has every command, but whose replies name no request.
+const WITHOUT_NAMES: &str = "replies that name their request";
+
+/// Where an entry of COMMAND INFO has the hints.
+const HINTS: usize = 7;
+
 /// COMMAND INFO returns one entry per name: null or an empty list if the command is unknown.
 fn is_complete(answer: &Value) -> Result<(), DownReason> {
     let entries = answer.as_sequence().unwrap_or(&[]);
@@ -111,7 +120,15 @@ fn is_complete(answer: &Value) -> Result<(), DownReason> {
         .filter(|(index, _)| !is_known(*index))
         .map(|(_, name)| *name)
         .collect();
+    let names_request = |entry: &Value| {
+        let hints = entry.as_sequence().and_then(|entry| entry.get(HINTS));
+        let mut hints = hints.and_then(Value::as_sequence).into_iter().flatten();
+        hints.any(|hint| text(hint) == Some(NAMES_REQUEST))
+    };
     match missing.len() {
+        0 if !entries.iter().any(names_request) => {
+            Err(DownReason::OldModule(WITHOUT_NAMES.to_owned()))
+        }
         0 => Ok(()),
         all if all == NEEDED.len() => Err(DownReason::NoModule),
         _ => Err(DownReason::OldModule(missing.join(", "))),
@@ -142,12 +159,26 @@ fn with_cause(error: &RedisError) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "tests fail by panicking"
+    )]
     use super::*;
 
     fn answer(is_known: impl Fn(&str) -> bool) -> Value {
+        answer_with(NAMES_REQUEST, is_known)
+    }
+
+    fn answer_with(hint: &str, is_known: impl Fn(&str) -> bool) -> Value {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let entry = |name: &&str| match is_known(name) {
-            true => Value::Array(vec![Value::BulkString(name.as_bytes().to_vec())]),
+            true => {
+                let mut entry = vec![Value::Nil; HINTS];
+                entry[0] = text(name);
+                entry.push(Value::Array(vec![text(hint)]));
+                Value::Array(entry)
+            }
             false => Value::Nil,
         };
         Value::Array(NEEDED.iter().map(entry).collect())
@@ -156,6 +187,9 @@ mod tests {
     #[test]
     fn a_module_that_lacks_a_command_is_told_from_none_at_all() {
         assert_eq!(is_complete(&answer(|_| true)), Ok(()));
+        let nameless = answer_with("nondeterministic_output", |_| true);
+        let old = DownReason::OldModule(WITHOUT_NAMES.to_owned());
+        assert_eq!(is_complete(&nameless), Err(old));
         assert_eq!(is_complete(&answer(|_| false)), Err(DownReason::NoModule));
         assert_eq!(is_complete(&Value::Nil), Err(DownReason::NoModule));
         let without = |name: &str| !name.starts_with("worker.") && name != "session.bind";

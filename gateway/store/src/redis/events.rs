@@ -175,9 +175,7 @@ impl Source {
             .arg(Millis::from(wait).get());
         let answer = connection.connection.send(&command);
         let error = match timeout(wait + self.dialer.command_timeout, answer).await {
-            Ok(Ok(Value::ServerError(error))) => {
-                failure::of_server(COMMAND, error.code(), error.details().unwrap_or(""))
-            }
+            Ok(Ok(Value::ServerError(error))) => failure::of_reply(COMMAND, &error),
             Ok(Ok(value)) => {
                 return WaitResult {
                     connection: Some(connection),

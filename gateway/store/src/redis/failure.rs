@@ -1,12 +1,14 @@
 //! Maps error replies of the server to the refusals of the rules.
 //!
-//! The error code decides. The text is parsed only for details: which thing was stale or busy, who owns a binding,
+//! An error that names no request is the server's own and no refusal. Of the others the code decides. The text is parsed only for details: which thing was stale or busy, who owns a binding,
 //! which cap was reached.
 
 use mooring_session::codec::CorruptRecord;
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::{Busy, Refusal, Stale};
+use redis::ServerError;
 
+use super::expected_reply;
 use crate::error::{NotReady, StoreError};
 
 /// The module's error for a CAP on keys that it does not index.
@@ -26,15 +28,24 @@ const LIMITS: [&str; 7] = [
     "turn-waiters",
 ];
 
-/// Maps an error reply to `command`.
-pub(super) fn of_server(command: &'static str, code: &str, text: &str) -> StoreError {
+/// Maps an error reply to `command`, which has been checked to be its own.
+pub(super) fn of_reply(command: &'static str, error: &ServerError) -> StoreError {
+    match expected_reply::refusal_of(error) {
+        Some((text, Some(_))) => of_module(command, error.code(), text),
+        Some((text, None)) if text.starts_with("unknown command") => StoreError::NoModule,
+        Some((_, None)) if error.code() == "ERR" => unreadable(command, "ERR"),
+        _ => StoreError::NotReady(NotReady::Answered(error.code().into())),
+    }
+}
+
+/// Maps an error of the module.
+fn of_module(command: &'static str, code: &str, text: &str) -> StoreError {
     let refusal = match code {
         "NOSESSION" => Some(Refusal::NoSession),
         "ENDED" => Some(Refusal::Ended),
         "DENIED" => Some(Refusal::Denied),
         "STALE" => Some(Refusal::Stale(stale(text))),
         "OWNED" => owner(text).map(Refusal::Owned),
-        // The server's own BUSY (a script runs for too long) has a different text.
         "BUSY" => busy(text).map(Refusal::Busy),
         "LIMIT" => limit(text),
         "WRONGTYPE" => Some(Refusal::Corrupt(CorruptRecord::field(b"(not a hash)"))),
@@ -49,9 +60,6 @@ pub(super) fn of_server(command: &'static str, code: &str, text: &str) -> StoreE
 }
 
 fn error(command: &'static str, text: &str) -> StoreError {
-    if text.starts_with("unknown command") {
-        return StoreError::NoModule;
-    }
     if NO_PREFIX.contains(&text) {
         return StoreError::NotIndexed;
     }
@@ -149,6 +157,15 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
 
+    fn of_server(code: &str, text: &str) -> StoreError {
+        let line = format!("-{code} {text}\r\n");
+        let redis::Value::ServerError(error) = redis::parse_redis_value(line.as_bytes()).unwrap()
+        else {
+            unreachable!("{line} is an error");
+        };
+        of_reply("SESSION.ROUTE", &error)
+    }
+
     #[test]
     fn every_refusal_survives_its_way_over_the_wire() {
         let refusals = [
@@ -195,14 +212,14 @@ mod tests {
             least_recently_used: [].into(),
         };
         assert_eq!(
-            of_server("SESSION.CREATE", "LIMIT", "100"),
+            of_module("SESSION.CREATE", "LIMIT", "100"),
             StoreError::Refused(hidden)
         );
         for refusal in refusals {
             let message = refusal.to_string();
             let (code, text) = message.split_once(' ').unwrap();
             assert_eq!(
-                of_server("SESSION.ROUTE", code, text),
+                of_module("SESSION.ROUTE", code, text),
                 StoreError::Refused(refusal)
             );
         }
@@ -217,25 +234,26 @@ mod tests {
             ("MISCONF", "Redis is configured to save RDB snapshots"),
             ("CLUSTERDOWN", "Hash slot not served"),
             ("BUSY", "Redis is busy running a script."),
+            ("NOSESSION", "as a module answers that names no request"),
             ("NOAUTH", "Authentication required."),
         ] {
             assert_eq!(
-                of_server("SESSION.ROUTE", code, text),
+                of_server(code, text),
                 StoreError::NotReady(NotReady::Answered(code.into()))
             );
         }
         assert_eq!(
-            of_server("SESSION.ROUTE", "ERR", "unknown command 'SESSION.ROUTE'"),
+            of_server("ERR", "unknown command 'SESSION.ROUTE'"),
             StoreError::NoModule
         );
         for text in NO_PREFIX {
             assert_eq!(
-                of_server("SESSION.CREATE", "ERR", text),
+                of_module("SESSION.CREATE", "ERR", text),
                 StoreError::NotIndexed
             );
         }
         assert!(matches!(
-            of_server("SESSION.ROUTE", "ERR", "internal error"),
+            of_module("SESSION.ROUTE", "ERR", "internal error"),
             StoreError::Reply { .. }
         ));
     }

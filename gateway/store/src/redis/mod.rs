@@ -1,7 +1,7 @@
 //! The Redis store: every transition is one command of the mooring module, executed by the server.
 //!
 //! This module makes no decisions. [`dial`] connects; [`command_connection`] shares one connection between commands, with
-//! [`reply_reader`]; [`link`] maintains that of all commands except the blocking one, for which [`events`] has its own. [`command`] writes requests on a record, [`reply`] parses
+//! [`reply_reader`], and believes a reply only if it is the [`expected_reply`]; [`link`] maintains that of all commands except the blocking one, for which [`events`] has its own. [`command`] writes requests on a record, [`reply`] parses
 //! replies by field name, and [`failure`] maps error replies to refusals by their code. [`sessions`], [`fleet`],
 //! [`turns`], [`rate`] and [`sealed`] have the other commands with their replies.
 
@@ -9,6 +9,7 @@ mod command;
 mod command_connection;
 mod dial;
 mod events;
+mod expected_reply;
 mod failure;
 mod fleet;
 mod link;
@@ -137,11 +138,7 @@ impl RedisStore {
 /// The reply to the command of this name, unless it is an error of the server.
 fn accepted(reply: Value, name: &'static str) -> Result<Value, StoreError> {
     match reply {
-        Value::ServerError(error) => Err(failure::of_server(
-            name,
-            error.code(),
-            error.details().unwrap_or(""),
-        )),
+        Value::ServerError(error) => Err(failure::of_reply(name, &error)),
         value => Ok(value),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: bytes are looked at once while a reply arrives, however many reads that takes; a reply is the value that
 //! the client library would read from the same bytes. What the module's commands do not reply with, and errors, the
-//! library reads.
+//! library reads. A reply beyond [`REPLY_BYTES_MAX`] or [`REPLY_VALUES_MAX`] is refused before it is held whole.
 
 use std::io;
 
@@ -12,6 +12,10 @@ use redis::Value;
 const READ_BYTES: usize = 16 * 1024;
 /// Size of the buffer above which it is not kept, in bytes.
 const BUFFER_BYTES_KEPT: usize = 64 * 1024;
+/// Longest reply, in bytes. A page of a thousand sessions has one or two million.
+const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most values in one reply, nested ones included: each takes many times its bytes.
+const REPLY_VALUES_MAX: usize = 1024 * 1024;
 /// Deepest nesting that is read here.
 const DEPTH_MAX: usize = 8;
 
@@ -25,6 +29,8 @@ pub(super) struct ReplyReader {
     scanned: usize,
     /// Values of it that are still to come; none before its first.
     values: usize,
+    /// Values of it that were announced.
+    announced: usize,
 }
 
 impl ReplyReader {
@@ -44,7 +50,7 @@ impl ReplyReader {
     /// The next reply, if it is there as a whole. Pushed messages, which answer no command, are skipped.
     ///
     /// # Errors
-    /// The bytes are no reply.
+    /// The bytes are no reply, or one that is too large.
     pub(super) fn next_reply(&mut self) -> io::Result<Option<Value>> {
         while self.scan()? {
             let reply = self.buffer.get(self.begin..self.scanned);
@@ -61,10 +67,13 @@ impl ReplyReader {
     fn scan(&mut self) -> io::Result<bool> {
         if self.values == 0 {
             self.values = 1;
+            self.announced = 1;
         }
         while self.values > 0 {
+            let read = self.scanned - self.begin;
             let mut rest = self.buffer.get(self.scanned..).unwrap_or_default();
             let Some((kind, argument)) = take_line(&mut rest) else {
+                check_bytes(read.saturating_add(rest.len()))?;
                 return Ok(false);
             };
             let count = |each: usize| {
@@ -74,6 +83,7 @@ impl ReplyReader {
             let inner = match kind {
                 b'$' | b'=' | b'!' => {
                     let length = length(argument).ok_or_else(malformed)?;
+                    check_bytes(read.saturating_add(length.unwrap_or(0)))?;
                     if let Some(length) = length
                         && take_text(&mut rest, length)?.is_none()
                     {
@@ -89,14 +99,33 @@ impl ReplyReader {
                 _ => return Err(malformed()),
             };
             self.scanned = self.buffer.len() - rest.len();
+            check_bytes(self.scanned - self.begin)?;
+            self.announced = self.announced.saturating_add(inner);
+            if self.announced > REPLY_VALUES_MAX {
+                let problem = format!("a reply of redis has more than {REPLY_VALUES_MAX} values");
+                return Err(invalid(problem));
+            }
             self.values = (self.values - 1).checked_add(inner).ok_or_else(malformed)?;
         }
         Ok(true)
     }
 }
 
+/// Whether a reply may be as long, as far as it is known.
+fn check_bytes(bytes: usize) -> io::Result<()> {
+    if bytes <= REPLY_BYTES_MAX {
+        return Ok(());
+    }
+    let problem = format!("a reply of redis is too large: {bytes} bytes (limit {REPLY_BYTES_MAX})");
+    Err(invalid(problem))
+}
+
 fn malformed() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a reply of redis is malformed")
+    invalid("a reply of redis is malformed".to_owned())
+}
+
+fn invalid(problem: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, problem)
 }
 
 fn parse(reply: &[u8]) -> io::Result<Value> {
@@ -259,6 +288,24 @@ mod tests {
                 reader.next_reply().is_err(),
                 "{}",
                 String::from_utf8_lossy(bytes)
+            );
+        }
+    }
+
+    #[test]
+    fn a_reply_beyond_its_limits_is_refused_before_it_is_there() {
+        let text = format!("${}\r\n", REPLY_BYTES_MAX + 1);
+        let texts = format!("*2\r\n$3\r\nabc\r\n${REPLY_BYTES_MAX}\r\n");
+        let values = format!("*{}\r\n", REPLY_VALUES_MAX + 1);
+        let inner = format!("*2\r\n*{REPLY_VALUES_MAX}\r\n");
+        let line = format!("+{}", "a".repeat(REPLY_BYTES_MAX));
+        for bytes in [text, texts, values, inner, line] {
+            let mut reader = ReplyReader::default();
+            reader.buffer().extend_from_slice(bytes.as_bytes());
+            let refused = reader.next_reply().unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{refused}");
+            assert!(
+                refused.to_string().contains("limit") || refused.to_string().contains("values")
             );
         }
     }

@@ -30,30 +30,15 @@ impl RedisStore {
         count: usize,
     ) -> Result<Vec<SessionKey>, StoreError> {
         let name = "SESSION.REAP";
-        let pattern = key_pattern(family, &self.prefix, None);
-        let by_pattern = reap(worker, count, Some(&pattern));
-        let value = match self.send(&by_pattern, name, Resend::Once).await {
-            // An error reply of unknown meaning: the module is older than MATCH. Other families' keys are skipped then;
-            // if they fill all of COUNT, they hide this gateway's.
-            Err(StoreError::Reply { .. }) => {
-                let of_all = reap(worker, count, None);
-                self.send(&of_all, name, Resend::Once).await?
-            }
-            value => value?,
-        };
+        let mut command = redis::cmd(name);
+        command
+            .arg((worker.as_str(), "COUNT", count.clamp(1, PAGE_MAX)))
+            .arg(("MATCH", key_pattern(family, &self.prefix, None)));
+        let value = self.send(&command, name, Resend::Once).await?;
         let keys = reaped(&self.prefix, value).map_err(unreadable(name))?;
         let is_wanted = |key: &SessionKey| key.family() == family;
         Ok(keys.into_iter().filter(is_wanted).collect())
     }
-}
-
-/// The REAP command.
-fn reap(worker: &WorkerId, count: usize, pattern: Option<&str>) -> Cmd {
-    let mut command = redis::cmd("SESSION.REAP");
-    command
-        .arg((worker.as_str(), "COUNT", count.clamp(1, PAGE_MAX)))
-        .arg(pattern.map(|pattern| ("MATCH", pattern)));
-    command
 }
 
 /// The LIST command for a query.

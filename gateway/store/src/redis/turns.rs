@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use mooring_session::names::ServerName;
-use mooring_session::refusal::{Refusal, Stale};
 use redis::{Cmd, Value};
 
 use super::reply::{self, Fields, Problem};
@@ -39,15 +38,7 @@ impl RedisStore {
     ) -> Result<(), StoreError> {
         // A repeated LEAVE returns STALE, as if the first one had failed.
         let command = leave_command(key, request);
-        match self.send(&command, LEAVE, Resend::Never).await {
-            // An error reply of unknown meaning: the module is older than WAITING, and the caller stays in the queue.
-            Err(StoreError::Reply { .. })
-                if matches!(request.who, LeaveTarget::WaitingUnder(_)) =>
-            {
-                Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
-            }
-            answer => answer.map(drop),
-        }
+        self.send(&command, LEAVE, Resend::Never).await.map(drop)
     }
 
     /// Sends the LEAVE of a turn whose caller does not wait for the reply. It leaves with the next write of the connection.

@@ -5,6 +5,7 @@ mod announced;
 mod away;
 mod drain;
 mod endings;
+mod failed_over;
 mod frozen;
 mod idle;
 mod killed;
