@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::stream;
 use http::{HeaderValue, StatusCode};
 use mooring_session::Refusal;
-use mooring_session::refusal::Busy;
+use mooring_session::refusal::{Busy, Stale};
 
 use mooring_identity::IdentityError;
 use mooring_protocol::ids::Id;
