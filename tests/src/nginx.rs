@@ -29,8 +29,20 @@ pub struct Nginx {
 impl Nginx {
     /// Proxies to these ports of 127.0.0.1 in turn, paths unchanged.
     pub async fn start(upstream_ports: &[u16]) -> anyhow::Result<Self> {
-        Self::start_configured(|directory, port| configuration(directory, port, upstream_ports))
-            .await
+        let servers = "max_fails=1 fail_timeout=1s";
+        Self::start_configured(|directory, port| {
+            configuration(directory, port, upstream_ports, servers)
+        })
+        .await
+    }
+
+    /// The same, where a gateway that was away is tried again at once: with two that are stopped in turn, nginx would
+    /// otherwise take both for dead.
+    pub async fn start_trying_all(upstream_ports: &[u16]) -> anyhow::Result<Self> {
+        Self::start_configured(|directory, port| {
+            configuration(directory, port, upstream_ports, "max_fails=0")
+        })
+        .await
     }
 
     /// Starts with a configuration of the caller's for this directory and this port. It answers `/nginx-is-up`, names
@@ -82,13 +94,15 @@ impl Nginx {
 }
 
 /// One process, so that one signal ends all of it. `$http_host` keeps the Host that the client sent.
-fn configuration(directory: &Path, port: u16, upstream_ports: &[u16]) -> anyhow::Result<String> {
+fn configuration(
+    directory: &Path,
+    port: u16,
+    upstream_ports: &[u16],
+    server_options: &str,
+) -> anyhow::Result<String> {
     let mut upstreams = String::new();
     for upstream in upstream_ports {
-        writeln!(
-            upstreams,
-            "server 127.0.0.1:{upstream} max_fails=1 fail_timeout=1s;"
-        )?;
+        writeln!(upstreams, "server 127.0.0.1:{upstream} {server_options};")?;
     }
     let directory = directory.display();
     Ok(format!(

@@ -76,11 +76,17 @@ impl Process {
         Ok(())
     }
 
-    /// SIGTERM, and waits for a clean end; how it ended.
-    pub async fn terminate(&mut self) -> anyhow::Result<ExitStatus> {
+    /// SIGTERM, without waiting for the end.
+    pub fn begin_to_terminate(&mut self) -> anyhow::Result<()> {
         if self.exit_status()?.is_none() {
             self.signal(Signal::TERM)?;
         }
+        Ok(())
+    }
+
+    /// SIGTERM, and waits for a clean end; how it ended.
+    pub async fn terminate(&mut self) -> anyhow::Result<ExitStatus> {
+        self.begin_to_terminate()?;
         self.ended(STOPPED_WITHIN).await
     }
 

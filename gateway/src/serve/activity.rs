@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::Version;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::head_lines::HeadLines;
 
@@ -20,6 +21,8 @@ use super::head_lines::HeadLines;
 pub(super) struct ConnectionActivity {
     header_timeout: Duration,
     idle_timeout: Duration,
+    /// The connection's own token of the gateway's stop, which no other thread locks.
+    stopping: CancellationToken,
     state: Mutex<State>,
 }
 
@@ -41,11 +44,16 @@ struct State {
 pub(super) struct OpenRequest(Arc<ConnectionActivity>);
 
 impl ConnectionActivity {
-    /// The activity of a connection that was just accepted.
-    pub(super) fn begin(header_timeout: Duration, idle_timeout: Duration) -> Arc<Self> {
+    /// The activity of a connection that was just accepted, by a gateway that may be `stopping`.
+    pub(super) fn begin(
+        header_timeout: Duration,
+        idle_timeout: Duration,
+        stopping: &CancellationToken,
+    ) -> Arc<Self> {
         Arc::new(Self {
             header_timeout,
             idle_timeout,
+            stopping: stopping.child_token(),
             state: Mutex::new(State {
                 requests_open: 0,
                 is_in_head: true,
@@ -61,6 +69,7 @@ impl ConnectionActivity {
         let mut state = self.state();
         state.requests_open += 1;
         state.is_in_head = false;
+        state.lines = HeadLines::default();
         state.is_multiplexed = version == Version::HTTP_2;
         OpenRequest(Arc::clone(self))
     }
@@ -78,6 +87,30 @@ impl ConnectionActivity {
                 return what;
             }
             sleep_until(at.min(now + self.header_timeout)).await;
+        }
+    }
+
+    /// Waits for the gateway to stop, and until the connection may be closed: at once with HTTP/2, which tells the client what
+    /// was served (GOAWAY, RFC 9113, 6.8), else once nothing was received for `grace` after the stop. A request that is
+    /// open, or whose head was partly received, is waited for.
+    pub(super) async fn closable(&self, grace: Duration) {
+        self.stopping.cancelled().await;
+        let begun = Instant::now();
+        loop {
+            let at = {
+                let state = self.state();
+                if state.is_multiplexed {
+                    return;
+                }
+                match state.requests_open == 0 && !state.lines.is_partial() {
+                    true => state.since.max(begun) + grace,
+                    false => Instant::now() + grace,
+                }
+            };
+            if at <= Instant::now() {
+                return;
+            }
+            sleep_until(at).await;
         }
     }
 
@@ -109,6 +142,13 @@ impl ConnectionActivity {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OpenRequest {
+    /// Whether the reply has to tell the client that the connection is closed.
+    pub(super) fn is_last(&self) -> bool {
+        self.0.stopping.is_cancelled()
     }
 }
 
@@ -185,6 +225,10 @@ mod tests {
     const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
     const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 
+    fn begun(stopping: &CancellationToken) -> Arc<ConnectionActivity> {
+        ConnectionActivity::begin(HEADER_TIMEOUT, IDLE_TIMEOUT, stopping)
+    }
+
     /// The time until this connection is overdue, and the reason.
     async fn overdue(activity: &ConnectionActivity) -> (Duration, &'static str) {
         let begun = Instant::now();
@@ -194,7 +238,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_first_head_has_its_time_however_much_of_it_comes() {
-        let activity = ConnectionActivity::begin(HEADER_TIMEOUT, IDLE_TIMEOUT);
+        let activity = begun(&CancellationToken::new());
         activity.note_read(b"GET /").unwrap();
         let (after, what) = overdue(&activity).await;
         assert_eq!(after.as_secs(), HEADER_TIMEOUT.as_secs());
@@ -203,7 +247,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_open_request_is_never_overdue_and_an_idle_connection_is() {
-        let activity = ConnectionActivity::begin(HEADER_TIMEOUT, IDLE_TIMEOUT);
+        let activity = begun(&CancellationToken::new());
         let (first, second) = (
             activity.open_request(Version::HTTP_2),
             activity.open_request(Version::HTTP_2),
@@ -219,9 +263,38 @@ mod tests {
         assert!(what.contains("idle"), "{what}");
     }
 
+    /// The time until this connection of a stopping gateway may be closed.
+    async fn closable(activity: &ConnectionActivity, grace: Duration) -> Duration {
+        let begun = Instant::now();
+        let limit = HEADER_TIMEOUT * 10;
+        let _ = tokio::time::timeout(limit, activity.closable(grace)).await;
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_waits_for_requests_and_for_a_grace_in_which_nothing_comes() {
+        const GRACE: Duration = Duration::from_millis(500);
+        let never = HEADER_TIMEOUT * 10;
+        let stopping = CancellationToken::new();
+        let activity = begun(&stopping);
+        assert_eq!(closable(&activity, GRACE).await, never, "no stop");
+        assert!(!activity.open_request(Version::HTTP_11).is_last());
+        stopping.cancel();
+        assert!(activity.open_request(Version::HTTP_11).is_last());
+        assert_eq!(closable(&activity, GRACE).await, GRACE, "idle");
+        activity.note_read(b"GET / HTTP/1.1\r\n").unwrap();
+        assert_eq!(closable(&activity, GRACE).await, never, "half a head");
+        let request = activity.open_request(Version::HTTP_11);
+        assert_eq!(closable(&activity, GRACE).await, never, "an open request");
+        drop(request);
+        assert_eq!(closable(&activity, GRACE).await, GRACE, "idle again");
+        drop(activity.open_request(Version::HTTP_2));
+        assert_eq!(closable(&activity, GRACE).await, Duration::ZERO, "HTTP/2");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_half_sent_later_head_is_not_waited_for_as_an_idle_connection_is() {
-        let activity = ConnectionActivity::begin(HEADER_TIMEOUT, IDLE_TIMEOUT);
+        let activity = begun(&CancellationToken::new());
         drop(activity.open_request(Version::HTTP_11));
         sleep(Duration::from_secs(5)).await;
         activity.note_read(b"GET /").unwrap();

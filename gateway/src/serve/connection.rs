@@ -1,7 +1,8 @@
 //! One client connection, from accept to close.
 //!
-//! Invariant: a connection without an open request is closed when the limit for its next head or for its idle time is
-//! reached. Neither limit ever cuts an open request.
+//! Invariants: a connection without an open request is closed when the limit for its next head or for its idle time is
+//! reached. Neither limit ever cuts an open request. A stopping gateway says in every reply that it closes the connection,
+//! and closes none on which a request may be under way.
 
 use std::convert::Infallible;
 use std::io;
@@ -13,7 +14,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response, Version};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -44,6 +46,9 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
 /// Limit for the head in a connection for health probes only, and for its handshake of TLS.
 const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a stopping gateway keeps a connection on which nothing is received. A client that makes one call after another
+/// uses its connection again within this time, and is told in the reply to open another one elsewhere.
+pub(super) const CLOSE_GRACE: Duration = Duration::from_millis(500);
 
 /// The configuration of all client connections.
 #[derive(Debug)]
@@ -62,13 +67,14 @@ pub(super) struct ClientConnectionOptions {
     pub(super) http2_streams_max: Option<u32>,
 }
 
-/// Serves a connection until the client or a time limit ends it, or until `closing`, which lets open requests finish.
+/// Serves a connection until the client or a time limit ends it. From `stopping` on, every reply tells the client to close
+/// it, and it is closed once it has been idle for [`CLOSE_GRACE`].
 pub(super) async fn serve_connection(
     stream: TcpStream,
     address: SocketAddr,
     permit: ConnectionPermit,
     options: Arc<ClientConnectionOptions>,
-    closing: CancellationToken,
+    stopping: CancellationToken,
 ) {
     // Events are small writes, which Nagle's algorithm would delay until the client acknowledges the previous one.
     if let Err(error) = stream.set_nodelay(true) {
@@ -80,8 +86,8 @@ pub(super) async fn serve_connection(
     };
     let accepted = tokio::select! {
         accepted = AcceptedStream::accept(stream, options.tls.as_ref(), header_timeout) => accepted,
-        // Nothing was received from the client that could be lost.
-        () = closing.cancelled() => return,
+        // No request was received from the client that could be lost.
+        () = after_grace(&stopping) => return,
     };
     let AcceptedStream { stream, distrusted } = match accepted {
         Ok(accepted) => accepted,
@@ -92,12 +98,18 @@ pub(super) async fn serve_connection(
         }
     };
     let peer = routes.peer(address, client_certificate(&stream));
-    let activity = ConnectionActivity::begin(header_timeout, options.idle_timeout);
+    let activity = ConnectionActivity::begin(header_timeout, options.idle_timeout, &stopping);
     let service = service_fn(|request: Request<Incoming>| {
         let open = activity.open_request(request.version());
         let (routes, peer) = (routes.clone(), peer.clone());
+        let version = request.version();
         async move {
-            let reply = routes.serve(peer, request.map(Body::new)).await;
+            let mut reply = routes.serve(peer, request.map(Body::new)).await;
+            // HTTP/2 has GOAWAY instead.
+            if version < Version::HTTP_2 && open.is_last() {
+                let headers = reply.headers_mut();
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             Ok::<_, Infallible>(track(reply, open))
         }
     });
@@ -106,7 +118,7 @@ pub(super) async fn serve_connection(
     let mut overdue = pin!(activity.overdue());
     let mut outdated = pin!(async {
         tokio::select! {
-            () = closing.cancelled() => {}
+            () = activity.closable(CLOSE_GRACE) => {}
             () = distrusted.cancelled() => {}
             () = peer.certificate_expired() => {}
         }
@@ -114,6 +126,8 @@ pub(super) async fn serve_connection(
     let mut is_closing = false;
     loop {
         tokio::select! {
+            // What was received comes first: an idle connection is closed only if nothing was.
+            biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     tracing::debug!(peer = %address, %error, "client connection failed");
@@ -130,6 +144,12 @@ pub(super) async fn serve_connection(
             }
         }
     }
+}
+
+/// Returns [`CLOSE_GRACE`] after the gateway began to stop.
+pub(super) async fn after_grace(stopping: &CancellationToken) {
+    stopping.cancelled().await;
+    tokio::time::sleep(CLOSE_GRACE).await;
 }
 
 /// A connection in the clear or, if the listener has certificates, over TLS.

@@ -49,6 +49,11 @@ impl HeadLines {
         }
         Ok(())
     }
+
+    /// Whether a part of a head was received.
+    pub(super) const fn is_partial(&self) -> bool {
+        self.has_begun && !self.is_complete
+    }
 }
 
 #[cfg(test)]

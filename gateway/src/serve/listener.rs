@@ -1,11 +1,12 @@
 //! The accept loop: each client connection is admitted within the limits, handed to a thread that serves it, and closed
 //! without losing a request when the gateway stops.
 //!
-//! Invariant: connections that clients began to establish before the stop are served before the listener closes; later
-//! ones are refused, so clients use another gateway. None is reset.
+//! Invariant: a stopping gateway accepts connections for a while, in which load balancers and clients learn of the stop;
+//! those that were begun by then are served, later ones are refused, so clients use another gateway. None is reset.
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{ClientConnectionOptions, serve_connection};
+use super::connection::{ClientConnectionOptions, after_grace, serve_connection};
 use super::connection_limits::ConnectionLimits;
 use super::serving_threads::ServingThreads;
 use mooring_metrics as metrics;
@@ -23,9 +24,7 @@ use mooring_metrics as metrics;
 /// Connections that are accepted before whatever else is ready runs. Each costs about as long as a step of a call, so that
 /// a flood of connections delays such a step by a few others.
 const ACCEPTED_AT_ONCE: usize = 4;
-/// How long a stopping gateway waits for the first request of a connection that was just accepted.
-const LINGER: Duration = Duration::from_millis(200);
-/// After the stop, the timeout for the next connection of those whose handshake has begun.
+/// Once handshakes are ignored, the timeout for the next connection of those whose handshake has begun.
 const AT_HAND: Duration = Duration::from_millis(1);
 /// How long nothing is accepted after the system ran out of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -60,10 +59,16 @@ pub(super) struct ClientListener {
 impl ClientListener {
     /// Serves until `stopping`, and returns when the last open reply has ended.
     pub(super) async fn serve(self, stopping: CancellationToken) {
-        let closing = CancellationToken::new();
+        // Clients are told to close their connections, and some connect here again before a load balancer has noticed.
+        let mut closing = pin!(after_grace(&stopping));
         let mut at_once = 0;
-        while let Some((stream, peer)) = stopping.run_until_cancelled(self.next()).await {
-            self.hand_over(stream, peer, &closing);
+        loop {
+            let (stream, peer) = tokio::select! {
+                biased;
+                () = &mut closing => break,
+                next = self.next() => next,
+            };
+            self.hand_over(stream, peer, &stopping);
             at_once += 1;
             if at_once == ACCEPTED_AT_ONCE {
                 at_once = 0;
@@ -74,11 +79,9 @@ impl ClientListener {
             tracing::debug!(%error, "connections that are made just now may be reset");
         }
         while let Ok((stream, peer)) = timeout(AT_HAND, self.next()).await {
-            self.hand_over(stream, peer, &closing);
+            self.hand_over(stream, peer, &stopping);
         }
         drop(self.listener);
-        sleep(LINGER).await;
-        closing.cancel();
         self.threads.all_closed().await;
     }
 
@@ -91,16 +94,16 @@ impl ClientListener {
         }
     }
 
-    /// Hands it to a thread that serves it until `closing`, or closes it where that is over a limit.
-    fn hand_over(&self, stream: TcpStream, peer: SocketAddr, closing: &CancellationToken) {
+    /// Hands it to a thread that serves it, or closes it where that is over a limit.
+    fn hand_over(&self, stream: TcpStream, peer: SocketAddr, stopping: &CancellationToken) {
         let permit = match self.limits.admit(peer.ip()) {
             Ok(permit) => permit,
             // Dropping the socket closes it; nothing was read from the peer.
             Err(refused) => return metrics::client_connection_refused(refused),
         };
-        let (options, closing) = (Arc::clone(&self.options), closing.clone());
+        let (options, stopping) = (Arc::clone(&self.options), stopping.clone());
         let served = self.threads.serve(stream, move |stream| {
-            serve_connection(stream, peer, permit, options, closing)
+            serve_connection(stream, peer, permit, options, stopping)
         });
         if let Err(error) = served {
             tracing::warn!(%peer, %error, "a client connection cannot be served");

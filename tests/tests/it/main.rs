@@ -84,6 +84,7 @@ mod secrets;
 mod serving_threads;
 mod sessions_command;
 mod stdio;
+mod stopping;
 mod store_away;
 mod store_away_load;
 mod stories;
