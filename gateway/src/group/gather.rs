@@ -112,26 +112,35 @@ impl Budget {
     }
 }
 
+impl<T> MemberAnswer<T> {
+    /// Whether the member answered, if only with an error.
+    const fn is_answer(&self) -> bool {
+        !matches!(
+            self.outcome,
+            Err(Failure::Late | Failure::Deliver(_) | Failure::Exchange(_))
+        )
+    }
+}
+
 impl Scope {
     /// Whether the caller may call this tool of a member.
     pub(crate) fn may_call(&self, member: &Member, tool: &str) -> bool {
         self.policy.may_call(&self.caller, member.id(), tool)
     }
 
-    /// Calls one member, within the timeout of the gateway's own requests. A call that times out continues in its task,
-    /// so that no binding is left half made.
+    /// Calls one member, within the timeout of the gateway's own requests.
     async fn with_timeout<T: Send + 'static>(
         &self,
+        server: &Arc<Server>,
         request: impl Future<Output = MemberAnswer<T>> + Send + 'static,
     ) -> MemberAnswer<T> {
         let limit = self.session_router.options().answer_timeout;
-        match tokio::time::timeout(limit, tokio::spawn(request)).await {
-            Ok(Ok(gathered)) => gathered,
-            Ok(Err(_)) | Err(_) => MemberAnswer {
-                outcome: Err(Failure::Late),
-                moved: None,
-            },
-        }
+        let is_answer = |gathered: &MemberAnswer<T>| gathered.is_answer();
+        let gathered = server.answer_in_time(limit, request, is_answer).await;
+        gathered.unwrap_or(MemberAnswer {
+            outcome: Err(Failure::Late),
+            moved: None,
+        })
     }
 
     /// Sends the same request to every upstream member.
@@ -141,20 +150,25 @@ impl Scope {
         text: impl Fn(&str) -> String,
     ) -> Vec<(Arc<Server>, MemberAnswer<Box<str>>)> {
         join_all(servers.map(|server| {
-            let (scope, server) = (self.clone(), Arc::clone(server));
             let text = text(&self.session_router.next_id());
-            async move {
-                let called = Arc::clone(&server);
-                let inner = scope.clone();
-                let request = async move { inner.ask_member(&called, text).await };
-                (server, scope.with_timeout(request).await)
-            }
+            async move { (Arc::clone(server), self.ask_in_time(server, text).await) }
         }))
         .await
     }
 
+    /// Sends a request to one member, within the timeout of the gateway's own requests.
+    pub(crate) async fn ask_in_time(
+        &self,
+        server: &Arc<Server>,
+        text: String,
+    ) -> MemberAnswer<Box<str>> {
+        let (scope, asked) = (self.clone(), Arc::clone(server));
+        let request = async move { scope.ask_member(&asked, text).await };
+        self.with_timeout(server, request).await
+    }
+
     /// Sends a request to one member; its result as JSON text.
-    pub(crate) async fn ask_member(&self, server: &Server, text: String) -> MemberAnswer<Box<str>> {
+    async fn ask_member(&self, server: &Server, text: String) -> MemberAnswer<Box<str>> {
         let question = GatewayRequest {
             session: &self.session,
             server,
@@ -186,10 +200,14 @@ impl Scope {
         listing: Listing,
         budget: Arc<Budget>,
     ) -> MemberAnswer<Vec<Entry>> {
-        match &member {
-            Member::Upstream(server) => self.pages(server, listing, &budget).await,
+        match member {
+            Member::Upstream(server) => {
+                let (scope, asked) = (self.clone(), Arc::clone(&server));
+                let pages = async move { scope.pages(&asked, listing, &budget).await };
+                self.with_timeout(&server, pages).await
+            }
             Member::Code(server) => MemberAnswer {
-                outcome: self.code_page(server, listing),
+                outcome: self.code_page(&server, listing),
                 moved: None,
             },
         }
@@ -299,10 +317,9 @@ impl Group {
     pub(crate) async fn list(&self, scope: &Scope, listing: Listing) -> GroupList {
         let budget = Arc::new(Budget(AtomicUsize::new(BYTES_MAX)));
         let request = self.members.iter().map(|member| {
-            let request = scope
+            scope
                 .clone()
-                .list_member(member.clone(), listing, Arc::clone(&budget));
-            scope.with_timeout(request)
+                .list_member(member.clone(), listing, Arc::clone(&budget))
         });
         let (mut lists, mut missing, mut failures) = (Vec::new(), Vec::new(), Vec::new());
         let mut moved = Vec::new();

@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -108,6 +109,19 @@ impl Upstreams for NestedServers {
         match self.visitor(server, Some(session_id)) {
             Some(context) => delete(context).map(drop).boxed(),
             None => std::future::ready(()).boxed(),
+        }
+    }
+
+    fn answer_wait(&self, server: &str, limit: Duration) -> Duration {
+        let server = self.app.servers.get(server);
+        server.map_or(limit, |server| server.lateness.wait(limit, Instant::now()))
+    }
+
+    fn note_answer(&self, server: &str, is_in_time: bool) {
+        match (self.app.servers.get(server), is_in_time) {
+            (Some(server), true) => server.lateness.note_answer(),
+            (Some(server), false) => server.lateness.note_late(Instant::now()),
+            (None, _) => {}
         }
     }
 }

@@ -15,6 +15,7 @@ mod exchange;
 mod handshake;
 mod http;
 mod http_reply;
+mod lateness;
 mod metrics;
 mod oauth;
 mod probe;
@@ -40,6 +41,7 @@ pub use handshake::{
 };
 pub use http::{ConnectionError, RoundTripError};
 pub use http_reply::read_http;
+pub use lateness::Lateness;
 pub use metrics::{describe_metrics, server_contact};
 pub use oauth::{OauthTokens, TokenExchangeError};
 pub use probe::{ProbeResult, is_session_unknown, probe};

@@ -10,8 +10,8 @@ use mooring_session::rules::Ownership;
 
 use super::credential::RequestCredential;
 use super::{
-    Caller, CallerCredentials, ContactLog, OauthTokens, Reach, SecretHeader, Statefulness,
-    StatefulnessSeen, UserSecretError,
+    Caller, CallerCredentials, ContactLog, Lateness, OauthTokens, Reach, SecretHeader,
+    Statefulness, StatefulnessSeen, UserSecretError,
 };
 use mooring_settings::{Affinity, Concurrency, OnUpstreamLoss};
 
@@ -53,6 +53,8 @@ pub struct Server {
     pub tokens: Option<Arc<OauthTokens>>,
     /// How requests have the secret of their user; none where users store none.
     pub user_secret: Option<Arc<SecretHeader>>,
+    /// Whether it answers the gateway's own requests in time.
+    pub lateness: Lateness,
     next: AtomicUsize,
 }
 
@@ -95,6 +97,7 @@ impl Server {
             caller_credentials: None,
             tokens: None,
             user_secret: None,
+            lateness: Lateness::default(),
             next: AtomicUsize::new(0),
         }
     }

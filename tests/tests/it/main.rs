@@ -47,6 +47,7 @@ mod governed_fleet;
 mod group;
 mod group_kinds;
 mod handshakes;
+mod hanging_servers;
 mod harness;
 mod hooks;
 mod hostile;

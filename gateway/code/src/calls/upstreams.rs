@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -36,4 +37,10 @@ pub trait Upstreams: fmt::Debug + Send + Sync {
 
     /// Deletes the session that was opened to list tools.
     fn leave(&self, server: &str, session_id: &HeaderValue) -> BoxFuture<'static, ()>;
+
+    /// How long an answer of this server is waited for, `limit` at most: less if it did not answer lately, whoever asked.
+    fn answer_wait(&self, server: &str, limit: Duration) -> Duration;
+
+    /// Records whether this server answered within such a wait.
+    fn note_answer(&self, server: &str, is_in_time: bool);
 }

@@ -4,7 +4,7 @@
 //! there. What is older than `code.catalog_ttl_seconds` is asked for again while it is still used. A server that does not
 //! answer keeps the tools it had.
 //!
-//! Invariants: no call waits for a server that it has an earlier list of; what one gateway sees is what the fleet sees, for
+//! Invariants: no call waits for a server that it has an earlier list of, or that did not answer lately; what one gateway sees is what the fleet sees, for
 //! as long as the volume is there.
 
 mod file;
@@ -99,6 +99,15 @@ pub struct MountableServer {
     pub tags: Vec<String>,
 }
 
+/// What a call needs the lists for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CatalogNeed {
+    /// It uses the tools: the first list of a server is waited for.
+    Tools,
+    /// It uses other files of the session: what is known suffices.
+    Files,
+}
+
 /// The lists of all servers.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
@@ -125,10 +134,11 @@ impl Catalog {
     pub(crate) async fn tools(
         &self,
         upstreams: &Arc<dyn Upstreams>,
+        need: CatalogNeed,
         is_wanted: impl Fn(&str) -> bool,
     ) -> Vec<ServerTools> {
         let wanted = (self.sources.iter()).filter(|source| is_wanted(source.server()));
-        let asking = wanted.map(|source| source.tools(upstreams));
+        let asking = wanted.map(|source| source.tools(upstreams, need));
         join_all(asking).await.into_iter().flatten().collect()
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::file::{ListFile, ListQueryLock, ListSnapshot};
 use super::listing::{ListError, list};
-use super::{ListedTool, MountableServer, ServerTools};
+use super::{CatalogNeed, ListedTool, MountableServer, ServerTools};
 use crate::calls::Upstreams;
 use mooring_store::unix_now_ms;
 
@@ -70,17 +70,21 @@ impl Source {
     pub(super) async fn tools(
         self: &Arc<Self>,
         upstreams: &Arc<dyn Upstreams>,
+        need: CatalogNeed,
     ) -> Option<ServerTools> {
         let (mut tools, mut is_due) = self.known();
         if tools.is_none() && self.read_file().await {
             (tools, is_due) = self.known();
         }
         if is_due {
-            let (source, upstreams) = (Arc::clone(self), Arc::clone(upstreams));
-            let refreshing = tokio::spawn(async move { source.refresh(&upstreams).await });
-            if tools.is_none() {
+            let (source, asked) = (Arc::clone(self), Arc::clone(upstreams));
+            let refreshing = tokio::spawn(async move { source.refresh(&asked).await });
+            if tools.is_none() && need == CatalogNeed::Tools {
+                let wait = upstreams.answer_wait(self.server(), FIRST_WITHIN);
                 // A longer query continues by itself, for a later call.
-                let _ = tokio::time::timeout(FIRST_WITHIN, refreshing).await;
+                if tokio::time::timeout(wait, refreshing).await.is_err() {
+                    upstreams.note_answer(self.server(), false);
+                }
             }
         }
         let tools = tools.or_else(|| self.known().0)?;
@@ -155,8 +159,14 @@ impl Source {
                 at_ms: unix_now_ms(),
                 tools,
             },
-            Err(error) => return self.failed(&error),
+            Err(error) => {
+                if matches!(error, ListError::Late) {
+                    upstreams.note_answer(self.server(), false);
+                }
+                return self.failed(&error);
+            }
         };
+        upstreams.note_answer(self.server(), true);
         if let (Some(file), Some(asking)) = (&self.file, asking)
             && let Err(error) = write(file.clone(), asking, listed.clone()).await
         {

@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use super::failure::Failure;
 use super::{CallContext, CodeServer};
 use crate::calls::Upstreams;
-use crate::catalog::{ListedTool, ServerTools};
+use crate::catalog::{CatalogNeed, ListedTool, ServerTools};
 use crate::skills::{SkillSet, SkillSource, Viewer};
 use crate::volume::{MountManifest, MountedSkill, MountedTool};
 use mooring_settings::{Language, StubFormat};
@@ -98,9 +98,10 @@ impl CodeServer {
         &self,
         context: &CallContext,
         language: Language,
+        need: CatalogNeed,
     ) -> Result<MountManifest, Failure> {
         let skills = self.skills(context).await?;
-        let tools = self.list_tools(context).await;
+        let tools = self.list_tools(context, need).await;
         let inputs = MountInputs {
             language,
             denied: denied(&tools, context.upstreams.as_ref()),
@@ -121,11 +122,11 @@ impl CodeServer {
     }
 
     /// Lists the tools of the servers whose tools may be mounted. Other servers are not queried.
-    async fn list_tools(&self, context: &CallContext) -> Vec<ServerTools> {
+    async fn list_tools(&self, context: &CallContext, need: CatalogNeed) -> Vec<ServerTools> {
         let may_call = self.policy.calls.are_allowed;
         let catalog = &self.services.catalog;
         catalog
-            .tools(&context.upstreams, |server| {
+            .tools(&context.upstreams, need, |server| {
                 may_call && self.mounts.mounts_of(server)
             })
             .await

@@ -25,6 +25,7 @@ use super::tokens::ArgumentTokenizer;
 use super::{CallContext, CodeServer, tokens};
 use crate::bridge::{self, Bridge, BridgeLimits, BridgeSummary};
 use crate::calls::Callee;
+use crate::catalog::CatalogNeed;
 use crate::proxy::{Proxy, ProxyOptions, REPORTED_MAX};
 use crate::records::{
     EventKind, NewRun, Recording, RunCompletion, RunEvents, RunId, SecurityEvent,
@@ -94,7 +95,8 @@ impl CodeServer {
         run: Run,
     ) -> Result<CompletedRun, Failure> {
         let sandbox = Arc::clone(self.services.sandbox()?);
-        let mut known = self.resolve_session(context, Some(run.language)).await?;
+        let (language, tools) = (Some(run.language), CatalogNeed::Tools);
+        let mut known = self.resolve_session(context, language, tools).await?;
         let recording = {
             let (records, server) = (self.services.storage()?.records.clone(), self.id.clone());
             let record = NewRun {

@@ -18,6 +18,7 @@ use tokio::task::spawn_blocking;
 
 use super::failure::Failure;
 use super::{CallContext, CodeServer};
+use crate::catalog::CatalogNeed;
 use crate::place::CodePlace;
 use crate::volume::{
     Incarnation, MountManifest, OpenedSession, SessionHandle, SessionLock, SessionOpenError,
@@ -75,12 +76,13 @@ impl CodeServer {
         &self,
         context: &CallContext,
         language: Option<Language>,
+        need: CatalogNeed,
     ) -> Result<ResolvedSession, Failure> {
         let volume = &self.services.storage()?.volume;
         let language = self.language_or_default(language);
         let place = CodePlace::new(&self.id, &context.caller.principal, language)?;
         let session = place.session(self.services.sessions.store())?;
-        let mounted = self.resolve_manifest(context, language).await?;
+        let mounted = self.resolve_manifest(context, language, need).await?;
         let incarnation = self.read_record(&session, &mounted, None).await?;
         self.services.note_use(&session.key);
         Ok(ResolvedSession {
@@ -195,9 +197,10 @@ impl CodeServer {
         &self,
         context: &CallContext,
         language: Option<Language>,
+        need: CatalogNeed,
         look: impl FnOnce(&OpenedSession) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let mut known = self.resolve_session(context, language).await?;
+        let mut known = self.resolve_session(context, language, need).await?;
         let work = async {
             let _slot = self.services.file_call().await?;
             let (opened, ()) = self
@@ -219,7 +222,8 @@ impl CodeServer {
         path: VirtualPath,
         content: String,
     ) -> Result<WriteReport, Failure> {
-        let mut known = self.resolve_session(context, language).await?;
+        let files = CatalogNeed::Files;
+        let mut known = self.resolve_session(context, language, files).await?;
         let limits = self.policy.limits.clone();
         let work = async {
             let slot = self.services.file_call();

@@ -148,7 +148,7 @@ impl GroupMessage<'_> {
         let mut failure = None;
         for server in self.context.server.upstreams() {
             let text = call::again(&session_router.next_id(), method, self.message.raw_params());
-            let answer = scope.ask_member(server, text).await;
+            let answer = scope.ask_in_time(server, text).await;
             moved.extend(answer.moved);
             match answer.outcome {
                 Ok(Some(result)) => return own_result(self.message.id(), &result, &moved),

@@ -127,7 +127,7 @@ async fn initialize_member(
     }
 }
 
-/// Binds the member. The task continues after the timeout, so that no binding is left half made.
+/// Binds the member.
 async fn upstream(
     context: &GroupContext,
     session: &Session,
@@ -135,12 +135,10 @@ async fn upstream(
 ) -> Result<Map<String, Value>, AbsenceReason> {
     let session_router = context.app.session_router.clone();
     let limit = session_router.options().answer_timeout;
-    let (session, server) = (session.clone(), Arc::clone(server));
-    let binding = tokio::spawn(async move { session_router.initialize(&session, &server).await });
-    let Ok(Ok(bound)) = tokio::time::timeout(limit, binding).await else {
-        return Err(AbsenceReason::Late);
-    };
-    let (_, initialized) = bound?;
+    let (session, asked) = (session.clone(), Arc::clone(server));
+    let binding = async move { session_router.initialize(&session, &asked).await };
+    let bound = server.answer_in_time(limit, binding, Result::is_ok).await;
+    let (_, initialized) = bound.ok_or(AbsenceReason::Late)??;
     let answer = initialized.answer.message();
     answer
         .and_then(|answer| serde_json::from_str(answer.outcome()?).ok())

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::answer::{ToolAnswer, ToolRefusal};
 use super::super::{CallContext, CodeServer};
+use super::catalog_need;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodeToolSettings, Language};
 
@@ -54,9 +55,9 @@ pub(in crate::server) async fn call(
         hidden: request.hidden,
         entries_max: request.entries_max,
     };
-    let shown = path.to_string();
+    let (shown, need) = (path.to_string(), catalog_need(&path));
     let listing = server
-        .with_view(context, request.language, move |opened| {
+        .with_view(context, request.language, need, move |opened| {
             Ok(tree::browse(&opened.view, &path, &options)?)
         })
         .await?;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::super::answer::{ToolAnswer, ToolRefusal};
 use super::super::failure::Failure;
 use super::super::{CallContext, CodeServer};
+use super::catalog_need;
 use crate::tokens::Tokenizer;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodeToolSettings, Language};
@@ -36,11 +37,11 @@ pub(in crate::server) async fn call(
 ) -> Result<ToolAnswer, ToolRefusal> {
     let request = FsRead::read(arguments)?;
     let path = VirtualPath::parse(&request.path)?;
-    let shown = path.to_string();
+    let (shown, need) = (path.to_string(), catalog_need(&path));
     let bytes_max = server.settings.read_bytes_max;
     let opening = server.tokenizer_opening();
     let content = server
-        .with_view(context, request.language, move |opened| {
+        .with_view(context, request.language, need, move |opened| {
             let content = tree::read(&opened.view, &path, bytes_max)?;
             read_content(content, opening, &opened.directory)
         })

@@ -8,8 +8,10 @@ pub(super) mod tool_search;
 
 use std::time::Duration;
 
+use mooring_sandbox::tree::{Mount, VirtualPath};
 use serde_json::{Value, json};
 
+use crate::catalog::CatalogNeed;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodePolicy, CodeTool, CodeToolSettings, Language};
 
@@ -62,6 +64,14 @@ fn language(arguments: &mut Arguments) -> Result<Option<Language>, ArgumentError
 /// The argument of the file tools that selects the session by its language.
 fn language_schema() -> Value {
     json!({ "type": "string", "enum": LANGUAGES, "description": "Whose files; see shell_exec." })
+}
+
+/// What looking at this path needs of the lists of tools.
+fn catalog_need(path: &VirtualPath) -> CatalogNeed {
+    match path.mount() {
+        Some(Mount::Tools) => CatalogNeed::Tools,
+        _ => CatalogNeed::Files,
+    }
 }
 
 /// What a tool does that only reads.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::answer::{ToolAnswer, ToolRefusal};
 use super::super::{CallContext, CodeServer};
+use crate::catalog::CatalogNeed;
 use crate::stubs::search::{Detail, SearchResults, search};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::Language;
@@ -54,7 +55,9 @@ pub(in crate::server) async fn call(
 ) -> Result<ToolAnswer, ToolRefusal> {
     let request = ToolSearch::read(arguments)?;
     let language = server.language_or_default(request.language);
-    let mounted = server.resolve_manifest(context, language).await;
+    let mounted = server
+        .resolve_manifest(context, language, CatalogNeed::Tools)
+        .await;
     let mounted = mounted.inspect_err(|failure| failure.log(server.id.as_str()))?;
     let (detail, limit) = (request.detail, request.limit);
     let found = search(mounted.tools(), &request.query, detail, limit);
