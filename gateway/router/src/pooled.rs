@@ -28,7 +28,7 @@ use mooring_settings::Affinity;
 use mooring_upstream::{
     Answer, Caller, Client, Completion, ExchangeError, HandshakeError, InitializeHandshake,
     Instance, InstanceTransport, Outgoing, ProbeResult, SendError, Server, discard, initialize,
-    is_session_unknown, probe, read_answer, within,
+    is_session_unknown, may_be_session_unknown, probe, read_answer, within,
 };
 
 /// Most pooled upstream sessions per gateway; at the limit the longest idle one is removed.
@@ -296,29 +296,31 @@ impl Pool {
     }
 
     /// `None` if the instance does not know the pooled session, in which case the call has not run. Servers also answer
-    /// 400 and 404 to invalid messages, so a ping decides.
+    /// so to other requests, so a ping decides.
     async fn reply_unless_lost(
         &self,
         server: &Server,
         instance: &Instance,
         request: &Outgoing,
-        reply: Reply,
+        mut reply: Reply,
         session: &PooledSession,
         key: &Shared,
         caller: &Caller<'_>,
     ) -> Result<Option<Reply>, ExchangeError> {
-        let is_suspect = matches!(
-            reply.status,
-            StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
-        );
-        if !is_suspect {
+        if !may_be_session_unknown(&mut reply) {
             return Ok(Some(reply));
         }
         if session.upstream_session.is_none() {
-            // It may assign session ids now, which the next handshake shows.
-            self.drop_session(key, session);
+            if matches!(
+                reply.status,
+                StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
+            ) {
+                // It may assign session ids now, which the next handshake shows.
+                self.drop_session(key, session);
+            }
             return Ok(Some(reply));
         }
+        let retry_after = reply.retry_after.clone();
         let answer = read_answer(reply, request).await?;
         if is_session_unknown(&answer)
             && self.probe_session(server, instance, session, caller).await
@@ -326,7 +328,9 @@ impl Pool {
         {
             return Ok(None);
         }
-        Ok(Some(answer.into_reply()))
+        let mut reply = answer.into_reply();
+        reply.retry_after = retry_after;
+        Ok(Some(reply))
     }
 
     async fn probe_session(

@@ -44,7 +44,7 @@ pub use http_reply::read_http;
 pub use lateness::Lateness;
 pub use metrics::{describe_metrics, server_contact};
 pub use oauth::{OauthTokens, TokenExchangeError};
-pub use probe::{ProbeResult, is_session_unknown, probe};
+pub use probe::{ProbeResult, is_session_unknown, may_be_session_unknown, probe};
 pub use reach::{Reach, UNREACHED_LOST_AFTER};
 pub use request::{Outgoing, is_forwarded};
 pub use server::{Instance, Server, Servers, SessionPolicy};

@@ -5,15 +5,22 @@
 
 use std::time::Duration;
 
+use futures_util::{FutureExt, StreamExt, stream};
 use http::StatusCode;
+use memchr::memmem;
 
 use super::exchange::{Answer, within};
 use super::request::Outgoing;
 use super::{Client, ExchangeError, Instance, SendError, read_answer};
+use mooring_protocol::{Event, Kind, Reply, ReplyBody};
 
 /// Most pings of one probe. A process that is exiting accepts connections for a moment and resets them; the next ping
 /// finds it alive or gone.
 const ATTEMPTS_MAX: usize = 3;
+/// Longest text that is read for an error about a session: such errors are short, and results are not searched.
+const SESSION_ERROR_BYTES_MAX: usize = 1024;
+/// The error codes with which servers say that they do not know a session. Both have other meanings too.
+const SESSION_ERROR_CODES: [i64; 2] = [-32001, -32000];
 /// Pause between the pings of a probe.
 const RETRY_PAUSE: Duration = Duration::from_millis(40);
 
@@ -59,15 +66,82 @@ pub async fn probe(
     }
 }
 
-/// Whether the answer to a request with a session id means that the session is unknown: 404 by the protocol, 400 in
-/// practice, unless the body is an error of a revision without sessions.
+/// Whether a reply to a request with a session id may mean that the session is unknown, so that its body is worth reading
+/// for [`is_session_unknown`]. Of events, only one that came with the head is looked at: nothing waits for it.
 #[must_use]
-pub fn is_session_unknown(answer: &Answer) -> bool {
-    match answer.status {
-        StatusCode::NOT_FOUND => true,
-        StatusCode::BAD_REQUEST => !is_modern_error(answer),
+pub fn may_be_session_unknown(reply: &mut Reply) -> bool {
+    match reply.status {
+        StatusCode::NOT_FOUND
+        | StatusCode::GONE
+        | StatusCode::BAD_REQUEST
+        | StatusCode::UNPROCESSABLE_ENTITY
+        | StatusCode::UNAUTHORIZED
+        | StatusCode::SERVICE_UNAVAILABLE => true,
+        StatusCode::OK => match &mut reply.body {
+            ReplyBody::Json(text) => may_be_error(text),
+            ReplyBody::Events(events) => {
+                let Some(Some(first)) = events.next().now_or_never() else {
+                    return false;
+                };
+                let message = first.as_ref().ok().and_then(Event::as_message);
+                let may_be_error = message.is_some_and(|message| may_be_error(message));
+                let rest = std::mem::replace(events, Box::pin(stream::empty()));
+                *events = Box::pin(stream::iter([first]).chain(rest));
+                may_be_error
+            }
+            _ => false,
+        },
         _ => false,
     }
+}
+
+/// Whether a message may be an error about a session: those are short.
+fn may_be_error(text: &[u8]) -> bool {
+    text.len() <= SESSION_ERROR_BYTES_MAX && memmem::find(text, b"\"error\"").is_some()
+}
+
+/// Whether the answer to a request with a session id means that the session is unknown: 404 by the protocol; in practice
+/// also 410, 400 (unless the body is an error of a revision without sessions), and other statuses whose body says so. The
+/// body is only a reason to ask: a ping decides.
+#[must_use]
+pub fn is_session_unknown(answer: &Answer) -> bool {
+    let text = &answer.text;
+    match answer.status {
+        StatusCode::NOT_FOUND | StatusCode::GONE => true,
+        StatusCode::BAD_REQUEST => !is_modern_error(answer),
+        // A ping would get the same answer where a credential is refused.
+        StatusCode::UNAUTHORIZED => mentions(text, b"session not found"),
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            mentions(text, b"session") || mentions(text, b"initialize")
+        }
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::OK => is_session_error(answer),
+        _ => false,
+    }
+}
+
+/// Whether a short text has these words, in whatever case.
+fn mentions(text: &[u8], words: &[u8]) -> bool {
+    text.len() <= SESSION_ERROR_BYTES_MAX
+        && memmem::find(&text.to_ascii_lowercase(), words).is_some()
+}
+
+/// Whether it is a JSON-RPC error about a session.
+fn is_session_error(answer: &Answer) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Error {
+        code: i64,
+        message: String,
+    }
+    if !mentions(&answer.text, b"session") {
+        return false;
+    }
+    let message = answer.message();
+    let error = (message.as_ref())
+        .filter(|message| message.kind() == Kind::Error)
+        .and_then(|message| serde_json::from_str::<Error>(message.outcome()?).ok());
+    error.is_some_and(|error| {
+        SESSION_ERROR_CODES.contains(&error.code) && mentions(error.message.as_bytes(), b"session")
+    })
 }
 
 /// The error codes that MCP 2026-07-28 reserves concern the message, not the session.
@@ -94,15 +168,35 @@ mod tests {
         let modern = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"header"}}"#;
         let legacy =
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}"#;
+        let other =
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no such session"}}"#;
+        let result = r#"{"jsonrpc":"2.0","id":1,"result":{"error":"Session not found"}}"#;
         for (status, text, unknown) in [
             (StatusCode::NOT_FOUND, "session not found", true),
             (StatusCode::NOT_FOUND, legacy, true),
             (StatusCode::BAD_REQUEST, legacy, true),
             (StatusCode::BAD_REQUEST, "", true),
             (StatusCode::BAD_REQUEST, modern, false),
-            (StatusCode::OK, legacy, false),
+            (StatusCode::GONE, "", true),
+            (StatusCode::OK, legacy, true),
+            (StatusCode::OK, other, false),
+            (StatusCode::OK, result, false),
+            (StatusCode::SERVICE_UNAVAILABLE, legacy, true),
+            (StatusCode::SERVICE_UNAVAILABLE, "try later", false),
+            (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "Unexpected message, expect initialize request",
+                true,
+            ),
+            (StatusCode::UNPROCESSABLE_ENTITY, "no such field", false),
             (StatusCode::INTERNAL_SERVER_ERROR, "", false),
             (StatusCode::UNAUTHORIZED, "", false),
+            (StatusCode::UNAUTHORIZED, "your session has expired", false),
+            (
+                StatusCode::UNAUTHORIZED,
+                "Unauthorized: Session not found",
+                true,
+            ),
         ] {
             let answer = Answer {
                 status,
@@ -110,6 +204,11 @@ mod tests {
                 text: Bytes::copy_from_slice(text.as_bytes()),
             };
             assert_eq!(is_session_unknown(&answer), unknown, "{status} {text}");
+            let mut reply = Reply::json(status, text);
+            assert!(
+                may_be_session_unknown(&mut reply) || !unknown,
+                "{status} {text}"
+            );
         }
     }
 }

@@ -199,7 +199,8 @@ pub(crate) fn initialize_result() -> Value {
     })
 }
 
-async fn read_request(stream: &mut TcpStream) -> anyhow::Result<Seen> {
+/// Reads one request.
+pub(crate) async fn read_request(stream: &mut TcpStream) -> anyhow::Result<Seen> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);

@@ -4,7 +4,6 @@
 
 use std::time::Instant;
 
-use http::StatusCode;
 use mooring_session::rules::Ownership;
 use mooring_session::view::BindingView;
 
@@ -12,7 +11,9 @@ use super::deliver::{Call, DeliverError, OnLoss};
 use crate::affinity::{Loss, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_protocol::Reply;
-use mooring_upstream::{ProbeResult, SendError, is_session_unknown, read_answer};
+use mooring_upstream::{
+    ProbeResult, SendError, is_session_unknown, may_be_session_unknown, read_answer,
+};
 
 /// Whether a failed attempt may have run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +70,13 @@ pub(super) async fn attempt(
         .await;
     metrics::upstream(started.elapsed());
     let broken = match sent {
-        Ok(reply) => {
+        Ok(mut reply) => {
             if call.server.ownership == Ownership::Owned {
                 // The contact with an owned connection is recorded only here.
                 instance.contact.succeed();
             }
-            let is_suspect = matches!(
-                reply.status,
-                StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
-            ) && binding.upstream_session.is_some();
+            let is_suspect =
+                binding.upstream_session.is_some() && may_be_session_unknown(&mut reply);
             return match is_suspect {
                 true => Box::pin(suspect(router, call, binding, reply)).await,
                 false => Attempt::Done(reply),
@@ -145,13 +144,14 @@ async fn unreached(
     }
 }
 
-/// A 404 or 400 may mean that the upstream session is gone, which a ping decides. In that case the call has not run.
+/// The reply may mean that the upstream session is gone, which a ping decides. In that case the call has not run.
 async fn suspect(
     router: &SessionRouter,
     call: &Call<'_>,
     binding: &BindingView,
     reply: Reply,
 ) -> Attempt {
+    let retry_after = reply.retry_after.clone();
     let answer = match read_answer(reply, &call.outgoing).await {
         Ok(answer) => answer,
         Err(error) => return Attempt::Failed(error.into()),
@@ -167,5 +167,7 @@ async fn suspect(
             ProbeResult::Alive | ProbeResult::Unclear => {}
         }
     }
-    Attempt::Done(answer.into_reply())
+    let mut reply = answer.into_reply();
+    reply.retry_after = retry_after;
+    Attempt::Done(reply)
 }
