@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
-use super::outcome::outcome;
+use super::outcome::{ReplyHead, outcome};
 use super::question::{RunClient, question};
 use super::{CallError, CallErrorKind, Callee, MESSAGE_BYTES_MAX, NestedCall, Upstreams};
 use crate::volume::MountManifest;
@@ -125,24 +125,28 @@ impl ForwardingCallee {
 
     /// Reads the reply up to its answer. Requests of the server are passed on or answered; notifications have no reader.
     async fn read_answer(&self, reply: Reply, server: &str) -> Result<Value, CallError> {
-        let is_served = reply.status.is_success();
+        let head = ReplyHead {
+            status: reply.status,
+            has_retry_after: reply.retry_after.is_some(),
+        };
+        let unknown = |message: &str| {
+            let failure = head.failure();
+            Err(failure.unwrap_or_else(|| CallErrorKind::OutcomeUnknown.error(message)))
+        };
         let mut messages = ReplyMessages::of(reply, MESSAGE_BYTES_MAX);
         loop {
             let text = match messages.next().await {
                 Ok(Some(text)) => text,
                 Ok(None) | Err(ReplyError::Broken(_)) => {
-                    return Err(CallErrorKind::OutcomeUnknown
-                        .error("connection lost during the call, which may have run"));
+                    return unknown("connection lost during the call, which may have run");
                 }
                 Err(error) => return Err(CallErrorKind::Limit.error(error.to_string())),
             };
             let Ok(message) = Message::parse(&text, Sender::Upstream) else {
-                return Err(
-                    CallErrorKind::Unavailable.error("the server's answer is not an MCP message")
-                );
+                return unknown("the server's answer is not an MCP message; the call may have run");
             };
             match message.kind() {
-                Kind::Result | Kind::Error => return outcome(&message, is_served),
+                Kind::Result | Kind::Error => return outcome(&message, head),
                 Kind::Request => self.answer_server_request(server, &message),
                 Kind::Notification => {}
             }

@@ -57,9 +57,9 @@ pub(crate) enum CallErrorKind {
     Invalid,
     /// The tool took longer than it may.
     Timeout,
-    /// Its server, or the session store, is away. Nothing ran.
+    /// Its server, or the session store, is away, or the server refused the call. Nothing ran.
     Unavailable,
-    /// The connection broke: it may have run.
+    /// The connection broke, or the server's answer does not say what became of the call: it may have run.
     OutcomeUnknown,
     /// It is a tool of a server that runs code.
     Recursion,

@@ -1,5 +1,8 @@
 //! What a tool's answer is to code: a value, or an error with the tool's own words.
+//!
+//! Invariant: code is told that nothing ran only if that is known: it may make the call again then.
 
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -29,9 +32,53 @@ struct RpcError {
     message: String,
 }
 
-/// Reads the response to a call. `is_served` says whether the reply's status was a success: then an error is the
-/// server's own, else it is the gateway's.
-pub(super) fn outcome(message: &Message<'_>, is_served: bool) -> Result<Value, CallError> {
+/// Errors of the gateway itself that say that the call was not delivered.
+const NOT_DELIVERED: [ErrorKind; 9] = [
+    ErrorKind::SessionNotFound,
+    ErrorKind::ServerNotFound,
+    ErrorKind::Unauthenticated,
+    ErrorKind::Forbidden,
+    ErrorKind::StoreUnavailable,
+    ErrorKind::UpstreamUnavailable,
+    ErrorKind::UpstreamRefused,
+    ErrorKind::TurnBusy,
+    ErrorKind::ShuttingDown,
+];
+
+/// The head of the reply to a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReplyHead {
+    pub(super) status: StatusCode,
+    /// Whether it says when to try again.
+    pub(super) has_retry_after: bool,
+}
+
+impl ReplyHead {
+    /// What its status alone says of the call; none for a success. A server refuses with 4xx before it begins, and so does
+    /// one that names the time for another attempt with 503. Any other 5xx may come from a proxy that lost a call under
+    /// way, and 408 from one that waited for its end.
+    pub(super) fn failure(self) -> Option<CallError> {
+        let status = self.status;
+        let is_refusal = match status {
+            StatusCode::REQUEST_TIMEOUT => false,
+            StatusCode::SERVICE_UNAVAILABLE => self.has_retry_after,
+            status => status.is_client_error(),
+        };
+        let status = status.as_u16();
+        match is_refusal {
+            _ if self.status.is_success() => None,
+            true => Some(CallErrorKind::Unavailable.error(format!(
+                "the server refused the call with HTTP status {status}; nothing ran"
+            ))),
+            false => Some(CallErrorKind::OutcomeUnknown.error(format!(
+                "the server answered with HTTP status {status}; the call may have run"
+            ))),
+        }
+    }
+}
+
+/// Reads the response to a call. If the reply's status was a success, an error is the server's own.
+pub(super) fn outcome(message: &Message<'_>, head: ReplyHead) -> Result<Value, CallError> {
     let text = message.outcome().unwrap_or("null");
     match message.kind() {
         Kind::Result => match serde_json::from_str::<ToolResult>(text) {
@@ -43,23 +90,24 @@ pub(super) fn outcome(message: &Message<'_>, is_served: bool) -> Result<Value, C
                 Err(CallErrorKind::ToolError.error("the server's answer is not a tool result"))
             }
         },
-        _ => Err(rpc_error(text, is_served)),
+        _ => Err(rpc_error(text, head)),
     }
 }
 
-fn rpc_error(text: &str, is_served: bool) -> CallError {
+fn rpc_error(text: &str, head: ReplyHead) -> CallError {
     let Ok(error) = serde_json::from_str::<RpcError>(text) else {
-        return CallErrorKind::ToolError.error("the server answered with an error");
+        let failure = head.failure();
+        return failure.unwrap_or_else(|| {
+            CallErrorKind::ToolError.error("the server answered with an error")
+        });
     };
     let is = |kind: ErrorKind| error.code == i64::from(kind.code());
-    let kind = if is(ErrorKind::OutcomeUnknown) {
-        CallErrorKind::OutcomeUnknown
-    } else if is_served {
-        CallErrorKind::ToolError
-    } else if is(ErrorKind::UpstreamTimeout) {
-        CallErrorKind::Timeout
-    } else {
-        CallErrorKind::Unavailable
+    let kind = match head.failure() {
+        _ if is(ErrorKind::OutcomeUnknown) => CallErrorKind::OutcomeUnknown,
+        None => CallErrorKind::ToolError,
+        Some(_) if is(ErrorKind::UpstreamTimeout) => CallErrorKind::Timeout,
+        Some(_) if NOT_DELIVERED.into_iter().any(is) => CallErrorKind::Unavailable,
+        Some(failure) => failure.kind,
     };
     kind.error(shortened(&error.message))
 }
@@ -106,25 +154,30 @@ mod tests {
     use super::*;
     use mooring_protocol::Sender;
 
-    fn read(message: &Value, is_served: bool) -> Result<Value, CallError> {
+    fn head(status: u16) -> ReplyHead {
+        ReplyHead {
+            status: StatusCode::from_u16(status).unwrap(),
+            has_retry_after: false,
+        }
+    }
+
+    fn read(message: &Value, status: u16) -> Result<Value, CallError> {
         let text = message.to_string();
-        outcome(
-            &Message::parse(text.as_bytes(), Sender::Upstream).unwrap(),
-            is_served,
-        )
+        let message = Message::parse(text.as_bytes(), Sender::Upstream).unwrap();
+        outcome(&message, head(status))
     }
 
     fn result(result: &Value) -> Result<Value, CallError> {
         read(
             &json!({"jsonrpc": "2.0", "id": "c:1", "result": result}),
-            true,
+            200,
         )
     }
 
-    fn error(code: i64, is_served: bool) -> CallErrorKind {
+    fn error(code: i64, status: u16) -> CallErrorKind {
         let error = json!({"code": code, "message": "words"});
         let message = json!({"jsonrpc": "2.0", "id": "c:1", "error": error});
-        let error = read(&message, is_served).unwrap_err();
+        let error = read(&message, status).unwrap_err();
         assert_eq!(error.message, "words");
         error.kind
     }
@@ -158,18 +211,55 @@ mod tests {
         let failed = result(&failed).unwrap_err();
         assert_eq!(failed.kind, CallErrorKind::ToolError);
         assert_eq!(failed.message, "no such issue");
-        assert_eq!(error(-32602, true), CallErrorKind::ToolError);
-        assert_eq!(
-            error(ErrorKind::OutcomeUnknown.code().into(), true),
-            CallErrorKind::OutcomeUnknown
-        );
-        assert_eq!(
-            error(ErrorKind::UpstreamTimeout.code().into(), false),
-            CallErrorKind::Timeout
-        );
-        assert_eq!(
-            error(ErrorKind::StoreUnavailable.code().into(), false),
-            CallErrorKind::Unavailable
-        );
+        let of = |kind: ErrorKind, status| error(kind.code().into(), status);
+        for (kind, expected) in [
+            (error(-32602, 200), CallErrorKind::ToolError),
+            (error(-32602, 400), CallErrorKind::Unavailable),
+            (error(-32603, 500), CallErrorKind::OutcomeUnknown),
+            (error(-32000, 503), CallErrorKind::OutcomeUnknown),
+            (
+                of(ErrorKind::OutcomeUnknown, 200),
+                CallErrorKind::OutcomeUnknown,
+            ),
+            (of(ErrorKind::UpstreamTimeout, 504), CallErrorKind::Timeout),
+            (
+                of(ErrorKind::UpstreamInvalid, 502),
+                CallErrorKind::OutcomeUnknown,
+            ),
+            (
+                of(ErrorKind::UpstreamRefused, 502),
+                CallErrorKind::Unavailable,
+            ),
+            (
+                of(ErrorKind::StoreUnavailable, 503),
+                CallErrorKind::Unavailable,
+            ),
+        ] {
+            assert_eq!(kind, expected);
+        }
+    }
+
+    #[test]
+    fn a_status_says_that_nothing_ran_only_where_that_is_known() {
+        for (status, expected) in [
+            (200, None),
+            (202, None),
+            (400, Some(CallErrorKind::Unavailable)),
+            (408, Some(CallErrorKind::OutcomeUnknown)),
+            (429, Some(CallErrorKind::Unavailable)),
+            (500, Some(CallErrorKind::OutcomeUnknown)),
+            (502, Some(CallErrorKind::OutcomeUnknown)),
+            (503, Some(CallErrorKind::OutcomeUnknown)),
+            (504, Some(CallErrorKind::OutcomeUnknown)),
+        ] {
+            let failure = head(status).failure();
+            assert_eq!(failure.map(|failure| failure.kind), expected, "{status}");
+        }
+        let later = ReplyHead {
+            has_retry_after: true,
+            ..head(503)
+        };
+        let failure = later.failure().unwrap();
+        assert_eq!(failure.kind, CallErrorKind::Unavailable);
     }
 }

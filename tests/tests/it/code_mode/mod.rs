@@ -1,5 +1,6 @@
 //! Code that calls the tools of other servers: real servers, mounted together in a code server behind three gateways.
 
+mod answered;
 mod asking;
 mod every_tool;
 mod refused;
