@@ -23,9 +23,11 @@ pub mod stream;
 pub mod tool_server;
 pub mod version;
 
+mod cut_message;
 mod keys;
 mod splice;
 
+pub use cut_message::response_id;
 pub use envelope::{EnvelopeError, Kind, Message, Sender};
 pub use error::{ErrorBody, ErrorKind};
 pub use event::{Event, EventError, EventParser};

@@ -1,6 +1,6 @@
 //! Splits a byte stream into lines.
 //!
-//! Invariant: at most the longest line and one read are buffered.
+//! Invariant: at most the longest line and one read are buffered, also while a longer one is skipped.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -13,6 +13,8 @@ pub struct Lines {
     bytes_max: usize,
     long: LongLinePolicy,
     is_skipping: bool,
+    /// The line that is skipped, if it is reported.
+    skipped: Option<LineTooLong>,
 }
 
 /// What to do with a line that exceeds the limit.
@@ -20,13 +22,49 @@ pub struct Lines {
 pub enum LongLinePolicy {
     /// Return an error and no further lines.
     Refuse,
+    /// Skip the line and return an error in its place.
+    Report,
     /// Keep the beginning and skip the rest.
     Cut,
 }
 
 /// A line exceeded the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LineTooLong;
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineTooLong {
+    /// Its beginning, [`SHOWN_BYTES`] at most.
+    pub beginning: Bytes,
+    /// Its end, [`SHOWN_BYTES`] at most; as far as it was read.
+    pub end: Bytes,
+    /// Its length, as far as it was read.
+    pub bytes: usize,
+}
+
+/// How much of the beginning and the end of a line is reported that exceeds the limit.
+const SHOWN_BYTES: usize = 1024;
+
+impl LineTooLong {
+    fn beginning_with(part: &[u8]) -> Self {
+        let beginning = part.get(..SHOWN_BYTES).unwrap_or(part);
+        Self {
+            beginning: Bytes::copy_from_slice(beginning),
+            end: Bytes::new(),
+            bytes: 0,
+        }
+    }
+
+    /// The next part of the line.
+    fn push(&mut self, part: &[u8]) {
+        let mut end = BytesMut::from(&*self.end);
+        end.extend_from_slice(
+            part.get(part.len().saturating_sub(SHOWN_BYTES)..)
+                .unwrap_or(part),
+        );
+        let excess = end.len().saturating_sub(SHOWN_BYTES);
+        end.advance(excess);
+        self.end = end.freeze();
+        self.bytes = self.bytes.saturating_add(part.len());
+    }
+}
 
 impl Lines {
     /// Lines of at most `bytes_max` bytes, without the newline.
@@ -37,6 +75,7 @@ impl Lines {
             bytes_max,
             long,
             is_skipping: false,
+            skipped: None,
         }
     }
 
@@ -52,18 +91,35 @@ impl Lines {
             let newline = memchr::memchr(b'\n', unseen).map(|at| at.saturating_add(self.looked_at));
             let length = newline.unwrap_or(self.buffer.len());
             if self.is_skipping {
-                self.buffer.advance(length);
+                let part = self.buffer.split_to(length);
                 self.looked_at = 0;
+                if let Some(skipped) = &mut self.skipped {
+                    skipped.push(&part);
+                }
                 if newline.is_none() {
                     return Ok(None);
                 }
                 self.buffer.advance(1);
                 self.is_skipping = false;
-                continue;
+                match self.skipped.take() {
+                    Some(skipped) => return Err(skipped),
+                    None => continue,
+                }
             }
             if length > self.bytes_max {
-                if self.long == LongLinePolicy::Refuse {
-                    return Err(LineTooLong);
+                let part = self.buffer.get(..length).unwrap_or_default();
+                let mut too_long = LineTooLong::beginning_with(part);
+                match self.long {
+                    LongLinePolicy::Refuse => {
+                        too_long.push(part);
+                        return Err(too_long);
+                    }
+                    LongLinePolicy::Report => {
+                        self.is_skipping = true;
+                        self.skipped = Some(too_long);
+                        continue;
+                    }
+                    LongLinePolicy::Cut => {}
                 }
                 self.is_skipping = true;
                 self.looked_at = 0;
@@ -103,7 +159,15 @@ mod tests {
                     match lines.next_line() {
                         Ok(Some(line)) => found.push(line),
                         Ok(None) => break,
-                        Err(LineTooLong) => {
+                        Err(line) if long == LongLinePolicy::Report => {
+                            let shown = format!("{} bytes", line.bytes);
+                            found.push(shown.into());
+                            assert!(
+                                line.end.starts_with(&line.beginning),
+                                "a short line is both"
+                            );
+                        }
+                        Err(_) => {
                             refused = true;
                             break 'reading;
                         }
@@ -134,6 +198,36 @@ mod tests {
     fn a_long_line_is_refused() {
         check(LongLinePolicy::Refuse, "ab\nabcde\nc\n", &["ab"], true);
         check(LongLinePolicy::Refuse, "abcdefghi", &[], true);
+    }
+
+    #[test]
+    fn a_long_line_is_skipped_and_reported() {
+        check(
+            LongLinePolicy::Report,
+            "ab\nabcdefg\n\nabcdef\ncd\nabcdefghi",
+            &["ab", "7 bytes", "", "6 bytes", "cd"],
+            false,
+        );
+    }
+
+    #[test]
+    fn a_skipped_line_takes_no_memory() {
+        let mut lines = Lines::new(SHOWN_BYTES * 4, LongLinePolicy::Report);
+        let parts = 1_000;
+        let part = "x".repeat(SHOWN_BYTES);
+        for number in 0..parts {
+            lines.buffer().extend_from_slice(part.as_bytes());
+            assert_eq!(lines.next_line(), Ok(None), "{number}");
+            assert!(lines.buffer().len() <= SHOWN_BYTES * 5);
+        }
+        lines.buffer().extend_from_slice(b"the end\n");
+        let line = lines.next_line().unwrap_err();
+        assert_eq!(line.bytes, parts * SHOWN_BYTES + 7);
+        assert_eq!(
+            (line.beginning.len(), line.end.len()),
+            (SHOWN_BYTES, SHOWN_BYTES)
+        );
+        assert!(line.end.ends_with(b"xthe end"));
     }
 
     #[test]

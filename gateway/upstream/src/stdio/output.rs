@@ -1,8 +1,8 @@
 //! Reads a child's stdout line by line.
 //!
 //! Invariant: with [`Traffic::Messages`], only JSON is forwarded. Some servers print a banner, or log to stdout by
-//! mistake; such lines are dropped, with a limited number of warnings. With [`Traffic::Output`], every line is
-//! forwarded unchanged.
+//! mistake; such lines are dropped, with a limited number of warnings. A response that is too long or no valid JSON is
+//! replaced by an error, so that its call ends. With [`Traffic::Output`], every line is forwarded unchanged.
 
 use std::future::poll_fn;
 
@@ -14,13 +14,16 @@ use tokio::sync::mpsc;
 
 use super::child::Label;
 use super::command::Traffic;
-use super::lines::{Lines, LongLinePolicy};
+use super::lines::{LineTooLong, Lines, LongLinePolicy};
 use crate::read_share::ReadShare;
+use mooring_protocol::{ErrorKind, call, response_id};
 
 /// Bytes per read, which is also the buffer of an idle child.
 const READ_BYTES: usize = 16 * 1024;
 /// Most warnings per child about lines that are not messages.
 const WARNINGS_MAX: u32 = 5;
+/// Some programs begin their output with it.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// How much of such a line is logged, in bytes.
 const SHOWN_BYTES: usize = 200;
 
@@ -37,6 +40,7 @@ pub(super) enum OutputEnd {
 pub(super) struct Output {
     source: pipe::Receiver,
     lines: Lines,
+    bytes_max: usize,
     traffic: Traffic,
     share: ReadShare,
     /// A line that waits for room in the queue.
@@ -54,7 +58,14 @@ impl Output {
     ) -> Self {
         Self {
             source,
-            lines: Lines::new(bytes_max, LongLinePolicy::Refuse),
+            lines: Lines::new(
+                bytes_max,
+                match traffic {
+                    Traffic::Messages => LongLinePolicy::Report,
+                    Traffic::Output => LongLinePolicy::Refuse,
+                },
+            ),
+            bytes_max,
             traffic,
             share: ReadShare::default(),
             waiting: None,
@@ -73,7 +84,11 @@ impl Output {
                     continue;
                 }
                 Ok(None) => {}
-                Err(_) => return OutputEnd::TooLong,
+                Err(_) if self.traffic == Traffic::Output => return OutputEnd::TooLong,
+                Err(line) => {
+                    self.replace_too_long(&line);
+                    continue;
+                }
             }
             poll_fn(|context| self.share.poll_more(context)).await;
             let buffer = self.lines.buffer();
@@ -123,12 +138,26 @@ impl Output {
             self.waiting = Some(line);
             return;
         }
-        let line = line.slice_ref(line.trim_ascii());
+        let text = line.trim_ascii();
+        let line = line.slice_ref(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text));
         if is_message(&line) {
             self.waiting = Some(line);
         } else if !line.is_empty() {
             self.warn(&line);
+            self.waiting = error_in_place(&line, &line, "it is no valid JSON");
         }
+    }
+
+    fn replace_too_long(&mut self, line: &LineTooLong) {
+        let what = format!("it is {} bytes long (limit {})", line.bytes, self.bytes_max);
+        tracing::warn!(
+            server = %self.label.server,
+            session = %self.label.session,
+            bytes = line.bytes,
+            bytes_max = self.bytes_max,
+            "dropped a message of a server that is too long"
+        );
+        self.waiting = error_in_place(&line.beginning, &line.end, &what);
     }
 
     fn warn(&mut self, line: &[u8]) {
@@ -145,6 +174,15 @@ impl Output {
             "dropped a line of a server's stdout that is not a message"
         );
     }
+}
+
+/// An error in place of the response that begins and ends with these bytes; none if it cannot be told which call it is for.
+fn error_in_place(beginning: &[u8], end: &[u8], what: &str) -> Option<Bytes> {
+    let id = response_id(beginning, end)?;
+    let kind = ErrorKind::UpstreamInvalid;
+    let message = format!("the server sent an invalid reply: {what}; the call has run");
+    let error = serde_json::json!({ "code": kind.code(), "message": message });
+    Some(call::error(id, &error.to_string()).into())
 }
 
 /// Whether a line is a JSON object or array.
@@ -172,6 +210,21 @@ mod tests {
             "{}{}",
         ] {
             assert!(!is_message(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_response_that_cannot_be_read_is_replaced_by_an_error_with_its_id() {
+        let line = br#"{"jsonrpc":"2.0","id":"c:1","result":{"value":NaN}}"#;
+        let error = error_in_place(line, line, "it is no valid JSON");
+        let error = error.map(|error| String::from_utf8_lossy(&error).into_owned());
+        let error = error.unwrap_or_default();
+        assert!(
+            error.contains(r#""id":"c:1","error":{"code":-32011"#),
+            "{error}"
+        );
+        for other in ["Server {}", "{\"method\":\"x\",\"id\":NaN}", "{"] {
+            assert_eq!(error_in_place(other.as_bytes(), other.as_bytes(), ""), None);
         }
     }
 }

@@ -9,6 +9,7 @@ mod failed_over;
 mod frozen;
 mod idle;
 mod killed;
+mod long_messages;
 pub(crate) mod rig;
 mod servers;
 mod streams;

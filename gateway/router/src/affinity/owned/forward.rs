@@ -36,6 +36,8 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 /// How long an answer that a peer sent before it counted as dead may be in transit. A peer that stops in order has sent
 /// every answer by then.
 const IN_TRANSIT_WITHIN: Duration = Duration::from_millis(250);
+/// Most bytes of an event besides its message: the names of its fields, its id and its line ends.
+const EVENT_FRAMING_BYTES_MAX: usize = 4 * 1024;
 /// Time limit for an owner to renew its connection, which includes the server's start.
 const RENEWED_WITHIN: Duration = Duration::from_secs(120);
 
@@ -158,8 +160,10 @@ impl SessionRouter {
             body,
             death_watch: Box::pin(counted_dead_for_a_while(death_watch)),
         });
+        // The owner has applied the limit to the message; here it is an event, with an id.
         let message_bytes_max = self.owned_connections().options.message_bytes_max;
-        Ok(read_http(reply, message_bytes_max, |error| error))
+        let event_bytes_max = message_bytes_max.saturating_add(EVENT_FRAMING_BYTES_MAX);
+        Ok(read_http(reply, event_bytes_max, |error| error))
     }
 
     fn peer_client<'a>(

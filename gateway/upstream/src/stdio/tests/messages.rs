@@ -43,17 +43,19 @@ async fn a_banner_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_too_long_ends_the_connection() {
-    let mut spec = shell(r#"echo '{"id":1}'; echo '{"id":22222222222222222222}'; cat"#);
+async fn a_message_that_is_too_long_is_skipped_and_its_call_gets_an_error() {
+    let script = r#"echo '{"id":1}'; echo '{"id":2,"result":"xxxxxxxxxx"}'; echo '{"result":"xxxxxxxxxx","id":3}'; echo 'no message, and too long'; echo '{"id":4}'; cat"#;
+    let mut spec = shell(script);
     spec.limits.message_bytes_max = 20;
     let mut child = start(&spec).await;
     assert_eq!(next_message(&mut child).await, &b"{\"id\":1}"[..]);
-    assert_eq!(child.link.from_server.recv().await, None);
-    let bytes_max = 20;
-    assert_eq!(
-        end_of(&mut child).await,
-        LinkEnd::MessageTooLong { bytes_max }
-    );
+    for id in [2, 3] {
+        let error = String::from_utf8_lossy(&next_message(&mut child).await).into_owned();
+        let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32011,"#);
+        assert!(error.starts_with(&expected), "{error}");
+        assert!(error.contains("it is 30 bytes long (limit 20)"), "{error}");
+    }
+    assert_eq!(next_message(&mut child).await, &b"{\"id\":4}"[..]);
     stop(child).await;
 }
 
