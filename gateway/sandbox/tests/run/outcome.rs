@@ -71,6 +71,19 @@ fn python_awaits_outside_of_functions_and_its_errors_keep_their_lines() {
 }
 
 #[test]
+fn python_ends_by_exit_and_quit() {
+    let _turn = Turn::take();
+    for (source, ended) in [
+        ("print('a')\nexit(3)\nprint('b')", RunEnd::Exited(3)),
+        ("print('a')\nquit()", RunEnd::Exited(0)),
+    ] {
+        let outcome = run_python(source, limits());
+        assert_eq!(outcome.ended, ended, "{}", text(&outcome.stderr.bytes));
+        assert_eq!(text(&outcome.stdout.bytes), "a\n");
+    }
+}
+
+#[test]
 fn a_program_aborts() {
     let _turn = Turn::take();
     let outcome = run_python("import os\nos.abort()", limits());

@@ -31,11 +31,12 @@ const DENO_TEXT: &str = "main.ts";
 /// of a stopped program is complete.
 const PYTHON_ARGUMENTS: &[&str] = &["-s", "-S", "-B", "-u"];
 
-/// What runs a python program that may await outside of every function, which the interpreter itself refuses.
-const PYTHON_TOP_LEVEL_AWAIT: &str = include_str!("top_level_await.py");
+/// What runs a python program that may await outside of every function, which the interpreter itself refuses, or that may
+/// call `exit` or `quit`, which are not there without site packages.
+const PYTHON_LAUNCHER: &str = include_str!("python_launcher.py");
 
-/// The keyword without which no program uses top-level await.
-const PYTHON_AWAIT: &[u8] = b"await";
+/// The words without which no program needs [`PYTHON_LAUNCHER`].
+const PYTHON_LAUNCHER_WORDS: [&[u8]; 3] = [b"await", b"exit", b"quit"];
 
 /// In the tools' directory: by which names deno's modules are found.
 const IMPORT_MAP: &str = "_import_map.json";
@@ -196,11 +197,9 @@ fn python(binary: &Path, path: &Path, text: &[u8]) -> ProgramForm {
         .iter()
         .map(|&argument| argument.to_owned())
         .collect();
-    let may_await = text
-        .windows(PYTHON_AWAIT.len())
-        .any(|word| word == PYTHON_AWAIT);
-    if may_await {
-        arguments.extend(["-c".to_owned(), PYTHON_TOP_LEVEL_AWAIT.to_owned()]);
+    let has = |word: &&[u8]| text.windows(word.len()).any(|part| part == *word);
+    if PYTHON_LAUNCHER_WORDS.iter().any(has) {
+        arguments.extend(["-c".to_owned(), PYTHON_LAUNCHER.to_owned()]);
     }
     arguments.push(path.display().to_string());
     ProgramForm::Source {

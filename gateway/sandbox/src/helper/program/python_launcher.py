@@ -1,5 +1,8 @@
 def run():
+    import builtins
     import sys
+
+    builtins.exit = builtins.quit = sys.exit
 
     path = sys.argv[1]
 
