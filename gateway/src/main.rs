@@ -78,9 +78,15 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
         Ok(loaded) => loaded,
         Err(error) => return report_error(&error, EXIT_BAD_SETTINGS),
     };
-    if let Err(error) = logs::start(&loaded.settings.log) {
-        return report_error(&error, EXIT_FAILURE);
-    }
+    let logs = match logs::start(&loaded.settings.log) {
+        Ok(logs) => logs,
+        Err(error) => return report_error(&error, EXIT_FAILURE),
+    };
+    // From here on stderr may have no reader, and only the log waits for one.
+    let report_error = |error: &dyn std::error::Error, code| {
+        logs.print(&reason_of_exit(error));
+        code
+    };
     for remark in &loaded.remarks {
         tracing::warn!("{remark}");
     }
@@ -244,6 +250,10 @@ fn print(text: &str) -> u8 {
 /// Prints the reason for the exit to stderr, with every cause, and returns `code`.
 fn report_error(error: &dyn std::error::Error, code: u8) -> u8 {
     // If stderr is closed, only the exit code is left.
-    let _ = writeln!(std::io::stderr(), "mooring: {}", with_causes(error));
+    let _ = std::io::stderr().write_all(reason_of_exit(error).as_bytes());
     code
+}
+
+fn reason_of_exit(error: &dyn std::error::Error) -> String {
+    format!("mooring: {}\n", with_causes(error))
 }

@@ -28,6 +28,7 @@ pub struct Settings {
     state_home: Option<PathBuf>,
     is_niced: bool,
     open_files: Option<u32>,
+    errors: Option<PathBuf>,
     /// The client that the harness asks it with, where it speaks TLS.
     tls_client: Option<Box<HttpClient>>,
 }
@@ -87,6 +88,13 @@ impl Settings {
         self
     }
 
+    /// The file, such as a pipe, that gets its stderr; the directory of the test has it otherwise.
+    #[must_use]
+    pub fn stderr(mut self, file: &Path) -> Self {
+        self.errors = Some(file.to_owned());
+        self
+    }
+
     /// TLS with these certificates; `client` is one that may speak to it.
     #[must_use]
     pub fn tls(mut self, certificates: &[&Certificate], client: &HttpClient) -> Self {
@@ -110,6 +118,11 @@ impl Settings {
             let mut command = Command::new("sh");
             let script = format!("ulimit -S -n {soft_limit} && exec \"$0\" \"$@\"");
             command.args(["-c", &script]).arg(binary);
+            command
+        } else if let Some(errors) = &self.errors {
+            let mut command = Command::new("sh");
+            let script = "errors=\"$0\"; exec \"$@\" 2>\"$errors\"";
+            command.args(["-c", script]).arg(errors).arg(binary);
             command
         } else {
             Command::new(binary)

@@ -7,6 +7,9 @@ use anyhow::bail;
 /// How long a process of this harness may take until it answers: generous, because the machine is shared.
 pub const STARTED_WITHIN: Duration = Duration::from_secs(60);
 
+/// How long a log line may take on a busy machine.
+const LOGGED_WITHIN: Duration = Duration::from_secs(30);
+
 /// Between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -28,6 +31,20 @@ pub async fn until<T>(
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+}
+
+/// Waits until a log has the text so many times: a process writes its log beside what it reports. The log.
+pub async fn until_logged(
+    text: &str,
+    count: usize,
+    mut read: impl FnMut() -> String,
+) -> anyhow::Result<String> {
+    let what = format!("{text:?} in the log, {count} times");
+    until(&what, LOGGED_WITHIN, async || {
+        let log = read();
+        Ok((log.matches(text).count() >= count).then_some(log))
+    })
+    .await
 }
 
 /// [`until`] for a condition that is true or not yet.

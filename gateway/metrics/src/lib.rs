@@ -6,6 +6,7 @@ mod code;
 mod connections;
 mod governance;
 mod hooks;
+mod logs;
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
@@ -25,6 +26,7 @@ pub use governance::{
     code_security_event, code_skill_changed,
 };
 pub use hooks::{HookOutcome, hook_answered};
+pub use logs::{LogLoss, log_line_lost};
 use metrics::{
     Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
     histogram,
@@ -126,6 +128,7 @@ pub fn describe() {
     connections::describe();
     governance::describe();
     hooks::describe();
+    logs::describe();
     counter!(HITS).absolute(0);
     counter!(MISSES).absolute(0);
     for reason in ["upstream", "owner", "drain", "worker"] {
@@ -309,6 +312,7 @@ mod tests {
         .chain(connections::ALL)
         .chain(governance::ALL)
         .chain(hooks::ALL)
+        .chain(logs::ALL)
         {
             assert!(PAGE.contains(name), "{name}");
         }

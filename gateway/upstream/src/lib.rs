@@ -5,12 +5,12 @@
 mod caller;
 mod cause;
 mod client;
-pub mod complaints;
 pub mod connection;
 mod contact;
 mod credential;
 mod credential_header;
 mod discard;
+mod dropped_message;
 mod exchange;
 mod handshake;
 mod http;
@@ -35,6 +35,7 @@ pub use client::{Client, ClientError, ClientOptions, SendError, is_refused, tls_
 pub use contact::{Contact, ContactLog, ServerHealth};
 pub use credential::CredentialError;
 pub use discard::{DiscardOutcome, discard};
+pub use dropped_message::report_dropped_message;
 pub use exchange::{ANSWER_BYTES_MAX, Answer, ExchangeError, read_answer, within};
 pub use handshake::{
     Completion, HandshakeError, InitializeHandshake, InitializedSession, initialize,

@@ -186,11 +186,8 @@ async fn one_token_is_fetched_for_all_callers_and_renewed() -> anyhow::Result<()
         )
         .await?;
     assert!(failed >= 2.0, "{failed}");
-    let log = gateway.process().log_text();
-    assert!(
-        log.contains("invalid_client") && !log.contains("Bearer"),
-        "{log}"
-    );
+    let log = wait::until_logged("invalid_client", 1, || gateway.process().log_text()).await?;
+    assert!(!log.contains("Bearer"), "{log}");
     let journal = std::fs::read_to_string(&set.journal)?;
     ensure!(
         journal.contains("POST 200 ada") && !journal.contains("of-the-client"),

@@ -11,6 +11,7 @@ use mooring_tests::paths;
 use mooring_tests::port::free_port;
 use mooring_tests::redis::Redis;
 use mooring_tests::session::McpSession;
+use mooring_tests::wait;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -229,11 +230,9 @@ async fn a_program_that_is_not_there_is_said_at_the_start_and_harms_nobody_else(
             .contains("was not found"),
         "{ready}"
     );
-    let log = gateway.process().log_text();
-    assert!(
-        log.contains("WARN") && log.contains("mooring-no-such-program"),
-        "{log}"
-    );
+    let missing = "mooring-no-such-program";
+    let log = wait::until_logged(missing, 1, || gateway.process().log_text()).await?;
+    assert!(log.contains("WARN"), "{log}");
     let mut session = McpSession::open(&client, &[gateway.mcp_url("tools")]).await?;
     assert_eq!(session.increment().await?, 1);
     Ok(())

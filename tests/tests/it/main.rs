@@ -58,6 +58,7 @@ mod keep_alive;
 mod keyed;
 mod lifetimes;
 mod listener_tls;
+mod logs;
 mod loss_race;
 mod may_have_run;
 mod older_servers;

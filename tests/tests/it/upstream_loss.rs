@@ -77,11 +77,13 @@ async fn a_killed_instance_costs_its_session_only_what_it_remembered() -> anyhow
     assert_eq!(rebinds(&fleet.gateways, "upstream").await?, 1);
     assert_eq!(rebinds(&fleet.gateways, "worker").await?, 0);
 
-    let logs: String = fleet
-        .gateways
-        .iter_mut()
-        .map(|gateway| gateway.process().log_text())
-        .collect();
+    let logs = wait::until_logged(REBOUND_LOGGED, 1, || {
+        let gateways = fleet.gateways.iter_mut();
+        gateways
+            .map(|gateway| gateway.process().log_text())
+            .collect()
+    })
+    .await?;
     assert_eq!(logs.matches(REBOUND_LOGGED).count(), 1, "{logs}");
     assert!(
         !logs.contains(session.id().unwrap_or_default()),

@@ -74,10 +74,13 @@ async fn a_dead_gateway_moves_no_healthy_instance() -> anyhow::Result<()> {
     assert_eq!(rebinds(&survivors, "upstream").await?, 0);
     assert_eq!(rebinds(&survivors, "worker").await?, 4, "once a session");
     let mut survivors = survivors;
-    let logs: String = survivors
-        .iter_mut()
-        .map(|gateway| gateway.process().log_text())
-        .collect();
+    let logs = wait::until_logged(DEATH_LOGGED, 4, || {
+        let gateways = survivors.iter_mut();
+        gateways
+            .map(|gateway| gateway.process().log_text())
+            .collect()
+    })
+    .await?;
     assert_eq!(logs.matches(DEATH_LOGGED).count(), 4, "{logs}");
     Ok(())
 }

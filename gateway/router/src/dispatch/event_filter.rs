@@ -21,8 +21,7 @@ use mooring_protocol::{
     ErrorBody, ErrorKind, Event, Kind, Marker, Message, PendingRequest, RequestOrigin, Sender,
     mark, rewrite_down,
 };
-use mooring_upstream::complaints::Complaints;
-use mooring_upstream::{ProbeResult, Server};
+use mooring_upstream::{ProbeResult, Server, report_dropped_message};
 
 /// Records in the store that a loss was reported.
 pub(super) type ReportFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -37,7 +36,6 @@ pub(super) struct EventFilter {
     is_mismatched: bool,
     /// The mark on the ids of server-to-client requests.
     marker: Marker,
-    complaints: Complaints,
     /// The unanswered call of this stream; `None` for a GET stream.
     pending_request: Option<PendingRequest>,
     /// Where the stream can be resumed; `None` for calls over shared sessions, which have no GET.
@@ -123,7 +121,6 @@ impl EventFilter {
                 None => StreamKind::Resumable,
             },
             is_mismatched: false,
-            complaints: Complaints::default(),
             pending_request,
             origin,
             moved,
@@ -151,7 +148,7 @@ impl EventFilter {
             Ok(message) => message,
             Err(error) => {
                 let what = "an upstream sent an event that is no message; it is dropped";
-                self.complaints.add(what, error);
+                report_dropped_message(what, error);
                 return None;
             }
         };
@@ -162,7 +159,7 @@ impl EventFilter {
             Ok(down) => down,
             Err(error) => {
                 let what = "dropped a message of an upstream that cannot be relayed";
-                self.complaints.add(what, error);
+                report_dropped_message(what, error);
                 return None;
             }
         };
@@ -185,8 +182,7 @@ impl EventFilter {
             // Progress on a request of somebody else.
             Some(origin) if origin.is_known() && !self.owner.owns(origin) => {
                 let what = "dropped progress of an upstream on a request of nobody here";
-                self.complaints
-                    .add(what, "its token is not of this session");
+                report_dropped_message(what, "its token is not of this session");
                 None
             }
             _ => Some(into_bytes(down.text, text)),
@@ -204,8 +200,7 @@ impl EventFilter {
         if !is_relayed {
             metrics::reply_mismatched(metrics::ReplySource::Upstream);
             let what = "an upstream's stream has a response to another request; it is closed";
-            self.complaints
-                .add(what, "its id is not that of the request");
+            report_dropped_message(what, "its id is not that of the request");
             self.is_mismatched = true;
         }
         is_relayed

@@ -32,7 +32,7 @@ use super::sending::{ReplyTo, SendQueue};
 use super::stream::Stream;
 use super::{ConnectionOptions, ConnectionRequest, QUESTIONS_MAX, REQUESTS_MAX};
 use crate::SendError;
-use crate::complaints::Complaints;
+use crate::dropped_message::report_dropped_message;
 use mooring_protocol::call;
 
 /// Unread events above which the actor stops reading from the server.
@@ -97,7 +97,6 @@ pub(super) struct Actor {
     pub(super) log: EventLog,
     pub(super) backlog: Arc<Backlog>,
     pub(super) sending: SendQueue,
-    pub(super) complaints: Complaints,
     /// When the server was last used.
     pub(super) used_at: Instant,
     congested_since: Option<Instant>,
@@ -126,7 +125,6 @@ impl Actor {
             log,
             backlog: Arc::default(),
             sending: SendQueue::new(options.message_bytes_max),
-            complaints: Complaints::default(),
             used_at: Instant::now(),
             congested_since: None,
             status,
@@ -326,8 +324,7 @@ impl Actor {
     pub(super) fn answer(&mut self, text: Bytes) {
         if !self.sending.add_internal(text) {
             let why = "the server reads too slowly";
-            self.complaints
-                .add("an answer to the server is dropped", why);
+            report_dropped_message("an answer to the server is dropped", why);
         }
     }
 

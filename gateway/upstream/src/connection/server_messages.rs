@@ -14,6 +14,7 @@ use super::open_questions::{QuestionOrigin, QuestionRejection};
 use super::outbox::End;
 use super::refusal::Refusal;
 use super::route::{MessageRoute, route_of};
+use crate::dropped_message::report_dropped_message;
 use mooring_protocol::{EnvelopeError, ErrorBody, ErrorKind, Message, Method, Sender, call};
 
 /// Most messages of a batch (MCP 2025-03-26) that are handled.
@@ -43,8 +44,7 @@ impl Actor {
                 messages.len(),
                 raw.len()
             );
-            self.complaints
-                .add("dropped the rest of a batch that is too long", why);
+            report_dropped_message("dropped the rest of a batch that is too long", why);
         }
         let mut bytes = 0_usize;
         for message in messages.iter().take(BATCH_MESSAGES_MAX) {
@@ -83,7 +83,7 @@ impl Actor {
             .and_then(|id| self.calls.finish(&Key::of(id.as_json())));
         let Some(mut call) = call else {
             let why = "no request with its id is in flight";
-            return self.complaints.add("dropped an answer of the server", why);
+            return report_dropped_message("dropped an answer of the server", why);
         };
         if call.method == Method::Initialize {
             self.negotiated.answered(message);
@@ -96,7 +96,7 @@ impl Actor {
     /// Drops a message that is too long. If it is an answer, the client gets an error in its place.
     fn handle_too_long(&mut self, message: &Message<'_>) {
         let why = format!("it is {} bytes long", message.text().len());
-        self.complaints.add("dropped a message of the server", &why);
+        report_dropped_message("dropped a message of the server", &why);
         if message.kind().is_response() {
             let error = ErrorBody::new(ErrorKind::UpstreamInvalid)
                 .answering(message.id())
@@ -146,7 +146,7 @@ impl Actor {
             // An error would also answer the earlier request with this id.
             Err(QuestionRejection::Duplicate) => {
                 let why = "an earlier one with its id is open";
-                self.complaints.add("dropped a request of the server", why);
+                report_dropped_message("dropped a request of the server", why);
             }
             Err(QuestionRejection::TooMany) => self.refuse(&key, Refusal::TooMany),
         }
@@ -171,7 +171,7 @@ impl Actor {
         self.record_question(question.clone(), QuestionOrigin::Waiting);
         for dropped in self.pending_messages.add(message, question) {
             let why = "the queue for the client's general stream is full";
-            self.complaints.add("dropped a message of the server", why);
+            report_dropped_message("dropped a message of the server", why);
             if let Some(key) = dropped.question {
                 self.open_questions.take(&key);
                 self.refuse(&key, Refusal::NoListener);
@@ -188,8 +188,7 @@ impl Actor {
     }
 
     fn report_invalid(&mut self, error: &EnvelopeError) {
-        self.complaints
-            .add("dropped a message of the server", error);
+        report_dropped_message("dropped a message of the server", error);
     }
 }
 

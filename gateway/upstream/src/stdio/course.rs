@@ -184,8 +184,8 @@ fn report(end: &LinkEnd, traffic: Traffic, label: &Label, recent: &RecentLines) 
         }
         LinkEnd::Closed => tracing::debug!(%server, %session, "stopping a server process"),
         LinkEnd::Exited(_) | LinkEnd::Broken(_) | LinkEnd::MessageTooLong { .. } => {
-            let stderr = recent.lines();
-            tracing::warn!(%server, %session, %end, ?stderr, "connection to a server process ended");
+            let stderr = recent.tail();
+            tracing::warn!(%server, %session, %end, stderr, "connection to a server process ended");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Reads a child's stdout line by line.
 //!
 //! Invariant: with [`Traffic::Messages`], only JSON is forwarded. Some servers print a banner, or log to stdout by
-//! mistake; such lines are dropped, with a limited number of warnings. A response that is too long or no valid JSON is
-//! replaced by an error, so that its call ends. With [`Traffic::Output`], every line is forwarded unchanged.
+//! mistake; such lines are dropped with a warning. A response that is too long or no valid JSON is replaced by an error,
+//! so that its call ends. With [`Traffic::Output`], every line is forwarded unchanged.
 
 use std::future::poll_fn;
 
@@ -20,12 +20,8 @@ use mooring_protocol::{ErrorKind, call, response_id};
 
 /// Bytes per read, which is also the buffer of an idle child.
 const READ_BYTES: usize = 16 * 1024;
-/// Most warnings per child about lines that are not messages.
-const WARNINGS_MAX: u32 = 5;
 /// Some programs begin their output with it.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// How much of such a line is logged, in bytes.
-const SHOWN_BYTES: usize = 200;
 
 /// Why reading has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +42,6 @@ pub(super) struct Output {
     /// A line that waits for room in the queue.
     waiting: Option<Bytes>,
     label: Label,
-    warnings: u32,
 }
 
 impl Output {
@@ -70,7 +65,6 @@ impl Output {
             share: ReadShare::default(),
             waiting: None,
             label,
-            warnings: 0,
         }
     }
 
@@ -160,19 +154,10 @@ impl Output {
         self.waiting = error_in_place(&line.beginning, &line.end, &what);
     }
 
-    fn warn(&mut self, line: &[u8]) {
-        if self.warnings >= WARNINGS_MAX {
-            return;
-        }
-        self.warnings = self.warnings.saturating_add(1);
-        let shown = String::from_utf8_lossy(line.get(..SHOWN_BYTES).unwrap_or(line));
-        tracing::warn!(
-            server = %self.label.server,
-            session = %self.label.session,
-            line = ?shown,
-            is_last_warning = self.warnings == WARNINGS_MAX,
-            "dropped a line of a server's stdout that is not a message"
-        );
+    fn warn(&self, line: &[u8]) {
+        let Label { server, session } = &self.label;
+        let line = String::from_utf8_lossy(line);
+        tracing::warn!(%server, %session, %line, "dropped a line of a server's stdout that is not a message");
     }
 }
 

@@ -1,9 +1,8 @@
-//! Logs a child's stderr, limited in length and rate, and keeps the last lines.
+//! Logs a child's stderr, and keeps the last lines.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
@@ -12,12 +11,12 @@ use super::child::Label;
 use super::lines::{Lines, LongLinePolicy};
 use crate::read_share::ReadShare;
 
-/// Longest logged line, in bytes; the rest of a longer one is dropped.
+/// Longest line that is kept, in bytes; the rest of a longer one is dropped.
 const LINE_BYTES_MAX: usize = 4 * 1024;
-/// Most logged lines per child and second.
-const LINES_PER_SECOND: u32 = 100;
 /// Number of lines kept.
 const RECENT_MAX: usize = 20;
+/// How many characters of them are logged when the connection ends.
+const TAIL_CHARACTERS_MAX: usize = 1000;
 /// Bytes per read.
 const READ_BYTES: usize = 8 * 1024;
 
@@ -33,6 +32,14 @@ impl RecentLines {
         lines.iter().cloned().collect()
     }
 
+    /// The end of the last lines, which usually has the reason of a child's end.
+    pub(super) fn tail(&self) -> String {
+        let text = self.lines().join("\n");
+        let begin = text.char_indices().rev().take(TAIL_CHARACTERS_MAX).last();
+        let begin = begin.map_or(0, |(index, _)| index);
+        text.get(begin..).unwrap_or_default().to_owned()
+    }
+
     fn push(&self, line: String) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() >= RECENT_MAX {
@@ -45,12 +52,11 @@ impl RecentLines {
 /// Reads a child's stderr until it is closed.
 pub(super) async fn log(mut source: pipe::Receiver, label: Label, recent: RecentLines) {
     let mut lines = Lines::new(LINE_BYTES_MAX, LongLinePolicy::Cut);
-    let mut meter = Meter::new(Instant::now());
     let mut share = ReadShare::default();
     loop {
         // Lines that are too long are cut, so there is no error.
         while let Ok(Some(line)) = lines.next_line() {
-            note(&line, &label, &recent, &mut meter);
+            note(&line, &label, &recent);
         }
         poll_fn(|context| share.poll_more(context)).await;
         lines.buffer().reserve(READ_BYTES);
@@ -60,68 +66,18 @@ pub(super) async fn log(mut source: pipe::Receiver, label: Label, recent: Recent
         }
     }
     if let Some(rest) = lines.rest() {
-        note(&rest, &label, &recent, &mut meter);
+        note(&rest, &label, &recent);
     }
-    report_dropped(meter.take_dropped(), &label);
 }
 
-fn note(line: &[u8], label: &Label, recent: &RecentLines, meter: &mut Meter) {
+fn note(line: &[u8], label: &Label, recent: &RecentLines) {
     let line = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
     if line.is_empty() {
         return;
     }
-    let (is_logged, dropped) = meter.count(Instant::now());
-    report_dropped(dropped, label);
-    if is_logged {
-        let Label { server, session } = label;
-        tracing::info!(%server, %session, line = ?line, "stderr of a server");
-    }
+    let Label { server, session } = label;
+    tracing::info!(%server, %session, %line, "stderr of a server");
     recent.push(line);
-}
-
-fn report_dropped(dropped: u64, label: &Label) {
-    if dropped > 0 {
-        let Label { server, session } = label;
-        tracing::warn!(%server, %session, dropped, "dropped lines of a server's stderr");
-    }
-}
-
-/// Counts lines per second.
-struct Meter {
-    second_began: Instant,
-    logged: u32,
-    dropped: u64,
-}
-
-impl Meter {
-    fn new(now: Instant) -> Self {
-        Self {
-            second_began: now,
-            logged: 0,
-            dropped: 0,
-        }
-    }
-
-    /// Whether a line at this time is logged, and the number of unreported dropped lines before it.
-    fn count(&mut self, now: Instant) -> (bool, u64) {
-        let mut dropped = 0;
-        if now.saturating_duration_since(self.second_began) >= Duration::from_secs(1) {
-            self.second_began = now;
-            self.logged = 0;
-            dropped = self.take_dropped();
-        }
-        let is_logged = self.logged < LINES_PER_SECOND;
-        if is_logged {
-            self.logged = self.logged.saturating_add(1);
-        } else {
-            self.dropped = self.dropped.saturating_add(1);
-        }
-        (is_logged, dropped)
-    }
-
-    fn take_dropped(&mut self) -> u64 {
-        std::mem::take(&mut self.dropped)
-    }
 }
 
 #[cfg(test)]
@@ -129,17 +85,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use super::*;
-
-    #[test]
-    fn a_flood_is_logged_in_part_and_counted_whole() {
-        let start = Instant::now();
-        let mut meter = Meter::new(start);
-        let logged = (0..150).filter(|_| meter.count(start).0).count();
-        assert_eq!(logged, 100);
-        assert_eq!(meter.count(start + Duration::from_secs(1)), (true, 50));
-        assert_eq!(meter.count(start + Duration::from_secs(1)), (true, 0));
-        assert_eq!(meter.take_dropped(), 0);
-    }
 
     #[test]
     fn the_last_lines_are_kept() {
@@ -151,5 +96,8 @@ mod tests {
         assert_eq!(lines.len(), RECENT_MAX);
         assert_eq!(lines.first().unwrap(), "10");
         assert_eq!(lines.last().unwrap(), "29");
+        assert!(recent.tail().ends_with("28\n29"));
+        recent.push("é".repeat(5000));
+        assert_eq!(recent.tail(), "é".repeat(TAIL_CHARACTERS_MAX));
     }
 }

@@ -9,6 +9,7 @@ use mooring_tests::agent::{Ids, SERVER};
 use mooring_tests::session::Opening;
 use mooring_tests::stdio::{StdioConnection, StdioSession};
 use mooring_tests::stdio_client::StdioClient;
+use mooring_tests::wait;
 use serde_json::{Value, json};
 
 use super::fresh_processes::Machine;
@@ -32,8 +33,7 @@ async fn where_nothing_can_be_kept_a_conversation_goes_on_within_the_process() -
     let answer = client.ask(SERVER, prompt_in("chat", "recall")).await?;
     assert_eq!(answer["result"], "a\nb");
     assert_eq!(answer["resumed"], true);
-    let log = client.log_text();
-    assert!(log.contains("ERROR"), "{log}");
+    let log = wait::until_logged("ERROR", 1, || client.log_text()).await?;
     assert!(
         log.contains("sessions.db") || log.contains("file/mooring"),
         "{log}"

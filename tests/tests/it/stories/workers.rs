@@ -3,6 +3,7 @@
 
 use anyhow::Context;
 use mooring_tests::session::McpSession;
+use mooring_tests::wait;
 
 use super::rig::{Story, Transport, UPSTREAMS, Upstream, User};
 use crate::owned::rig::{assert_begun_anew, goes_on, owner_of};
@@ -72,7 +73,7 @@ async fn worker_failure_recovery_over_streamable_http() -> anyhow::Result<()> {
     goes_on(&mut s1, 3, CALLS).await?;
     assert_eq!(binding(&story.redis, &s1)?["instance"], us1);
     // And log the rebind event
-    assert_eq!(logged(&mut story, CONTINUED_LOGGED), 1);
+    assert_eq!(logged(&mut story, CONTINUED_LOGGED).await?, 1);
     Ok(())
 }
 
@@ -95,7 +96,7 @@ async fn worker_failure_recovery_over_sse_and_stdio() -> anyhow::Result<()> {
         assert_begun_anew(&exchange);
         // And log the rebind event
         let mut dead = story.workers.remove(w1);
-        assert_eq!(logged(&mut story, REBOUND_LOGGED), 1, "{upstream:?}");
+        assert_eq!(logged(&mut story, REBOUND_LOGGED).await?, 1, "{upstream:?}");
         assert_eq!(rebinds(&story.workers, "owner").await?, 1, "{upstream:?}");
         // And continue processing requests
         let mut s1 = s1.fork(&story.client, &[story.balancer.url("/servers/tools/mcp")]);
@@ -134,9 +135,12 @@ async fn worker_failure_recovery_for_a_client_over_sse() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How often the workers' logs have this line.
-fn logged(story: &mut Story, line: &str) -> usize {
-    let workers = story.workers.iter_mut();
-    let logs = workers.map(|worker| worker.process().log_text());
-    logs.map(|log| log.matches(line).count()).sum()
+/// How often the workers' logs have this line, once they have it.
+async fn logged(story: &mut Story, line: &str) -> anyhow::Result<usize> {
+    let logs = wait::until_logged(line, 1, || {
+        let workers = story.workers.iter_mut();
+        workers.map(|worker| worker.process().log_text()).collect()
+    })
+    .await?;
+    Ok(logs.matches(line).count())
 }

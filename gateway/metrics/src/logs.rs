@@ -1,0 +1,33 @@
+//! The metric of log lines that were not written.
+
+use metrics::{counter, describe_counter};
+use strum::VariantArray as _;
+
+/// Log lines that were not written, by `reason`.
+const LOST: &str = "mooring_log_lines_lost_total";
+
+/// Every metric of this file.
+#[cfg(test)]
+pub(super) const ALL: [&str; 1] = [LOST];
+
+pub(super) fn describe() {
+    describe_counter!(LOST, "Log lines that were not written, by reason");
+    for reason in LogLoss::VARIANTS {
+        counter!(LOST, "reason" => <&'static str>::from(reason)).absolute(0);
+    }
+}
+
+/// Why a log line was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum LogLoss {
+    /// There were too many of its kind; they are counted in a line.
+    Repeated,
+    /// Nobody read stderr, and the lines that waited filled their room.
+    Unread,
+}
+
+/// A log line was not written.
+pub fn log_line_lost(reason: LogLoss) {
+    counter!(LOST, "reason" => <&'static str>::from(reason)).increment(1);
+}

@@ -1,0 +1,161 @@
+//! Which lines are written and which only counted: at first [`BURST`] lines of one kind, then [`LINES_PER_SECOND`]. Lines
+//! are of one kind if the same place in the code wrote them about the same server.
+//!
+//! Invariant: a line is written, or is in a count that is written within seconds. A kind takes nothing from another.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use tracing::Level;
+use tracing::callsite::Identifier;
+
+use super::line::LineFields;
+
+/// Lines of one kind after a quiet time: more than a start, or an error with its trace, takes.
+const BURST: u32 = 50;
+/// Lines of one kind per second after those.
+const LINES_PER_SECOND: u32 = 10;
+/// Time in which one line is earned.
+const INTERVAL: Duration = Duration::from_millis(1000 / LINES_PER_SECOND as u64);
+/// How far ahead of its time a kind may be.
+const AHEAD_MAX: Duration =
+    Duration::from_millis(1000 / LINES_PER_SECOND as u64 * (BURST as u64 - 1));
+/// Most kinds that are told apart by their server. All further ones of one place share a kind.
+const KINDS_MAX: usize = 4096;
+
+/// Lines that count as the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LineKind {
+    /// The place in the code, which also has the level.
+    pub(super) callsite: Identifier,
+    /// The server that the line is about.
+    pub(super) server: Option<String>,
+}
+
+/// The lines of one kind that were counted instead of written.
+#[derive(Debug)]
+pub(super) struct RepeatedLine {
+    /// The level of each.
+    pub(super) level: Level,
+    /// The target of each.
+    pub(super) target: &'static str,
+    /// The fields of the last one.
+    pub(super) fields: LineFields,
+    /// How many.
+    pub(super) count: u64,
+}
+
+/// Counts lines by their kind.
+#[derive(Debug, Default)]
+pub(super) struct Repeats(HashMap<LineKind, LineRate>);
+
+#[derive(Debug)]
+struct LineRate {
+    /// When all lines so far are earned.
+    earned_at: Instant,
+    repeated: Option<RepeatedLine>,
+}
+
+impl Repeats {
+    /// Whether a line is written: gives it back if so, and counts it otherwise.
+    pub(super) fn admit(
+        &mut self,
+        mut kind: LineKind,
+        line: RepeatedLine,
+        now: Instant,
+    ) -> Option<RepeatedLine> {
+        if self.0.len() >= KINDS_MAX && !self.0.contains_key(&kind) {
+            kind.server = None;
+        }
+        let rate = self.0.entry(kind).or_insert(LineRate {
+            earned_at: now,
+            repeated: None,
+        });
+        let earned_at = rate.earned_at.max(now);
+        if earned_at.saturating_duration_since(now) <= AHEAD_MAX {
+            rate.earned_at = earned_at + INTERVAL;
+            return Some(line);
+        }
+        let before = rate.repeated.as_ref().map_or(0, |line| line.count);
+        let count = before.saturating_add(line.count);
+        rate.repeated = Some(RepeatedLine { count, ..line });
+        None
+    }
+
+    /// The lines counted since the last time, one for each kind. Forgets kinds without lines.
+    pub(super) fn take_counted(&mut self, now: Instant) -> Vec<RepeatedLine> {
+        let mut counted = Vec::new();
+        self.0.retain(|_, rate| {
+            counted.extend(rate.repeated.take());
+            rate.earned_at > now
+        });
+        counted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use tracing::Callsite as _;
+
+    use super::super::line::LineFormat;
+    use super::*;
+
+    fn kind(server: Option<&str>) -> LineKind {
+        let callsite =
+            tracing::callsite!(name: "test", kind: tracing::metadata::Kind::EVENT, fields: message);
+        LineKind {
+            callsite: callsite.metadata().callsite(),
+            server: server.map(str::to_owned),
+        }
+    }
+
+    fn line() -> RepeatedLine {
+        RepeatedLine {
+            level: Level::INFO,
+            target: "mooring_gateway",
+            fields: LineFields::new(LineFormat::Text),
+            count: 1,
+        }
+    }
+
+    fn written(repeats: &mut Repeats, server: Option<&str>, now: Instant) -> usize {
+        (0..5000)
+            .filter(|_| repeats.admit(kind(server), line(), now).is_some())
+            .count()
+    }
+
+    #[test]
+    fn a_flood_is_written_in_part_and_counted_whole() {
+        let (mut repeats, start) = (Repeats::default(), Instant::now());
+        assert_eq!(written(&mut repeats, None, start), 50);
+        let counted = repeats.take_counted(start);
+        assert_eq!(counted.len(), 1);
+        assert_eq!(counted.first().unwrap().count, 4950);
+        assert!(repeats.take_counted(start).is_empty());
+        let later = start + Duration::from_secs(1);
+        assert_eq!(written(&mut repeats, None, later), 10);
+        let quiet = later + Duration::from_secs(60);
+        assert_eq!(repeats.take_counted(quiet).first().unwrap().count, 4990);
+        assert!(repeats.0.is_empty());
+        assert_eq!(written(&mut repeats, None, quiet), 50);
+    }
+
+    #[test]
+    fn the_flood_of_one_server_hides_no_line_of_another() {
+        let (mut repeats, now) = (Repeats::default(), Instant::now());
+        assert_eq!(written(&mut repeats, Some("loud"), now), 50);
+        assert_eq!(written(&mut repeats, Some("other"), now), 50);
+        assert_eq!(written(&mut repeats, None, now), 50);
+    }
+
+    #[test]
+    fn the_number_of_kinds_is_bounded() {
+        let (mut repeats, now) = (Repeats::default(), Instant::now());
+        for number in 0..10_000 {
+            repeats.admit(kind(Some(&number.to_string())), line(), now);
+        }
+        assert_eq!(repeats.0.len(), KINDS_MAX + 1);
+    }
+}
