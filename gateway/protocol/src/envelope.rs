@@ -80,6 +80,12 @@ pub enum EnvelopeError {
     /// `jsonrpc` is not `"2.0"`.
     #[error("`jsonrpc` must be \"2.0\"")]
     Version,
+    /// A method differs only in case from one that the gateway distinguishes.
+    #[error("the method is written like `{0}` in another case: the case of methods matters")]
+    MethodCase(&'static str),
+    /// A method, or the name of a tool or prompt, has a control character, or a space at an end.
+    #[error("`{0}` has a control character, or a space at an end")]
+    Padded(&'static str),
     /// `method` is not a string.
     #[error("`method` must be a string")]
     MethodType,
@@ -371,7 +377,7 @@ impl<'a> Draft<'a> {
         if kind == Kind::Notification && method_kind.is_of_requests() && sender == Sender::Client {
             return Err(EnvelopeError::RequestWithoutId(method_kind.label()));
         }
-        Ok(Message {
+        let message = Message {
             text,
             kind,
             id: id_of(id, kind, sender)?,
@@ -379,8 +385,36 @@ impl<'a> Draft<'a> {
             method,
             params: params_of(&self.params.kept, &self.params.meta),
             outcome,
-        })
+        };
+        if sender == Sender::Client {
+            check_spelling(&message)?;
+        }
+        Ok(message)
     }
+}
+
+/// Refuses what a server could read as another method or name than the gateway does, whose rules it would then evade.
+fn check_spelling(message: &Message<'_>) -> Result<(), EnvelopeError> {
+    let Some(method) = message.method_name() else {
+        return Ok(());
+    };
+    match message.method() {
+        Method::Other if is_padded(method) => Err(EnvelopeError::Padded("method")),
+        Method::Other => Method::in_another_case(method).map_or(Ok(()), |known| {
+            Err(EnvelopeError::MethodCase(known.label()))
+        }),
+        Method::ToolsCall | Method::PromptsGet => match message.params.name() {
+            Some(name) if is_padded(&name) => Err(EnvelopeError::Padded("name")),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Whether some parsers would take the text for a shorter one.
+fn is_padded(text: &str) -> bool {
+    let is_space = |letter: char| letter.is_whitespace() || letter == '\u{feff}';
+    text.contains(char::is_control) || text.starts_with(is_space) || text.ends_with(is_space)
 }
 
 fn id_of(raw: Option<&str>, kind: Kind, sender: Sender) -> Result<Option<Id<'_>>, EnvelopeError> {

@@ -203,7 +203,7 @@ impl Visitor<'_> for KeySeed {
 
 /// Whether a case-insensitive parser such as Go's would take `text` for the key. Two letters outside ASCII have an
 /// ASCII letter as their other case.
-fn is_same_but_for_case(key: &str, text: &str) -> bool {
+pub(super) fn is_same_but_for_case(key: &str, text: &str) -> bool {
     let folded = text.chars().map(|letter| match letter {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',

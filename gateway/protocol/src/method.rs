@@ -2,11 +2,12 @@
 //!
 //! Invariant: [`Method::label`] never returns text from a client or an upstream.
 
-use strum::{EnumString, IntoStaticStr};
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+use super::keys::is_same_but_for_case;
 
 /// A JSON-RPC method that the gateway distinguishes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
-#[cfg_attr(test, derive(strum::EnumIter))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray)]
 #[non_exhaustive]
 pub enum Method {
     /// `initialize`
@@ -84,6 +85,17 @@ impl Method {
         name.parse().unwrap_or(Self::Other)
     }
 
+    /// The method whose name differs from this one only in case, which some servers would take for it.
+    #[must_use]
+    pub fn in_another_case(name: &str) -> Option<Self> {
+        let mut known = Self::VARIANTS.iter().copied();
+        known.find(|method| {
+            *method != Self::Other
+                && method.label() != name
+                && is_same_but_for_case(method.label(), name)
+        })
+    }
+
     /// Whether the method is one of requests: a message with it and without an id is neither a request nor a
     /// notification. Of [`Method::Other`] it is not known.
     #[must_use]
@@ -100,17 +112,31 @@ impl Method {
 
 #[cfg(test)]
 mod tests {
-    use strum::IntoEnumIterator as _;
-
     use super::*;
 
     #[test]
     fn every_name_leads_to_its_method_and_back() {
-        for method in Method::iter() {
+        for &method in Method::VARIANTS {
             assert_eq!(Method::named(method.label()), method);
         }
         assert_eq!(Method::ToolsCall.label(), "tools/call");
         assert_eq!(Method::named("vendor/secret-name").label(), "other");
+    }
+
+    #[test]
+    fn a_method_in_another_case_is_known() {
+        for other in ["Tools/Call", "TOOLS/CALL", "tool\u{17f}/call"] {
+            assert_eq!(Method::in_another_case(other), Some(Method::ToolsCall));
+        }
+        for name in [
+            "tools/call",
+            "tools/calls",
+            "Other",
+            "vendor/secret-name",
+            "",
+        ] {
+            assert_eq!(Method::in_another_case(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -155,6 +155,32 @@ async fn bodies_that_are_refused() -> anyhow::Result<()> {
             ),
             INVALID,
         ),
+        (
+            "a method in another case",
+            text(r#"{"jsonrpc":"2.0","id":1,"method":"Tools/Call","params":{"name":"increment"}}"#),
+            INVALID,
+        ),
+        (
+            "a method with a NUL",
+            text(
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call\u0000","params":{"name":"increment"}}"#,
+            ),
+            INVALID,
+        ),
+        (
+            "a padded method",
+            text(
+                r#"{"jsonrpc":"2.0","id":1,"method":" tools/call","params":{"name":"increment"}}"#,
+            ),
+            INVALID,
+        ),
+        (
+            "a padded name",
+            text(
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"increment\n"}}"#,
+            ),
+            INVALID,
+        ),
         ("deep", deep(130).into_bytes(), INVALID),
         ("deep and never closed", vec![b'['; 1000], INVALID),
         (

@@ -215,6 +215,61 @@ fn a_key_in_another_case_is_refused_from_clients_and_nothing_from_upstreams() {
 }
 
 #[test]
+fn a_method_or_name_that_a_server_may_read_as_another_is_refused() {
+    for method in [
+        "Tools/Call",
+        "TOOLS/CALL",
+        "tool\u{17f}/call",
+        "Notifications/Cancelled",
+    ] {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
+        match client(&text) {
+            Err(EnvelopeError::MethodCase(known)) => {
+                assert!(known == "tools/call" || known == "notifications/cancelled");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+        assert!(upstream(&text).is_ok(), "{text}");
+    }
+    let padded = [
+        r"X\u0000",
+        r"\tX",
+        " X",
+        "X ",
+        "X\u{a0}",
+        "X\u{feff}",
+        r"X\n",
+        "X\u{7f}",
+    ];
+    for padded in padded {
+        let method = padded.replace('X', "tools/call");
+        let name = padded.replace('X', "add");
+        for (text, key) in [
+            (format!(r#""method":"{method}""#), "method"),
+            (
+                format!(r#""method":"tools/call","params":{{"name":"{name}"}}"#),
+                "name",
+            ),
+            (
+                format!(r#""method":"prompts/get","params":{{"name":"{name}"}}"#),
+                "name",
+            ),
+        ] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,{text}}}"#);
+            match client(&text) {
+                Err(EnvelopeError::Padded(found)) => assert_eq!(found, key),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+    for good in ["vendor/Do it", "größe", "tools/calls"] {
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{good}","params":{{"name":" x"}}}}"#);
+        assert!(client(&text).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn refusals_name_their_reason() {
     let refused = |text: &str| client(text).unwrap_err().to_string();
     assert_eq!(refused(" [1]"), EnvelopeError::Batch.to_string());
