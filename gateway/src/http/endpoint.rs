@@ -34,6 +34,8 @@ use mooring_upstream::Server;
 #[derive(Clone, Debug)]
 pub(super) struct RequestContext<S = ServerTarget> {
     pub(super) app: Arc<App>,
+    /// The server in the request's path, whose sessions it may name: a group where `server` is one of its members.
+    pub(super) endpoint: ServerTarget,
     pub(super) server: S,
     pub(super) identity: Arc<Identity>,
     pub(super) headers: HeaderMap,
@@ -53,6 +55,7 @@ impl<S> RequestContext<S> {
     pub(super) fn at<T>(self, server: T) -> RequestContext<T> {
         RequestContext {
             app: self.app,
+            endpoint: self.endpoint,
             server,
             identity: self.identity,
             headers: self.headers,
@@ -71,17 +74,21 @@ impl<S> RequestContext<S> {
         }
     }
 
-    /// The session of its headers.
+    /// The session of its headers; none that was opened at another server.
     pub(super) fn session(&self) -> Result<Session, ErrorKind> {
         let prefix = &self.app.session_router.options().key_prefix;
         let id = session_id(&self.headers)?;
+        if !Session::is_id_of(&id, self.endpoint.id()) {
+            return Err(ErrorKind::SessionNotFound);
+        }
         Ok(self.of_caller(Session::named(prefix, id, self.identity.principal.clone())))
     }
 
     /// A new session of its caller.
     pub(super) fn mint_session(&self) -> Result<Session, NameError> {
         let prefix = &self.app.session_router.options().key_prefix;
-        let session = Session::mint(prefix, self.identity.principal.clone())?;
+        let principal = self.identity.principal.clone();
+        let session = Session::mint(prefix, principal, self.endpoint.id())?;
         Ok(self.of_caller(session))
     }
 
@@ -138,6 +145,7 @@ async fn serve(app: Arc<App>, id: Option<&str>, sender: &RequestSender, request:
     };
     let context = RequestContext {
         app,
+        endpoint: target.clone(),
         server: target,
         identity,
         headers: head.headers,

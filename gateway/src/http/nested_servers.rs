@@ -48,6 +48,7 @@ impl Upstreams for NestedServers {
         let session = session.clone();
         let context = UpstreamContext {
             app: Arc::clone(&self.app),
+            endpoint: ServerTarget::Upstream(Arc::clone(&server)),
             server,
             identity: caller,
             headers: HeaderMap::new(),
@@ -157,6 +158,7 @@ impl NestedServers {
         }
         Some(RequestContext {
             app,
+            endpoint: server.clone(),
             server,
             identity: Arc::new(Identity::of(Principal::gateway())),
             headers,

@@ -28,6 +28,9 @@ pub struct Session {
     pub digest: Box<str>,
 }
 
+/// Digits at the end of an id that tell for which server it was made.
+const SERVER_TAG_DIGITS: usize = 8;
+
 impl Session {
     /// The session under this key.
     #[must_use]
@@ -58,13 +61,26 @@ impl Session {
         Self::new(SessionKey::mcp(key_prefix, &id), id, principal)
     }
 
-    /// An MCP session with a new id: 128 bits from a cryptographically secure generator, as hex.
+    /// An MCP session of this server with a new id: 128 bits from a cryptographically secure generator, and the server's
+    /// tag, as hex.
     ///
     /// # Errors
-    /// Never in practice: thirty-two hex digits are a valid id.
-    pub fn mint(key_prefix: &str, principal: Principal) -> Result<Self, NameError> {
-        let id = SessionId::parse(format!("{:032x}", rand::random::<u128>()).as_bytes())?;
+    /// Never in practice: forty hex digits are a valid id.
+    pub fn mint(key_prefix: &str, principal: Principal, server: &str) -> Result<Self, NameError> {
+        let (random, tag) = (rand::random::<u128>(), server_tag(server));
+        let id = SessionId::parse(format!("{random:032x}{tag:08x}").as_bytes())?;
         Ok(Self::named(key_prefix, id, principal))
+    }
+
+    /// Whether an id was made for sessions of this server. The tag is no secret, and protects a client from its own
+    /// mistake: who makes up an id has no session.
+    #[must_use]
+    pub fn is_id_of(id: &SessionId, server: &str) -> bool {
+        let id = id.as_str();
+        let begin = id.len().saturating_sub(SERVER_TAG_DIGITS);
+        id.get(begin..)
+            .and_then(|digits| u32::from_str_radix(digits, 16).ok())
+            .is_some_and(|tag| tag == server_tag(server))
     }
 
     /// The MCP session of this name: the same one for the same principal, server, name and initialize params.
@@ -80,14 +96,44 @@ impl Session {
     ) -> Result<Self, NameError> {
         // Only the last of them may have an end of line in it.
         let material = format!("{}\n{server}\n{name}\n{params}", principal.as_str());
-        let id = format!("stdio-{}", digest::hex(material.as_bytes()));
+        let (name, tag) = (digest::hex(material.as_bytes()), server_tag(server));
+        let id = format!("stdio-{name}{tag:08x}");
         let id = SessionId::parse(id.as_bytes())?;
         Ok(Self::named(key_prefix, id, principal.clone()))
     }
 }
 
+/// The same for a server at every gateway, whatever its version: FNV-1a.
+fn server_tag(server: &str) -> u32 {
+    server.bytes().fold(0x811c_9dc5, |tag: u32, byte| {
+        (tag ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
 impl fmt::Debug for Session {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Session({})", self.digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn an_id_is_of_the_server_that_it_was_made_for() {
+        let user = || Principal::parse(b"ada").unwrap();
+        let minted = Session::mint("mcpgw:", user(), "a").unwrap();
+        let named = Session::of_name("mcpgw:", &user(), "a", "work", "{}").unwrap();
+        for id in [minted.id, named.id] {
+            assert!(Session::is_id_of(&id, "a"));
+            assert!(!Session::is_id_of(&id, "b"));
+        }
+        let short = SessionId::parse(b"x").unwrap();
+        assert!(!Session::is_id_of(&short, "a"));
+        // Gateways of all versions have to agree.
+        assert_eq!(server_tag("a"), 0xe40c_292c);
     }
 }

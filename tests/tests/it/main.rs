@@ -85,6 +85,7 @@ mod scene;
 mod scripted;
 mod secrets;
 mod serving_threads;
+mod session_endpoints;
 mod sessions_command;
 mod small_server;
 mod stdio;

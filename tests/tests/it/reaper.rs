@@ -13,6 +13,7 @@ use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::redis::Redis;
 use mooring_tests::session::McpSession;
 use mooring_tests::wait;
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::faulty::{Fate, FaultyProxy, Seen};
@@ -20,7 +21,6 @@ use crate::reaping::{
     CLEANED_WITHIN, calls, deletes_and_live, endpoints_of, key_of, open_sessions, reaped, reaping,
     records, until_no_record,
 };
-use crate::rig::increment;
 
 fn is_delete(seen: &Seen<'_>) -> bool {
     seen.text.starts_with("DELETE ")
@@ -224,8 +224,8 @@ async fn a_server_that_is_not_configured_any_more_is_said_to_keep_its_sessions()
     until_no_record(&redis).await?;
     assert_eq!(reaped(&gateways, "unconfigured").await?, 2);
     assert_eq!(deletes_and_live(&[&removed, &other]).await?, (0, 2));
-    let log = gateways[0].process().log_text();
     let said = "the instance is not configured any more";
+    let log = wait::until_logged(said, 2, || gateways[0].process().log_text()).await?;
     assert_eq!(log.matches(said).count(), 2, "{log}");
     drop(sessions);
     Ok(())
@@ -238,20 +238,25 @@ async fn a_session_given_up_at_one_server_is_deleted_at_the_other() -> anyhow::R
     let redis = Redis::start().await?;
     let toml = settings_toml(&redis.url(), &[lost.url()])
         + &format!(
-            "on_upstream_loss = \"fail\"\n\n[[servers]]\nid = \"more\"\nkind = \"http\"\ninstances = [{:?}]\n",
+            "on_upstream_loss = \"fail\"\n\n[[servers]]\nid = \"more\"\nkind = \"http\"\ninstances = [{:?}]\n\
+             [[servers]]\nid = \"all\"\nkind = \"group\"\nmembers = [\"tools\", \"more\"]\n",
             other.url()
         );
     let gateway = Gateway::start("failing", Settings::toml(toml)).await?;
     let client = HttpClient::default();
-    let mut session = McpSession::open(&client, &[gateway.mcp_url("tools")]).await?;
-    let mut at_other = session.fork(&client, &[gateway.mcp_url("more")]);
-    assert_eq!(at_other.increment().await?, 1);
+    let mut session = McpSession::open(&client, &[gateway.mcp_url("all")]).await?;
+    let counted = session.call("more__increment", json!({})).await?;
+    assert_eq!(counted["structuredContent"]["count"], 1);
     assert_eq!(deletes_and_live(&[&other]).await?, (0, 1));
 
     lost.restart().await?;
-    let text = increment("1");
-    let request = session.http_request(http::Method::POST, text.into())?;
-    assert_eq!(client.send(request).await?.status, 404, "initialize again");
+    let params = json!({"name": "tools__increment", "arguments": {}});
+    let message = session.request_body("tools/call", params);
+    assert_eq!(
+        session.post(&message).await?.status,
+        404,
+        "initialize again"
+    );
     wait::until_true(
         "the other server's session to go",
         CLEANED_WITHIN,

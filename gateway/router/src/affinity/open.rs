@@ -151,9 +151,14 @@ impl SessionRouter {
     ///
     /// # Errors
     /// `Store`, `AtCap`, `TooFast`; nothing of the session is left.
-    pub async fn begin_uninitialized(&self, principal: &Principal) -> Result<Session, OpenError> {
+    pub async fn begin_uninitialized(
+        &self,
+        principal: &Principal,
+        server: &ServerName,
+    ) -> Result<Session, OpenError> {
         self.check_rate(principal).await?;
-        let session = Session::mint(&self.options().key_prefix, principal.clone())?;
+        let prefix = &self.options().key_prefix;
+        let session = Session::mint(prefix, principal.clone(), server.as_str())?;
         let create = self.creation(&session, BTreeMap::new());
         self.admit(&session, &create).await?;
         Ok(session)

@@ -118,10 +118,12 @@ impl StreamContext {
             }
         }
         let session = &self.stream.session;
+        let server = self
+            .app
+            .target_for(self.stream.server.as_str(), &self.stream.identity)?;
         Some(RequestContext {
-            server: self
-                .app
-                .target_for(self.stream.server.as_str(), &self.stream.identity)?,
+            endpoint: server.clone(),
+            server,
             app: Arc::clone(&self.app),
             identity: Arc::clone(&self.stream.identity),
             headers,

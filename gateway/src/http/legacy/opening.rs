@@ -34,7 +34,7 @@ pub(super) async fn open(
     };
     let session_router = &app.session_router;
     let session = match session_router
-        .begin_uninitialized(&identity.principal)
+        .begin_uninitialized(&identity.principal, &server)
         .await
     {
         Ok(session) => session.of_caller(&identity.teams, identity.token.as_ref()),

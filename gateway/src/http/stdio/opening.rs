@@ -102,7 +102,8 @@ impl StdioClient {
 
     fn mint(&self) -> Result<Session, OpenError> {
         let prefix = &self.app.session_router.options().key_prefix;
-        Ok(Session::mint(prefix, self.identity.principal.clone())?)
+        let principal = self.identity.principal.clone();
+        Ok(Session::mint(prefix, principal, self.server.as_str())?)
     }
 
     /// Opens the server in a new session, and stores the result for processes that continue it. Ends the session if
