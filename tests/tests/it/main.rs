@@ -50,6 +50,7 @@ mod group_kinds;
 mod handshakes;
 mod hanging_servers;
 mod harness;
+mod held_database;
 mod hooks;
 mod hostile;
 mod identity;

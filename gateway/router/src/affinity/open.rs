@@ -217,7 +217,14 @@ impl SessionRouter {
             error,
             OpenError::AtCap(_) | OpenError::TooFast { .. } | OpenError::ParamsTooLong(_)
         );
-        if is_created {
+        if !is_created {
+            return;
+        }
+        // A store that did not answer would be waited for once more before the client is told.
+        if let OpenError::Store(StoreError::NotReady(_)) = error {
+            let (router, session) = (self.clone(), session.clone());
+            tokio::spawn(async move { router.close_lost(&session).await });
+        } else {
             self.close_lost(session).await;
         }
     }
