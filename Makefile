@@ -22,7 +22,7 @@ TESTED := --workspace --lib --bins --tests
 # What `make run` starts. Chosen from the workspace, so that libraries have the features that `make test` builds them with.
 DEMO := --workspace --bin mooring --bin mooring-demo-server
 # What scripts/packages.sh installs for the tests.
-TEST_PACKAGES := cc libclang redis valgrind nginx openssl venv python rg jq chromium
+TEST_PACKAGES := cc libclang redis valgrind nginx curl openssl venv python rg jq chromium
 
 .PHONY: help
 help: ## Show this list

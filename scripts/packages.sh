@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages behind the things named, and only those that are missing.
 #
-#   packages.sh cc libclang redis valgrind nginx openssl venv python rg jq chromium
+#   packages.sh cc libclang redis valgrind nginx curl openssl venv python rg jq chromium
 #
 # Nothing missing: nothing printed, nothing asked of apt, no need to be root.
 set -euo pipefail
@@ -21,6 +21,8 @@ missing() {
     valgrind) command -v valgrind >/dev/null || echo valgrind ;;
     nginx) PATH=$PATH:/usr/sbin command -v nginx >/dev/null || echo nginx ;;
     # The certificates of the tests are made by it.
+    # A client of HTTP/2 that other clients are built on.
+    curl) command -v curl >/dev/null || echo curl ;;
     openssl) command -v openssl >/dev/null || echo openssl ;;
     # What code sessions run lies where the sandbox looks for it, whatever the PATH says.
     python) [ -x /usr/bin/python3 ] || echo python3 ;;

@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::activity::{ConnectionActivity, OpenRequest, TrackedStream};
 use super::connection_limits::ConnectionPermit;
 use super::listener_tls::ListenerTls;
+use super::unread_body::UnreadBody;
 use crate::http::Routes;
 use mooring_metrics::{self as metrics, ConnectionRefusal};
 
@@ -104,7 +105,9 @@ pub(super) async fn serve_connection(
         let (routes, peer) = (routes.clone(), peer.clone());
         let version = request.version();
         async move {
-            let mut reply = routes.serve(peer, request.map(Body::new)).await;
+            let (request, unread) = UnreadBody::watch(request);
+            let reply = routes.serve(peer, request).await;
+            let mut reply = unread.read_before(reply).await;
             // HTTP/2 has GOAWAY instead.
             if version < Version::HTTP_2 && open.is_last() {
                 let headers = reply.headers_mut();

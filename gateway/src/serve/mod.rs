@@ -18,6 +18,7 @@ mod servers;
 mod serving_threads;
 mod signals;
 mod stdio;
+mod unread_body;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -101,6 +101,7 @@ mod tenants;
 mod tls;
 mod token_exchange;
 mod tokens;
+mod unread_bodies;
 mod upstream_loss;
 mod upstreams;
 mod vanished;
