@@ -1,6 +1,6 @@
 //! The issuer's keys: where they are read, how often, and which tokens they have verified.
 //!
-//! Invariants: an unreadable source keeps the keys that were read before; a verified token is known only together with
+//! Invariants: an unreadable source keeps the keys that were read before, up to their greatest age; a verified token is known only together with
 //! the key set that verified it, so that a key that is withdrawn takes its tokens along.
 
 use std::collections::HashMap;
@@ -150,12 +150,20 @@ pub struct KeysState {
 pub(crate) struct KeySource {
     location: KeyLocation,
     fetcher: Fetcher,
-    current: RwLock<Option<Arc<KeySet>>>,
+    max_age: Duration,
+    current: RwLock<Option<ReadKeys>>,
     failure: RwLock<Option<Box<str>>>,
     /// Who attempts to read the keys holds the lock.
     attempts: Arc<Mutex<Attempts>>,
     /// An attempt was made, so that another one is due at another time.
     attempted: Notify,
+}
+
+#[derive(Debug)]
+struct ReadKeys {
+    set: Arc<KeySet>,
+    /// When they were last read, changed or not.
+    read_at: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -178,6 +186,7 @@ impl KeySource {
         Self {
             location,
             fetcher,
+            max_age: settings.keys_max_age,
             current: RwLock::default(),
             failure: RwLock::default(),
             attempts: Arc::default(),
@@ -185,12 +194,11 @@ impl KeySource {
         }
     }
 
-    /// The keys that were read last; none if they were never read.
+    /// The keys that were read last; none if they were never read, or cannot be read any more and are too old.
     pub(crate) fn current(&self) -> Option<Arc<KeySet>> {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = current.as_ref()?;
+        (keys.read_at.elapsed() <= self.max_age).then(|| Arc::clone(&keys.set))
     }
 
     pub(crate) fn state(&self) -> KeysState {
@@ -273,9 +281,14 @@ impl KeySource {
     /// The keys take effect, unless they are the same: then the tokens that they have verified stay known.
     fn replace(&self, keys: Vec<Key>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        if current.as_ref().is_none_or(|current| current.keys != keys) {
-            tracing::info!(keys = keys.len(), "the issuer's keys were read");
-            *current = Some(Arc::new(KeySet::new(keys)));
+        let read_at = Instant::now();
+        match current.as_mut() {
+            Some(current) if current.set.keys == keys => current.read_at = read_at,
+            _ => {
+                tracing::info!(keys = keys.len(), "the issuer's keys were read");
+                let set = Arc::new(KeySet::new(keys));
+                *current = Some(ReadKeys { set, read_at });
+            }
         }
     }
 

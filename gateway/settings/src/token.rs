@@ -33,6 +33,9 @@ settings! {
         /// unknown key, at most once in 10 seconds.
         pub jwks_url: Option<Url> = Text("auth.jwks_url", URL_BYTES_MAX, URL_SHAPE, None)
             .unset("the issuer's metadata name the address") => text(parse_fetched_url),
+        /// How long keys stay in use that cannot be read again. After that requests with tokens get 503 until keys are
+        /// read, so that a key which the issuer has withdrawn meanwhile does not count for ever.
+        pub keys_max_age: Duration = Integer("auth.jwks_max_age_seconds", "seconds", 86_400, 600..=2_592_000),
         /// The signature algorithms that are accepted. HS256, HS384 and HS512 need `auth.jwks_file`.
         pub algorithms: Vec<SigningAlgorithm> = List("auth.algorithms", 12, 8,
             "RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA, HS256, HS384 or HS512")

@@ -37,6 +37,7 @@ fn settings() -> TokenSettings {
         audiences: vec!["other".to_owned(), AUDIENCE.to_owned()],
         jwks_file: None,
         jwks_url: None,
+        keys_max_age: Duration::from_secs(3600),
         algorithms: SigningAlgorithm::VARIANTS.to_vec(),
         leeway: Duration::from_secs(60),
         dpop_required: false,

@@ -269,6 +269,30 @@ async fn keys_are_kept_current() {
     }
 }
 
+/// What cannot be read any more is not believed for ever: one of the keys may have been withdrawn.
+#[tokio::test(start_paused = true)]
+async fn keys_that_cannot_be_read_again_are_used_up_to_their_age() {
+    let home = TempDir::new().unwrap();
+    let file = home.path().join("keys.json");
+    let signer = Signer::new("key");
+    write_keys(&file, &[&signer]);
+    let authenticator = of_file(&file);
+    let token = token_of(&signer);
+    assert_eq!(user_of(&authenticator, &token).await, Ok("ada".to_owned()));
+    std::fs::remove_file(&file).unwrap();
+    tokio::time::advance(settings().keys_max_age).await;
+    assert_eq!(user_of(&authenticator, &token).await, Ok("ada".to_owned()));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(
+        user_of(&authenticator, &token).await,
+        Err(IdentityError::KeysUnavailable)
+    );
+    assert_eq!(authenticator.keys_state().unwrap().1.keys, None);
+    write_keys(&file, &[&signer]);
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(user_of(&authenticator, &token).await, Ok("ada".to_owned()));
+}
+
 #[test]
 fn a_known_token_costs_nothing() {
     let home = TempDir::new().unwrap();
