@@ -32,6 +32,16 @@ pub enum SecretFileError {
         /// The file.
         path: PathBuf,
     },
+    /// Somebody else owns it, who can change it, and its mode, at any time.
+    #[error("the key file {} belongs to the user {owner}: it must be root's or of the user of this process, {own}", path.display())]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// The id of the user who owns it.
+        owner: u32,
+        /// The id of the user of this process.
+        own: u32,
+    },
     /// Others than its owner can read or write it.
     #[error("the key file {} has mode {mode:04o}: only its owner may read it (0600 or 0400; 0640 where it is root's)", path.display())]
     Exposed {
@@ -82,11 +92,43 @@ impl FileVersion {
     }
 }
 
-/// Reads the whole file. Nobody but its owner may be able to; where it is root's, its group may as well.
+/// Reads the whole file, which has to be root's or of the user of this process. Nobody but its owner may be able to;
+/// where it is root's, its group may as well.
 ///
 /// # Errors
 /// See [`SecretFileError`].
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecretFileError> {
+    read_if(path, bytes_max, |owner| {
+        let own = rustix::process::geteuid().as_raw();
+        match is_trusted(owner, own) {
+            true => Ok(()),
+            false => Err(SecretFileError::Owner {
+                path: path.to_owned(),
+                owner,
+                own,
+            }),
+        }
+    })
+}
+
+/// The same, whoever owns the file: for commands with which root changes files of the gateway's user.
+///
+/// # Errors
+/// See [`SecretFileError`].
+pub fn read_of_any_owner(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecretFileError> {
+    read_if(path, bytes_max, |_| Ok(()))
+}
+
+/// Whether a file of this user may hold a secret of a process of the user `own`.
+const fn is_trusted(owner: u32, own: u32) -> bool {
+    owner == ROOT || owner == own
+}
+
+fn read_if(
+    path: &Path,
+    bytes_max: u64,
+    check_owner: impl FnOnce(u32) -> Result<(), SecretFileError>,
+) -> Result<Vec<u8>, SecretFileError> {
     let path_buf = || path.to_owned();
     let failed_to_read = |error| SecretFileError::Read {
         path: path_buf(),
@@ -105,6 +147,7 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecretFileError> {
     if !about.is_file() {
         return Err(SecretFileError::NotAFile { path: path_buf() });
     }
+    check_owner(about.uid())?;
     let of_others = if about.uid() == ROOT {
         MODE_OF_OTHERS_IF_ROOTS
     } else {
@@ -132,4 +175,22 @@ fn read_at_most(file: File, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
         .read_to_end(&mut bytes)?;
     let is_within = u64::try_from(read).is_ok_and(|read| read <= bytes_max);
     Ok(is_within.then_some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_of_another_user_is_refused() {
+        for (owner, own, is_read) in [
+            (ROOT, ROOT, true),
+            (ROOT, 1000, true),
+            (1000, 1000, true),
+            (1001, 1000, false),
+            (1000, ROOT, false),
+        ] {
+            assert_eq!(is_trusted(owner, own), is_read, "{owner} {own}");
+        }
+    }
 }
