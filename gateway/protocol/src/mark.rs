@@ -16,6 +16,10 @@ use super::splice::{Edit, Fill, span_of, splice};
 /// The `_meta` key of the mark.
 pub const REBOUND_KEY: &str = "mooring/rebound";
 
+/// What an error says of a call whose upstream session is known to be lost.
+pub const STATE_LOST: &str =
+    "the upstream session was lost with it; what the server remembered of this session is gone";
+
 /// The move of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebound<'a> {

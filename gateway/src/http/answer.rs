@@ -11,6 +11,7 @@ use mooring_session::refusal::{Busy, Stale};
 
 use mooring_identity::IdentityError;
 use mooring_protocol::ids::Id;
+use mooring_protocol::mark::STATE_LOST;
 use mooring_protocol::{ErrorBody, ErrorKind, Reply, call};
 use mooring_router::affinity::{HoldError, OpenError, RebindNotice, ResolveError, TurnError};
 use mooring_router::dispatch::DeliverError;
@@ -317,6 +318,10 @@ pub(super) fn delivery_error(cause: &DeliverError, id: Option<Id<'_>>) -> Reply 
         }
         DeliverError::OutcomeUnknown { moved } => {
             let body = ErrorBody::new(ErrorKind::OutcomeUnknown).answering(id);
+            let body = match moved {
+                Some(_) => body.detail(STATE_LOST),
+                None => body,
+            };
             error(&with_notice(body, moved.as_ref()))
         }
         DeliverError::LostAgain { moved } => {

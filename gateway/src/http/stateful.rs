@@ -147,10 +147,10 @@ async fn send_upstream(
         outgoing: Outgoing::post(&context.server, text)
             .forwarding(&context.headers)
             .on_behalf_of(&context.server, &caller_of(&session)),
-        on_loss: if message.kind() == Kind::Request {
-            OnLoss::Recover
-        } else {
-            OnLoss::GiveUp
+        on_loss: match (message.kind(), message.method()) {
+            (Kind::Request, Method::ToolsCall) => OnLoss::RecoverAndReport,
+            (Kind::Request, _) => OnLoss::Recover,
+            (Kind::Notification | Kind::Result | Kind::Error, _) => OnLoss::GiveUp,
         },
         repeat: repeat(message, tool.as_deref()),
         epoch,
@@ -238,7 +238,7 @@ pub(super) async fn open_stream(
         outgoing: Outgoing::listen(server)
             .forwarding(&context.headers)
             .on_behalf_of(server, &caller_of(session)),
-        on_loss: OnLoss::RecoverUnreported,
+        on_loss: OnLoss::Recover,
         repeat: RetrySafety::Harmless,
         epoch: None,
         routed: None,

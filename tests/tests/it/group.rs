@@ -9,6 +9,7 @@ use mooring_tests::session::{McpSession, result_of};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::recovery::{call, mark_of};
 use crate::rig::{initialize_params, sharing};
 
 /// How long a message of a member may take to be on the group's stream.
@@ -342,7 +343,7 @@ async fn a_member_that_lost_its_state_says_so_and_the_others_keep_theirs() -> an
         json!(["two", 1])
     );
     scene.two.restart().await?;
-    // A list tells as well as a call: whichever comes first.
+    // A list that meets the loss tells of it, and so does the next result of a tool.
     let listed = session.request("tools/list", json!({})).await?;
     assert_eq!(listed.before.len(), 1, "the warning: {:?}", listed.before);
     let mark = &listed.response["result"]["_meta"]["mooring/rebound"];
@@ -351,9 +352,11 @@ async fn a_member_that_lost_its_state_says_so_and_the_others_keep_theirs() -> an
         "{}",
         listed.response["result"]["_meta"]
     );
+    let called = call(&mut session, "two__increment").await?;
+    assert_eq!(mark_of(&called), Some(mark), "{called:?}");
     assert_eq!(
         count(&mut session, "two__increment").await?,
-        json!(["two", 1])
+        json!(["two", 2])
     );
     assert_eq!(
         count(&mut session, "one__increment").await?,

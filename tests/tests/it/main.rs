@@ -76,6 +76,7 @@ mod questions_fleet;
 mod reaper;
 mod reaping;
 mod recovery;
+mod reported_losses;
 mod resuming;
 mod returning;
 mod reuse;

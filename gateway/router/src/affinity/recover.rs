@@ -144,7 +144,8 @@ impl SessionRouter {
     }
 
     /// Moves the lost binding, or adopts it if another gateway has moved it. If the owner is alive, it renews its own
-    /// connection. `report` says who tells the client.
+    /// connection. The record keeps the loss until the result of a tool has reported it: the caller may have no reply
+    /// that can, or its reply may be lost.
     ///
     /// # Errors
     /// See [`ResolveError`].
@@ -154,7 +155,6 @@ impl SessionRouter {
         server: &Server,
         lost: &BindingView,
         loss: Loss,
-        report: LossReport,
     ) -> Result<ResolvedBinding, ResolveError> {
         if server.on_upstream_loss == OnUpstreamLoss::Fail && loss != Loss::ClaimLapsed {
             self.close_lost(session).await;
@@ -164,9 +164,9 @@ impl SessionRouter {
             && owner.alive
             && !self.is_owner(owner)
         {
-            self.renew_at_owner(owner, session, server, lost.epoch, report)
+            self.renew_at_owner(owner, session, server, lost.epoch)
                 .await;
-            return self.adopt(session, server, lost, loss, report).await;
+            return self.adopt(session, server, lost, loss).await;
         }
         let token = fresh_token()?;
         let request = RebindRequest {
@@ -182,13 +182,13 @@ impl SessionRouter {
             reason: reason_text(loss),
             upstream_session: None,
             ownership: server.ownership,
-            report,
+            report: LossReport::ByNextCall,
         };
         let rebound = match self.store().rebind(&session.key, &request).await {
             Ok(rebound) => rebound,
             // A live peer has taken it over meanwhile.
             Err(StoreError::Refused(Refusal::Owned(_))) => {
-                return self.adopt(session, server, lost, loss, report).await;
+                return self.adopt(session, server, lost, loss).await;
             }
             Err(error) => return Err(error.into()),
         };
@@ -225,7 +225,7 @@ impl SessionRouter {
         }
         match binding {
             Some(binding) => Ok(ResolvedBinding::after(server, lost, binding, loss)),
-            None => self.adopt(session, server, lost, loss, report).await,
+            None => self.adopt(session, server, lost, loss).await,
         }
     }
 
@@ -236,14 +236,8 @@ impl SessionRouter {
         server: &Server,
         lost: &BindingView,
         loss: Loss,
-        report: LossReport,
     ) -> Result<ResolvedBinding, ResolveError> {
-        let resolved = Box::pin(self.resolve_binding(session, server, report)).await?;
-        let is_recorded = resolved.moved.is_some_and(|moved| moved.is_recorded);
-        let mut adopted = ResolvedBinding::after(server, lost, resolved.binding, loss);
-        if let Some(moved) = &mut adopted.moved {
-            moved.is_recorded = is_recorded;
-        }
-        Ok(adopted)
+        let resolved = Box::pin(self.resolve_binding(session, server)).await?;
+        Ok(ResolvedBinding::after(server, lost, resolved.binding, loss))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mooring_session::names::{Reason, ServerName};
 use mooring_session::rules::{
-    LossReport, ReportedLoss, RouteReply, RouteRequest, TouchRequest, UnreportedLoss,
+    ReportedLoss, RouteReply, RouteRequest, TouchRequest, UnreportedLoss,
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
@@ -33,7 +33,8 @@ const BACKSTOP: Duration = Duration::from_secs(1);
 pub struct ResolvedBinding {
     /// The binding.
     pub binding: BindingView,
-    /// Set if the binding was moved while resolving, which lost the upstream's state.
+    /// Set if the binding was moved, which lost the upstream's state: while resolving, or before and no result of a tool
+    /// has reported it.
     pub moved: Option<RebindNotice>,
 }
 
@@ -46,19 +47,12 @@ impl ResolvedBinding {
             to: server.client_name(&binding.instance),
             epoch: binding.epoch,
             reason: reason.as_str().into(),
-            is_recorded: false,
         });
         Self { binding, moved }
     }
 
-    /// A ready binding. The caller reports a loss that no reply has reported, if it has a reply.
-    fn ready(
-        server: &Server,
-        binding: BindingView,
-        unreported: Option<UnreportedLoss>,
-        report: LossReport,
-    ) -> Self {
-        let unreported = unreported.filter(|_| report == LossReport::ByCaller);
+    /// A ready binding.
+    fn ready(server: &Server, binding: BindingView, unreported: Option<UnreportedLoss>) -> Self {
         let moved = unreported.map(|loss| RebindNotice {
             from: server.client_name(&loss.instance),
             to: server.client_name(&binding.instance),
@@ -66,13 +60,13 @@ impl ResolvedBinding {
             reason: (loss.reason.as_ref())
                 .map_or_else(String::new, |reason| reason.as_str().to_owned())
                 .into(),
-            is_recorded: true,
         });
         Self { binding, moved }
     }
 }
 
-/// Tells the client that a binding was moved and its upstream state lost.
+/// Tells the client that a binding was moved and its upstream state lost. The record has it too, until a result of a tool
+/// has reported it: see [`SessionRouter::note_loss_reported`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RebindNotice {
     /// The lost instance, by its name for clients.
@@ -83,8 +77,6 @@ pub struct RebindNotice {
     pub epoch: u64,
     /// Why it was lost.
     pub reason: Cow<'static, str>,
-    /// Whether the record says that no reply has reported it yet, until [`SessionRouter::note_loss_reported`].
-    pub is_recorded: bool,
 }
 
 impl RebindNotice {
@@ -128,7 +120,7 @@ pub enum ResolveError {
 
 /// The state of a session at a server.
 pub(crate) enum BindingLookup {
-    /// A binding that carries calls.
+    /// A binding that carries calls, and a loss that no result of a tool has reported.
     Ready(BindingView, Option<UnreportedLoss>),
     /// A lost binding, and how it was lost.
     Lost(BindingView, Loss),
@@ -186,8 +178,7 @@ impl ClaimWait {
 }
 
 impl SessionRouter {
-    /// The binding for the session's calls to `server`; creates, adopts or moves it if needed. `report` says whether
-    /// the caller's reply can tell the client of a loss.
+    /// The binding for the session's calls to `server`; creates, adopts or moves it if needed.
     ///
     /// # Errors
     /// See [`ResolveError`].
@@ -195,10 +186,9 @@ impl SessionRouter {
         &self,
         session: &Session,
         server: &Server,
-        report: LossReport,
     ) -> Result<ResolvedBinding, ResolveError> {
         let found = self.find_binding(session, server, None).await?;
-        self.rebind_if_lost(session, server, found, report).await
+        self.rebind_if_lost(session, server, found).await
     }
 
     /// The binding that was found, or the one that replaces it if it is lost.
@@ -207,28 +197,24 @@ impl SessionRouter {
         session: &Session,
         server: &Server,
         found: BindingLookup,
-        report: LossReport,
     ) -> Result<ResolvedBinding, ResolveError> {
         match found {
             BindingLookup::Ready(binding, unreported) => {
-                Ok(ResolvedBinding::ready(server, binding, unreported, report))
+                Ok(ResolvedBinding::ready(server, binding, unreported))
             }
             BindingLookup::Lost(binding, loss) => {
-                Box::pin(self.rebind_lost(session, server, &binding, loss, report)).await
+                Box::pin(self.rebind_lost(session, server, &binding, loss)).await
             }
         }
     }
 
-    /// Records that a reply has reported the loss. If this fails, the next reply reports it again.
+    /// Records that the result of a tool has reported the loss. If this fails, the next one reports it again.
     pub async fn note_loss_reported(
         &self,
         session: &Session,
         server: &ServerName,
         moved: &RebindNotice,
     ) {
-        if !moved.is_recorded {
-            return;
-        }
         let request = TouchRequest {
             principal: session.principal.clone(),
             ttl: None,
@@ -240,7 +226,7 @@ impl SessionRouter {
             }),
         };
         if let Err(error) = self.store().touch(&session.key, &request).await {
-            tracing::info!(session = %session.digest, %server, %error, "failed to record a reported loss; the next reply reports it again");
+            tracing::info!(session = %session.digest, %server, %error, "failed to record a reported loss; the next result of a tool reports it again");
         }
     }
 
@@ -343,9 +329,8 @@ impl SessionRouter {
         server: &Server,
         binding: &BindingView,
         loss: Loss,
-        report: LossReport,
     ) -> Result<ResolvedBinding, ResolveError> {
-        let resolved = self.recover(session, server, binding, loss, report).await?;
+        let resolved = self.recover(session, server, binding, loss).await?;
         // Taking over an expired claim counts as a rebind itself, so the first one lost nothing. ROUTE does not return
         // the number of rebinds; REBIND and CONFIRM do.
         let had_no_state = loss == Loss::ClaimLapsed && resolved.binding.rebinds <= 1;

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use mooring_session::rules::{LossReport, RouteReply};
+use mooring_session::rules::RouteReply;
 use mooring_session::view::BindingView;
 
 use super::annotations::is_repeatable;
@@ -55,11 +55,12 @@ pub struct Call<'a> {
 /// What to do if the upstream session is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
-    /// Rebind and tell the client in the reply; also report an earlier loss that no reply has reported.
+    /// Rebind. The reply is the result of a tool, which reports the loss: also one from before.
+    RecoverAndReport,
+    /// Rebind. The reply tells the client too, but the loss counts as reported only once the result of a tool has carried
+    /// it: what clients do with other replies is hidden from their users.
     Recover,
-    /// Rebind. The reply may not be able to tell, so the next call's reply does.
-    RecoverUnreported,
-    /// Fail: there is no reply in which the client could be told. The next request rebinds and reports.
+    /// Fail: there is no reply. The next request rebinds.
     GiveUp,
 }
 
@@ -81,8 +82,10 @@ pub struct DeliveryResult {
     pub reply: Reply,
     /// The binding it came over.
     pub binding: BindingView,
-    /// Set if the binding was moved during the delivery.
+    /// The loss that the reply tells of.
     pub moved: Option<RebindNotice>,
+    /// Whether the loss counts as reported once the result has carried it.
+    pub reports_loss: bool,
 }
 
 /// Why a message was not delivered, or its reply not received.
@@ -142,6 +145,7 @@ pub async fn deliver(
                     reply,
                     binding: progress.resolved.binding,
                     moved: progress.resolved.moved,
+                    reports_loss: call.on_loss == OnLoss::RecoverAndReport,
                 });
             }
             failed => Box::pin(progress.continue_after(router, call, failed)).await?,
@@ -229,7 +233,7 @@ impl Progress {
             }
             Attempt::Lost(loss, _) => {
                 let lost = &self.resolved.binding;
-                let recovered = router.recover(session, server, lost, loss, report(call));
+                let recovered = router.recover(session, server, lost, loss);
                 let recovered = recovered.await?;
                 self.adopt(recovered);
             }
@@ -277,7 +281,7 @@ impl Progress {
     }
 }
 
-/// The binding for the call. A lost one is moved only if the client can be told.
+/// The binding for the call. A lost one is moved only if there is a reply.
 async fn resolve_binding(
     router: &SessionRouter,
     call: &Call<'_>,
@@ -286,17 +290,13 @@ async fn resolve_binding(
     let (session, server) = (call.session, call.server);
     match router.find_binding(session, server, known).await? {
         BindingLookup::Lost(..) if call.on_loss == OnLoss::GiveUp => Err(DeliverError::Lost),
-        found => Ok(router
-            .rebind_if_lost(session, server, found, report(call))
-            .await?),
-    }
-}
-
-/// Who reports a loss that the call encounters.
-fn report(call: &Call<'_>) -> LossReport {
-    match call.on_loss {
-        OnLoss::Recover => LossReport::ByCaller,
-        OnLoss::RecoverUnreported | OnLoss::GiveUp => LossReport::ByNextCall,
+        BindingLookup::Ready(binding, _) if call.on_loss != OnLoss::RecoverAndReport => {
+            Ok(ResolvedBinding {
+                binding,
+                moved: None,
+            })
+        }
+        found => Ok(router.rebind_if_lost(session, server, found).await?),
     }
 }
 
@@ -314,14 +314,10 @@ fn follow(
         _ => Loss::OwnerDead,
     };
     let seen = ResolvedBinding::after(server, earlier, later.binding.clone(), reason);
-    let is_recorded = (later.moved.as_ref()).is_some_and(|moved| moved.is_recorded);
-    let mut moved = match error {
+    let moved = match error {
         SendError::OwnerDraining => seen.moved,
         _ => later.moved.or(seen.moved),
     };
-    if let Some(moved) = &mut moved {
-        moved.is_recorded = is_recorded;
-    }
     ResolvedBinding {
         binding: later.binding,
         moved,

@@ -6,6 +6,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use mooring_session::rules::Ownership;
@@ -16,12 +17,16 @@ use crate::pooled::ServerRequestResponder;
 use crate::request_tag::StreamOwner;
 use mooring_metrics as metrics;
 use mooring_protocol::ids::{Epoch, Id};
+use mooring_protocol::mark::STATE_LOST;
 use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{
     ErrorBody, ErrorKind, Event, Kind, Marker, Message, PendingRequest, RequestOrigin, Sender,
     mark, rewrite_down,
 };
 use mooring_upstream::{ProbeResult, Server, report_dropped_message};
+
+/// How long the error of a call whose stream broke waits for what a ping shows of the upstream session.
+const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 
 /// Records in the store that a loss was reported.
 pub(super) type ReportFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -53,6 +58,8 @@ pub(super) struct EventFilter {
 pub(super) struct StreamOrigin {
     pub(super) caller: Caller,
     pub(super) binding: BindingView,
+    /// Whether a loss counts as reported once the result has carried it.
+    pub(super) reports_loss: bool,
 }
 
 /// A caller, for the check whether the upstream session still exists.
@@ -213,10 +220,11 @@ impl EventFilter {
 
     /// Records the report of the loss, once the notice is in a result; `None` if there is nothing to record.
     pub(super) fn note_reported(&mut self) -> Option<ReportFuture> {
+        let origin = self.origin.as_ref()?;
         let moved = self
             .moved
-            .take_if(|moved| self.is_marked && moved.is_recorded)?;
-        let caller = self.origin.as_ref()?.caller.clone();
+            .take_if(|_| self.is_marked && origin.reports_loss)?;
+        let caller = origin.caller.clone();
         Some(Box::pin(
             async move { caller.note_loss_reported(&moved).await },
         ))
@@ -246,11 +254,16 @@ impl EventFilter {
         self.origin.is_some() && self.has_event_ids
     }
 
-    /// The error event for the unanswered call, if there is one.
-    pub(super) fn outcome_unknown(&mut self) -> Option<Event> {
+    /// The error event for the unanswered call, if there is one. It says so if the probe has shown that the upstream
+    /// session is lost.
+    pub(super) fn outcome_unknown(&mut self, probe: ProbeResult) -> Option<Event> {
         let pending_request = self.pending_request.take()?;
         let error = ErrorBody::new(ErrorKind::OutcomeUnknown)
             .answering(Id::from_json(&pending_request.id_json).ok());
+        let error = match probe {
+            ProbeResult::SessionLost | ProbeResult::InstanceLost => error.detail(STATE_LOST),
+            ProbeResult::Alive | ProbeResult::Unclear => error,
+        };
         Some(Event::message(error.to_bytes()))
     }
 
@@ -263,19 +276,24 @@ impl EventFilter {
         Some(Event::message(error.to_bytes()))
     }
 
-    /// Pings the instance to check whether it knows the session, if a client waits and could resume.
-    pub(super) fn check_resumable(
-        &mut self,
+    /// Pings the instance to check whether it knows the session, if a client waits. A client that cannot resume waits
+    /// only [`SHOWN_WITHIN`] for that.
+    pub(super) fn check_session(
+        &self,
     ) -> Option<Pin<Box<dyn Future<Output = ProbeResult> + Send>>> {
-        if self.pending_request.is_none() || !self.is_resumable() {
-            return None;
-        }
-        let StreamOrigin { caller, binding } = self.origin.take()?;
+        self.pending_request.as_ref()?;
+        let origin = self.origin.as_ref()?;
+        let (caller, binding) = (origin.caller.clone(), origin.binding.clone());
+        let within = match self.is_resumable() {
+            true => caller.router.options().answer_timeout,
+            false => SHOWN_WITHIN,
+        };
         Some(Box::pin(async move {
-            caller
+            let probe = caller
                 .router
-                .probe(&caller.session, &caller.server, &binding)
-                .await
+                .probe(&caller.session, &caller.server, &binding);
+            let probe = tokio::time::timeout(within, probe).await;
+            probe.unwrap_or(ProbeResult::Unclear)
         }))
     }
 }
@@ -372,7 +390,6 @@ mod tests {
             to: "b".into(),
             epoch: EPOCH.0,
             reason: "upstream".into(),
-            is_recorded: false,
         };
         let mark = moved.to_mark().to_json();
         let mut filter = filter(Some("7"), Some(moved));

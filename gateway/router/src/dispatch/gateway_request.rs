@@ -58,6 +58,7 @@ pub async fn send_gateway_request(
         reply,
         binding,
         moved,
+        ..
     } = deliver(router, &mut call).await?;
     in_flight.set_holder(BindingHolder::of(&binding, router.worker()));
     let answer = within(
@@ -65,7 +66,5 @@ pub async fn send_gateway_request(
         read_answer(reply, &call.outgoing),
     )
     .await;
-    // A move that is recorded as unreported is left for the reply to a request of the client.
-    let moved = moved.filter(|moved| !moved.is_recorded);
     Ok(GatewayReply { answer, moved })
 }

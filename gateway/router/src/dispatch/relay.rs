@@ -1,9 +1,10 @@
 //! Relays the body of an upstream's reply to the client while it arrives.
 //!
 //! Invariant: memory is bounded by one event, or by what arrives of a JSON reply before its id. A reply to another request
-//! reaches nobody: its connection is closed, and the caller gets an error. A call whose stream ends without its answer gets an error that says so,
-//! unless the stream has event ids with which the client can resume it. If such a stream breaks, a ping decides whether
-//! the upstream session still exists.
+//! reaches nobody: its connection is closed, and the caller gets an error. A call whose stream ends without its answer
+//! gets an error that says so, unless the stream has event ids with which the client can resume it. If a stream breaks, a
+//! ping shows whether the upstream session still exists: otherwise it cannot be resumed, and the error says that its state
+//! is lost.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -141,7 +142,7 @@ pub(super) struct EventRelay {
     upstream: Option<(EventStream, Box<EventFilter>)>,
     /// Sent before all events of the upstream.
     first: Option<Event>,
-    /// The running ping that decides whether a broken stream can be resumed.
+    /// The running ping after the stream broke.
     checking: Option<Pin<Box<dyn Future<Output = ProbeResult> + Send>>>,
     /// The event that reports a loss, sent only after the report is recorded, so that the next call does not repeat it.
     reporting: Option<(ReportFuture, Event)>,
@@ -169,9 +170,9 @@ impl EventRelay {
     }
 
     /// Ends the stream with the error that the call may have run, if a call is unanswered.
-    fn fail(&mut self) -> Option<Event> {
+    fn fail(&mut self, probe: ProbeResult) -> Option<Event> {
         let (_, mut filter) = self.upstream.take()?;
-        filter.outcome_unknown()
+        filter.outcome_unknown(probe)
     }
 
     /// The last event for the client when the upstream's events end.
@@ -181,23 +182,23 @@ impl EventRelay {
             self.upstream = None;
             return None;
         }
-        self.fail()
+        self.fail(ProbeResult::Unclear)
     }
 
-    /// If a call is unanswered, a broken stream ends with an error event: at once, or after a ping if the client could
-    /// resume it. A stream that cannot be relayed is not resumed, because the same event would be repeated.
+    /// If a call is unanswered, a broken stream ends after a ping: with an error event, unless the client can resume it. A
+    /// stream that cannot be relayed is not resumed, because the same event would be repeated.
     fn broke(&mut self, error: &ReplyError) -> Option<Event> {
         let (_, filter) = self.upstream.as_mut()?;
         if let ReplyError::Broken(_) = error {
             tracing::info!(%error, "an upstream's reply broke");
-            self.checking = filter.check_resumable();
+            self.checking = filter.check_session();
             if self.checking.is_some() {
                 return None;
             }
         } else {
             tracing::warn!(%error, "an upstream's reply cannot be relayed");
         }
-        self.fail()
+        self.fail(ProbeResult::Unclear)
     }
 
     /// Polls the ping; ready with the last event of the stream.
@@ -207,10 +208,12 @@ impl EventRelay {
         };
         let probe = ready!(checking.as_mut().poll(context));
         self.checking = None;
-        if probe == ProbeResult::Alive {
+        let is_resumable =
+            (self.upstream.as_ref()).is_some_and(|(_, filter)| filter.is_resumable());
+        if probe == ProbeResult::Alive && is_resumable {
             self.upstream = None;
         }
-        Poll::Ready(self.fail())
+        Poll::Ready(self.fail(probe))
     }
 
     /// Whether no call on this stream is unanswered.

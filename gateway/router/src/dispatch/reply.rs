@@ -1,8 +1,8 @@
 //! Turns a delivered response into the client's reply.
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, Either, Ready, ready};
-use futures_util::stream;
+use futures_util::future::{BoxFuture, Either, Ready, ok, ready};
+use futures_util::{TryStreamExt, stream};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
@@ -10,7 +10,7 @@ use super::deliver::DeliveryResult;
 use super::event_filter::{Audience, Caller, EventFilter, StreamOrigin};
 use super::relay::{EventRelay, JsonRelay, ReplyGuards, note_mismatch};
 use super::seals::Seals;
-use crate::affinity::{RebindNotice, Session};
+use crate::affinity::Session;
 use crate::in_flight_requests::InFlightRequest;
 use crate::pooled::ServerRequestResponder;
 use crate::request_tag::StreamOwner;
@@ -18,7 +18,7 @@ use mooring_protocol::envelope::{Message, Sender};
 use mooring_protocol::ids::Epoch;
 use mooring_protocol::{
     Event, EventStream, PendingRequest, Reply, ReplyBody, ReplyError, StreamError, StreamRewriter,
-    mark, rewrite_down,
+    rewrite_down,
 };
 use mooring_upstream::{ANSWER_BYTES_MAX, ExchangeError, Server};
 
@@ -42,7 +42,8 @@ fn at_once(reply: Result<Reply, ExchangeError>) -> RelayFuture {
     Either::Left(ready(reply))
 }
 
-/// The reply to a message of a bound session.
+/// The reply to a message of a bound session. One that tells of a loss is always an event stream: the warning, then the
+/// marked answer.
 ///
 /// # Errors
 /// The reply cannot be read, or answers another request.
@@ -61,34 +62,38 @@ pub fn relay_call(
     let audience = Audience::Bound(marker);
     let owner = StreamOwner::of(&caller.session, &caller.server.id);
     let reply = delivered.reply;
-    match (delivered.moved, reply.body) {
-        (moved, ReplyBody::Events(events)) if reply.status.is_success() => {
-            let origin = StreamOrigin {
-                caller,
-                binding: delivered.binding,
-            };
-            let filter = EventFilter::new(audience, owner, pending_request, Some(origin), moved);
-            at_once(Ok(relay_events(
-                reply.status,
-                events,
-                filter,
-                guards,
-                options,
-            )))
+    let events = match (&delivered.moved, reply.body) {
+        (_, ReplyBody::Events(events)) if reply.status.is_success() => events,
+        (Some(_), body) if reply.status.is_success() && pending_request.is_some() => {
+            text_as_event(body)
         }
-        (moved, body) => {
+        (_, body) => {
             let reply = Reply { body, ..reply };
-            match (moved, pending_request) {
-                (Some(moved), Some(request)) if reply.status.is_success() => {
-                    Either::Right(Box::pin(async move {
-                        let _until_read = guards;
-                        marked(reply, request, &moved, &caller).await
-                    }))
-                }
-                (_, request) => relay(reply, audience, owner, request, guards, options),
-            }
+            return relay(reply, audience, owner, pending_request, guards, options);
         }
-    }
+    };
+    let origin = StreamOrigin {
+        caller,
+        binding: delivered.binding,
+        reports_loss: delivered.reports_loss,
+    };
+    let filter = EventFilter::new(audience, owner, pending_request, Some(origin), delivered.moved);
+    at_once(Ok(relay_events(
+        StatusCode::OK,
+        events,
+        filter,
+        guards,
+        options,
+    )))
+}
+
+/// A text body as a stream of one event, or of none if it is empty.
+fn text_as_event(body: ReplyBody) -> EventStream {
+    let read = async move {
+        let text = body.read_text(ANSWER_BYTES_MAX).await?;
+        Ok((!text.is_empty()).then(|| Event::message(text)))
+    };
+    Box::pin(stream::once(read).try_filter_map(ok))
 }
 
 /// The reply to a message over a shared upstream session.
@@ -196,28 +201,6 @@ fn relay_events(
 ) -> Reply {
     let relay = EventRelay::new(events, filter, guards, &options.stopping);
     Reply::new(status, ReplyBody::Events(Box::pin(relay)))
-}
-
-/// A reply with a rebind notice is always an event stream: the warning, then the marked answer.
-async fn marked(
-    reply: Reply,
-    request: PendingRequest,
-    moved: &RebindNotice,
-    caller: &Caller,
-) -> Result<Reply, ExchangeError> {
-    let text = reply.body.read_text(ANSWER_BYTES_MAX).await?;
-    let down = answer_to(request, text)?;
-    let notice = moved.to_mark();
-    let answer = match mark::mark_result(&String::from_utf8_lossy(&down), &notice) {
-        Some(marked) => {
-            caller.note_loss_reported(moved).await;
-            Bytes::from(marked)
-        }
-        None => down,
-    };
-    let events = [notice.warning_event(), Event::message(answer)];
-    let events = ReplyBody::Events(Box::pin(stream::iter(events.map(Ok))));
-    Ok(Reply::new(reply.status, events))
 }
 
 /// An error of the upstream with the ids restored, or an accepted message.

@@ -98,7 +98,6 @@ mod tests {
             to: to.into(),
             epoch: 7,
             reason: Loss::InstanceRefuses.as_str().into(),
-            is_recorded: false,
         }
     }
 

@@ -22,6 +22,7 @@ use super::reply;
 use super::sending::{ReplyTo, SendReceipt};
 use super::stream::Stream;
 use crate::SendError;
+use mooring_protocol::mark::STATE_LOST;
 use mooring_protocol::{
     ErrorBody, ErrorKind, Event, Id, Kind, Message, Method, Reply, RequestOrigin, RequestTag,
     Sender, call, with_request_id,
@@ -218,7 +219,9 @@ impl Actor {
             None if is_ours => self.resume_general(event.number),
             None => self.listen(),
             Some(request) if is_ours => self.resume_call(&event, request),
-            Some((tag, id)) => reply::one_event(outcome_unknown(&Key::of_client(tag, id))),
+            Some((tag, id)) => {
+                reply::one_event(outcome_unknown(&Key::of_client(tag, id), STATE_LOST))
+            }
         }
     }
 
@@ -253,7 +256,7 @@ impl Actor {
             replay(&self.log, tag, event.number, &outbox);
         }
         if !tag.is_some_and(|tag| self.log.has_answer(&tag)) {
-            outbox.push(outcome_unknown(&key));
+            outbox.push(outcome_unknown(&key, "its events are not kept any more"));
         }
         outbox.end(End::Whole);
         Reply::events(reader)
@@ -288,10 +291,10 @@ fn too_many(id: Id<'_>, why: &'static str) -> Reply {
 
 /// The error that tells a client that its call may have run. It has the request's id as sent to the server, as do all
 /// messages of a connection.
-fn outcome_unknown(key: &Key) -> Event {
+fn outcome_unknown(key: &Key, why: &str) -> Event {
     let id_json = key.to_json();
     let error = ErrorBody::new(ErrorKind::OutcomeUnknown)
         .answering(Id::from_json(&id_json).ok())
-        .detail("its events are not kept any more");
+        .detail(why);
     Event::message(error.to_bytes())
 }

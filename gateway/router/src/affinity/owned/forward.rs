@@ -7,12 +7,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{HeaderName, Method};
 use http_body::{Body as HttpBody, Frame};
 use hyper::body::Incoming;
 use mooring_session::names::Principal;
-use mooring_session::rules::LossReport;
 use mooring_session::view::OwnerView;
 use tokio::time::sleep;
 
@@ -26,11 +25,6 @@ use mooring_upstream::{ANSWER_BYTES_MAX, Outgoing, SendError, Server, read_http}
 
 /// The request headers that a connection uses.
 const HEADERS: [HeaderName; 3] = [CONTENT_TYPE, LAST_EVENT_ID, MCP_PROTOCOL_VERSION];
-/// Who reports the loss for which a connection is renewed: the asking gateway, unless this header is
-/// [`REPORTED_BY_NEXT_CALL`].
-pub(super) const LOSS_REPORT: HeaderName = HeaderName::from_static("mooring-loss-report");
-/// See [`LOSS_REPORT`].
-pub(super) const REPORTED_BY_NEXT_CALL: &str = "next-call";
 /// Time limit for a peer's answer in which no server takes part.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 /// How long an answer that a peer sent before it counted as dead may be in transit. A peer that stops in order has sent
@@ -71,14 +65,9 @@ impl SessionRouter {
         session: &Session,
         server: &Server,
         epoch: u64,
-        report: LossReport,
     ) {
         let place = ConnectionKey::of(session, server);
-        let mut forward = forward_request(Operation::Renew, &place, &session.principal, epoch);
-        if report == LossReport::ByNextCall {
-            let value = HeaderValue::from_static(REPORTED_BY_NEXT_CALL);
-            forward.headers.insert(LOSS_REPORT, value);
-        }
+        let forward = forward_request(Operation::Renew, &place, &session.principal, epoch);
         if let Err(error) = self.ask(owner, &forward, RENEWED_WITHIN).await {
             tracing::info!(session = %session.digest, server = %server.id, %error, "the owner did not renew a lost connection");
         }

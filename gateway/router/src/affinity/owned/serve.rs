@@ -3,11 +3,9 @@
 //! Invariant: only the connection of the named epoch is used, and if the answer is a verdict, nothing was delivered.
 
 use http::StatusCode;
-use mooring_session::rules::LossReport;
 
 use super::super::{Loss, Session, SessionRouter};
 use super::connection_table::ConnectionKey;
-use super::forward::{LOSS_REPORT, REPORTED_BY_NEXT_CALL};
 use mooring_peers::{Forward, Operation, Verdict};
 use mooring_protocol::Reply;
 use mooring_upstream::connection::Activity;
@@ -79,15 +77,8 @@ impl SessionRouter {
             .get(connection_key.server.as_str())
             .cloned()
             .ok_or(Verdict::Unsupported)?;
-        let is_by_next_call =
-            (forward.headers.get(LOSS_REPORT)).is_some_and(|value| value == REPORTED_BY_NEXT_CALL);
-        let report = if is_by_next_call {
-            LossReport::ByNextCall
-        } else {
-            LossReport::ByCaller
-        };
         let resolved = self
-            .resolve_binding(&session, &server, report)
+            .resolve_binding(&session, &server)
             .await
             .map_err(|_| Verdict::NotHere)?;
         let binding = &resolved.binding;
@@ -105,7 +96,7 @@ impl SessionRouter {
             return Ok(());
         }
         match self
-            .recover(&session, &server, binding, Loss::ConnectionEnded, report)
+            .recover(&session, &server, binding, Loss::ConnectionEnded)
             .await
         {
             Ok(_) => Ok(()),
