@@ -1,4 +1,4 @@
-"""A stateful MCP server in Python (fastmcp): `increment` counts per session, `whoami` says where.
+"""A stateful MCP server in Python (fastmcp): `increment` counts per session, `whoami` says where, `slow` takes its time.
 
 Usage: counting.py --port PORT [--instance NAME] [--transport http|sse]
 Prints one JSON line, {"port": PORT}, when it is about to listen; a caller polls the port after that.
@@ -7,8 +7,10 @@ reaches this process.
 """
 
 import argparse
+import asyncio
 import json
 import os
+import pathlib
 
 from fastmcp import Context, FastMCP
 
@@ -33,6 +35,15 @@ async def increment(context: Context) -> dict:
 async def whoami(context: Context) -> dict:
     """Says which process and session answers."""
     return {"instance": arguments.instance, "pid": os.getpid(), "session": context.session_id}
+
+
+@server.tool
+async def slow(begun: str) -> str:
+    """Makes the file `begun` when its reply has had time to begin, and ends after a minute."""
+    await asyncio.sleep(0.5)
+    pathlib.Path(begun).touch()
+    await asyncio.sleep(60)
+    return "done"
 
 
 print(json.dumps({"port": arguments.port}), flush=True)

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::caller::{CallerRefusal, RequestHead, RequestSender};
 use super::detachable_future::DetachableFuture;
 use super::hooked_call::{answered, serve_hooked};
+use super::priming::StreamOwner;
 use super::reply::to_http;
 use super::stateful::is_stateful;
 use super::target::ServerTarget;
@@ -23,7 +24,7 @@ use crate::hooks::CallRoute;
 use mooring_identity::Identity;
 use mooring_metrics as metrics;
 use mooring_protocol::envelope::Sender;
-use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
+use mooring_protocol::header::{LAST_EVENT_ID, MCP_SESSION_ID, X_MCP_SESSION_ID};
 use mooring_protocol::{
     EnvelopeError, ErrorBody, ErrorKind, Kind, Lane, Message, Method, Reply, Revision, VersionError,
 };
@@ -155,7 +156,10 @@ async fn serve(app: Arc<App>, id: Option<&str>, sender: &RequestSender, request:
     };
     match head.method {
         HttpMethod::POST => post(context, body).await,
-        HttpMethod::GET => Box::pin(get(context)).await,
+        HttpMethod::GET => {
+            let owner = StreamOwner::of(&context);
+            owner.prime(Box::pin(get(context)).await, None)
+        }
         HttpMethod::DELETE => Box::pin(delete(context)).await,
         _ => Reply {
             allow: Some("POST, GET, DELETE"),
@@ -234,7 +238,11 @@ async fn post(context: RequestContext, body: axum::body::Body) -> Reply {
 async fn post_body(context: RequestContext, body: Bytes) -> Reply {
     match Message::parse(&body, Sender::Client) {
         Err(EnvelopeError::Batch) => Box::pin(batch::post(context, &body)).await,
-        parsed => post_message(context, &body, parsed).await,
+        parsed => {
+            let owner = StreamOwner::of(&context);
+            let reply = post_message(context, &body, parsed).await;
+            owner.prime(reply, Some(&body))
+        }
     }
 }
 
@@ -380,6 +388,10 @@ async fn get_unfiltered(context: RequestContext) -> Reply {
     }
     if let Err(cause) = Revision::of_headers(&context.headers) {
         return answer::error(&ErrorBody::from(&cause));
+    }
+    let owner = StreamOwner::of(&context);
+    if let Some(resumed) = owner.resume(context.headers.get(LAST_EVENT_ID)) {
+        return resumed;
     }
     match context.server.clone() {
         ServerTarget::Upstream(server) => {

@@ -22,6 +22,7 @@ mod host_origin_guard;
 mod legacy;
 mod nested_servers;
 mod peers;
+mod priming;
 mod reply;
 mod request_body;
 mod request_rate;

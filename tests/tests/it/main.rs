@@ -43,6 +43,7 @@ mod foreign_store_replies;
 mod forgotten_sessions;
 mod forwarded_identity;
 mod front_door;
+mod gateway_killed;
 mod governance;
 mod governed_fleet;
 mod group;

@@ -36,6 +36,22 @@ impl Seals {
         )
     }
 
+    /// The seal of these parts as text, for an id that the gateway gives a client; empty without keys.
+    #[must_use]
+    pub fn seal(&self, parts: &[&[u8]]) -> String {
+        let key = self.0.as_ref();
+        key.map_or_else(String::new, |key| format!("{:032x}", key.tag(parts)))
+    }
+
+    /// Whether the seal was made of these parts.
+    #[must_use]
+    pub fn is_seal_of(&self, parts: &[&[u8]], seal: &str) -> bool {
+        match &self.0 {
+            None => seal.is_empty(),
+            Some(key) => u128::from_str_radix(seal, 16).is_ok_and(|tag| key.verify(parts, tag)),
+        }
+    }
+
     /// Whether the gateway made this id for this session.
     #[must_use]
     pub fn is_genuine(
