@@ -15,7 +15,7 @@ use mooring_session::record::{Record, SessionState};
 use mooring_session::request_digest::REQUEST_FIELD;
 use mooring_session::rules::{BindReply, Creation, EndReply, RateReply, RebindReply, RouteState};
 use mooring_session::time::Timestamp;
-use mooring_session::turns::TurnStatus;
+use mooring_session::turns::{TurnHolder, TurnStatus};
 use mooring_session::view::{BindingView, RecordView};
 use mooring_session::workers::{Drain, WorkerView};
 
@@ -87,7 +87,21 @@ pub(crate) struct RouteLine<'a> {
     pub(crate) lost_instance: Option<&'a str>,
     pub(crate) lost_reason: Option<&'a [u8]>,
     /// The turn, where it was asked for.
-    pub(crate) turn: Option<TurnStatus>,
+    pub(crate) turn: Option<TurnLine>,
+}
+
+/// What became of the turn that was asked for.
+pub(crate) struct TurnLine {
+    pub(crate) turn: TurnStatus,
+    /// Who has it, where the caller waits.
+    pub(crate) holder: Option<TurnHolder>,
+}
+
+impl TurnLine {
+    /// How many fields it has.
+    fn count(line: Option<&Self>) -> usize {
+        line.map_or(0, |line| if line.holder.is_some() { 3 } else { 1 })
+    }
 }
 
 /// The worker that holds a binding's connection.
@@ -103,18 +117,22 @@ pub(crate) fn failed(context: &Context, failure: &Failure) {
 }
 
 /// The answer of ROUTE where nobody has bound the server; with the turn, where it was asked for.
-pub(crate) fn unbound(context: &Context, turn: Option<TurnStatus>) {
-    context.begin_reply(1 + usize::from(turn.is_some()));
+pub(crate) fn unbound(context: &Context, turn: Option<&TurnLine>) {
+    context.begin_reply(1 + TurnLine::count(turn));
     context.text("state", RouteState::Unbound.as_str());
-    turn_field(context, turn);
+    turn_fields(context, turn);
 }
 
-/// The turn, where it was asked for: its number, or null while the caller waits.
-fn turn_field(context: &Context, turn: Option<TurnStatus>) {
-    match turn {
-        None => {}
-        Some(TurnStatus::Granted(number)) => context.integer("turn", number),
-        Some(TurnStatus::Waiting) => context.optional_integer("turn", None),
+/// The turn, where it was asked for: its number, or null while the caller waits, and who has it.
+fn turn_fields(context: &Context, line: Option<&TurnLine>) {
+    let Some(line) = line else { return };
+    match line.turn {
+        TurnStatus::Granted(number) => context.integer("turn", number),
+        TurnStatus::Waiting => context.optional_integer("turn", None),
+    }
+    if let Some(holder) = &line.holder {
+        context.text("turn_holder", holder.worker.as_str());
+        context.integer("turn_held_ms", holder.held_for.get());
     }
 }
 
@@ -127,7 +145,7 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
         + usize::from(line.worker_lost.is_some())
         + usize::from(line.lost_instance.is_some())
         + usize::from(line.lost_reason.is_some())
-        + usize::from(line.turn.is_some());
+        + TurnLine::count(line.turn.as_ref());
     context.begin_reply(ALWAYS + owner_fields + optional);
     context.text("state", line.state.as_str());
     context.text("instance", line.instance);
@@ -153,7 +171,7 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
     if let Some(reason) = line.lost_reason {
         context.bytes("lost_reason", reason);
     }
-    turn_field(context, line.turn);
+    turn_fields(context, line.turn.as_ref());
 }
 
 /// The answer of BIND.

@@ -39,9 +39,10 @@ settings! {
         pub reap_interval: Duration =
             Integer("affinity.reap_interval_ms", "milliseconds", 10_000, 100..=3_600_000),
         /// How long a tool call waits for its turn, where its server's `concurrency` is `serial`, before it is answered
-        /// with an error. It has then not run.
+        /// with an error. It has then not run. A call whose server has been silent for as long lets the next one run
+        /// beside it: its client may have given up without cancelling it.
         pub turn_wait_max: Duration =
-            Integer("affinity.turn_wait_max_ms", "milliseconds", 600_000, 1000..=86_400_000),
+            Integer("affinity.turn_wait_max_ms", "milliseconds", 60_000, 1000..=86_400_000),
     }
 }
 

@@ -16,7 +16,7 @@ use mooring_protocol::{ErrorBody, ErrorKind, Reply, call};
 use mooring_router::affinity::{HoldError, OpenError, RebindNotice, ResolveError, TurnError};
 use mooring_router::dispatch::DeliverError;
 use mooring_router::pooled::PooledError;
-use mooring_store::StoreError;
+use mooring_store::{StoreError, TurnHolder};
 use mooring_upstream::{
     Answer, CredentialError, ExchangeError, FailureCause, HandshakeError, SendError,
     TokenExchangeError, UserSecretError,
@@ -143,7 +143,11 @@ fn undelivered(cause: &SendError, id: Option<Id<'_>>) -> Reply {
 pub(super) fn turn_error(cause: &TurnError, id: Option<Id<'_>>) -> Reply {
     match cause {
         TurnError::Store(cause) => store(cause, id),
-        TurnError::Busy => plain(ErrorKind::TurnBusy, id),
+        TurnError::Busy { holder } => error(
+            &ErrorBody::new(ErrorKind::TurnBusy)
+                .answering(id)
+                .detail(turn_advice(holder.as_ref())),
+        ),
         TurnError::Withdrawn => empty_event_stream(),
         TurnError::TooMany => error(
             &ErrorBody::new(ErrorKind::TooManyRequests)
@@ -155,6 +159,21 @@ pub(super) fn turn_error(cause: &TurnError, id: Option<Id<'_>>) -> Reply {
             plain(ErrorKind::Internal, id)
         }
     }
+}
+
+/// What a call waited for, and what to do about it.
+fn turn_advice(holder: Option<&TurnHolder>) -> String {
+    let held = match holder {
+        Some(TurnHolder { worker, held_for }) => format!(
+            "the call before it has run for {} s through gateway {}",
+            held_for.get() / 1000,
+            worker.name(),
+        ),
+        None => "the call before it still runs".to_owned(),
+    };
+    format!(
+        "{held}; cancel it (notifications/cancelled), DELETE the session, or set concurrency = \"parallel\" for the server"
+    )
 }
 
 /// The reply to a call that its client cancelled: the client ignores any response (MCP 2025-11-25, cancellation).

@@ -78,7 +78,7 @@ pub use self::session_access::{DropGuard, SessionAccess, SessionTurn, TurnError}
 pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
 use self::status::{FollowedStatus, StatusCell};
 use self::transition::Get;
-pub use self::turns::{EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line};
+pub use self::turns::{EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, TurnHolder};
 pub use self::user_slug::UserSlug;
 
 /// How many TTLs of a session the initialize params that it names are kept.

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use super::clock::Clock;
 use super::events::WorkerEvent;
 use super::key::SessionKey;
-use super::turns::{EnterRequest, LeaveRequest, LeaveTarget};
+use super::turns::{EnterRequest, LeaveRequest, LeaveTarget, TurnHolder};
 use super::waking::{ClaimWaiter, SettledScope};
 
 /// The module's defaults.
@@ -74,19 +74,21 @@ impl Queues {
         }
     }
 
-    /// Enters the queue for a turn. Returns its number, or none while the caller has to wait.
+    /// Enters the queue for a turn. Returns its number, or none while the caller has to wait, and then who has it.
     pub(crate) fn enter(
         &self,
         key: &SessionKey,
         request: &EnterRequest,
         workers: &dyn Liveness,
-    ) -> Result<Option<u64>, Refusal> {
-        let entered = self.with(workers, |turns, context| {
-            turns.enter(&place(key), &request.server, &request.turn(), context)
-        })?;
-        Ok(match entered {
-            TurnStatus::Granted(number) => Some(number),
-            TurnStatus::Waiting => None,
+    ) -> Result<(Option<u64>, Option<TurnHolder>), Refusal> {
+        let (place, server) = (place(key), &request.server);
+        self.with(workers, |turns, context| {
+            Ok(
+                match turns.enter(&place, server, &request.turn(), context)? {
+                    TurnStatus::Granted(number) => (Some(number), None),
+                    TurnStatus::Waiting => (None, turns.holder_of(&place, server, context.mono)),
+                },
+            )
         })
     }
 
@@ -357,8 +359,8 @@ mod tests {
 
         let key = make::key("s");
         let turn = |ticket| queues.enter(&key, &enter("w:1", ticket), &alive);
-        assert!(turn("t1").unwrap().is_some());
-        assert_eq!(turn("t2").unwrap(), None);
+        assert!(turn("t1").unwrap().0.is_some());
+        assert_eq!(turn("t2").unwrap().0, None);
         drop(looks_sooner);
         let lease = enter("w:1", "t1").lease;
         time.pass(lease.get());

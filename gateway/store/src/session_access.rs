@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use mooring_session::names::{NameError, ServerName, WorkerId};
 use mooring_session::view::RecordView;
 
-use super::{Session, SessionKey, Store, StoreError};
+use super::{Session, SessionKey, Store, StoreError, TurnHolder};
 
 /// A guard: dropping it ends the registration or lock.
 pub type DropGuard = Box<dyn Any + Send + Sync>;
@@ -58,7 +58,10 @@ pub struct SessionTurn {
 pub enum TurnError {
     /// Others had it for as long as the caller would wait.
     #[error("the session's turn did not come in time")]
-    Busy,
+    Busy {
+        /// Who has it, where the store knows.
+        holder: Option<TurnHolder>,
+    },
     /// As many wait for it as may.
     #[error("too many calls wait for the session's turn")]
     TooMany,

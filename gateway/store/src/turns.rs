@@ -13,7 +13,7 @@ use mooring_session::refusal::Refusal;
 use mooring_session::rules::{RouteReply, RouteRequest};
 use mooring_session::time::Millis;
 use mooring_session::turns;
-pub use mooring_session::turns::Line;
+pub use mooring_session::turns::{Line, TurnHolder};
 use tokio::runtime::Handle;
 
 use super::error::StoreError;
@@ -53,6 +53,8 @@ pub struct EnterReply {
     pub routed: RouteReply,
     /// The turn's number; none while the caller waits for it.
     pub turn: Option<u64>,
+    /// Who has the turn, where the caller waits and the store knows.
+    pub holder: Option<TurnHolder>,
     /// What assigned the turn: memory orders only this worker's callers, not those of other workers.
     pub answered_by: AnsweredBy,
 }

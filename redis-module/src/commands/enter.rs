@@ -32,7 +32,8 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,
-    reply: "that of ROUTE, and `turn`: the turn's number, or null while the caller waits",
+    reply: "that of ROUTE, and `turn`: the turn's number, or null while the caller waits; then also `turn_holder`, the \
+            worker that has it, and `turn_held_ms`, for how long",
     details: "\
 Of the callers of one session at one server, one at a time has the turn, in the order of their arrival over the whole
 fleet. A caller that waits hears by WORKER.WAIT when its turn comes; a grant that is not picked up within a second (by

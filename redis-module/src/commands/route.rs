@@ -38,7 +38,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
             `lease_until`, `worker_lost` (the dead worker that drove it before, told once), and `lost_instance` with \
             `lost_reason` (a loss that no reply has reported to the client yet: see SESSION.REBIND, UNREPORTED, and \
             SESSION.TOUCH, REPORTED). What is absent is left out: this is the hot path, and every field costs. With TURN also `turn`: its number, or null while the \
-            caller waits",
+            caller waits, then with `turn_holder` and `turn_held_ms` as in SESSION.ENTER",
     details: "\
 The hot path: one round trip before every call that a gateway sends. It checks the principal and that the session
 is active, slides the TTL, and answers where calls to the server go. `unbound`: bind it first. `claimed`: another

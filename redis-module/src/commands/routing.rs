@@ -3,13 +3,13 @@
 //! It reads three fields in one go instead of the record, copies none of them, and most of the time writes nothing. Two
 //! more are read where a loss is still to be reported, which the third one says.
 
-use mooring_session::Refusal;
 use mooring_session::codec::{self, BindingHead, CorruptRecord};
 use mooring_session::names::{InstanceName, NameError, Principal, ServerName, WorkerId};
 use mooring_session::record::Phase;
 use mooring_session::rules::{self, ReplacedDriver, RouteState};
-use mooring_session::turns::TurnRequest;
+use mooring_session::turns::{TurnRequest, TurnStatus};
 use mooring_session::view::BindingState;
+use mooring_session::{Refusal, SessionPlace};
 
 use super::turn::Queues;
 use crate::claims;
@@ -21,7 +21,7 @@ use crate::keyspace;
 use crate::module::Module;
 use crate::moment::Moment;
 use crate::record_io;
-use crate::reply::{self, OwnerLine, RouteLine};
+use crate::reply::{self, OwnerLine, RouteLine, TurnLine};
 use crate::rule_inputs::RuleInputs;
 
 /// The raw words. They are rarely parsed: a principal that equals the record's, and a server whose name is cached, are
@@ -129,6 +129,17 @@ pub(super) fn serve(
         queues.enter(&moment, fields.server, turn)
     });
     let turn = asked.transpose()?;
+    let turn = turn.map(|turn| TurnLine {
+        turn,
+        holder: match turn {
+            TurnStatus::Granted(_) => None,
+            TurnStatus::Waiting => {
+                let place = SessionPlace::new(moment.database, moment.key.as_bytes());
+                let mono = inputs.monotonic();
+                module.turns.holder_of(&place, fields.server, mono)
+            }
+        },
+    });
 
     let lives = [&lifetime_before, &lifetime];
     record_io::store_use(
@@ -142,7 +153,7 @@ pub(super) fn serve(
     module.counters.note_touch(decided.written);
     let Some(head) = head else {
         module.counters.misses += 1;
-        reply::unbound(context, turn);
+        reply::unbound(context, turn.as_ref());
         return Ok(());
     };
     module.counters.hits += 1;

@@ -28,7 +28,7 @@ const PROMPT: &str = "127.0.0.1:6379> ";
 /// Integers with as many digits are moments, or numbers made from moments.
 const MOMENT_DIGITS: usize = 13;
 /// Fields whose numbers depend on how fast the machine is.
-const UNEVEN: [&str; 1] = ["retry_after_ms"];
+const UNEVEN: [&str; 2] = ["retry_after_ms", "turn_held_ms"];
 
 /// The example of one page.
 struct Example {

@@ -53,7 +53,9 @@ impl Failure {
     pub(super) fn log(&self, server: &str) {
         let cause: &dyn std::error::Error = match self {
             Self::Conversation(cause) => cause,
-            Self::Turn(TurnError::Busy | TurnError::TooMany | TurnError::Withdrawn) => return,
+            Self::Turn(TurnError::Busy { .. } | TurnError::TooMany | TurnError::Withdrawn) => {
+                return;
+            }
             Self::Turn(cause) => cause,
             Self::Start(cause) => cause,
             Self::Thread(cause) => cause,
@@ -76,7 +78,7 @@ fn conversation_error_text(error: &ConversationError) -> &'static str {
 
 fn turn_error_text(error: &TurnError) -> &'static str {
     match error {
-        TurnError::Busy => {
+        TurnError::Busy { .. } => {
             "the conversation is busy with an earlier call; nothing was done; try again later"
         }
         TurnError::TooMany => {

@@ -86,7 +86,9 @@ impl Failure {
             Self::Thread(cause) => cause,
             Self::Open(SessionOpenError::Lock(LockError::Busy { .. })) => return,
             Self::Open(cause) => cause,
-            Self::Turn(TurnError::Busy | TurnError::TooMany | TurnError::Withdrawn) => return,
+            Self::Turn(TurnError::Busy { .. } | TurnError::TooMany | TurnError::Withdrawn) => {
+                return;
+            }
             Self::Turn(cause) => cause,
             Self::Tree(_) | Self::Overloaded | Self::Volume(_) | Self::SandboxUnavailable(_) => {
                 return;
@@ -115,7 +117,7 @@ fn store_error_text(error: &StoreError) -> &'static str {
 
 fn turn_error_text(error: &TurnError) -> &'static str {
     match error {
-        TurnError::Busy => {
+        TurnError::Busy { .. } => {
             "the session is busy with an earlier call; nothing was done; try again later"
         }
         TurnError::TooMany => {

@@ -71,7 +71,10 @@ impl Turn {
     pub(crate) fn saw(&self, message: &Message<'_>) {
         match TurnSignal::of(message) {
             TurnSignal::AsksClient => self.release(),
-            TurnSignal::Continues => self.resume(),
+            TurnSignal::Continues => {
+                self.signals.hear();
+                self.resume();
+            }
             TurnSignal::None => {}
         }
     }
@@ -147,8 +150,8 @@ impl SessionRouter {
     /// released when the future is dropped.
     ///
     /// # Errors
-    /// [`TurnError::Busy`] on timeout; `TooMany` if too many calls wait; `Store` for a session that is unknown, ended
-    /// or another principal's, and if the store is unreachable.
+    /// [`TurnError::Busy`] on timeout, with who has the turn; `TooMany` if too many calls wait; `Store` for a session that is
+    /// unknown, ended or another principal's, and if the store is unreachable.
     pub async fn take_turn(
         &self,
         key: &SessionKey,
@@ -156,14 +159,15 @@ impl SessionRouter {
         server: &ServerName,
         wait_max: Duration,
     ) -> Result<Turn, TurnError> {
-        let entry = self.entry(key, principal, server, fresh_token()?);
+        let entry = self.entry(key, principal, server, fresh_token()?, None);
         let (turn, _) = entry.take(wait_max).await?;
         Ok(turn)
     }
 
     /// Waits up to `wait_max` for the turn that a client's message needs, which any gateway can
     /// [`withdraw`](Self::withdraw) meanwhile. Also returns the route of the session's calls, which saves a ROUTE. `None`
-    /// if the message needs no turn. `lane` distinguishes several clients of one session.
+    /// if the message needs no turn. `lane` distinguishes several clients of one session. A call whose server has been silent
+    /// for `wait_max` lets the next one run: nobody waits longer for a call of which nothing is heard.
     ///
     /// Concurrent requests with the same id, which MCP forbids, get separate turns.
     ///
@@ -186,7 +190,7 @@ impl SessionRouter {
         }
         let (key, principal) = (&session.key, &session.principal);
         let ticket = ticket_names::ticket(key, &server.id, &turn_id(id.as_json(), lane))?;
-        let entry = self.entry(key, principal, &server.id, ticket);
+        let entry = self.entry(key, principal, &server.id, ticket, Some(wait_max));
         let started = Instant::now();
         let taken = entry.take(wait_max).await;
         metrics::turn_wait(started.elapsed());
@@ -235,12 +239,14 @@ impl SessionRouter {
         principal: &Principal,
         server: &ServerName,
         ticket: Token,
+        patience: Option<Duration>,
     ) -> QueueEntry {
         let queue = TurnQueue {
             store: self.store().clone(),
             waiters: self.waiters().clone(),
             held_turns: Arc::clone(self.held_turns()),
             key: key.clone(),
+            patience,
         };
         let request = EnterRequest {
             principal: principal.clone(),

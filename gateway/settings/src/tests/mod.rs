@@ -83,7 +83,7 @@ fn nothing_configured_is_the_documented_default() {
     assert_eq!(settings.affinity.session_ttl, Duration::from_secs(3600));
     assert_eq!(settings.affinity.sessions_max, None, "no cap");
     assert_eq!(settings.affinity.reap_interval, Duration::from_secs(10));
-    assert_eq!(settings.affinity.turn_wait_max, Duration::from_secs(600));
+    assert_eq!(settings.affinity.turn_wait_max, Duration::from_secs(60));
     assert_eq!(settings.worker.name, WorkerName::HostAndPort);
     assert_eq!(settings.worker.beat_ttl, Duration::from_millis(1500));
     assert_eq!(settings.worker.stop_patience, Duration::from_secs(10));

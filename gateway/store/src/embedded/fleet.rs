@@ -58,7 +58,7 @@ impl EmbeddedStore {
                 self.queues.enter(key, request, workers)
             })
         });
-        let (routed, turn) = match here {
+        let (routed, (turn, holder)) = match here {
             Some(done) => done?,
             None => {
                 let request = request.clone();
@@ -74,6 +74,7 @@ impl EmbeddedStore {
         Ok(EnterReply {
             routed,
             turn,
+            holder,
             answered_by: AnsweredBy::Store,
         })
     }

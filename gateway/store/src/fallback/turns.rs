@@ -36,11 +36,12 @@ impl FallbackStore {
             }
             if let Some(routed) = shared.serve_away(key, &route) {
                 let routed = routed?;
-                let turn = shared.queues.enter(key, request, &EveryWorkerAlive)?;
+                let (turn, holder) = shared.queues.enter(key, request, &EveryWorkerAlive)?;
                 if *shared.phase.borrow() == Phase::Away {
                     return Ok(EnterReply {
                         routed,
                         turn,
+                        holder,
                         answered_by: AnsweredBy::Memory,
                     });
                 }

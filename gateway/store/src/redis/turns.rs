@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use mooring_session::names::ServerName;
+use mooring_session::names::{ServerName, WorkerId};
+use mooring_session::time::Millis;
 use redis::{Cmd, Value};
 
 use super::reply::{self, Fields, Problem};
@@ -10,7 +11,9 @@ use super::{RedisStore, Resend, accepted, sized_command, unreadable};
 use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::status::AnsweredBy;
-use crate::turns::{EnterReply, EnterRequest, LEAVE, LeaveRequest, LeaveTarget, Line, TurnEnding};
+use crate::turns::{
+    EnterReply, EnterRequest, LEAVE, LeaveRequest, LeaveTarget, Line, TurnEnding, TurnHolder,
+};
 
 impl RedisStore {
     pub(crate) async fn enter(
@@ -68,8 +71,15 @@ fn leave_command(key: &SessionKey, request: &LeaveRequest) -> Cmd {
 /// Parses the reply of ENTER: that of ROUTE, and the turn.
 pub(super) fn entered(value: Value, server: &ServerName) -> Result<EnterReply, Problem> {
     let mut fields = Fields::of(value)?;
+    // Absent where nobody has it, and from an older module.
+    let holder = fields.optional_name("turn_holder", WorkerId::parse)?;
+    let held_ms = fields.optional_number("turn_held_ms")?;
     Ok(EnterReply {
         turn: fields.optional_number("turn")?,
+        holder: holder.map(|worker| TurnHolder {
+            worker,
+            held_for: Millis::new(held_ms.unwrap_or_default()),
+        }),
         answered_by: AnsweredBy::Store,
         routed: reply::routed_of(fields, server)?,
     })

@@ -101,6 +101,7 @@ impl Turns {
             ticket: request.ticket.clone(),
             number,
             lease: request.lease,
+            since: context.mono,
             state: HoldState::Held { until },
             ends: None,
         };

@@ -27,7 +27,7 @@ mod withdrawing;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
-pub use queue_view::{HolderView, QueueView};
+pub use queue_view::{HolderView, QueueView, TurnHolder};
 pub use request::{Line, TurnContext, TurnFigures, TurnLimits, TurnRequest, TurnStatus};
 
 use crate::limits::TURN_QUEUES_MAX;

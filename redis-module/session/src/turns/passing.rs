@@ -81,6 +81,7 @@ impl Turns {
                 ticket: waiter.ticket,
                 number,
                 lease: waiter.lease,
+                since: context.mono,
                 state: HoldState::Offered { until },
                 ends: None,
             };

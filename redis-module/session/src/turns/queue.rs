@@ -17,6 +17,8 @@ pub(super) struct Holder {
     pub(super) ticket: Token,
     pub(super) number: u64,
     pub(super) lease: Millis,
+    /// When it was granted.
+    pub(super) since: Monotonic,
     pub(super) state: HoldState,
     /// When the turn ends whatever its lease is: its call was cancelled.
     pub(super) ends: Option<Monotonic>,

@@ -34,7 +34,32 @@ pub struct HolderView {
     pub is_offered: bool,
 }
 
+/// What a caller that waits is told of the one that has the turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnHolder {
+    /// The worker.
+    pub worker: WorkerId,
+    /// How long ago it got the turn.
+    pub held_for: Millis,
+}
+
 impl Turns {
+    /// Who has the turn of a session at a server, if anybody has.
+    #[must_use]
+    pub fn holder_of(
+        &self,
+        session: &SessionPlace,
+        server: &ServerName,
+        mono: Monotonic,
+    ) -> Option<TurnHolder> {
+        let queue = self.queues.get(self.queues.find(session, server)?)?;
+        let holder = queue.value.holder.as_ref()?;
+        Some(TurnHolder {
+            worker: holder.worker.clone(),
+            held_for: Millis::new(mono.ms().saturating_sub(holder.since.ms())),
+        })
+    }
+
     /// The queues of one session.
     #[must_use]
     pub fn of_session(&self, session: &SessionPlace, mono: Monotonic) -> Vec<QueueView> {

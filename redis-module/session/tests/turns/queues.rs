@@ -2,7 +2,7 @@
 
 use mooring_session::limits::{TURN_PICKUP, TURN_QUEUES_MAX};
 use mooring_session::time::{Millis, Timestamp};
-use mooring_session::turns::{HolderView, Line, QueueView, TurnRequest};
+use mooring_session::turns::{HolderView, Line, QueueView, TurnHolder, TurnRequest};
 use mooring_session::{Refusal, SessionPlace};
 
 use crate::fixture::{Node, WALL, code, place, request, server, token, worker};
@@ -50,6 +50,15 @@ fn people_are_told_who_has_the_turn_and_who_waits() {
         next: names(["b", "c", "a", "b", "c"]),
     };
     assert_eq!(told(&node), [expected.clone()]);
+    let holder = |node: &Node| {
+        node.turns
+            .holder_of(&place(), &server("tools"), node.mono())
+    };
+    let held = TurnHolder {
+        worker: worker("a"),
+        held_for: Millis::new(500),
+    };
+    assert_eq!(holder(&node), Some(held), "renewals count from the grant");
     node.leaves("a1").unwrap();
     let [offered] = &told(&node)[..] else {
         panic!("one queue");

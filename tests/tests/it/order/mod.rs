@@ -9,6 +9,7 @@ mod arrival;
 mod commands;
 mod deaths;
 mod questions;
+mod silent;
 mod withdrawn;
 
 use std::path::PathBuf;

@@ -1,15 +1,18 @@
 //! The task of a turn: holds, releases and resumes it as the call commands, and ends it with the call.
 //!
-//! A turn has this task once it is not [short](super::held_turns). Invariants: the call never waits for this task; the task
-//! ends with the call; a lost turn is not requested again, because its call may have been cancelled and would
-//! block the others for as long as its server is silent.
+//! A turn has this task once it is not [short](super::held_turns). A turn with a patience is released when its call's server
+//! has been silent for so long: its client may have given up without a word, and the others would wait for nobody. What the
+//! server says later resumes it. Invariants: the call never waits for this task; the task ends with the call; a lost turn is
+//! not requested again, because its call may have been cancelled and would block the others for as long as its server is
+//! silent.
 
+use std::future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::TurnError;
 use super::queue_entry::{ASK_AGAIN_AFTER, LEASE, QueueEntry};
@@ -33,7 +36,7 @@ pub(super) enum TurnCommand {
 }
 
 /// What a call and the task of its turn tell each other, in one allocation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TurnSignals {
     /// A [`TurnCommand`].
     command: AtomicU8,
@@ -41,9 +44,53 @@ pub(super) struct TurnSignals {
     is_commanded: Notify,
     is_lost: AtomicBool,
     loss: Notify,
+    begun: Instant,
+    /// When the call's server last said something, in milliseconds since `begun`.
+    heard_ms: AtomicU64,
+}
+
+impl Default for TurnSignals {
+    fn default() -> Self {
+        Self {
+            command: AtomicU8::default(),
+            is_commanded: Notify::default(),
+            is_lost: AtomicBool::default(),
+            loss: Notify::default(),
+            begun: Instant::now(),
+            heard_ms: AtomicU64::default(),
+        }
+    }
 }
 
 impl TurnSignals {
+    /// The call's server has said something.
+    pub(super) fn hear(&self) {
+        let since = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.heard_ms.store(since, Ordering::Release);
+    }
+
+    /// Returns when the call's server has been silent for so long; never without a patience.
+    async fn silent(&self, patience: Option<Duration>) {
+        let Some(patience) = patience else {
+            return future::pending().await;
+        };
+        loop {
+            let heard = Duration::from_millis(self.heard_ms.load(Ordering::Acquire));
+            let silent = self.begun.elapsed().saturating_sub(heard);
+            if silent >= patience {
+                return;
+            }
+            sleep(patience.saturating_sub(silent)).await;
+        }
+    }
+
+    /// Releases the turn, unless the call has ended.
+    fn release(&self) {
+        let (hold, release) = (TurnCommand::Hold as u8, TurnCommand::Release as u8);
+        // Any other command stays.
+        let _ = (self.command).compare_exchange(hold, release, Ordering::AcqRel, Ordering::Acquire);
+    }
+
     /// Commands the task. Wakes it only for a new command.
     pub(super) fn command(&self, command: TurnCommand) {
         if self.command.swap(command as u8, Ordering::AcqRel) != command as u8 {
@@ -141,10 +188,16 @@ pub(super) async fn keep(
 ) {
     let mut given = TurnGrant::Already(numbers, first);
     loop {
+        let patience = entry.patience();
         let commanded = tokio::select! {
             biased;
             commanded = signals.until(TurnCommand::Release) => commanded,
             () = hold(&mut entry, given) => return signals.lose(),
+            () = signals.silent(patience) => {
+                entry.log_silence();
+                signals.release();
+                Ok(())
+            }
         };
         let resumed = entry.resumed();
         // Releases the ticket.

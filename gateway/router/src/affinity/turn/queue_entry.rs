@@ -33,6 +33,8 @@ pub(super) struct TurnQueue {
     pub(super) waiters: Waiters,
     pub(super) held_turns: Arc<HeldTurns>,
     pub(super) key: SessionKey,
+    /// How long a call keeps the turn while its server is silent; `None` for as long as it runs.
+    pub(super) patience: Option<Duration>,
 }
 
 /// One ticket's entry in a queue.
@@ -69,6 +71,20 @@ impl QueueEntry {
         Ok(Self::new(self.queue.clone(), request))
     }
 
+    /// How long a call keeps the turn while its server is silent.
+    pub(super) const fn patience(&self) -> Option<Duration> {
+        self.queue.patience
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_patience(&mut self, patience: Duration) {
+        self.queue.patience = Some(patience);
+    }
+
+    pub(super) fn log_silence(&self) {
+        tracing::info!(session = %self.queue.key.digest(), server = %self.request.server, patience = ?self.queue.patience, "turn released: the server of the call has been silent");
+    }
+
     /// Where a turn of the queue is while it has no task.
     pub(super) const fn held_turns(&self) -> &Arc<HeldTurns> {
         &self.queue.held_turns
@@ -91,6 +107,7 @@ impl QueueEntry {
         let mut outcome_waiter = None;
         let mut is_in_line = false;
         let mut worker_lost = None;
+        let mut holder = None;
         let mut refused_as_dead = 0_u32;
         loop {
             let outcomes = waiters.outcomes();
@@ -108,6 +125,7 @@ impl QueueEntry {
                         return Ok(entered);
                     }
                     is_in_line = true;
+                    holder = entered.holder;
                 }
                 Err(StoreError::Refused(Refusal::Limit { .. })) => return Err(TurnError::TooMany),
                 // The entry survives a short outage of the store.
@@ -122,7 +140,7 @@ impl QueueEntry {
             }
             let now = Instant::now();
             if gives_up_at.is_some_and(|at| at <= now) {
-                return Err(TurnError::Busy);
+                return Err(TurnError::Busy { holder });
             }
             let outcome_waiter = match &mut outcome_waiter {
                 Some(waiter) => waiter,

@@ -28,7 +28,7 @@ use crate::affinity::wake_ups::Waiters;
 use mooring_store::test_support::requests as make;
 use mooring_store::test_support::server::{Module, PATIENCE, RedisServer, eventually};
 use mooring_store::test_support::{embedded_store, memory_store, redis_store, turns_are_given};
-use mooring_store::{StoreOptions, StorePlace, WhenAway, open_with};
+use mooring_store::{StoreOptions, StorePlace, TurnHolder, WhenAway, open_with};
 
 const SHORT: Duration = Duration::from_millis(50);
 /// The shortest time to live of a beat.
@@ -69,6 +69,7 @@ impl Worker {
             waiters: self.waiters.clone(),
             held_turns: Arc::default(),
             key: key(),
+            patience: None,
         };
         let request = EnterRequest {
             principal: make::principal("alice"),
@@ -80,6 +81,13 @@ impl Worker {
             held: None,
         };
         QueueEntry::new(queue, request)
+    }
+
+    /// A turn that its call has only for so long while its server is silent.
+    async fn take_for(&self, ticket: &str, patience: Duration) -> Turn {
+        let mut entry = self.entry(ticket);
+        entry.set_patience(patience);
+        entry.take(PATIENCE).await.unwrap().0
     }
 
     async fn take(&self, ticket: &str, wait_max: Duration) -> Result<Turn, TurnError> {
@@ -183,9 +191,12 @@ async fn dropped_callers_block_no_other(store: &Store) {
     begun(store).await;
     let worker = Worker::new(store, "w:1");
     let held = worker.take("held", PATIENCE).await.unwrap();
-    assert_eq!(
-        worker.take("late", SHORT).await.unwrap_err(),
-        TurnError::Busy
+    // It is told who has the turn.
+    let late = worker.take("late", SHORT).await;
+    let by_itself = |holder: &TurnHolder| holder.worker == worker.id;
+    assert!(
+        matches!(&late, Err(TurnError::Busy { holder: Some(holder) }) if by_itself(holder)),
+        "{late:?}"
     );
     let gone = worker.take("gone", PATIENCE);
     assert!(tokio::time::timeout(SHORT, gone).await.is_err());
@@ -326,7 +337,7 @@ async fn a_holder_keeps_its_turn() {
     let worker = Worker::new(&store, "w:1");
     let held = worker.take("held", PATIENCE).await.unwrap();
     let busy = worker.take("late", LEASE + RENEW_EVERY).await;
-    assert_eq!(busy.unwrap_err(), TurnError::Busy);
+    assert!(matches!(busy, Err(TurnError::Busy { .. })));
     assert!(!held.is_lost());
 }
 
@@ -390,7 +401,7 @@ async fn a_turn_is_held_across_a_restart_of_redis() {
     let other = Worker::new(&store, "v:1");
     // Longer than the quiet time after a restart, in which only holders are granted their turns.
     let waiting = other.take("next", Duration::from_secs(7)).await;
-    assert_eq!(waiting.unwrap_err(), TurnError::Busy);
+    assert!(matches!(waiting, Err(TurnError::Busy { .. })));
     assert!(!held.is_lost());
     let number = held.number().unwrap();
     drop(held);
@@ -425,12 +436,12 @@ async fn without_redis_a_turn_has_no_number_and_is_not_lost() {
     let during = worker.take("during", PATIENCE).await.unwrap();
     assert_eq!(during.number(), None);
     let busy = worker.take("busy", SHORT).await;
-    assert_eq!(busy.unwrap_err(), TurnError::Busy);
+    assert!(matches!(busy, Err(TurnError::Busy { .. })));
     server.start_again();
     eventually("the store is back", async || !store.is_degraded()).await;
     // The earlier holder has its turn again, and excludes the other call.
     let busy = worker.take("after", LEASE + RENEW_EVERY).await;
-    assert_eq!(busy.unwrap_err(), TurnError::Busy);
+    assert!(matches!(busy, Err(TurnError::Busy { .. })));
     assert!(!before.is_lost() && !during.is_lost());
     drop(before);
     drop(during);

@@ -95,7 +95,7 @@ impl MemoryStore {
         // A turn that is refused leaves the session as it was, so what ROUTE refuses is refused before.
         let workers = state.workers.at(mono);
         state.sessions.check(key, &route, now, &workers)?;
-        let turn = self.queues.enter(key, request, &workers)?;
+        let (turn, holder) = self.queues.enter(key, request, &workers)?;
         let (routed, _) = state.run(key, &route, (now, mono), &self.queues)?;
         drop(state);
         self.queues
@@ -103,6 +103,7 @@ impl MemoryStore {
         Ok(EnterReply {
             routed,
             turn,
+            holder,
             answered_by: AnsweredBy::Store,
         })
     }

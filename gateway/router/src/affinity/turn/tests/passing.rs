@@ -1,5 +1,6 @@
 //! Turns of calls that wait for their clients: released, resumed ahead of all others, and ended from any state.
 
+use mooring_protocol::Sender;
 use mooring_session::refusal::Stale;
 
 use super::*;
@@ -19,7 +20,7 @@ async fn over_memory_and_redis(test: impl AsyncFn(&Store)) {
 /// Another call has the turn and keeps it.
 async fn is_busy(worker: &Worker, ticket: &str) {
     let busy = worker.take(ticket, A_WHILE).await;
-    assert_eq!(busy.unwrap_err(), TurnError::Busy);
+    assert!(matches!(busy, Err(TurnError::Busy { .. })));
 }
 
 /// Resumes: the ENTER precedes every later command.
@@ -60,6 +61,28 @@ async fn a_call_that_waits_for_its_client_releases_its_turn_and_resumes_first() 
         }
         assert!(!asks.is_lost(), "it was passed on, which is no loss");
         drop(asks);
+        until_idle(store).await;
+    })
+    .await;
+}
+
+/// Nobody cancels it, and nobody may wait for it any more.
+#[tokio::test]
+async fn a_call_whose_server_is_silent_releases_its_turn_until_the_server_says_something() {
+    /// Longer than the two looks at whether the turn is taken.
+    const SILENT_MAX: Duration = Duration::from_secs(5);
+    over_memory_and_redis(async |store| {
+        let worker = Worker::new(store, "w:1");
+        let silent = worker.take_for("silent", SILENT_MAX).await;
+        let other = worker.take("other", PATIENCE).await.unwrap();
+        assert!(!silent.is_lost(), "it was passed on, which is no loss");
+        let progress = br#"{"jsonrpc":"2.0","method":"notifications/progress"}"#;
+        silent.saw(&Message::parse(progress, Sender::Upstream).unwrap());
+        yields(20).await;
+        is_busy(&worker, "late").await;
+        drop(other);
+        is_busy(&worker, "again").await;
+        drop(silent);
         until_idle(store).await;
     })
     .await;
@@ -200,7 +223,8 @@ async fn a_resuming_call_retries_a_full_queue() {
     .await;
     drop(fills);
     eventually("the call has its turn again", async || {
-        worker.take("last", A_WHILE).await.unwrap_err() == TurnError::Busy
+        let last = worker.take("last", A_WHILE).await;
+        matches!(last, Err(TurnError::Busy { .. }))
     })
     .await;
     drop(asks);
