@@ -3,22 +3,28 @@
 
 use std::time::Duration;
 
-use mooring_tests::client::HttpClient;
+use anyhow::Context;
+use mooring_tests::client::{HttpClient, Reply};
 use mooring_tests::fleet::Fleet;
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::script::run_client_for;
 use mooring_tests::servers::Server;
 use mooring_tests::session::{McpSession, Opening, read_exchange};
+use mooring_tests::sse::Event;
 use mooring_tests::wait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 use crate::recovery::{OUTCOME_UNKNOWN, call, count_of, mark_of};
 use crate::scripted::Scripted;
 
 /// How long a client of Python may need to start, on a busy machine.
 const BEGUN_WITHIN: Duration = Duration::from_secs(120);
+
+/// How long the first event of a stream may take.
+const EVENT_WITHIN: Duration = Duration::from_secs(20);
 
 /// What `failover.py` and `failover.mjs` report.
 #[derive(Debug, Deserialize)]
@@ -108,6 +114,14 @@ fn slow_call(tool: &str) -> Value {
     json!({"name": tool, "arguments": {}})
 }
 
+/// The first event. Comments, which keep a silent stream open, are none.
+async fn first_event(reply: &mut Reply) -> anyhow::Result<Event> {
+    let event = timeout(EVENT_WITHIN, reply.next_event()).await;
+    event
+        .context("a priming event in time")??
+        .context("an event")
+}
+
 /// The id of the priming event, with which the stream is resumed: by its own session alone.
 #[tokio::test]
 async fn a_silent_stream_is_resumed_by_its_own_session_alone() -> anyhow::Result<()> {
@@ -122,7 +136,7 @@ async fn a_silent_stream_is_resumed_by_its_own_session_alone() -> anyhow::Result
             anyhow::Ok(asked)
         });
         let (mut reply, _asked) = (posted?, asked?);
-        let first = reply.next_event().await?.expect("a priming event");
+        let first = first_event(&mut reply).await?;
         assert_eq!(first.data, "", "{first:?}");
         let id = first.id.expect("an id to resume from");
 
@@ -196,7 +210,7 @@ async fn a_client_of_an_earlier_revision_gets_no_event_without_data() -> anyhow:
     Ok(())
 }
 
-/// What a resumption costs nothing: the session goes on, unmarked.
+/// No state is lost with a gateway: the next call counts on, unmarked.
 #[tokio::test]
 async fn the_session_goes_on_after_its_gateway_was_killed() -> anyhow::Result<()> {
     let server = Server::python_counting("one").await?;
@@ -212,7 +226,7 @@ async fn the_session_goes_on_after_its_gateway_was_killed() -> anyhow::Result<()
         json!({"name": "slow", "arguments": arguments}),
     );
     let mut reply = at_first.post(&request).await?;
-    let first = reply.next_event().await?.expect("a priming event");
+    let first = first_event(&mut reply).await?;
     wait::until_true("the call to run", BEGUN_WITHIN, async || Ok(begun.exists())).await?;
     fleet.gateways[0].process().kill_now()?;
     let mut elsewhere = session.fork(&HttpClient::default(), &fleet.endpoints()[1..]);
