@@ -81,13 +81,17 @@ fn make_deaf(socket: SockRef<'_>) {
     socket.attach_filter(&drop_all).expect("a socket filter");
 }
 
+async fn vanished(watching: &mut watch::Receiver<bool>) {
+    let _ = watching.wait_for(|has_vanished| *has_vanished).await;
+}
+
 /// Passes connections on to the server until the host vanishes. They end with the task.
 async fn forward(listener: TcpListener, server_port: u16, mut watching: watch::Receiver<bool>) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = watching.wait_for(|has_vanished| *has_vanished) => break,
+            () = vanished(&mut watching) => break,
         };
         let Ok((client, _)) = accepted else { break };
         connections.spawn(pass_on(client, server_port, watching.clone()));
@@ -103,7 +107,7 @@ async fn pass_on(mut client: TcpStream, server_port: u16, mut watching: watch::R
     };
     tokio::select! {
         _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-        _ = watching.wait_for(|has_vanished| *has_vanished) => {
+        () = vanished(&mut watching) => {
             make_deaf(SockRef::from(&client));
             drop(watching);
             // What the server answers goes nowhere.
