@@ -279,8 +279,6 @@ mod tests {
             b"\r\n",
             b"*1\r\n\r\n",
             b"#x\r\n",
-            b"_x\r\n",
-            b":1\n\r\n",
         ] {
             let mut reader = ReplyReader::default();
             reader.buffer().extend_from_slice(bytes);

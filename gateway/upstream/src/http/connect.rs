@@ -159,7 +159,7 @@ impl UpstreamStream {
         let mut byte = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let peeked = recv(self.socket(), &mut byte, flags);
-        matches!(peeked, Err(Errno::WOULDBLOCK | Errno::INTR))
+        matches!(peeked, Err(Errno::WOULDBLOCK))
     }
 
     /// Whether it can carry another request: as far as the runtime has noticed, it is open, and nothing has arrived that
