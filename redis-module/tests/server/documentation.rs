@@ -132,11 +132,18 @@ fn without_ages(line: &str) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
+/// The line without the digest of its request, which differs with the numbers in that.
+fn without_request(line: &str) -> &str {
+    let named = ["\"request\" => ", " (request "];
+    let cut = named.iter().find_map(|name| line.find(name));
+    cut.and_then(|at| line.get(..at)).unwrap_or(line)
+}
+
 /// The reply with everything left out that no page can know.
 fn masked(command: &str, reply: &str) -> String {
     let is_stats = command.starts_with("SESSION.STATS");
     let is_explained = command.starts_with("SESSION.EXPLAIN");
-    let lines = reply.lines().map(|line| {
+    let lines = reply.lines().map(without_request).map(|line| {
         let is_uneven = UNEVEN.iter().any(|field| line.contains(field));
         match line.split_once("(integer) ") {
             Some((head, _)) if is_stats || is_uneven => format!("{head}#"),
