@@ -1,11 +1,13 @@
-//! Events become lines: formatted where they happen, then counted by their kind, then queued for the thread that writes.
+//! Events become lines: counted by their kind, formatted where they happen, then queued for the thread that writes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::stdio::stderr;
+use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
@@ -13,9 +15,10 @@ use tracing_subscriber::registry::LookupSpan;
 
 use mooring_metrics as metrics;
 
-use super::line::{LineFields, LineFormat};
+use super::line::{LineFields, LineFormat, SERVER_FIELD};
 use super::queue::{LineBatch, LineQueue};
-use super::repeats::{LineKind, RepeatedLine, Repeats};
+use super::repeats::{Admission, LineKind, RepeatedLine, Repeats};
+use super::value::escape_value;
 
 /// How often counted lines are reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -63,26 +66,12 @@ impl LogLayer {
 }
 
 impl Log {
-    fn record(&self, event: &Event<'_>, line: RepeatedLine) {
-        let kind = LineKind {
-            callsite: event.metadata().callsite(),
-            server: line.fields.server().map(str::to_owned),
-        };
-        let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
-        let admitted = repeats.admit(kind, line, Instant::now());
-        drop(repeats);
-        match admitted {
-            Some(line) => self
-                .queue
-                .push(&line.fields.to_line(line.level, line.target)),
-            None => metrics::log_line_lost(metrics::LogLoss::Repeated),
-        }
+    fn repeats(&self) -> MutexGuard<'_, Repeats> {
+        self.repeats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn queue_counted(&self) {
-        let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
-        let counted = repeats.take_counted(Instant::now());
-        drop(repeats);
+        let counted = self.repeats().take_counted(Instant::now());
         for mut line in counted {
             line.fields.push_number("repeated", line.count);
             self.queue
@@ -144,22 +133,61 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let spans = || context.event_scope(event).into_iter().flatten();
+        let mut server = ServerField::default();
+        event.record(&mut server);
+        let of_span = || {
+            spans().find_map(|span| {
+                let extensions = span.extensions();
+                let fields = extensions.get::<LineFields>()?;
+                fields.server().map(str::to_owned)
+            })
+        };
+        let metadata = event.metadata();
+        let mut kind = LineKind {
+            callsite: metadata.callsite(),
+            server: server.0.or_else(of_span),
+        };
+        let admission = self.0.repeats().admit(&mut kind, Instant::now());
+        if admission != Admission::Written {
+            metrics::log_line_lost(metrics::LogLoss::Repeated);
+        }
+        if admission == Admission::Counted {
+            return;
+        }
         let mut fields = LineFields::new(self.0.format);
         event.record(&mut fields);
-        for span in context.event_scope(event).into_iter().flatten() {
+        for span in spans() {
             if let Some(of_span) = span.extensions().get::<LineFields>() {
                 fields.append(of_span);
             }
         }
-        let metadata = event.metadata();
-        self.0.record(
-            event,
-            RepeatedLine {
-                level: *metadata.level(),
-                target: metadata.target(),
-                fields,
-                count: 1,
-            },
-        );
+        let (level, target) = (*metadata.level(), metadata.target());
+        if admission == Admission::Written {
+            return self.0.queue.push(&fields.to_line(level, target));
+        }
+        let line = RepeatedLine {
+            level,
+            target,
+            fields,
+            count: 0,
+        };
+        self.0.repeats().describe(&kind, line);
+    }
+}
+
+/// The value of the field `server`.
+#[derive(Default)]
+struct ServerField(Option<String>);
+
+impl Visit for ServerField {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == SERVER_FIELD {
+            self.0 = Some(escape_value(SERVER_FIELD, format_args!("{value:?}")));
+        }
     }
 }

@@ -12,6 +12,9 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 use super::value::escape_value;
 
+/// The field with the configured server that a line is about.
+pub(super) const SERVER_FIELD: &str = "server";
+
 /// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineFormat {
@@ -53,9 +56,6 @@ impl LineFields {
     /// Adds the fields of a span around the event.
     pub(super) fn append(&mut self, span: &Self) {
         self.others.push_str(&span.others);
-        if self.server.is_none() {
-            self.server.clone_from(&span.server);
-        }
     }
 
     /// Sets what happened.
@@ -124,7 +124,7 @@ impl LineFields {
             _ if needs_quotes(&value) => push_quoted(&mut self.others, &value, &['"']),
             _ => self.others.push_str(&value),
         }
-        if name == "server" {
+        if name == SERVER_FIELD {
             self.server = Some(value);
         }
     }

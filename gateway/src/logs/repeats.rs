@@ -39,7 +39,7 @@ pub(super) struct RepeatedLine {
     pub(super) level: Level,
     /// The target of each.
     pub(super) target: &'static str,
-    /// The fields of the last one.
+    /// The fields of one of them.
     pub(super) fields: LineFields,
     /// How many.
     pub(super) count: u64,
@@ -53,41 +53,62 @@ pub(super) struct Repeats(HashMap<LineKind, LineRate>);
 struct LineRate {
     /// When all lines so far are earned.
     earned_at: Instant,
-    repeated: Option<RepeatedLine>,
+    /// Lines that were counted since the last report.
+    counted: u64,
+    /// One of those.
+    example: Option<RepeatedLine>,
+}
+
+/// What becomes of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It is written.
+    Written,
+    /// It is counted, and stands for those that follow: [`Repeats::describe`] takes it.
+    Described,
+    /// It is counted, and need not even be formatted.
+    Counted,
 }
 
 impl Repeats {
-    /// Whether a line is written: gives it back if so, and counts it otherwise.
-    pub(super) fn admit(
-        &mut self,
-        mut kind: LineKind,
-        line: RepeatedLine,
-        now: Instant,
-    ) -> Option<RepeatedLine> {
-        if self.0.len() >= KINDS_MAX && !self.0.contains_key(&kind) {
+    /// Decides on a line of this kind. Where there are too many kinds, it takes the server out of this one.
+    pub(super) fn admit(&mut self, kind: &mut LineKind, now: Instant) -> Admission {
+        if self.0.len() >= KINDS_MAX && !self.0.contains_key(kind) {
             kind.server = None;
         }
-        let rate = self.0.entry(kind).or_insert(LineRate {
+        let rate = self.0.entry(kind.clone()).or_insert(LineRate {
             earned_at: now,
-            repeated: None,
+            counted: 0,
+            example: None,
         });
         let earned_at = rate.earned_at.max(now);
         if earned_at.saturating_duration_since(now) <= AHEAD_MAX {
             rate.earned_at = earned_at + INTERVAL;
-            return Some(line);
+            return Admission::Written;
         }
-        let before = rate.repeated.as_ref().map_or(0, |line| line.count);
-        let count = before.saturating_add(line.count);
-        rate.repeated = Some(RepeatedLine { count, ..line });
-        None
+        rate.counted = rate.counted.saturating_add(1);
+        match rate.example {
+            None => Admission::Described,
+            Some(_) => Admission::Counted,
+        }
+    }
+
+    /// Takes the line that stands for the counted ones of its kind.
+    pub(super) fn describe(&mut self, kind: &LineKind, line: RepeatedLine) {
+        if let Some(rate) = self.0.get_mut(kind) {
+            rate.example = Some(line);
+        }
     }
 
     /// The lines counted since the last time, one for each kind. Forgets kinds without lines.
     pub(super) fn take_counted(&mut self, now: Instant) -> Vec<RepeatedLine> {
         let mut counted = Vec::new();
         self.0.retain(|_, rate| {
-            counted.extend(rate.repeated.take());
-            rate.earned_at > now
+            if let Some(example) = rate.example.take() {
+                let count = std::mem::take(&mut rate.counted);
+                counted.push(RepeatedLine { count, ..example });
+            }
+            rate.earned_at > now || rate.counted > 0
         });
         counted
     }
@@ -116,13 +137,22 @@ mod tests {
             level: Level::INFO,
             target: "mooring_gateway",
             fields: LineFields::new(LineFormat::Text),
-            count: 1,
+            count: 0,
         }
+    }
+
+    fn admit(repeats: &mut Repeats, server: Option<&str>, now: Instant) -> Admission {
+        let mut kind = kind(server);
+        let admission = repeats.admit(&mut kind, now);
+        if admission == Admission::Described {
+            repeats.describe(&kind, line());
+        }
+        admission
     }
 
     fn written(repeats: &mut Repeats, server: Option<&str>, now: Instant) -> usize {
         (0..5000)
-            .filter(|_| repeats.admit(kind(server), line(), now).is_some())
+            .filter(|_| admit(repeats, server, now) == Admission::Written)
             .count()
     }
 
@@ -154,7 +184,7 @@ mod tests {
     fn the_number_of_kinds_is_bounded() {
         let (mut repeats, now) = (Repeats::default(), Instant::now());
         for number in 0..10_000 {
-            repeats.admit(kind(Some(&number.to_string())), line(), now);
+            admit(&mut repeats, Some(&number.to_string()), now);
         }
         assert_eq!(repeats.0.len(), KINDS_MAX + 1);
     }
