@@ -211,9 +211,9 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_is_there_and_an_id_of_the_server_need_none() {
-        let answer = vec![Event::message("{}")];
-        let mut whole = primed(at_once(answer.clone()), true);
-        assert_eq!(whole.next().await.unwrap().unwrap(), answer[0]);
+        let answer = Event::message("{}");
+        let mut whole = primed(at_once(vec![answer.clone()]), true);
+        assert_eq!(whole.next().await.unwrap().unwrap(), answer);
         assert!(whole.next().await.is_none());
         let its = at_once(vec![with_id("its", "")]).chain(stream::pending());
         let mut its = primed(Box::pin(its), true);
