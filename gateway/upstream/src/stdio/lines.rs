@@ -145,6 +145,7 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
 
     /// Checks the lines for reads of each length.
