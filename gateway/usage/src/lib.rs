@@ -1,0 +1,16 @@
+//! What each user uses up of what all users of a gateway share: memory and calls.
+//!
+//! A user's messages and replies are held in memory while they are read, changed, and written to a client that may read
+//! slowly. What is held is taken from a [`MemoryBudget`], of which each user has a share. Invariant: no user can take
+//! what another one needs: neither the memory beyond its share, nor the reserve for short messages, nor more calls at
+//! once than [`UsageLimits::calls_max`].
+
+mod memory;
+mod memory_limit;
+mod user;
+
+pub use memory::{HeldMemory, MemoryBudget, MemoryShare, NoRoom, Patience, RoomWait, SharePart};
+pub use user::{CallPermit, TooManyCalls, UsageLimits, UserUsage};
+
+/// Most bytes of a short message. Short messages may also take the reserve of a budget, which long ones may not.
+pub const SHORT_BYTES_MAX: usize = 64 * 1024;
