@@ -5,9 +5,14 @@
 //! with non-digits are ignored; an incomplete block at the end of the stream is not an event. Invariant: memory is
 //! bounded by `event_bytes_max`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use memchr::{memchr, memchr2};
 use thiserror::Error;
+
+use super::held::held_bytes;
+use mooring_usage::{HeldMemory, SHORT_BYTES_MAX};
 
 /// Why the rest of a stream is unreadable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -89,7 +94,11 @@ impl Lines {
                         .get(without_mark(&self.partial)..)
                         .unwrap_or_default(),
                 );
-                self.partial.clear();
+                // A long line is rare, and its room would be kept for as long as the stream is open.
+                match self.partial.capacity() <= SHORT_BYTES_MAX {
+                    true => self.partial.clear(),
+                    false => self.partial = Vec::new(),
+                }
                 result?;
             }
         }
@@ -156,6 +165,7 @@ impl Block {
             event,
             retry_ms,
             data: data.map(Bytes::from),
+            held: None,
         };
         (event != Event::default()).then_some(event)
     }
@@ -172,6 +182,8 @@ pub struct Event {
     pub retry_ms: Option<u64>,
     /// The data, usually one JSON-RPC message; empty in a priming event (MCP 2025-11-25, SEP-1699).
     pub data: Option<Bytes>,
+    /// The memory that a long event takes, until its encoded form is dropped too; none if it is short.
+    pub held: Option<Arc<HeldMemory>>,
 }
 
 impl Event {
@@ -220,7 +232,21 @@ impl Event {
             put_data(&mut out, data);
         }
         out.push(b'\n');
-        Bytes::from(out)
+        held_bytes(Bytes::from(out), self.held.as_ref())
+    }
+}
+
+/// The message with this text.
+impl From<Bytes> for Event {
+    fn from(data: Bytes) -> Self {
+        Self::message(data)
+    }
+}
+
+/// The message with this text.
+impl From<Box<str>> for Event {
+    fn from(data: Box<str>) -> Self {
+        Self::message(String::from(data))
     }
 }
 
@@ -276,6 +302,12 @@ impl EventParser {
             block: Block::default(),
             event_bytes_max,
         }
+    }
+
+    /// The bytes of the event that has not ended yet.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> usize {
+        self.lines.partial.len() + self.block.data.as_ref().map_or(0, Vec::len)
     }
 
     /// Parses the next chunk and passes every event that ends in it to `on_event`.

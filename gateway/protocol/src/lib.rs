@@ -10,6 +10,7 @@ pub mod envelope;
 pub mod error;
 pub mod event;
 pub mod header;
+pub mod held;
 pub mod ids;
 pub mod listing;
 pub mod mark;
@@ -38,7 +39,9 @@ pub use listing::Listing;
 pub use mark::Rebound;
 pub use marker::Marker;
 pub use method::Method;
-pub use reply::{ByteStream, EventStream, Reply, ReplyBody, ReplyError, ReplyMessages};
+pub use reply::{
+    ByteStream, EventStream, HeldText, Reply, ReplyBody, ReplyError, ReplyMessages, SHORT_BYTES_MAX,
+};
 pub use rewrite::{
     Downward, RewriteError, Upward, rewrite_down, rewrite_up, with_id, with_request_id,
 };

@@ -9,6 +9,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,7 +19,9 @@ use http::{HeaderValue, StatusCode};
 use thiserror::Error;
 
 use super::event::{Event, EventError};
+use super::held::held_bytes;
 use super::stream::StreamError;
+use mooring_usage::{HeldMemory, MemoryShare, NoRoom, SHORT_BYTES_MAX};
 
 /// The chunks of one JSON text.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, ReplyError>> + Send>>;
@@ -40,6 +43,9 @@ pub enum ReplyError {
     /// It exceeds its reader's limit.
     #[error("the reply is longer than {0} bytes")]
     TooLong(usize),
+    /// There is no memory to hold it in.
+    #[error("the reply was not read: {0}")]
+    NoRoom(#[from] NoRoom),
 }
 
 impl ReplyError {
@@ -62,6 +68,8 @@ pub struct Reply {
     pub challenge: Option<HeaderValue>,
     /// The allowed methods of a 405 (RFC 9110, 10.2.1).
     pub allow: Option<&'static str>,
+    /// At whose expense its body is held, where it has to be whole; none for a reply of the gateway itself.
+    pub memory: Option<Arc<MemoryShare>>,
     /// The body.
     pub body: ReplyBody,
 }
@@ -102,6 +110,7 @@ impl Reply {
             retry_after: None,
             challenge: None,
             allow: None,
+            memory: None,
             body,
         }
     }
@@ -123,6 +132,77 @@ impl Reply {
     pub fn events(events: impl Stream<Item = Result<Event, ReplyError>> + Send + 'static) -> Self {
         Self::new(StatusCode::OK, ReplyBody::Events(Box::pin(events)))
     }
+
+    /// Reads its text, at most `bytes_max` bytes, at the expense of its memory. Events are not read.
+    ///
+    /// # Errors
+    /// [`ReplyError`].
+    pub async fn read_text(self, bytes_max: usize) -> Result<HeldText, ReplyError> {
+        read_held(self.body, bytes_max, self.memory.as_ref()).await
+    }
+}
+
+/// A text that was read whole, and the memory that it takes.
+#[derive(Debug, Default)]
+pub struct HeldText {
+    /// The text.
+    pub text: Bytes,
+    /// The memory, if the text is long.
+    pub held: Option<Arc<HeldMemory>>,
+}
+
+impl HeldText {
+    /// The text as bytes that keep the memory.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        held_bytes(self.text, self.held.as_ref())
+    }
+}
+
+/// Reads the text of a body. The memory of a long one is taken before more of it is read: the rest waits in its
+/// connection until there is room for the longest text.
+async fn read_held(
+    body: ReplyBody,
+    bytes_max: usize,
+    memory: Option<&Arc<MemoryShare>>,
+) -> Result<HeldText, ReplyError> {
+    let longest = bytes_max.min(memory.map_or(bytes_max, |memory| memory.longest()));
+    let mut held = memory.map(|memory| Arc::clone(memory).hold());
+    let mut take = async |read: usize| match &mut held {
+        Some(held) if held.bytes() == 0 && read > SHORT_BYTES_MAX => {
+            held.grow(longest.max(read)).await
+        }
+        _ => Ok(()),
+    };
+    let text = match body {
+        ReplyBody::Empty | ReplyBody::Events(_) => Bytes::new(),
+        ReplyBody::Json(text) | ReplyBody::Text(text) => {
+            take(text.len()).await?;
+            text
+        }
+        ReplyBody::JsonStream(mut chunks) => {
+            // Most texts are a single chunk, which needs no copy.
+            let first = next(&mut chunks).await.transpose()?.unwrap_or_default();
+            let mut whole: Option<BytesMut> = None;
+            while let Some(chunk) = next(&mut chunks).await.transpose()? {
+                let whole = whole.get_or_insert_with(|| BytesMut::from(&*first));
+                if whole.len() + chunk.len() > bytes_max {
+                    return Err(ReplyError::TooLong(bytes_max));
+                }
+                take(whole.len() + chunk.len()).await?;
+                whole.extend_from_slice(&chunk);
+            }
+            whole.map_or(first, BytesMut::freeze)
+        }
+    };
+    if text.len() > bytes_max {
+        return Err(ReplyError::TooLong(bytes_max));
+    }
+    let held = held.filter(|held| held.bytes() > 0).map(|mut held| {
+        held.shrink_to(text.len());
+        Arc::new(held)
+    });
+    Ok(HeldText { text, held })
 }
 
 impl ReplyBody {
@@ -142,32 +222,12 @@ impl ReplyBody {
         }
     }
 
-    /// Reads a reply's text body, at most `bytes_max` bytes. Events are not read.
+    /// Reads a short text, at most `bytes_max` bytes, which takes nobody's memory. Events are not read.
     ///
     /// # Errors
     /// [`ReplyError`].
     pub async fn read_text(self, bytes_max: usize) -> Result<Bytes, ReplyError> {
-        let text = match self {
-            Self::Empty | Self::Events(_) => Bytes::new(),
-            Self::Json(text) | Self::Text(text) => text,
-            Self::JsonStream(mut chunks) => {
-                // Most texts are a single chunk, which needs no copy.
-                let first = next(&mut chunks).await.transpose()?.unwrap_or_default();
-                let mut whole: Option<BytesMut> = None;
-                while let Some(chunk) = next(&mut chunks).await.transpose()? {
-                    let whole = whole.get_or_insert_with(|| BytesMut::from(&*first));
-                    if whole.len() + chunk.len() > bytes_max {
-                        return Err(ReplyError::TooLong(bytes_max));
-                    }
-                    whole.extend_from_slice(&chunk);
-                }
-                whole.map_or(first, BytesMut::freeze)
-            }
-        };
-        if text.len() > bytes_max {
-            return Err(ReplyError::TooLong(bytes_max));
-        }
-        Ok(text)
+        Ok(read_held(self, bytes_max, None).await?.text)
     }
 }
 
@@ -198,6 +258,9 @@ pub struct ReplyMessages {
     pub last_event_id: Option<Box<str>>,
     /// How long to wait before requesting the rest.
     pub retry: Option<Duration>,
+    /// The memory that the latest message takes, if it is long.
+    held: Option<Arc<HeldMemory>>,
+    memory: Option<Arc<MemoryShare>>,
     body: ReplyBody,
     message_bytes_max: usize,
 }
@@ -210,9 +273,17 @@ impl ReplyMessages {
             status: reply.status,
             last_event_id: None,
             retry: None,
+            held: None,
+            memory: reply.memory,
             body: reply.body,
             message_bytes_max,
         }
+    }
+
+    /// The memory that the latest message takes, if it is long. It is given back with the next message, unless it was
+    /// taken from here.
+    pub const fn take_held(&mut self) -> Option<Arc<HeldMemory>> {
+        self.held.take()
     }
 
     /// Whether the reply is a stream of events.
@@ -227,9 +298,11 @@ impl ReplyMessages {
     /// [`ReplyError`].
     pub async fn next(&mut self) -> Result<Option<Bytes>, ReplyError> {
         let limit = self.message_bytes_max;
+        self.held = None;
         let ReplyBody::Events(events) = &mut self.body else {
             let body = std::mem::replace(&mut self.body, ReplyBody::Empty);
-            let text = body.read_text(limit).await?;
+            let HeldText { text, held } = read_held(body, limit, self.memory.as_ref()).await?;
+            self.held = held;
             return Ok((!text.is_empty()).then_some(text));
         };
         while let Some(event) = next(events).await.transpose()? {
@@ -241,7 +314,10 @@ impl ReplyMessages {
             }
             match event.as_message() {
                 Some(message) if message.len() > limit => return Err(ReplyError::TooLong(limit)),
-                Some(message) => return Ok(Some(message.clone())),
+                Some(message) => {
+                    self.held.clone_from(&event.held);
+                    return Ok(Some(message.clone()));
+                }
                 None => {}
             }
         }
@@ -253,6 +329,7 @@ impl ReplyMessages {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use futures_util::stream;
+    use mooring_usage::{MemoryBudget, SharePart};
 
     use super::*;
 
@@ -317,5 +394,40 @@ mod tests {
         let events = [Ok(Event::message("0123456789"))];
         let mut messages = ReplyMessages::of(Reply::events(stream::iter(events)), 9);
         assert!(matches!(messages.next().await, Err(ReplyError::TooLong(9))));
+    }
+
+    #[tokio::test]
+    async fn a_long_text_is_read_whole_only_while_there_is_memory_for_it() {
+        const CHUNK: usize = 48 * 1024;
+        const BYTES_MAX: usize = 4 * CHUNK;
+        let patience =
+            || -> Pin<Box<dyn Future<Output = ()> + Send>> { Box::pin(std::future::pending()) };
+        let budget = MemoryBudget::new(BYTES_MAX, BYTES_MAX, SharePart::Whole, "test", patience);
+        let memory = budget.share();
+        let reply = || {
+            let chunks = vec![Ok(Bytes::from(vec![b' '; CHUNK])); 3];
+            let body = ReplyBody::JsonStream(Box::pin(stream::iter(chunks)));
+            Reply {
+                memory: Some(Arc::clone(&memory)),
+                ..Reply::new(StatusCode::OK, body)
+            }
+        };
+        let first = reply().read_text(BYTES_MAX).await.unwrap();
+        assert_eq!(memory.used(), 3 * CHUNK, "what is not needed is given back");
+        let kept = first.into_bytes();
+        let mut second = Box::pin(reply().read_text(BYTES_MAX));
+        assert!(futures_util::poll!(&mut second).is_pending());
+        drop(kept);
+        let second = second.await.unwrap();
+        assert_eq!(second.text.len(), 3 * CHUNK);
+        drop(second);
+        let mut messages = ReplyMessages::of(reply(), BYTES_MAX);
+        let _message = messages.next().await.unwrap().unwrap();
+        assert_eq!(memory.used(), 3 * CHUNK);
+        let held = messages.take_held();
+        drop(messages);
+        assert_eq!(memory.used(), 3 * CHUNK);
+        drop(held);
+        assert_eq!(memory.used(), 0);
     }
 }

@@ -200,6 +200,12 @@ impl StreamRewriter {
         self.is_verified.then(|| self.out.pop_front()).flatten()
     }
 
+    /// The length of what was received and rewritten so far.
+    #[must_use]
+    pub const fn received_bytes(&self) -> usize {
+        self.out_bytes
+    }
+
     /// Whether the id was compared, and is the request's.
     #[must_use]
     pub const fn is_verified(&self) -> bool {

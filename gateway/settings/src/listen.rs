@@ -48,8 +48,10 @@ settings! {
         pub body_bytes_max: usize =
             Integer("listen.body_bytes_max", "bytes", 4 * 1024 * 1024, 1024..=64 * 1024 * 1024),
         /// The most bytes of all request bodies together that are held at a time, from the first byte that is read to
-        /// the moment at which the request needs its body no more. A request whose body no longer fits gets 503 with
-        /// Retry-After. At least `listen.body_bytes_max`.
+        /// the moment at which the request needs its body no more, with the copies that are made of long ones. One user
+        /// gets a quarter of it at most, and an eighth is for bodies up to 64 KiB alone; where `auth.mode` is `none`, all
+        /// clients are one user, who gets all of it. A request whose body no longer fits gets 503 with Retry-After. At
+        /// least `listen.body_bytes_max`.
         pub body_budget_bytes: usize =
             Integer("listen.body_budget_bytes", "bytes", 256 * 1024 * 1024, 1024..=64 * 1024 * 1024 * 1024)
             => |reader, row| parse_body_budget(reader, row, body_bytes_max),
@@ -58,6 +60,13 @@ settings! {
         /// user.
         pub requests_per_user_per_minute: Option<u32> =
             Integer("listen.requests_per_user_per_minute", "requests", 0, 0..=1_000_000),
+        /// Most requests of one user that this process serves at a time; 0 means no limit. A request counts from the moment
+        /// at which its body is read until its reply has ended, or its client has disconnected and nothing more is done
+        /// for it. Further ones get 429 with Retry-After. A batch counts once, and so does a call of a group or of code with
+        /// all that it calls. Streams that a client opens with GET do not count. Where `auth.mode` is `none`, all clients
+        /// are one user.
+        pub calls_per_user_at_once: Option<u32> =
+            Integer("listen.calls_per_user_at_once", "requests", 256, 0..=1_000_000),
         /// Most refusals that are sent within a second to unknown senders at one IPv4 address or one IPv6 network of 64
         /// bits, by this process; 0 means no limit. A further one is delayed until the rate permits it, by 2 seconds at
         /// most. A sender is unknown until it is authenticated; where `auth.mode` is `none`, until it names a server

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::reader::Reader;
 use super::rows::settings;
+use super::setting::Integer;
 
 settings! {
     /// How upstream servers are talked to.
@@ -27,6 +28,13 @@ settings! {
         /// Answers that are JSON stream through at any length.
         pub event_bytes_max: usize =
             Integer("upstream.event_bytes_max", "bytes", 16 * 1024 * 1024, 1024..=256 * 1024 * 1024),
+        /// The most bytes of all replies together that are held at a time because they have to be whole, such as events
+        /// and what a hook is shown, or because a client reads slowly. Only what is longer than 64 KiB counts, and each
+        /// reply is read on only while there is room for it, for 30 seconds at most. One user gets a quarter of it at most;
+        /// where `auth.mode` is `none`, all clients are one user, who gets all of it. At least `upstream.event_bytes_max`.
+        pub reply_budget_bytes: usize =
+            Integer("upstream.reply_budget_bytes", "bytes", 256 * 1024 * 1024, 1024..=64 * 1024 * 1024 * 1024)
+            => |reader, row| parse_reply_budget(reader, row, event_bytes_max),
         /// How long what a server asks of a client (elicitation, sampling, roots) may wait for its answer before the
         /// server is told that nobody answered. A person may be asked, so it is long.
         pub client_answer_timeout: Duration =
@@ -38,6 +46,25 @@ settings! {
         pub event_log_bytes_max: usize =
             Integer("upstream.event_log_bytes_max", "bytes", 1024 * 1024, 1024..=64 * 1024 * 1024),
     }
+}
+
+fn parse_reply_budget(
+    reader: &mut Reader<'_>,
+    row: &'static Integer,
+    event_bytes_max: usize,
+) -> usize {
+    let budget: usize = reader.read(row);
+    if budget < event_bytes_max {
+        reader.refuse(
+            row,
+            budget.to_string(),
+            format!(
+                "an event of upstream.event_bytes_max ({event_bytes_max} bytes) would never fit"
+            ),
+            format!("{event_bytes_max} or more, or a lower upstream.event_bytes_max"),
+        );
+    }
+    budget
 }
 
 impl UpstreamSettings {

@@ -9,6 +9,6 @@ mod open_stream;
 mod queue;
 mod wire;
 
-pub use open_stream::{NegotiatedSession, OpenStream};
+pub use open_stream::{CallRefusal, NegotiatedSession, OpenStream, StreamCall};
 pub use queue::StreamOver;
 pub use wire::Wire;

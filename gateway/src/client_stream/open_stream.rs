@@ -15,6 +15,7 @@ use super::wire::Wire;
 use mooring_identity::Identity;
 use mooring_protocol::{Event, Revision};
 use mooring_router::affinity::Session;
+use mooring_usage::{CallPermit, HeldMemory, TooManyCalls, UserUsage};
 
 /// Most concurrent requests of one stream. Nothing else bounds them: the POSTs that delivered them are already
 /// answered.
@@ -27,6 +28,25 @@ pub struct NegotiatedSession {
     pub session_header: Option<HeaderValue>,
     /// The negotiated revision.
     pub revision: Revision,
+}
+
+/// A request in progress, which counts among those of the stream and of its user.
+#[derive(Debug)]
+pub struct StreamCall {
+    _of_stream: OwnedSemaphorePermit,
+    /// Counts it among the calls of the user.
+    pub of_user: Arc<CallPermit>,
+}
+
+/// Why a request does not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallRefusal {
+    /// The stream has as many as it may.
+    #[error("{CALLS_MAX} requests of this stream are in progress, as many as may be")]
+    OfStream,
+    /// Its user has as many as it may.
+    #[error(transparent)]
+    OfUser(#[from] TooManyCalls),
 }
 
 #[derive(Debug)]
@@ -44,6 +64,8 @@ pub struct OpenStream {
     pub session: Session,
     /// Who opened it.
     pub identity: Arc<Identity>,
+    /// What that user uses up.
+    pub usage: Arc<UserUsage>,
     /// The client's server.
     pub server: ServerName,
     epoch: Option<u64>,
@@ -62,6 +84,7 @@ impl OpenStream {
     pub fn new(
         session: Session,
         identity: Arc<Identity>,
+        usage: Arc<UserUsage>,
         server: ServerName,
         epoch: Option<u64>,
         wire: Wire,
@@ -69,10 +92,11 @@ impl OpenStream {
         Self {
             session,
             identity,
+            queue: Queue::new(Arc::clone(usage.replies())),
+            usage,
             server,
             epoch,
             wire,
-            queue: Queue::new(),
             phase: Mutex::new(Phase::New),
             is_listening: AtomicBool::new(false),
             calls: Arc::new(Semaphore::new(CALLS_MAX)),
@@ -94,12 +118,16 @@ impl OpenStream {
             && !self.over.is_cancelled()
     }
 
-    /// Queues a message, waiting until there is room.
+    /// Queues a message with the memory that it takes, waiting until there is room.
     ///
     /// # Errors
     /// If the stream has ended, or is ended now because the client does not read.
-    pub async fn send(&self, message: &str) -> Result<(), StreamOver> {
-        self.write(self.wire.message(message)).await
+    pub async fn send(
+        &self,
+        message: &str,
+        held: Option<Arc<HeldMemory>>,
+    ) -> Result<(), StreamOver> {
+        self.write(self.wire.message(message, held)).await
     }
 
     /// Queues the URL to POST to, with which a stream of HTTP+SSE begins. `endpoint` contains the session's id.
@@ -128,10 +156,16 @@ impl OpenStream {
         self.queue.poll_next(context)
     }
 
-    /// A permit for one more request; none if too many are in progress.
-    #[must_use]
-    pub fn begin_call(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.calls).try_acquire_owned().ok()
+    /// A permit for one more request.
+    ///
+    /// # Errors
+    /// [`CallRefusal`].
+    pub fn begin_call(&self) -> Result<StreamCall, CallRefusal> {
+        let of_stream = Arc::clone(&self.calls).try_acquire_owned();
+        Ok(StreamCall {
+            _of_stream: of_stream.map_err(|_| CallRefusal::OfStream)?,
+            of_user: Arc::new(self.usage.begin_call()?),
+        })
     }
 
     /// Whether this `initialize` may proceed: it is the first, or the earlier ones failed.

@@ -1,16 +1,20 @@
 //! The events that a client has not read yet.
 //!
-//! Invariant: they are bounded in number and bytes. Writers wait for room; if the client reads nothing for
-//! [`UNREAD_WITHIN`] meanwhile, the stream ends and unread events are discarded.
+//! Invariant: they are bounded in number and bytes, and take the memory of the client's user: a long event brings what it
+//! takes, and so do short ones beyond the first [`SHORT_BYTES_MAX`] bytes. Writers wait for room; if the client reads
+//! nothing for [`UNREAD_WITHIN`] meanwhile, the stream ends and unread events are discarded.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use mooring_protocol::held::held_bytes;
+use mooring_usage::{MemoryShare, SHORT_BYTES_MAX};
 
 /// Most queued events.
 const EVENTS_MAX: usize = 1024;
@@ -36,6 +40,7 @@ pub(super) struct Queue {
     state: Mutex<State>,
     /// Notified whenever there may be room.
     room: Notify,
+    memory: Arc<MemoryShare>,
 }
 
 #[derive(Debug)]
@@ -53,8 +58,8 @@ enum PushOutcome {
 }
 
 impl Queue {
-    /// An empty queue.
-    pub(super) fn new() -> Self {
+    /// An empty queue, whose events take this memory.
+    pub(super) fn new(memory: Arc<MemoryShare>) -> Self {
         Self {
             state: Mutex::new(State {
                 events: VecDeque::new(),
@@ -64,6 +69,7 @@ impl Queue {
                 reader: None,
             }),
             room: Notify::new(),
+            memory,
         }
     }
 
@@ -103,22 +109,35 @@ impl Queue {
         let has_room = state.events.is_empty()
             || (state.events.len() < EVENTS_MAX
                 && state.bytes.saturating_add(event.len()) <= BYTES_MAX);
-        if !has_room {
+        let queued = state.bytes.saturating_add(event.len());
+        let event = has_room.then(|| self.with_memory(event, queued)).flatten();
+        let Some(event) = event else {
             let unread = state.taken_at.elapsed();
             return Ok(PushOutcome::NoRoom { unread });
-        }
+        };
         if state.events.is_empty() {
             // A client with nothing to read does not count as one that does not read.
             state.taken_at = Instant::now();
         }
-        state.bytes = state.bytes.saturating_add(event.len());
-        state.events.push_back(event.clone());
+        state.bytes = queued;
+        state.events.push_back(event);
         let reader = state.reader.take();
         drop(state);
         if let Some(reader) = reader {
             reader.wake();
         }
         Ok(PushOutcome::Yes)
+    }
+
+    /// The event with the memory that it takes, if so many bytes are queued with it. None if there is no room.
+    fn with_memory(&self, event: &Bytes, queued: usize) -> Option<Bytes> {
+        let brings_its_own = event.len() > SHORT_BYTES_MAX;
+        if brings_its_own || queued <= SHORT_BYTES_MAX {
+            return Some(event.clone());
+        }
+        let mut held = Arc::clone(&self.memory).hold();
+        held.try_grow(event.len()).ok()?;
+        Some(held_bytes(event.clone(), Some(&Arc::new(held))))
     }
 
     /// The next event; none after the end.
@@ -167,16 +186,24 @@ impl Queue {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use std::future::poll_fn;
-    use std::sync::Arc;
 
     use super::*;
+    use mooring_usage::{MemoryBudget, SharePart};
+
+    /// The share of the one user of a budget.
+    fn memory(bytes_max: usize) -> Arc<MemoryShare> {
+        let patience = || -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+            Box::pin(std::future::pending())
+        };
+        MemoryBudget::new(bytes_max, bytes_max, SharePart::Whole, "test", patience).share()
+    }
 
     async fn next(queue: &Queue) -> Option<Bytes> {
         poll_fn(|context| queue.poll_next(context)).await
     }
 
     async fn filled() -> Arc<Queue> {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::new(memory(1 << 30)));
         for _ in 0..EVENTS_MAX {
             queue.push(Bytes::from_static(b"x")).await.unwrap();
         }
@@ -185,7 +212,7 @@ mod tests {
 
     #[tokio::test]
     async fn events_come_out_as_they_went_in_and_then_the_end() {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::new(memory(1 << 30)));
         let reading = tokio::spawn({
             let queue = Arc::clone(&queue);
             async move {
@@ -235,7 +262,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn bytes_count_too_and_a_long_event_waits_alone() {
-        let queue = Queue::new();
+        let queue = Queue::new(memory(1 << 30));
         let long = Bytes::from(vec![b'x'; BYTES_MAX + 1]);
         queue.push(long.clone()).await.unwrap();
         let pushing = queue.push("y".into());
@@ -249,7 +276,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn time_without_events_is_no_time_without_reading() {
-        let queue = Queue::new();
+        let queue = Queue::new(memory(1 << 30));
         tokio::time::sleep(10 * UNREAD_WITHIN).await;
         for _ in 0..EVENTS_MAX {
             queue.push(Bytes::from_static(b"x")).await.unwrap();

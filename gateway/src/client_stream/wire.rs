@@ -1,8 +1,12 @@
 //! How a message is framed on a stream.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use mooring_protocol::Event;
+use mooring_protocol::held::held_bytes;
+use mooring_usage::HeldMemory;
 
 /// The framing of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,15 +18,16 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// The framed bytes of one message.
-    pub(crate) fn message(self, message: &str) -> Bytes {
+    /// The framed bytes of one message, which keep the memory that it takes.
+    pub(crate) fn message(self, message: &str, held: Option<Arc<HeldMemory>>) -> Bytes {
         match self {
             Self::Events => Event {
                 event: Some("message".into()),
+                held,
                 ..Event::message(message.to_owned())
             }
             .encode(),
-            Self::Lines => line(message),
+            Self::Lines => held_bytes(line(message), held.as_ref()),
         }
     }
 }
@@ -41,12 +46,15 @@ mod tests {
     #[test]
     fn a_message_is_one_line_however_it_was_written() {
         let pretty = "{\r\n  \"a\": \"b\\n\"\n}";
-        assert_eq!(Wire::Lines.message(pretty), "{    \"a\": \"b\\n\" }\n");
+        assert_eq!(
+            Wire::Lines.message(pretty, None),
+            "{    \"a\": \"b\\n\" }\n"
+        );
     }
 
     #[test]
     fn an_event_says_that_it_is_a_message() {
-        let event = Wire::Events.message("{}");
+        let event = Wire::Events.message("{}", None);
         assert_eq!(event, "event: message\ndata: {}\n\n");
     }
 }

@@ -3,8 +3,8 @@
 //! Invariants: a member that fails, is late or sends too much does not affect the others and is reported as missing;
 //! memory is bounded, however long the members' lists are.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use mooring_protocol::{
 use mooring_router::affinity::{RebindNotice, Session, SessionRouter};
 use mooring_router::dispatch::{DeliverError, GatewayReply, GatewayRequest, send_gateway_request};
 use mooring_upstream::{ExchangeError, Outgoing, Server};
+use mooring_usage::{HeldMemory, NoRoom};
 
 /// Most pages of one member's list.
 const PAGES_MAX: usize = 64;
@@ -68,6 +69,9 @@ pub(crate) enum Failure {
     /// Its reply is not a list.
     #[error(transparent)]
     Page(#[from] PageError),
+    /// There is no memory for its list.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     /// Its list is too long.
     #[error("the list is longer than {PAGES_MAX} pages, or all lists than {BYTES_MAX} bytes")]
     TooLong,
@@ -93,22 +97,46 @@ pub(crate) struct GroupList {
     pub(crate) result: Result<Option<String>, (Box<str>, Failure)>,
     /// The rebinds to report to the client.
     pub(crate) moved: Vec<RebindNotice>,
+    /// The memory that the lists take.
+    pub(crate) held: Option<Arc<HeldMemory>>,
 }
 
-/// The remaining bytes that all members together may send.
+/// The bytes that all members together have sent.
 #[derive(Debug)]
-struct Budget(AtomicUsize);
+struct Budget {
+    taken: AtomicUsize,
+    /// The same as memory of the client's user; none where the gateway acts by itself.
+    held: Option<Mutex<HeldMemory>>,
+}
 
 impl Budget {
+    fn of(scope: &Scope) -> Arc<Self> {
+        let usage = scope.session.usage.as_ref();
+        Arc::new(Self {
+            taken: AtomicUsize::new(0),
+            held: usage.map(|usage| Mutex::new(Arc::clone(usage.replies()).hold())),
+        })
+    }
+
     fn take(&self, bytes: usize) -> Result<(), Failure> {
-        let taken = |left: usize| left.checked_sub(bytes);
-        match self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken)
-        {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Failure::TooLong),
+        let taken = self.taken.fetch_add(bytes, Ordering::Relaxed);
+        if taken.saturating_add(bytes) > BYTES_MAX {
+            return Err(Failure::TooLong);
         }
+        match &self.held {
+            Some(held) => {
+                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(held.try_grow(bytes)?)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The memory, which nobody takes more of; none if a member that was late may still do so.
+    fn into_held(self: Arc<Self>) -> Option<Arc<HeldMemory>> {
+        let held = Arc::into_inner(self)?.held?;
+        let held = held.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::new(held))
     }
 }
 
@@ -315,7 +343,7 @@ impl Failure {
 impl Group {
     /// The merged lists of all members, which are also stored in the directory.
     pub(crate) async fn list(&self, scope: &Scope, listing: Listing) -> GroupList {
-        let budget = Arc::new(Budget(AtomicUsize::new(BYTES_MAX)));
+        let budget = Budget::of(scope);
         let request = self.members.iter().map(|member| {
             scope
                 .clone()
@@ -355,6 +383,7 @@ impl Group {
             return GroupList {
                 result: failures.into_iter().next().map_or(Ok(None), Err),
                 moved,
+                held: None,
             };
         }
         let merged = merge(listing, self.names, &self.ids(), &lists, &missing);
@@ -367,6 +396,7 @@ impl Group {
         GroupList {
             result: Ok(Some(merged.result)),
             moved,
+            held: budget.into_held(),
         }
     }
 

@@ -60,12 +60,13 @@ pub(super) async fn post(
             (Progress { token_json, said }, waiting)
         })
         .unzip();
+    let counted = context.call.clone();
     let context = CallContext {
         principal: context.identity.principal.clone(),
         request: request_name(context, &id_json),
         progress,
     };
-    reply_to(id_json, call.make(context), said).await
+    reply_to(id_json, call.make(context), said, counted).await
 }
 
 /// A new session id, to which no state belongs.

@@ -9,10 +9,12 @@ use http::{HeaderValue, StatusCode};
 use mooring_session::Refusal;
 use mooring_session::refusal::{Busy, Stale};
 
+use crate::client_stream::CallRefusal;
 use mooring_identity::IdentityError;
+use mooring_metrics as metrics;
 use mooring_protocol::ids::Id;
 use mooring_protocol::mark::STATE_LOST;
-use mooring_protocol::{ErrorBody, ErrorKind, Reply, call};
+use mooring_protocol::{ErrorBody, ErrorKind, Reply, ReplyError, call};
 use mooring_router::affinity::{HoldError, OpenError, RebindNotice, ResolveError, TurnError};
 use mooring_router::dispatch::DeliverError;
 use mooring_router::pooled::PooledError;
@@ -21,6 +23,7 @@ use mooring_upstream::{
     Answer, CredentialError, ExchangeError, FailureCause, HandshakeError, SendError,
     TokenExchangeError, UserSecretError,
 };
+use mooring_usage::{NoRoom, TooManyCalls};
 
 /// Seconds after which a client should retry: a gateway reconnects to a recovered store well within that.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -50,6 +53,44 @@ pub(super) fn too_many_requests(wait: Duration) -> Reply {
     Reply {
         retry_after: Some(HeaderValue::from(seconds_of(wait))),
         ..error(&body)
+    }
+}
+
+/// The sender has too many calls in progress. Nothing was executed.
+pub(super) fn too_many_calls(cause: TooManyCalls, id: Option<Id<'_>>) -> Reply {
+    metrics::requests_refused();
+    let body = ErrorBody::new(ErrorKind::TooManyRequests).answering(id);
+    error(&body.detail(format_args!(
+        "{cause}, as many as listen.calls_per_user_at_once allows"
+    )))
+}
+
+/// The stream or its user has too many requests in progress. Nothing was executed.
+pub(super) fn call_refusal(refusal: CallRefusal, id: Option<Id<'_>>) -> Reply {
+    match refusal {
+        CallRefusal::OfUser(cause) => too_many_calls(cause, id),
+        CallRefusal::OfStream => error(
+            &ErrorBody::new(ErrorKind::TooManyRequests)
+                .answering(id)
+                .detail(refusal),
+        ),
+    }
+}
+
+/// There is no memory for a text that was made from the message. Nothing was executed.
+pub(super) fn no_room(cause: NoRoom, id: Option<Id<'_>>) -> Reply {
+    error(
+        &ErrorBody::new(ErrorKind::Overloaded)
+            .answering(id)
+            .detail(cause),
+    )
+}
+
+/// A reply could not be read whole, so nothing of it is passed on. What it answers has run.
+pub(super) fn unread(cause: &ReplyError) -> Reply {
+    match cause {
+        ReplyError::NoRoom(_) => error(&ErrorBody::new(ErrorKind::OutcomeUnknown).detail(cause)),
+        _ => plain(ErrorKind::UpstreamInvalid, None),
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Each entry is served as if it had been posted alone, one after another. The replies go onto one event stream: each
 //! response, preceded by the server's messages during its request. Invariants: a batch with an invalid entry is refused
-//! before any entry is served; each request gets one response; memory is bounded by one entry's reply. An entry starts
+//! before any entry is served; each request gets one response; memory is bounded by one entry's reply and
+//! [`UNREAD_MAX`] messages, of which long ones take the memory of their user. An entry starts
 //! when the previous one is answered, also after the client has disconnected.
 
 use bytes::Bytes;
@@ -16,7 +17,8 @@ use super::delayed_answer::streamed;
 use super::endpoint::{RequestContext, is_initialize, post_message};
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{
-    EnvelopeError, ErrorBody, ErrorKind, Id, Kind, Message, Reply, ReplyMessages, Revision, call,
+    EnvelopeError, ErrorBody, ErrorKind, Event, Id, Kind, Message, Reply, ReplyMessages, Revision,
+    call,
 };
 
 /// Most messages of one batch.
@@ -82,7 +84,7 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
                 answer = client.write_messages(reply, id_json).await;
             }
         }
-        Bytes::from(answer.into_string())
+        answer
     });
     streamed(task, Some(before), None, "null".into())
 }
@@ -127,12 +129,12 @@ fn entries(body: &Bytes) -> Result<Vec<BatchEntry>, ErrorBody<'static>> {
 /// Writes messages to the client of a batch.
 struct BatchClient {
     message_bytes_max: usize,
-    messages: mpsc::Sender<Box<str>>,
+    messages: mpsc::Sender<Event>,
 }
 
 impl BatchClient {
     /// Writes the messages that precede a request's response, and returns the response.
-    async fn write_messages(&self, reply: Reply, id_json: &str) -> Box<str> {
+    async fn write_messages(&self, reply: Reply, id_json: &str) -> Event {
         let id = Id::from_json(id_json).ok();
         let status = reply.status;
         let mut messages = ReplyMessages::of(reply, self.message_bytes_max);
@@ -140,34 +142,38 @@ impl BatchClient {
             let Ok(message) = Message::parse(&text, Sender::Upstream) else {
                 break;
             };
+            let event = Event {
+                held: messages.take_held(),
+                ..Event::message(text.slice_ref(message.text().as_bytes()))
+            };
             if !message.kind().is_response() {
-                self.write(message.text().into()).await;
+                self.write(event).await;
                 continue;
             }
             if message.id() == id {
-                return message.text().into();
+                return event;
             }
             if message.id().is_none()
                 && let Some(error) = message.outcome()
             {
-                return call::error(id_json, error).into();
+                return Event::message(call::error(id_json, error));
             }
         }
         unanswered(status, id)
     }
 
-    async fn write(&self, text: Box<str>) {
+    async fn write(&self, event: Event) {
         // If the client has disconnected, the message is dropped.
-        let _ = self.messages.send(text).await;
+        let _ = self.messages.send(event).await;
     }
 }
 
 /// The error for a request that got no response.
-fn unanswered(status: StatusCode, id: Option<Id<'_>>) -> Box<str> {
+fn unanswered(status: StatusCode, id: Option<Id<'_>>) -> Event {
     let body = if status.is_success() {
         ErrorBody::new(ErrorKind::OutcomeUnknown)
     } else {
         ErrorBody::new(ErrorKind::UpstreamInvalid).detail(format_args!("HTTP status {status}"))
     };
-    String::from_utf8_lossy(&body.answering(id).to_bytes()).into()
+    Event::message(body.answering(id).to_bytes())
 }

@@ -9,6 +9,7 @@ use super::answer;
 use super::delayed_answer::{Before, reply_or_stream};
 use mooring_protocol::tool_server::{ToolServerReply, handle_request};
 use mooring_protocol::{ErrorKind, Message, Reply, Revision, ToolServer, call};
+use mooring_usage::CallPermit;
 
 /// The call that a request asks for, with the request's id as JSON text.
 ///
@@ -33,13 +34,18 @@ pub(super) fn call_of<S: ToolServer>(
     Err(Box::new(reply))
 }
 
-/// Runs a call to its end, even if the client disconnects. Messages of `before` are sent ahead of the response.
+/// Runs a call to its end, even if the client disconnects. It counts as `call` until then. Messages of `before` are sent
+/// ahead of the response.
 pub(super) async fn reply_to(
     id_json: Box<str>,
     making: impl Future<Output = String> + Send + 'static,
     before: Before,
+    call: Option<Arc<CallPermit>>,
 ) -> Reply {
     let answered_id = id_json.clone();
-    let task = tokio::spawn(async move { Bytes::from(call::result(&answered_id, &making.await)) });
+    let task = tokio::spawn(async move {
+        let _until_made = call;
+        Bytes::from(call::result(&answered_id, &making.await))
+    });
     reply_or_stream(task, before, id_json).await
 }

@@ -50,6 +50,7 @@ pub(super) async fn post(
         }
         _ => (RunClient::silent(), None),
     };
+    let counted = context.call.clone();
     let context = CallContext {
         caller: Caller {
             principal: context.identity.principal.clone(),
@@ -58,7 +59,7 @@ pub(super) async fn post(
         upstreams: Arc::new(NestedServers::of_caller(&context.app, &context.identity)),
         client,
     };
-    reply_to(id_json, call.make(context), questions).await
+    reply_to(id_json, call.make(context), questions, counted).await
 }
 
 /// Delivers a client's answer to a question that a tool asked during a run.

@@ -16,7 +16,7 @@ use mooring_protocol::{ErrorBody, ErrorKind, Event, Reply};
 /// How long to wait for the response before an event stream is opened.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Messages to send before the response; none if there cannot be any.
-pub(super) type Before = Option<mpsc::Receiver<Box<str>>>;
+pub(super) type Before<M = Box<str>> = Option<mpsc::Receiver<M>>;
 
 /// The response as JSON if it is fast, otherwise an event stream.
 pub(super) async fn reply_or_stream(
@@ -42,12 +42,16 @@ pub(super) async fn reply_or_stream(
 }
 
 /// The response as an event stream.
-pub(super) fn streamed(
-    task: JoinHandle<Bytes>,
-    before: Before,
-    first: Option<Box<str>>,
+pub(super) fn streamed<M, A>(
+    task: JoinHandle<A>,
+    before: Before<M>,
+    first: Option<M>,
     id_json: Box<str>,
-) -> Reply {
+) -> Reply
+where
+    M: Into<Event> + Send + 'static,
+    A: Into<Event> + Send + 'static,
+{
     let delayed = DelayedAnswer {
         task: Some(task),
         before,
@@ -66,21 +70,21 @@ fn defect(id_json: &str) -> Bytes {
 }
 
 /// An event stream of messages and then the response.
-struct DelayedAnswer {
+struct DelayedAnswer<M, A> {
     /// None after the response.
-    task: Option<JoinHandle<Bytes>>,
-    before: Before,
+    task: Option<JoinHandle<A>>,
+    before: Before<M>,
     /// Sent first.
-    first: Option<Box<str>>,
+    first: Option<M>,
     id_json: Box<str>,
 }
 
-impl DelayedAnswer {
+impl<M: Into<Event>, A: Into<Event>> DelayedAnswer<M, A> {
     /// The next event: all messages before the response, then the response, then none.
     async fn next(&mut self) -> Option<Event> {
         let task = self.task.as_mut()?;
         if let Some(first) = self.first.take() {
-            return Some(Event::message(String::from(first)));
+            return Some(first.into());
         }
         let before = async {
             match &mut self.before {
@@ -90,13 +94,11 @@ impl DelayedAnswer {
         };
         let answered = tokio::select! {
             biased;
-            Some(message) = before => return Some(Event::message(String::from(message))),
+            Some(message) = before => return Some(message.into()),
             answered = task => answered,
         };
         self.task = None;
-        Some(Event::message(
-            answered.unwrap_or_else(|_| defect(&self.id_json)),
-        ))
+        Some(answered.map_or_else(|_| Event::message(defect(&self.id_json)), Into::into))
     }
 }
 

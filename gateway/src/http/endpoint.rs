@@ -30,6 +30,7 @@ use mooring_protocol::{
 };
 use mooring_router::affinity::{CloseOutcome, Session};
 use mooring_upstream::Server;
+use mooring_usage::{CallPermit, UserUsage};
 
 /// A request that passed every check that needs neither body nor session, for a server of kind `S`.
 #[derive(Clone, Debug)]
@@ -46,6 +47,10 @@ pub(super) struct RequestContext<S = ServerTarget> {
     pub(super) lane: Option<Lane>,
     /// Cancelled when the client no longer waits for the reply.
     pub(super) client_gone: CancellationToken,
+    /// What its sender uses up.
+    pub(super) usage: Arc<UserUsage>,
+    /// Counts it among the calls of its sender; none if it is no call, or part of another one.
+    pub(super) call: Option<Arc<CallPermit>>,
 }
 
 /// A request for an upstream server.
@@ -63,6 +68,8 @@ impl<S> RequestContext<S> {
             begun: self.begun,
             lane: self.lane,
             client_gone: self.client_gone,
+            usage: self.usage,
+            call: self.call,
         }
     }
 
@@ -95,7 +102,11 @@ impl<S> RequestContext<S> {
 
     /// The session, as its caller uses it.
     pub(super) fn of_caller(&self, session: Session) -> Session {
-        session.of_caller(&self.identity.teams, self.identity.token.as_ref())
+        session.of_caller(
+            &self.identity.teams,
+            self.identity.token.as_ref(),
+            &self.usage,
+        )
     }
 }
 
@@ -145,6 +156,7 @@ async fn serve(app: Arc<App>, id: Option<&str>, sender: &RequestSender, request:
         Err(refusal) => return *refusal,
     };
     let context = RequestContext {
+        usage: app.usages.of(&identity.principal),
         app,
         endpoint: target.clone(),
         server: target,
@@ -153,6 +165,7 @@ async fn serve(app: Arc<App>, id: Option<&str>, sender: &RequestSender, request:
         begun: None,
         lane: None,
         client_gone: CancellationToken::new(),
+        call: None,
     };
     match head.method {
         HttpMethod::POST => post(context, body).await,
@@ -215,14 +228,20 @@ impl App {
     }
 }
 
-async fn post(context: RequestContext, body: axum::body::Body) -> Reply {
+async fn post(mut context: RequestContext, body: axum::body::Body) -> Reply {
     if !host_origin_guard::is_json(&context.headers) {
         return answer::plain(ErrorKind::UnsupportedMediaType, None);
     }
     if !host_origin_guard::accepts_both(&context.headers) {
         return answer::plain(ErrorKind::NotAcceptable, None);
     }
-    let body = match context.app.request_bodies.read(body).await {
+    // Counted before its body is read, so that no user reads more bodies at once.
+    match context.usage.begin_call() {
+        Ok(call) => context.call = Some(Arc::new(call)),
+        Err(cause) => return answer::too_many_calls(cause, None),
+    }
+    let read = (context.app.request_bodies).read(body, context.usage.messages());
+    let body = match read.await {
         Ok(body) => body,
         Err(error) => return answer::error(&error.into()),
     };
@@ -309,6 +328,7 @@ async fn dispatch_hooked(
     };
     serve_hooked(
         &asked.app,
+        &asked.usage,
         asked.call_route(server.id()),
         body,
         message,

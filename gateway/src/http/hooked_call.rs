@@ -8,15 +8,18 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::reply::map_messages;
+use super::request_body::into_held;
 use super::{App, answer};
 use crate::hooks::{CallOutcome, CallRoute, HookRefusal, HookedCall};
 use mooring_protocol::renaming::{arguments, with_arguments};
 use mooring_protocol::repeated_keys::has_repeated_keys;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Reply, Sender, call};
+use mooring_usage::UserUsage;
 
 /// Serves a message; if it is a call that hooks are asked about, as they decide.
 pub(super) async fn serve_hooked(
     app: &App,
+    usage: &UserUsage,
     route: CallRoute<'_>,
     body: &Bytes,
     message: &Message<'_>,
@@ -56,19 +59,21 @@ pub(super) async fn serve_hooked(
         Err(refusal) => return answer::error(&refused_call(refusal).answering(message.id())),
         Ok(None) => serve(body, message).await,
         Ok(Some(changed)) => {
-            let text = with_arguments(message, changed.get()).map(Bytes::from);
-            let changed = text
-                .as_ref()
-                .map(|text| (text, Message::parse(text, Sender::Client)));
-            match changed {
-                Some((text, Ok(message))) => serve(text, &message).await,
-                Some((_, Err(cause))) => {
+            let Some(text) = with_arguments(message, changed.get()) else {
+                return refuse(ErrorKind::Internal, "the call could not be changed");
+            };
+            let text = match into_held(text.into(), body, usage.messages()) {
+                Ok(text) => text,
+                Err(cause) => return answer::no_room(cause, message.id()),
+            };
+            match Message::parse(&text, Sender::Client) {
+                Ok(message) => serve(&text, &message).await,
+                Err(cause) => {
                     tracing::warn!(%cause, "the arguments that a hook made are no part of a message");
                     return answer::error(
                         &refused_call(HookRefusal::NoAnswer).answering(message.id()),
                     );
                 }
-                None => return refuse(ErrorKind::Internal, "the call could not be changed"),
             }
         }
     };
@@ -84,7 +89,7 @@ pub(super) async fn answered(call: HookedCall, reply: Reply, bytes_max: usize) -
     let ask = move |text| consult(Arc::clone(&call), text);
     match map_messages(reply, bytes_max, ask).await {
         Ok(reply) => reply,
-        Err(_) => answer::plain(ErrorKind::UpstreamInvalid, None),
+        Err(cause) => answer::unread(&cause),
     }
 }
 

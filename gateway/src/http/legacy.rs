@@ -98,7 +98,12 @@ async fn take_message(
     let id = session_id(&head.uri).map_err(|error| refused(&error))?;
     let prefix = &app.session_router.options().key_prefix;
     let session = Session::named(prefix, id, identity.principal.clone());
-    let body = app.request_bodies.read(body).await;
+    let usage = app.usages.of(&identity.principal);
+    // For as long as its body is read: what the message asks for is counted where its stream is.
+    let call = usage.begin_call();
+    let call = call.map_err(|cause| Box::new(answer::too_many_calls(cause, None)))?;
+    let body = app.request_bodies.read(body, usage.messages()).await;
+    drop(call);
     let body = body.map_err(|error| refused(&error.into()))?;
     // A message is delivered also if the client disconnects before the reply.
     let delivering = tokio::spawn(async move {

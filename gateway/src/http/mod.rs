@@ -34,6 +34,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod user_secret;
+mod user_usages;
 mod visible_tools;
 
 pub use legacy::{StreamMessage, deliver_here};
@@ -56,6 +57,7 @@ pub use self::request_body::RequestBodies;
 pub use self::request_rate::RequestRates;
 pub use self::stdio::{StdioClient, StdioSessionLifetime};
 pub use self::stranger_rate::StrangerRates;
+pub use self::user_usages::UserUsages;
 use crate::group::Groups;
 use crate::hooks::CallHooks;
 use crate::legacy::Streams;
@@ -95,6 +97,8 @@ pub struct App {
     pub legacy: Streams,
     /// Settings of the listener for clients.
     pub listen: ListenSettings,
+    /// What each user uses up.
+    pub usages: UserUsages,
     /// How request bodies are read.
     pub request_bodies: RequestBodies,
     /// Who else is asked about tool calls.

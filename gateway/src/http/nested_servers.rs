@@ -47,6 +47,9 @@ impl Upstreams for NestedServers {
         let caller = Arc::clone(&self.caller);
         let session = session.clone();
         let context = UpstreamContext {
+            usage: self.app.usages.of(&caller.principal),
+            // Part of the call that runs the code.
+            call: None,
             app: Arc::clone(&self.app),
             endpoint: ServerTarget::Upstream(Arc::clone(&server)),
             server,
@@ -156,11 +159,14 @@ impl NestedServers {
         if let Some(id) = session_id {
             headers.insert(MCP_SESSION_ID, id.clone());
         }
+        let identity = Arc::new(Identity::of(Principal::gateway()));
         Some(RequestContext {
+            usage: app.usages.of(&identity.principal),
+            call: None,
             app,
             endpoint: server.clone(),
             server,
-            identity: Arc::new(Identity::of(Principal::gateway())),
+            identity,
             headers,
             begun: None,
             lane: None,
@@ -192,7 +198,7 @@ async fn call_in(
     let serve = async |text: &Bytes, message: &Message<'_>| {
         stateful::post_in(context, session, text, message).await
     };
-    serve_hooked(&context.app, route, text, message, serve).await
+    serve_hooked(&context.app, &context.usage, route, text, message, serve).await
 }
 
 fn tools_of(context: &UpstreamContext) -> VisibleTools<'_> {

@@ -20,7 +20,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use mooring_protocol::event::comment;
 use mooring_protocol::header::{MCP_SESSION_ID, X_ACCEL_BUFFERING, X_MCP_SESSION_ID};
-use mooring_protocol::{Event, Reply, ReplyBody, ReplyError};
+use mooring_protocol::held::held_bytes;
+use mooring_protocol::{Event, HeldText, Reply, ReplyBody, ReplyError};
+use mooring_usage::SHORT_BYTES_MAX;
 
 /// Interval of comments on a silent stream, well under the 60 s idle timeout usual for proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -36,6 +38,7 @@ pub(super) fn to_http(reply: Reply) -> Response {
         retry_after,
         challenge,
         allow,
+        memory: _,
         body,
     } = reply;
     let mut response = match body {
@@ -147,9 +150,16 @@ impl HeldEvents {
         self.events.len() >= WRITTEN_TOGETHER_MAX || self.bytes >= WRITTEN_TOGETHER_BYTES
     }
 
-    /// All of them as one chunk; a lone one is not copied.
+    /// Those that are written now, as one chunk. A long event is written alone, as the bytes that keep its memory.
     fn take(&mut self) -> Option<Bytes> {
         let Self { mut events, .. } = std::mem::take(self);
+        let is_long = |event: &Bytes| event.len() > SHORT_BYTES_MAX;
+        if events.len() > 1
+            && events.last().is_some_and(is_long)
+            && let Some(long) = events.pop()
+        {
+            self.push(long);
+        }
         match events.len() {
             0 | 1 => events.pop(),
             _ => Some(events.concat().into()),
@@ -163,6 +173,7 @@ where
 {
     /// Events that are to be written now; `None` at the end.
     fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, E>>> {
+        // A long event that was left from before is written first.
         while !self.held.is_full() && self.failure.is_none() {
             match self.events.poll_next_unpin(context) {
                 Poll::Ready(Some(Ok(event))) => {
@@ -239,12 +250,19 @@ pub(super) async fn map_messages<F>(
 where
     F: Future<Output = Bytes> + Send,
 {
+    let memory = reply.memory.clone();
     let body = match reply.body {
         body @ (ReplyBody::Json(_) | ReplyBody::JsonStream(_)) => {
-            match body.read_text(bytes_max).await? {
-                text if text.is_empty() => ReplyBody::Json(text),
-                text => ReplyBody::Json(map(text).await),
-            }
+            let reply = Reply {
+                memory,
+                ..Reply::new(reply.status, body)
+            };
+            let HeldText { text, held } = reply.read_text(bytes_max).await?;
+            let text = match text.is_empty() {
+                true => text,
+                false => map(text).await,
+            };
+            ReplyBody::Json(held_bytes(text, held.as_ref()))
         }
         ReplyBody::Events(events) => {
             let map_event = move |mut event: Event| {
@@ -326,6 +344,21 @@ mod tests {
         let many = stream::iter((0..WRITTEN_TOGETHER_MAX + 1).map(|_| Ok("a".into())));
         let lengths: Vec<_> = chunks(many).await.iter().map(Bytes::len).collect();
         assert_eq!(lengths, [WRITTEN_TOGETHER_MAX, 1]);
+    }
+
+    /// Copied together with others, it would no longer keep the memory that it takes.
+    #[tokio::test]
+    async fn a_long_event_is_written_alone_and_keeps_its_memory() {
+        let long = Bytes::from("x".repeat(SHORT_BYTES_MAX + 1));
+        let arrived = [
+            Bytes::from("a"),
+            Bytes::from("b"),
+            long.clone(),
+            Bytes::from("c"),
+        ];
+        let written = chunks(stream::iter(arrived.map(Ok))).await;
+        assert_eq!(written, ["ab".into(), long.clone(), Bytes::from("c")]);
+        assert_eq!(written.get(1).unwrap().as_ptr(), long.as_ptr());
     }
 
     #[tokio::test]

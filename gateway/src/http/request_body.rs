@@ -1,29 +1,30 @@
-//! Reads whole request bodies, each limited in size and time, and all together by one budget of bytes.
+//! Reads whole request bodies, each limited in size and time, and all of a user by its share of the memory for messages.
 //!
-//! Invariant: the memory of all bodies, from the first byte read until the last reference is dropped, never exceeds the
-//! budget. A body that does not fit is refused and does not wait: bodies that hold parts of the budget while waiting
-//! for each other would deadlock.
+//! Invariant: what is held of a body is taken from the share of its user, from the first byte read until the last
+//! reference is dropped. A body that does not fit is refused and does not wait: bodies that hold parts of the budget
+//! while waiting for each other would deadlock.
 
+use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 
+use mooring_protocol::held::held_bytes;
+use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_usage::{MemoryShare, NoRoom, SHORT_BYTES_MAX};
 
 /// How long a body may take to arrive: a client that sends it byte by byte must not occupy memory indefinitely.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads request bodies within their limits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct RequestBodies {
     /// Most bytes of one body.
     bytes_max: usize,
-    /// Unused bytes of the budget.
-    left: Arc<AtomicUsize>,
 }
 
 /// Why a body was not read completely.
@@ -33,8 +34,8 @@ pub(super) enum RequestBodyError {
     TimedOut,
     #[error("at most {0} bytes")]
     TooLarge(usize),
-    #[error("the request bodies that are being read take all of listen.body_budget_bytes")]
-    OverBudget,
+    #[error("{0}")]
+    OverBudget(NoRoom),
     #[error("the body broke off")]
     Broken,
 }
@@ -44,94 +45,77 @@ impl From<RequestBodyError> for ErrorBody<'static> {
         let kind = match error {
             RequestBodyError::TimedOut | RequestBodyError::Broken => ErrorKind::InvalidRequest,
             RequestBodyError::TooLarge(_) => ErrorKind::BodyTooLarge,
-            RequestBodyError::OverBudget => ErrorKind::Overloaded,
+            RequestBodyError::OverBudget(_) => ErrorKind::Overloaded,
         };
         ErrorBody::new(kind).detail(error)
     }
 }
 
-/// A part of the budget, returned on drop.
-#[derive(Debug)]
-struct BudgetShare {
-    left: Arc<AtomicUsize>,
-    bytes: usize,
-}
-
-/// A body with its part of the budget.
-struct HeldBody {
-    bytes: Bytes,
-    _share: BudgetShare,
-}
-
 impl RequestBodies {
-    /// Bodies of at most `bytes_max` each and `budget_bytes` together.
+    /// Bodies of at most `bytes_max` each.
     #[must_use]
-    pub fn new(bytes_max: usize, budget_bytes: usize) -> Self {
-        Self {
-            bytes_max,
-            left: Arc::new(AtomicUsize::new(budget_bytes)),
-        }
+    pub const fn new(bytes_max: usize) -> Self {
+        Self { bytes_max }
     }
 
-    /// Reads a whole body. Its bytes count towards the budget until the last reference is dropped.
+    /// Reads a whole body at the expense of `memory`, until the last reference to it is dropped.
     ///
     /// # Errors
     /// See [`RequestBodyError`]; the rest of the body is not read.
-    pub(super) async fn read(&self, body: Body) -> Result<Bytes, RequestBodyError> {
-        match tokio::time::timeout(READ_TIMEOUT, self.collect(body)).await {
+    pub(super) async fn read(
+        &self,
+        body: Body,
+        memory: &Arc<MemoryShare>,
+    ) -> Result<Bytes, RequestBodyError> {
+        match tokio::time::timeout(READ_TIMEOUT, self.collect(body, memory)).await {
             Ok(read) => read,
             Err(_) => Err(RequestBodyError::TimedOut),
         }
     }
 
-    async fn collect(&self, mut body: Body) -> Result<Bytes, RequestBodyError> {
-        let mut share = BudgetShare {
-            left: Arc::clone(&self.left),
-            bytes: 0,
-        };
+    async fn collect(
+        &self,
+        mut body: Body,
+        memory: &Arc<MemoryShare>,
+    ) -> Result<Bytes, RequestBodyError> {
+        let mut held = Arc::clone(memory).hold();
         let mut chunks: Vec<Bytes> = Vec::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| RequestBodyError::Broken)?;
             let Ok(chunk) = frame.into_data() else {
                 continue;
             };
-            if chunk.len() > self.bytes_max.saturating_sub(share.bytes) {
+            if chunk.len() > self.bytes_max.saturating_sub(held.bytes()) {
                 return Err(RequestBodyError::TooLarge(self.bytes_max));
             }
-            share.grow(chunk.len())?;
+            held.try_grow(chunk.len())
+                .map_err(RequestBodyError::OverBudget)?;
             chunks.push(chunk);
         }
         let bytes = match chunks.as_mut_slice() {
             [only] => std::mem::take(only),
             _ => chunks.concat().into(),
         };
-        let _share = share;
-        Ok(Bytes::from_owner(HeldBody { bytes, _share }))
+        Ok(held_bytes(bytes, Some(&Arc::new(held))))
     }
 }
 
-impl BudgetShare {
-    fn grow(&mut self, bytes: usize) -> Result<(), RequestBodyError> {
-        self.left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(bytes)
-            })
-            .map_err(|_| RequestBodyError::OverBudget)?;
-        self.bytes += bytes;
-        Ok(())
+/// A text that was made from a message, such as one with another id, as bytes. Those of a long one take memory, as the
+/// message itself does, unless they are the message's own.
+///
+/// # Errors
+/// [`NoRoom`].
+pub(super) fn into_held(
+    text: Cow<'_, str>,
+    body: &Bytes,
+    memory: &Arc<MemoryShare>,
+) -> Result<Bytes, NoRoom> {
+    if text.len() <= SHORT_BYTES_MAX || matches!(text, Cow::Borrowed(_)) {
+        return Ok(into_bytes(text, body));
     }
-}
-
-impl Drop for BudgetShare {
-    fn drop(&mut self) {
-        self.left.fetch_add(self.bytes, Ordering::Relaxed);
-    }
-}
-
-impl AsRef<[u8]> for HeldBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
+    let mut held = Arc::clone(memory).hold();
+    held.try_grow(text.len())?;
+    Ok(held_bytes(into_bytes(text, body), Some(&Arc::new(held))))
 }
 
 #[cfg(test)]
@@ -142,6 +126,15 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
+    use mooring_usage::{MemoryBudget, SharePart};
+
+    /// The share of the one user of a budget.
+    fn memory(bytes_max: usize) -> Arc<MemoryShare> {
+        let patience = || -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+            Box::pin(std::future::pending())
+        };
+        MemoryBudget::new(bytes_max, bytes_max, SharePart::Whole, "test", patience).share()
+    }
 
     fn chunked(chunks: &[&'static str]) -> Body {
         let chunks: Vec<_> = chunks
@@ -153,30 +146,36 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_that_are_held_count_until_the_last_reference_is_gone() {
-        let bodies = RequestBodies::new(8, 10);
-        let first = bodies.read(chunked(&["12", "345", "6"])).await.unwrap();
+        let (bodies, memory) = (RequestBodies::new(8), memory(10));
+        let first = bodies
+            .read(chunked(&["12", "345", "6"]), &memory)
+            .await
+            .unwrap();
         assert_eq!(first, "123456");
         let part = first.slice(1..2);
         drop(first);
-        let refused = bodies.read(chunked(&["1234", "5"])).await;
-        assert_eq!(refused, Err(RequestBodyError::OverBudget));
-        assert_eq!(bodies.read(chunked(&["1234"])).await.unwrap(), "1234");
+        let refused = bodies.read(chunked(&["1234", "5"]), &memory).await;
+        assert!(matches!(refused, Err(RequestBodyError::OverBudget(_))));
+        assert_eq!(
+            bodies.read(chunked(&["1234"]), &memory).await.unwrap(),
+            "1234"
+        );
         drop(part);
         assert_eq!(
-            bodies.read(chunked(&["12345678"])).await.unwrap(),
+            bodies.read(chunked(&["12345678"]), &memory).await.unwrap(),
             "12345678"
         );
-        assert_eq!(bodies.left.load(Ordering::Relaxed), 10);
+        assert_eq!(memory.used(), 0);
     }
 
     #[tokio::test]
     async fn a_body_over_its_own_limit_is_refused_and_gives_back_what_it_held() {
-        let bodies = RequestBodies::new(8, 10);
+        let (bodies, memory) = (RequestBodies::new(8), memory(10));
         for chunks in [&["123456789"][..], &["12345678", "9"], &["1", "23456789"]] {
-            let refused = bodies.read(chunked(chunks)).await;
+            let refused = bodies.read(chunked(chunks), &memory).await;
             assert_eq!(refused, Err(RequestBodyError::TooLarge(8)));
         }
-        assert_eq!(bodies.read(Body::empty()).await.unwrap(), "");
-        assert_eq!(bodies.left.load(Ordering::Relaxed), 10);
+        assert_eq!(bodies.read(Body::empty(), &memory).await.unwrap(), "");
+        assert_eq!(memory.used(), 0);
     }
 }

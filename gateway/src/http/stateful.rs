@@ -8,6 +8,7 @@ use http::StatusCode;
 
 use super::answer;
 use super::endpoint::{UpstreamContext, is_initialize, with_session_id};
+use super::request_body::into_held;
 use super::user_secret::ask_for_secret;
 use mooring_protocol::header::{LAST_EVENT_ID, MCP_SESSION_ID, X_MCP_SESSION_ID};
 use mooring_protocol::ids::{Epoch, ServerRequestId};
@@ -140,7 +141,10 @@ async fn send_upstream(
     }
     let tool = message.params.name();
     let epoch = up.refers_to.as_ref().map(|request| request.epoch);
-    let text = into_bytes(up.text, body);
+    let text = match into_held(up.text, body, context.usage.messages()) {
+        Ok(text) => text,
+        Err(cause) => return answer::no_room(cause, message.id()),
+    };
     let mut call = Call {
         session: &session,
         server: &context.server,
@@ -174,6 +178,7 @@ async fn send_upstream(
         stream: None,
         turn,
         request,
+        call: context.call.clone(),
     };
     let relayed = relay_call(delivered, caller, guards, &context.app.relay);
     tokio::select! {

@@ -5,10 +5,10 @@ use http::StatusCode;
 use sha2::{Digest, Sha256};
 
 use super::endpoint::{UpstreamContext, is_initialize, session_id, with_session_id};
+use super::request_body::into_held;
 use super::user_secret::ask_for_secret;
 use super::{answer, stateful};
 use mooring_protocol::ids::Lane;
-use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{
     ErrorBody, ErrorKind, Kind, Message, Method, Reply, Revision, call, rewrite_up,
 };
@@ -58,7 +58,10 @@ pub(super) async fn post(
         Ok(up) => up,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
-    let text = into_bytes(up.text, body);
+    let text = match into_held(up.text, body, context.usage.messages()) {
+        Ok(text) => text,
+        Err(cause) => return answer::no_room(cause, message.id()),
+    };
     let caller = caller_of(context);
     let outgoing = Outgoing::post(&context.server, text)
         .forwarding(&context.headers)
@@ -80,6 +83,7 @@ pub(super) async fn post(
             pooled.received,
             pooled.responder,
             request,
+            context.call.clone(),
             &context.app.relay,
         )
         .await
@@ -144,6 +148,7 @@ fn caller_of(context: &UpstreamContext) -> Caller<'_> {
     Caller {
         teams: &context.identity.teams,
         token: context.identity.token.as_ref(),
+        memory: Some(context.usage.replies()),
         ..Caller::of(&context.identity.principal)
     }
 }

@@ -87,7 +87,7 @@ impl ToolListFilter {
         let without_others = move |text| future::ready(filter.without_others(text));
         match map_messages(reply, bytes_max, without_others).await {
             Ok(reply) => reply,
-            Err(_) => answer::plain(ErrorKind::UpstreamInvalid, None),
+            Err(cause) => answer::unread(&cause),
         }
     }
 

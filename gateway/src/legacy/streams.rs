@@ -13,6 +13,7 @@ use crate::client_stream::{OpenStream, Wire};
 use mooring_identity::Identity;
 use mooring_router::affinity::Session;
 use mooring_store::SessionKey;
+use mooring_usage::UserUsage;
 
 /// Most concurrently open streams of one gateway.
 const STREAMS_MAX: usize = 10_000;
@@ -64,6 +65,7 @@ impl Streams {
         &self,
         session: Session,
         identity: Arc<Identity>,
+        usage: Arc<UserUsage>,
         server: ServerName,
         epoch: Option<u64>,
     ) -> Arc<OpenStream> {
@@ -71,6 +73,7 @@ impl Streams {
         let stream = Arc::new(OpenStream::new(
             session,
             identity,
+            usage,
             server,
             epoch,
             Wire::Events,

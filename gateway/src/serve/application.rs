@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use mooring_session::names::{NameError, ServerName, WorkerId};
@@ -13,7 +14,7 @@ use super::servers::UpstreamCredentials;
 use super::{ServeError, servers};
 use crate::group::Groups;
 use crate::hooks::CallHooks;
-use crate::http::{App, RequestBodies, RequestRates, StrangerRates};
+use crate::http::{App, RequestBodies, RequestRates, StrangerRates, UserUsages};
 use crate::legacy::Streams;
 use crate::policy::AccessPolicy;
 use crate::vault::Vault;
@@ -28,12 +29,16 @@ use mooring_router::affinity::{
 };
 use mooring_router::dispatch::{RelayOptions, Seals};
 use mooring_router::pooled::Pool;
-use mooring_settings::{self as settings, Settings};
+use mooring_settings::{self as settings, AuthSettings, Settings};
 use mooring_store::{SessionAccess, Store};
 use mooring_upstream::{Client, ClientError, ClientOptions};
+use mooring_usage::{MemoryBudget, SharePart, UsageLimits};
 
 /// Directory of locks on conversations, beside the file of an embedded store that processes share.
 const AGENT_LOCKS: &str = "agent-locks";
+
+/// How long the rest of a reply waits for memory: as long as a client may read nothing of its stream.
+const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
 /// The parts that were opened before.
 pub(crate) struct GatewayParts {
@@ -89,10 +94,8 @@ pub(crate) async fn assemble(
         servers,
         session_router,
         legacy: Streams::default(),
-        request_bodies: RequestBodies::new(
-            settings.listen.body_bytes_max,
-            settings.listen.body_budget_bytes,
-        ),
+        usages: UserUsages::new(usage_limits(settings)),
+        request_bodies: RequestBodies::new(settings.listen.body_bytes_max),
         request_rates: (settings.listen.requests_per_user_per_minute)
             .and_then(NonZeroU32::new)
             .map(RequestRates::new),
@@ -114,6 +117,33 @@ pub(crate) async fn assemble(
         },
         metrics: recorder,
     }))
+}
+
+/// What all users share, and how much of it one of them may use.
+fn usage_limits(settings: &Settings) -> UsageLimits {
+    let part = match settings.auth {
+        AuthSettings::None { .. } => SharePart::Whole,
+        _ => SharePart::Quarter,
+    };
+    let (listen, upstream) = (&settings.listen, &settings.upstream);
+    let calls_max = listen.calls_per_user_at_once.filter(|max| *max > 0);
+    UsageLimits {
+        calls_max: calls_max.map(|max| usize::try_from(max).unwrap_or(usize::MAX)),
+        messages: MemoryBudget::new(
+            listen.body_budget_bytes,
+            listen.body_bytes_max,
+            part,
+            "listen.body_budget_bytes",
+            || Box::pin(tokio::time::sleep(ROOM_WITHIN)),
+        ),
+        replies: MemoryBudget::new(
+            upstream.reply_budget_bytes,
+            upstream.event_bytes_max,
+            part,
+            "upstream.reply_budget_bytes",
+            || Box::pin(tokio::time::sleep(ROOM_WITHIN)),
+        ),
+    }
 }
 
 /// Signs whom requests are for, if a server is told that.

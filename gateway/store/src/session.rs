@@ -10,6 +10,7 @@ use mooring_secrets::digest;
 use mooring_session::names::{NameError, Principal, SessionId};
 
 use super::key::SessionKey;
+use mooring_usage::UserUsage;
 
 /// A session's id, owner and key.
 #[derive(Clone)]
@@ -22,6 +23,8 @@ pub struct Session {
     pub teams: Arc<[String]>,
     /// The token of who the request comes from, where a server gets one in exchange for it.
     pub token: Option<Arc<AccessToken>>,
+    /// What the user who it comes from uses up; none where the gateway acts by itself.
+    pub usage: Option<Arc<UserUsage>>,
     /// The key of its record.
     pub key: SessionKey,
     /// Identifies the session in logs and to upstream servers, instead of the id.
@@ -42,15 +45,22 @@ impl Session {
             principal,
             teams: Arc::default(),
             token: None,
+            usage: None,
         }
     }
 
-    /// The same session in a request of somebody in these teams, with this token.
+    /// The same session in a request of somebody in these teams, with this token, at the expense of this user.
     #[must_use]
-    pub fn of_caller(self, teams: &Arc<[String]>, token: Option<&Arc<AccessToken>>) -> Self {
+    pub fn of_caller(
+        self,
+        teams: &Arc<[String]>,
+        token: Option<&Arc<AccessToken>>,
+        usage: &Arc<UserUsage>,
+    ) -> Self {
         Self {
             teams: Arc::clone(teams),
             token: token.cloned(),
+            usage: Some(Arc::clone(usage)),
             ..self
         }
     }

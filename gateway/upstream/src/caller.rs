@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 use mooring_secrets::access_token::AccessToken;
 use mooring_session::names::{Principal, ServerName};
+use mooring_usage::MemoryShare;
 
 /// Whom a request is for.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,8 @@ pub struct Caller<'a> {
     pub session_digest: Option<&'a str>,
     /// The token with which the caller was authenticated; none where no server gets one in exchange for it.
     pub token: Option<&'a Arc<AccessToken>>,
+    /// At whose expense replies are held; none for requests that the gateway makes by itself.
+    pub memory: Option<&'a Arc<MemoryShare>>,
 }
 
 impl<'a> Caller<'a> {
@@ -29,6 +32,7 @@ impl<'a> Caller<'a> {
             teams: &[],
             session_digest: None,
             token: None,
+            memory: None,
         }
     }
 }

@@ -21,6 +21,7 @@ use super::http::{
 use super::http_reply::read_http;
 use super::{CredentialError, FailureCause, Instance, Outgoing, Reach, UNREACHED_LOST_AFTER};
 use mooring_protocol::{Reply, ReplyError};
+use mooring_usage::MemoryShare;
 
 /// Pause between attempts while connections are refused.
 const RETRY_PAUSE: Duration = Duration::from_millis(40);
@@ -194,7 +195,7 @@ impl Client {
         instance: &Instance,
         request: &Request<Bytes>,
     ) -> Result<Reply, SendError> {
-        self.send_over(ConnectionChoice::Pooled, instance, request.into())
+        self.send_over(ConnectionChoice::Pooled, instance, request.into(), None)
             .await
     }
 
@@ -268,13 +269,14 @@ impl Client {
         credential: Option<&CredentialHeader>,
     ) -> Result<Reply, SendError> {
         let request = outgoing.to(instance, credential);
+        let memory = outgoing.memory();
         let choice = match sending {
             Sending::Pooled => ConnectionChoice::Pooled,
             Sending::Fresh => ConnectionChoice::Fresh,
             // A single refusal without retries starts no row of refusals: the next one must not count as a loss.
             Sending::Once => {
                 return match self.request(request).await {
-                    Ok(response) => self.received(instance, response),
+                    Ok(response) => self.received(instance, response, memory),
                     Err(error) => {
                         instance.contact.fail(FailureCause::from(&error));
                         Err(error)
@@ -282,7 +284,7 @@ impl Client {
                 };
             }
         };
-        self.send_over(choice, instance, request).await
+        self.send_over(choice, instance, request, memory).await
     }
 
     /// Closes the idle connections to an instance, and those in use after their reply. For a reply that answers another
@@ -299,7 +301,7 @@ impl Client {
     pub async fn send_elsewhere(&self, request: &Request<Bytes>) -> Result<Reply, SendError> {
         self.request(request.into())
             .await
-            .map(|response| self.reply(response))
+            .map(|response| self.reply(response, None))
     }
 
     async fn request(&self, request: HttpRequest<'_>) -> Result<Response<ResponseBody>, SendError> {
@@ -316,11 +318,12 @@ impl Client {
         choice: ConnectionChoice,
         instance: &Instance,
         request: HttpRequest<'_>,
+        memory: Option<&Arc<MemoryShare>>,
     ) -> Result<Reply, SendError> {
         let error = loop {
             let began = Instant::now();
             let error = match self.0.http.send(request, choice).await {
-                Ok(response) => return self.received(instance, response),
+                Ok(response) => return self.received(instance, response, memory),
                 Err(HttpError::RoundTrip(error)) => break error.into(),
                 Err(HttpError::Connect(error)) => error,
             };
@@ -349,6 +352,7 @@ impl Client {
         &self,
         instance: &Instance,
         response: Response<ResponseBody>,
+        memory: Option<&Arc<MemoryShare>>,
     ) -> Result<Reply, SendError> {
         instance.reach.succeeded();
         let status = response.status();
@@ -361,12 +365,12 @@ impl Client {
         } else if !status.is_client_error() {
             instance.contact.succeed();
         }
-        Ok(self.reply(response))
+        Ok(self.reply(response, memory))
     }
 
-    fn reply(&self, response: Response<ResponseBody>) -> Reply {
+    fn reply(&self, response: Response<ResponseBody>, memory: Option<&Arc<MemoryShare>>) -> Reply {
         let broken = |error| ReplyError::broken(ReplyBroken(error));
-        read_http(response, self.0.event_bytes_max, broken)
+        read_http(response, self.0.event_bytes_max, memory.cloned(), broken)
     }
 
     fn is_lost(&self, reach: &Reach) -> bool {

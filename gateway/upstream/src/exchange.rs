@@ -10,6 +10,7 @@ use mooring_session::names::UpstreamSession;
 use super::{Outgoing, SendError};
 use mooring_metrics as metrics;
 use mooring_protocol::envelope::{Kind, Message, Sender};
+use mooring_protocol::held::held_bytes;
 use mooring_protocol::ids::is_same_id;
 use mooring_protocol::{EventStream, Reply, ReplyBody, ReplyError, RequestOrigin, StreamError};
 
@@ -23,7 +24,7 @@ pub struct Answer {
     pub status: StatusCode,
     /// The session id in the response.
     pub upstream_session: Option<UpstreamSession>,
-    /// The JSON text of the response message; empty if there was none.
+    /// The JSON text of the response message; empty if there was none. It keeps the memory that it takes.
     pub text: Bytes,
 }
 
@@ -68,21 +69,24 @@ pub async fn within<T>(
 /// # Errors
 /// See [`ExchangeError`]; [`ExchangeError::Invalid`] if it is the response to another request.
 pub async fn read_answer(reply: Reply, request: &Outgoing) -> Result<Answer, ExchangeError> {
-    let upstream_session = reply
-        .session_id
-        .and_then(|id| UpstreamSession::parse(id.as_bytes()).ok());
+    let session_id = reply.session_id.as_ref();
+    let upstream_session = session_id.and_then(|id| UpstreamSession::parse(id.as_bytes()).ok());
+    let status = reply.status;
     let text = match reply.body {
         ReplyBody::Events(events) => read_event(events).await?,
-        body => body.read_text(ANSWER_BYTES_MAX).await?,
+        body => {
+            let reply = Reply { body, ..reply };
+            reply.read_text(ANSWER_BYTES_MAX).await?.into_bytes()
+        }
     };
-    check(reply.status, &text, request).map_err(|error| {
+    check(status, &text, request).map_err(|error| {
         if error == StreamError::OtherRequest {
             metrics::reply_mismatched(metrics::ReplySource::Upstream);
         }
         ExchangeError::Invalid(error)
     })?;
     Ok(Answer {
-        status: reply.status,
+        status,
         upstream_session,
         text,
     })
@@ -92,7 +96,9 @@ async fn read_event(mut events: EventStream) -> Result<Bytes, ExchangeError> {
     while let Some(event) = events.try_next().await? {
         match event.as_message() {
             Some(text) if text.len() > ANSWER_BYTES_MAX => return Err(ExchangeError::TooLarge),
-            Some(text) if is_response(text) => return Ok(text.clone()),
+            Some(text) if is_response(text) => {
+                return Ok(held_bytes(text.clone(), event.held.as_ref()));
+            }
             Some(_) | None => {}
         }
     }

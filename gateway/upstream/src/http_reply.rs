@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::error::Error;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -17,11 +18,14 @@ use http_body_util::{BodyDataStream, BodyExt};
 
 use mooring_protocol::header::MCP_SESSION_ID;
 use mooring_protocol::{Event, EventError, EventParser, Reply, ReplyBody, ReplyError};
+use mooring_usage::{HeldMemory, MemoryShare, RoomWait, SHORT_BYTES_MAX};
 
-/// Reads a response. Events are limited to `event_bytes_max` bytes. `broken` makes the error for a broken body.
+/// Reads a response. Events are limited to `event_bytes_max` bytes, and long ones are held at the expense of `memory`.
+/// `broken` makes the error for a broken body.
 pub fn read_http<B>(
     response: Response<B>,
     event_bytes_max: usize,
+    memory: Option<Arc<MemoryShare>>,
     broken: impl Fn(B::Error) -> ReplyError + Send + Unpin + 'static,
 ) -> Reply
 where
@@ -32,6 +36,10 @@ where
         ReplyBody::Events(Box::pin(Events {
             chunks: BodyDataStream::new(body).map_err(broken),
             parser: EventParser::new(event_bytes_max),
+            event_bytes_max,
+            memory: memory.clone(),
+            held: None,
+            room: RoomWait::default(),
             arrived: VecDeque::new(),
             refused: None,
         }))
@@ -44,6 +52,7 @@ where
         retry_after: head.headers.get(RETRY_AFTER).cloned(),
         challenge: None,
         allow: None,
+        memory,
         body,
     }
 }
@@ -84,14 +93,49 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
         .is_some_and(|essence| essence.eq_ignore_ascii_case(EVENTS))
 }
 
-/// The events in a body. Memory is bounded by one event and one chunk.
+/// The events in a body. Its own memory is bounded by one event and one chunk, and before a long event is read on, the
+/// memory for the longest one is taken: the rest waits in its connection until there is room.
 struct Events<S> {
     chunks: S,
     parser: EventParser,
+    event_bytes_max: usize,
+    /// At whose expense long events are held; none for requests of the gateway itself.
+    memory: Option<Arc<MemoryShare>>,
+    /// The memory that is taken for an event that has not ended.
+    held: Option<HeldMemory>,
+    room: RoomWait,
     /// The parsed events of the latest chunk.
     arrived: VecDeque<Event>,
     /// Why reading has stopped.
     refused: Option<EventError>,
+}
+
+impl<S> Events<S> {
+    /// Ready when there is memory for the rest of the event.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReplyError>> {
+        let Some(memory) = &self.memory else {
+            return Poll::Ready(Ok(()));
+        };
+        if self.held.is_some() || self.parser.unfinished_bytes() <= SHORT_BYTES_MAX {
+            return Poll::Ready(Ok(()));
+        }
+        let mut held = Arc::clone(memory).hold();
+        let bytes = self.event_bytes_max.min(memory.longest());
+        ready!(held.poll_grow(bytes, &mut self.room, context))?;
+        self.held = Some(held);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Leaves the memory that was taken with the event for which it was taken.
+    fn settle_held(&mut self) {
+        let Some(long) = self.arrived.front_mut() else {
+            return;
+        };
+        if let Some(mut held) = self.held.take() {
+            held.shrink_to(long.length());
+            long.held = Some(Arc::new(held));
+        }
+    }
 }
 
 impl<S: Stream<Item = Result<Bytes, ReplyError>> + Unpin> Stream for Events<S> {
@@ -109,6 +153,9 @@ impl<S: Stream<Item = Result<Bytes, ReplyError>> + Unpin> Stream for Events<S> {
             if let Some(error) = this.refused.take() {
                 return Poll::Ready(Some(Err(error.into())));
             }
+            if let Err(error) = ready!(this.poll_room(context)) {
+                return Poll::Ready(Some(Err(error)));
+            }
             let Some(chunk) = ready!(Pin::new(&mut this.chunks).poll_next(context)?) else {
                 return Poll::Ready(None);
             };
@@ -116,6 +163,114 @@ impl<S: Stream<Item = Result<Bytes, ReplyError>> + Unpin> Stream for Events<S> {
             this.refused = (this.parser)
                 .push(&chunk, |event| arrived.push_back(event))
                 .err();
+            this.settle_held();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test fails by panicking"
+    )]
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use mooring_protocol::EventStream;
+    use mooring_usage::{MemoryBudget, SharePart};
+
+    use super::*;
+
+    const CHUNK_BYTES: usize = 32 * 1024;
+    const LONG_CHUNKS: usize = 16;
+    const EVENT_BYTES_MAX: usize = (LONG_CHUNKS + 1) * CHUNK_BYTES;
+
+    /// Events of a response, each in so many chunks, and how many chunks were read.
+    fn response(chunks: &[usize], memory: &Arc<MemoryShare>) -> (EventStream, Arc<AtomicUsize>) {
+        let read = Arc::new(AtomicUsize::new(0));
+        let mut all = Vec::new();
+        for chunks in chunks {
+            all.push(Bytes::from_static(b"data: "));
+            all.extend(vec![Bytes::from(vec![b'x'; CHUNK_BYTES]); *chunks]);
+            all.push(Bytes::from_static(b"\n\n"));
+        }
+        let counted = Arc::clone(&read);
+        let frames = stream::iter(all).map(move |chunk| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(Frame::data(chunk))
+        });
+        let response = Response::builder()
+            .header(CONTENT_TYPE, "text/event-stream")
+            .body(StreamBody::new(frames))
+            .unwrap();
+        let reply = read_http(
+            response,
+            EVENT_BYTES_MAX,
+            Some(Arc::clone(memory)),
+            |never| match never {},
+        );
+        match reply.body {
+            ReplyBody::Events(events) => (events, read),
+            other => panic!("{other:?} instead of events"),
+        }
+    }
+
+    /// Room for one event at a time.
+    fn memory(patience: mooring_usage::Patience) -> Arc<MemoryShare> {
+        let bytes_max = EVENT_BYTES_MAX;
+        MemoryBudget::new(
+            bytes_max,
+            bytes_max,
+            SharePart::Whole,
+            "test.budget",
+            patience,
+        )
+        .share()
+    }
+
+    #[tokio::test]
+    async fn a_long_event_is_read_on_only_while_there_is_memory_for_it() {
+        let memory = memory(|| Box::pin(std::future::pending()));
+        let (mut first, _) = response(&[1, LONG_CHUNKS], &memory);
+        let short = first.next().await.unwrap().unwrap();
+        assert_eq!((short.held.is_none(), memory.used()), (true, 0));
+        let long = first.next().await.unwrap().unwrap();
+        assert_eq!(memory.used(), LONG_CHUNKS * CHUNK_BYTES);
+
+        let (mut second, read) = response(&[LONG_CHUNKS], &memory);
+        let mut next = second.next();
+        assert!(futures_util::poll!(&mut next).is_pending());
+        let begun = read.load(Ordering::Relaxed);
+        assert!(begun <= 4, "{begun} chunks");
+        // What is encoded takes its memory on.
+        let encoded = long.encode();
+        drop(long);
+        assert!(futures_util::poll!(&mut next).is_pending());
+        drop(encoded);
+        let event = next.await.unwrap().unwrap();
+        assert_eq!(
+            event.data.as_ref().unwrap().len(),
+            LONG_CHUNKS * CHUNK_BYTES
+        );
+        drop(event);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_event_without_memory_is_an_error_that_says_so() {
+        let patience = || -> Pin<Box<dyn Future<Output = ()> + Send>> {
+            Box::pin(tokio::time::sleep(std::time::Duration::from_secs(30)))
+        };
+        let memory = memory(patience);
+        let mut all = Arc::clone(&memory).hold();
+        all.try_grow(EVENT_BYTES_MAX).unwrap();
+        let (mut events, _) = response(&[LONG_CHUNKS], &memory);
+        let error = events.next().await.unwrap().unwrap_err();
+        assert!(matches!(error, ReplyError::NoRoom(_)), "{error}");
+        assert!(error.to_string().contains("test.budget"), "{error}");
     }
 }

@@ -3,6 +3,8 @@
 //! Invariant: the client's credentials, cookies and session id are never sent. Upstream credentials come from the
 //! server's settings or are made by the gateway; the session id is sent only as a digest.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -15,6 +17,7 @@ use super::{Caller, Instance, Server};
 use mooring_protocol::header::{
     LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID,
 };
+use mooring_usage::MemoryShare;
 
 /// Client headers that are forwarded because they are useful and not sensitive: trace context (W3C) and language.
 const FORWARDED: [HeaderName; 4] = [
@@ -39,6 +42,8 @@ pub struct Outgoing {
     body: Bytes,
     /// What it is sent with besides, which may have to be fetched first.
     credential: Option<RequestCredential>,
+    /// At whose expense its reply is held.
+    memory: Option<Arc<MemoryShare>>,
 }
 
 impl Outgoing {
@@ -72,6 +77,7 @@ impl Outgoing {
             headers,
             body: Bytes::new(),
             credential: None,
+            memory: None,
         }
     }
 
@@ -83,6 +89,7 @@ impl Outgoing {
             headers,
             body,
             credential: None,
+            memory: None,
         }
     }
 
@@ -95,6 +102,12 @@ impl Outgoing {
     /// What it is sent with besides; none if its headers say all.
     pub(crate) const fn credential(&self) -> Option<&RequestCredential> {
         self.credential.as_ref()
+    }
+
+    /// At whose expense its reply is held; none for a request of the gateway itself.
+    #[must_use]
+    pub const fn memory(&self) -> Option<&Arc<MemoryShare>> {
+        self.memory.as_ref()
     }
 
     /// Its headers, which include upstream credentials other than fetched tokens and users' secrets.
@@ -150,6 +163,7 @@ impl Outgoing {
             self.headers.insert(AUTHORIZATION, value);
         }
         self.credential = server.credential(caller, &self.method);
+        self.memory = caller.memory.cloned();
         self
     }
 

@@ -106,6 +106,7 @@ mod tokens;
 mod unread_bodies;
 mod upstream_loss;
 mod upstreams;
+mod user_shares;
 mod vanished;
 mod vault;
 mod worker_death;

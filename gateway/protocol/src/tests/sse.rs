@@ -36,6 +36,7 @@ fn events_are_read_by_the_rules_of_the_standard() {
                 event: Some("endpoint".into()),
                 data: Some("/x".into()),
                 retry_ms: Some(30),
+                held: None,
             }],
         ),
         ("id: a\0b\nretry: 3s\ndata: a\n\n", vec![data("a")]),
@@ -87,6 +88,7 @@ fn an_encoded_event_cannot_be_broken_by_its_fields() {
         event: Some("a\r\nb".into()),
         data: Some("x\r\ny\rz\n".into()),
         retry_ms: Some(5),
+        held: None,
     };
     assert_eq!(
         event.encode(),
@@ -127,6 +129,7 @@ proptest! {
             event: event.map(Into::into),
             data: Some(data.into()),
             retry_ms,
+            held: None,
         };
         prop_assert_eq!(events(&chunks(&event.encode(), &cuts)), vec![event]);
     }

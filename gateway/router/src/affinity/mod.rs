@@ -210,5 +210,6 @@ pub fn caller_of(session: &Session) -> Caller<'_> {
         teams: &session.teams,
         session_digest: Some(&session.digest),
         token: session.token.as_ref(),
+        memory: session.usage.as_ref().map(|usage| usage.replies()),
     }
 }

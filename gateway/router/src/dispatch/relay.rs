@@ -1,13 +1,14 @@
 //! Relays the body of an upstream's reply to the client while it arrives.
 //!
-//! Invariant: memory is bounded by one event, or by what arrives of a JSON reply before its id. A reply to another request
-//! reaches nobody: its connection is closed, and the caller gets an error. A call whose stream ends without its answer
-//! gets an error that says so, unless the stream has event ids with which the client can resume it. If a stream breaks, a
-//! ping shows whether the upstream session still exists: otherwise it cannot be resumed, and the error says that its state
-//! is lost.
+//! Invariant: memory is bounded by one event, or by what arrives of a JSON reply before its id, which its reader holds at
+//! the expense of its user. A reply to another request reaches nobody: its connection is closed, and the caller gets an
+//! error. A call whose stream ends without its answer gets an error that says so, unless the stream has event ids with
+//! which the client can resume it. If a stream breaks, a ping shows whether the upstream session still exists: otherwise
+//! it cannot be resumed, and the error says that its state is lost.
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -20,9 +21,11 @@ use crate::affinity::{InFlight, StreamHold, Turn};
 use crate::in_flight_requests::InFlightRequest;
 use mooring_metrics as metrics;
 use mooring_protocol::{
-    ByteStream, Event, EventStream, PendingRequest, ReplyError, StreamError, StreamRewriter,
+    ByteStream, Event, EventStream, PendingRequest, ReplyError, SHORT_BYTES_MAX, StreamError,
+    StreamRewriter,
 };
 use mooring_upstream::ProbeResult;
+use mooring_usage::{CallPermit, HeldMemory};
 
 /// Guards that last until the reply ends.
 #[derive(Debug, Default)]
@@ -35,6 +38,8 @@ pub struct ReplyGuards {
     pub turn: Option<Turn>,
     /// The client's request, until it is answered.
     pub request: Option<InFlightRequest>,
+    /// Counts the call among those of its user.
+    pub call: Option<Arc<CallPermit>>,
 }
 
 impl ReplyGuards {
@@ -52,6 +57,8 @@ pub(super) struct JsonRelay {
     upstream: Option<ByteStream>,
     rewriter: StreamRewriter,
     guards: ReplyGuards,
+    /// The memory of what was withheld, until all is relayed.
+    held: Option<HeldMemory>,
 }
 
 impl JsonRelay {
@@ -61,14 +68,27 @@ impl JsonRelay {
         request: PendingRequest,
         guards: ReplyGuards,
         message_bytes_max: usize,
+        held: Option<HeldMemory>,
     ) -> Result<Self, ReplyError> {
         let mut relay = Self {
             upstream: Some(upstream),
             rewriter: StreamRewriter::new(request, message_bytes_max),
             guards,
+            held,
         };
         while !relay.rewriter.is_verified() && relay.upstream.is_some() {
             poll_fn(|context| relay.poll_receive(context)).await?;
+            let withheld = relay.rewriter.received_bytes();
+            // The rest waits in its connection until there is room for the longest reply.
+            if withheld > SHORT_BYTES_MAX
+                && let Some(held) = relay.held.as_mut().filter(|held| held.bytes() == 0)
+            {
+                held.grow(message_bytes_max).await?;
+            }
+        }
+        let withheld = relay.rewriter.received_bytes();
+        if let Some(held) = &mut relay.held {
+            held.shrink_to(withheld);
         }
         Ok(relay)
     }

@@ -1,5 +1,7 @@
 //! Turns a delivered response into the client's reply.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, Either, Ready, ok, ready};
 use futures_util::{TryStreamExt, stream};
@@ -15,12 +17,14 @@ use crate::in_flight_requests::InFlightRequest;
 use crate::pooled::ServerRequestResponder;
 use crate::request_tag::StreamOwner;
 use mooring_protocol::envelope::{Message, Sender};
+use mooring_protocol::held::held_bytes;
 use mooring_protocol::ids::Epoch;
 use mooring_protocol::{
-    Event, EventStream, PendingRequest, Reply, ReplyBody, ReplyError, StreamError, StreamRewriter,
-    rewrite_down,
+    Event, EventStream, HeldText, PendingRequest, Reply, ReplyBody, ReplyError, StreamError,
+    StreamRewriter, rewrite_down,
 };
 use mooring_upstream::{ANSWER_BYTES_MAX, ExchangeError, Server};
+use mooring_usage::{CallPermit, MemoryShare};
 
 /// How replies are relayed.
 #[derive(Clone, Debug)]
@@ -104,6 +108,7 @@ pub fn relay_shared(
     received: Reply,
     responder: ServerRequestResponder,
     request: InFlightRequest,
+    call: Option<Arc<CallPermit>>,
     options: &RelayOptions,
 ) -> RelayFuture {
     let audience = Audience::Shared(responder);
@@ -111,6 +116,7 @@ pub fn relay_shared(
     let pending = Some(request.pending.clone());
     let guards = ReplyGuards {
         request: Some(request),
+        call,
         ..ReplyGuards::default()
     };
     relay(received, audience, owner, pending, guards, options)
@@ -154,6 +160,7 @@ fn relay(
     options: &RelayOptions,
 ) -> RelayFuture {
     let status = reply.status;
+    let memory = reply.memory.clone();
     match (reply.body, request) {
         (ReplyBody::Events(events), request) if status.is_success() => {
             let filter = EventFilter::new(audience, owner, request, None, None);
@@ -163,13 +170,21 @@ fn relay(
         (_, Some(_)) if is_accepted(status) => at_once(Err(ExchangeError::NoResponse)),
         // The upstream is done, so the guards end here.
         (ReplyBody::Json(text), Some(request)) if status.is_success() => {
-            at_once(answer_to(request, text).map(|text| Reply::json(status, text)))
+            at_once(answer_to(request, text).map(|text| Reply {
+                memory,
+                ..Reply::json(status, text)
+            }))
         }
         (ReplyBody::JsonStream(chunks), Some(request)) if status.is_success() => {
             let message_bytes_max = options.message_bytes_max;
             Either::Right(Box::pin(async move {
-                let relay = JsonRelay::open(chunks, request, guards, message_bytes_max).await?;
-                Ok(Reply::new(status, ReplyBody::JsonStream(Box::pin(relay))))
+                let held = memory.clone().map(MemoryShare::hold);
+                let relay = JsonRelay::open(chunks, request, guards, message_bytes_max, held);
+                let body = ReplyBody::JsonStream(Box::pin(relay.await?));
+                Ok(Reply {
+                    memory,
+                    ..Reply::new(status, body)
+                })
             }))
         }
         (_, Some(_)) if status.is_success() => at_once(Err(ExchangeError::NoResponse)),
@@ -210,19 +225,23 @@ async fn failed_or_accepted(
     request: Option<PendingRequest>,
 ) -> Result<Reply, ExchangeError> {
     // The body of an accepted message is read too, although it should be empty: that frees the connection.
-    let text = reply.body.read_text(ANSWER_BYTES_MAX).await;
-    if is_accepted(reply.status) {
+    let (status, retry_after) = (reply.status, reply.retry_after.clone());
+    let read = reply.read_text(ANSWER_BYTES_MAX).await;
+    if is_accepted(status) {
         return Ok(Reply::empty(StatusCode::ACCEPTED));
     }
-    let text = text?;
+    let HeldText { text, held } = read?;
     let body = match Message::parse(&text, Sender::Upstream) {
-        Ok(message) => ReplyBody::Json(error_to(&message, audience, request.as_ref())?),
-        Err(_) => ReplyBody::Text(text),
+        Ok(message) => {
+            let error = error_to(&message, audience, request.as_ref())?;
+            ReplyBody::Json(held_bytes(error, held.as_ref()))
+        }
+        Err(_) => ReplyBody::Text(held_bytes(text, held.as_ref())),
     };
     Ok(Reply {
-        retry_after: reply.retry_after,
+        retry_after,
         challenge: None,
-        ..Reply::new(passed_status(reply.status), body)
+        ..Reply::new(passed_status(status), body)
     })
 }
 

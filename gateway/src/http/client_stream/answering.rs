@@ -22,6 +22,7 @@ use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_
 use mooring_protocol::{
     ErrorBody, ErrorKind, Id, Lane, Message, Method, Reply, Revision, VersionError, call,
 };
+use mooring_usage::CallPermit;
 
 /// Most consecutive failed attempts to resume a reply.
 const RESUMES_MAX: u32 = 5;
@@ -38,6 +39,8 @@ pub(in super::super) struct StreamContext {
     pub(in super::super) headers: HeaderMap,
     /// Tells the clients of one session apart, where there may be several.
     pub(in super::super) lane: Option<Lane>,
+    /// Counts the message among the calls of its sender; none if it is no request.
+    pub(in super::super) call: Option<Arc<CallPermit>>,
 }
 
 /// Serves a request and writes its reply onto the stream.
@@ -130,6 +133,8 @@ impl StreamContext {
             begun: Some(session.clone()),
             lane: self.lane,
             client_gone: self.stream.over(),
+            usage: Arc::clone(&self.stream.usage),
+            call: self.call.clone(),
         })
     }
 
@@ -192,7 +197,7 @@ async fn give_up(context: &StreamContext, id: Id<'_>, status: StatusCode, error:
         }
     };
     // If the stream has ended, nobody reads the error.
-    let _ = context.stream.send(&text).await;
+    let _ = context.stream.send(&text, None).await;
 }
 
 /// Writes messages that answer no request onto the stream while it is open: what a client of Streamable HTTP would GET.

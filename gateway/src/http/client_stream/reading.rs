@@ -54,7 +54,8 @@ pub(super) async fn write_reply(
                     Part::Message(flow) => {
                         had_messages = true;
                         let text = String::from_utf8_lossy(&text);
-                        if context.stream.send(&text).await.is_err() || flow.is_break() {
+                        let sending = context.stream.send(&text, messages.take_held());
+                        if sending.await.is_err() || flow.is_break() {
                             return ReplyEnd::Done;
                         }
                     }

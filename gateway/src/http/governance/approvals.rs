@@ -102,7 +102,7 @@ pub(super) async fn approve(
     request: Request,
 ) -> Result<Response, Problem> {
     let (id, by) = visible_approval(&context).await?;
-    let EmptyBody {} = body::read(&context.app, request).await?;
+    let EmptyBody {} = body::read(&context.app, &context.identity, request).await?;
     let governed = context.governed()?;
     decided(
         blocking(move || Ok::<_, Problem>(governed.skills.approve(&governed.server, &id, &by)))
@@ -116,7 +116,7 @@ pub(super) async fn reject(
     request: Request,
 ) -> Result<Response, Problem> {
     let (id, by) = visible_approval(&context).await?;
-    let RejectionBody { reason } = body::read(&context.app, request).await?;
+    let RejectionBody { reason } = body::read(&context.app, &context.identity, request).await?;
     let governed = context.governed()?;
     decided(
         blocking(move || {

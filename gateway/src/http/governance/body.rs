@@ -6,11 +6,18 @@ use serde::de::DeserializeOwned;
 use super::problem::{Code, Problem};
 use crate::http::request_body::RequestBodyError;
 use crate::http::{App, host_origin_guard};
+use mooring_identity::Identity;
 
-/// Parses the body as JSON; an empty body is an empty object.
-pub(super) async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Result<T, Problem> {
+/// Parses the body of this user's request as JSON; an empty body is an empty object.
+pub(super) async fn read<T: DeserializeOwned>(
+    app: &App,
+    user: &Identity,
+    request: Request,
+) -> Result<T, Problem> {
     let (head, body) = request.into_parts();
-    let bytes = app.request_bodies.read(body).await.map_err(unread)?;
+    let usage = app.usages.of(&user.principal);
+    let read = app.request_bodies.read(body, usage.messages()).await;
+    let bytes = read.map_err(unread)?;
     if bytes.is_empty() {
         return parse(b"{}");
     }
@@ -26,7 +33,7 @@ pub(super) async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Re
 fn unread(error: RequestBodyError) -> Problem {
     let code = match error {
         RequestBodyError::TooLarge(_) => Code::BodyTooLarge,
-        RequestBodyError::OverBudget => Code::Unavailable,
+        RequestBodyError::OverBudget(_) => Code::Unavailable,
         RequestBodyError::TimedOut | RequestBodyError::Broken => Code::InvalidBody,
     };
     Problem::new(code, error.to_string())

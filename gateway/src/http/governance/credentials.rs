@@ -101,7 +101,7 @@ pub(super) async fn list(context: CredentialContext) -> Result<Response, Problem
 /// `PUT /servers/{id}/credential`
 pub(super) async fn put(context: CredentialContext, request: Request) -> Result<Response, Problem> {
     let (vault, server) = context.server()?;
-    let read = body::read::<CredentialBody>(&context.app, request).await;
+    let read = body::read::<CredentialBody>(&context.app, &context.identity, request).await;
     // The parser's message would repeat a text in the wrong place, which may be the secret.
     let CredentialBody { secret } = read.map_err(|problem| match problem.code() {
         Code::InvalidBody => Problem::new(Code::InvalidBody, "the body is {\"secret\": \"...\"}"),

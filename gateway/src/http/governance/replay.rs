@@ -33,7 +33,7 @@ pub(super) async fn replay(
     request: Request,
 ) -> Result<Response, Problem> {
     context.query(&[])?;
-    let body: ReplayBody = body::read(&context.app, request).await?;
+    let body: ReplayBody = body::read(&context.app, &context.identity, request).await?;
     let mode = match body.mode.as_deref() {
         None => ReplayMode::default(),
         Some(word) => word.parse().map_err(|_| {

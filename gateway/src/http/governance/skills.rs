@@ -92,7 +92,7 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     context.query(&[])?;
     context.require(Right::SkillsCreate)?;
-    let new_skill: NewSkillBody = body::read(&context.app, request).await?;
+    let new_skill: NewSkillBody = body::read(&context.app, &context.identity, request).await?;
     let governed = context.governed()?;
     let language = match new_skill.language.as_deref() {
         None => governed.language,
@@ -141,7 +141,7 @@ pub(super) async fn revoke(
 ) -> Result<Response, Problem> {
     context.query(&[])?;
     context.require(Right::SkillsRevoke)?;
-    let EmptyBody {} = body::read(&context.app, request).await?;
+    let EmptyBody {} = body::read(&context.app, &context.identity, request).await?;
     let governed = context.governed()?;
     let skill = all_versions(&governed)
         .await?

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::GroupMessage;
-use super::member_reply::{name_member, own_result};
+use super::member_reply::{holding, name_member, own_result};
 use crate::group::Failure;
 use crate::http::answer;
 use mooring_protocol::{ErrorKind, Listing, Method, Reply, call};
@@ -32,7 +32,10 @@ impl GroupMessage<'_> {
         }
         let listed = self.context.server.list(&self.scope(), listing).await;
         match listed.result {
-            Ok(Some(result)) => own_result(self.message.id(), &result, &listed.moved),
+            Ok(Some(result)) => {
+                let reply = own_result(self.message.id(), &result, &listed.moved);
+                holding(reply, listed.held)
+            }
             Ok(None) => self.refuse(ErrorKind::MethodNotFound),
             Err((server, failure)) => self.failed(&server, &failure),
         }
@@ -90,6 +93,7 @@ impl GroupMessage<'_> {
             Failure::Message(_) | Failure::Page(_) | Failure::TooLong => {
                 answer::plain(ErrorKind::UpstreamInvalid, id)
             }
+            Failure::NoRoom(cause) => answer::no_room(*cause, id),
             Failure::Late => answer::plain(ErrorKind::UpstreamTimeout, id),
         }
     }

@@ -2,15 +2,19 @@
 //!
 //! Invariant: event ids are marked with their member, and every rebind on the way is reported.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt, future, stream};
 use http::StatusCode;
 use serde_json::Value;
 
 use crate::group::event_ids::{Source, mark_event};
-use mooring_protocol::{Event, Id, Reply, ReplyBody, ReplyError, call, mark};
+use mooring_protocol::held::held_bytes;
+use mooring_protocol::{Event, HeldText, Id, Reply, ReplyBody, ReplyError, call, mark};
 use mooring_router::affinity::RebindNotice;
 use mooring_upstream::ANSWER_BYTES_MAX;
+use mooring_usage::HeldMemory;
 
 /// The successful reply of the member `server` to the client's own message. `moved` are the rebinds before it was sent.
 pub(super) fn relay_reply(reply: Reply, server: &str, moved: &[RebindNotice]) -> Reply {
@@ -23,9 +27,16 @@ pub(super) fn relay_reply(reply: Reply, server: &str, moved: &[RebindNotice]) ->
         body if moved.is_empty() => body,
         // Rebinds are reported as events before the response.
         body => {
+            let answer = Reply {
+                memory: reply.memory.clone(),
+                ..Reply::new(reply.status, body)
+            };
             let answer = async move {
-                let text = body.read_text(ANSWER_BYTES_MAX).await?;
-                Ok((!text.is_empty()).then(|| Event::message(text)))
+                let HeldText { text, held } = answer.read_text(ANSWER_BYTES_MAX).await?;
+                Ok((!text.is_empty()).then(|| Event {
+                    held,
+                    ..Event::message(text)
+                }))
             };
             let answer = stream::once(answer).try_filter_map(future::ok);
             ReplyBody::Events(Box::pin(warnings(moved).chain(answer)))
@@ -68,6 +79,16 @@ pub(super) fn own_result(id: Option<Id<'_>>, result: &str, moved: &[RebindNotice
     let text = mark::mark_result(&text, &first.to_mark()).unwrap_or(text);
     let answer = stream::iter([Ok(Event::message(text))]);
     Reply::events(warnings(moved).chain(answer))
+}
+
+/// The same reply, whose text keeps the memory that it takes. So does a stream of events until it is read.
+pub(super) fn holding(reply: Reply, held: Option<Arc<HeldMemory>>) -> Reply {
+    let body = match reply.body {
+        ReplyBody::Json(text) => ReplyBody::Json(held_bytes(text, held.as_ref())),
+        ReplyBody::Events(events) => ReplyBody::Events(events).guarded_by(held),
+        body => body,
+    };
+    Reply { body, ..reply }
 }
 
 fn warnings(

@@ -24,6 +24,7 @@ use self::member_reply::{name_member, relay_reply};
 use super::code::CodeContext;
 use super::endpoint::{RequestContext, UpstreamContext, is_initialize};
 use super::hooked_call::serve_hooked;
+use super::request_body::into_held;
 use super::{answer, code, stateful};
 use crate::group::{Group, Member, Scope};
 use mooring_protocol::{
@@ -158,7 +159,11 @@ impl GroupMessage<'_> {
 
     /// Relays a rewritten message to a member.
     async fn relay_text(&self, member: &Member, text: String, moved: &[RebindNotice]) -> Reply {
-        let body = Bytes::from(text);
+        let memory = self.context.usage.messages();
+        let body = match into_held(text.into(), self.body, memory) {
+            Ok(body) => body,
+            Err(cause) => return answer::no_room(cause, self.message.id()),
+        };
         match Message::parse(&body, Sender::Client) {
             Ok(message) => self.pass_message(member, &body, &message, moved).await,
             Err(cause) => {
@@ -179,7 +184,15 @@ impl GroupMessage<'_> {
         let serve = async |body: &Bytes, message: &Message<'_>| {
             self.serve_member(member, body, message).await
         };
-        let reply = serve_hooked(&self.context.app, route, body, message, serve).await;
+        let reply = serve_hooked(
+            &self.context.app,
+            &self.context.usage,
+            route,
+            body,
+            message,
+            serve,
+        )
+        .await;
         if !reply.status.is_success() {
             return name_member(reply, member.id());
         }

@@ -175,21 +175,21 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Reply {
         Ok(message) => message.kind(),
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
     };
-    let context = StreamContext {
+    let mut context = StreamContext {
         app: Arc::clone(app),
         stream,
         headers,
         lane: None,
+        call: None,
     };
     if kind != Kind::Request {
         return deliver_one_way(context, body).await;
     }
-    let Some(call) = context.stream.begin_call() else {
-        return answer::error(
-            &ErrorBody::new(ErrorKind::TooManyRequests)
-                .detail("too many requests of this stream are open"),
-        );
+    let call = match context.stream.begin_call() {
+        Ok(call) => call,
+        Err(refusal) => return answer::call_refusal(refusal, None),
     };
+    context.call = Some(Arc::clone(&call.of_user));
     tokio::spawn(async move {
         answer_request(&context, &body).await;
         drop(call);

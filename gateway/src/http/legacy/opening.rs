@@ -33,11 +33,12 @@ pub(super) async fn open(
         ));
     };
     let session_router = &app.session_router;
+    let usage = app.usages.of(&identity.principal);
     let session = match session_router
         .begin_uninitialized(&identity.principal, &server)
         .await
     {
-        Ok(session) => session.of_caller(&identity.teams, identity.token.as_ref()),
+        Ok(session) => session.of_caller(&identity.teams, identity.token.as_ref(), &usage),
         Err(cause) => return refused(answer::open_error(&cause, None)),
     };
     // Keeps the session from expiring while its client sends nothing.
@@ -60,7 +61,7 @@ pub(super) async fn open(
     };
     let endpoint = format!("{endpoint}{}", session.id.as_str());
     let epoch = hold.as_ref().map(StreamHold::epoch);
-    let stream = app.legacy.enter(session, identity, server, epoch);
+    let stream = app.legacy.enter(session, identity, usage, server, epoch);
     let events = StreamEvents::new(Arc::clone(&stream), slot, &app.relay.stopping);
     tracing::info!(session = %stream.session.digest, server = %stream.server, "an HTTP+SSE client opened its stream");
     tokio::spawn(end_session(

@@ -147,7 +147,7 @@ impl StdioClient {
 
     async fn write(&self, message: &str) {
         // If stdout is closed, the message is dropped.
-        let _ = self.written.send(Wire::Lines.message(message)).await;
+        let _ = self.written.send(Wire::Lines.message(message, None)).await;
     }
 
     async fn write_error(&self, error: &ErrorBody<'_>) {
@@ -175,13 +175,15 @@ impl StdioClient {
         let Some(OpenSession { context, .. }) = &self.open else {
             return;
         };
-        let Some(call) = context.stream.begin_call() else {
-            let body = ErrorBody::new(ErrorKind::TooManyRequests)
-                .answering(message.id())
-                .detail("too many requests are open");
-            return self.write_error(&body).await;
+        let call = match context.stream.begin_call() {
+            Ok(call) => call,
+            Err(refusal) => {
+                let body = ErrorBody::new(ErrorKind::TooManyRequests).answering(message.id());
+                return self.write_error(&body.detail(refusal)).await;
+            }
         };
-        let (context, line) = (context.clone(), line.clone());
+        let (mut context, line) = (context.clone(), line.clone());
+        context.call = Some(Arc::clone(&call.of_user));
         self.calls.spawn(async move {
             answer_request(&context, &line).await;
             drop(call);

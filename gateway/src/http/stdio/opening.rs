@@ -48,6 +48,7 @@ impl StdioClient {
         let stream = OpenStream::new(
             session,
             Arc::clone(&self.identity),
+            self.app.usages.of(&self.identity.principal),
             self.server.clone(),
             None,
             Wire::Lines,
@@ -57,6 +58,7 @@ impl StdioClient {
             stream: Arc::new(stream),
             headers: HeaderMap::new(),
             lane: keeps_sessions.then_some(self.lane),
+            call: None,
         };
         let text = match start {
             Some(SessionStart::Continued(result)) => continue_session(&context, message, &result),

@@ -47,6 +47,7 @@ use self::link::{Link, LinkEnd};
 use crate::{MessageTransport, Outgoing, SendError};
 use mooring_protocol::Reply;
 use mooring_protocol::header::LAST_EVENT_ID;
+use mooring_usage::MemoryShare;
 
 /// Most requests queued for the actor. The actor never blocks on a single event source, so the queue is short-lived.
 const COMMANDS_MAX: usize = 64;
@@ -69,6 +70,8 @@ pub struct ConnectionOptions {
     pub client_answer_timeout: Duration,
     /// The epoch of the binding that the connection belongs to.
     pub epoch: u64,
+    /// At whose expense long events are held until a client has read them; none if it is not known.
+    pub memory: Option<Arc<MemoryShare>>,
     /// The server's id, for the log.
     pub server: Arc<str>,
     /// The digest of the session's id, for the log.

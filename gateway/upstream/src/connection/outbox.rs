@@ -14,6 +14,7 @@ use futures_util::Stream;
 use tokio::sync::Notify;
 
 use mooring_protocol::{Event, ReplyError};
+use mooring_usage::{MemoryShare, RoomWait, SHORT_BYTES_MAX};
 
 /// The unread events of one connection.
 #[derive(Debug, Default)]
@@ -130,12 +131,20 @@ impl Shared {
 #[derive(Debug)]
 pub(super) struct Outbox(Arc<Shared>);
 
-/// The reading half: the events of a reply.
+/// The reading half: the events of a reply. A long event leaves the queue when there is memory for it.
 #[derive(Debug)]
-pub(super) struct Reader(Arc<Shared>);
+pub(super) struct Reader {
+    shared: Arc<Shared>,
+    /// At whose expense long events are held.
+    memory: Option<Arc<MemoryShare>>,
+    room: RoomWait,
+}
 
-/// Both halves of an empty queue.
-pub(super) fn outbox(backlog: &Arc<Backlog>) -> (Outbox, Reader) {
+/// Both halves of an empty queue. What is read of it is held at the expense of `memory`.
+pub(super) fn outbox(
+    backlog: &Arc<Backlog>,
+    memory: Option<&Arc<MemoryShare>>,
+) -> (Outbox, Reader) {
     let shared = Arc::new(Shared {
         queue: Mutex::new(Queue {
             events: VecDeque::new(),
@@ -146,7 +155,12 @@ pub(super) fn outbox(backlog: &Arc<Backlog>) -> (Outbox, Reader) {
         }),
         backlog: Arc::clone(backlog),
     });
-    (Outbox(Arc::clone(&shared)), Reader(shared))
+    let reader = Reader {
+        shared: Arc::clone(&shared),
+        memory: memory.cloned(),
+        room: RoomWait::default(),
+    };
+    (Outbox(shared), reader)
 }
 
 impl Outbox {
@@ -198,20 +212,37 @@ impl Stream for Reader {
     type Item = Result<Event, ReplyError>;
 
     fn poll_next(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Event, ReplyError>>> {
-        let mut queue = self.0.lock();
+        let this = &mut *self;
+        let mut queue = this.shared.lock();
+        let mut held = None;
+        if let Some(first) = queue.events.front()
+            && first.length() > SHORT_BYTES_MAX
+            && let Some(memory) = &this.memory
+        {
+            let mut taken = Arc::clone(memory).hold();
+            match taken.poll_grow(first.length(), &mut this.room, context) {
+                Poll::Ready(Ok(())) => held = Some(Arc::new(taken)),
+                Poll::Ready(Err(no_room)) => return Poll::Ready(Some(Err(no_room.into()))),
+                Poll::Pending => {
+                    // The queue may also be cut meanwhile.
+                    queue.waker = Some(context.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+        }
         if let Some(event) = queue.events.pop_front() {
             queue.bytes = queue.bytes.saturating_sub(event.length());
             let has_ended = queue.end.is_some();
             drop(queue);
             if has_ended {
-                self.0.backlog.release_ended(event.length());
+                this.shared.backlog.release_ended(event.length());
             } else {
-                self.0.backlog.release((1, event.length()));
+                this.shared.backlog.release((1, event.length()));
             }
-            return Poll::Ready(Some(Ok(event)));
+            return Poll::Ready(Some(Ok(Event { held, ..event })));
         }
         match queue.end.take() {
             None => {
@@ -234,7 +265,7 @@ impl Stream for Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let mut queue = self.0.lock();
+        let mut queue = self.shared.lock();
         queue.is_read = false;
         let waited = queue.waiting();
         queue.events.clear();
@@ -242,9 +273,9 @@ impl Drop for Reader {
         let has_ended = queue.end.is_some();
         drop(queue);
         if has_ended {
-            self.0.backlog.release_ended(waited.1);
+            self.shared.backlog.release_ended(waited.1);
         } else {
-            self.0.backlog.release(waited);
+            self.shared.backlog.release(waited);
         }
     }
 }
@@ -273,7 +304,7 @@ mod tests {
 
     fn filled(events: usize) -> (Arc<Backlog>, Outbox, Reader) {
         let backlog = Arc::new(Backlog::default());
-        let (outbox, reader) = outbox(&backlog);
+        let (outbox, reader) = outbox(&backlog, None);
         for _ in 0..events {
             outbox.push(Event::message("123456789"));
         }

@@ -138,7 +138,7 @@ impl Actor {
             self.negotiated = NegotiatedCapabilities::by_client(message);
         }
         let mut stream = Stream::new(self.tag_of(&key, message.method()));
-        let (outbox, reader) = outbox(&self.backlog);
+        let (outbox, reader) = outbox(&self.backlog, self.options.memory.as_ref());
         stream.attach(outbox);
         self.prime(&stream);
         let token = message.params.requested_progress().map(Key::of);
@@ -191,7 +191,7 @@ impl Actor {
         if self.general.is_read() {
             return reply::refused(&ErrorBody::new(ErrorKind::StreamConflict));
         }
-        let (outbox, reader) = outbox(&self.backlog);
+        let (outbox, reader) = outbox(&self.backlog, self.options.memory.as_ref());
         self.general.attach(outbox);
         if self.negotiated.has_priming_events() {
             self.general
@@ -228,7 +228,7 @@ impl Actor {
     /// Only the stream's reader knows its event ids, so a reader that is still attached has broken unnoticed and is
     /// replaced.
     fn resume_general(&mut self, after: u64) -> Reply {
-        let (outbox, reader) = outbox(&self.backlog);
+        let (outbox, reader) = outbox(&self.backlog, self.options.memory.as_ref());
         if let Some(tag) = self.general.tag() {
             replay(&self.log, tag, after, &outbox);
         }
@@ -239,7 +239,7 @@ impl Actor {
 
     fn resume_call(&mut self, event: &EventId, (tag, id): (RequestTag, Id<'_>)) -> Reply {
         let key = Key::of_client(tag, id);
-        let (outbox, reader) = outbox(&self.backlog);
+        let (outbox, reader) = outbox(&self.backlog, self.options.memory.as_ref());
         let in_flight = self.calls.stream_mut(&key).filter(|stream| {
             let tag = stream.tag();
             tag.is_some_and(|tag| tag.is_of(&event.stream, event.number))

@@ -102,6 +102,7 @@ impl SessionRouter {
                 events_max: options.events_max,
                 event_bytes_max: options.event_bytes_max,
                 client_answer_timeout: options.client_answer_timeout,
+                memory: caller_of(session).memory.cloned(),
                 server: server.id.as_str().into(),
                 session: Arc::from(&*session.digest),
             },

@@ -3,6 +3,7 @@
 //! Invariant: a reply of a peer that counts as dead is cut off, because from then on the session's new owner answers.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use mooring_peers::{Forward, Operation, PeerClient, PeerError, ReplyAbandoned, V
 use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION};
 use mooring_protocol::{Reply, ReplyError};
 use mooring_upstream::{ANSWER_BYTES_MAX, Outgoing, SendError, Server, read_http};
+use mooring_usage::MemoryShare;
 
 /// The request headers that a connection uses.
 const HEADERS: [HeaderName; 3] = [CONTENT_TYPE, LAST_EVENT_ID, MCP_PROTOCOL_VERSION];
@@ -55,7 +57,7 @@ impl SessionRouter {
             body: outgoing.body().clone(),
             ..forward_request(Operation::Serve, place, principal, epoch)
         };
-        self.forward(owner, &forward, None).await
+        self.forward(owner, &forward, outgoing.memory(), None).await
     }
 
     /// Asks a live owner to renew its lost connection. The result is in the store.
@@ -104,7 +106,8 @@ impl SessionRouter {
             body,
             ..forward_request(Operation::Stream, place, principal, epoch)
         };
-        self.forward(owner, &forward, Some(RENEWED_WITHIN)).await
+        self.forward(owner, &forward, None, Some(RENEWED_WITHIN))
+            .await
     }
 
     async fn ask(
@@ -113,7 +116,7 @@ impl SessionRouter {
         forward: &Forward,
         limit: Duration,
     ) -> Result<(), SendError> {
-        let reply = self.forward(owner, forward, Some(limit)).await?;
+        let reply = self.forward(owner, forward, None, Some(limit)).await?;
         // Read to its end, so that the connection can be reused. The request itself is done.
         let _ = tokio::time::timeout(limit, reply.body.read_text(ANSWER_BYTES_MAX)).await;
         Ok(())
@@ -125,6 +128,7 @@ impl SessionRouter {
         &self,
         owner: &OwnerView,
         forward: &Forward,
+        memory: Option<&Arc<MemoryShare>>,
         head_limit: Option<Duration>,
     ) -> Result<Reply, SendError> {
         let (peers, address) = self.peer_client(owner)?;
@@ -152,7 +156,12 @@ impl SessionRouter {
         // The owner has applied the limit to the message; here it is an event, with an id.
         let message_bytes_max = self.owned_connections().options.message_bytes_max;
         let event_bytes_max = message_bytes_max.saturating_add(EVENT_FRAMING_BYTES_MAX);
-        Ok(read_http(reply, event_bytes_max, |error| error))
+        Ok(read_http(
+            reply,
+            event_bytes_max,
+            memory.cloned(),
+            |error| error,
+        ))
     }
 
     fn peer_client<'a>(

@@ -51,6 +51,7 @@ fn options() -> ConnectionOptions {
         message_bytes_max: 1 << 20,
         client_answer_timeout: Duration::from_secs(60),
         epoch: 7,
+        memory: None,
         server: "tools".into(),
         session: "d1ge57".into(),
     }
