@@ -19,6 +19,7 @@ use mooring_gateway::{keys_command, sessions_command};
 use mooring_settings::{Environment, Flags, LoadedSettings, Settings, SettingsError, generate};
 use mooring_upstream::stdio::supervisor;
 use mooring_upstream::with_causes;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 fn main() -> ExitCode {
     // Must come first: executed under the helper's name, this binary builds the isolation layers of one run.
@@ -74,6 +75,11 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
     flags: &Flags,
     serve: impl FnOnce(Settings) -> S,
 ) -> u8 {
+    // Before anything is read: servers that are programs run as the same user, and could otherwise read the environment
+    // and the memory of this process, and stop it (ptrace).
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        return report_error(&error, EXIT_FAILURE);
+    }
     let loaded = match Settings::load(&Environment::of_process(), flags) {
         Ok(loaded) => loaded,
         Err(error) => return report_error(&error, EXIT_BAD_SETTINGS),

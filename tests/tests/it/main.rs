@@ -84,6 +84,7 @@ mod reuse;
 mod rig;
 mod rmcp_client;
 mod rolling_restart;
+mod same_user;
 mod scene;
 mod scripted;
 mod secrets;
