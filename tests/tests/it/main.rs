@@ -107,6 +107,7 @@ mod tokens;
 mod unread_bodies;
 mod upstream_loss;
 mod upstreams;
+mod user_floods;
 mod user_shares;
 mod vanished;
 mod vault;

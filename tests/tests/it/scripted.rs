@@ -50,10 +50,12 @@ impl Seen {
     }
 }
 
-/// Whether the server makes the handshake itself.
+/// What the server answers itself of the handshake and of what follows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Handshake {
     Made,
+    /// And lists are left to the test.
+    MadeWithoutLists,
     LeftToTheTest,
 }
 
@@ -80,6 +82,11 @@ impl Scripted {
     /// Starts one that leaves the answer to `initialize` to the test as well.
     pub(crate) async fn start_without_handshake() -> anyhow::Result<Self> {
         Self::start_as(Handshake::LeftToTheTest).await
+    }
+
+    /// Starts one that makes the handshake and leaves lists of tools to the test.
+    pub(crate) async fn start_without_lists() -> anyhow::Result<Self> {
+        Self::start_as(Handshake::MadeWithoutLists).await
     }
 
     async fn start_as(handshake: Handshake) -> anyhow::Result<Self> {
@@ -182,6 +189,7 @@ fn own_answer(request: &Seen, handshake: Handshake, number: usize) -> Option<Str
             Some("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n".to_owned())
         }
         "ping" => Some(result(json!({}), "")),
+        "tools/list" if handshake == Handshake::MadeWithoutLists => None,
         "tools/list" => Some(result(json!({"tools": []}), "")),
         _ if request.http_method == "DELETE" => {
             Some("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned())
