@@ -405,7 +405,7 @@ mod tests {
         let budget = MemoryBudget::new(BYTES_MAX, BYTES_MAX, SharePart::Whole, "test", patience);
         let memory = budget.share();
         let reply = || {
-            let chunks = vec![Ok(Bytes::from(vec![b' '; CHUNK])); 3];
+            let chunks = [(); 3].map(|()| Ok(Bytes::from(vec![b' '; CHUNK])));
             let body = ReplyBody::JsonStream(Box::pin(stream::iter(chunks)));
             Reply {
                 memory: Some(Arc::clone(&memory)),

@@ -76,12 +76,12 @@ const FLOODS: [Flood; 16] = [
     Flood::Initialize,
     Flood::Lists,
     Flood::RefusedCalls,
-    Flood::InterimResponses,
-    Flood::Comments,
     Flood::HookedReplies,
     Flood::Batches,
     Flood::Cancellations,
     Flood::LongArguments,
+    Flood::Comments,
+    Flood::InterimResponses,
 ];
 
 /// The gateway and what is behind it.
@@ -407,6 +407,7 @@ async fn soak_one_users_floods_beside_anothers_calls() -> anyhow::Result<()> {
         let beside = match beside {
             Ok(beside) => beside,
             Err(error) => {
+                println!("| {flood:?} | failed: {error} | | | | {} |", peak / MIB);
                 problems.push(format!(
                     "{flood:?}: a call of another user failed: {error:#}"
                 ));
