@@ -122,7 +122,7 @@ pub(crate) async fn assemble(
 /// What all users share, and how much of it one of them may use.
 fn usage_limits(settings: &Settings) -> UsageLimits {
     let part = match settings.auth {
-        AuthSettings::None { .. } => SharePart::Whole,
+        AuthSettings::None => SharePart::Whole,
         _ => SharePart::Quarter,
     };
     let (listen, upstream) = (&settings.listen, &settings.upstream);
