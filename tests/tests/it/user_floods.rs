@@ -389,6 +389,7 @@ async fn repeat(flood: Flood, session: &mut McpSession, number: usize) -> anyhow
 /// Prints a row for each flood. Its figures are in docs/benchmarks.md.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "soak"]
+#[allow(clippy::print_stdout, reason = "the table is what the test is for")]
 async fn soak_one_users_floods_beside_anothers_calls() -> anyhow::Result<()> {
     println!("| flood | p50 ms | p99 ms | p50 x alone | p99 x alone | peak MiB |");
     println!("|---|---|---|---|---|---|");
