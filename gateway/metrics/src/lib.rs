@@ -211,8 +211,6 @@ pub enum ReplySource {
     Upstream,
     /// A hook.
     Hook,
-    /// The session store.
-    Store,
 }
 
 /// A reply came that answers another request. It was dropped, and its connection closed.

@@ -39,9 +39,7 @@ pub use listing::Listing;
 pub use mark::Rebound;
 pub use marker::Marker;
 pub use method::Method;
-pub use reply::{
-    ByteStream, EventStream, HeldText, Reply, ReplyBody, ReplyError, ReplyMessages, SHORT_BYTES_MAX,
-};
+pub use reply::{ByteStream, EventStream, HeldText, Reply, ReplyBody, ReplyError, ReplyMessages};
 pub use rewrite::{
     Downward, RewriteError, Upward, rewrite_down, rewrite_up, with_id, with_request_id,
 };

@@ -95,6 +95,11 @@ pub struct ServerRequestResponder {
 }
 
 impl ServerRequestResponder {
+    /// Closes the connections to the instance, over one of which came the reply to another request.
+    pub(crate) fn distrust_connections(&self) {
+        self.client.distrust_connections(&self.instance);
+    }
+
     /// Sends the answer without waiting for its delivery.
     pub fn answer(&self, request: &Message<'_>) {
         let Some(id) = request.id() else {

@@ -117,6 +117,7 @@ pub(super) async fn ask(
     let verdict = read_answer(question, &answer);
     if let Err(HookError::OtherCall) = &verdict {
         metrics::reply_mismatched(metrics::ReplySource::Hook);
+        client.distrust_connections_to(&hook.url);
     }
     verdict
 }

@@ -291,7 +291,12 @@ impl Client {
     /// message than it was sent for: its connection is shifted by a response, and may have been given back with the
     /// reply's last byte, or carry the next request already.
     pub fn distrust_connections(&self, instance: &Instance) {
-        self.0.http.distrust(&instance.uri);
+        self.distrust_connections_to(&instance.uri);
+    }
+
+    /// The same for a service that is no instance.
+    pub fn distrust_connections_to(&self, uri: &Uri) {
+        self.0.http.distrust(uri);
     }
 
     /// Sends a request to a service that is no instance, over a pooled connection and without retries.

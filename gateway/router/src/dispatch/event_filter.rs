@@ -103,6 +103,13 @@ impl Audience {
 }
 
 impl Caller {
+    /// Closes the connections to the instance of a binding, over one of which came the reply to another request.
+    pub(super) fn distrust_connections(&self, binding: &BindingView) {
+        if let Some(instance) = self.server.instance(&binding.instance) {
+            self.router.client().distrust_connections(instance);
+        }
+    }
+
     /// Records that a reply has reported this move.
     pub(super) async fn note_loss_reported(&self, moved: &RebindNotice) {
         self.router
@@ -209,6 +216,12 @@ impl EventFilter {
             let what = "an upstream's stream has a response to another request; it is closed";
             report_dropped_message(what, "its id is not that of the request");
             self.is_mismatched = true;
+            match (&self.audience, &self.origin) {
+                (Audience::Shared(responder), _) => responder.distrust_connections(),
+                (_, Some(origin)) => origin.caller.distrust_connections(&origin.binding),
+                // Dropped unread, the stream closes its connection.
+                (_, None) => {}
+            }
         }
         is_relayed
     }

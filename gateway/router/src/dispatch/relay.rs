@@ -21,11 +21,10 @@ use crate::affinity::{InFlight, StreamHold, Turn};
 use crate::in_flight_requests::InFlightRequest;
 use mooring_metrics as metrics;
 use mooring_protocol::{
-    ByteStream, Event, EventStream, PendingRequest, ReplyError, SHORT_BYTES_MAX, StreamError,
-    StreamRewriter,
+    ByteStream, Event, EventStream, PendingRequest, ReplyError, StreamError, StreamRewriter,
 };
 use mooring_upstream::ProbeResult;
-use mooring_usage::{CallPermit, HeldMemory};
+use mooring_usage::{CallPermit, HeldMemory, SHORT_BYTES_MAX};
 
 /// Guards that last until the reply ends.
 #[derive(Debug, Default)]

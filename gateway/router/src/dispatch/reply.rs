@@ -73,7 +73,9 @@ pub fn relay_call(
         }
         (_, body) => {
             let reply = Reply { body, ..reply };
-            return relay(reply, audience, owner, pending_request, guards, options);
+            let relayed = relay(reply, audience, owner, pending_request, guards, options);
+            let binding = delivered.binding;
+            return distrusting(relayed, move || caller.distrust_connections(&binding));
         }
     };
     let origin = StreamOrigin {
@@ -81,7 +83,13 @@ pub fn relay_call(
         binding: delivered.binding,
         reports_loss: delivered.reports_loss,
     };
-    let filter = EventFilter::new(audience, owner, pending_request, Some(origin), delivered.moved);
+    let filter = EventFilter::new(
+        audience,
+        owner,
+        pending_request,
+        Some(origin),
+        delivered.moved,
+    );
     at_once(Ok(relay_events(
         StatusCode::OK,
         events,
@@ -111,6 +119,7 @@ pub fn relay_shared(
     call: Option<Arc<CallPermit>>,
     options: &RelayOptions,
 ) -> RelayFuture {
+    let distrusted = responder.clone();
     let audience = Audience::Shared(responder);
     let owner = StreamOwner::Request(request.tag());
     let pending = Some(request.pending.clone());
@@ -119,7 +128,34 @@ pub fn relay_shared(
         call,
         ..ReplyGuards::default()
     };
-    relay(received, audience, owner, pending, guards, options)
+    let relayed = relay(received, audience, owner, pending, guards, options);
+    distrusting(relayed, move || distrusted.distrust_connections())
+}
+
+/// Calls `distrust` if the reply answers another request: its connection may have been given back already.
+fn distrusting(relayed: RelayFuture, distrust: impl FnOnce() + Send + 'static) -> RelayFuture {
+    let is_mismatched = |relayed: &Result<Reply, ExchangeError>| {
+        matches!(
+            relayed,
+            Err(ExchangeError::Invalid(StreamError::OtherRequest))
+        )
+    };
+    match relayed {
+        Either::Left(relayed) => {
+            let relayed = relayed.into_inner();
+            if is_mismatched(&relayed) {
+                distrust();
+            }
+            at_once(relayed)
+        }
+        Either::Right(relayed) => Either::Right(Box::pin(async move {
+            let relayed = relayed.await;
+            if is_mismatched(&relayed) {
+                distrust();
+            }
+            relayed
+        })),
+    }
 }
 
 /// The reply to a GET.

@@ -94,7 +94,7 @@ fn other_calls_of_the_thread_end_during_a_flood_of_comments() {
         let client = client(IDLE_MAX);
         let request = flood.post("{}");
         let sent = client.send((&request).into(), ConnectionChoice::Pooled);
-        let reply = read_http(sent.await.unwrap(), 1024, ReplyError::broken);
+        let reply = read_http(sent.await.unwrap(), 1024, None, ReplyError::broken);
         let ReplyBody::Events(mut events) = reply.body else {
             panic!("no events");
         };
