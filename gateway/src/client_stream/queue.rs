@@ -1,7 +1,7 @@
 //! The events that a client has not read yet.
 //!
 //! Invariant: they are bounded in number and bytes, and take the memory of the client's user: a long event brings what it
-//! takes, and so do short ones beyond the first [`SHORT_BYTES_MAX`] bytes. Writers wait for room; if the client reads
+//! takes, and others take theirs here beyond the first [`SHORT_BYTES_MAX`] bytes. Writers wait for room; if the client reads
 //! nothing for [`UNREAD_WITHIN`] meanwhile, the stream ends and unread events are discarded.
 
 use std::collections::VecDeque;
@@ -20,6 +20,8 @@ use mooring_usage::{MemoryShare, SHORT_BYTES_MAX};
 const EVENTS_MAX: usize = 1024;
 /// Most bytes of queued events. A single event may be longer; it is then queued alone.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Length from which on an event has taken memory where it was read. A read brings as much at once before it does.
+const OWN_MEMORY_BYTES_MIN: usize = 3 * SHORT_BYTES_MAX;
 /// How long a client may read nothing while the queue is full.
 const UNREAD_WITHIN: Duration = Duration::from_secs(30);
 
@@ -131,7 +133,7 @@ impl Queue {
 
     /// The event with the memory that it takes, if so many bytes are queued with it. None if there is no room.
     fn with_memory(&self, event: &Bytes, queued: usize) -> Option<Bytes> {
-        let brings_its_own = event.len() > SHORT_BYTES_MAX;
+        let brings_its_own = event.len() > OWN_MEMORY_BYTES_MIN;
         if brings_its_own || queued <= SHORT_BYTES_MAX {
             return Some(event.clone());
         }

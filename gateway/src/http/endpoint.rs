@@ -236,7 +236,7 @@ async fn post(mut context: RequestContext, body: axum::body::Body) -> Reply {
         return answer::plain(ErrorKind::NotAcceptable, None);
     }
     // Counted before its body is read, so that no user reads more bodies at once.
-    match context.usage.begin_call() {
+    match context.usage.begin_message() {
         Ok(call) => context.call = Some(Arc::new(call)),
         Err(cause) => return answer::too_many_calls(cause, None),
     }
@@ -255,7 +255,12 @@ async fn post(mut context: RequestContext, body: axum::body::Body) -> Reply {
 
 /// Serves one message, or a batch. The futures of rare requests are boxed: a call's own would otherwise be as large.
 async fn post_body(context: RequestContext, body: Bytes) -> Reply {
-    match Message::parse(&body, Sender::Client) {
+    let parsed = Message::parse(&body, Sender::Client);
+    let is_one_way = (parsed.as_ref()).is_ok_and(|message| message.kind() != Kind::Request);
+    if !is_one_way && let Some(Err(cause)) = context.call.as_ref().map(|call| call.check_call()) {
+        return answer::too_many_calls(cause, parsed.as_ref().ok().and_then(Message::id));
+    }
+    match parsed {
         Err(EnvelopeError::Batch) => Box::pin(batch::post(context, &body)).await,
         parsed => {
             let owner = StreamOwner::of(&context);

@@ -100,7 +100,7 @@ async fn take_message(
     let session = Session::named(prefix, id, identity.principal.clone());
     let usage = app.usages.of(&identity.principal);
     // For as long as its body is read: what the message asks for is counted where its stream is.
-    let call = usage.begin_call();
+    let call = usage.begin_message();
     let call = call.map_err(|cause| Box::new(answer::too_many_calls(cause, None)))?;
     let body = app.request_bodies.read(body, usage.messages()).await;
     drop(call);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 
 use mooring_protocol::held::held_bytes;
@@ -79,7 +79,10 @@ impl RequestBodies {
         memory: &Arc<MemoryShare>,
     ) -> Result<Bytes, RequestBodyError> {
         let mut held = Arc::clone(memory).hold();
-        let mut chunks: Vec<Bytes> = Vec::new();
+        // Most bodies are one chunk, which needs no copy. Others are copied as they come: a body in chunks of a byte would
+        // otherwise take many times its length.
+        let mut first = Bytes::new();
+        let mut whole: Option<BytesMut> = None;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| RequestBodyError::Broken)?;
             let Ok(chunk) = frame.into_data() else {
@@ -90,12 +93,16 @@ impl RequestBodies {
             }
             held.try_grow(chunk.len())
                 .map_err(RequestBodyError::OverBudget)?;
-            chunks.push(chunk);
+            match &mut whole {
+                Some(whole) => whole.extend_from_slice(&chunk),
+                None if first.is_empty() => first = chunk,
+                None => {
+                    let whole = whole.insert(BytesMut::from(&*first));
+                    whole.extend_from_slice(&chunk);
+                }
+            }
         }
-        let bytes = match chunks.as_mut_slice() {
-            [only] => std::mem::take(only),
-            _ => chunks.concat().into(),
-        };
+        let bytes = whole.map_or(first, BytesMut::freeze);
         Ok(held_bytes(bytes, Some(&Arc::new(held))))
     }
 }

@@ -266,7 +266,11 @@ impl Eq for HeldMemory {}
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "tests fail by panicking"
+    )]
     use std::time::Duration;
 
     use super::*;

@@ -25,7 +25,10 @@ pub struct UserUsage {
     replies: Arc<MemoryShare>,
 }
 
-/// One call in progress. It counts until it is dropped.
+/// Further messages of a user at the limit that are read at once: cancellations and answers, which end calls.
+const ONE_WAY_RESERVE: usize = 64;
+
+/// One call in progress, or one message that is read. It counts until it is dropped.
 #[derive(Debug)]
 pub struct CallPermit(Arc<UserUsage>);
 
@@ -51,8 +54,21 @@ impl UserUsage {
     /// # Errors
     /// [`TooManyCalls`].
     pub fn begin_call(self: &Arc<Self>) -> Result<CallPermit, TooManyCalls> {
+        self.begin(0)
+    }
+
+    /// Begins to read a message that may be a call, which [`CallPermit::check_call`] then decides.
+    ///
+    /// # Errors
+    /// [`TooManyCalls`]: the reserve for messages that are none is used up too.
+    pub fn begin_message(self: &Arc<Self>) -> Result<CallPermit, TooManyCalls> {
+        self.begin(ONE_WAY_RESERVE)
+    }
+
+    fn begin(self: &Arc<Self>, reserve: usize) -> Result<CallPermit, TooManyCalls> {
         let most = self.calls_max.unwrap_or(usize::MAX);
-        let begun = |calls: usize| calls.checked_add(1).filter(|sum| *sum <= most);
+        let most_begun = most.saturating_add(reserve);
+        let begun = |calls: usize| calls.checked_add(1).filter(|sum| *sum <= most_begun);
         self.calls
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, begun)
             .map(|_| CallPermit(Arc::clone(self)))
@@ -76,6 +92,19 @@ impl UserUsage {
     #[must_use]
     pub const fn replies(&self) -> &Arc<MemoryShare> {
         &self.replies
+    }
+}
+
+impl CallPermit {
+    /// Checks that the message that was read may be a call.
+    ///
+    /// # Errors
+    /// [`TooManyCalls`]: it was read out of the reserve.
+    pub fn check_call(&self) -> Result<(), TooManyCalls> {
+        match self.0.calls_max {
+            Some(most) if self.0.calls.load(Ordering::Relaxed) > most => Err(TooManyCalls(most)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -109,7 +138,11 @@ mod tests {
         let _second = ada.begin_call().unwrap();
         assert_eq!(ada.begin_call().unwrap_err(), TooManyCalls(2));
         let _of_bob = bob.begin_call().unwrap();
-        drop(first);
-        let _third = ada.begin_call().unwrap();
+        // A cancellation ends one of them, so it is read.
+        let message = ada.begin_message().unwrap();
+        assert_eq!(message.check_call(), Err(TooManyCalls(2)));
+        drop((first, message));
+        let third = ada.begin_message().unwrap();
+        assert_eq!(third.check_call(), Ok(()));
     }
 }
