@@ -183,6 +183,7 @@ async fn read_held(
         ReplyBody::JsonStream(mut chunks) => {
             // Most texts are a single chunk, which needs no copy.
             let first = next(&mut chunks).await.transpose()?.unwrap_or_default();
+            take(first.len()).await?;
             let mut whole: Option<BytesMut> = None;
             while let Some(chunk) = next(&mut chunks).await.transpose()? {
                 let whole = whole.get_or_insert_with(|| BytesMut::from(&*first));

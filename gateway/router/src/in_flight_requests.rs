@@ -16,7 +16,7 @@ use mooring_store::SessionKey;
 
 /// How long a request whose client disconnected can be cancelled. Clients that stop waiting often close the stream
 /// first.
-const DISCONNECTED_KEPT: Duration = Duration::from_secs(60);
+const DISCONNECTED_KEPT: Duration = Duration::from_secs(600);
 /// Most requests of disconnected clients that are kept.
 const DISCONNECTED_MAX: usize = 10_000;
 
@@ -86,11 +86,13 @@ impl InFlightRequests {
         }
     }
 
-    /// The tag of the newest request with this id.
+    /// The tag of the newest request with this id whose client is there, or else of the newest.
     pub(crate) fn find(&self, scope: &RequestScope, id_json: &str) -> Option<RequestTag> {
         let requests = self.lock();
-        let mut newest_first = requests.by_scope.get(scope)?.iter().rev();
-        let found = newest_first.find(|entry| *entry.request.id_json == *id_json)?;
+        let named = |entry: &&Entry| *entry.request.id_json == *id_json;
+        let entries = requests.by_scope.get(scope)?;
+        let found = (entries.iter().rev().filter(named))
+            .max_by_key(|entry| (entry.disconnected.is_none(), entry.began))?;
         Some(found.request.tag)
     }
 
@@ -117,7 +119,8 @@ impl InFlightRequests {
                 }
                 let is_due = match entry.published {
                     None => now.duration_since(entry.began) >= age,
-                    Some(at) => now.duration_since(at) >= period,
+                    // What may have replaced that of a client that is gone is not replaced again.
+                    Some(at) => entry.disconnected.is_none() && now.duration_since(at) >= period,
                 };
                 if is_due {
                     entry.published = Some(now);
@@ -128,6 +131,19 @@ impl InFlightRequests {
             !entries.is_empty()
         });
         unpublished
+    }
+}
+
+impl InFlightRequests {
+    /// Notes that a request could not be published, which is tried again.
+    pub(crate) fn note_unpublished(&self, scope: &RequestScope, tag: RequestTag) {
+        let mut requests = self.lock();
+        let entries = requests.by_scope.get_mut(scope);
+        for entry in entries.into_iter().flatten() {
+            if entry.request.tag == tag {
+                entry.published = None;
+            }
+        }
     }
 }
 

@@ -231,11 +231,20 @@ impl Pool {
                 let carrying = outgoing
                     .clone()
                     .upstream_session(session.upstream_session.as_ref());
-                match self.client.send_once(instance, &carrying).await {
+                let sent = self.client.send_once(instance, &carrying).await;
+                if let Ok(reply) = &sent
+                    && session.upstream_session.is_none()
+                    && matches!(
+                        reply.status,
+                        StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
+                    )
+                {
+                    // It may assign session ids now, which the next handshake shows.
+                    self.drop_session(&key, &session);
+                }
+                match sent {
                     Ok(reply) => match self
-                        .reply_unless_lost(
-                            server, instance, &carrying, reply, &session, &key, caller,
-                        )
+                        .reply_unless_lost(server, instance, &carrying, reply, &session, caller)
                         .await?
                     {
                         Some(received) => {
@@ -309,20 +318,9 @@ impl Pool {
         request: &Outgoing,
         mut reply: Reply,
         session: &PooledSession,
-        key: &Shared,
         caller: &Caller<'_>,
     ) -> Result<Option<Reply>, ExchangeError> {
-        if !may_be_session_unknown(&mut reply) {
-            return Ok(Some(reply));
-        }
-        if session.upstream_session.is_none() {
-            if matches!(
-                reply.status,
-                StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
-            ) {
-                // It may assign session ids now, which the next handshake shows.
-                self.drop_session(key, session);
-            }
+        if session.upstream_session.is_none() || !may_be_session_unknown(&mut reply) {
             return Ok(Some(reply));
         }
         let retry_after = reply.retry_after.clone();

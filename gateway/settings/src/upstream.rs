@@ -25,7 +25,8 @@ settings! {
         pub response_headers_timeout: Duration =
             Integer("upstream.response_headers_timeout_ms", "milliseconds", 10_000, 100..=600_000),
         /// The largest single event of an upstream that is passed on; a larger one ends the reply with an error.
-        /// Answers that are JSON stream through at any length.
+        /// JSON answers whose `id` comes first stream through at any length; others are withheld up to their id, at most
+        /// this many bytes.
         pub event_bytes_max: usize =
             Integer("upstream.event_bytes_max", "bytes", 16 * 1024 * 1024, 1024..=256 * 1024 * 1024),
         /// The most bytes of all replies together that are held at a time because they have to be whole, such as events

@@ -339,6 +339,7 @@ pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Reply {
             return error(&body.detail(cause));
         }
         ExchangeError::TimedOut(_) => ErrorKind::UpstreamTimeout,
+        ExchangeError::Body(_) => ErrorKind::OutcomeUnknown,
         ExchangeError::Invalid(cause) => {
             let error = ErrorBody::new(ErrorKind::UpstreamInvalid).answering(id);
             return self::error(&error.detail(cause));

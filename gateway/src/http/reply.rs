@@ -253,16 +253,22 @@ where
     let memory = reply.memory.clone();
     let body = match reply.body {
         body @ (ReplyBody::Json(_) | ReplyBody::JsonStream(_)) => {
-            let reply = Reply {
+            let read = Reply {
                 memory,
                 ..Reply::new(reply.status, body)
             };
-            let HeldText { text, held } = reply.read_text(bytes_max).await?;
+            let HeldText { text, held } = read.read_text(bytes_max).await?;
             let text = match text.is_empty() {
                 true => text,
                 false => map(text).await,
             };
-            ReplyBody::Json(held_bytes(text, held.as_ref()))
+            // Its memory is taken, and nobody may take it once more.
+            let body = ReplyBody::Json(held_bytes(text, held.as_ref()));
+            return Ok(Reply {
+                memory: None,
+                body,
+                ..reply
+            });
         }
         ReplyBody::Events(events) => {
             let map_event = move |mut event: Event| {

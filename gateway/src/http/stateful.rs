@@ -23,8 +23,8 @@ use mooring_router::affinity::{
     StreamKind, SubscriptionState, Turn, Withdrawal, caller_of,
 };
 use mooring_router::dispatch::{
-    Call, Caller, DeliverError, DeliveryResult, OnLoss, ReplyGuards, RetrySafety, SILENT_MAX,
-    deliver, relay_call, relay_stream,
+    Call, Caller, DeliverError, DeliveryResult, OnLoss, READ_MAX, ReplyGuards, RetrySafety,
+    SILENT_MAX, deliver, relay_call, relay_stream,
 };
 use mooring_settings::Affinity;
 use mooring_upstream::connection::event_id::{EventId, StreamName};
@@ -196,7 +196,7 @@ async fn client_gone_for_long(context: &UpstreamContext) {
 }
 
 /// Delivers a call. If the client disconnects before the reply begins, and the server then stays silent for
-/// [`SILENT_MAX`], the call continues without its turn.
+/// [`SILENT_MAX`], the call continues without its turn, and is given up after [`READ_MAX`].
 async fn deliver_in_turn(
     context: &UpstreamContext,
     call: &mut Call<'_>,
@@ -212,7 +212,9 @@ async fn deliver_in_turn(
     if turn.take().is_some() {
         tracing::info!(session = %session.digest, "turn released: the client disconnected and the server is silent");
     }
-    delivered.await
+    let given_up = DeliverError::OutcomeUnknown { moved: None };
+    let delivered = tokio::time::timeout(READ_MAX - SILENT_MAX, delivered).await;
+    delivered.unwrap_or(Err(given_up))
 }
 
 /// Serves the stream of messages that answer no request, or the events after `Last-Event-ID`.

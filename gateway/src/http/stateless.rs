@@ -12,7 +12,7 @@ use mooring_protocol::ids::Lane;
 use mooring_protocol::{
     ErrorBody, ErrorKind, Kind, Message, Method, Reply, Revision, call, rewrite_up,
 };
-use mooring_router::dispatch::relay_shared;
+use mooring_router::dispatch::{READ_MAX, relay_shared};
 use mooring_router::pooled::PooledError;
 use mooring_upstream::{Caller, HandshakeError, Outgoing};
 
@@ -75,20 +75,30 @@ pub(super) async fn post(
         }
         return Reply::empty(StatusCode::ACCEPTED);
     };
-    let sent = pool
-        .send(&context.server, &caller, revision.as_str(), &outgoing)
-        .await;
-    match sent {
-        Ok(pooled) => relay_shared(
-            pooled.received,
-            pooled.responder,
-            request,
-            context.call.clone(),
-            &context.app.relay,
-        )
-        .await
-        .unwrap_or_else(|cause| answer::exchange(&cause, message.id())),
-        Err(cause) => answer::pool_error(&cause, message.id()),
+    let served = async {
+        let sent = pool.send(&context.server, &caller, revision.as_str(), &outgoing);
+        match sent.await {
+            Ok(pooled) => relay_shared(
+                pooled.received,
+                pooled.responder,
+                request,
+                context.call.clone(),
+                &context.app.relay,
+            )
+            .await
+            .unwrap_or_else(|cause| answer::exchange(&cause, message.id())),
+            Err(cause) => answer::pool_error(&cause, message.id()),
+        }
+    };
+    // The call of a client that disconnected goes on, and is given up after as long as one with a session.
+    let given_up = async {
+        context.client_gone.cancelled().await;
+        tokio::time::sleep(READ_MAX).await;
+    };
+    tokio::select! {
+        biased;
+        reply = served => reply,
+        () = given_up => Reply::empty(StatusCode::ACCEPTED),
     }
 }
 

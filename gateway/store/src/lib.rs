@@ -23,6 +23,7 @@ mod queues;
 mod rate;
 mod reaping;
 mod redis;
+mod request_name;
 mod requests;
 mod room;
 mod sealed;
@@ -70,7 +71,7 @@ pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, litera
 pub use self::rate::RateReply;
 pub use self::reaping::{ClaimRefusal, ForgetOutcome, Reaper, jittered};
 use self::redis::RedisStore;
-pub use self::requests::{REQUEST_KEPT, RequestName};
+pub use self::request_name::{REQUEST_KEPT, RequestName};
 pub use self::room::{EvictionOutcome, RoomError};
 pub use self::sealed::SEALED_BYTES_MAX;
 pub use self::session::Session;

@@ -109,8 +109,8 @@ fn is_response(text: &[u8]) -> bool {
     Message::parse(text, Sender::Upstream).is_ok_and(|message| message.kind().is_response())
 }
 
-/// Checks that an answer is that to the request. An error status may come without a message, or with an error that has
-/// no id or one of the server's own, because the server did not read the request.
+/// Checks that an answer is that to the request. An error status may come without a message, and an error without an id
+/// or with one of the server's own, because the server did not read the request.
 fn check(status: StatusCode, text: &[u8], request: &Outgoing) -> Result<(), StreamError> {
     let sent = Message::parse(request.body(), Sender::Gateway).ok();
     let sent = sent.filter(|sent| sent.kind() == Kind::Request);
@@ -122,14 +122,17 @@ fn check(status: StatusCode, text: &[u8], request: &Outgoing) -> Result<(), Stre
     let answered = answer
         .as_ref()
         .map(|answer| answer.id().map(|id| id.as_json()));
+    // An error that names no request of a gateway may be the answer of a server that did not read it.
+    let is_error = answer
+        .as_ref()
+        .is_some_and(|answer| answer.kind() == Kind::Error);
+    let is_refusal = is_error || !status.is_success();
     match answered {
         Some(Some(answered)) if is_same_id(answered, id.as_json()) => Ok(()),
-        Some(Some(answered))
-            if status.is_success() || RequestOrigin::of_value(answered).is_known() =>
-        {
+        Some(Some(answered)) if !is_refusal || RequestOrigin::of_value(answered).is_known() => {
             Err(StreamError::OtherRequest)
         }
-        _ if !status.is_success() => Ok(()),
+        _ if is_refusal => Ok(()),
         Some(_) => Err(StreamError::NoId),
         None => Err(StreamError::NotAResponse),
     }

@@ -9,7 +9,7 @@ use mooring_session::names::{NameError, UpstreamSession};
 use super::exchange::{Answer, within};
 use super::request::Outgoing;
 use super::{Caller, ExchangeError, MessageTransport, SendError, Server, read_answer};
-use mooring_protocol::{Kind, call};
+use mooring_protocol::{Kind, StreamError, call};
 
 /// An `initialize` to send.
 #[derive(Clone, Debug)]
@@ -63,6 +63,8 @@ impl HandshakeError {
     pub fn should_try_another_instance(&self) -> bool {
         match self {
             Self::Exchange(ExchangeError::Send(SendError::Credential(_))) => false,
+            // Its connection was out of step, and another one is not.
+            Self::Exchange(ExchangeError::Invalid(StreamError::OtherRequest)) => true,
             // It answered, and would again.
             Self::Exchange(ExchangeError::Invalid(_)) => false,
             Self::Exchange(_) => true,

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use mooring_session::rules::Ownership;
+
 use super::Server;
 
 /// How long a server that did not answer lately is waited for: one that is back answers within this time. It is more than
@@ -91,7 +93,12 @@ impl Server {
         is_answer: impl FnOnce(&T) -> bool + Send + 'static,
     ) -> Option<T> {
         let begun = Instant::now();
-        let wait = self.lateness.wait(limit, begun);
+        // A process of one session says nothing about those of others.
+        let is_shared = self.ownership != Ownership::Owned;
+        let wait = match is_shared {
+            true => self.lateness.wait(limit, begun),
+            false => limit,
+        };
         let server = Arc::clone(self);
         let task = tokio::spawn(async move {
             let outcome = request.await;
@@ -104,7 +111,9 @@ impl Server {
         match tokio::time::timeout(wait, task).await {
             Ok(outcome) => outcome.ok(),
             Err(_) => {
-                self.lateness.note_late(Instant::now());
+                if is_shared {
+                    self.lateness.note_late(Instant::now());
+                }
                 None
             }
         }

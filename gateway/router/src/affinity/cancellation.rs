@@ -76,15 +76,14 @@ impl SessionRouter {
         if let Some(tag) = self.in_flight_requests().find(&scope, id_json) {
             return CancelledRequest::Tagged(tag);
         }
+        if lane.is_some() {
+            // The client is one process, whose requests are all here. Another client of the session may use the same id.
+            return CancelledRequest::NotFound;
+        }
         if server.ownership == Ownership::Owned {
             return CancelledRequest::KnownToOwner;
         }
-        let name = RequestName::new(
-            &session.key,
-            &server.id,
-            lane.map(|Lane(lane)| lane),
-            id_json,
-        );
+        let name = RequestName::new(&session.key, &server.id, id_json);
         for wait in [UNPUBLISHED_WAIT, Duration::ZERO] {
             match self.store().find_request(&name).await {
                 Ok(Some(tag)) => return CancelledRequest::Tagged(RequestTag(tag)),
@@ -105,20 +104,25 @@ impl SessionRouter {
     async fn publish_once(&self) -> Result<(), StoreError> {
         let unpublished =
             (self.in_flight_requests()).take_unpublished(PUBLISHED_AFTER, PUBLISHED_EVERY);
+        let mut published = Ok(());
         for (scope, request) in unpublished {
             let RequestScope::Session(key, server, lane) = scope else {
                 continue;
             };
             let is_owned = (self.servers().get(server.as_str()))
                 .is_none_or(|server| server.ownership == Ownership::Owned);
-            if is_owned || !self.store().is_shared() {
+            // Whoever cancels one with a lane is its own gateway.
+            if is_owned || lane.is_some() || !self.store().is_shared() {
                 continue;
             }
-            let lane = lane.map(|Lane(lane)| lane);
-            let name = RequestName::new(&key, &server, lane, &request.id_json);
-            self.store().publish_request(&name, request.tag.0).await?;
+            let name = RequestName::new(&key, &server, &request.id_json);
+            if let Err(error) = self.store().publish_request(&name, request.tag.0).await {
+                let scope = RequestScope::Session(key, server, lane);
+                (self.in_flight_requests()).note_unpublished(&scope, request.tag);
+                published = Err(error);
+            }
         }
-        Ok(())
+        published
     }
 }
 

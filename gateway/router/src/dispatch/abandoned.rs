@@ -16,7 +16,7 @@ use mooring_protocol::{ByteStream, EventStream, ReplyError};
 /// How long the turn is kept while the server is silent. After a disconnect no client can cancel the call.
 pub const SILENT_MAX: Duration = Duration::from_secs(30);
 /// How long the turn is kept in total.
-const READ_MAX: Duration = Duration::from_secs(600);
+pub const READ_MAX: Duration = Duration::from_secs(600);
 
 /// A reply that is still being received.
 pub(super) enum UnreadReply {

@@ -28,6 +28,9 @@ use mooring_upstream::{ProbeResult, Server, report_dropped_message};
 /// How long the error of a call whose stream broke waits for what a ping shows of the upstream session.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 
+/// What the log says of a response on a stream of no request.
+const DROPPED_RESPONSE: &str = "dropped a response of an upstream";
+
 /// Records in the store that a loss was reported.
 pub(super) type ReportFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -211,12 +214,19 @@ impl EventFilter {
             StreamKind::Call => self.pending_request.take_if(is_pending).is_some(),
             StreamKind::Resumable => self.owner.owns(origin),
         };
-        if !is_relayed {
+        // A server that replays events may have answers to nobody or to a gateway among them.
+        let is_harmless =
+            self.kind == StreamKind::Resumable && !matches!(origin, RequestOrigin::Client { .. });
+        if !is_relayed && is_harmless {
+            report_dropped_message(DROPPED_RESPONSE, "nobody here waits for it");
+        } else if !is_relayed {
             metrics::reply_mismatched(metrics::ReplySource::Upstream);
             let what = "an upstream's stream has a response to another request; it is closed";
             report_dropped_message(what, "its id is not that of the request");
             self.is_mismatched = true;
             match (&self.audience, &self.origin) {
+                // It may be the server's own error, and not somebody's reply.
+                _ if !origin.is_known() => {}
                 (Audience::Shared(responder), _) => responder.distrust_connections(),
                 (_, Some(origin)) => origin.caller.distrust_connections(&origin.binding),
                 // Dropped unread, the stream closes its connection.
@@ -283,9 +293,9 @@ impl EventFilter {
     /// The error event for the unanswered call of a stream that is not trusted any more, if there is one.
     pub(super) fn invalid_reply(&mut self) -> Option<Event> {
         let pending_request = self.pending_request.take()?;
-        let error = ErrorBody::new(ErrorKind::UpstreamInvalid)
+        let error = ErrorBody::new(ErrorKind::OutcomeUnknown)
             .answering(Id::from_json(&pending_request.id_json).ok())
-            .detail("it answers another request; the call may have run");
+            .detail("the server answered another request");
         Some(Event::message(error.to_bytes()))
     }
 

@@ -9,6 +9,9 @@ use crate::affinity::{
 };
 use mooring_upstream::{Answer, ExchangeError, Outgoing, Server, read_answer, within};
 
+/// How many answers a delivery may wait for: of the handshake, a probe, and the attempts.
+const DELIVERY_ANSWERS: u32 = 4;
+
 /// A request that is safe to repeat.
 #[derive(Debug)]
 pub struct GatewayRequest<'a> {
@@ -59,7 +62,7 @@ pub async fn send_gateway_request(
         binding,
         moved,
         ..
-    } = deliver(router, &mut call).await?;
+    } = within_deliveries(router, &mut call).await?;
     in_flight.set_holder(BindingHolder::of(&binding, router.worker()));
     let answer = within(
         router.options().answer_timeout,
@@ -67,4 +70,16 @@ pub async fn send_gateway_request(
     )
     .await;
     Ok(GatewayReply { answer, moved })
+}
+
+/// Delivers within the time of [`DELIVERY_ANSWERS`] answers, so that a server which accepts requests and sends no head
+/// collects none of them.
+async fn within_deliveries(
+    router: &SessionRouter,
+    call: &mut Call<'_>,
+) -> Result<DeliveryResult, DeliverError> {
+    let limit = router.options().answer_timeout * DELIVERY_ANSWERS;
+    tokio::time::timeout(limit, deliver(router, call))
+        .await
+        .unwrap_or(Err(DeliverError::Answer(ExchangeError::TimedOut(limit))))
 }

@@ -13,7 +13,7 @@ mod relay;
 mod reply;
 mod seals;
 
-pub use abandoned::SILENT_MAX;
+pub use abandoned::{READ_MAX, SILENT_MAX};
 pub use deliver::{Call, DeliverError, DeliveryResult, OnLoss, RetrySafety, deliver};
 pub use event_filter::Caller;
 pub use gateway_request::{GatewayReply, GatewayRequest, send_gateway_request};

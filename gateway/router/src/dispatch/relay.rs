@@ -20,6 +20,7 @@ use super::event_filter::{EventFilter, ReportFuture};
 use crate::affinity::{InFlight, StreamHold, Turn};
 use crate::in_flight_requests::InFlightRequest;
 use mooring_metrics as metrics;
+use mooring_protocol::held::held_bytes;
 use mooring_protocol::{
     ByteStream, Event, EventStream, PendingRequest, ReplyError, StreamError, StreamRewriter,
 };
@@ -90,6 +91,20 @@ impl JsonRelay {
             held.shrink_to(withheld);
         }
         Ok(relay)
+    }
+
+    /// The reply as it was read whole, with its memory, if its id came last.
+    pub(super) fn take_whole(&mut self) -> Option<Bytes> {
+        if self.upstream.is_some() {
+            return None;
+        }
+        let chunks: Vec<Bytes> = std::iter::from_fn(|| self.rewriter.next_chunk()).collect();
+        let whole = match chunks.as_slice() {
+            [whole] => whole.clone(),
+            chunks => Bytes::from(chunks.concat()),
+        };
+        let held = self.held.take().filter(|held| held.bytes() > 0);
+        Some(held_bytes(whole, held.map(Arc::new).as_ref()))
     }
 
     /// Takes the next chunk of the body, or its end.
@@ -198,6 +213,8 @@ impl EventRelay {
     fn end(&mut self) -> Option<Event> {
         let (_, filter) = self.upstream.as_ref()?;
         if filter.is_resumable() {
+            // The client resumes it, and may cancel it meanwhile.
+            self.guards.disconnect();
             self.upstream = None;
             return None;
         }

@@ -69,7 +69,12 @@ pub fn relay_call(
     let events = match (&delivered.moved, reply.body) {
         (_, ReplyBody::Events(events)) if reply.status.is_success() => events,
         (Some(_), body) if reply.status.is_success() && pending_request.is_some() => {
-            text_as_event(body)
+            let (memory, status) = (reply.memory.clone(), reply.status);
+            let reply = Reply {
+                memory,
+                ..Reply::new(status, body)
+            };
+            text_as_event(reply, options.message_bytes_max)
         }
         (_, body) => {
             let reply = Reply { body, ..reply };
@@ -100,10 +105,13 @@ pub fn relay_call(
 }
 
 /// A text body as a stream of one event, or of none if it is empty.
-fn text_as_event(body: ReplyBody) -> EventStream {
+fn text_as_event(reply: Reply, bytes_max: usize) -> EventStream {
     let read = async move {
-        let text = body.read_text(ANSWER_BYTES_MAX).await?;
-        Ok((!text.is_empty()).then(|| Event::message(text)))
+        let HeldText { text, held } = reply.read_text(bytes_max).await?;
+        Ok((!text.is_empty()).then(|| Event {
+            held,
+            ..Event::message(text)
+        }))
     };
     Box::pin(stream::once(read).try_filter_map(ok))
 }
@@ -215,11 +223,15 @@ fn relay(
             let message_bytes_max = options.message_bytes_max;
             Either::Right(Box::pin(async move {
                 let held = memory.clone().map(MemoryShare::hold);
-                let relay = JsonRelay::open(chunks, request, guards, message_bytes_max, held);
-                let body = ReplyBody::JsonStream(Box::pin(relay.await?));
-                Ok(Reply {
-                    memory,
-                    ..Reply::new(status, body)
+                let opened = JsonRelay::open(chunks, request, guards, message_bytes_max, held);
+                let mut relay = opened.await?;
+                Ok(match relay.take_whole() {
+                    // It has its memory, which nobody may take once more.
+                    Some(whole) => Reply::json(status, whole),
+                    None => Reply {
+                        memory,
+                        ..Reply::new(status, ReplyBody::JsonStream(Box::pin(relay)))
+                    },
                 })
             }))
         }

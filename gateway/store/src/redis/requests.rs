@@ -2,7 +2,7 @@
 
 use super::{RedisStore, Resend, reply, unreadable};
 use crate::error::StoreError;
-use crate::requests::{REQUEST_KEPT, RequestName};
+use crate::request_name::{REQUEST_KEPT, RequestName};
 
 impl RedisStore {
     pub(crate) async fn publish_request(

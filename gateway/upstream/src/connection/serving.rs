@@ -146,8 +146,6 @@ impl Actor {
         PostDecision::ToSend(Reply::events(reader))
     }
 
-    /// The tag of a new stream in the log. Requests of the gateway need none, and before the end of `initialize` the
-    /// client has no session in which it could resume.
     /// Forwards the cancellation of a request. A gateway that does not know the request's tag names it by its client's
     /// id.
     fn cancel(&mut self, message: &Message<'_>) -> PostDecision {
@@ -169,6 +167,8 @@ impl Actor {
         }
     }
 
+    /// The tag of a new stream in the log. Requests of the gateway need none, and before the end of `initialize` the
+    /// client has no session in which it could resume.
     fn tag_of(&mut self, key: &Key, method: Method) -> Option<Arc<StreamTag>> {
         if method == Method::Initialize {
             return None;
