@@ -38,11 +38,11 @@ async def whoami(context: Context) -> dict:
 
 
 @server.tool
-async def slow(begun: str) -> str:
-    """Makes the file `begun` when its reply has had time to begin, and ends after a minute."""
+async def slow(begun: str, seconds: float = 60) -> str:
+    """Makes the file `begun` when its reply has had time to begin, and ends some time later."""
     await asyncio.sleep(0.5)
     pathlib.Path(begun).touch()
-    await asyncio.sleep(60)
+    await asyncio.sleep(seconds)
     return "done"
 
 

@@ -121,7 +121,7 @@ async fn answer(
     if let HookAnswer::Json(Value::Object(answer)) = &mut answer {
         answer
             .entry("call_id")
-            .or_insert_with(|| question["call_id"].clone());
+            .or_insert_with(|| question.get("call_id").cloned().unwrap_or_default());
     }
     asked
         .lock()

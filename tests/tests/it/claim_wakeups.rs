@@ -11,7 +11,7 @@ use mooring_tests::wait;
 use serde_json::json;
 
 use crate::reaping::{calls, endpoints_of};
-use crate::recovery::counted;
+use crate::recovery::{binding, counted, record_key};
 use crate::rig::{increment, post_text};
 use crate::scripted::{Scripted, initialize_result};
 
@@ -23,21 +23,25 @@ const HELD_FOR_BEATS: u64 = 12;
 
 #[tokio::test]
 async fn waiters_on_another_gateway_are_woken_and_do_not_poll() -> anyhow::Result<()> {
-    let tools = Scripted::start().await?;
     let mut slow = Scripted::start_without_handshake().await?;
     let redis = Redis::start().await?;
-    let toml = settings_toml(&redis.url(), &[tools.url()])
-        + &format!(
-            "\n[[servers]]\nid = \"slow\"\nkind = \"http\"\ninstances = [{:?}]\nconcurrency = \"parallel\"\n\n\
-             [worker]\nbeat_interval_ms = 100\nbeat_ttl_ms = 5000\n",
-            slow.url()
-        );
+    let toml = settings_toml(&redis.url(), &[slow.url()])
+        + "concurrency = \"parallel\"\n\n[worker]\nbeat_interval_ms = 100\nbeat_ttl_ms = 5000\n";
     let gateways = Gateway::fleet(2, &Settings::toml(toml)).await?;
     let client = HttpClient::default();
-    let session = McpSession::open(&client, &endpoints_of(&gateways)).await?;
+    let endpoints = endpoints_of(&gateways);
+    let opened = async {
+        slow.next().await?.result(&initialize_result()).await?;
+        let initialized = slow.next().await?;
+        initialized.answer("202 Accepted", "text/plain", "").await
+    };
+    let (session, ()) = tokio::try_join!(McpSession::open(&client, &endpoints), opened)?;
+    let (key, principal) = (record_key(&session)?, "local");
+    let epoch = binding(&redis, &session)?["epoch"].to_string();
+    redis.cli(&["SESSION.UNBIND", &key, principal, "tools", &epoch])?;
 
-    // The first use of the other server makes a claim, which stays one for as long as the test wants.
-    let mut claiming = session.fork(&client, &[gateways[0].mcp_url("slow")]);
+    // The next use makes a claim, which stays one for as long as the test wants.
+    let mut claiming = session.fork(&client, &[gateways[0].mcp_url("tools")]);
     let posting = client.clone();
     let claimed =
         tokio::spawn(async move { post_text(&posting, &mut claiming, increment("1")).await });
@@ -45,7 +49,7 @@ async fn waiters_on_another_gateway_are_woken_and_do_not_poll() -> anyhow::Resul
     let routes_before = calls(&redis, "session.route")?;
     let mut waiting = Vec::new();
     for _ in 0..WAITERS {
-        let mut waiter = session.fork(&client, &[gateways[1].mcp_url("slow")]);
+        let mut waiter = session.fork(&client, &[gateways[1].mcp_url("tools")]);
         let posting = client.clone();
         waiting.push(tokio::spawn(async move {
             post_text(&posting, &mut waiter, increment("2")).await

@@ -1,5 +1,7 @@
 //! Upstreams that break every rule: each fault has its documented answer, nothing hangs, and the session goes on.
 
+use mooring_tests::client::Reply;
+use mooring_tests::sse::Event;
 use mooring_tests::wait;
 use serde_json::{Value, json};
 
@@ -19,6 +21,20 @@ async fn start() -> anyhow::Result<ScriptedScene> {
     let limit = EVENT_BYTES_MAX.to_string();
     let settings = kept(&[upstream.url()]).env("MOORING_UPSTREAM_EVENT_BYTES_MAX", &limit);
     ScriptedScene::start_with(upstream, settings).await
+}
+
+/// The next event of the server: the gateway begins silent streams with one of its own.
+async fn next_event(reply: &mut Reply) -> anyhow::Result<Option<Event>> {
+    let is_own = |event: &Event| {
+        let id = event.id.as_deref();
+        id.is_some_and(|id| id.starts_with("mooring:")) && event.data.is_empty()
+    };
+    loop {
+        match reply.next_event().await? {
+            Some(event) if is_own(&event) => {}
+            event => return Ok(event),
+        }
+    }
 }
 
 /// Whether a chunked reply has its end.
@@ -129,7 +145,7 @@ async fn the_error_is_no_part_of_an_unfinished_event() -> anyhow::Result<()> {
         exchange.chunk("event: vendor\ndata: {\"jsonrpc\"").await
     };
     let (mut reply, ()) = tokio::try_join!(posted, answered)?;
-    let event = reply.next_event().await?.expect("the error");
+    let event = next_event(&mut reply).await?.expect("the error");
     assert_eq!(event.name, None);
     let message: Value = serde_json::from_str(&event.data)?;
     assert_eq!(message["error"]["code"], OUTCOME_UNKNOWN);
@@ -152,8 +168,7 @@ async fn a_stream_with_event_ids_that_breaks_is_left_to_be_resumed() -> anyhow::
             exchange.chunk(priming).await
         };
         let (mut reply, ()) = tokio::try_join!(posted, answered)?;
-        let event = reply
-            .next_event()
+        let event = next_event(&mut reply)
             .await?
             .expect("the event before the break");
         assert_eq!(event.id.as_deref(), Some("1/1"));
@@ -163,40 +178,61 @@ async fn a_stream_with_event_ids_that_breaks_is_left_to_be_resumed() -> anyhow::
     Ok(())
 }
 
-/// A JSON body passes while it arrives, so one that breaks off is cut, and no client can take it for whole.
+/// A JSON body passes once its id has come. One that breaks off afterwards is cut, and no client can take it for whole; one
+/// that breaks off before is an error that says that the call may have run.
 #[tokio::test]
 async fn a_json_answer_that_breaks_off_is_not_passed_as_whole() -> anyhow::Result<()> {
     const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+    const CHUNKED: &str = "transfer-encoding: chunked\r\n\r\n";
     let table = [
         (
             "a body shorter than announced",
             format!("{HEAD}content-length: 100\r\n\r\n{{\"jsonrpc\":\"2.0\""),
+            Some(OUTCOME_UNKNOWN),
         ),
         (
             "a chunked body without its end",
-            format!("{HEAD}transfer-encoding: chunked\r\n\r\n5\r\n{{\"a\":\r\n"),
+            format!("{HEAD}{CHUNKED}5\r\n{{\"a\":\r\n"),
+            Some(OUTCOME_UNKNOWN),
         ),
         (
             "broken chunks",
-            format!("{HEAD}transfer-encoding: chunked\r\n\r\n5\r\n{{\"a\":\r\nzz\r\n"),
+            format!("{HEAD}{CHUNKED}5\r\n{{\"a\":\r\nzz\r\n"),
+            Some(OUTCOME_UNKNOWN),
         ),
         (
             "an id that never ends",
             format!(
-                "{HEAD}transfer-encoding: chunked\r\n\r\n5000\r\n{{\"id\":\"{}\r\n",
+                "{HEAD}{CHUNKED}5000\r\n{{\"id\":\"{}\r\n",
                 "x".repeat(0x5000 - 7)
             ),
+            Some(-32011),
+        ),
+        (
+            "a body that breaks off behind its id",
+            format!("{HEAD}content-length: 500\r\n\r\n{{\"id\":WIRE_ID,\"result\":{{"),
+            None,
         ),
     ];
     let mut scene = start().await?;
-    for (what, bytes) in table {
+    for (what, bytes, code) in table {
         let reply = scene
-            .raw_call(async |mut exchange| exchange.raw(bytes).await)
+            .raw_call(async |mut exchange| {
+                let bytes = bytes.replace("WIRE_ID", &exchange.wire_id());
+                exchange.raw(bytes).await
+            })
             .await?;
-        assert!(
-            reply.starts_with("HTTP/1.1 200 ") && !is_whole(&reply),
-            "{what}: {reply}"
-        );
+        match code {
+            Some(code) => {
+                assert!(is_whole(&reply), "{what}: {reply}");
+                let message = last_message(&reply);
+                assert_eq!(message["error"]["code"], code, "{what}: {reply}");
+            }
+            None => assert!(
+                reply.starts_with("HTTP/1.1 200 ") && !is_whole(&reply),
+                "{what}: {reply}"
+            ),
+        }
         scene.goes_on(what).await?;
     }
     Ok(())
@@ -283,8 +319,8 @@ async fn refusals_of_the_upstream_are_passed_on() -> anyhow::Result<()> {
             "200 OK",
             "application/json",
             "not json",
-            "HTTP/1.1 200 ",
-            "not json",
+            "HTTP/1.1 502 ",
+            "the body is not a JSON-RPC response",
         ),
         (
             "200 OK",
@@ -343,7 +379,7 @@ async fn a_flood_of_broken_events_is_few_lines_of_log() -> anyhow::Result<()> {
             Ok(None)
         })
         .await?;
-    let answer = reply.next_event().await?.expect("the answer");
+    let answer = next_event(&mut reply).await?.expect("the answer");
     assert!(answer.data.contains("count"), "{answer:?}");
     let dropped = scene
         .gateway

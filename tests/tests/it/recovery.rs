@@ -170,10 +170,15 @@ impl Answered {
     }
 }
 
+/// The key of the session's record.
+pub(crate) fn record_key(session: &McpSession) -> anyhow::Result<String> {
+    let id = session.id().context("a session with an id")?;
+    Ok(format!("mcpgw:session_affinity:{id}"))
+}
+
 /// The session's record as SESSION.GET shows it.
 pub(crate) fn record(redis: &Redis, session: &McpSession) -> anyhow::Result<Value> {
-    let id = session.id().context("a session with an id")?;
-    let key = format!("mcpgw:session_affinity:{id}");
+    let key = record_key(session)?;
     let text = redis.cli(&["-3", "--json", "SESSION.GET", &key])?;
     serde_json::from_str(&text).with_context(|| format!("read the record: {text}"))
 }

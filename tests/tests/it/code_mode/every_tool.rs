@@ -24,6 +24,10 @@ fn arguments(files: &str) -> BTreeMap<(&'static str, &'static str), Value> {
     let mut all = BTreeMap::from([
         (("counting", "whoami"), json!({})),
         (("counting", "increment"), json!({})),
+        (
+            ("counting", "slow"),
+            json!({"begun": file("begun"), "seconds": 0}),
+        ),
         (("files", "create_directory"), json!({"path": file("made")})),
         (("files", "directory_tree"), json!({"path": files})),
         (

@@ -71,7 +71,7 @@ async fn check_server(sdk: Sdk<'_>) -> anyhow::Result<()> {
     for _ in 0..2 {
         let calls = [("increment", json!({})), ("increment", json!({}))];
         let report = run(sdk, &scene.settings, SERVER, &calls).await?;
-        assert_eq!(report.tools, ["increment", "whoami"]);
+        assert_eq!(report.tools, ["increment", "whoami", "slow"]);
         assert_eq!(report.answers.len(), calls.len());
         for answer in report.answers {
             assert_eq!(counted(&answer.structured)?.0, next, "{answer:?}");

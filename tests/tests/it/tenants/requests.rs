@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use super::{HERS, KEYED, NO_SERVER, SHARED};
 
+/// How many characters of a session id name its server.
+const SERVER_TAG_CHARS: usize = 8;
 /// The sources that have the gateway's routes.
 const ROUTERS: [&str; 2] = [
     include_str!("../../../../gateway/src/http/mod.rs"),
@@ -42,13 +44,17 @@ impl Ids {
             });
             changed.collect()
         };
+        let sessions = self.sessions.iter().map(|(server, id)| {
+            let server = if server == HERS { NO_SERVER } else { server };
+            (server.to_owned(), changed_session(id))
+        });
         Self {
             user: "ida@vermilion.invalid".to_owned(),
             team: "team-of-nobody".to_owned(),
             server: NO_SERVER.to_owned(),
-            sessions: all(&self.sessions),
+            sessions: sessions.collect(),
             events: all(&self.events),
-            legacy: changed(&self.legacy),
+            legacy: changed_session(&self.legacy),
             run: changed(&self.run),
             skill: "no_such_skill".to_owned(),
             skill_id: changed(&self.skill_id),
@@ -72,6 +78,14 @@ impl Ids {
         let mut texts: Vec<&str> = plain.into_iter().chain(maps).map(String::as_str).collect();
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
         texts
+    }
+}
+
+/// The id of a session that never was at the same server, which the end of the id names.
+fn changed_session(id: &str) -> String {
+    match id.len().checked_sub(SERVER_TAG_CHARS) {
+        Some(at) => format!("{}{}", changed(&id[..at]), &id[at..]),
+        None => changed(id),
     }
 }
 
