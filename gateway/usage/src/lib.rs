@@ -1,9 +1,9 @@
 //! What each user uses up of what all users of a gateway share: memory and calls.
 //!
 //! A user's messages and replies are held in memory while they are read, changed, and written to a client that may read
-//! slowly. What is held is taken from a [`MemoryBudget`], of which each user has a share. Invariant: no user can take
-//! what another one needs: neither the memory beyond its share, nor the reserve for short messages, nor more calls at
-//! once than [`UsageLimits::calls_max`].
+//! slowly. What is held is taken from a [`MemoryBudget`], of which each user has a share. Invariants: one user takes no
+//! memory beyond its share, and no more calls at once than [`UsageLimits::calls_max`]; long messages of all users
+//! together leave the reserve for short ones.
 
 mod memory;
 mod memory_limit;

@@ -341,16 +341,8 @@ impl Shared {
         loop {
             match last {
                 Ok(open) => {
-                    let since = Instant::now();
+                    wait = BACKOFF_MIN;
                     Arc::clone(&self).until_lost(open).await;
-                    // One that is lost at once, such as one whose replies do not match, is not opened in a storm.
-                    match since.elapsed() >= BACKOFF_MAX {
-                        true => wait = BACKOFF_MIN,
-                        false => {
-                            tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0))).await;
-                            wait = BACKOFF_MAX.min(wait * 2);
-                        }
-                    }
                 }
                 Err(()) => {
                     tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0))).await;
