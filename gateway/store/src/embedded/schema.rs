@@ -14,7 +14,7 @@ use super::tables::{self, SCHEMA_VERSION, version};
 use crate::error::OpenError;
 
 /// SQLite's timeout for another process's write lock. Shorter than a caller's timeout.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(7);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(12);
 /// Largest file that is checked whenever it is opened. Damage in a larger one is found when it is read.
 const CHECKED_BYTES_MAX: i64 = 8 * 1_024 * 1_024;
 
