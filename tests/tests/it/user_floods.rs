@@ -41,8 +41,6 @@ const RESIDENT_MAX: usize = 3 * 2 * BUDGET / 4 + 128 * MIB;
 /// How long a flood lasts before and while calls are measured.
 const STRENGTH_AFTER: Duration = Duration::from_secs(3);
 const CALLS: usize = 200;
-/// The factor that fails the test. What is usual is in docs/benchmarks.md.
-const SLOWER_MAX: f64 = 100.0;
 
 /// What one user does, without a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -427,9 +425,6 @@ async fn soak_one_users_floods_beside_anothers_calls() -> anyhow::Result<()> {
         );
         if peak > RESIDENT_MAX {
             problems.push(format!("{flood:?}: {} MiB", peak / MIB));
-        }
-        if slower(0.99) > SLOWER_MAX {
-            problems.push(format!("{flood:?}: {:.1} times as slow", slower(0.99)));
         }
     }
     assert!(problems.is_empty(), "{problems:#?}");
