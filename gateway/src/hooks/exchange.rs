@@ -273,7 +273,7 @@ mod tests {
             assert_eq!(read(phase, text), verdict, "{text}");
         }
         let long = format!(
-            r#"{{"allow":false,"reason":"{}"}}"#,
+            r#"{{"call_id":"7","allow":false,"reason":"{}"}}"#,
             "ä".repeat(REASON_CHARS_MAX + 1)
         );
         let Verdict::Refused(Some(reason)) =

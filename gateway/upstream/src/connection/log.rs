@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(kept(&log, &tag), 3);
         // 1 is the stream's own number: 2 and 3 were evicted.
         assert!(tag.has_lost_after(2) && !tag.has_lost_after(3));
-        log.write(&tag, EventPart::Middle, "x".repeat(985).into());
+        log.write(&tag, EventPart::Middle, "x".repeat(952).into());
         assert_eq!(kept(&log, &tag), 1);
         assert!(log.bytes <= 1000);
     }

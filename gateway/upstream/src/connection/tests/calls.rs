@@ -12,7 +12,7 @@ async fn a_stream_carries_its_requests_messages_and_ends_with_the_answer() {
     bench.server_sends(&result(2)).await;
     // The server escapes the id differently.
     bench
-        .server_sends(r#"{"id":"\u0063:1","result":{"x": 1.0}}"#)
+        .server_sends(r#"{"id":"\u0063:0000000000000000000000000000000a:1","result":{"x": 1.0}}"#)
         .await;
     assert_eq!(
         two.rest().await,

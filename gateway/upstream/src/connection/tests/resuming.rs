@@ -114,7 +114,11 @@ async fn resuming_a_call_of_an_earlier_connection_is_an_error() {
     let mut bench = older().await;
     // A call with the same id is in flight, but it is another one.
     let _other = bench.call(&tools_call(1)).await;
-    for foreign in ["m:6:c.MQ:3", "m:7:c.MQ:0", "m:7:c.Mg:1"] {
+    for foreign in [
+        "m:6:c.0000000000000000000000000000000a.MQ:3",
+        "m:7:c.0000000000000000000000000000000a.MQ:0",
+        "m:7:c.0000000000000000000000000000000a.Mg:1",
+    ] {
         let rest = bench.listen(Some(foreign)).await.rest().await;
         assert_eq!(rest.len(), 1, "{foreign}");
         assert_eq!(rest[0]["error"]["code"], -32012);
