@@ -158,7 +158,7 @@ async fn scripts_and_functions_call_them() -> anyhow::Result<()> {
         c.run(&format!("SESSION.CREATE {KEY} s1 zoe TTL 900000"))?;
         for (script, expected) in [
             (
-                "local r = redis.call('SESSION.ROUTE', KEYS[1], 'zoe', 'tools', 'w:1') return r[1] .. '=' .. r[2]",
+                "local r = redis.call('SESSION.ROUTE', KEYS[1], 'zoe', 'tools', 'w:1') return r[3] .. '=' .. r[4]",
                 "state=unbound",
             ),
             (
@@ -190,11 +190,11 @@ async fn scripts_and_functions_call_them() -> anyhow::Result<()> {
             shown.to_string().contains("Write commands are not allowed"),
             "{shown}"
         );
-        let script = "return redis.call('SESSION.GET', KEYS[1])[2]";
+        let script = "return redis.call('SESSION.GET', KEYS[1])[4]";
         let shown = c.send(&[b"EVAL_RO", script.as_bytes(), b"1", KEY.as_bytes()])?;
         assert_eq!(shown.to_string(), "s1");
         let library = "#!lua name=mine\nredis.register_function('ended', \
-            function(keys) return redis.call('SESSION.KILL', keys[1])[2] end)";
+            function(keys) return redis.call('SESSION.KILL', keys[1])[4] end)";
         c.send(&[b"FUNCTION", b"LOAD", library.as_bytes()])?;
         assert_eq!(c.show(&format!("FCALL ended 1 {KEY}"))?, "1");
         assert_eq!(c.show(&format!("FCALL ended 1 {KEY}"))?, "0");
