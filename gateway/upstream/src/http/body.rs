@@ -138,7 +138,14 @@ impl ArrivingBody {
                 Err(RoundTripError::Closed) if matches!(self.decoder, BodyDecoder::UntilClose) => {
                     return Poll::Ready(None);
                 }
-                Err(failure) => return Poll::Ready(Some(Err(failure))),
+                Err(failure) => {
+                    if let (RoundTripError::HostSilent, AfterBody::GiveBack(pool)) =
+                        (&failure, &self.after)
+                    {
+                        pool.distrust();
+                    }
+                    return Poll::Ready(Some(Err(failure)));
+                }
             }
         }
     }

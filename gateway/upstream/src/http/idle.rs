@@ -2,11 +2,11 @@
 //!
 //! Invariants: the connection that was used last is used first, so that a pool shrinks to what is needed; one that has
 //! been idle for too long, or that its server has closed or sent anything over, is not used, and is closed within
-//! [`SWEEP_EVERY`]; of an origin that was distrusted, none that was open before is used.
+//! [`SWEEP_EVERY`]; of an origin that any thread distrusted, none that was open before is used.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -23,20 +23,49 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// The locks are for a reply that another thread drops; nothing waits for them.
 #[derive(Debug)]
 pub(super) struct IdleConnections {
-    plain: Origins,
-    tls: Origins,
+    plain: Origins<OriginConnections>,
+    tls: Origins<OriginConnections>,
     idle_max: Duration,
+    distrust: Arc<Distrust>,
     is_swept: AtomicBool,
 }
 
-type Origins = Mutex<HashMap<Box<str>, Arc<OriginConnections>, foldhash::fast::RandomState>>;
+type Origins<T> = Mutex<HashMap<Box<str>, Arc<T>, foldhash::fast::RandomState>>;
+
+/// The value for this host and port.
+fn find_origin<T: Default>(origins: &Origins<T>, authority: &str) -> Arc<T> {
+    let mut origins = lock(origins);
+    match origins.get(authority) {
+        Some(origin) => Arc::clone(origin),
+        None => Arc::clone(origins.entry(authority.into()).or_default()),
+    }
+}
+
+/// How often each origin was distrusted, by any thread.
+#[derive(Debug, Default)]
+pub(super) struct Distrust {
+    plain: Origins<AtomicU64>,
+    tls: Origins<AtomicU64>,
+}
+
+impl Distrust {
+    /// None of the connections to this host and port that are open now is used for another request.
+    pub(super) fn add(&self, is_tls: bool, authority: &str) {
+        self.times(is_tls, authority).fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn times(&self, is_tls: bool, authority: &str) -> Arc<AtomicU64> {
+        find_origin(if is_tls { &self.tls } else { &self.plain }, authority)
+    }
+}
 
 impl IdleConnections {
-    pub(super) fn new(idle_max: Duration) -> Arc<Self> {
+    pub(super) fn new(idle_max: Duration, distrust: Arc<Distrust>) -> Arc<Self> {
         Arc::new(Self {
             plain: Mutex::default(),
             tls: Mutex::default(),
             idle_max,
+            distrust,
             is_swept: AtomicBool::new(false),
         })
     }
@@ -44,27 +73,13 @@ impl IdleConnections {
     /// The pool of this host and port, with TLS or without.
     pub(super) fn find_pool(self: &Arc<Self>, is_tls: bool, authority: &str) -> OriginPool {
         let origins = if is_tls { &self.tls } else { &self.plain };
-        let mut origins = lock(origins);
-        let origin = match origins.get(authority) {
-            Some(origin) => Arc::clone(origin),
-            None => Arc::clone(origins.entry(authority.into()).or_default()),
-        };
-        drop(origins);
-        let distrusted = lock(&origin.connections).distrusted;
+        let origin = find_origin(origins, authority);
+        let distrusted = (origin.distrusted).get_or_init(|| self.distrust.times(is_tls, authority));
+        let distrusted_before = distrusted.load(Ordering::Acquire);
         OriginPool {
             all: Arc::clone(self),
             origin,
-            distrusted,
-        }
-    }
-
-    /// Closes the idle connections to this host and port; those in use are closed after their response.
-    pub(super) fn distrust(&self, is_tls: bool, authority: &str) {
-        let origins = if is_tls { &self.tls } else { &self.plain };
-        if let Some(origin) = lock(origins).get(authority) {
-            let mut connections = lock(&origin.connections);
-            connections.distrusted = connections.distrusted.wrapping_add(1);
-            connections.idle.clear();
+            distrusted_before,
         }
     }
 
@@ -73,9 +88,10 @@ impl IdleConnections {
         let mut is_any_left = false;
         for origins in [&self.plain, &self.tls] {
             for origin in lock(origins).values() {
-                let mut connections = lock(&origin.connections);
-                connections.idle.retain_mut(|idle| self.is_usable(idle));
-                is_any_left |= !connections.idle.is_empty();
+                let distrusted = origin.times_distrusted();
+                let mut idle = lock(&origin.idle);
+                idle.retain_mut(|idle| self.is_usable(idle, distrusted));
+                is_any_left |= !idle.is_empty();
             }
         }
         is_any_left
@@ -107,8 +123,10 @@ impl IdleConnections {
         });
     }
 
-    fn is_usable(&self, idle: &mut IdleConnection) -> bool {
-        idle.since.elapsed() < self.idle_max && idle.stream.is_idle()
+    fn is_usable(&self, idle: &mut IdleConnection, distrusted: u64) -> bool {
+        idle.distrusted_before == distrusted
+            && idle.since.elapsed() < self.idle_max
+            && idle.stream.is_idle()
     }
 }
 
@@ -118,26 +136,29 @@ pub(super) struct OriginPool {
     all: Arc<IdleConnections>,
     origin: Arc<OriginConnections>,
     /// How often the origin had been distrusted when the request began.
-    distrusted: u64,
+    distrusted_before: u64,
 }
 
 #[derive(Debug, Default)]
 struct OriginConnections {
-    connections: Mutex<Connections>,
-}
-
-#[derive(Debug, Default)]
-struct Connections {
     /// In the order in which they became idle.
-    idle: Vec<IdleConnection>,
+    idle: Mutex<Vec<IdleConnection>>,
     /// How often the origin was distrusted.
-    distrusted: u64,
+    distrusted: OnceLock<Arc<AtomicU64>>,
 }
 
 #[derive(Debug)]
 struct IdleConnection {
     stream: UpstreamStream,
     since: Instant,
+    /// How often the origin had been distrusted when its last request began.
+    distrusted_before: u64,
+}
+
+impl OriginConnections {
+    fn times_distrusted(&self) -> u64 {
+        (self.distrusted.get()).map_or(0, |times| times.load(Ordering::Acquire))
+    }
 }
 
 impl OriginPool {
@@ -146,9 +167,10 @@ impl OriginPool {
     /// A response that arrives between this look and the request cannot be told from the request's own. Its reader
     /// finds by the id that it answers another message.
     pub(super) fn take(&self) -> Option<UpstreamStream> {
+        let distrusted = self.origin.times_distrusted();
         loop {
-            let mut idle = lock(&self.origin.connections).idle.pop()?;
-            if self.all.is_usable(&mut idle) && idle.stream.is_silent() {
+            let mut idle = lock(&self.origin.idle).pop()?;
+            if self.all.is_usable(&mut idle, distrusted) && idle.stream.is_silent() {
                 return Some(idle.stream);
             }
         }
@@ -157,16 +179,29 @@ impl OriginPool {
     /// Keeps a connection for the next request.
     pub(super) fn give_back(&self, mut stream: UpstreamStream) {
         // Also replaces the waker of the task that used it, which would otherwise be kept.
-        if self.all.idle_max.is_zero() || !stream.is_idle() {
+        if self.all.idle_max.is_zero()
+            || self.origin.times_distrusted() != self.distrusted_before
+            || !stream.is_idle()
+        {
             return;
         }
-        let since = Instant::now();
-        let mut connections = lock(&self.origin.connections);
-        if connections.distrusted == self.distrusted && connections.idle.len() < IDLE_MAX {
-            connections.idle.push(IdleConnection { stream, since });
+        let mut idle = lock(&self.origin.idle);
+        if idle.len() < IDLE_MAX {
+            idle.push(IdleConnection {
+                stream,
+                since: Instant::now(),
+                distrusted_before: self.distrusted_before,
+            });
         }
-        drop(connections);
+        drop(idle);
         self.all.start_sweeping();
+    }
+
+    /// None of the connections to the origin that are open now is used for another request.
+    pub(super) fn distrust(&self) {
+        if let Some(times) = self.origin.distrusted.get() {
+            times.fetch_add(1, Ordering::AcqRel);
+        }
     }
 }
 

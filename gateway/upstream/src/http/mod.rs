@@ -26,7 +26,7 @@ pub(crate) use self::body::ResponseBody;
 pub use self::connect::ConnectionError;
 use self::connect::UpstreamStream;
 pub(super) use self::connect::{Connector, ConnectorOptions, SilenceLimits};
-use self::idle::{IdleConnections, OriginPool};
+use self::idle::{Distrust, IdleConnections, OriginPool};
 use self::round_trip::RoundTrip;
 pub use self::round_trip::RoundTripError;
 use super::credential_header::CredentialHeader;
@@ -81,6 +81,7 @@ pub(super) struct HttpClient {
     idle_max: Duration,
     /// Each thread has its own: the sockets of a connection belong to the runtime that opened it.
     idle: ThreadLocal<Arc<IdleConnections>>,
+    distrust: Arc<Distrust>,
 }
 
 impl HttpClient {
@@ -90,6 +91,7 @@ impl HttpClient {
             connector,
             idle_max,
             idle: ThreadLocal::new(),
+            distrust: Arc::default(),
         }
     }
 
@@ -121,24 +123,29 @@ impl HttpClient {
                 // Its server has closed the connection, or sent what answers no request.
                 Err(_) if is_reused && !round_trip.is_begun() => {}
                 Ok(head) => return Ok(body::build_response(round_trip, head, pool)),
-                Err(error) => return Err(HttpError::RoundTrip(error)),
+                Err(error) => {
+                    if let RoundTripError::HostSilent = error {
+                        self.distrust(request.uri);
+                    }
+                    return Err(HttpError::RoundTrip(error));
+                }
             }
         }
     }
 
-    /// Closes the idle connections to the origin of `uri`, and those in use after their response: a response over one of
-    /// them answered another request than its own, so what the others will answer is not known either.
+    /// Closes the idle connections to the origin of `uri`, and those in use after their response. If a response over one
+    /// of them answered another request than its own, what the others will answer is not known either; if its host was
+    /// silent over one, a request over another would wait as long.
     pub(super) fn distrust(&self, uri: &Uri) {
         if let Some(authority) = uri.authority() {
-            for idle in &self.idle {
-                idle.distrust(connect::is_tls(uri), authority.as_str());
-            }
+            self.distrust.add(connect::is_tls(uri), authority.as_str());
         }
     }
 
     /// The pool of this thread for the origin of `uri`.
     fn find_pool(&self, uri: &Uri) -> Option<OriginPool> {
-        let idle = self.idle.get_or(|| IdleConnections::new(self.idle_max));
+        let idle =
+            (self.idle).get_or(|| IdleConnections::new(self.idle_max, Arc::clone(&self.distrust)));
         let authority = uri.authority()?;
         Some(idle.find_pool(connect::is_tls(uri), authority.as_str()))
     }

@@ -79,6 +79,51 @@ async fn a_reply_of_a_host_that_vanishes_ends() {
     assert!(matches!(read, Err(RoundTripError::HostSilent)), "{read:?}");
 }
 
+/// Whether it falls silent before a reply or within one.
+#[tokio::test]
+async fn idle_connections_to_a_host_that_vanished_are_not_used() {
+    for begun in ["", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"] {
+        let both = Arc::new(tokio::sync::Barrier::new(2));
+        let server = RawServer::start(move |mut stream| {
+            let both = Arc::clone(&both);
+            async move {
+                while let Some((_, body)) = read_request(&mut stream).await {
+                    match body.as_slice() {
+                        b"both" => _ = both.wait().await,
+                        b"vanish" => {
+                            stream.write_all(begun.as_bytes()).await.unwrap();
+                            vanish(&stream);
+                            std::future::pending::<()>().await;
+                        }
+                        _ => {}
+                    }
+                    stream.write_all(ANSWER).await.unwrap();
+                }
+            }
+        })
+        .await;
+        let client = client(IDLE_MAX);
+        let warm = server.post("both");
+        tokio::join!(exchange(&client, &warm), exchange(&client, &warm));
+        let request = server.post("vanish");
+        let silent = async {
+            let sent = client
+                .send((&request).into(), ConnectionChoice::Pooled)
+                .await;
+            match sent {
+                Ok(response) => read_whole(response).await.unwrap_err(),
+                Err(HttpError::RoundTrip(error)) => error,
+                Err(error) => panic!("{error:?}"),
+            }
+        };
+        let error = tokio::time::timeout(PATIENCE, silent).await.unwrap();
+        assert!(matches!(error, RoundTripError::HostSilent), "{error:?}");
+        assert_eq!(server.accepted(), 2);
+        exchange(&client, &server.post("{}")).await;
+        assert_eq!(server.accepted(), 3, "{begun:?}");
+    }
+}
+
 /// Its host acknowledges what fits, and then that nothing does.
 #[tokio::test]
 async fn a_server_that_reads_a_large_request_late_is_waited_for() {
