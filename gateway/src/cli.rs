@@ -127,6 +127,8 @@ pub enum ConfigCommand {
     Schema,
     /// Print the reference page of all settings
     Reference,
+    /// Print what becomes of each variable of a ContextForge environment
+    Contextforge,
 }
 
 /// The arguments of `mooring config check`.

@@ -133,6 +133,7 @@ fn run_config(command: ConfigCommand) -> u8 {
         ConfigCommand::Example => print(&generate::environment_example()),
         ConfigCommand::Schema => print(&generate::json_schema()),
         ConfigCommand::Reference => print(&generate::reference_page()),
+        ConfigCommand::Contextforge => print(&generate::contextforge_page()),
     }
 }
 

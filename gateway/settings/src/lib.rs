@@ -9,6 +9,7 @@ mod access;
 mod affinity;
 mod auth;
 mod code;
+mod contextforge;
 mod file;
 pub mod generate;
 mod globs;
@@ -210,6 +211,7 @@ fn parse(
     let mut remarks = Vec::new();
     let remark = unknown::refuse_unknown_variables(environment, table::SECTIONS, &mut errors);
     remarks.extend(remark);
+    remarks.extend(contextforge::remarks(environment));
     let layers = Layers {
         flags,
         environment,
@@ -230,17 +232,21 @@ fn parse(
     let log = LogSettings::read(&mut reader);
     refuse_open_door(&mut reader, &listen, &auth);
     auth.check_listener(&mut reader, &listen);
+    contextforge::refuse_missing_authentication(&mut reader, environment, &auth);
     let standard = match flags.wanted {
         // A client that starts its server itself is to find its session again when it starts the next.
         Some(_) => Affinity::On,
         None => affinity.default_affinity,
     };
-    let servers = servers::parse(file, flags, environment, standard, &code, &mut errors);
+    let mut servers = servers::parse(file, flags, environment, standard, &code, &mut errors);
+    if !code.is_enabled() {
+        remarks.extend(servers::leave_out_code(&mut servers));
+    }
     let mut reader = Reader::new(&layers, environment, &mut errors);
     let code = servers
         .iter()
         .find(|server| matches!(server.kind, ServerKind::Code(_)))
-        .map(|server| code.for_server(&mut reader, server.id.as_str()));
+        .map(|_| code.for_servers(&mut reader));
     if let Some(server) = servers.iter().find(|server| server.forwards_identity()) {
         let need = format!(
             "server {:?} is told by signed tokens whom requests are for",

@@ -3,6 +3,7 @@
 //! reader must look at the problems before using what came out.
 
 use std::fmt::Display;
+use std::net::Ipv6Addr;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
@@ -264,7 +265,7 @@ impl<'a> Reader<'a> {
         let row = Setting::List(setting);
         let items = self.written(row, |value| {
             let items = match value {
-                Value::Word(word) => word_items(word),
+                Value::Word(word) => word_items(word)?,
                 Value::List(items) => items.clone(),
                 other => return Err(format!("it is {}, not a list", other.kind())),
             };
@@ -462,10 +463,28 @@ fn json_text(value: &serde_json::Value) -> Value {
 
 /// The items of a list in the environment: a JSON array of texts, as programs in Python write them, else separated by
 /// commas.
-fn word_items(word: &str) -> Vec<Value> {
-    let items: Vec<String> = serde_json::from_str(word)
-        .unwrap_or_else(|_| word.split(',').map(|item| item.trim().to_owned()).collect());
-    items.into_iter().map(Value::Text).collect()
+fn word_items(word: &str) -> Result<Vec<Value>, Reason> {
+    let items: Vec<String> = match serde_json::from_str(word) {
+        Ok(items) => items,
+        Err(_) if word.starts_with('[') && word.ends_with(']') && !has_ipv6_host(word) => {
+            return Err(
+                "it is in brackets and is no JSON array of texts: a shell takes the quotes out of NAME=[\"a\"], not out \
+                 of NAME='[\"a\"]'"
+                    .to_owned(),
+            );
+        }
+        Err(_) => word.split(',').map(|item| item.trim().to_owned()).collect(),
+    };
+    Ok(items.into_iter().map(Value::Text).collect())
+}
+
+/// Whether one of the items is an address such as `[::1]`.
+fn has_ipv6_host(word: &str) -> bool {
+    word.split(',').any(|item| {
+        let inner = item.trim().strip_prefix('[');
+        let inner = inner.and_then(|rest| rest.strip_suffix(']'));
+        inner.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
+    })
 }
 
 fn list_item<T>(

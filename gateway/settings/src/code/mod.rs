@@ -47,8 +47,8 @@ use trees::NamedTrees;
 settings! {
     /// How servers of kind `code` run what agents write.
     pub struct CodeSettings {
-        /// Whether there may be servers of kind `code`. Where no server is configured at all, there is one, named
-        /// `sandbox`.
+        /// Whether servers of kind `code` are served; otherwise they are left out, with a line in the log. Where no server
+        /// is configured at all, there is one, named `sandbox`.
         pub(crate) is_enabled: bool = Switch("code.enabled", true).contextforge_name("CODE_EXECUTION_ENABLED"),
         /// The directory under which sessions keep their files. All gateways of a fleet share it: one volume, mounted
         /// at each. It is made if it is missing.
@@ -161,16 +161,12 @@ impl CodeSection {
         }
     }
 
-    /// The settings for this server, the first of kind `code`.
-    pub(super) fn for_server(self, reader: &mut Reader<'_>, server: &str) -> CodeSettings {
-        if !self.settings.is_enabled && !reader.was_refused(&CodeSettings::is_enabled) {
-            reader.refuse(
-                &CodeSettings::is_enabled,
-                "false",
-                format!("the server {server:?} is of kind code"),
-                "true, or no server of kind code",
-            );
-        }
+    pub(super) const fn is_enabled(&self) -> bool {
+        self.settings.is_enabled
+    }
+
+    /// The settings, which servers of kind `code` need.
+    pub(super) fn for_servers(self, reader: &mut Reader<'_>) -> CodeSettings {
         let has_directory = !self.settings.base_dir.as_os_str().is_empty();
         if !has_directory && !reader.was_refused(&CodeSettings::base_dir) {
             reader.refuse(

@@ -1,10 +1,11 @@
-//! The documents that the table of settings makes: `.env.example`, the JSON schema of the file and the
-//! reference page. They are committed; a test holds them equal to what is made here.
+//! The documents that the table of settings makes: `.env.example`, the JSON schema of the file, the reference page and
+//! the page for those who come from ContextForge. They are committed; a test holds them equal to what is made here.
 
 mod example;
 mod reference;
 mod schema;
 
+pub use super::contextforge::contextforge_page;
 pub use example::environment_example;
 pub use reference::reference_page;
 pub use schema::json_schema;
@@ -48,6 +49,7 @@ mod tests {
         check(".env.example", &environment_example(), "example");
         check("docs/settings.schema.json", &json_schema(), "schema");
         check("docs/settings.md", &reference_page(), "reference");
+        check("docs/contextforge.md", &contextforge_page(), "contextforge");
     }
 
     #[test]

@@ -229,6 +229,31 @@ pub(super) fn parse(
     servers.into_iter().map(|(server, _)| server).collect()
 }
 
+/// Leaves out the servers of kind `code`, also as members, and groups that have no other. Returns what was left out, as a
+/// sentence.
+pub(super) fn leave_out_code(servers: &mut Vec<ServerSettings>) -> Option<String> {
+    let mut left_out: Vec<ServerId> = Vec::new();
+    servers.retain(|server| {
+        let is_code = matches!(server.kind, ServerKind::Code(_));
+        if is_code {
+            left_out.push(server.id.clone());
+        }
+        !is_code
+    });
+    servers.retain_mut(|server| {
+        let ServerKind::Group(group) = &mut server.kind else {
+            return true;
+        };
+        group.members.retain(|member| !left_out.contains(member));
+        if group.members.is_empty() {
+            left_out.push(server.id.clone());
+        }
+        !group.members.is_empty()
+    });
+    let ids: Vec<&str> = left_out.iter().map(ServerId::as_str).collect();
+    (!ids.is_empty()).then(|| format!("code.enabled is false: not served: {}", ids.join(", ")))
+}
+
 /// `None` where the server has no usable id, which was noted.
 fn parse_one(
     reader: &mut Reader<'_>,

@@ -305,3 +305,28 @@ fn deno_is_looked_for_in_absolute_directories_of_path() {
         Some("/opt/deno")
     );
 }
+
+#[test]
+fn without_code_execution_the_other_servers_are_served() {
+    let group = "[[servers]]\nid = \"all\"\nkind = \"group\"\nmembers = [\"tools\", \"sandbox\"]\n";
+    let alone = "[[servers]]\nid = \"alone\"\nkind = \"group\"\nmembers = [\"sandbox\"]\n";
+    let file = format!("{ONE_SERVER}{CODE_SERVER}{group}{alone}");
+    let off = [("CODE_EXECUTION_ENABLED", "false")];
+    let loaded = load(&file, &off, &Flags::default()).unwrap();
+    let ids: Vec<&str> = (loaded.settings.servers.iter())
+        .map(|server| server.id.as_str())
+        .collect();
+    assert_eq!(ids, ["tools", "all"]);
+    assert!(loaded.settings.code.is_none());
+    let ServerKind::Group(group) = &loaded.settings.server("all").unwrap().kind else {
+        panic!("a group");
+    };
+    assert_eq!(group.members.len(), 1);
+    assert!(
+        loaded
+            .remarks
+            .contains(&"code.enabled is false: not served: sandbox, alone".to_owned()),
+        "{:?}",
+        loaded.remarks
+    );
+}

@@ -104,3 +104,31 @@ fn other_programs_names_are_translated() {
     let foreign = "[mcpServers.x]\ncommand = \"npx\"";
     check_refused(foreign, &[], &["did you mean \"servers\"?"]);
 }
+
+#[test]
+fn a_list_that_lost_its_quotes_in_a_shell_is_named() {
+    check_refused(
+        "",
+        &[("CODE_EXECUTION_DEFAULT_TOOL_DENY_PATTERNS", "[a__*,b__*]")],
+        &["a shell takes the quotes out"],
+    );
+    let hosts = [("MOORING_LISTEN_ALLOWED_HOSTS", "[::1],[::2]")];
+    load("", &hosts, &Flags::default()).unwrap();
+}
+
+#[test]
+fn authentication_that_contextforge_was_asked_for_is_not_left_out() {
+    let asked = ("AUTH_REQUIRED", "True");
+    check_refused(
+        "",
+        &[asked],
+        &["auth.mode = \"none\"", "AUTH_REQUIRED is true", "\"jwt\""],
+    );
+    load("", &[("AUTH_REQUIRED", "false")], &Flags::default()).unwrap();
+    let by_proxy = [
+        asked,
+        ("MOORING_AUTH_MODE", "trusted-header"),
+        ("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1"),
+    ];
+    load("", &by_proxy, &Flags::default()).unwrap();
+}
