@@ -20,8 +20,6 @@ pub struct AdvisedUser {
 /// The guide is not there or cannot be read.
 pub fn advised_users() -> anyhow::Result<Vec<AdvisedUser>> {
     let guide = std::fs::read_to_string(paths::workspace().join("docs/operating-redis.md"))?;
-    // A trailing backslash continues a line.
-    let guide = guide.replace("\\\n", " ");
     let lines = guide
         .lines()
         .filter(|line| line.starts_with("ACL SETUSER "));

@@ -61,7 +61,8 @@ pub enum UnavailableReason {
 /// Why a store that was reached cannot carry out commands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotReady {
-    /// Redis answered with this code: `LOADING`, `READONLY`, `OOM`, `MISCONF`, `CLUSTERDOWN`, `BUSY` (a script) ...
+    /// Redis answered with this code and text: `NOPERM`, `LOADING`, `READONLY`, `OOM`, `MISCONF`, `CLUSTERDOWN`, `BUSY`
+    /// (a script) ...
     #[error("redis answered {0}")]
     Answered(Box<str>),
     /// Another process held the write lock for too long, or too many commands wait.

@@ -6,8 +6,9 @@ use std::process::{Command, Output};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use mooring_tests::advised_users::advised_users;
 use mooring_tests::paths;
-use mooring_tests::redis::Redis;
+use mooring_tests::redis::{Module, Redis};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -205,6 +206,50 @@ async fn a_file_goes_through_redis_to_another_machine() -> anyhow::Result<()> {
     let another = Machine::new(&redis.url())?;
     assert_eq!(another.exported().await?, machine.exported().await?);
     is_managed(&another).await
+}
+
+/// As the users of docs/operating-redis.md, which are kept over a restart of Redis as the guide says.
+#[tokio::test]
+async fn the_operator_of_the_guide_may_do_all_of_it_and_a_gateway_is_told_what_it_may_not()
+-> anyhow::Result<()> {
+    let directory = TempDir::with_prefix("mooring-acl-")?;
+    let users_file = directory.path().join("users.acl");
+    std::fs::write(&users_file, "")?;
+    let mut redis = Redis::start_with(Module::Loaded, &["--aclfile", text(&users_file)]).await?;
+    let users = advised_users()?;
+    for user in &users {
+        let line: Vec<&str> = user.line.split(' ').collect();
+        assert_eq!(redis.cli(&line)?, "OK", "{}", user.line);
+    }
+    assert_eq!(redis.cli(&["ACL", "SAVE"])?, "OK");
+    redis.restart().await?;
+
+    let url_of = |name: &str, password: &str| {
+        format!("redis://{name}:{password}@127.0.0.1:{}", redis.port())
+    };
+    let [gateway, _, operator] = users.as_slice() else {
+        anyhow::bail!("the guide has other users");
+    };
+    let machine = Machine::new(&url_of(&operator.name, &operator.password))?;
+    goes_round(&machine).await?;
+    is_managed(&machine).await?;
+
+    for (url, says) in [
+        (
+            url_of(&gateway.name, &gateway.password),
+            "'session.list' command",
+        ),
+        (
+            url_of(&gateway.name, "wrong"),
+            "authentication failed: wrong user or password",
+        ),
+    ] {
+        let refused = Machine::new(&url)?.sessions(&["list"]).await?;
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(69), "{errors}");
+        assert!(errors.contains(says), "{errors}");
+    }
+    Ok(())
 }
 
 #[tokio::test]

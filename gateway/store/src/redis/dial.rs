@@ -10,6 +10,7 @@ use redis::{Client, IntoConnectionInfo, RedisError, Value};
 use tokio::time::timeout;
 
 use super::command_connection::CommandConnection;
+use super::failure;
 use super::link::DownReason;
 use super::reply::text;
 use crate::error::OpenError;
@@ -93,7 +94,10 @@ impl Dialer {
         let mut command = redis::cmd("COMMAND");
         command.arg("INFO").arg(&NEEDED);
         match timeout(self.command_timeout, connection.send(&command)).await {
-            Ok(Ok(Value::ServerError(error))) => Err(DownReason::Denied(error.code().to_owned())),
+            Ok(Ok(Value::ServerError(error))) => Err(DownReason::Denied(failure::in_its_words(
+                error.code(),
+                error.details(),
+            ))),
             Ok(Ok(value)) => is_complete(&value).map(|()| connection),
             Ok(Err(error)) => Err(down(error)),
             Err(_) => Err(timed_out()),
@@ -135,15 +139,16 @@ fn is_complete(answer: &Value) -> Result<(), DownReason> {
     }
 }
 
-/// Only the kind of an error is kept, and the message of the system or TLS: the text of others may contain parts of the
-/// URL.
+/// Of errors of the client only the kind is kept, and the message of the system or TLS: other texts may contain parts of
+/// the URL. Redis' own texts do not.
 fn down(error: RedisError) -> DownReason {
     if error.kind() == redis::ErrorKind::AuthenticationFailed {
-        return DownReason::Denied("authentication failed".to_owned());
+        return DownReason::Denied("authentication failed: wrong user or password".to_owned());
     }
+    let in_its_words = |code| failure::in_its_words(code, error.detail());
     match error.code() {
-        Some(code @ ("NOAUTH" | "WRONGPASS" | "NOPERM")) => DownReason::Denied(code.to_owned()),
-        Some(code) => DownReason::Unreachable(format!("it answered {code}")),
+        Some(code @ ("NOAUTH" | "WRONGPASS" | "NOPERM")) => DownReason::Denied(in_its_words(code)),
+        Some(code) => DownReason::Unreachable(format!("it answered {}", in_its_words(code))),
         None if error.is_connection_refusal() => DownReason::Unreachable(REFUSED.to_owned()),
         None if error.is_timeout() => DownReason::Unreachable("timed out".to_owned()),
         None => DownReason::Unreachable(with_cause(&error)),

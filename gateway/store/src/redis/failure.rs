@@ -28,14 +28,30 @@ const LIMITS: [&str; 7] = [
     "turn-waiters",
 ];
 
+/// Longest text of Redis that is repeated.
+const DETAILS_CHARACTERS_MAX: usize = 200;
+
 /// Maps an error reply to `command`, which has been checked to be its own.
 pub(super) fn of_reply(command: &'static str, error: &ServerError) -> StoreError {
     match expected_reply::refusal_of(error) {
         Some((text, Some(_))) => of_module(command, error.code(), text),
         Some((text, None)) if text.starts_with("unknown command") => StoreError::NoModule,
-        Some((_, None)) if error.code() == "ERR" => unreadable(command, "ERR"),
-        _ => StoreError::NotReady(NotReady::Answered(error.code().into())),
+        Some((_, None)) if error.code() == "ERR" => StoreError::Reply {
+            command,
+            problem: in_its_words("ERR", error.details()).into(),
+        },
+        _ => StoreError::NotReady(NotReady::Answered(
+            in_its_words(error.code(), error.details()).into(),
+        )),
     }
+}
+
+/// The code of an error and Redis' own text, which names the command or key that was refused: one line, and cut.
+pub(super) fn in_its_words(code: &str, details: Option<&str>) -> String {
+    let details = details.unwrap_or_default();
+    let printable = details.chars().filter(|character| !character.is_control());
+    let cut: String = printable.take(DETAILS_CHARACTERS_MAX).collect();
+    format!("{code} {cut}").trim_end().to_owned()
 }
 
 /// Maps an error of the module.
@@ -239,7 +255,7 @@ mod tests {
         ] {
             assert_eq!(
                 of_server(code, text),
-                StoreError::NotReady(NotReady::Answered(code.into()))
+                StoreError::NotReady(NotReady::Answered(format!("{code} {text}").into()))
             );
         }
         assert_eq!(

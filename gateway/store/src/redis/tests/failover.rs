@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::error::NotReady;
 
 /// An address of its own in front of the server with this port.
 async fn address_of(port: Arc<AtomicU16>) -> u16 {
@@ -40,8 +39,8 @@ async fn a_connection_to_a_former_primary_is_given_up() {
     port.store(next.port, Ordering::SeqCst);
     former.command(&["REPLICAOF", "127.0.0.1", &next.port.to_string()]);
     let refused = store.run(&key, &make::create("s")).await;
-    let read_only = NotReady::Answered("READONLY".into());
-    assert_eq!(refused.unwrap_err(), StoreError::NotReady(read_only));
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("redis answered READONLY"), "{refused}");
     eventually("the next primary serves", async || {
         store.run(&key, &make::create("s")).await.is_ok()
     })
