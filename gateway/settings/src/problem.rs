@@ -123,8 +123,12 @@ pub(super) fn shown(text: &str, disclosure: Disclosure) -> String {
 }
 
 /// `redis://user:secret@host` without what stands between the scheme and the last `@`, and without the query,
-/// which carries the password of a Unix-socket URL. Where the two cannot be told apart, only the scheme is left.
+/// which carries the password of a Unix-socket URL. Where the two cannot be told apart, only the scheme is left. In a
+/// command, `@` begins the scope of a package.
 pub(super) fn without_credentials(text: &str) -> String {
+    if !text.contains("://") && text.matches('@').count() == 1 && text.contains(" @") {
+        return text.to_owned();
+    }
     let scheme = text
         .split_once("://")
         .map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
@@ -161,6 +165,8 @@ mod tests {
         check("unix:///run/redis.sock?pass=a@b", "unix://***");
         check("redis://:p@host?timeout=1", "redis://***@host?***");
         check("secret@host", "***@host");
+        check("npx -y @scope/server", "npx -y @scope/server");
+        check("npx @scope/server ada:secret@host", "***@host");
     }
 
     #[test]

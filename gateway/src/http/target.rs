@@ -92,11 +92,13 @@ impl App {
                     scopes_missing: Some(scopes),
                 };
             }
-            let ids = self.server_ids(caller);
             let missing = ErrorBody::new(ErrorKind::ServerNotFound);
-            let error = match id {
-                Some(_) => missing.detail(format_args!("the servers are {ids}")),
-                None => missing.detail(format_args!(
+            let error = match (id, self.server_ids(caller)) {
+                (_, ids) if ids.is_empty() => {
+                    missing.detail("you may use none here: ask whoever runs this gateway")
+                }
+                (Some(_), ids) => missing.detail(format_args!("the servers are {ids}")),
+                (None, ids) => missing.detail(format_args!(
                     "the path names none and default.server is not set: \
                      use /servers/{{id}}/mcp with one of {ids}, or set default.server"
                 )),

@@ -404,6 +404,8 @@ async fn an_unknown_server_and_one_of_others_are_answered_alike() -> anyhow::Res
         refusal("tracker", "staff").await?.contains("plain"),
         "their own are named"
     );
+    let of_guest = refusal("tracker", "guest").await?;
+    assert!(of_guest.contains("you may use none"), "{of_guest}");
     Ok(())
 }
 

@@ -48,6 +48,7 @@ mod governance;
 mod governed_fleet;
 mod group;
 mod group_kinds;
+mod guides;
 mod handshakes;
 mod hanging_servers;
 mod harness;
