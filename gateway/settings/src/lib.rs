@@ -224,7 +224,7 @@ fn parse(
     let affinity = AffinitySettings::read(&mut reader);
     let worker = WorkerSettings::parse(&mut reader, &store);
     let upstream = UpstreamSettings::parse(&mut reader);
-    let code = CodeSection::read(&mut reader);
+    let code = CodeSection::read(&mut reader, &store);
     let auth = auth::parse(&mut reader);
     let grants = access::parse_grants(&mut reader);
     let vault = VaultSettings::read(&mut reader);

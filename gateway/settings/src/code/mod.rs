@@ -25,6 +25,7 @@ use super::paths::{
 use super::reader::{Reader, Reason, text};
 use super::rows::settings;
 use super::setting::{Setting, Word, Words};
+use super::store::StoreSettings;
 
 pub use calls::{CallPolicy, CallVerdict};
 pub use language::{Language, StubFormat};
@@ -151,10 +152,10 @@ pub(super) struct CodeSection {
 }
 
 impl CodeSection {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+    pub(super) fn read(reader: &mut Reader<'_>, store: &StoreSettings) -> Self {
         Self {
             settings: CodeSettings::read(reader),
-            policy: PolicyDraft::read(reader, None),
+            policy: PolicyDraft::read_standard(reader, store),
             calls: CallPolicy::read(reader, None),
             trees: NamedTrees::read(reader, None),
             tokens: TokensDraft::read(reader, None),

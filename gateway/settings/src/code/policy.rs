@@ -7,8 +7,13 @@ use mooring_sandbox::Limits;
 
 use super::calls::CallPolicy;
 use super::network::{NetworkPolicy, parse_connections};
-use crate::Language;
+use crate::reader::Reader;
 use crate::rows::inherited;
+use crate::{Language, StoreLocation, StoreSettings};
+
+/// How long files live where nothing is set: of a fleet, as ContextForge has it, and on one machine.
+const SESSION_TTL: Duration = Duration::from_secs(900);
+const SESSION_TTL_ON_ONE_MACHINE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What one `code` server allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,11 +41,13 @@ inherited! {
             "code.default_runtime" / "sandbox_policy.runtime" / "sandbox_policy.limits.runtime",
         ).contextforge_name("CODE_EXECUTION_DEFAULT_RUNTIME"),
         /// How long a session and its files live after their last use.
-        session_ttl: Duration = Integer(
+        session_ttl: Option<Duration> = Integer(
             "code.session_ttl_seconds" / "sandbox_policy.session_ttl_seconds"
                 / "sandbox_policy.limits.session_ttl_seconds",
-            "seconds", 900, 1..=86_400,
-        ).contextforge_name("CODE_EXECUTION_SESSION_TTL_SECONDS"),
+            "seconds", 900, 1..=2_592_000,
+        ).contextforge_name("CODE_EXECUTION_SESSION_TTL_SECONDS")
+            .unset("900 over Redis; 604800, a week, where `store.url` is `embedded`: on one machine yesterday's files are there")
+            => |reader, row| reader.if_written(row),
         /// How long one run may take; then all its processes are killed. A call may ask for less.
         wall_time: Duration = Integer(
             "code.default_max_execution_time_ms" / "sandbox_policy.max_execution_time_ms"
@@ -111,6 +118,16 @@ inherited! {
 }
 
 impl PolicyDraft {
+    /// What `[code]` says, over this store.
+    pub(super) fn read_standard(reader: &mut Reader<'_>, store: &StoreSettings) -> Self {
+        let mut standard = Self::read(reader, None);
+        standard.session_ttl.get_or_insert(match store.location {
+            StoreLocation::Embedded { .. } => SESSION_TTL_ON_ONE_MACHINE,
+            StoreLocation::Redis(_) => SESSION_TTL,
+        });
+        standard
+    }
+
     /// The policy.
     pub(super) fn policy(&self, calls: CallPolicy) -> CodePolicy {
         let share_of_cpu = || self.wall_time * self.cpu_percent / 100;
@@ -128,7 +145,7 @@ impl PolicyDraft {
                 output_bytes: self.output_bytes,
             },
             runs_per_minute: self.runs_per_minute,
-            session_ttl: self.session_ttl,
+            session_ttl: self.session_ttl.unwrap_or(SESSION_TTL),
             calls,
             network: NetworkPolicy::new(self.is_http_allowed, self.connections),
         }

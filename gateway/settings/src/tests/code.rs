@@ -55,7 +55,7 @@ fn the_standard_server_has_the_documented_defaults() {
     assert_eq!(sandbox.stub_format, StubFormat::Python);
     let policy = &sandbox.policy;
     assert_eq!(policy.language, Language::Python);
-    assert_eq!(policy.session_ttl, Duration::from_secs(900));
+    assert_eq!(policy.session_ttl, Duration::from_secs(7 * 24 * 3600));
     assert_eq!(policy.runs_per_minute, 20);
     let limits = &policy.limits;
     assert_eq!(limits.check(), Ok(()));
@@ -329,4 +329,19 @@ fn without_code_execution_the_other_servers_are_served() {
         "{:?}",
         loaded.remarks
     );
+}
+
+#[test]
+fn files_live_longer_on_one_machine() {
+    let ttl = |file: &str, variables: &[(&str, &str)]| {
+        let settings = settings(&format!("{file}{CODE_SERVER}"), variables);
+        let ServerKind::Code(code) = &settings.server("sandbox").unwrap().kind else {
+            panic!("a code server");
+        };
+        code.policy.session_ttl.as_secs()
+    };
+    let fleet = [("REDIS_URL", "redis://127.0.0.1")];
+    assert_eq!(ttl("", &[]), 7 * 24 * 3600);
+    assert_eq!(ttl("", &fleet), 900);
+    assert_eq!(ttl("[code]\nsession_ttl_seconds = 60\n", &[]), 60);
 }

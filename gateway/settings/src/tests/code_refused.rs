@@ -197,7 +197,7 @@ fn wrong_settings_of_all_servers_are_refused() {
         "[code]\npython_path = \"python3\"",
         &["code.python_path", "it is relative"],
     );
-    check("[code]\nsession_ttl_seconds = 0", &["from 1 to 86400"]);
+    check("[code]\nsession_ttl_seconds = 0", &["from 1 to 2592000"]);
     check(
         "[code]\nfs_browse_max_entries = 100",
         &["code.fs_browse_max_entries = 100", "at most as large as"],
