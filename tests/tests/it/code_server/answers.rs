@@ -126,7 +126,7 @@ async fn the_definitions_of_the_tools_are_short() -> anyhow::Result<()> {
         assert!(bytes <= DEFINITIONS_BYTES_MAX, "{form}: {bytes} bytes");
         let run = listed.pointer("/result/tools/0/description");
         let run = run.and_then(Value::as_str).context("a description")?;
-        assert!(run.contains("15 minutes after the last call"), "{run}");
+        assert!(run.contains("7 days after the last call"), "{run}");
     }
     Ok(())
 }
