@@ -2,7 +2,8 @@
 //! is absent. Only this file knows.
 //!
 //! Invariants: what a map announces it holds. Every map that answers a command begins with the digest of its request, and
-//! every error ends with it: a client whose replies came out of order must notice. Arrays do not name it. A reply's fields do not depend on its outcome, except ROUTE's, which is the
+//! every error ends with it: a client whose replies came out of order must notice. Arrays do not name it,
+//! except where it is their first item. A reply's fields do not depend on its outcome, except ROUTE's, which is the
 //! hot path, where every field costs, and CREATE's, whose caller knows the rest of a new record.
 
 use std::ffi::CStr;
@@ -134,6 +135,21 @@ fn turn_fields(context: &Context, line: Option<&TurnLine>) {
         context.text("turn_holder", holder.worker.as_str());
         context.integer("turn_held_ms", holder.held_for.get());
     }
+}
+
+/// The answer of ROUTE to a caller that knows the binding: the digest of the request as a number, and where a turn was
+/// asked for and granted, its number behind that. Writes nothing while the caller waits for its turn, and says so.
+pub(crate) fn unchanged(context: &Context, turn: Option<&TurnLine>) -> bool {
+    match turn.map(|line| line.turn) {
+        Some(TurnStatus::Waiting) => return false,
+        Some(TurnStatus::Granted(number)) => {
+            context.reply_array(2);
+            context.reply_integer(context.request.to_integer());
+            context.reply_integer(i64::try_from(number).unwrap_or(i64::MAX));
+        }
+        None => context.reply_integer(context.request.to_integer()),
+    }
+    true
 }
 
 /// The answer of ROUTE. It is the one reply that leaves out what is absent.

@@ -57,6 +57,12 @@ impl RequestDigest {
         mixed ^ (mixed >> 32)
     }
 
+    /// As an integer reply: the same bits, as a signed number.
+    #[must_use]
+    pub const fn to_integer(self) -> i64 {
+        self.0.cast_signed()
+    }
+
     /// As text: sixteen hexadecimal digits.
     #[must_use]
     pub fn to_hex(self) -> [u8; Self::HEX_BYTES] {
@@ -101,8 +107,9 @@ mod tests {
             ),
         ] {
             assert_eq!(digest(words), expected);
-            let hex = RequestDigest::of(words.iter().copied()).to_hex();
-            assert_eq!(hex, expected.as_bytes());
+            let digest = RequestDigest::of(words.iter().copied());
+            assert_eq!(digest.to_hex(), expected.as_bytes());
+            assert_eq!(format!("{:016x}", digest.to_integer()), expected);
         }
     }
 

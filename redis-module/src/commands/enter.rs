@@ -1,4 +1,4 @@
-//! `SESSION.ENTER key principal server worker ticket LEASE ms [FIRST] [HELD turn]`
+//! `SESSION.ENTER key principal server worker ticket LEASE ms [FIRST] [HELD turn] [EPOCH epoch]`
 //!
 //! ROUTE with a turn, and more to say about it. This is its grammar; the work is [`routing`]'s.
 
@@ -8,7 +8,7 @@ use mooring_session::turns::{Line, TurnRequest};
 
 use super::routing::{self, RouteRequest};
 use super::turn;
-use crate::arguments::integer;
+use crate::arguments::{self, integer};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
@@ -33,7 +33,8 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     core_categories: c"write fast",
     arguments: ARGUMENTS,
     reply: "that of ROUTE, and `turn`: the turn's number, or null while the caller waits; then also `turn_holder`, the \
-            worker that has it, and `turn_held_ms`, for how long",
+            worker that has it, and `turn_held_ms`, for how long. With EPOCH, where the turn is the caller's and the rest \
+            would say nothing new: an array of the integer that ROUTE answers and the turn's number",
     details: "\
 Of the callers of one session at one server, one at a time has the turn, in the order of their arrival over the whole
 fleet. A caller that waits hears by WORKER.WAIT when its turn comes; a grant that is not picked up within a second (by
@@ -72,6 +73,7 @@ grammar! {
         lease: required(c"LEASE", integer(c"ms", turn::lease)),
         line: word(c"FIRST", c"first", Line::Last => Line::First),
         held: optional(c"HELD", integer(c"turn", integer("HELD", 1, TURN_NUMBER_MAX))),
+        epoch: optional(c"EPOCH", integer(c"epoch", arguments::epoch)),
     } => Ok(RouteRequest {
         principal,
         server,
@@ -83,6 +85,7 @@ grammar! {
             held,
         }),
         worker,
+        known_epoch: epoch,
     })
 }
 

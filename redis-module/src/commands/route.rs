@@ -1,4 +1,4 @@
-//! `SESSION.ROUTE key principal server worker [TURN ticket LEASE ms]`
+//! `SESSION.ROUTE key principal server worker [TURN ticket LEASE ms] [EPOCH epoch]`
 //!
 //! The hot path: one round trip before every call that a gateway dispatches. This is its grammar; the work is
 //! [`routing`]'s.
@@ -9,7 +9,7 @@ use mooring_session::turns::{Line, TurnRequest};
 
 use super::routing::{self, RouteRequest};
 use super::turn;
-use crate::arguments::{Parser, SeenOptions, Words};
+use crate::arguments::{self, Parser, Words};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
@@ -38,12 +38,18 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
             `lease_until`, `worker_lost` (the dead worker that drove it before, told once), and `lost_instance` with \
             `lost_reason` (a loss that no reply has reported to the client yet: see SESSION.REBIND, UNREPORTED, and \
             SESSION.TOUCH, REPORTED). What is absent is left out: this is the hot path, and every field costs. With TURN also `turn`: its number, or null while the \
-            caller waits, then with `turn_holder` and `turn_held_ms` as in SESSION.ENTER",
+            caller waits, then with `turn_holder` and `turn_held_ms` as in SESSION.ENTER. With EPOCH, where the whole \
+            answer would say nothing new: one integer, and with TURN an array of that and the turn's number",
     details: "\
 The hot path: one round trip before every call that a gateway sends. It checks the principal and that the session
 is active, slides the TTL, and answers where calls to the server go. `unbound`: bind it first. `claimed`: another
 attempt is initialising it, and WORKER.WAIT tells when that has come to something. `orphaned`: its owner is dead or its
-claim's lease lapsed, so REBIND moves it. With TURN it asks for the caller's turn too, as ENTER does.",
+claim's lease lapsed, so REBIND moves it. With TURN it asks for the caller's turn too, as ENTER does.
+
+EPOCH says that the caller knows the binding of that epoch, `bound` and with the caller as its `driver`. Where both are
+still so, nobody owns the binding and no loss is to be reported, all that the caller knows of it holds, and the answer is
+one integer: the 64 bits of the request's digest, as a signed number. Instance and upstream session of a binding never
+change without its epoch.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::ENDED,
@@ -58,18 +64,16 @@ claim's lease lapsed, so REBIND moves it. With TURN it asks for the caller's tur
 const TICKET: ArgumentSpec = ArgumentSpec::text(c"ticket");
 const LEASE: ArgumentSpec = ArgumentSpec::integer(c"ms").after(c"LEASE");
 
-/// A turn that is asked for. COMMAND DOCS has both words as one block; a client may send them in any order.
-const TURN: ArgumentSpec = ArgumentSpec::block(c"turn", &[TICKET, LEASE])
-    .after(c"TURN")
-    .optional();
-const TURN_OPTIONS: &[ArgumentSpec] = &[TICKET.after(c"TURN"), LEASE];
+/// The parts of a turn that is asked for.
+const TURN: &[ArgumentSpec] = &[TICKET, LEASE];
 
 grammar! {
     parse<'a>(key) -> RouteRequest<'a> {
         principal: text(c"principal", routing::unparsed),
         server: text(c"server", routing::unparsed),
         worker: text(c"worker", WorkerId::check),
-        turn: rest(TURN, parse_turn),
+        turn: optional(c"TURN", block(c"turn", TURN, parse_turn)),
+        epoch: optional(c"EPOCH", integer(c"epoch", arguments::epoch)),
     } => Ok(RouteRequest {
         principal,
         server,
@@ -84,21 +88,20 @@ grammar! {
             }),
         },
         worker,
+        known_epoch: epoch,
     })
 }
 
 fn parse_turn<'a>(words: &mut Parser<impl Words<'a>>) -> Result<(Token, Millis), Failure> {
-    let (mut ticket, mut lease) = (None, None);
-    let mut seen = SeenOptions::default();
-    while let Some(token) = words.option(TURN_OPTIONS, &mut seen)? {
-        if token == c"TURN" {
-            ticket = Some(words.name(Token::parse)?);
-        } else {
-            lease = Some(words.name(turn::lease)?);
-        }
+    let ticket = words.name(Token::parse)?;
+    if words.is_at_end() {
+        return Err(Failure::Missing(c"LEASE"));
     }
-    let ticket = ticket.ok_or(Failure::Missing(c"TURN"))?;
-    Ok((ticket, lease.ok_or(Failure::Missing(c"LEASE"))?))
+    let word = words.value()?;
+    if !word.eq_ignore_ascii_case(b"LEASE") {
+        return Err(Failure::near(word));
+    }
+    Ok((ticket, words.name(turn::lease)?))
 }
 
 impl Command for RouteCommand {

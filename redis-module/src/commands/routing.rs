@@ -32,6 +32,8 @@ pub(super) struct RouteRequest<'a> {
     pub(super) worker: &'a str,
     /// The turn that is asked for, if one is.
     pub(super) turn: Option<TurnRequest>,
+    /// The epoch at which the caller knows the binding, in use and driven by itself.
+    pub(super) known_epoch: Option<u64>,
 }
 
 /// Leaves a word as it came, for [`RouteRequest`].
@@ -157,6 +159,13 @@ pub(super) fn serve(
         return Ok(());
     };
     module.counters.hits += 1;
+    if decided
+        .reply
+        .is_known_at(request.known_epoch, &head, request.worker)
+        && reply::unchanged(context, turn.as_ref())
+    {
+        return Ok(());
+    }
     let replaced = decided.reply.replaced;
     if replaced.is_some() {
         store_driver(context, name, &key, fields.binding, &head, request.worker);

@@ -216,6 +216,10 @@ fn turns() -> Vec<(&'static str, String)> {
                 limits::LEASE_MIN
             ),
         ),
+        (
+            "EPOCH",
+            "the caller knows the binding of this epoch, in use and driven by itself: nothing of it is repeated".to_owned(),
+        ),
         ("FIRST", "before everybody who does not say so".to_owned()),
         (
             "WAITING",

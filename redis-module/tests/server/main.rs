@@ -27,6 +27,7 @@ mod grammar;
 mod hostile;
 mod indexes;
 mod keyspace;
+mod known_epochs;
 mod listing;
 mod loading;
 mod memcheck;

@@ -1,15 +1,18 @@
 //! Writes requests as commands of the module.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mooring_session::names::{ContentHash, InstanceName, LabelName, LabelValue, UpstreamSession};
 use mooring_session::rules::{
     BindRequest, ClaimRequest, ConfirmRequest, CreateRequest, EndCondition, EndRequest,
-    ForgetRequest, LossReport, Ownership, RebindRequest, Revival, RouteRequest, TouchRequest,
-    UnbindRequest,
+    ForgetRequest, LossReport, Ownership, RebindRequest, Revival, RouteReply, RouteRequest,
+    TouchRequest, UnbindRequest,
 };
+use mooring_session::view::BindingView;
 use redis::{Cmd, Value};
 
+use super::known_bindings::KnownBindings;
 use super::link::Resend;
 use super::reply::{self, Problem};
 use crate::key::SessionKey;
@@ -25,6 +28,23 @@ pub(crate) trait Wire: Transition {
 
     /// Reads the reply.
     fn read(&self, value: Value) -> Result<Self::Reply, Problem>;
+
+    /// The binding that the reply need not repeat, because it is known. The command names its epoch.
+    fn known_binding(
+        &self,
+        _key: &SessionKey,
+        _bindings: &KnownBindings,
+    ) -> Option<Arc<BindingView>> {
+        None
+    }
+
+    /// The reply where the server confirms what is known.
+    fn confirmed_reply(&self, _known: &BindingView) -> Option<Self::Reply> {
+        None
+    }
+
+    /// Notes a whole reply, for the next command.
+    fn note_binding(&self, _key: &SessionKey, _reply: &Self::Reply, _bindings: &KnownBindings) {}
 
     /// Whether it names no instance or too many, so that it cannot be sent.
     fn is_without_instances(&self) -> bool {
@@ -95,6 +115,22 @@ impl Wire for RouteRequest {
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
         reply::routed(value, &self.server)
+    }
+
+    fn known_binding(
+        &self,
+        key: &SessionKey,
+        bindings: &KnownBindings,
+    ) -> Option<Arc<BindingView>> {
+        bindings.get(key, &self.server)
+    }
+
+    fn confirmed_reply(&self, known: &BindingView) -> Option<RouteReply> {
+        Some(reply::confirmed(known))
+    }
+
+    fn note_binding(&self, key: &SessionKey, reply: &RouteReply, bindings: &KnownBindings) {
+        bindings.note(key, &self.server, &self.worker, reply);
     }
 }
 

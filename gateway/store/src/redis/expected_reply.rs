@@ -12,7 +12,8 @@ use redis::{Arg, Cmd, ServerError, Value};
 /// What the reply to a command has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpectedReply {
-    /// A map that begins with this digest, or an error that ends with it.
+    /// A map that begins with this digest, an error that ends with it, or where a map would repeat what the caller knows, the
+    /// digest as an integer, alone or at the head of an array.
     Named(RequestDigest),
     /// A list without a name, or an error that ends with this digest.
     List(RequestDigest),
@@ -64,6 +65,13 @@ impl ExpectedReply {
 
     /// Whether this reply can be the one to the command.
     pub(super) fn admits(self, reply: &Value) -> bool {
+        if let Some(digest) = integer_in(reply) {
+            return match self {
+                Self::Named(request) => digest == request.to_integer(),
+                Self::List(_) => false,
+                Self::Form(form) => form.admits(reply) && !matches!(reply, Value::Array(_)),
+            };
+        }
         let name = name_in(reply);
         let is_error = matches!(reply, Value::ServerError(_));
         match (self, name) {
@@ -77,6 +85,18 @@ impl ExpectedReply {
             (Self::List(_), None) => matches!(reply, Value::Array(_) | Value::Nil),
             (Self::Form(form), None) => form.admits(reply),
         }
+    }
+}
+
+/// The integer that a reply is, or that an array begins with.
+fn integer_in(reply: &Value) -> Option<i64> {
+    match reply {
+        Value::Int(integer) => Some(*integer),
+        Value::Array(values) => match values.first() {
+            Some(Value::Int(integer)) => Some(*integer),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -145,7 +165,7 @@ mod tests {
         command
     }
 
-    fn replies_to(words: &[&str]) -> [Value; 3] {
+    fn replies_to(words: &[&str]) -> [Value; 5] {
         let digest = RequestDigest::of(words.iter().map(|word| word.as_bytes()));
         let pair = (text(REQUEST_FIELD), text(digest.to_hex()));
         let (field, value) = pair.clone();
@@ -154,6 +174,8 @@ mod tests {
             Value::Map(vec![pair, (text("state"), text("unbound"))]),
             Value::Array(vec![field, value, text("state"), text("unbound")]),
             redis::parse_redis_value(error.as_bytes()).unwrap(),
+            Value::Int(digest.to_integer()),
+            Value::Array(vec![Value::Int(digest.to_integer()), Value::Int(1)]),
         ]
     }
 

@@ -2,7 +2,7 @@
 //!
 //! This module makes no decisions. [`dial`] connects; [`command_connection`] shares one connection between commands, with
 //! [`reply_reader`], and believes a reply only if it is the [`expected_reply`]; [`link`] maintains that of all commands except the blocking one, for which [`events`] has its own. [`command`] writes requests on a record, [`reply`] parses
-//! replies by field name, and [`failure`] maps error replies to refusals by their code. [`sessions`], [`fleet`],
+//! replies by field name, of which [`known_bindings`] spares most, and [`failure`] maps error replies to refusals by their code. [`sessions`], [`fleet`],
 //! [`turns`], [`rate`] and [`sealed`] have the other commands with their replies.
 
 mod command;
@@ -12,6 +12,7 @@ mod events;
 mod expected_reply;
 mod failure;
 mod fleet;
+mod known_bindings;
 mod link;
 mod prefixes;
 mod rate;
@@ -36,6 +37,7 @@ use tokio::sync::watch;
 pub(super) use self::command::Wire;
 use self::dial::Dialer;
 use self::events::EventConnections;
+use self::known_bindings::KnownBindings;
 use self::link::Link;
 pub(super) use self::link::{DownReason, LinkState, Resend};
 use super::error::{OpenError, StoreError};
@@ -46,6 +48,7 @@ use super::key::{Family, InitDigest, SessionKey};
 pub(super) struct RedisStore {
     link: Link,
     events: EventConnections,
+    known_bindings: KnownBindings,
     prefix: Box<str>,
 }
 
@@ -65,6 +68,7 @@ impl RedisStore {
         Ok(Self {
             events: EventConnections::new(dialer, link.watch(), prefix),
             link,
+            known_bindings: KnownBindings::default(),
             prefix: prefix.into(),
         })
     }
@@ -91,10 +95,19 @@ impl RedisStore {
                 problem: Problem::Range(1, mooring_session::limits::INSTANCES_MAX as u64),
             })));
         }
+        let known = request.known_binding(key, &self.known_bindings);
         let mut command = sized_command();
         request.write(key, &mut command);
+        command.arg(known.as_ref().map(|known| ("EPOCH", known.epoch)));
         let value = self.send(&command, T::COMMAND, T::RESEND).await?;
-        request.read(value).map_err(unreadable(T::COMMAND))
+        if let (Some(known), Value::Int(_)) = (&known, &value)
+            && let Some(reply) = request.confirmed_reply(known)
+        {
+            return Ok(reply);
+        }
+        let reply = request.read(value).map_err(unreadable(T::COMMAND))?;
+        request.note_binding(key, &reply, &self.known_bindings);
+        Ok(reply)
     }
 
     pub(super) async fn put_init(

@@ -22,16 +22,32 @@ impl RedisStore {
         request: &EnterRequest,
     ) -> Result<EnterReply, StoreError> {
         let name = "SESSION.ENTER";
+        let known = self.known_bindings.get(key, &request.server);
         let mut command = sized_command();
         command
             .arg((name, key.secret(), request.principal.as_str()))
             .arg((request.server.as_str(), request.worker.as_str()))
             .arg((request.ticket.as_str(), "LEASE", request.lease.get()))
             .arg((request.line == Line::First).then_some("FIRST"))
-            .arg(request.held.map(|turn| ("HELD", turn)));
+            .arg(request.held.map(|turn| ("HELD", turn)))
+            .arg(known.as_ref().map(|known| ("EPOCH", known.epoch)));
         // The same ticket gets the same reply again.
         let value = self.send(&command, name, Resend::Once).await?;
-        entered(value, &request.server).map_err(unreadable(name))
+        if let (Some(known), Value::Array(values)) = (&known, &value)
+            && let [Value::Int(_), Value::Int(turn)] = **values
+        {
+            return Ok(EnterReply {
+                turn: u64::try_from(turn).ok(),
+                holder: None,
+                answered_by: AnsweredBy::Store,
+                routed: reply::confirmed(known),
+            });
+        }
+        let entered = entered(value, &request.server).map_err(unreadable(name))?;
+        let (server, worker) = (&request.server, &request.worker);
+        self.known_bindings
+            .note(key, server, worker, &entered.routed);
+        Ok(entered)
     }
 
     pub(crate) async fn leave(

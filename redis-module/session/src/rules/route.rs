@@ -89,6 +89,20 @@ pub struct UsedBinding {
     pub replaced: Option<ReplacedDriver>,
 }
 
+impl UsedBinding {
+    /// Whether a caller that knows the binding as it is in use at `epoch`, with itself as the driver, has nothing to learn
+    /// from the whole answer: neither its instance nor its upstream session changes within an epoch.
+    #[must_use]
+    pub fn is_known_at(&self, epoch: Option<u64>, head: &BindingHead<'_>, worker: &str) -> bool {
+        epoch == Some(head.epoch)
+            && self.state == RouteState::Binding(BindingState::Bound)
+            && self.replaced.is_none()
+            && head.driver == worker
+            && head.owner.is_none()
+            && !head.has_unreported_loss
+    }
+}
+
 /// A driver whose place the caller has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplacedDriver {

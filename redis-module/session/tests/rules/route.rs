@@ -79,6 +79,73 @@ fn a_live_driver_is_replaced_only_when_the_use_is_written_anyway() {
     assert_eq!(driver(&slot), worker("caller:1"));
 }
 
+/// What a caller that names an epoch is not told again must not have changed.
+#[test]
+fn only_the_driver_of_a_binding_in_use_knows_it_by_its_epoch() {
+    let tuning = Tuning::default();
+    let context = context(NOW, &tuning);
+    let is_known = |state, caller: &str, ahead: Option<u64>, has_loss: bool| {
+        let mut record = slot_in(state).unwrap();
+        let binding = record.bindings.get_mut(&server("tools")).unwrap();
+        binding.unreported_loss = has_loss.then(|| binding.instance.clone());
+        let fields = codec::encode(&record);
+        let (_, head) = fields.iter().find(|(field, _)| field == "b:tools").unwrap();
+        let head = BindingHead::decode("tools", head.as_bytes()).unwrap();
+        let epoch = ahead.map(|ahead| head.epoch + ahead);
+        let used = route_binding(&mut record.lifetime, Some(&head), caller, &context);
+        used.unwrap().reply.is_known_at(epoch, &head, caller)
+    };
+    assert!(is_known(State::Bound, "holder:1", Some(0), false));
+    for (state, caller, ahead, has_loss, why) in [
+        (State::Bound, "holder:1", None, false, "no epoch is named"),
+        (State::Bound, "holder:1", Some(1), false, "another epoch"),
+        (
+            State::Bound,
+            "holder:1",
+            Some(0),
+            true,
+            "a loss is to be told",
+        ),
+        (
+            State::Bound,
+            "caller:1",
+            Some(0),
+            false,
+            "another drives it",
+        ),
+        (
+            State::BoundByTheDead,
+            "caller:1",
+            Some(0),
+            false,
+            "its driver died",
+        ),
+        (
+            State::Claimed,
+            "holder:1",
+            Some(0),
+            false,
+            "it is not in use yet",
+        ),
+        (
+            State::Owned,
+            "holder:1",
+            Some(0),
+            false,
+            "the owner's address may change",
+        ),
+        (
+            State::OwnedByTheDead,
+            "dead:1",
+            Some(0),
+            false,
+            "its owner died",
+        ),
+    ] {
+        assert!(!is_known(state, caller, ahead, has_loss), "{why}");
+    }
+}
+
 /// The form over parts, which the module uses, comes to the same as the form over the record.
 #[test]
 fn both_forms_agree() {

@@ -8,6 +8,7 @@
 
 mod events;
 mod failover;
+mod known;
 mod older_module;
 mod replies;
 
