@@ -61,7 +61,14 @@ pub(crate) fn take(context: &Context, what: KeyEvent, key: &[u8]) {
         if what == KeyEvent::Changed {
             restart_queues(module, context.database(), key);
         }
-        refresh(module, context, OwnedText::new(key).text());
+        match what {
+            // Nothing is there to be read.
+            KeyEvent::Gone | KeyEvent::Evicted => {
+                let now = Timestamp::from_unix_ms(context.unix_ms());
+                forget(module, context.database(), key, now);
+            }
+            _ => refresh(module, context, OwnedText::new(key).text()),
+        }
     });
     if taken == Err(StateError::Busy) {
         note_change(context, key);

@@ -7,7 +7,8 @@
 
 use mooring_session::codec::{self, BorrowedRecord, Changes, CorruptRecord};
 use mooring_session::record::{Record, SessionLifetime};
-use mooring_session::{Decision, RecordChange, Refusal, Tuning};
+use mooring_session::time::Timestamp;
+use mooring_session::{Decision, RecordChange, Refusal};
 
 use crate::claims;
 use crate::failure::Failure;
@@ -131,7 +132,8 @@ impl<'c> Slot<'c> {
 
     fn expire(&self, record: &Record) {
         if self.lifetime_before != Some(record.lifetime) {
-            expire(self.context, self.name, &self.key, &record.lifetime);
+            let end = record.tombstone_ends_at(&settings::tuning());
+            expire(self.context, self.name, &self.key, &record.lifetime, end);
         }
     }
 
@@ -324,7 +326,8 @@ pub(crate) fn store_use(
     }
     let value = OwnedText::new(codec::encode_lifetime(after).as_bytes());
     set(context, name, key, &[[field, value.text()]]);
-    expire(context, name, key, after);
+    let end = after.tombstone_ends_at(&settings::tuning());
+    expire(context, name, key, after, end);
     indexes.slide(database, name.as_bytes(), after, now);
 }
 
@@ -386,11 +389,22 @@ pub(crate) fn set(context: &Context, name: Text<'_>, key: &Key<'_>, pairs: &[[Te
     }
 }
 
-/// Lets the key live until the record's tombstone ends, and replicates that.
-pub(crate) fn expire(context: &Context, name: Text<'_>, key: &Key<'_>, lifetime: &SessionLifetime) {
-    let tuning: Tuning = settings::tuning();
-    let ends_at = lifetime.tombstone_ends_at(&tuning).unix_ms();
-    let ends_at = i64::try_from(ends_at).unwrap_or(i64::MAX);
-    key.expire_at(ends_at);
-    context.replicate_expire_at(name, ends_at);
+/// Lets the key live until the record's tombstone ends, at `end`, or somewhat longer, and replicates that where it has
+/// changed.
+pub(crate) fn expire(
+    context: &Context,
+    name: Text<'_>,
+    key: &Key<'_>,
+    lifetime: &SessionLifetime,
+    end: Timestamp,
+) {
+    let written = key
+        .expires_at()
+        .and_then(|written| u64::try_from(written).ok());
+    let written = written.map(Timestamp::from_unix_ms);
+    if let Some(expiry) = lifetime.key_expiry(end, written) {
+        let expiry = i64::try_from(expiry.unix_ms()).unwrap_or(i64::MAX);
+        key.expire_at(expiry);
+        context.replicate_expire_at(name, expiry);
+    }
 }

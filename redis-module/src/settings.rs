@@ -140,7 +140,7 @@ static TOMBSTONE_RATIO: Setting = Setting::new(
     2,
     1,
     10,
-    "the key of a session lives this many TTLs after its last use",
+    "the key of a session lives this many TTLs after its last use, and up to a quarter of one longer",
 );
 
 static TOMBSTONE_MIN_MS: Setting = Setting::new(
@@ -148,7 +148,7 @@ static TOMBSTONE_MIN_MS: Setting = Setting::new(
     600_000,
     0,
     86_400_000,
-    "and at least this many milliseconds after its expiry or end",
+    "and at least this many milliseconds after its expiry or end; 30000 at most where an ended session holds nothing",
 );
 
 static TOUCH_STEP: Setting = Setting::new(

@@ -8,6 +8,7 @@
 //! Time-outs are kept here and passed by the tick, for the server loses the reply of a client that is woken and times
 //! out in one turn of its loop.
 
+use mooring_session::SessionPlace;
 use mooring_session::limits::NEWS_BATCH_MAX;
 use mooring_session::names::WorkerId;
 use mooring_session::news::NewsItem;
@@ -67,18 +68,18 @@ pub(crate) fn serve(module: &mut Module) {
     }
 }
 
-/// Takes the worker's news, without the turns that have passed on meanwhile, and without what the caller's ACL does not
-/// let it read. From now on the others' leases run. None means that the mailbox is empty, however many turns in front of
+/// Takes the worker's news, without the turns that have passed on meanwhile. What the caller's ACL does not let it read
+/// stays for the worker itself. From now on the others' leases run. None means that the mailbox is empty, however many turns in front of
 /// other news had passed on.
 fn take(module: &mut Module, context: &Context, worker: &WorkerId) -> Vec<NewsItem> {
     let mono = module.monotonic();
+    let reader = context.reader();
+    let may_tell = |session: &SessionPlace| reader.may_read(OwnedText::new(&session.key).text());
     loop {
-        let mut items = module.news.take(worker, NEWS_BATCH_MAX);
+        let mut items = module.news.take(worker, NEWS_BATCH_MAX, may_tell);
         if items.is_empty() {
             return items;
         }
-        let reader = context.reader();
-        items.retain(|item| reader.may_read(OwnedText::new(&item.session().key).text()));
         items.retain(|item| match item {
             NewsItem::Turn {
                 session,

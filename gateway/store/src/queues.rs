@@ -203,7 +203,7 @@ impl Queues {
     fn take(&self, worker: &WorkerId) -> Vec<WorkerEvent> {
         let mono = self.clock.mono();
         let State { turns, news, .. } = &mut *self.state();
-        news.take(worker, NEWS_BATCH_MAX)
+        news.take(worker, NEWS_BATCH_MAX, |_| true)
             .into_iter()
             .filter_map(|item| self.told(item, turns, mono))
             .collect()

@@ -134,7 +134,7 @@ impl Sessions {
     }
 
     pub(super) fn is_over(&self, record: &Record, now: Timestamp) -> bool {
-        record.lifetime.tombstone_ends_at(&self.tuning) <= now
+        record.tombstone_ends_at(&self.tuning) <= now
     }
 
     fn note_numbers(&mut self, record: &Record) {

@@ -101,7 +101,7 @@ impl Explanation<'_> {
     }
 
     fn tombstone(&mut self, record: &Record) {
-        let ends_at = record.lifetime.tombstone_ends_at(self.context.tuning);
+        let ends_at = record.tombstone_ends_at(self.context.tuning);
         let left = self.left(ends_at);
         self.expect(left, "the key is dropped".to_owned());
         let live = record.cleaning.as_ref();

@@ -44,6 +44,10 @@ pub const LEASE_MIN: Millis = Millis::new(10);
 pub const LEASE_MAX: Millis = Millis::new(10 * 60 * 1_000);
 /// How long the caller of END has for the cleaning before a reaper may take it over.
 pub const END_CLEANING_LEASE: Millis = Millis::new(30_000);
+/// How long the tombstone of a session lives that held nothing when it was ended: there is nothing to clean up.
+pub const EMPTY_TOMBSTONE: Millis = END_CLEANING_LEASE;
+/// By which part of its TTL a session's key may outlive its tombstone.
+pub const KEY_OUTLIVES_PARTS: u64 = 4;
 /// By how much the wall clock may step back before what it stamped in the future is no longer believed.
 pub const CLOCK_BACK_MAX: Millis = Millis::new(1_000);
 /// How long a turn that was granted waits to be picked up.

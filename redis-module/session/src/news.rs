@@ -86,12 +86,23 @@ impl Mailbox {
         self.tickets.len().saturating_add(self.settled.len())
     }
 
-    fn take(&mut self) -> Option<NewsItem> {
+    /// Takes at most `max` items that may be told, and leaves the others in their order.
+    fn take(&mut self, max: usize, may_tell: impl Fn(&SessionPlace) -> bool) -> Vec<NewsItem> {
+        let mut items = Vec::new();
         // Turns first: a grant lapses if it is not picked up, a settled claim stays settled.
-        self.tickets.pop_front().or_else(|| {
-            let (session, server) = self.settled.pop_first()?;
-            Some(NewsItem::Settled { session, server })
-        })
+        for item in std::mem::take(&mut self.tickets) {
+            match items.len() < max && may_tell(item.session()) {
+                true => items.push(item),
+                false => self.tickets.push_back(item),
+            }
+        }
+        let room = max.saturating_sub(items.len());
+        let settled = self
+            .settled
+            .extract_if(.., |(session, _)| may_tell(session));
+        let settled = settled.take(room);
+        items.extend(settled.map(|(session, server)| NewsItem::Settled { session, server }));
+        items
     }
 }
 
@@ -171,13 +182,18 @@ impl News {
         self.boxes.contains_key(worker)
     }
 
-    /// Takes what there is for the worker, at most `max` items: what is told to tickets first, the oldest before the
-    /// others.
-    pub fn take(&mut self, worker: &WorkerId, max: usize) -> Vec<NewsItem> {
+    /// Takes what there is for the worker and may be told, at most `max` items: what is told to tickets first, the oldest
+    /// before the others. The rest stays for a caller to whom it may be told.
+    pub fn take(
+        &mut self,
+        worker: &WorkerId,
+        max: usize,
+        may_tell: impl Fn(&SessionPlace) -> bool,
+    ) -> Vec<NewsItem> {
         let Some(mailbox) = self.boxes.get_mut(worker) else {
             return Vec::new();
         };
-        let items = std::iter::from_fn(|| mailbox.take()).take(max).collect();
+        let items = mailbox.take(max, may_tell);
         if mailbox.len() == 0 {
             self.boxes.remove(worker);
             self.fresh.remove(worker);

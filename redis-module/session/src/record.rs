@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::clock::highest_number_followed;
-use crate::limits::{CLOCK_BACK_MAX, LEASE_MAX};
+use crate::limits::{CLOCK_BACK_MAX, EMPTY_TOMBSTONE, KEY_OUTLIVES_PARTS, LEASE_MAX};
 use crate::names::{
     ContentHash, InstanceName, LabelName, LabelValue, Principal, Reason, ServerName, SessionId,
     Token, UpstreamSession, WorkerId,
@@ -143,7 +143,16 @@ impl SessionLifetime {
         }
     }
 
-    /// When the key under which the record stands may be dropped: the tombstone's end.
+    /// When a key that is to live until `end` expires, if that is to be written; `written` is when it expires now. It may
+    /// live longer by a part of the TTL, so that few uses write it.
+    #[must_use]
+    pub fn key_expiry(&self, end: Timestamp, written: Option<Timestamp>) -> Option<Timestamp> {
+        let latest = end.plus(self.ttl.divided_by(KEY_OUTLIVES_PARTS));
+        let is_good = written.is_some_and(|written| (end..=latest).contains(&written));
+        (!is_good).then_some(latest)
+    }
+
+    /// When the key under which the record stands may be dropped, whatever the record holds: the tombstone's end.
     #[must_use]
     pub fn tombstone_ends_at(&self, tuning: &Tuning) -> Timestamp {
         let by_ratio = self
@@ -254,6 +263,20 @@ impl Cleaning {
 }
 
 impl Record {
+    /// When the key under which the record stands may be dropped: the tombstone's end. A session that was ended and holds
+    /// nothing has a short one.
+    #[must_use]
+    pub fn tombstone_ends_at(&self, tuning: &Tuning) -> Timestamp {
+        let end = self.lifetime.tombstone_ends_at(tuning);
+        let holds_nothing = self.bindings.is_empty() && self.content_hash.is_none();
+        match self.lifetime.lifecycle {
+            Lifecycle::Ended if holds_nothing => {
+                end.min(self.lifetime.expires_at.plus(EMPTY_TOMBSTONE))
+            }
+            Lifecycle::Active | Lifecycle::Ended => end,
+        }
+    }
+
     /// The highest number that this key ever gave, which the numbers of a new record must exceed. Zero if it is further
     /// ahead of the clock than [`NUMBER_AHEAD_MAX`](crate::limits::NUMBER_AHEAD_MAX) (an edited record).
     #[must_use]

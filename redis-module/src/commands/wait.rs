@@ -43,7 +43,8 @@ while a ticket waited; or a grant was not picked up in time. `withdrawn` means t
 by LEAVE with WAITING, and is wanted no more.
 
 Answers at once where there is news already. A second call of the same worker ends the first, which is answered with what
-there is, mostly nothing. News of keys that the caller's ACL does not let it read is dropped. The time-out is 1 ms to 10 minutes. What found no room in memory is not told, so a worker that
+there is, mostly nothing. News of keys that the caller's ACL does not let it read is left for a caller
+that may. The time-out is 1 ms to 10 minutes. What found no room in memory is not told, so a worker that
 waits for more than a few seconds asks for itself.",
     errors: &[
         ErrorSpec::READ_ONLY_REPLICA,

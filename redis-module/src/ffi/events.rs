@@ -20,6 +20,8 @@ pub(crate) enum KeyEvent {
     Changed,
     /// A command changed fields of the hash that it holds, and left it there.
     FieldsChanged,
+    /// It was deleted, or its time was over: there is no such key.
+    Gone,
     /// It was evicted, to free memory.
     Evicted,
 }
@@ -132,19 +134,22 @@ extern "C" fn key_changed(
         raw::REDISMODULE_NOTIFY_LOADED => KeyEvent::Loaded,
         raw::REDISMODULE_NOTIFY_EVICTED => KeyEvent::Evicted,
         raw::REDISMODULE_NOTIFY_HASH => KeyEvent::FieldsChanged,
+        raw::REDISMODULE_NOTIFY_EXPIRED => KeyEvent::Gone,
         // A deadline that was set in the past is told as `del`.
-        raw::REDISMODULE_NOTIFY_GENERIC if is_of_deadline(event) => return OK,
+        raw::REDISMODULE_NOTIFY_GENERIC if is_one_of(event, [c"expire", c"persist"]) => return OK,
+        raw::REDISMODULE_NOTIFY_GENERIC if is_one_of(event, [c"del"]) => KeyEvent::Gone,
         _ => KeyEvent::Changed,
     };
     handler::key_changed(&Context::outside_commands(context), what, key);
     OK
 }
 
-/// Whether the event says only that the key got another time to live, or none: a session's deadline is in its record.
-fn is_of_deadline(event: *const c_char) -> bool {
+/// Whether it is one of these events. `expire` and `persist` say only that the key got another time to live, or none: a
+/// session's deadline is in its record.
+fn is_one_of<const N: usize>(event: *const c_char, names: [&CStr; N]) -> bool {
     // SAFETY: the server names every event by a string that lives for the length of the callback.
     let event = unsafe { CStr::from_ptr(event) };
-    event == c"expire" || event == c"persist"
+    names.contains(&event)
 }
 
 extern "C" fn server_changed(

@@ -196,6 +196,16 @@ impl Key<'_> {
         }
     }
 
+    /// Until when the key lives, if not for ever.
+    pub(crate) fn expires_at(&self) -> Option<i64> {
+        if self.raw.is_null() {
+            return None;
+        }
+        // -1 for none.
+        let unix_ms: i64 = api!(RedisModule_GetAbsExpire(self.raw), -1);
+        (unix_ms >= 0).then_some(unix_ms)
+    }
+
     /// Lets the key live until `unix_ms`. Nothing is replicated.
     pub(crate) fn expire_at(&self, unix_ms: i64) {
         if !self.raw.is_null() {

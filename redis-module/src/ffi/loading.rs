@@ -79,6 +79,7 @@ impl<'a> Loading<'a> {
             RedisModule_CreateString RedisModule_FreeString RedisModule_OpenKey RedisModule_CloseKey
             RedisModule_KeyType RedisModule_ValueLength RedisModule_HashGet RedisModule_HashSet RedisModule_ScanKey
             RedisModule_ScanCursorCreate RedisModule_ScanCursorDestroy RedisModule_Scan RedisModule_SetAbsExpire
+            RedisModule_GetAbsExpire
             RedisModule_UnlinkKey RedisModule_StringDMA RedisModule_StringSet RedisModule_DbSize
             RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetContextFlags
             RedisModule_Milliseconds RedisModule_SignalModifiedKey RedisModule_NotifyKeyspaceEvent

@@ -138,7 +138,7 @@ pub(super) fn save_session(
             stored_number(times.used_at.unix_ms()),
             stored_number(over_at.unix_ms()),
             holds,
-            stored_number(lifetime.tombstone_ends_at(times.tuning).unix_ms()),
+            stored_number(record.tombstone_ends_at(times.tuning).unix_ms()),
             stored_number(record.generation.max(record.highest_epoch)),
         ])?;
     Ok(())

@@ -121,7 +121,7 @@ impl Node {
     /// The record under `key`, once what Redis would have dropped is dropped.
     pub(crate) fn record(&mut self, key: &str) -> Option<Record> {
         let record = self.hashes.get(key).map(read)?;
-        if self.wall >= record.lifetime.tombstone_ends_at(&self.tuning).unix_ms() {
+        if self.wall >= record.tombstone_ends_at(&self.tuning).unix_ms() {
             self.hashes.remove(key);
             let workers = self.workers.at(Monotonic::from_ms(self.mono));
             self.floor = self.context(&workers).floor_after(None);

@@ -3,7 +3,7 @@
 use mooring_session::Refusal;
 use mooring_session::rules::{EndCondition, EndRequest};
 
-use crate::states::{NOW, State, claim_by, create, end, route_by};
+use crate::states::{NOW, State, at, claim_by, create, end, route_by};
 use crate::support::{Command, principal};
 use crate::{check, describe, run, run_on, run_while_turn_held};
 
@@ -105,6 +105,20 @@ fn a_tombstone_outlasts_the_last_number_given() {
     create().run(&mut slot, key, &context(NOW)).unwrap();
     let used_last = NOW + crate::states::TTL.get() - 1;
     end().run(&mut slot, key, &context(used_last)).unwrap();
-    let ends_at = slot.unwrap().lifetime.tombstone_ends_at(&tuning);
+    let ends_at = slot.unwrap().tombstone_ends_at(&tuning);
     assert!(ends_at.unix_ms() >= used_last + crate::states::TTL.get());
+}
+
+/// A tombstone is for cleaning up, and for a caller that asks END again.
+#[test]
+fn a_tombstone_that_holds_nothing_goes_soon() {
+    let tuning = mooring_session::Tuning::default();
+    for (state, goes_soon) in [(State::Active, true), (State::Bound, false)] {
+        let (slot, _) = run(&end(), state);
+        let record = slot.unwrap();
+        let ends_at = record.tombstone_ends_at(&tuning);
+        let soon = at(NOW).plus(mooring_session::limits::EMPTY_TOMBSTONE);
+        assert_eq!(ends_at <= soon, goes_soon, "{state:?}: {ends_at}");
+        assert!(ends_at > at(NOW), "END can be said again");
+    }
 }

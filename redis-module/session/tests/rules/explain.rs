@@ -107,7 +107,7 @@ next, in 9 min: the key is dropped",
 session <2> (digest) of alice is ended, generation 999500000
 created 500 ms ago, last used 200 ms ago, ended 200 ms ago
 the caller of END cleans it up, for at most 29 s
-next, in 29 s: another worker may clean it up",
+next, in 29 s: the key is dropped",
     );
     check(
         State::Cleaned,

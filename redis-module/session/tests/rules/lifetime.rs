@@ -63,6 +63,33 @@ fn the_expiry_that_is_told_has_no_slack() {
     assert_eq!(lifetime.expiry_told(at(step)), at(step + ttl));
 }
 
+/// A use moves the end of the key, and most uses leave it written as it is: never shorter than the tombstone.
+#[test]
+fn few_uses_write_when_the_key_expires() {
+    let tuning = Tuning::default();
+    let ttl = 160_000;
+    let mut lifetime = SessionLifetime::begin(at(0), Millis::new(ttl), &tuning);
+    let mut expiry = None;
+    let (mut uses, mut writes) = (0, 0);
+    for now in (0..4 * ttl).step_by(100) {
+        uses += u64::from(lifetime.slide(at(now), None, &tuning));
+        let end = lifetime.tombstone_ends_at(&tuning);
+        if let Some(written) = lifetime.key_expiry(end, expiry) {
+            expiry = Some(written);
+            writes += 1;
+        }
+        assert!((end..=end.plus(Millis::new(ttl / 4))).contains(&expiry.unwrap()));
+    }
+    assert_eq!(uses, 63);
+    assert!(writes * 4 <= uses, "{writes} of {uses}");
+    // A shorter end is written, or the key would stay.
+    let end = at(4 * ttl + 30_000);
+    assert_eq!(
+        lifetime.key_expiry(end, expiry),
+        Some(end.plus(Millis::new(ttl / 4)))
+    );
+}
+
 #[test]
 fn the_tombstone_lasts_as_long_as_the_settings_say() {
     let tuning = Tuning {

@@ -121,7 +121,7 @@ impl Node {
     /// withdrawn, and `settled`.
     pub(crate) fn hears(&mut self, name: &str) -> Vec<String> {
         let mono = self.mono();
-        let items = self.news.take(&worker(name), 1_000);
+        let items = self.news.take(&worker(name), 1_000, |_| true);
         let heard = items.into_iter().filter_map(|item| match item {
             NewsItem::Turn {
                 session,

@@ -13,7 +13,7 @@ use crate::fixture::{Deaths, Node, place, server, worker};
 const LATER: Monotonic = Monotonic::from_ms(1_000);
 
 fn settled(news: &mut News, name: &str) -> usize {
-    news.take(&worker(name), usize::MAX).len()
+    news.take(&worker(name), usize::MAX, |_| true).len()
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn whoever_was_told_of_a_claim_is_told_once_when_it_settles() {
         session: Arc::new(place()),
         server: tools.clone(),
     };
-    assert_eq!(news.take(&worker("a"), 10), [item]);
+    assert_eq!(news.take(&worker("a"), 10, |_| true), [item]);
     assert_eq!(settled(&mut news, "b"), 1);
     news.settle(&place(), &tools);
     assert!(!news.has(&worker("a")));
@@ -90,12 +90,12 @@ fn a_batch_has_a_bound_and_turns_come_first() {
     node.asks("a1");
     node.asks("b1");
     node.leaves("a1").unwrap();
-    let first = node.news.take(&worker("b"), 2);
+    let first = node.news.take(&worker("b"), 2, |_| true);
     assert!(matches!(
         first[..],
         [NewsItem::Turn { .. }, NewsItem::Settled { .. }]
     ));
-    assert_eq!(node.news.take(&worker("b"), 5).len(), 2);
+    assert_eq!(node.news.take(&worker("b"), 5, |_| true).len(), 2);
     assert!(!node.news.has(&worker("b")));
 }
 

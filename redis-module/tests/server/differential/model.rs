@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use mooring_session::record::Record;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
@@ -58,10 +59,12 @@ impl Model {
         self.records.contains_key(&drawn.key)
     }
 
-    /// When the key of a record is dropped.
-    pub(super) fn ends_at(&self, record: &Record) -> i64 {
-        let ends_at = record.lifetime.tombstone_ends_at(&self.tuning).unix_ms();
-        i64::try_from(ends_at).expect("a moment of this age")
+    /// When the key of a record may be dropped: at its tombstone's end, or a quarter of its TTL later at most.
+    pub(super) fn ends_at(&self, record: &Record) -> RangeInclusive<i64> {
+        let end = record.tombstone_ends_at(&self.tuning);
+        let latest = end.plus(record.lifetime.ttl.divided_by(4));
+        let moment = |at: Timestamp| i64::try_from(at.unix_ms()).expect("a moment of this age");
+        moment(end)..=moment(latest)
     }
 
     /// What a command comes to at a moment. One of a worker happens at once; another only when it is accepted.
