@@ -24,6 +24,7 @@ use super::client::{IDLE_CONNECTION, KEEPALIVE};
 use super::refusal::PeerRefusal;
 use super::service::{PeerService, RequestHandler};
 use crate::fleet::FleetTls;
+use mooring_usage::{FlowId, fair_task};
 
 /// How long a peer's host may acknowledge nothing before TCP breaks the connection, in milliseconds. Longer than the limit
 /// of the peer's own side: TCP also counts how long a reply is not read, and who reads it is the peer's client.
@@ -67,7 +68,8 @@ pub async fn listen<S: PeerService>(
                 Ok((stream, address)) => {
                     let (acceptor, handler) = (acceptor.clone(), Arc::clone(&handler));
                     let stopping = stopping.clone();
-                    connections.spawn(async move {
+                    let flow = FlowId::of_address(address.ip());
+                    connections.spawn(fair_task(flow, async move {
                         let stream = tokio::select! {
                             stream = handshake(stream, address, &acceptor) => stream,
                             () = stopping.cancelled() => return,
@@ -75,7 +77,7 @@ pub async fn listen<S: PeerService>(
                         if let Some(stream) = stream {
                             serve(stream, address, &handler, stopping).await;
                         }
-                    });
+                    }));
                 }
                 Err(error) => pause_after(&error).await,
             },

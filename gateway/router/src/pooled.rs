@@ -30,6 +30,7 @@ use mooring_upstream::{
     Instance, InstanceTransport, Outgoing, ProbeResult, SendError, Server, discard, initialize,
     is_session_unknown, may_be_session_unknown, probe, read_answer, within,
 };
+use mooring_usage::for_same_user;
 
 /// Most pooled upstream sessions per gateway; at the limit the longest idle one is removed.
 const SESSIONS_MAX: usize = 10_000;
@@ -120,11 +121,11 @@ impl ServerRequestResponder {
             .on_behalf_of(&self.server, &caller)
             .upstream_session(self.upstream_session.as_ref());
         let (client, instance) = (self.client.clone(), Arc::clone(&self.instance));
-        tokio::spawn(async move {
+        tokio::spawn(for_same_user(async move {
             if let Err(error) = client.send_once(&instance, &outgoing).await {
                 tracing::info!(%error, "failed to answer a server-to-client request over a pooled session");
             }
-        });
+        }));
     }
 }
 
@@ -300,12 +301,12 @@ impl Pool {
                 .upstream_session(session.upstream_session.as_ref());
             let (client, instance) = (self.client.clone(), Arc::clone(instance));
             let limit = self.answer_timeout;
-            tokio::spawn(async move {
+            tokio::spawn(for_same_user(async move {
                 let exchange = async { Ok(client.send_once(&instance, &carrying).await?.status) };
                 if let Err(error) = within(limit, exchange).await {
                     tracing::info!(instance = %instance.name, %error, "failed to deliver a notification");
                 }
-            });
+            }));
         }
     }
 
@@ -400,9 +401,9 @@ impl Pool {
             let (client, instance) = (self.client.clone(), Arc::clone(instance));
             let deletion = Outgoing::delete(server).on_behalf_of(server, &caller);
             let assigned = assigned.clone();
-            tokio::spawn(async move {
+            tokio::spawn(for_same_user(async move {
                 discard(&client, &instance, &deletion, &assigned, limit).await;
-            });
+            }));
             return Err(HandshakeError::SessionAssigned);
         }
         Ok(PooledSession {

@@ -20,6 +20,7 @@ use mooring_protocol::{
     EnvelopeError, ErrorBody, ErrorKind, Event, Id, Kind, Message, Reply, ReplyMessages, Revision,
     call,
 };
+use mooring_usage::for_same_user;
 
 /// Most messages of one batch.
 const ENTRIES_MAX: usize = 64;
@@ -72,7 +73,7 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
         message_bytes_max: context.app.relay.message_bytes_max,
         messages,
     };
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(for_same_user(async move {
         let mut answer = client.write_messages(reply, &id_json).await;
         for entry in entries {
             if entry.request_id.is_some() {
@@ -85,7 +86,7 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
             }
         }
         answer
-    });
+    }));
     streamed(task, Some(before), None, "null".into())
 }
 

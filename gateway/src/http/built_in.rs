@@ -9,7 +9,7 @@ use super::answer;
 use super::delayed_answer::{Before, reply_or_stream};
 use mooring_protocol::tool_server::{ToolServerReply, handle_request};
 use mooring_protocol::{ErrorKind, Message, Reply, Revision, ToolServer, call};
-use mooring_usage::CallPermit;
+use mooring_usage::{CallPermit, for_same_user};
 
 /// The call that a request asks for, with the request's id as JSON text.
 ///
@@ -43,9 +43,9 @@ pub(super) async fn reply_to(
     call: Option<Arc<CallPermit>>,
 ) -> Reply {
     let answered_id = id_json.clone();
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(for_same_user(async move {
         let _until_made = call;
         Bytes::from(call::result(&answered_id, &making.await))
-    });
+    }));
     reply_or_stream(task, before, id_json).await
 }

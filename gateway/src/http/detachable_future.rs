@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
 use futures_util::future::CatchUnwind;
+use mooring_usage::for_same_user;
 use tokio::runtime::Handle;
 
 /// Detaches when it is dropped before its end: see the module.
@@ -40,7 +41,7 @@ impl<F: Future<Output: Send> + Send + 'static> Drop for DetachableFuture<F> {
     fn drop(&mut self) {
         // Without a runtime the process is stopping.
         if let (Some(future), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
-            runtime.spawn(future);
+            runtime.spawn(for_same_user(future));
         }
     }
 }

@@ -30,7 +30,7 @@ use mooring_protocol::{
 };
 use mooring_router::affinity::{CloseOutcome, Session};
 use mooring_upstream::Server;
-use mooring_usage::{CallPermit, UserUsage};
+use mooring_usage::{CallPermit, UserUsage, for_same_user};
 
 /// A request that passed every check that needs neither body nor session, for a server of kind `S`.
 #[derive(Clone, Debug)]
@@ -155,8 +155,10 @@ async fn serve(app: Arc<App>, id: Option<&str>, sender: &RequestSender, request:
         Ok(admitted) => admitted,
         Err(refusal) => return *refusal,
     };
+    let usage = app.usages.of(&identity.principal);
+    usage.charge_task().await;
     let context = RequestContext {
-        usage: app.usages.of(&identity.principal),
+        usage,
         app,
         endpoint: target.clone(),
         server: target,
@@ -447,7 +449,9 @@ pub(super) async fn delete(context: RequestContext) -> Reply {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
     };
-    let closing = tokio::spawn(async move { context.app.session_router.close(&session).await });
+    let closing = tokio::spawn(for_same_user(async move {
+        context.app.session_router.close(&session).await
+    }));
     match closing.await {
         Ok(Ok(CloseOutcome::Now)) => Reply::empty(StatusCode::NO_CONTENT),
         Ok(Ok(CloseOutcome::AlreadyClosed)) => answer::plain(ErrorKind::SessionNotFound, None),

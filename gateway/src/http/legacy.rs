@@ -23,6 +23,7 @@ use super::{App, answer, host_origin_guard};
 use mooring_identity::Identity;
 use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::Session;
+use mooring_usage::for_same_user;
 
 /// The query parameter with the session id.
 const SESSION_PARAMETER: &str = "sessionId";
@@ -63,7 +64,9 @@ async fn open_stream(
     let before = path.strip_suffix(STREAM_PATH).unwrap_or_default();
     let endpoint = format!("{before}{MESSAGES_PATH}?{SESSION_PARAMETER}=");
     // If the client disconnects while its session begins, the session must still be cleaned up.
-    let opening = tokio::spawn(opening::open(app, server, identity, endpoint));
+    let opening = tokio::spawn(for_same_user(opening::open(
+        app, server, identity, endpoint,
+    )));
     opening
         .await
         .unwrap_or_else(|_| Err(Box::new(answer::plain(ErrorKind::Internal, None))))
@@ -99,6 +102,7 @@ async fn take_message(
     let prefix = &app.session_router.options().key_prefix;
     let session = Session::named(prefix, id, identity.principal.clone());
     let usage = app.usages.of(&identity.principal);
+    usage.charge_task().await;
     // For as long as its body is read: what the message asks for is counted where its stream is.
     let call = usage.begin_message();
     let call = call.map_err(|cause| Box::new(answer::too_many_calls(cause, None)))?;
@@ -106,9 +110,9 @@ async fn take_message(
     drop(call);
     let body = body.map_err(|error| refused(&error.into()))?;
     // A message is delivered also if the client disconnects before the reply.
-    let delivering = tokio::spawn(async move {
+    let delivering = tokio::spawn(for_same_user(async move {
         delivery::deliver(&app, session, &identity, server, head.headers, body).await
-    });
+    }));
     let delivered = delivering.await;
     Ok(delivered.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
 }

@@ -26,6 +26,7 @@ use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
 use mooring_protocol::{ErrorBody, ErrorKind, Message, Reply, Revision, call};
 use mooring_router::affinity::{InitializeRequest, Session};
+use mooring_usage::for_same_user;
 
 /// The servers of this gateway, for code of one caller and for the catalog.
 pub(super) struct NestedServers {
@@ -179,7 +180,7 @@ impl NestedServers {
 fn run_to_completion(
     work: impl Future<Output = Reply> + Send + 'static,
 ) -> BoxFuture<'static, Reply> {
-    let task = tokio::spawn(work);
+    let task = tokio::spawn(for_same_user(work));
     task.map(|done| done.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
         .boxed()
 }

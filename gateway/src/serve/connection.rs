@@ -19,7 +19,7 @@ use http::{HeaderValue, Request, Response, Version};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -32,6 +32,7 @@ use super::listener_tls::ListenerTls;
 use super::unread_body::UnreadBody;
 use crate::http::Routes;
 use mooring_metrics::{self as metrics, ConnectionRefusal};
+use mooring_usage::{ChargeEnd, for_same_user};
 
 /// Longest head of an HTTP/1 request, in bytes; a longer one gets 431. Also the read-ahead limit for a body.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -196,8 +197,18 @@ fn client_certificate(stream: &ClientStream) -> Option<&[u8]> {
     Some(tls.peer_certificates()?.first()?)
 }
 
-fn builder(options: &ClientConnectionOptions) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+/// Runs the streams of an HTTP/2 connection, each for its own user once that is known.
+#[derive(Clone, Copy)]
+struct StreamExecutor;
+
+impl<F: Future<Output: Send> + Send + 'static> hyper::rt::Executor<F> for StreamExecutor {
+    fn execute(&self, stream: F) {
+        tokio::spawn(for_same_user(stream));
+    }
+}
+
+fn builder(options: &ClientConnectionOptions) -> auto::Builder<StreamExecutor> {
+    let mut builder = auto::Builder::new(StreamExecutor);
     builder.http1().max_buf_size(HEAD_BYTES_MAX);
     let Some(streams_max) = options.http2_streams_max else {
         return builder.http1_only();
@@ -215,8 +226,8 @@ fn builder(options: &ClientConnectionOptions) -> auto::Builder<TokioExecutor> {
 }
 
 /// One HTTP/1 request, without keep-alive.
-fn probe_builder() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
+fn probe_builder() -> auto::Builder<StreamExecutor> {
+    let mut builder = auto::Builder::new(StreamExecutor).http1_only();
     builder
         .http1()
         .keep_alive(false)
@@ -226,7 +237,11 @@ fn probe_builder() -> auto::Builder<TokioExecutor> {
 
 /// Keeps the request open until the reply's body has ended.
 fn track(reply: Response<Body>, open: OpenRequest) -> Response<TrackedBody> {
-    reply.map(|body| TrackedBody { body, _open: open })
+    reply.map(|body| TrackedBody {
+        body,
+        _open: open,
+        _charge: ChargeEnd,
+    })
 }
 
 /// The body of a reply; its request is open while it exists.
@@ -234,6 +249,7 @@ fn track(reply: Response<Body>, open: OpenRequest) -> Response<TrackedBody> {
 struct TrackedBody {
     body: Body,
     _open: OpenRequest,
+    _charge: ChargeEnd,
 }
 
 impl http_body::Body for TrackedBody {

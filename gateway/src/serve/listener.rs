@@ -102,7 +102,7 @@ impl ClientListener {
             Err(refused) => return metrics::client_connection_refused(refused),
         };
         let (options, stopping) = (Arc::clone(&self.options), stopping.clone());
-        let served = self.threads.serve(stream, move |stream| {
+        let served = self.threads.serve(stream, peer.ip(), move |stream| {
             serve_connection(stream, peer, permit, options, stopping)
         });
         if let Err(error) = served {

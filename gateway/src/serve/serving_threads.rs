@@ -1,9 +1,11 @@
 //! The threads that serve client connections, each with a runtime of its own.
 //!
 //! Invariant: one thread serves a connection from accept to close, and what its requests start runs there: a call is
-//! never handed from thread to thread, which would cost more than the work of a small call (decision 0052).
+//! never handed from thread to thread, which would cost more than the work of a small call (decision 0052). On each thread
+//! the users whose requests it serves get the same processor time (decision 0081).
 
 use std::io;
+use std::net::IpAddr;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -13,6 +15,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use mooring_usage::{FlowId, fair_task, share_fairly};
 
 /// Most blocking threads of a runtime: one for each concurrent run (`code.runs_at_once` is at most 1024), and some for
 /// files and housekeeping. They are created on demand.
@@ -67,6 +71,7 @@ impl ServingThreads {
             0 => thread::available_parallelism().map_or(1, NonZero::get),
             count => count,
         };
+        tokio::spawn(share_fairly());
         let all = Self {
             threads: vec![ServingThread::of(Handle::current())],
             started: Vec::new(),
@@ -78,6 +83,7 @@ impl ServingThreads {
 
     fn with_thread(mut self, number: usize) -> io::Result<Self> {
         let runtime = runtime()?;
+        runtime.spawn(share_fairly());
         self.threads
             .push(ServingThread::of(runtime.handle().clone()));
         let stopping = self.stopping.clone();
@@ -96,10 +102,11 @@ impl ServingThreads {
         self.threads.len()
     }
 
-    /// Serves a connection on the thread with the fewest.
+    /// Serves a connection from this address on the thread with the fewest.
     pub(super) fn serve<F: Future<Output = ()> + Send>(
         &self,
         stream: TcpStream,
+        address: IpAddr,
         connection: impl FnOnce(TcpStream) -> F + Send + 'static,
     ) -> io::Result<()> {
         let least = |thread: &&ServingThread| Arc::strong_count(&thread.load);
@@ -116,6 +123,7 @@ impl ServingThreads {
             }
             drop(load);
         };
+        let served = fair_task(FlowId::of_address(address), served);
         thread.runtime.spawn(self.connections.track_future(served));
         Ok(())
     }

@@ -14,6 +14,7 @@ use mooring_session::rules::{RouteReply, RouteRequest};
 use mooring_session::time::Millis;
 use mooring_session::turns;
 pub use mooring_session::turns::{Line, TurnHolder};
+use mooring_usage::for_same_user;
 use tokio::runtime::Handle;
 
 use super::error::StoreError;
@@ -190,7 +191,7 @@ impl TurnEnding {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        runtime.spawn(async move {
+        runtime.spawn(for_same_user(async move {
             for _ in 0..END_ATTEMPTS {
                 if !pause.is_zero() {
                     tokio::time::sleep(pause).await;
@@ -203,6 +204,6 @@ impl TurnEnding {
                     }
                 }
             }
-        });
+        }));
     }
 }

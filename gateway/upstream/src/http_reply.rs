@@ -8,6 +8,7 @@ use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
@@ -15,10 +16,14 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Response};
 use http_body::Body;
 use http_body_util::{BodyDataStream, BodyExt};
+use tokio::time::{Sleep, sleep};
 
 use mooring_protocol::header::MCP_SESSION_ID;
 use mooring_protocol::{Event, EventError, EventParser, Reply, ReplyBody, ReplyError};
 use mooring_usage::{HeldMemory, MemoryShare, RoomWait, SHORT_BYTES_MAX};
+
+/// After so long without a byte of a long event, memory is held only for what has arrived of it.
+const STALLED_AFTER: Duration = Duration::from_secs(2);
 
 /// Reads a response. Events are limited to `event_bytes_max` bytes, and long ones are held at the expense of `memory`.
 /// `broken` makes the error for a broken body.
@@ -40,6 +45,8 @@ where
             memory: memory.clone(),
             held: None,
             room: RoomWait::default(),
+            silence: None,
+            is_stalled: false,
             arrived: VecDeque::new(),
             refused: None,
         }))
@@ -104,6 +111,10 @@ struct Events<S> {
     /// The memory that is taken for an event that has not ended.
     held: Option<HeldMemory>,
     room: RoomWait,
+    /// Ends when the server has sent nothing of a long event for a while.
+    silence: Option<Pin<Box<Sleep>>>,
+    /// Whether that has ended. The rest may never come, so no memory is taken for it before it does.
+    is_stalled: bool,
     /// The parsed events of the latest chunk.
     arrived: VecDeque<Event>,
     /// Why reading has stopped.
@@ -116,14 +127,28 @@ impl<S> Events<S> {
         let Some(memory) = &self.memory else {
             return Poll::Ready(Ok(()));
         };
-        if self.held.is_some() || self.parser.unfinished_bytes() <= SHORT_BYTES_MAX {
+        if self.is_stalled || self.parser.unfinished_bytes() <= SHORT_BYTES_MAX {
             return Poll::Ready(Ok(()));
         }
-        let mut held = Arc::clone(memory).hold();
+        let held = (self.held).get_or_insert_with(|| Arc::clone(memory).hold());
         let bytes = self.event_bytes_max.min(memory.longest());
-        ready!(held.poll_grow(bytes, &mut self.room, context))?;
-        self.held = Some(held);
+        let missing = bytes.saturating_sub(held.bytes());
+        if missing > 0 {
+            ready!(held.poll_grow(missing, &mut self.room, context))?;
+        }
         Poll::Ready(Ok(()))
+    }
+
+    /// Waits for the server, and gives memory back that a server which has stalled leaves unused.
+    fn wait_for_more(&mut self, context: &mut Context<'_>) {
+        let Some(held) = self.held.as_mut().filter(|_| !self.is_stalled) else {
+            return;
+        };
+        let silence = (self.silence).get_or_insert_with(|| Box::pin(sleep(STALLED_AFTER)));
+        if silence.as_mut().poll(context).is_ready() {
+            self.is_stalled = true;
+            held.shrink_to(self.parser.unfinished_bytes());
+        }
     }
 
     /// Leaves the memory that was taken with the event for which it was taken.
@@ -156,9 +181,15 @@ impl<S: Stream<Item = Result<Bytes, ReplyError>> + Unpin> Stream for Events<S> {
             if let Err(error) = ready!(this.poll_room(context)) {
                 return Poll::Ready(Some(Err(error)));
             }
-            let Some(chunk) = ready!(Pin::new(&mut this.chunks).poll_next(context)?) else {
-                return Poll::Ready(None);
+            let chunk = match Pin::new(&mut this.chunks).poll_next(context)? {
+                Poll::Ready(Some(chunk)) => chunk,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    this.wait_for_more(context);
+                    return Poll::Pending;
+                }
             };
+            (this.silence, this.is_stalled) = (None, false);
             let arrived = &mut this.arrived;
             this.refused = (this.parser)
                 .push(&chunk, |event| arrived.push_back(event))
@@ -182,6 +213,7 @@ mod tests {
     use http_body_util::StreamBody;
     use mooring_protocol::EventStream;
     use mooring_usage::{MemoryBudget, SharePart};
+    use tokio::sync::mpsc;
 
     use super::*;
 
@@ -203,18 +235,21 @@ mod tests {
             counted.fetch_add(1, Ordering::Relaxed);
             Ok::<_, Infallible>(Frame::data(chunk))
         });
+        (events(StreamBody::new(frames), memory), read)
+    }
+
+    fn events(
+        body: impl Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
+        memory: &Arc<MemoryShare>,
+    ) -> EventStream {
         let response = Response::builder()
             .header(CONTENT_TYPE, "text/event-stream")
-            .body(StreamBody::new(frames))
+            .body(body)
             .unwrap();
-        let reply = read_http(
-            response,
-            EVENT_BYTES_MAX,
-            Some(Arc::clone(memory)),
-            |never| match never {},
-        );
+        let memory = Some(Arc::clone(memory));
+        let reply = read_http(response, EVENT_BYTES_MAX, memory, |never| match never {});
         match reply.body {
-            ReplyBody::Events(events) => (events, read),
+            ReplyBody::Events(events) => events,
             other => panic!("{other:?} instead of events"),
         }
     }
@@ -258,6 +293,36 @@ mod tests {
         );
         drop(event);
         assert_eq!(memory.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_stalls_in_a_long_event_leaves_its_memory_to_others() {
+        let memory = memory(|| Box::pin(std::future::pending()));
+        let (chunks, arriving) = mpsc::channel(LONG_CHUNKS);
+        let frames = stream::unfold(arriving, async |mut arriving| {
+            let chunk: Bytes = arriving.recv().await?;
+            Some((Ok::<_, Infallible>(Frame::data(chunk)), arriving))
+        });
+        let mut stalled = events(StreamBody::new(Box::pin(frames)), &memory);
+        chunks.send(Bytes::from_static(b"data: ")).await.unwrap();
+        for _ in 0..3 {
+            let part = Bytes::from(vec![b'x'; CHUNK_BYTES]);
+            chunks.send(part).await.unwrap();
+        }
+        let mut next = stalled.next();
+        assert!(futures_util::poll!(&mut next).is_pending());
+        assert_eq!(memory.used(), EVENT_BYTES_MAX);
+        tokio::time::sleep(STALLED_AFTER).await;
+        assert!(futures_util::poll!(&mut next).is_pending());
+        let arrived = memory.used();
+        assert!(arrived <= 3 * CHUNK_BYTES + 10, "{arrived}");
+        // It goes on.
+        chunks.send(Bytes::from_static(b"x")).await.unwrap();
+        assert!(futures_util::poll!(&mut next).is_pending());
+        assert_eq!(memory.used(), EVENT_BYTES_MAX);
+        chunks.send(Bytes::from_static(b"\n\n")).await.unwrap();
+        let event = next.await.unwrap().unwrap();
+        assert_eq!(memory.used(), event.length());
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mooring_session::rules::Ownership;
+use mooring_usage::for_same_user;
 
 use super::Server;
 
@@ -100,14 +101,14 @@ impl Server {
             false => limit,
         };
         let server = Arc::clone(self);
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(for_same_user(async move {
             let outcome = request.await;
             // A later answer would only have the next caller wait in vain.
             if begun.elapsed() <= limit && is_answer(&outcome) {
                 server.lateness.note_answer();
             }
             outcome
-        });
+        }));
         match tokio::time::timeout(wait, task).await {
             Ok(outcome) => outcome.ok(),
             Err(_) => {

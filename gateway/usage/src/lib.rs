@@ -1,14 +1,18 @@
-//! What each user uses up of what all users of a gateway share: memory and calls.
+//! What each user uses up of what all users of a gateway share: memory, calls, and the time of processors.
 //!
 //! A user's messages and replies are held in memory while they are read, changed, and written to a client that may read
 //! slowly. What is held is taken from a [`MemoryBudget`], of which each user has a share. Invariants: one user takes no
 //! memory beyond its share, and no more calls at once than [`UsageLimits::calls_max`]; long messages of all users
-//! together leave the reserve for short ones.
+//! together leave the reserve for short ones. On each thread, users who have something to run get the same processor
+//! time, see [`fair_task`].
 
+mod fair_queue;
+mod fair_task;
 mod memory;
 mod memory_limit;
 mod user;
 
+pub use fair_task::{ChargeEnd, FairTask, FlowId, fair_task, for_same_user, share_fairly};
 pub use memory::{HeldMemory, MemoryBudget, MemoryShare, NoRoom, Patience, RoomWait, SharePart};
 pub use user::{CallPermit, TooManyCalls, UsageLimits, UserUsage};
 

@@ -1,8 +1,10 @@
 //! A budget of bytes, the shares of its users, and what they hold.
 //!
 //! Invariants: what is held never exceeds the share of its user nor the budget, and is given back on drop. A part of
-//! each share and of the budget is for short messages alone. Who waits for room holds nothing of the budget meanwhile,
-//! so that nobody waits for somebody who waits.
+//! each share and of the budget is for short messages alone. What long messages of one user may take is a part of what is
+//! free, so users who hold as much as they can leave room for one more: the dynamic threshold of switches with shared
+//! memory (Choudhury and Hahne, 1998). Who waits for room holds nothing of the budget meanwhile, so that nobody waits
+//! for somebody who waits.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,8 +14,11 @@ use std::task::{Context, Poll, ready};
 use crate::SHORT_BYTES_MAX;
 use crate::memory_limit::MemoryLimit;
 
-/// A user's share is the budget divided by this.
+/// The largest share is the budget divided by this.
 const SHARES: usize = 4;
+/// Long messages of a user take at most what is free, divided by this: so a user alone takes a share, and each of `n`
+/// users takes the budget divided by `n + FREE_PARTS`.
+const FREE_PARTS: usize = SHARES - 1;
 
 /// The time for which to wait for room: a future that ends with it. The crate knows no clock.
 pub type Patience = fn() -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -31,7 +36,7 @@ pub struct MemoryBudget {
 /// What part of a budget is the share of one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharePart {
-    /// A quarter, or what the longest message takes, if that is more.
+    /// A quarter at most, or what the longest message takes, if that is more.
     Quarter,
     /// All of it, because there is only one user.
     Whole,
@@ -55,11 +60,13 @@ pub struct HeldMemory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
     /// The user holds too much.
-    #[error("what is held for this user takes its share of {setting} ({bytes_max} bytes)")]
+    #[error(
+        "what is held for this user takes its share of {setting}, which is {bytes_max} bytes now"
+    )]
     OfUser {
         /// The setting of the budget.
         setting: &'static str,
-        /// The share.
+        /// The share, as much as it is while others hold what they do.
         bytes_max: usize,
     },
     /// All users together hold too much.
@@ -159,16 +166,34 @@ impl MemoryShare {
 
     fn try_take(&self, bytes: usize, is_short: bool) -> Result<(), NoRoom> {
         let setting = self.budget.setting;
-        if !self.limit.try_take(bytes, is_short) {
-            let bytes_max = self.limit.bytes_max();
+        let bytes_max = match is_short {
+            true => self.limit.bytes_max(),
+            false => self.long_bytes_max(),
+        };
+        if !self.limit.try_take(bytes, bytes_max) {
             return Err(NoRoom::OfUser { setting, bytes_max });
         }
-        if !self.budget.limit.try_take(bytes, is_short) {
+        let bytes_max = match is_short {
+            true => self.budget.limit.bytes_max(),
+            false => self.budget.limit.long_bytes_max(),
+        };
+        if !self.budget.limit.try_take(bytes, bytes_max) {
             self.limit.give_back(bytes);
-            let bytes_max = self.budget.limit.bytes_max();
             return Err(NoRoom::OfAll { setting, bytes_max });
         }
         Ok(())
+    }
+
+    /// What this user may hold now in long messages. Who holds nothing may hold the longest one.
+    fn long_bytes_max(&self) -> usize {
+        let most = self.limit.long_bytes_max();
+        match self.budget.part {
+            SharePart::Whole => most,
+            SharePart::Quarter => {
+                let free = (self.budget.limit.long_bytes_max()).saturating_sub(self.budget.used());
+                most.min((free / FREE_PARTS).max(self.budget.longest))
+            }
+        }
     }
 }
 
@@ -190,7 +215,7 @@ impl HeldMemory {
         Ok(())
     }
 
-    /// Takes more bytes when there is room for them. What is held must be nothing, or whoever waits could wait for itself.
+    /// Takes more bytes when there is room for them. What is held should be nothing: others may be waiting for it.
     ///
     /// # Errors
     /// [`NoRoom`]: there was none for as long as the budget's patience lasts.
@@ -200,27 +225,20 @@ impl HeldMemory {
         wait: &mut RoomWait,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), NoRoom>> {
-        let Err(first) = self.try_grow(bytes) else {
+        if self.try_grow(bytes).is_ok() {
+            wait.0 = None;
+            return Poll::Ready(Ok(()));
+        }
+        // What others give back makes room too, and everything is given back to the budget.
+        self.share.budget.limit.register(context.waker());
+        let Err(error) = self.try_grow(bytes) else {
             wait.0 = None;
             return Poll::Ready(Ok(()));
         };
-        match first {
-            NoRoom::OfUser { .. } => self.share.limit.register(context.waker()),
-            NoRoom::OfAll { .. } => self.share.budget.limit.register(context.waker()),
-        }
-        let Err(second) = self.try_grow(bytes) else {
-            wait.0 = None;
-            return Poll::Ready(Ok(()));
-        };
-        if second != first {
-            // It is the other limit now.
-            self.share.limit.register(context.waker());
-            self.share.budget.limit.register(context.waker());
-        }
         let patience = wait.0.get_or_insert_with(|| (self.share.budget.patience)());
         ready!(patience.as_mut().poll(context));
         wait.0 = None;
-        Poll::Ready(Err(second))
+        Poll::Ready(Err(error))
     }
 
     /// The same as a future.
@@ -301,8 +319,9 @@ mod tests {
         let budget = budget();
         let shares: Vec<_> = (0..4).map(|_| budget.share()).collect();
         let all: Vec<_> = shares.iter().map(|share| fill(share, LONG)).collect();
-        for share in &shares[..3] {
-            assert!(share.used() <= BUDGET / 4 && share.used() > BUDGET / 5);
+        assert!(shares[0].used() <= BUDGET / 4 && shares[0].used() > BUDGET / 5);
+        for share in &shares {
+            assert!(share.used() > BUDGET / 16, "{}", share.used());
         }
         let mut more = Arc::clone(&shares[0]).hold();
         let refused = more.try_grow(LONG).unwrap_err();
@@ -313,9 +332,35 @@ mod tests {
     }
 
     #[test]
+    fn users_who_hold_all_they_can_leave_room_for_one_more() {
+        let budget = budget();
+        let mut shares: Vec<_> = (0..4).map(|_| budget.share()).collect();
+        let all: Vec<_> = shares.iter().map(|share| fill(share, LONG)).collect();
+        let late = budget.share();
+        let of_late = fill(&late, LONG);
+        assert!(of_late.len() >= 4, "{}", of_late.len());
+        // With room for everybody, each takes the same.
+        drop((all, of_late));
+        shares.push(late);
+        let mut all = Vec::new();
+        for _ in 0..BUDGET / LONG {
+            for share in &shares {
+                let mut held = Arc::clone(share).hold();
+                all.extend(held.try_grow(LONG).ok().map(|()| held));
+            }
+        }
+        let used = shares.iter().map(|share| share.used());
+        let (least, most) = (used.clone().min().unwrap(), used.max().unwrap());
+        assert!(
+            least > BUDGET / 10 && most - least <= LONG,
+            "{least} {most}"
+        );
+    }
+
+    #[test]
     fn long_messages_leave_a_reserve_for_short_ones() {
         let budget = budget();
-        let shares: Vec<_> = (0..8).map(|_| budget.share()).collect();
+        let shares: Vec<_> = (0..64).map(|_| budget.share()).collect();
         let long: Vec<_> = shares.iter().map(|share| fill(share, LONG)).collect();
         let late = budget.share();
         let mut held = Arc::clone(&late).hold();

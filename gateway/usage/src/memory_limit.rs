@@ -35,12 +35,8 @@ impl MemoryLimit {
         }
     }
 
-    /// Takes so many bytes; false if there are not as many left.
-    pub(crate) fn try_take(&self, bytes: usize, is_short: bool) -> bool {
-        let most = match is_short {
-            true => self.bytes_max,
-            false => self.long_bytes_max,
-        };
+    /// Takes so many bytes; false if they would be more than `most` in all.
+    pub(crate) fn try_take(&self, bytes: usize, most: usize) -> bool {
         let taken = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= most);
         self.used
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, taken)
@@ -78,6 +74,11 @@ impl MemoryLimit {
     /// The most bytes in all.
     pub(crate) const fn bytes_max(&self) -> usize {
         self.bytes_max
+    }
+
+    /// The most bytes in all for a message that is not short.
+    pub(crate) const fn long_bytes_max(&self) -> usize {
+        self.long_bytes_max
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {

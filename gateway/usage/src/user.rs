@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::fair_task::{FlowId, charge_to};
 use crate::memory::{MemoryBudget, MemoryShare};
 
 /// What all users share, and how much of it one of them may use.
@@ -23,6 +24,7 @@ pub struct UserUsage {
     calls: AtomicUsize,
     messages: Arc<MemoryShare>,
     replies: Arc<MemoryShare>,
+    flow: FlowId,
 }
 
 /// Further messages of a user at the limit that are read at once: cancellations and answers, which end calls.
@@ -46,7 +48,14 @@ impl UserUsage {
             calls: AtomicUsize::new(0),
             messages: limits.messages.share(),
             replies: limits.replies.share(),
+            flow: FlowId::of_next_user(),
         })
+    }
+
+    /// Has the task that runs now run for this user, until [`ChargeEnd`](crate::ChargeEnd) is dropped. Waits for its turn
+    /// if the user's other tasks do.
+    pub async fn charge_task(&self) {
+        charge_to(self.flow).await;
     }
 
     /// Begins a call.

@@ -37,6 +37,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::calls::Callee;
+use mooring_usage::for_same_user;
 use serving::BridgeServer;
 pub(crate) use violation::Violation;
 
@@ -117,6 +118,8 @@ pub fn pair() -> io::Result<(UnixStream, OwnedFd)> {
 /// error of kind `internal` to the program.
 pub fn serve<C: Callee>(host: UnixStream, callee: Arc<C>, limits: BridgeLimits) -> Bridge {
     let (end, ended) = oneshot::channel();
-    let task = tokio::spawn(BridgeServer::new(callee, limits).until(host, ended));
+    let task = tokio::spawn(for_same_user(
+        BridgeServer::new(callee, limits).until(host, ended),
+    ));
     Bridge { end, task }
 }

@@ -20,6 +20,7 @@ use super::request::{CallRefusal, Request};
 use super::violation::Violation;
 use super::{BridgeLimits, BridgeSummary};
 use crate::calls::{CallError, CallErrorKind, Callee};
+use mooring_usage::for_same_user;
 
 /// Everything of a bridge but its socket.
 pub(super) struct BridgeServer<C> {
@@ -149,9 +150,9 @@ impl<C: Callee> BridgeServer<C> {
         };
         self.served.calls += 1;
         let (callee, bytes_max) = (Arc::clone(&self.callee), self.limits.result_bytes_max);
-        let task = self
-            .running
-            .spawn(async move { Answer::new(id, &callee.call(call).await, bytes_max) });
+        let task = self.running.spawn(for_same_user(async move {
+            Answer::new(id, &callee.call(call).await, bytes_max)
+        }));
         self.tasks.insert(task.id(), id);
     }
 

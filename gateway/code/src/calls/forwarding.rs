@@ -21,6 +21,7 @@ use mooring_protocol::{
 };
 use mooring_settings::{CallPolicy, CallVerdict, Language};
 use mooring_store::Session;
+use mooring_usage::for_same_user;
 
 /// Forwards the calls of a code session to upstream servers, over the session's own bindings.
 #[derive(Debug)]
@@ -176,7 +177,7 @@ impl ForwardingCallee {
     /// Sends a message that has no reply of interest.
     fn send_message(&self, server: &str, text: Bytes) {
         let sending = self.upstreams.send(&self.session, server, text);
-        tokio::spawn(async move { drop(sending.await) });
+        tokio::spawn(for_same_user(async move { drop(sending.await) }));
     }
 }
 

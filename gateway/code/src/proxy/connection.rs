@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 use super::Shared;
 use super::egress::{Destination, EgressError, MeteredStream};
 use super::refusal::{RefusalReason, RefusedRequest};
+use mooring_usage::for_same_user;
 
 /// For the head of a request to be there.
 const HEAD_WAIT: Duration = Duration::from_secs(10);
@@ -166,13 +167,13 @@ async fn forward(
         .handshake(TokioIo::new(remote))
         .await
         .map_err(lost)?;
-    let driver = tokio::spawn(async move {
+    let driver = tokio::spawn(for_same_user(async move {
         tokio::select! {
             // The reader of the response sees the error.
             _ = connection => {}
             () = idle => {}
         }
-    });
+    }));
     lock(beside).remote = Some(Driver(driver.abort_handle()));
     let mut response = sender.send_request(request).await.map_err(lost)?;
     strip(response.headers_mut());

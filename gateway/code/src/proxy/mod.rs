@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use mooring_usage::for_same_user;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
@@ -112,7 +113,7 @@ impl Proxy {
         });
         let (end, ended) = oneshot::channel();
         let (give, given) = oneshot::channel();
-        let task = tokio::spawn(answer(Arc::clone(&shared), given, ended));
+        let task = tokio::spawn(for_same_user(answer(Arc::clone(&shared), given, ended)));
         let proxy = Self { end, task, shared };
         (proxy, move |listener| {
             // A proxy that has ended closes it.
@@ -168,7 +169,7 @@ async fn answer(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < connections_max => match accepted {
                 Ok((client, _)) => {
-                    connections.spawn(connection::serve(client, Arc::clone(&shared)));
+                    connections.spawn(for_same_user(connection::serve(client, Arc::clone(&shared))));
                 }
                 // Of one connection, or of this process, which has to close something first.
                 Err(error) => {

@@ -14,6 +14,7 @@ use super::open::OpenError;
 use super::{Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_store::{EvictionOutcome, RoomError, SessionKey, StoreError};
+use mooring_usage::for_same_user;
 
 impl SessionRouter {
     /// Creates the record or finds it. At the principal's limit, its least recently used idle session is ended.
@@ -62,7 +63,9 @@ impl SessionRouter {
                         "session limit reached: ended the principal's least recently used session"
                     );
                     let router = self.clone();
-                    tokio::spawn(async move { router.clean_ended(&key, &ended.record).await });
+                    tokio::spawn(for_same_user(async move {
+                        router.clean_ended(&key, &ended.record).await
+                    }));
                 }
                 Ok(EvictionOutcome::Made)
             }

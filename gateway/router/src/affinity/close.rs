@@ -7,6 +7,7 @@ use mooring_session::rules::{EndCondition, EndRequest};
 
 use super::{Session, SessionRouter};
 use mooring_store::StoreError;
+use mooring_usage::for_same_user;
 
 /// Whether this call ended the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,9 @@ impl SessionRouter {
                 self.active_bindings().forget(&session.key, &ended.record);
                 if ended.ended_now {
                     let (router, key) = (self.clone(), session.key.clone());
-                    tokio::spawn(async move { router.clean_ended(&key, &ended.record).await });
+                    tokio::spawn(for_same_user(async move {
+                        router.clean_ended(&key, &ended.record).await
+                    }));
                 }
             }
             Err(StoreError::Refused(Refusal::NoSession)) => {}

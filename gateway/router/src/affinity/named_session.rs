@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 use super::establish::init_digest;
 use super::{CloseOutcome, OpenError, Session, SessionRouter};
 use mooring_store::{InitDigest, StoreError, labels};
+use mooring_usage::for_same_user;
 
 /// The label that locates the server's answer: a digest, or [`NOT_KEPT`].
 const ANSWER_LABEL: &[u8] = b"answer";
@@ -114,7 +115,9 @@ impl SessionRouter {
             ..created.record
         };
         let (router, key) = (self.clone(), session.key.clone());
-        tokio::spawn(async move { router.delete_all_held(&key, &before).await });
+        tokio::spawn(for_same_user(async move {
+            router.delete_all_held(&key, &before).await
+        }));
     }
 
     async fn answer_in(&self, record: &RecordView) -> Result<Answer, StoreError> {

@@ -18,6 +18,7 @@ use mooring_metrics as metrics;
 use mooring_secrets::digest;
 use mooring_store::{StoreError, labels};
 use mooring_upstream::{Completion, InitializeHandshake, InitializedSession, Server};
+use mooring_usage::for_same_user;
 
 /// The window of the limit on new sessions.
 const MINUTE: Millis = Millis::new(60_000);
@@ -223,7 +224,9 @@ impl SessionRouter {
         // A store that did not answer would be waited for once more before the client is told.
         if let OpenError::Store(StoreError::NotReady(_)) = error {
             let (router, session) = (self.clone(), session.clone());
-            tokio::spawn(async move { router.close_lost(&session).await });
+            tokio::spawn(for_same_user(
+                async move { router.close_lost(&session).await },
+            ));
         } else {
             self.close_lost(session).await;
         }

@@ -18,6 +18,7 @@ use mooring_store::{StoreError, fresh_token};
 use mooring_upstream::{
     ExchangeError, Outgoing, ProbeResult, SendError, Server, discard, probe, read_answer, within,
 };
+use mooring_usage::for_same_user;
 
 /// Most instances that are probed.
 const ASKED_MAX: usize = 8;
@@ -130,10 +131,10 @@ impl SessionRouter {
             let ping = Outgoing::post(server, mooring_protocol::call::ping(&self.next_id()).into());
             let (client, instance) = (self.client().clone(), Arc::clone(instance));
             let limit = self.options().answer_timeout;
-            asking.spawn(async move {
+            asking.spawn(for_same_user(async move {
                 let exchange = async { Ok(client.send_fresh(&instance, &ping).await?.status) };
                 within(limit, exchange).await.is_ok()
-            });
+            }));
         }
         while let Some(does_answer) = asking.join_next().await {
             if does_answer.unwrap_or(false) {
@@ -218,9 +219,9 @@ impl SessionRouter {
                 let deletion = Outgoing::delete(server).on_behalf_of(server, &caller_of(session));
                 let limit = self.deletion_timeout();
                 // Deletes the old session in the background: its instance may not answer.
-                tokio::spawn(async move {
+                tokio::spawn(for_same_user(async move {
                     discard(&client, &instance, &deletion, &previous, limit).await;
-                });
+                }));
             }
         }
         match binding {

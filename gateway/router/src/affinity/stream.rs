@@ -23,6 +23,7 @@ use self::open_streams::OpenStream;
 pub(super) use self::open_streams::OpenStreams;
 use super::{Session, SessionRouter};
 use mooring_store::{StoreError, fresh_token};
+use mooring_usage::for_same_user;
 
 /// The prefix of these binding names. Server ids begin with a letter or a digit.
 const PREFIX: char = '@';
@@ -122,7 +123,7 @@ impl Drop for StreamHold {
             token: None,
         };
         let (router, session) = (self.router.clone(), self.session.clone());
-        runtime.spawn(async move {
+        runtime.spawn(for_same_user(async move {
             match router.store().unbind(&session.key, &unbind).await {
                 // Taken over, or the session has ended: nothing to release.
                 Ok(_) | Err(StoreError::Refused(_)) => {}
@@ -130,7 +131,7 @@ impl Drop for StreamHold {
                     tracing::info!(session = %session.digest, %error, "failed to release a stream; it is free for this gateway, and for others when this one ends");
                 }
             }
-        });
+        }));
     }
 }
 

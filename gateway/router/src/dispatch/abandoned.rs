@@ -12,6 +12,7 @@ use super::event_filter::EventFilter;
 use super::relay::ReplyGuards;
 use crate::affinity::Turn;
 use mooring_protocol::{ByteStream, EventStream, ReplyError};
+use mooring_usage::for_same_user;
 
 /// How long the turn is kept while the server is silent. After a disconnect no client can cancel the call.
 pub const SILENT_MAX: Duration = Duration::from_secs(30);
@@ -32,7 +33,9 @@ pub(super) fn read(reply: UnreadReply, guards: ReplyGuards) {
         return;
     }
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(async move { reply.read_rest(guards.turn.as_ref()).await });
+        runtime.spawn(for_same_user(async move {
+            reply.read_rest(guards.turn.as_ref()).await
+        }));
     }
 }
 

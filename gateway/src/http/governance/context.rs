@@ -66,6 +66,7 @@ pub(super) async fn identify(
     let identity = identified.map_err(Problem::of_caller)?;
     app.count_requests(&identity, 1)
         .map_err(Problem::too_many_requests)?;
+    app.usages.of(&identity.principal).charge_task().await;
     Ok((sender, identity))
 }
 

@@ -19,6 +19,7 @@ use crate::http::nested_servers::NestedServers;
 use mooring_code::replay::{ReplayMode, ReplayRequest};
 use mooring_code::server::Repeater;
 use mooring_metrics as metrics;
+use mooring_usage::for_same_user;
 
 /// The body.
 #[derive(Deserialize)]
@@ -66,7 +67,7 @@ pub(super) async fn replay(
         server: Arc::clone(&context.server),
         upstreams: Arc::new(NestedServers::of_caller(&context.app, &context.identity)),
     };
-    let replayed = tokio::spawn(async move { repeater.replay(request).await });
+    let replayed = tokio::spawn(for_same_user(async move { repeater.replay(request).await }));
     let replayed = match replayed.await {
         Ok(Ok(replayed)) => replayed,
         Ok(Err(error)) => {

@@ -17,6 +17,7 @@ use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Reply};
 use mooring_router::affinity::{ConnectionKey, Session, StreamKind};
 use mooring_store::SessionKey;
 use mooring_upstream::{SendError, is_forwarded};
+use mooring_usage::for_same_user;
 
 /// In a message to another gateway, the digest of its sender's rights.
 const RIGHTS: HeaderName = HeaderName::from_static("mooring-caller-rights");
@@ -147,7 +148,9 @@ pub(in super::super) async fn serve_forward(
         body: forward.body,
     };
     let app = Arc::clone(app);
-    let delivering = tokio::spawn(async move { deliver_here(&app, message).await });
+    let delivering = tokio::spawn(for_same_user(
+        async move { deliver_here(&app, message).await },
+    ));
     let delivered = delivering.await;
     Ok(delivered.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
 }
@@ -190,10 +193,10 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Reply {
         Err(refusal) => return answer::call_refusal(refusal, None),
     };
     context.call = Some(Arc::clone(&call.of_user));
-    tokio::spawn(async move {
+    tokio::spawn(for_same_user(async move {
         answer_request(&context, &body).await;
         drop(call);
-    });
+    }));
     Reply::empty(StatusCode::ACCEPTED)
 }
 
@@ -209,7 +212,7 @@ async fn deliver_one_way(context: StreamContext, body: Bytes) -> Reply {
         return reply;
     }
     if message.method() == Method::Initialized && context.stream.begin_listening() {
-        tokio::spawn(listen(context));
+        tokio::spawn(for_same_user(listen(context)));
     }
     reply
 }

@@ -15,6 +15,7 @@ use mooring_identity::Identity;
 use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::{InFlight, InFlightKind, StreamHold, StreamKind};
 use mooring_store::StoreError;
+use mooring_usage::for_same_user;
 
 /// Begins a session for a client of `server`. `endpoint` is the URL to POST to, without the session's id.
 pub(super) async fn open(
@@ -34,6 +35,7 @@ pub(super) async fn open(
     };
     let session_router = &app.session_router;
     let usage = app.usages.of(&identity.principal);
+    usage.charge_task().await;
     let session = match session_router
         .begin_uninitialized(&identity.principal, &server)
         .await
@@ -64,12 +66,12 @@ pub(super) async fn open(
     let stream = app.legacy.enter(session, identity, usage, server, epoch);
     let events = StreamEvents::new(Arc::clone(&stream), slot, &app.relay.stopping);
     tracing::info!(session = %stream.session.digest, server = %stream.server, "an HTTP+SSE client opened its stream");
-    tokio::spawn(end_session(
+    tokio::spawn(for_same_user(end_session(
         Arc::clone(&app),
         Arc::clone(&stream),
         hold,
         in_flight,
-    ));
+    )));
     // The queue is empty, so this does not wait.
     let _ = stream.send_endpoint(&endpoint).await;
     Ok(event_stream(events))

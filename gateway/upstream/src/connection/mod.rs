@@ -47,7 +47,7 @@ use self::link::{Link, LinkEnd};
 use crate::{MessageTransport, Outgoing, SendError};
 use mooring_protocol::Reply;
 use mooring_protocol::header::LAST_EVENT_ID;
-use mooring_usage::MemoryShare;
+use mooring_usage::{MemoryShare, for_same_user};
 
 /// Most requests queued for the actor. The actor never blocks on a single event source, so the queue is short-lived.
 const COMMANDS_MAX: usize = 64;
@@ -126,7 +126,7 @@ impl Connection {
             end: ending,
         };
         let actor = Actor::new(options, status);
-        tokio::spawn(actor.run(link, mailbox).instrument(span));
+        tokio::spawn(for_same_user(actor.run(link, mailbox).instrument(span)));
         Self {
             commands,
             closing,

@@ -14,6 +14,7 @@ use super::sending::send_all;
 use crate::connection::link::{Link, LinkEnd, TransportEnd, pair};
 use crate::{Client, Instance, SendError};
 use mooring_protocol::{EventStream, ReplyBody};
+use mooring_usage::for_same_user;
 
 /// Messages queued per direction of a link.
 const MESSAGES_MAX: usize = 64;
@@ -82,7 +83,7 @@ pub async fn connect(
         headers,
     };
     let (link, transport_end) = pair(MESSAGES_MAX);
-    tokio::spawn(drive(transport_end, events, poster));
+    tokio::spawn(for_same_user(drive(transport_end, events, poster)));
     Ok(link)
 }
 

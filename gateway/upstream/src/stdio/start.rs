@@ -23,6 +23,7 @@ use super::protocol::{Report, StartRequest, line_of, send_streams};
 use super::stderr::RecentLines;
 use super::strays::MainProcess;
 use crate::connection::link;
+use mooring_usage::for_same_user;
 
 /// An upper bound that no machine reaches and a semaphore accepts.
 const CHILDREN_MAX: usize = 1 << 20;
@@ -105,13 +106,13 @@ impl Children {
             guard,
             main: MainProcess::open(pid, guard_pid),
             traffic: spec.traffic,
-            errors: tokio::spawn(log),
+            errors: tokio::spawn(for_same_user(log)),
             message_bytes_max: bytes_max,
             label,
             recent: stderr.clone(),
             slot,
         };
-        tokio::spawn(running.run());
+        tokio::spawn(for_same_user(running.run()));
         Ok(Child {
             link,
             pid,

@@ -10,6 +10,7 @@ use mooring_peers::{Forward, Operation, Verdict};
 use mooring_protocol::Reply;
 use mooring_upstream::connection::Activity;
 use mooring_upstream::{Outgoing, SendError};
+use mooring_usage::for_same_user;
 
 impl SessionRouter {
     /// Executes a peer's request to a connection.
@@ -51,8 +52,9 @@ impl SessionRouter {
             Operation::Renew => {
                 let router = self.clone();
                 // Runs to completion even if the asking peer disconnects.
-                let renewing =
-                    tokio::spawn(async move { router.renew_here(&connection_key, &forward).await });
+                let renewing = tokio::spawn(for_same_user(async move {
+                    router.renew_here(&connection_key, &forward).await
+                }));
                 renewing.await.unwrap_or(Err(Verdict::Unsupported))?;
                 Ok(Reply::empty(StatusCode::NO_CONTENT))
             }

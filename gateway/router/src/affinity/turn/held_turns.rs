@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::keeper::{self, FirstRenewal, RENEW_EVERY, TurnNumbers, TurnSignals};
 use super::queue_entry::{LEASE, QueueEntry};
+use mooring_usage::for_same_user;
 
 /// Age of a turn at which it gets its task, which renews it at once.
 const TASK_AFTER: Duration = Duration::from_millis(400);
@@ -114,6 +115,11 @@ impl HeldTurns {
 
 impl HeldTurn {
     fn keep(self, first: FirstRenewal) {
-        tokio::spawn(keeper::keep(self.entry, self.numbers, self.signals, first));
+        tokio::spawn(for_same_user(keeper::keep(
+            self.entry,
+            self.numbers,
+            self.signals,
+            first,
+        )));
     }
 }
