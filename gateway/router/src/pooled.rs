@@ -325,7 +325,9 @@ impl Pool {
             return Ok(Some(reply));
         }
         let retry_after = reply.retry_after.clone();
-        let answer = read_answer(reply, request).await?;
+        let client = &self.client;
+        let source = InstanceTransport { client, instance };
+        let answer = read_answer(reply, request, &source).await?;
         if is_session_unknown(&answer)
             && self.probe_session(server, instance, session, caller).await
                 == ProbeResult::SessionLost

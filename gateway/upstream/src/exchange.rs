@@ -64,11 +64,32 @@ pub async fn within<T>(
         .unwrap_or(Err(ExchangeError::TimedOut(limit)))
 }
 
-/// Reads the single response to a request, as JSON or as an event.
+/// Where a reply came from.
+pub trait ReplySource {
+    /// A reply answers another message than it was sent for: whatever it came over may be shifted by a response, and is
+    /// not used again.
+    fn distrust(&self);
+}
+
+/// None: nothing that is used again.
+impl<S: ReplySource> ReplySource for Option<S> {
+    fn distrust(&self) {
+        if let Some(source) = self {
+            source.distrust();
+        }
+    }
+}
+
+/// Reads the single response to a request, as JSON or as an event. If it is the response to another one, its source is
+/// distrusted.
 ///
 /// # Errors
 /// See [`ExchangeError`]; [`ExchangeError::Invalid`] if it is the response to another request.
-pub async fn read_answer(reply: Reply, request: &Outgoing) -> Result<Answer, ExchangeError> {
+pub async fn read_answer(
+    reply: Reply,
+    request: &Outgoing,
+    source: &impl ReplySource,
+) -> Result<Answer, ExchangeError> {
     let session_id = reply.session_id.as_ref();
     let upstream_session = session_id.and_then(|id| UpstreamSession::parse(id.as_bytes()).ok());
     let status = reply.status;
@@ -82,6 +103,7 @@ pub async fn read_answer(reply: Reply, request: &Outgoing) -> Result<Answer, Exc
     check(status, &text, request).map_err(|error| {
         if error == StreamError::OtherRequest {
             metrics::reply_mismatched(metrics::ReplySource::Upstream);
+            source.distrust();
         }
         ExchangeError::Invalid(error)
     })?;

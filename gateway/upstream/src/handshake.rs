@@ -90,7 +90,7 @@ pub async fn initialize(
     let exchange = async {
         let reply = transport.send(&outgoing).await?;
         let invalid_id = refused_session_id(reply.session_id.as_ref());
-        Ok((read_answer(reply, &outgoing).await?, invalid_id))
+        Ok((read_answer(reply, &outgoing, transport).await?, invalid_id))
     };
     let (answer, invalid_id) = within(limit, exchange).await?;
     let is_result = answer.status.is_success()

@@ -36,7 +36,7 @@ pub use contact::{Contact, ContactLog, ServerHealth};
 pub use credential::CredentialError;
 pub use discard::{DiscardOutcome, discard};
 pub use dropped_message::report_dropped_message;
-pub use exchange::{ANSWER_BYTES_MAX, Answer, ExchangeError, read_answer, within};
+pub use exchange::{ANSWER_BYTES_MAX, Answer, ExchangeError, ReplySource, read_answer, within};
 pub use handshake::{
     Completion, HandshakeError, InitializeHandshake, InitializedSession, initialize,
 };

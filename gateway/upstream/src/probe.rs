@@ -11,7 +11,7 @@ use memchr::memmem;
 
 use super::exchange::{Answer, within};
 use super::request::Outgoing;
-use super::{Client, ExchangeError, Instance, SendError, read_answer};
+use super::{Client, ExchangeError, Instance, InstanceTransport, SendError, read_answer};
 use mooring_protocol::{Event, Kind, Reply, ReplyBody};
 
 /// Most pings of one probe. A process that is exiting accepts connections for a moment and resets them; the next ping
@@ -50,7 +50,10 @@ pub async fn probe(
         loop {
             attempts_left -= 1;
             match client.send_fresh(instance, ping).await {
-                Ok(response) => return read_answer(response, ping).await,
+                Ok(response) => {
+                    let source = InstanceTransport { client, instance };
+                    return read_answer(response, ping, &source).await;
+                }
                 Err(SendError::Broken(_)) if attempts_left > 0 => {
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }

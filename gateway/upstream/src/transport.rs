@@ -1,12 +1,12 @@
 //! What sends a message to a server: a client of an instance over HTTP, or a connection that a gateway owns. Transports
 //! of such connections are [`Link`](super::connection::link::Link)s.
 
-use super::{Client, Instance, Outgoing, SendError};
+use super::{Client, Instance, Outgoing, ReplySource, SendError};
 use mooring_protocol::Reply;
 
 /// Sends one message to a server as to a Streamable HTTP endpoint, and returns its reply, whose body may still be
 /// arriving.
-pub trait MessageTransport: Sync {
+pub trait MessageTransport: ReplySource + Sync {
     /// Sends the message.
     ///
     /// # Errors
@@ -21,6 +21,12 @@ pub struct InstanceTransport<'a> {
     pub client: &'a Client,
     /// The destination.
     pub instance: &'a Instance,
+}
+
+impl ReplySource for InstanceTransport<'_> {
+    fn distrust(&self) {
+        self.client.distrust_connections(self.instance);
+    }
 }
 
 impl MessageTransport for InstanceTransport<'_> {

@@ -110,8 +110,10 @@ impl SessionRouter {
         binding: &BindingView,
         ping: &Outgoing,
     ) -> ProbeResult {
-        let exchange =
-            async { read_answer(self.send(session, server, binding, ping).await?, ping).await };
+        let exchange = async {
+            let reply = self.send(session, server, binding, ping).await?;
+            read_answer(reply, ping, &self.reply_source(server, binding)).await
+        };
         match within(self.options().answer_timeout, exchange).await {
             Ok(_) => ProbeResult::Alive,
             Err(ExchangeError::Send(SendError::Ended(_) | SendError::Elsewhere)) => {

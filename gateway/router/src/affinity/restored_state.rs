@@ -80,11 +80,8 @@ impl SessionRouter {
                 outgoing = outgoing.revision(revision);
             }
             let exchange = async {
-                read_answer(
-                    self.send(session, server, binding, &outgoing).await?,
-                    &outgoing,
-                )
-                .await
+                let reply = self.send(session, server, binding, &outgoing).await?;
+                read_answer(reply, &outgoing, &self.reply_source(server, binding)).await
             };
             if let Err(error) = within(self.options().answer_timeout, exchange).await {
                 tracing::warn!(session = %session.digest, server = %server.id, %error, "a setting of the client was not carried over to its new upstream session");

@@ -76,7 +76,12 @@ async fn tools_page(
         .upstream_session(binding.upstream_session.as_ref());
     let exchange = async {
         let sent = router.send_fresh(session, server, binding, &outgoing);
-        read_answer(sent.await?, &outgoing).await
+        read_answer(
+            sent.await?,
+            &outgoing,
+            &router.reply_source(server, binding),
+        )
+        .await
     };
     let answer = within(router.options().answer_timeout, exchange)
         .await

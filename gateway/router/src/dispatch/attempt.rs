@@ -152,7 +152,8 @@ async fn suspect(
     reply: Reply,
 ) -> Attempt {
     let retry_after = reply.retry_after.clone();
-    let answer = match read_answer(reply, &call.outgoing).await {
+    let source = router.reply_source(call.server, binding);
+    let answer = match read_answer(reply, &call.outgoing, &source).await {
         Ok(answer) => answer,
         Err(error) => return Attempt::Failed(error.into()),
     };

@@ -23,7 +23,7 @@ use mooring_protocol::{
     ErrorBody, ErrorKind, Event, Kind, Marker, Message, PendingRequest, RequestOrigin, Sender,
     mark, rewrite_down,
 };
-use mooring_upstream::{ProbeResult, Server, report_dropped_message};
+use mooring_upstream::{ProbeResult, ReplySource as _, Server, report_dropped_message};
 
 /// How long the error of a call whose stream broke waits for what a ping shows of the upstream session.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
@@ -108,9 +108,8 @@ impl Audience {
 impl Caller {
     /// Closes the connections to the instance of a binding, over one of which came the reply to another request.
     pub(super) fn distrust_connections(&self, binding: &BindingView) {
-        if let Some(instance) = self.server.instance(&binding.instance) {
-            self.router.client().distrust_connections(instance);
-        }
+        let source = self.router.reply_source(&self.server, binding);
+        source.distrust();
     }
 
     /// Records that a reply has reported this move.

@@ -66,7 +66,11 @@ pub async fn send_gateway_request(
     in_flight.set_holder(BindingHolder::of(&binding, router.worker()));
     let answer = within(
         router.options().answer_timeout,
-        read_answer(reply, &call.outgoing),
+        read_answer(
+            reply,
+            &call.outgoing,
+            &router.reply_source(server, &binding),
+        ),
     )
     .await;
     Ok(GatewayReply { answer, moved })

@@ -44,7 +44,7 @@ pub use self::negotiated::ClientCapabilities;
 
 use self::actor::{Actor, Command, Mailbox, StatusSenders};
 use self::link::{Link, LinkEnd};
-use crate::{MessageTransport, Outgoing, SendError};
+use crate::{MessageTransport, Outgoing, ReplySource, SendError};
 use mooring_protocol::Reply;
 use mooring_protocol::header::LAST_EVENT_ID;
 use mooring_usage::{MemoryShare, for_same_user};
@@ -224,6 +224,11 @@ impl Connection {
         let end = self.end().unwrap_or(LinkEnd::Closed);
         SendError::Ended(end.to_string().into())
     }
+}
+
+impl ReplySource for Connection {
+    /// Its task gives each message of the server to the call that it answers, so the connection cannot be shifted.
+    fn distrust(&self) {}
 }
 
 impl MessageTransport for Connection {

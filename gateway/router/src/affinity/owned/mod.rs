@@ -37,7 +37,7 @@ use self::stop::OwnedAdmission;
 use super::{Session, SessionRouter};
 use mooring_peers::PeerClient;
 use mooring_protocol::Reply;
-use mooring_upstream::{Outgoing, SendError, Server};
+use mooring_upstream::{InstanceTransport, Outgoing, ReplySource, SendError, Server};
 
 /// What this gateway owns, and its client for peers.
 pub struct OwnedConnections {
@@ -134,6 +134,19 @@ impl SessionRouter {
                 None => Err(SendError::Elsewhere),
             },
         }
+    }
+
+    /// Where the replies over a binding come from. A connection that a gateway owns has none beside itself.
+    pub(crate) fn reply_source<'a>(
+        &'a self,
+        server: &'a Server,
+        binding: &BindingView,
+    ) -> impl ReplySource + use<'a> {
+        let instance = server.instance(&binding.instance);
+        instance.map(|instance| InstanceTransport {
+            client: self.client(),
+            instance,
+        })
     }
 
     /// Sends a probe of the gateway after a break; to an instance over a new connection.

@@ -4,6 +4,7 @@
 
 mod connections;
 mod floods;
+mod own_answers;
 mod responses;
 mod shifted;
 mod silent_hosts;
