@@ -34,7 +34,8 @@ const REDIRECT_SHOWN_BYTES: usize = 200;
 const SILENCE: SilenceLimits = SilenceLimits {
     usual: UNREACHED_LOST_AFTER,
     large_body: Duration::from_secs(60),
-    probe_after: Duration::from_secs(3),
+    // Two probes must be lost.
+    probe_after: Duration::from_secs(1),
     probe_every: Duration::from_secs(1),
 };
 

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long connects may fail without a refusal before the instance counts as lost. Longer than short packet loss or a
-/// full accept queue, so that these cost no live session.
-pub const UNREACHED_LOST_AFTER: Duration = Duration::from_secs(5);
+/// full accept queue, so that these cost no live session; short enough that, with the probe that follows, a user waits for
+/// less than five seconds.
+pub const UNREACHED_LOST_AFTER: Duration = Duration::from_secs(3);
 /// Failed connects that are further apart belong to separate rows: the state in between is unknown.
 const ROW_PAUSE_MAX: Duration = Duration::from_secs(10);
 
