@@ -32,9 +32,10 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     reply: "`allowed` 0|1, `remaining` (how many of cost one would still pass now), `retry_after_ms` (0 where it passed)",
     details: "\
 The generic cell rate algorithm: `n` may pass at once, and after that as many as their share of the window allows, evenly.
-The key is one of its own, a string with the moment at which all that passed would have been spent (in nanoseconds), and
-lives until then. A request that does not pass writes nothing, unless the server's clock was set back: a moment more than
-one window ahead is then set to one window ahead. A request counts for COST, 1 if it is not given, at most `n`. LIMIT is 1
+The key is one of its own, a string with the moment at which all that passed would have been spent (in nanoseconds) and the
+widest WINDOW that was asked for meanwhile, and lives until that moment: a narrower WINDOW does not shorten it. A request
+that does not pass writes nothing, unless the server's clock was set back: a moment further ahead than the widest window is
+then set to one such window ahead. A request counts for COST, 1 if it is not given, at most `n`. LIMIT is 1
 to 1000000, WINDOW 1 ms to 30 days.",
     errors: &[
         ErrorSpec::new("ERR", "the key holds a string that is none of these: `corrupt rate record`"),

@@ -1,11 +1,13 @@
 //! RATE: a rate limit that a whole fleet shares, by the generic cell rate algorithm.
 //!
-//! All that is stored is one moment, the *theoretical arrival time*: when everything allowed so far would have been
-//! spent at an even pace. A request is let through where its share of the window still fits between now and one window
+//! What is stored is one moment, the *theoretical arrival time*: when everything allowed so far would have been
+//! spent at an even pace. With it stands the widest window that was asked for since the rate was last unspent: a narrower one
+//! must not shorten what was stored for that. A request is let through where its share of the window still fits between now and one window
 //! ahead. There is no window that begins, so there is no moment at which twice the limit passes.
 //!
 //! The moment is kept in nanoseconds, because the even pace of a large limit is finer than a millisecond.
 
+use crate::limits::RATE_WINDOW_MAX;
 use crate::names::{NameError, parse_integer};
 use crate::time::{Millis, Timestamp};
 
@@ -36,35 +38,50 @@ pub struct RateReply {
     pub retry_after: Millis,
 }
 
-/// When everything allowed so far would have been spent at an even pace, in nanoseconds since the Unix epoch.
+/// When everything allowed so far would have been spent at an even pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TheoreticalArrivalTime(u64);
+pub struct TheoreticalArrivalTime {
+    /// In nanoseconds since the Unix epoch.
+    nanos: u64,
+    /// The widest window that was asked for meanwhile: the moment is at most as far ahead.
+    widest: Millis,
+}
 
 impl TheoreticalArrivalTime {
-    /// Reads the stored form, a decimal number.
+    /// Reads the stored form: the nanoseconds and, if it is known, the widest window in milliseconds.
     ///
     /// # Errors
     /// Anything else.
     pub fn decode(value: &[u8]) -> Result<Self, NameError> {
-        parse_integer("rate record", value, 0, u64::MAX).map(Self)
+        let number = |value, most| parse_integer("rate record", value, 0, most);
+        let mut parts = value.splitn(2, |byte| *byte == b' ');
+        let nanos = number(parts.next().unwrap_or_default(), u64::MAX)?;
+        let widest = match parts.next() {
+            Some(widest) => number(widest, RATE_WINDOW_MAX.get())?,
+            None => 0,
+        };
+        Ok(Self {
+            nanos,
+            widest: Millis::new(widest),
+        })
     }
 
     /// The stored form.
     #[must_use]
     pub fn encode(self) -> String {
-        self.0.to_string()
+        format!("{} {}", self.nanos, self.widest.get())
     }
 
     /// From this moment on the record says nothing any more.
     #[must_use]
     pub const fn expires_at(self) -> Timestamp {
-        Timestamp::from_unix_ms(self.0.div_ceil(NANOS_PER_MILLI))
+        Timestamp::from_unix_ms(self.nanos.div_ceil(NANOS_PER_MILLI))
     }
 }
 
 /// Lets the request through or not.
 ///
-/// A moment more than one window ahead was stamped before the wall clock stepped back. It counts as one window ahead, and
+/// A moment more than one window ahead, the widest one that was asked for, was stamped before the wall clock stepped back. It counts as one window ahead, and
 /// a refusal stores it as that: otherwise each request would find it a whole window ahead again, until the clock has
 /// caught up. It is not dropped: whoever uses a rate to remember something for one window relies on it.
 #[must_use]
@@ -73,18 +90,27 @@ pub fn rate(
     request: &RateRequest,
     now: Timestamp,
 ) -> RateReply {
+    let nanos = |window: Millis| window.get().saturating_mul(NANOS_PER_MILLI);
     let now = now.unix_ms().saturating_mul(NANOS_PER_MILLI);
-    let window = request.window.get().saturating_mul(NANOS_PER_MILLI);
-    let ahead = now.saturating_add(window);
-    let stored = stored.map_or(0, |TheoreticalArrivalTime(at)| at);
-    let before = stored.clamp(now, ahead);
+    let stored = stored.filter(|stored| stored.nanos > now);
+    let widest = stored.map_or(request.window, |stored| stored.widest.max(request.window));
+    let window = nanos(request.window);
+    let (ahead, furthest) = (
+        now.saturating_add(window),
+        now.saturating_add(nanos(widest)),
+    );
+    let stored = stored.map_or(now, |stored| stored.nanos);
+    let before = stored.min(furthest);
     let after = before.saturating_add(share(request, window));
     let is_allowed = after <= ahead;
-    let spent = if is_allowed { after } else { before };
+    let spent = TheoreticalArrivalTime {
+        nanos: if is_allowed { after } else { before },
+        widest,
+    };
     RateReply {
         is_allowed,
-        written: (is_allowed || stored > ahead).then_some(TheoreticalArrivalTime(spent)),
-        remaining: remaining(request, window, ahead.saturating_sub(spent)),
+        written: (is_allowed || stored > furthest).then_some(spent),
+        remaining: remaining(request, window, ahead.saturating_sub(spent.nanos)),
         retry_after: Millis::new(after.saturating_sub(ahead).div_ceil(NANOS_PER_MILLI)),
     }
 }

@@ -132,6 +132,32 @@ fn a_clock_that_was_set_back_refuses_nobody_for_longer_than_a_window() {
     }
 }
 
+/// A rate of one for a window remembers something for that window, such as a proof that may be used once.
+#[test]
+fn a_narrower_window_does_not_shorten_what_was_stored_for_a_wider_one() {
+    let (wide, narrow) = (limit(1, 60_000), limit(1, 1_000));
+    let whole = rate(None, &wide, at(NOW)).written.unwrap();
+    let refused = rate(Some(whole), &narrow, at(NOW));
+    assert!(!refused.is_allowed);
+    let stored = refused.written.unwrap_or(whole);
+    assert_eq!(stored.expires_at(), at(NOW + 60_000));
+    assert!(!rate(Some(stored), &wide, at(NOW + 2_000)).is_allowed);
+    assert_eq!(refused.retry_after.get(), 60_000);
+    // Where part of the narrow one is left, what passes is added.
+    let (wide, narrow) = (limit(60, 60_000), limit(10, 2_000));
+    let part = rate(None, &wide, at(NOW)).written.unwrap();
+    let passed = rate(Some(part), &narrow, at(NOW));
+    assert!(passed.is_allowed);
+    assert_eq!(passed.written.unwrap().expires_at(), at(NOW + 1_200));
+    // A clock that is set back still delays nobody for longer than the widest window.
+    let ahead = rate(None, &limit(1, 60_000), at(NOW + 3_600_000)).written;
+    let back = rate(ahead, &limit(1, 1_000), at(NOW)).written.unwrap();
+    assert_eq!(back.expires_at(), at(NOW + 60_000));
+    // Once everything is spent, the window is that of the request again.
+    let later = rate(Some(whole), &limit(1, 1_000), at(NOW + 60_000));
+    assert_eq!(later.written.unwrap().expires_at(), at(NOW + 61_000));
+}
+
 #[test]
 fn the_record_ends_when_it_says_nothing_any_more() {
     let spent = rate(None, &limit(3, 1_000), at(NOW)).written.unwrap();
@@ -140,7 +166,22 @@ fn the_record_ends_when_it_says_nothing_any_more() {
         TheoreticalArrivalTime::decode(spent.encode().as_bytes()),
         Ok(spent)
     );
-    for corrupt in ["", "-1", "1.5", "abc", "18446744073709551616", " 1", "01"] {
+    let without_window = TheoreticalArrivalTime::decode(b"1700000000000000000").unwrap();
+    assert_eq!(without_window.encode(), "1700000000000000000 0");
+    let corrupt = [
+        "",
+        "-1",
+        "1.5",
+        "abc",
+        "18446744073709551616",
+        " 1",
+        "01",
+        "1 ",
+        "1 x",
+        "1 2 3",
+        "1 99999999999",
+    ];
+    for corrupt in corrupt {
         assert!(
             TheoreticalArrivalTime::decode(corrupt.as_bytes()).is_err(),
             "{corrupt:?}"
