@@ -4,7 +4,10 @@
 //! Code sessions are served even if they are unknown here: their paths are derived from their names, and file locks on
 //! the volume work without Redis. Other sessions are served only if this gateway read or created them.
 //!
-//! Invariants: an unknown session fails with `UnavailableReason`, never with a refusal; no binding is owned here if
+//! A binding that was read with an owner is routed to that owner and never moved: only Redis knows who is dead. The owner
+//! itself refuses once its heartbeats have not been stored for a while.
+//!
+//! Invariants: an unknown session fails with `UnavailableReason`, never with a refusal; no binding gets an owner here if
 //! other gateways know its session; an END that was answered stays in the journal until Redis has executed it.
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +18,7 @@ use mooring_session::names::{Principal, ServerName, Token, UpstreamSession};
 use mooring_session::record::{Binding, LEAST_READER, Lifecycle, Phase, Record, SessionLifetime};
 use mooring_session::rules::{EndReply, EndRequest, TouchRequest};
 use mooring_session::time::{Monotonic, Timestamp};
+use mooring_session::view::OwnerView;
 
 use super::memory_transition::{MemoryTransition, RequiredKnowledge};
 use super::shadow::{SessionSnapshot, Shadow};
@@ -39,6 +43,7 @@ pub(crate) struct Memory {
     pub(super) rates: Rates,
     pub(super) away_since: Monotonic,
     sessions: Sessions,
+    workers: EveryWorkerAlive,
     origins: HashMap<SessionKey, Origin>,
     ends: HashMap<SessionKey, PendingEnd>,
 }
@@ -72,7 +77,20 @@ pub(super) struct PendingEnd {
 }
 
 /// Liveness while Redis is away: it is unknown, so every worker counts as alive and none loses its connections.
-pub(super) struct EveryWorkerAlive;
+#[derive(Debug, Default)]
+pub(super) struct EveryWorkerAlive {
+    /// The addresses of the owners of the sessions in memory, as they were read.
+    addresses: BTreeMap<Box<str>, Box<str>>,
+}
+
+impl EveryWorkerAlive {
+    fn learn(&mut self, owner: &OwnerView) {
+        if let Some(address) = &owner.address {
+            let worker: &str = &owner.worker;
+            self.addresses.insert(worker.into(), address.clone());
+        }
+    }
+}
 
 impl Liveness for EveryWorkerAlive {
     fn is_alive(&self, _worker: &str) -> bool {
@@ -83,8 +101,8 @@ impl Liveness for EveryWorkerAlive {
         false
     }
 
-    fn address(&self, _worker: &str) -> Option<&str> {
-        None
+    fn address(&self, worker: &str) -> Option<&str> {
+        self.addresses.get(worker).map(AsRef::as_ref)
     }
 }
 
@@ -97,6 +115,7 @@ impl Memory {
             rates: Rates::default(),
             away_since: Monotonic::default(),
             sessions: Sessions::new(SESSIONS_MAX),
+            workers: EveryWorkerAlive::default(),
             origins: HashMap::new(),
             ends: HashMap::new(),
         }
@@ -128,7 +147,7 @@ impl Memory {
         self.sessions.make_room(now);
         let decided = self
             .sessions
-            .run(key, request, now, &EveryWorkerAlive, &NoIndex)?;
+            .run(key, request, now, &self.workers, &NoIndex)?;
         let reply = decided.reply;
         self.origins.entry(key.clone()).or_insert(Origin::Minted);
         request.journal(key, &reply, self);
@@ -158,12 +177,16 @@ impl Memory {
             is_whole: read.record.is_some(),
             touch: None,
         };
+        let owners: Vec<_> = (read.bindings.values())
+            .filter_map(|binding| binding.view.owner.clone())
+            .collect();
         let Some(record) = record_of(key, read, now) else {
             return false;
         };
         self.sessions.make_room(now);
         let has_room = self.sessions.adopt(key, record);
         if has_room {
+            owners.iter().for_each(|owner| self.workers.learn(owner));
             self.origins.insert(key.clone(), Origin::Read(origin));
         }
         has_room
@@ -245,6 +268,11 @@ impl Memory {
         Some((origin.clone(), record.clone()))
     }
 
+    /// Forgets what was read of workers, once Redis tells it again.
+    pub(super) fn forget_workers(&mut self) {
+        self.workers = EveryWorkerAlive::default();
+    }
+
     /// Forgets a session that was sent to Redis.
     pub(super) fn forget(&mut self, key: &SessionKey) {
         self.ends.remove(key);
@@ -266,7 +294,7 @@ fn record_of(key: &SessionKey, read: SessionSnapshot, now: Timestamp) -> Option<
                 phase: Phase::Bound,
                 instance: read.view.instance,
                 upstream_session: read.view.upstream_session,
-                owner: None,
+                owner: read.view.owner.map(|owner| owner.worker),
                 driver: read.view.driver,
                 epoch: read.view.epoch,
                 bound_at: read.view.bound_at,

@@ -24,7 +24,7 @@ pub(crate) enum RequiredKnowledge<'a> {
     Session,
     /// The whole record.
     Record,
-    /// A bound binding of this server without an owner.
+    /// A bound binding of this server.
     Binding(&'a ServerName),
     /// Only Redis has the knowledge, unless memory created the session.
     Store,

@@ -280,11 +280,12 @@ impl Shared {
     }
 
     fn enter(&self, next: Phase) {
-        let _memory = self.memory();
+        let mut memory = self.memory();
         self.phase.send_replace(next);
         if next == Phase::Normal {
+            memory.forget_workers();
             // From here on Redis assigns turns.
-            self.queues.dissolve(&EveryWorkerAlive);
+            self.queues.dissolve(&EveryWorkerAlive::default());
             self.status.set(StoreMode::Normal);
         }
     }

@@ -1,7 +1,6 @@
 //! State that this gateway has recently read from Redis: all that it may use while Redis is away.
 //!
-//! Invariants: it is bounded, it is never read while Redis is reachable, and it contains only bound bindings without an
-//! owner. Ages are measured by the monotonic clock, so setting the wall clock makes nothing older or younger.
+//! Invariants: it is bounded, it is never read while Redis is reachable, and it contains only bound bindings. Ages are measured by the monotonic clock, so setting the wall clock makes nothing older or younger.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -64,8 +63,7 @@ impl Shadow {
         view: &BindingView,
         now: Monotonic,
     ) {
-        let is_usable = view.state == BindingState::Bound && view.owner.is_none();
-        if !is_usable {
+        if view.state != BindingState::Bound {
             self.forget_binding(key, &view.server);
             return;
         }

@@ -36,7 +36,10 @@ impl FallbackStore {
             }
             if let Some(routed) = shared.serve_away(key, &route) {
                 let routed = routed?;
-                let (turn, holder) = shared.queues.enter(key, request, &EveryWorkerAlive)?;
+                let (turn, holder) =
+                    shared
+                        .queues
+                        .enter(key, request, &EveryWorkerAlive::default())?;
                 if *shared.phase.borrow() == Phase::Away {
                     return Ok(EnterReply {
                         routed,
@@ -46,7 +49,7 @@ impl FallbackStore {
                     });
                 }
                 // Redis has returned meanwhile and assigns turns again.
-                shared.queues.dissolve(&EveryWorkerAlive);
+                shared.queues.dissolve(&EveryWorkerAlive::default());
             }
             if started.elapsed() >= shared.command_timeout {
                 return Err(StoreError::Away(UnavailableReason::Reconciling));
@@ -65,7 +68,10 @@ impl FallbackStore {
         if shared.memory().is_foreign(key, &request.principal) {
             return Err(StoreError::Refused(Refusal::Denied));
         }
-        match shared.queues.leave(key, request, &EveryWorkerAlive) {
+        match shared
+            .queues
+            .leave(key, request, &EveryWorkerAlive::default())
+        {
             Ok(()) => Ok(()),
             // A call that has its turn from memory is not queued in Redis.
             Err(refusal @ Refusal::Busy(_)) => Err(refusal.into()),
@@ -79,7 +85,7 @@ impl FallbackStore {
         if *shared.phase.borrow() != Phase::Normal {
             return ending.retry(Duration::ZERO);
         }
-        match (shared.queues).leave(&ending.key, &ending.turn, &EveryWorkerAlive) {
+        match (shared.queues).leave(&ending.key, &ending.turn, &EveryWorkerAlive::default()) {
             // As above: memory assigned it.
             Ok(()) | Err(Refusal::Busy(_)) => {}
             Err(_) => shared.redis.leave_unawaited(ending, started),
@@ -96,7 +102,7 @@ impl FallbackStore {
         let mut changes = shared.phase.subscribe();
         let phase = *changes.borrow_and_update();
         let step = || {
-            shared.queues.advance(&EveryWorkerAlive);
+            shared.queues.advance(&EveryWorkerAlive::default());
             std::future::ready(())
         };
         if phase != Phase::Normal || shared.queues.has(worker) {

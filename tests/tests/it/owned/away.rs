@@ -98,3 +98,33 @@ async fn a_short_outage_leaves_the_same_child_with_its_state() -> anyhow::Result
 async fn a_long_outage_moves_nothing() -> anyhow::Result<()> {
     check(Outage::Hanging, Duration::from_millis(3 * BEAT_TTL_MS)).await
 }
+
+/// Nobody may take the connection over while the owner's last beat holds, so the owner serves it, also for its peers.
+#[tokio::test]
+async fn an_owner_serves_its_sessions_while_redis_is_away_for_a_moment() -> anyhow::Result<()> {
+    let shape = Shape {
+        beat_ttl_ms: Some(600_000),
+        ..Shape::default()
+    };
+    let mut fleet = OwnedFleet::start_as(2, &shape).await?;
+    let mut owned = fleet.open_at(0).await?;
+    // Through both gateways, which know the session from then on.
+    goes_on(&mut owned, 1, 4).await?;
+    let child = fleet.only_child()?;
+
+    Outage::Killed.begin(&mut fleet.redis)?;
+    until_all(&fleet.gateways, "degraded").await?;
+    for expected in 5..9 {
+        let served = attempt(&mut owned, "increment").await?;
+        assert_eq!(served.status, 200, "{served:?}");
+        assert!(served.is_degraded, "{served:?}");
+        assert_eq!(served.count(), expected, "{served:?}");
+    }
+
+    Outage::Killed.end(&mut fleet.redis).await?;
+    until_all(&fleet.gateways, "ok").await?;
+    goes_on(&mut owned, 9, 4).await?;
+    assert_eq!(fleet.only_child()?, child);
+    assert_eq!(rebinds(&fleet.gateways, "owner").await?, 0);
+    Ok(())
+}

@@ -31,6 +31,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) affinity: &'a str,
     /// Lines of the table `[worker]`.
     pub(crate) worker: &'a str,
+    /// How long a worker counts as alive after its last beat, if that is not [`BEAT_TTL_MS`].
+    pub(crate) beat_ttl_ms: Option<u64>,
     /// Lines of the server `tools`.
     pub(crate) server: &'a str,
     /// Tables that follow.
@@ -47,14 +49,16 @@ pub(crate) fn owned_toml(
     let Shape {
         affinity,
         worker,
+        beat_ttl_ms,
         server,
         more,
     } = shape;
+    let beat_ttl_ms = beat_ttl_ms.unwrap_or(BEAT_TTL_MS);
     // The debug form of a URL is a TOML string: it has nothing to escape.
     format!(
         "[store]\nurl = {:?}\n\n[affinity]\nenabled = true\n{affinity}\n\n\
          [worker]\n{}beat_interval_ms = {BEAT_INTERVAL_MS}\n\
-         beat_ttl_ms = {BEAT_TTL_MS}\n{worker}\n\n\
+         beat_ttl_ms = {beat_ttl_ms}\n{worker}\n\n\
          [[servers]]\nid = \"tools\"\n{tools}\n{server}\n\n{more}",
         redis.url(),
         keys.toml(),

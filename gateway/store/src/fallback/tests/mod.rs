@@ -118,8 +118,10 @@ async fn what_was_just_read_is_served_and_all_else_is_away_and_never_gone() {
         .await
         .unwrap();
     let mut owned = make::bind("t", "i1", "u");
-    (owned.server, owned.ownership) = (make::server("@get"), Ownership::Owned);
-    store.bind(&key, &owned).await.unwrap();
+    (owned.server, owned.ownership) = (make::server("owned"), Ownership::Owned);
+    let beat = make::beat("w:1", 60_000);
+    store.beat(&beat).await.unwrap();
+    let bound = store.bind(&key, &owned).await.unwrap().binding;
 
     server.kill();
     let routed = store.route(&key, &make::route()).await.unwrap();
@@ -131,10 +133,16 @@ async fn what_was_just_read_is_served_and_all_else_is_away_and_never_gone() {
     assert_eq!(store.route(&unread, &make::route()).await, Err(UNKNOWN));
     assert_eq!(store.end(&unread, &make::end()).await, Err(UNKNOWN));
     assert_eq!(store.get(&make::key("none")).await, Err(UNKNOWN));
+    // Requests still reach the owner, which is never replaced.
     assert_eq!(store.bind(&key, &owned).await, Err(UNKNOWN));
     let mut of_owned = make::route();
-    of_owned.server = make::server("@get");
-    assert_eq!(store.route(&key, &of_owned).await, Err(UNKNOWN));
+    of_owned.server = make::server("owned");
+    let routed = store.route(&key, &of_owned).await.unwrap();
+    let owner = routed.binding.as_ref().and_then(|view| view.owner.clone());
+    assert_eq!(owner, bound.owner, "with its address: {bound:?}");
+    let mut rebind = make::rebind(bound.epoch, "t2", "i1");
+    (rebind.server, rebind.ownership) = (make::server("owned"), Ownership::Owned);
+    assert_eq!(store.rebind(&key, &rebind).await, Err(UNKNOWN));
     let mut foreign = make::route();
     foreign.principal = make::principal("bob");
     assert_eq!(
