@@ -85,12 +85,25 @@ impl Rebound<'_> {
 /// message.
 #[must_use]
 pub fn mark_result(text: &str, rebound: &Rebound<'_>) -> Option<String> {
+    insert_mark(text, rebound.to_json())
+}
+
+/// Puts the mark of a result into `response`, which takes its place. Returns `None` if the result, given as JSON text,
+/// has no mark or the response cannot have one.
+#[must_use]
+pub fn copy_mark(result: &str, response: &str) -> Option<String> {
+    let [meta] = Members::read(&["_meta"], result).ok()?.values;
+    let [mark] = Members::read(&[REBOUND_KEY], meta?).ok()?.values;
+    insert_mark(response, mark?.to_owned())
+}
+
+/// The response `text` with this mark, given as JSON text, in its result.
+fn insert_mark(text: &str, mark: String) -> Option<String> {
     let [result, error] = Members::read(&["result", "error"], text).ok()?.values;
     let result = result.filter(|result| result.starts_with('{'))?;
     if error.is_some_and(|error| error != "null") {
         return None;
     }
-    let mark = rebound.to_json();
     let [meta] = Members::read(&["_meta"], result).ok()?.values;
     let (at, with) = match meta {
         Some(meta) if meta.starts_with('{') => {
@@ -189,6 +202,19 @@ mod tests {
             "no json",
         ] {
             assert_eq!(mark_result(text, &REBOUND), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_result_that_takes_the_place_of_another_takes_its_mark() {
+        let marked = format!(r#"{{"_meta":{{"k":1,"mooring/rebound":{MARK}}},"content":[]}}"#);
+        let changed = r#"{"id":1,"result":{"content":[1]}}"#;
+        let expected = format!(
+            r#"{{"id":1,"result":{{"_meta":{{"mooring/rebound":{MARK}}},"content":[1]}}}}"#
+        );
+        assert_eq!(copy_mark(&marked, changed).unwrap(), expected);
+        for unmarked in ["{}", r#"{"_meta":{}}"#, r#"{"_meta":null}"#, "[]"] {
+            assert_eq!(copy_mark(unmarked, changed), None, "{unmarked}");
         }
     }
 

@@ -13,7 +13,7 @@ use super::{App, answer};
 use crate::hooks::{CallOutcome, CallRoute, HookRefusal, HookedCall};
 use mooring_protocol::renaming::{arguments, with_arguments};
 use mooring_protocol::repeated_keys::has_repeated_keys;
-use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Reply, Sender, call};
+use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Reply, Sender, call, mark};
 use mooring_usage::UserUsage;
 
 /// Serves a message; if it is a call that hooks are asked about, as they decide.
@@ -115,7 +115,12 @@ async fn consult(call: Arc<HookedCall>, text: Bytes) -> Bytes {
         Ok(None) => text,
         Ok(Some(changed)) => {
             let id_json = id.map_or("null", |id| id.as_json());
-            Bytes::from(call::result(id_json, changed.get()))
+            let response = call::result(id_json, changed.get());
+            // A hook knows nothing of the loss that the client has to be told of.
+            let marked = message
+                .outcome()
+                .and_then(|result| mark::copy_mark(result, &response));
+            Bytes::from(marked.unwrap_or(response))
         }
         Err(refusal) => withheld(refusal).answering(id).to_bytes(),
     }

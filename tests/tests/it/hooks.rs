@@ -18,6 +18,8 @@ use mooring_tests::session::{McpSession, Opening, read_exchange};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::recovery::{call, mark_of};
+
 const REFUSED: i64 = -32016;
 const UNANSWERED: i64 = -32017;
 const INVALID: i64 = -32602;
@@ -421,5 +423,32 @@ async fn the_example_of_the_guide_works() -> anyhow::Result<()> {
         around.contains("ask [address]") && !around.contains("ada@"),
         "{around}"
     );
+    Ok(())
+}
+
+/// A hook knows nothing of the loss, and returns a result of its own.
+#[tokio::test]
+async fn a_result_that_a_hook_changes_still_tells_of_a_loss() -> anyhow::Result<()> {
+    let changed = json!({"content": [{"type": "text", "text": "changed"}]});
+    let answer = json!({"allow": true, "result": changed});
+    let mut scene = Scene::start("when = [\"after\"]", move |_| {
+        HookAnswer::Json(answer.clone())
+    })
+    .await?;
+    let mut sessions = Vec::new();
+    for (server, tool) in [("web", "increment"), ("all", "web__increment")] {
+        let mut session = scene.open(server).await?;
+        call(&mut session, tool).await?;
+        sessions.push((session, tool));
+    }
+    scene.fixture.restart().await?;
+    for (session, tool) in &mut sessions {
+        let exchange = call(session, tool).await?;
+        let text = &exchange.response["result"]["content"][0]["text"];
+        assert_eq!(text, "changed", "{exchange:?}");
+        assert!(mark_of(&exchange).is_some(), "{tool}: {exchange:?}");
+        let next = call(session, tool).await?;
+        assert_eq!(mark_of(&next), None, "{tool}: {next:?}");
+    }
     Ok(())
 }
