@@ -25,7 +25,7 @@ use mooring_protocol::{
 use mooring_router::affinity::{RebindNotice, Session, SessionRouter};
 use mooring_router::dispatch::{DeliverError, GatewayReply, GatewayRequest, send_gateway_request};
 use mooring_upstream::{ExchangeError, Outgoing, Server};
-use mooring_usage::{HeldMemory, NoRoom};
+use mooring_usage::{HeldMemory, MemoryShare, NoRoom};
 
 /// Most pages of one member's list.
 const PAGES_MAX: usize = 64;
@@ -69,7 +69,7 @@ pub(crate) enum Failure {
     /// Its reply is not a list.
     #[error(transparent)]
     Page(#[from] PageError),
-    /// There is no memory for its list.
+    /// There is no memory for its list, or was none for as long as it was waited for.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
     /// Its list is too long.
@@ -132,11 +132,11 @@ impl Budget {
         }
     }
 
-    /// The memory, which nobody takes more of; none if a member that was late may still do so.
-    fn into_held(self: Arc<Self>) -> Option<Arc<HeldMemory>> {
-        let held = Arc::into_inner(self)?.held?;
-        let held = held.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Some(Arc::new(held))
+    /// The memory that was taken. A member that was late may take more, and gives it back itself.
+    fn take_held(&self) -> Option<Arc<HeldMemory>> {
+        let held = self.held.as_ref()?.lock();
+        let mut held = held.unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::new(held.take()))
     }
 }
 
@@ -163,10 +163,16 @@ impl Scope {
         request: impl Future<Output = MemberAnswer<T>> + Send + 'static,
     ) -> MemberAnswer<T> {
         let limit = self.session_router.options().answer_timeout;
+        let usage = self.session.usage.as_ref();
+        let memory = usage.map(|usage| &**usage.replies());
         let is_answer = |gathered: &MemberAnswer<T>| gathered.is_answer();
-        let gathered = server.answer_in_time(limit, request, is_answer).await;
-        gathered.unwrap_or(MemberAnswer {
-            outcome: Err(Failure::Late),
+        let gathered = server
+            .answer_in_time(limit, memory, request, is_answer)
+            .await;
+        gathered.unwrap_or_else(|| MemberAnswer {
+            outcome: Err(
+                (memory.and_then(MemoryShare::awaited)).map_or(Failure::Late, Failure::NoRoom)
+            ),
             moved: None,
         })
     }
@@ -396,7 +402,7 @@ impl Group {
         GroupList {
             result: Ok(Some(merged.result)),
             moved,
-            held: budget.into_held(),
+            held: budget.take_held(),
         }
     }
 

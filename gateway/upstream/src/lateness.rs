@@ -11,6 +11,7 @@ use mooring_session::rules::Ownership;
 use mooring_usage::for_same_user;
 
 use super::Server;
+use mooring_usage::MemoryShare;
 
 /// How long a server that did not answer lately is waited for: one that is back answers within this time. It is more than
 /// nothing because one caller's requests may hang where those of others are answered.
@@ -87,9 +88,12 @@ impl Server {
     /// Makes a request to this server in a task, and waits for its outcome for `limit`, or briefly if the server did not
     /// answer lately. None without an outcome in time; the task goes on, so that no binding is left half made.
     /// `is_answer` says whether an outcome shows that the server answers.
+    ///
+    /// The answer may wait for room in `memory`, which says nothing about the server.
     pub async fn answer_in_time<T: Send + 'static>(
         self: &Arc<Self>,
         limit: Duration,
+        memory: Option<&MemoryShare>,
         request: impl Future<Output = T> + Send + 'static,
         is_answer: impl FnOnce(&T) -> bool + Send + 'static,
     ) -> Option<T> {
@@ -112,7 +116,8 @@ impl Server {
         match tokio::time::timeout(wait, task).await {
             Ok(outcome) => outcome.ok(),
             Err(_) => {
-                if is_shared {
+                let is_awaited = memory.is_some_and(|share| share.awaited().is_some());
+                if is_shared && !is_awaited {
                     self.lateness.note_late(Instant::now());
                 }
                 None

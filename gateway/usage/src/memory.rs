@@ -9,6 +9,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use crate::SHORT_BYTES_MAX;
@@ -47,6 +48,8 @@ pub enum SharePart {
 pub struct MemoryShare {
     limit: MemoryLimit,
     budget: Arc<MemoryBudget>,
+    /// How many replies or messages wait for room.
+    waiting: AtomicUsize,
 }
 
 /// Bytes that are taken from a share, and given back on drop.
@@ -81,7 +84,28 @@ pub enum NoRoom {
 
 /// A wait for room that has begun, and ends with the budget's patience.
 #[derive(Default)]
-pub struct RoomWait(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+pub struct RoomWait(Option<BegunRoomWait>);
+
+struct BegunRoomWait {
+    patience: Pin<Box<dyn Future<Output = ()> + Send>>,
+    share: Arc<MemoryShare>,
+}
+
+impl BegunRoomWait {
+    fn of(share: &Arc<MemoryShare>) -> Self {
+        share.waiting.fetch_add(1, Ordering::Relaxed);
+        Self {
+            patience: (share.budget.patience)(),
+            share: Arc::clone(share),
+        }
+    }
+}
+
+impl Drop for BegunRoomWait {
+    fn drop(&mut self) {
+        self.share.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl fmt::Debug for RoomWait {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,6 +156,7 @@ impl MemoryBudget {
         Arc::new(MemoryShare {
             limit: MemoryLimit::new(bytes_max, self.longest),
             budget: Arc::clone(self),
+            waiting: AtomicUsize::new(0),
         })
     }
 
@@ -156,6 +181,26 @@ impl MemoryShare {
     #[must_use]
     pub fn used(&self) -> usize {
         self.limit.used()
+    }
+
+    /// What takes the room for which something waits that is held at the expense of this share; none if nothing waits.
+    #[must_use]
+    pub fn awaited(&self) -> Option<NoRoom> {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let setting = self.budget.setting;
+        let of_user = self.long_bytes_max();
+        Some(match self.used().saturating_add(self.longest()) > of_user {
+            true => NoRoom::OfUser {
+                setting,
+                bytes_max: of_user,
+            },
+            false => NoRoom::OfAll {
+                setting,
+                bytes_max: self.budget.limit.bytes_max(),
+            },
+        })
     }
 
     /// The longest message that the budget is for, in bytes.
@@ -235,8 +280,8 @@ impl HeldMemory {
             wait.0 = None;
             return Poll::Ready(Ok(()));
         };
-        let patience = wait.0.get_or_insert_with(|| (self.share.budget.patience)());
-        ready!(patience.as_mut().poll(context));
+        let begun = (wait.0).get_or_insert_with(|| BegunRoomWait::of(&self.share));
+        ready!(begun.patience.as_mut().poll(context));
         wait.0 = None;
         Poll::Ready(Err(error))
     }
@@ -248,6 +293,15 @@ impl HeldMemory {
     pub async fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let mut wait = RoomWait::default();
         std::future::poll_fn(|context| self.poll_grow(bytes, &mut wait, context)).await
+    }
+
+    /// Takes all of it out, and leaves nothing.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        Self {
+            share: Arc::clone(&self.share),
+            bytes: std::mem::take(&mut self.bytes),
+        }
     }
 
     /// Keeps `bytes` of what is held, and gives the rest back.
@@ -392,12 +446,15 @@ mod tests {
             async move { held.grow(LONG).await.map(|()| held) }
         });
         tokio::time::sleep(PATIENCE / 2).await;
+        assert!(matches!(share.awaited(), Some(NoRoom::OfUser { .. })));
         drop(all.pop());
         let held = waiting.await.unwrap().unwrap();
+        assert_eq!(share.awaited(), None);
         let begun = tokio::time::Instant::now();
         let refused = Arc::clone(&share).hold().grow(LONG).await.unwrap_err();
         assert!(matches!(refused, NoRoom::OfUser { .. }), "{refused}");
         assert_eq!(begun.elapsed(), PATIENCE);
+        assert_eq!(share.awaited(), None);
         drop((held, all));
         assert_eq!((share.used(), budget.used()), (0, 0));
     }

@@ -135,9 +135,12 @@ async fn upstream(
 ) -> Result<Map<String, Value>, AbsenceReason> {
     let session_router = context.app.session_router.clone();
     let limit = session_router.options().answer_timeout;
+    let memory = session.usage.as_ref().map(|usage| &**usage.replies());
     let (session, asked) = (session.clone(), Arc::clone(server));
     let binding = async move { session_router.initialize(&session, &asked).await };
-    let bound = server.answer_in_time(limit, binding, Result::is_ok).await;
+    let bound = server
+        .answer_in_time(limit, memory, binding, Result::is_ok)
+        .await;
     let (_, initialized) = bound.ok_or(AbsenceReason::Late)??;
     let answer = initialized.answer.message();
     answer
