@@ -92,43 +92,26 @@ impl FileVersion {
     }
 }
 
-/// Reads the whole file, which has to be root's or of the user of this process. Nobody but its owner may be able to;
-/// where it is root's, its group may as well.
+/// The user who owns a file that this process trusts only because it runs as root, and who can change it at any time; none
+/// for other files.
+#[must_use]
+pub fn owner_below_root(path: &Path) -> Option<u32> {
+    let owner = std::fs::metadata(path).ok()?.uid();
+    (rustix::process::geteuid().is_root() && owner != ROOT).then_some(owner)
+}
+
+/// Whether a file of this user may hold a secret of a process of the user `own`. Root runs commands on the files of the
+/// gateway's user, and nobody can keep a secret from it.
+const fn is_trusted(owner: u32, own: u32) -> bool {
+    owner == ROOT || owner == own || own == ROOT
+}
+
+/// Reads the whole file, which has to be root's or of the user of this process, unless that is root. Nobody but its owner
+/// may be able to; where it is root's, its group may as well.
 ///
 /// # Errors
 /// See [`SecretFileError`].
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecretFileError> {
-    read_if(path, bytes_max, |owner| {
-        let own = rustix::process::geteuid().as_raw();
-        match is_trusted(owner, own) {
-            true => Ok(()),
-            false => Err(SecretFileError::Owner {
-                path: path.to_owned(),
-                owner,
-                own,
-            }),
-        }
-    })
-}
-
-/// The same, whoever owns the file: for commands with which root changes files of the gateway's user.
-///
-/// # Errors
-/// See [`SecretFileError`].
-pub fn read_of_any_owner(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecretFileError> {
-    read_if(path, bytes_max, |_| Ok(()))
-}
-
-/// Whether a file of this user may hold a secret of a process of the user `own`.
-const fn is_trusted(owner: u32, own: u32) -> bool {
-    owner == ROOT || owner == own
-}
-
-fn read_if(
-    path: &Path,
-    bytes_max: u64,
-    check_owner: impl FnOnce(u32) -> Result<(), SecretFileError>,
-) -> Result<Vec<u8>, SecretFileError> {
     let path_buf = || path.to_owned();
     let failed_to_read = |error| SecretFileError::Read {
         path: path_buf(),
@@ -147,7 +130,14 @@ fn read_if(
     if !about.is_file() {
         return Err(SecretFileError::NotAFile { path: path_buf() });
     }
-    check_owner(about.uid())?;
+    let (owner, own) = (about.uid(), rustix::process::geteuid().as_raw());
+    if !is_trusted(owner, own) {
+        return Err(SecretFileError::Owner {
+            path: path_buf(),
+            owner,
+            own,
+        });
+    }
     let of_others = if about.uid() == ROOT {
         MODE_OF_OTHERS_IF_ROOTS
     } else {
@@ -188,7 +178,7 @@ mod tests {
             (ROOT, 1000, true),
             (1000, 1000, true),
             (1001, 1000, false),
-            (1000, ROOT, false),
+            (1000, ROOT, true),
         ] {
             assert_eq!(is_trusted(owner, own), is_read, "{owner} {own}");
         }

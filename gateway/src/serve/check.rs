@@ -151,7 +151,7 @@ fn client_secrets(settings: &Settings) -> impl Iterator<Item = SettingsCheck> {
         let subject = format!("servers.oauth.client_secret_file of {}", server.id);
         let read = secret_file::read(path, SECRET_BYTES_MAX);
         Some(match read {
-            Ok(_) => SettingsCheck::ok(subject, format!("{} can be read", path.display())),
+            Ok(_) => readable(subject, path, format!("{} can be read", path.display())),
             Err(error) => {
                 let advice = "without it the server gets requests without a token";
                 SettingsCheck::wrong(CheckOutcome::Warning, subject, with_causes(&error), advice)
@@ -167,7 +167,11 @@ fn api_keys(settings: &Settings) -> Option<SettingsCheck> {
         return None;
     };
     Some(match ApiKeyFile::read(keys_file) {
-        Ok(file) => SettingsCheck::ok(SUBJECT, format!("it has {} keys", file.keys().len())),
+        Ok(file) => readable(
+            SUBJECT,
+            keys_file,
+            format!("it has {} keys", file.keys().len()),
+        ),
         Err(error) => {
             let advice = "`mooring keys create` makes the file";
             SettingsCheck::wrong(CheckOutcome::Warning, SUBJECT, with_causes(&error), advice)
@@ -201,13 +205,26 @@ fn vault_keys(settings: &Settings) -> Option<SettingsCheck> {
     ))
 }
 
+/// A file of secrets that can be read. Root trusts those of every user, so it is told whom it trusts.
+fn readable(subject: impl Into<String>, path: &Path, detail: String) -> SettingsCheck {
+    match secret_file::owner_below_root(path) {
+        None => SettingsCheck::ok(subject, detail),
+        Some(owner) => SettingsCheck::wrong(
+            CheckOutcome::Warning,
+            subject,
+            format!("{detail}, and belongs to the user {owner}, who can change it"),
+            "a gateway that runs as that user may use it; for one that runs as root, make it root's",
+        ),
+    }
+}
+
 fn key_file<E: std::error::Error>(
     subject: &'static str,
     path: &Path,
     read: Result<(), E>,
 ) -> SettingsCheck {
     match read {
-        Ok(()) => SettingsCheck::ok(subject, format!("{} can be read", path.display())),
+        Ok(()) => readable(subject, path, format!("{} can be read", path.display())),
         Err(error) => {
             let detail = with_causes(&error);
             SettingsCheck::wrong(CheckOutcome::Problem, subject, detail, "")

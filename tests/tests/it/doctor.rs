@@ -200,6 +200,27 @@ async fn check_and_serve_refuse_the_same_files_by_the_name_of_the_setting() -> a
     Ok(())
 }
 
+/// `sudo mooring config check` is run on the files of the gateway's user.
+#[tokio::test]
+async fn root_reads_key_files_of_other_users_and_is_told_whose_they_are() -> anyhow::Result<()> {
+    const OTHER: u32 = 12_345;
+    let (directory, redis) = (TempDir::new()?, Redis::start().await?);
+    let key = directory.path().join("fleet.keys");
+    std::fs::write(&key, "5".repeat(64))?;
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600))?;
+    // Only root can give a file away.
+    let is_root = std::os::unix::fs::chown(&key, Some(OTHER), None).is_ok();
+    let toml = format!(
+        "[store]\nurl = {:?}\n[worker]\nfleet_keys_file = {key:?}\n[[servers]]\nid = \"files\"\ncommand = [\"cat\"]\n",
+        redis.url()
+    );
+    let (checked, said) = mooring(&["config", "check"], &toml).await?;
+    assert_eq!(checked, Some(0), "{said}");
+    let owner = format!("belongs to the user {OTHER}");
+    assert_eq!(said.contains(&owner), is_root, "{said}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_program_that_is_not_there_is_said_at_the_start_and_harms_nobody_else()
 -> anyhow::Result<()> {

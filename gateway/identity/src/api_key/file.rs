@@ -106,21 +106,13 @@ pub struct ApiKeyFile {
 }
 
 impl ApiKeyFile {
-    /// Reads the file, which has to be root's or of the user of this process. Nobody but its owner may be able to; where
-    /// it is root's, its group may as well.
+    /// Reads the file, which has to be root's or of the user of this process, unless that is root. Nobody but its owner
+    /// may be able to; where it is root's, its group may as well.
     ///
     /// # Errors
     /// See [`ApiKeyFileError`].
     pub fn read(path: &Path) -> Result<Self, ApiKeyFileError> {
         Self::parse(&secret_file::read(path, FILE_BYTES_MAX)?)
-    }
-
-    /// The same, whoever owns it: for `mooring keys`, which root may run for the gateway's user.
-    ///
-    /// # Errors
-    /// See [`ApiKeyFileError`].
-    pub fn read_of_any_owner(path: &Path) -> Result<Self, ApiKeyFileError> {
-        Self::parse(&secret_file::read_of_any_owner(path, FILE_BYTES_MAX)?)
     }
 
     pub(super) fn parse(text: &[u8]) -> Result<Self, ApiKeyFileError> {
@@ -184,7 +176,7 @@ impl ApiKeyFile {
 
         let before = std::fs::metadata(path).ok();
         let mut file = match &before {
-            Some(_) => Self::read_of_any_owner(path)?,
+            Some(_) => Self::read(path)?,
             None => Self {
                 version: VERSION,
                 keys: Vec::new(),
