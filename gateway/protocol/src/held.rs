@@ -8,13 +8,13 @@ use bytes::Bytes;
 
 use mooring_usage::HeldMemory;
 
-/// Bytes, and the memory that they take.
-struct HeldBytes {
+/// Bytes, and what lasts as long as they do.
+struct GuardedBytes<G> {
     bytes: Bytes,
-    _held: Arc<HeldMemory>,
+    _guard: G,
 }
 
-impl AsRef<[u8]> for HeldBytes {
+impl<G> AsRef<[u8]> for GuardedBytes<G> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -24,10 +24,15 @@ impl AsRef<[u8]> for HeldBytes {
 #[must_use]
 pub fn held_bytes(bytes: Bytes, held: Option<&Arc<HeldMemory>>) -> Bytes {
     match held {
-        Some(held) => Bytes::from_owner(HeldBytes {
-            bytes,
-            _held: Arc::clone(held),
-        }),
+        Some(held) => guarded_bytes(bytes, Arc::clone(held)),
         None => bytes,
     }
+}
+
+/// The same bytes; `guard` is dropped with the last reference to them.
+pub(crate) fn guarded_bytes(bytes: Bytes, guard: impl Send + 'static) -> Bytes {
+    Bytes::from_owner(GuardedBytes {
+        bytes,
+        _guard: guard,
+    })
 }

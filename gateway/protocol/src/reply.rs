@@ -19,7 +19,7 @@ use http::{HeaderValue, StatusCode};
 use thiserror::Error;
 
 use super::event::{Event, EventError};
-use super::held::held_bytes;
+use super::held::{guarded_bytes, held_bytes};
 use super::stream::StreamError;
 use mooring_usage::{HeldMemory, MemoryShare, NoRoom, SHORT_BYTES_MAX};
 
@@ -207,10 +207,14 @@ async fn read_held(
 }
 
 impl ReplyBody {
-    /// The same reply; `guard` is dropped when its body is read to the end or dropped.
+    /// The same reply; `guard` is dropped when its body is read to the end or dropped, and for a whole text when the last
+    /// reference to its bytes is.
     #[must_use]
     pub fn guarded_by(self, guard: impl Unpin + Send + 'static) -> Self {
         match self {
+            Self::Empty => Self::Empty,
+            Self::Json(text) => Self::Json(guarded_bytes(text, guard)),
+            Self::Text(text) => Self::Text(guarded_bytes(text, guard)),
             Self::JsonStream(stream) => Self::JsonStream(Box::pin(GuardedStream {
                 stream,
                 _guard: guard,
@@ -219,7 +223,6 @@ impl ReplyBody {
                 stream,
                 _guard: guard,
             })),
-            whole @ (Self::Empty | Self::Json(_) | Self::Text(_)) => whole,
         }
     }
 
@@ -360,6 +363,25 @@ mod tests {
         for long in [json(&["{\"a\"", ":11}"]), json(&["{\"a\":11}"])] {
             let mut messages = ReplyMessages::of(long, 7);
             assert!(matches!(messages.next().await, Err(ReplyError::TooLong(7))));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_guard_lasts_as_long_as_the_body_whatever_its_form() {
+        let bodies = [
+            || ReplyBody::Json(Bytes::from_static(b"{}")),
+            || ReplyBody::Text(Bytes::from_static(b"no json")),
+            || json(&["{", "}"]).body,
+        ];
+        for body in bodies {
+            let guard = Arc::new(());
+            let reply = Reply::new(StatusCode::OK, body().guarded_by(Arc::clone(&guard)));
+            assert_eq!(Arc::strong_count(&guard), 2);
+            let dropped = Reply::new(StatusCode::OK, body().guarded_by(Arc::clone(&guard)));
+            drop(dropped);
+            assert_eq!(Arc::strong_count(&guard), 2);
+            drop(reply.read_text(100).await.unwrap());
+            assert_eq!(Arc::strong_count(&guard), 1);
         }
     }
 

@@ -250,9 +250,23 @@ async fn post(mut context: RequestContext, body: axum::body::Body) -> Reply {
     // A disconnect is not a cancellation for older revisions (MCP 2025-11-25, transports): the request runs to its end
     // even if the connection does not.
     let _gone_with_this_future = context.client_gone.clone().drop_guard();
-    DetachableFuture::new(post_body(context, body))
+    let call = context.call.clone();
+    let reply = DetachableFuture::new(post_body(context, body))
         .await
-        .unwrap_or_else(|| answer::plain(ErrorKind::Internal, None))
+        .unwrap_or_else(|| answer::plain(ErrorKind::Internal, None));
+    counted_until_written(reply, call)
+}
+
+/// The reply, with which its call ends: one that is not read counts as well. The stream of an upstream's reply counts by
+/// itself.
+fn counted_until_written(reply: Reply, call: Option<Arc<CallPermit>>) -> Reply {
+    match call.filter(|call| Arc::strong_count(call) == 1) {
+        Some(call) => Reply {
+            body: reply.body.guarded_by(call),
+            ..reply
+        },
+        None => reply,
+    }
 }
 
 /// Serves one message, or a batch. The futures of rare requests are boxed: a call's own would otherwise be as large.

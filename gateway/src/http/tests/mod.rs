@@ -55,6 +55,11 @@ impl Gateway {
     /// The servers `a` and `b`, `pair` of two instances, `serial`, whose calls take turns, and `both`, a group of `a` and
     /// `b`.
     async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// The same with more lines of the table `[listen]`.
+    async fn start_with(listen: &str) -> Self {
         let (a, b) = (
             FakeUpstream::start("a").await,
             FakeUpstream::start("b").await,
@@ -69,6 +74,7 @@ impl Gateway {
         let toml = [
             "[default]\nserver = \"a\"\n[listen]\nbody_bytes_max = 1048576\n".to_owned(),
             "allowed_origins = [\"https://app.example\"]\n".to_owned(),
+            listen.to_owned(),
             server("a", &[&a.url]),
             server("b", &[&b.url]),
             server("pair", &[&a.url, &b.url]),

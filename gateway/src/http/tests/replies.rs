@@ -184,3 +184,25 @@ async fn a_client_of_http_sse_reads_every_reply_on_its_stream() {
         (&json!(1), &json!([]))
     );
 }
+
+/// Otherwise a client that reads nothing has any number of calls.
+#[tokio::test]
+async fn a_reply_that_is_not_read_counts_as_a_call_at_once() {
+    let gateway = Gateway::start_with("calls_per_user_at_once = 1\n").await;
+    for (server, method, params) in [
+        ("both", "tools/list", json!({})),
+        ("a", "tools/call", json!({"name": "echo", "arguments": {}})),
+    ] {
+        let session = gateway.open(server).await;
+        let body = Body::from(request(1, method, params).to_string());
+        let unread = gateway.send(post(server, Some(&session)).body(body).unwrap());
+        let unread = unread.await;
+        assert_eq!(unread.status(), StatusCode::OK, "{server}");
+        let ping = request(2, "ping", json!({}));
+        let refused = gateway.post(server, Some(&session), &ping).await;
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{server}");
+        drop(unread);
+        let served = gateway.post(server, Some(&session), &ping).await;
+        assert_eq!(served.status, StatusCode::OK, "{server}");
+    }
+}
