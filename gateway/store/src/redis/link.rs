@@ -29,6 +29,11 @@ const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_millis(250);
 /// Interval of pings on a connection that may be unused.
 const PING_EVERY: Duration = Duration::from_secs(1);
+/// A connection that is lost within this time is lost quickly.
+const QUICKLY: Duration = Duration::from_secs(1);
+/// Quick losses in a row after which a lost connection is opened again without a pause. Something may close connections one
+/// by one, but not as fast as they are opened.
+const QUICK_LOSSES_MAX: u32 = 20;
 /// A connection to a server that has become a replica is kept for this long, so that a fleet whose only server is one
 /// does not reconnect for every command.
 const REPLICA_KEPT_FOR: Duration = Duration::from_secs(1);
@@ -337,17 +342,18 @@ impl Shared {
     /// Maintains the connection for as long as the store exists.
     async fn keep(self: Arc<Self>, mut last: Result<u64, ()>) {
         let mut number = 1;
-        let mut wait = BACKOFF_MIN;
+        let mut backoff = Backoff::default();
         loop {
-            match last {
+            let pause = match last {
                 Ok(open) => {
-                    wait = BACKOFF_MIN;
+                    let opened_at = Instant::now();
                     Arc::clone(&self).until_lost(open).await;
+                    backoff.after_loss(opened_at.elapsed())
                 }
-                Err(()) => {
-                    tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.0))).await;
-                    wait = BACKOFF_MAX.min(wait * 2);
-                }
+                Err(()) => backoff.after_failure(),
+            };
+            if !pause.is_zero() {
+                tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
             }
             number += 1;
             let attempt = self.dialer.connect().await;
@@ -414,6 +420,45 @@ impl Shared {
     }
 }
 
+/// How long to wait before the next attempt to connect.
+#[derive(Debug)]
+struct Backoff {
+    next: Duration,
+    quick_losses: u32,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self {
+            next: BACKOFF_MIN,
+            quick_losses: 0,
+        }
+    }
+}
+
+impl Backoff {
+    /// After an attempt that failed.
+    fn after_failure(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = BACKOFF_MAX.min(pause * 2);
+        pause
+    }
+
+    /// After the loss of a connection that `lasted` for so long: nothing, unless all of the last ones were lost quickly, as
+    /// where no reply of a server can be believed.
+    fn after_loss(&mut self, lasted: Duration) -> Duration {
+        self.quick_losses = match lasted < QUICKLY {
+            true => self.quick_losses.saturating_add(1),
+            false => 0,
+        };
+        if self.quick_losses > QUICK_LOSSES_MAX {
+            return self.after_failure();
+        }
+        self.next = BACKOFF_MIN;
+        Duration::ZERO
+    }
+}
+
 /// The server's reply, if the library made an error of it.
 fn error_reply(error: &RedisError) -> Option<Value> {
     let errors = error.clone().into_server_errors()?;
@@ -424,4 +469,28 @@ fn error_reply(error: &RedisError) -> Option<Value> {
 /// Whether the server refused the command because it is a replica.
 fn is_from_replica(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "READONLY")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_are_lost_quickly_again_and_again_are_opened_with_pauses() {
+        let (quick, long) = (QUICKLY / 10, QUICKLY);
+        let mut backoff = Backoff::default();
+        for _ in 0..QUICK_LOSSES_MAX {
+            assert_eq!(backoff.after_loss(quick), Duration::ZERO);
+        }
+        assert_eq!(backoff.after_loss(quick), BACKOFF_MIN);
+        assert_eq!(backoff.after_loss(quick), BACKOFF_MIN * 2);
+        for _ in 0..10 {
+            backoff.after_loss(quick);
+        }
+        assert_eq!(backoff.after_loss(quick), BACKOFF_MAX);
+        // One that lasted ends that.
+        assert_eq!(backoff.after_loss(long), Duration::ZERO);
+        assert_eq!(backoff.after_loss(quick), Duration::ZERO);
+        assert_eq!(backoff.after_failure(), BACKOFF_MIN);
+    }
 }
