@@ -1,11 +1,10 @@
 //! One connection to Redis that many callers share: commands that are sent at about the same time leave in one write,
 //! and replies are assigned in their order.
 //!
-//! The client library opens the connection, and authenticates. It also serves connections over TLS, and those to a
-//! socket file. What it does for a command over TCP, in its parser above all, cost a third of a call. Invariants: a
-//! caller gets the reply to its own command, or an error if the connection is lost first; a reply that is not the
-//! [`ExpectedReply`] loses the connection, with all commands in flight; the driver of the connection ends with the last
-//! handle.
+//! The client library opens the connection, and authenticates. It also serves connections over TLS. What it does for a
+//! command, in its parser above all, cost a third of a call. Invariants: a caller gets the reply to its own command, or an
+//! error if the connection is lost first; a reply that is not the [`ExpectedReply`] loses the connection, with all commands
+//! in flight; the driver of the connection ends with the last handle.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,9 +15,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, RedisResult, Value};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
@@ -37,9 +35,9 @@ pub(super) type ReplyCallback = Box<dyn FnOnce(Option<Value>) + Send>;
 /// A handle of one connection. Cheap to clone.
 #[derive(Clone)]
 pub(super) enum CommandConnection {
-    /// Over TCP in the clear.
-    Tcp(Arc<SharedStream>),
-    /// Any other, by the client library.
+    /// Over TCP in the clear, or a socket file.
+    Stream(Arc<SharedStream>),
+    /// Over TLS, by the client library.
     Library(MultiplexedConnection),
 }
 
@@ -50,19 +48,29 @@ impl CommandConnection {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
-        let ConnectionAddr::Tcp(host, port) = info.addr() else {
-            let connection = client.get_multiplexed_async_connection_with_config(&config);
-            return Ok(Self::Library(connection.await?));
-        };
-        let stream = connect(host, *port).await?;
-        stream.set_nodelay(true)?;
-        let stream = stream.into_std()?;
-        // The library sets up the connection over a second handle of the socket, which is closed with its own.
-        let second = TcpStream::from_std(stream.try_clone()?)?;
         let settings = info.redis_settings();
-        drop(MultiplexedConnection::new_with_config(settings, second, config).await?);
-        let stream = SharedStream::start(TcpStream::from_std(stream)?);
-        Ok(Self::Tcp(Arc::new(stream)))
+        // The library sets up the connection over a second handle of the socket, which is closed with its own.
+        let stream = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => {
+                let stream = connect(host, *port).await?;
+                stream.set_nodelay(true)?;
+                let stream = stream.into_std()?;
+                let second = TcpStream::from_std(stream.try_clone()?)?;
+                drop(MultiplexedConnection::new_with_config(settings, second, config).await?);
+                SharedStream::start(TcpStream::from_std(stream)?.into_split())
+            }
+            ConnectionAddr::Unix(path) => {
+                let stream = UnixStream::connect(path).await?.into_std()?;
+                let second = UnixStream::from_std(stream.try_clone()?)?;
+                drop(MultiplexedConnection::new_with_config(settings, second, config).await?);
+                SharedStream::start(UnixStream::from_std(stream)?.into_split())
+            }
+            _ => {
+                let connection = client.get_multiplexed_async_connection_with_config(&config);
+                return Ok(Self::Library(connection.await?));
+            }
+        };
+        Ok(Self::Stream(Arc::new(stream)))
     }
 
     /// Sends a command and waits for its reply, which may be an error of the server.
@@ -71,7 +79,7 @@ impl CommandConnection {
     /// The connection is lost.
     pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         match self {
-            Self::Tcp(stream) => stream.send(command).await,
+            Self::Stream(stream) => stream.send(command).await,
             // Boxed: the future of every command would otherwise be as large.
             Self::Library(connection) => Box::pin(by_library(connection, command)).await,
         }
@@ -81,7 +89,7 @@ impl CommandConnection {
     /// sent later come after it.
     pub(super) fn send_unawaited(self, command: &Cmd, limit: Duration, on_reply: ReplyCallback) {
         match self {
-            Self::Tcp(stream) => {
+            Self::Stream(stream) => {
                 let target = ReplyTarget::Callback(on_reply);
                 if let Err(target) = stream.queue.push(command, target) {
                     target.lose();
@@ -146,7 +154,7 @@ async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(select_ok(attempts).await?.0)
 }
 
-/// A connection over TCP, with the task that drives it.
+/// A connection, with the task that drives it.
 pub(super) struct SharedStream {
     queue: Arc<Queue>,
     driver: AbortHandle,
@@ -159,9 +167,15 @@ impl Drop for SharedStream {
 }
 
 impl SharedStream {
-    fn start(stream: TcpStream) -> Self {
+    /// Starts with the two halves of a socket.
+    fn start(
+        (reader, writer): (
+            impl AsyncRead + Unpin + Send + 'static,
+            impl AsyncWrite + Unpin + Send + 'static,
+        ),
+    ) -> Self {
         let queue = Arc::<Queue>::default();
-        let driver = tokio::spawn(drive(stream, OpenQueue(Arc::clone(&queue))));
+        let driver = tokio::spawn(drive(reader, writer, OpenQueue(Arc::clone(&queue))));
         Self {
             queue,
             driver: driver.abort_handle(),
@@ -264,8 +278,7 @@ impl Drop for OpenQueue {
 }
 
 /// Writes commands and reads replies until the connection is lost.
-async fn drive(stream: TcpStream, queue: OpenQueue) {
-    let (reader, writer) = stream.into_split();
+async fn drive(reader: impl AsyncRead + Unpin, writer: impl AsyncWrite + Unpin, queue: OpenQueue) {
     let ended = tokio::select! {
         ended = read_replies(reader, &queue.0) => ended,
         ended = write_commands(writer, &queue.0) => ended,
@@ -275,7 +288,7 @@ async fn drive(stream: TcpStream, queue: OpenQueue) {
     }
 }
 
-async fn write_commands(mut writer: OwnedWriteHalf, queue: &Queue) -> io::Result<()> {
+async fn write_commands(mut writer: impl AsyncWrite + Unpin, queue: &Queue) -> io::Result<()> {
     let mut output = Vec::new();
     loop {
         queue.is_filled.notified().await;
@@ -287,7 +300,7 @@ async fn write_commands(mut writer: OwnedWriteHalf, queue: &Queue) -> io::Result
 }
 
 /// Ends without an error if the server closes the connection.
-async fn read_replies(mut reader: OwnedReadHalf, queue: &Queue) -> io::Result<()> {
+async fn read_replies(mut reader: impl AsyncRead + Unpin, queue: &Queue) -> io::Result<()> {
     let mut replies = ReplyReader::default();
     while reader.read_buf(replies.buffer()).await? > 0 {
         while let Some(value) = replies.next_reply()? {
@@ -317,9 +330,9 @@ mod tests {
     async fn connected() -> (CommandConnection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await;
-        let stream = SharedStream::start(stream.unwrap());
+        let stream = SharedStream::start(stream.unwrap().into_split());
         let (server, _) = listener.accept().await.unwrap();
-        (CommandConnection::Tcp(Arc::new(stream)), server)
+        (CommandConnection::Stream(Arc::new(stream)), server)
     }
 
     const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
