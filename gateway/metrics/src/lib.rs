@@ -4,13 +4,12 @@
 mod agent;
 mod code;
 mod connections;
+mod exchanges;
 mod governance;
 mod hooks;
 mod logs;
 
-use std::collections::BTreeMap;
-use std::sync::{LazyLock, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::LazyLock;
 
 pub use agent::{AgentOutcome, agent_run};
 pub use code::{
@@ -21,16 +20,14 @@ pub use code::{
 pub use connections::{
     ConnectionRefusal, StrangerReply, client_connection_refused, reply_delayed, requests_refused,
 };
+pub use exchanges::{ExchangeOutcome, ExchangeTimer, REQUEST_SECONDS, UPSTREAM_SECONDS};
 pub use governance::{
     Record, code_record_failed, code_records_pruned, code_replayed, code_runs_lost,
     code_security_event, code_skill_changed,
 };
 pub use hooks::{HookOutcome, hook_answered};
 pub use logs::{LogLoss, log_line_lost};
-use metrics::{
-    Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
-    histogram,
-};
+use metrics::{Counter, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use strum::VariantArray as _;
 
 /// Bindings this worker made or drove last.
@@ -59,19 +56,15 @@ pub const CLAIM_NEWS: &str = "mooring_claim_news_total";
 pub const BUILD_INFO: &str = "mooring_build_info";
 /// Whether the store is away.
 pub const DEGRADED: &str = "mooring_degraded";
-/// Time from a request's arrival to the head of its reply, by `server`, `method`, `status` and `era`.
-pub const REQUEST_SECONDS: &str = "mooring_request_duration_seconds";
 /// Time of one store command, by `command`.
 pub const STORE_SECONDS: &str = "mooring_store_duration_seconds";
 /// Connections to Redis that were closed because a reply was not the one to its command, malformed or too large.
 pub const STORE_REPLIES_REFUSED: &str = "mooring_store_replies_refused_total";
-/// Time from a request's sending to the head of the upstream's response.
-pub const UPSTREAM_SECONDS: &str = "mooring_upstream_duration_seconds";
 
 /// Upper bounds of the histograms' buckets, in seconds: from below one Redis round trip to above a slow tool.
 pub const BUCKETS_SECONDS: &[f64] = &[
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
-    5.0, 10.0, 30.0,
+    5.0, 10.0, 30.0, 60.0, 300.0,
 ];
 
 /// Registers descriptions, and the counters at zero, so that a scrape before the first event shows them.
@@ -114,18 +107,11 @@ pub fn describe() {
         "Replies of Redis that were another command's, malformed or too large: the connection was closed"
     );
     counter!(STORE_REPLIES_REFUSED).absolute(0);
-    describe_histogram!(
-        REQUEST_SECONDS,
-        "Arrival of a request to the head of its reply"
-    );
     describe_histogram!(STORE_SECONDS, "One store command");
-    describe_histogram!(
-        UPSTREAM_SECONDS,
-        "Sending upstream to the head of the response"
-    );
     agent::describe();
     code::describe();
     connections::describe();
+    exchanges::describe();
     governance::describe();
     hooks::describe();
     logs::describe();
@@ -239,48 +225,6 @@ pub fn snapshot(bindings: usize, connections: usize, is_degraded: bool) {
     gauge!(DEGRADED).set(if is_degraded { 1.0 } else { 0.0 });
 }
 
-/// One request of a client, and the HTTP status of its reply.
-pub fn request(server: &str, method: &'static str, status: u16, took: Duration) {
-    /// What tells the requests of one server apart.
-    type Kind = (&'static str, &'static str);
-    /// Of the configured servers.
-    static HISTOGRAMS: RwLock<BTreeMap<String, Vec<(Kind, Histogram)>>> =
-        RwLock::new(BTreeMap::new());
-    let seconds = took.as_secs_f64();
-    let kind = (method, status_class(status));
-    {
-        let known = HISTOGRAMS.read().unwrap_or_else(PoisonError::into_inner);
-        let mut kinds = known.get(server).into_iter().flatten();
-        if let Some((_, histogram)) = kinds.find(|(known, _)| *known == kind) {
-            return histogram.record(seconds);
-        }
-    }
-    let histogram = histogram!(
-        REQUEST_SECONDS,
-        "server" => server.to_owned(), "method" => kind.0, "status" => kind.1, "era" => "legacy"
-    );
-    histogram.record(seconds);
-    let mut known = HISTOGRAMS.write().unwrap_or_else(PoisonError::into_inner);
-    known
-        .entry(server.to_owned())
-        .or_default()
-        .push((kind, histogram));
-}
-
-const fn status_class(status: u16) -> &'static str {
-    match status {
-        ..400 => "2xx",
-        400..500 => "4xx",
-        500.. => "5xx",
-    }
-}
-
-/// One exchange with an upstream, up to the head of its response.
-pub fn upstream(took: Duration) {
-    static HISTOGRAM: LazyLock<Histogram> = LazyLock::new(|| histogram!(UPSTREAM_SECONDS));
-    HISTOGRAM.record(took.as_secs_f64());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,13 +245,12 @@ mod tests {
             CLAIM_NEWS,
             BUILD_INFO,
             DEGRADED,
-            REQUEST_SECONDS,
             STORE_SECONDS,
-            UPSTREAM_SECONDS,
         ]
         .into_iter()
         .chain(code::ALL)
         .chain(connections::ALL)
+        .chain(exchanges::ALL)
         .chain(governance::ALL)
         .chain(hooks::ALL)
         .chain(logs::ALL)
@@ -320,6 +263,7 @@ mod tests {
         let words = RunOutcome::VARIANTS
             .iter()
             .map(<&'static str>::from)
+            .chain(ExchangeOutcome::VARIANTS.iter().map(<&'static str>::from))
             .chain(LockUse::VARIANTS.iter().map(<&'static str>::from))
             .chain(SessionRetired::VARIANTS.iter().map(<&'static str>::from))
             .chain(Record::VARIANTS.iter().map(<&'static str>::from));

@@ -19,10 +19,12 @@ pub mod method;
 pub mod renaming;
 pub mod repeated_keys;
 pub mod reply;
+pub mod response_outcome;
 pub mod rewrite;
 pub mod stream;
 pub mod tool_server;
 pub mod version;
+pub mod watched_reply;
 
 mod cut_message;
 mod keys;
@@ -40,12 +42,14 @@ pub use mark::Rebound;
 pub use marker::Marker;
 pub use method::Method;
 pub use reply::{ByteStream, EventStream, HeldText, Reply, ReplyBody, ReplyError, ReplyMessages};
+pub use response_outcome::ResponseOutcome;
 pub use rewrite::{
     Downward, RewriteError, Upward, rewrite_down, rewrite_up, with_id, with_request_id,
 };
 pub use stream::{StreamError, StreamRewriter};
 pub use tool_server::ToolServer;
 pub use version::{Revision, VersionError};
+pub use watched_reply::{BodyEnd, CompleteWith, ReplySummary};
 
 #[cfg(test)]
 mod tests;

@@ -232,7 +232,12 @@ impl Pool {
                 let carrying = outgoing
                     .clone()
                     .upstream_session(session.upstream_session.as_ref());
+                let exchange = outgoing.begin_exchange(server.id.as_str(), instance.name.as_str());
                 let sent = self.client.send_once(instance, &carrying).await;
+                let sent = match exchange {
+                    Some(exchange) => sent.map(|reply| exchange.watch(reply)),
+                    None => sent,
+                };
                 if let Ok(reply) = &sent
                     && session.upstream_session.is_none()
                     && matches!(

@@ -6,6 +6,8 @@
 //! [`UNREAD_MAX`] messages, of which long ones take the memory of their user. An entry starts
 //! when the previous one is answered, also after the client has disconnected.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::value::RawValue;
@@ -15,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer;
 use super::delayed_answer::streamed;
 use super::endpoint::{RequestContext, is_initialize, post_message};
+use super::request_entry::RequestEntry;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{
     EnvelopeError, ErrorBody, ErrorKind, Event, Id, Kind, Message, Reply, ReplyMessages, Revision,
@@ -92,13 +95,15 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
 
 /// Serves one entry. It is completed even if the client disconnects.
 async fn serve(context: &RequestContext, entry: &BatchEntry) -> Reply {
+    let request = RequestEntry::begin();
     let context = RequestContext {
         // A disconnect does not say which of the requests the client cancels.
         client_gone: CancellationToken::new(),
+        entry: Some(Arc::clone(&request)),
         ..context.clone()
     };
     let parsed = Message::parse(&entry.text, Sender::Client);
-    post_message(context, &entry.text, parsed).await
+    request.watch(post_message(context, &entry.text, parsed).await)
 }
 
 /// Parses and checks the messages of a batch.

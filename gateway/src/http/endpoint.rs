@@ -16,6 +16,7 @@ use super::detachable_future::DetachableFuture;
 use super::hooked_call::{answered, serve_hooked};
 use super::priming::StreamOwner;
 use super::reply::to_http;
+use super::request_entry::RequestEntry;
 use super::stateful::is_stateful;
 use super::target::ServerTarget;
 use super::visible_tools::VisibleTools;
@@ -51,6 +52,8 @@ pub(super) struct RequestContext<S = ServerTarget> {
     pub(super) usage: Arc<UserUsage>,
     /// Counts it among the calls of its sender; none if it is no call, or part of another one.
     pub(super) call: Option<Arc<CallPermit>>,
+    /// What is known of it; none of a request that begins inside the gateway.
+    pub(super) entry: Option<Arc<RequestEntry>>,
 }
 
 /// A request for an upstream server.
@@ -70,6 +73,7 @@ impl<S> RequestContext<S> {
             client_gone: self.client_gone,
             usage: self.usage,
             call: self.call,
+            entry: self.entry,
         }
     }
 
@@ -150,6 +154,18 @@ pub(super) async fn unknown_path() -> Response {
 }
 
 async fn serve(app: Arc<App>, id: Option<&str>, sender: &RequestSender, request: Request) -> Reply {
+    let entry = RequestEntry::begin();
+    let reply = serve_entry(app, id, sender, request, &entry).await;
+    entry.watch(reply)
+}
+
+async fn serve_entry(
+    app: Arc<App>,
+    id: Option<&str>,
+    sender: &RequestSender,
+    request: Request,
+    entry: &Arc<RequestEntry>,
+) -> Reply {
     let (head, body) = request.into_parts();
     let (identity, target) = match admit(&app, id, RequestHead::of(sender, &head)).await {
         Ok(admitted) => admitted,
@@ -168,6 +184,7 @@ async fn serve(app: Arc<App>, id: Option<&str>, sender: &RequestSender, request:
         lane: None,
         client_gone: CancellationToken::new(),
         call: None,
+        entry: Some(Arc::clone(entry)),
     };
     match head.method {
         HttpMethod::POST => post(context, body).await,
@@ -315,6 +332,9 @@ pub(super) async fn serve_message(
     message: &Message<'_>,
     revision: Revision,
 ) -> Reply {
+    if let Some(entry) = &context.entry {
+        entry.note_message(context.server.id(), message);
+    }
     let visible = VisibleTools::of(&context.app, &context.identity, context.server.id());
     if let Some(refusal) = visible.refuse_call(message) {
         return refusal;
@@ -365,11 +385,9 @@ pub(super) async fn dispatch(
     message: &Message<'_>,
     revision: Revision,
 ) -> Reply {
-    let started = Instant::now();
-    let target = context.server.clone();
-    let reply = match &target {
+    match context.server.clone() {
         ServerTarget::Upstream(server) => {
-            let context = context.at(Arc::clone(server));
+            let context = context.at(server);
             if is_stateful(&context, is_initialize(message)) {
                 stateful::post(&context, body, message, revision).await
             } else {
@@ -377,26 +395,18 @@ pub(super) async fn dispatch(
             }
         }
         ServerTarget::Code(server) => {
-            let context = context.at(Arc::clone(server));
+            let context = context.at(server);
             Box::pin(code::post(&context, message, revision)).await
         }
         ServerTarget::Agent(server) => {
-            let context = context.at(Arc::clone(server));
+            let context = context.at(server);
             Box::pin(agent::post(&context, message, revision)).await
         }
         ServerTarget::Group(group) => {
-            let context = context.at(Arc::clone(group));
+            let context = context.at(group);
             Box::pin(group::post(&context, body, message, revision)).await
         }
-    };
-    let method = message.method().label();
-    metrics::request(
-        target.id(),
-        method,
-        reply.status.as_u16(),
-        started.elapsed(),
-    );
-    reply
+    }
 }
 
 pub(super) async fn get(context: RequestContext) -> Reply {

@@ -25,6 +25,7 @@ mod peers;
 mod priming;
 mod reply;
 mod request_body;
+mod request_entry;
 mod request_rate;
 mod stateful;
 mod stateless;

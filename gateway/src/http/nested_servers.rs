@@ -59,6 +59,7 @@ impl Upstreams for NestedServers {
             begun: None,
             lane: None,
             client_gone: CancellationToken::new(),
+            entry: None,
         };
         let session = context.of_caller(session);
         // The session is stateful whatever the server's setting: code has no other.
@@ -172,6 +173,7 @@ impl NestedServers {
             begun: None,
             lane: None,
             client_gone: CancellationToken::new(),
+            entry: None,
         })
     }
 }

@@ -149,6 +149,7 @@ async fn send_upstream(
         session: &session,
         server: &context.server,
         outgoing: Outgoing::post(&context.server, text)
+            .timed_as(message.method())
             .forwarding(&context.headers)
             .on_behalf_of(&context.server, &caller_of(&session)),
         on_loss: match (message.kind(), message.method()) {

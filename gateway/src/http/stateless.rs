@@ -64,6 +64,7 @@ pub(super) async fn post(
     };
     let caller = caller_of(context);
     let outgoing = Outgoing::post(&context.server, text)
+        .timed_as(message.method())
         .forwarding(&context.headers)
         .on_behalf_of(&context.server, &caller)
         .revision(revision.as_str());

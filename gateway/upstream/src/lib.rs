@@ -26,6 +26,7 @@ mod server;
 pub mod sse;
 mod statefulness;
 pub mod stdio;
+mod timed_exchange;
 mod transport;
 mod user_secret;
 
@@ -50,5 +51,6 @@ pub use reach::{Reach, UNREACHED_LOST_AFTER};
 pub use request::{Outgoing, is_forwarded};
 pub use server::{Instance, Server, Servers, SessionPolicy};
 pub use statefulness::{Statefulness, StatefulnessSeen, ask_statefulness};
+pub use timed_exchange::{TimedExchange, exchange_outcome};
 pub use transport::{InstanceTransport, MessageTransport};
 pub use user_secret::{SecretHeader, UserSecret, UserSecretError, UserSecrets};

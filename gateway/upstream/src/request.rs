@@ -13,7 +13,9 @@ use mooring_session::names::UpstreamSession;
 use super::credential::RequestCredential;
 use super::credential_header::CredentialHeader;
 use super::http::HttpRequest;
+use super::timed_exchange::TimedExchange;
 use super::{Caller, Instance, Server};
+use mooring_protocol::Method as McpMethod;
 use mooring_protocol::header::{
     LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID,
 };
@@ -38,6 +40,8 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("mooring/", env!("CA
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     method: Method,
+    /// The method of its message, if it is timed: that of a client.
+    timed_as: Option<McpMethod>,
     headers: HeaderMap,
     body: Bytes,
     /// What it is sent with besides, which may have to be fetched first.
@@ -74,6 +78,7 @@ impl Outgoing {
         headers.insert(USER_AGENT, AGENT);
         Self {
             method,
+            timed_as: None,
             headers,
             body: Bytes::new(),
             credential: None,
@@ -86,11 +91,26 @@ impl Outgoing {
     pub fn forwarded(method: Method, headers: HeaderMap, body: Bytes) -> Self {
         Self {
             method,
+            timed_as: None,
             headers,
             body,
             credential: None,
             memory: None,
         }
+    }
+
+    /// The same request, whose time to the last byte of the reply is measured as that of a message of this method.
+    #[must_use]
+    pub const fn timed_as(mut self, method: McpMethod) -> Self {
+        self.timed_as = Some(method);
+        self
+    }
+
+    /// Begins to measure its exchange with an instance; none for a request of the gateway itself.
+    #[must_use]
+    pub fn begin_exchange(&self, server: &str, instance: &str) -> Option<TimedExchange> {
+        let method = self.timed_as?;
+        Some(TimedExchange::begin(server, instance, method))
     }
 
     /// Its HTTP method.

@@ -2,8 +2,6 @@
 //!
 //! Invariant: a failure counts as not run only if the instance certainly has not begun the message.
 
-use std::time::Instant;
-
 use mooring_session::rules::Ownership;
 use mooring_session::view::BindingView;
 
@@ -64,11 +62,15 @@ pub(super) async fn attempt(
     let upstream_session = binding.upstream_session.as_ref();
     call.outgoing.set_upstream_session(upstream_session);
     let call = &*call;
-    let started = Instant::now();
+    let exchange =
+        (call.outgoing).begin_exchange(call.server.id.as_str(), binding.instance.as_str());
     let sent = router
         .send(call.session, call.server, binding, &call.outgoing)
         .await;
-    metrics::upstream(started.elapsed());
+    let sent = match exchange {
+        Some(exchange) => sent.map(|reply| exchange.watch(reply)),
+        None => sent,
+    };
     let broken = match sent {
         Ok(mut reply) => {
             if call.server.ownership == Ownership::Owned {

@@ -12,6 +12,7 @@ use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::super::endpoint::{self, RequestContext, is_initialize};
+use super::super::request_entry::RequestEntry;
 use super::super::{App, answer};
 use super::finish_if_over;
 use super::initialize::initialize;
@@ -86,9 +87,21 @@ pub(in super::super) async fn serve(
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
     match context.request_context(Some(&negotiated)) {
-        Some(context) => endpoint::serve_message(context, body, message, revision).await,
+        Some(context) => serve_watched(context, body, message, revision).await,
         None => answer::plain(ErrorKind::ServerNotFound, message.id()),
     }
+}
+
+/// Serves a message as a request of its own.
+pub(super) async fn serve_watched(
+    mut context: RequestContext,
+    body: &Bytes,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Reply {
+    let entry = RequestEntry::begin();
+    context.entry = Some(Arc::clone(&entry));
+    entry.watch(endpoint::serve_message(context, body, message, revision).await)
 }
 
 /// The revision of a message after `initialize`.
@@ -135,6 +148,7 @@ impl StreamContext {
             client_gone: self.stream.over(),
             usage: Arc::clone(&self.stream.usage),
             call: self.call.clone(),
+            entry: None,
         })
     }
 

@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use http::HeaderValue;
 
-use super::super::{answer, endpoint};
-use super::answering::StreamContext;
+use super::super::answer;
+use super::answering::{StreamContext, serve_watched};
 use crate::client_stream::NegotiatedSession;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Reply, ReplyMessages, Revision};
@@ -26,7 +26,7 @@ pub(in super::super) async fn initialize(
     }
     let revision = revision_for(message);
     let reply = match context.request_context(None) {
-        Some(context) => endpoint::serve_message(context, body, message, revision).await,
+        Some(context) => serve_watched(context, body, message, revision).await,
         None => answer::plain(ErrorKind::ServerNotFound, message.id()),
     };
     let (reply, negotiated) =

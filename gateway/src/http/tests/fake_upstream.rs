@@ -1,14 +1,17 @@
-//! An upstream server of Streamable HTTP in this process: it keeps sessions, and answers calls of `echo` as JSON and of
-//! `stream` as events.
+//! An upstream server of Streamable HTTP in this process: it keeps sessions, and answers calls of `echo` and
+//! `fail` as JSON, and of `stream` and `slow` as events.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use futures_util::{StreamExt, stream};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -112,6 +115,21 @@ async fn take(State(sessions): State<Arc<Sessions>>, headers: HeaderMap, body: B
                 result(json!({"content": []}))
             );
             ([("content-type", "text/event-stream")], text).into_response()
+        }
+        ("tools/call", Some("fail")) => json(result(json!({"content": [], "isError": true}))),
+        // An event at once, and the response after some milliseconds.
+        ("tools/call", Some("slow")) => {
+            let progress = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
+            let wait = Duration::from_millis(params["arguments"]["ms"].as_u64().unwrap());
+            let first =
+                stream::once(async move { Ok::<_, Infallible>(format!("data: {progress}\n\n")) });
+            let response = format!("data: {}\n\n", result(json!({"content": []})));
+            let later = stream::once(async move {
+                tokio::time::sleep(wait).await;
+                Ok(response)
+            });
+            let body = Body::from_stream(first.chain(later));
+            ([("content-type", "text/event-stream")], body).into_response()
         }
         (method, _) => {
             let id = &message["id"];

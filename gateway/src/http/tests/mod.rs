@@ -12,16 +12,17 @@ mod cost;
 mod fake_upstream;
 mod refusals;
 mod replies;
+mod times;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::policy::AccessPolicy;
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use mooring_identity::Peer;
 use mooring_session::names::{Address, WorkerId};
 use mooring_session::time::Millis;
@@ -34,6 +35,15 @@ use tempfile::TempDir;
 use self::fake_upstream::FakeUpstream;
 use super::{Routes, routes};
 use crate::serve::application::{GatewayParts, assemble as assemble_app};
+
+/// The metrics of all gateways: a process has one global recorder.
+static METRICS: LazyLock<PrometheusHandle> = LazyLock::new(|| {
+    let builder = PrometheusBuilder::new();
+    let builder = builder
+        .set_buckets(mooring_metrics::BUCKETS_SECONDS)
+        .unwrap();
+    builder.install_recorder().unwrap()
+});
 
 /// The routes of one gateway, and the two upstream servers behind it.
 struct Gateway {
@@ -52,8 +62,8 @@ struct Answer {
 }
 
 impl Gateway {
-    /// The servers `a` and `b`, `pair` of two instances, `serial`, whose calls take turns, and `both`, a group of `a` and
-    /// `b`.
+    /// The servers `a` and `b`, `pair` of two instances, `serial`, whose calls take turns, `timed` and `held` for what
+    /// they are counted as, and `both`, a group of `a` and `b`.
     async fn start() -> Self {
         Self::start_with("").await
     }
@@ -79,6 +89,8 @@ impl Gateway {
             server("b", &[&b.url]),
             server("pair", &[&a.url, &b.url]),
             server_with("serial", &[&a.url], "serial"),
+            server("timed", &[&a.url]),
+            server("held", &[&a.url]),
             "[[servers]]\nid = \"both\"\nkind = \"group\"\nmembers = [\"a\", \"b\"]\n".to_owned(),
         ]
         .concat();
@@ -100,9 +112,9 @@ impl Gateway {
             ring: None,
             policy: Arc::new(AccessPolicy::of(&settings)),
         };
-        // Its own: a process has one global recorder.
-        let metrics = PrometheusBuilder::new().build_recorder().handle();
-        let app = assemble_app(&settings, parts, metrics).await.unwrap();
+        let app = assemble_app(&settings, parts, METRICS.clone())
+            .await
+            .unwrap();
         Self {
             routes: routes(app),
             a,
@@ -142,6 +154,22 @@ impl Gateway {
         let params = json!({"name": tool, "arguments": arguments});
         self.post(server, Some(session), &request(7, "tools/call", params))
             .await
+    }
+}
+
+impl Gateway {
+    /// Calls a tool, and reads only the head of the reply.
+    async fn begin_call(
+        &self,
+        server: &str,
+        session: &str,
+        tool: &str,
+        arguments: Value,
+    ) -> Response<Body> {
+        let params = json!({"name": tool, "arguments": arguments});
+        let message = request(7, "tools/call", params).to_string();
+        let request = post(server, Some(session)).body(Body::from(message));
+        self.send(request.unwrap()).await
     }
 }
 

@@ -1,0 +1,255 @@
+//! Times of requests of clients and of exchanges with upstream servers, from their begin to the last byte of the reply.
+//!
+//! Invariant: labels are configured servers and instances, known methods and [`ExchangeOutcome`]s. What is in flight is
+//! counted until it is dropped, also if nobody reports its end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use metrics::{Gauge, Histogram, Label, describe_gauge, describe_histogram, gauge, histogram};
+
+/// Time from a request's arrival to the last byte of its reply, by `server`, `method`, `status`, `outcome` and `era`.
+pub const REQUEST_SECONDS: &str = "mooring_request_duration_seconds";
+/// Time from a request's arrival to the first byte of its reply, by `server` and `method`.
+const REQUEST_FIRST_BYTE_SECONDS: &str = "mooring_request_first_byte_seconds";
+/// Requests whose reply has not ended, by `server`.
+const REQUESTS_IN_FLIGHT: &str = "mooring_requests_in_flight";
+/// Time from sending a message to the last byte of the upstream's reply, by `server`, `instance`, `method` and `outcome`.
+pub const UPSTREAM_SECONDS: &str = "mooring_upstream_duration_seconds";
+/// Time from sending a message to the first byte of the upstream's reply, by `server`, `instance` and `method`.
+const UPSTREAM_FIRST_BYTE_SECONDS: &str = "mooring_upstream_first_byte_seconds";
+/// Messages whose reply has not ended, by `server` and `instance`.
+const UPSTREAM_IN_FLIGHT: &str = "mooring_upstream_requests_in_flight";
+
+/// Every metric of this file.
+#[cfg(test)]
+pub(super) const ALL: [&str; 6] = [
+    REQUEST_SECONDS,
+    REQUEST_FIRST_BYTE_SECONDS,
+    REQUESTS_IN_FLIGHT,
+    UPSTREAM_SECONDS,
+    UPSTREAM_FIRST_BYTE_SECONDS,
+    UPSTREAM_IN_FLIGHT,
+];
+
+pub(super) fn describe() {
+    describe_histogram!(
+        REQUEST_SECONDS,
+        "Arrival of a request to the last byte of its reply"
+    );
+    describe_histogram!(
+        REQUEST_FIRST_BYTE_SECONDS,
+        "Arrival of a request to the first byte of its reply"
+    );
+    describe_gauge!(REQUESTS_IN_FLIGHT, "Requests whose reply has not ended");
+    describe_histogram!(
+        UPSTREAM_SECONDS,
+        "Sending upstream to the last byte of the reply"
+    );
+    describe_histogram!(
+        UPSTREAM_FIRST_BYTE_SECONDS,
+        "Sending upstream to the first byte of the reply"
+    );
+    describe_gauge!(
+        UPSTREAM_IN_FLIGHT,
+        "Messages to upstream servers whose reply has not ended"
+    );
+}
+
+/// How an exchange ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum ExchangeOutcome {
+    /// With a result, or an accepted message.
+    Ok,
+    /// With the result of a tool that failed.
+    ToolError,
+    /// With a JSON-RPC error in a reply of status 2xx.
+    Error,
+    /// With a status 4xx.
+    #[strum(serialize = "4xx")]
+    Refused,
+    /// With a status 5xx.
+    #[strum(serialize = "5xx")]
+    Failed,
+    /// The reply broke, or ended without the response.
+    Broken,
+    /// Its reader left before the end of the reply.
+    Abandoned,
+    /// It was not sent, or there was no reply.
+    NoReply,
+}
+
+/// What one server, or one instance of it, has in common.
+#[derive(Debug)]
+struct ExchangeSeries {
+    side: ExchangeSide,
+    labels: Vec<Label>,
+    in_flight: Gauge,
+    first_byte: RwLock<Vec<(&'static str, Histogram)>>,
+    ended: RwLock<Vec<(EndKind, Histogram)>>,
+}
+
+/// What tells the ends of exchanges with one server apart: method, status class and outcome.
+type EndKind = (&'static str, &'static str, ExchangeOutcome);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExchangeSide {
+    Client,
+    Upstream,
+}
+
+/// One request or exchange that has begun. Cheap to clone, and in flight until the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct ExchangeTimer(Arc<StartedExchange>);
+
+#[derive(Debug)]
+struct StartedExchange {
+    series: Arc<ExchangeSeries>,
+    method: &'static str,
+    started: Instant,
+}
+
+impl ExchangeTimer {
+    /// A request of a client at this server, which arrived at `started`.
+    #[must_use]
+    pub fn of_request(server: &str, method: &'static str, started: Instant) -> Self {
+        Self::begin(series(ExchangeSide::Client, server, ""), method, started)
+    }
+
+    /// A message to this instance, which is sent now.
+    #[must_use]
+    pub fn of_upstream(server: &str, instance: &str, method: &'static str) -> Self {
+        let series = series(ExchangeSide::Upstream, server, instance);
+        Self::begin(series, method, Instant::now())
+    }
+
+    fn begin(series: Arc<ExchangeSeries>, method: &'static str, started: Instant) -> Self {
+        series.in_flight.increment(1.0);
+        Self(Arc::new(StartedExchange {
+            series,
+            method,
+            started,
+        }))
+    }
+
+    /// Records the end. `first_byte_at` is that of its reply, if there was one; `status` the reply's.
+    pub fn end(&self, first_byte_at: Option<Instant>, status: u16, outcome: ExchangeOutcome) {
+        let StartedExchange {
+            series,
+            method,
+            started,
+        } = &*self.0;
+        if let Some(first_byte_at) = first_byte_at {
+            let took = first_byte_at.saturating_duration_since(*started);
+            series.record_first_byte(method, took);
+        }
+        series.record_end((method, status_class(status), outcome), started.elapsed());
+    }
+}
+
+impl Drop for StartedExchange {
+    fn drop(&mut self) {
+        self.series.in_flight.decrement(1.0);
+    }
+}
+
+impl ExchangeSeries {
+    fn new(side: ExchangeSide, server: &str, instance: &str) -> Self {
+        let mut labels = vec![Label::new("server", server.to_owned())];
+        let in_flight = match side {
+            ExchangeSide::Client => gauge!(REQUESTS_IN_FLIGHT, labels.iter()),
+            ExchangeSide::Upstream => {
+                labels.push(Label::new("instance", instance.to_owned()));
+                gauge!(UPSTREAM_IN_FLIGHT, labels.iter())
+            }
+        };
+        Self {
+            side,
+            labels,
+            in_flight,
+            first_byte: RwLock::default(),
+            ended: RwLock::default(),
+        }
+    }
+
+    fn record_first_byte(&self, method: &'static str, took: Duration) {
+        let name = match self.side {
+            ExchangeSide::Client => REQUEST_FIRST_BYTE_SECONDS,
+            ExchangeSide::Upstream => UPSTREAM_FIRST_BYTE_SECONDS,
+        };
+        record(&self.first_byte, method, took, || {
+            let mut labels = self.labels.clone();
+            labels.push(Label::from_static_parts("method", method));
+            histogram!(name, labels)
+        });
+    }
+
+    fn record_end(&self, kind: EndKind, took: Duration) {
+        record(&self.ended, kind, took, || {
+            let (method, status, outcome) = kind;
+            let mut labels = self.labels.clone();
+            labels.push(Label::from_static_parts("method", method));
+            labels.push(Label::from_static_parts("outcome", outcome.into()));
+            match self.side {
+                ExchangeSide::Client => {
+                    labels.push(Label::from_static_parts("status", status));
+                    labels.push(Label::from_static_parts("era", "legacy"));
+                    histogram!(REQUEST_SECONDS, labels)
+                }
+                ExchangeSide::Upstream => histogram!(UPSTREAM_SECONDS, labels),
+            }
+        });
+    }
+}
+
+/// Records in the histogram of this kind. What every call records is looked up once: a look-up costs more than the
+/// record.
+fn record<K: Copy + PartialEq>(
+    known: &RwLock<Vec<(K, Histogram)>>,
+    kind: K,
+    took: Duration,
+    make: impl FnOnce() -> Histogram,
+) {
+    let seconds = took.as_secs_f64();
+    {
+        let known = known.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, histogram)) = known.iter().find(|(known, _)| *known == kind) {
+            return histogram.record(seconds);
+        }
+    }
+    let histogram = make();
+    histogram.record(seconds);
+    let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
+    known.push((kind, histogram));
+}
+
+/// The series of a configured server or instance.
+fn series(side: ExchangeSide, server: &str, instance: &str) -> Arc<ExchangeSeries> {
+    type Known = BTreeMap<String, BTreeMap<String, Arc<ExchangeSeries>>>;
+    static REQUESTS: RwLock<Known> = RwLock::new(BTreeMap::new());
+    static UPSTREAM: RwLock<Known> = RwLock::new(BTreeMap::new());
+    let known = match side {
+        ExchangeSide::Client => &REQUESTS,
+        ExchangeSide::Upstream => &UPSTREAM,
+    };
+    {
+        let known = known.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(series) = known.get(server).and_then(|of| of.get(instance)) {
+            return Arc::clone(series);
+        }
+    }
+    let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
+    let of_server = known.entry(server.to_owned()).or_default();
+    let new = || Arc::new(ExchangeSeries::new(side, server, instance));
+    Arc::clone(of_server.entry(instance.to_owned()).or_insert_with(new))
+}
+
+const fn status_class(status: u16) -> &'static str {
+    match status {
+        ..400 => "2xx",
+        400..500 => "4xx",
+        500.. => "5xx",
+    }
+}
