@@ -4,6 +4,7 @@
 
 mod governance;
 mod keys;
+mod operators;
 mod sessions;
 mod stdio;
 
@@ -16,6 +17,7 @@ pub use self::governance::{
     SkillsCommand,
 };
 pub use self::keys::{CreateKeyArguments, KeysArguments, KeysCommand};
+pub use self::operators::{DigestArguments, TopArguments, WhoamiArguments};
 pub use self::sessions::{
     OwnerArguments, SessionKind, SessionsArguments, SessionsCommand, StoreArguments,
 };
@@ -53,6 +55,8 @@ Examples:
       explains every setting
   mooring runs list --status failed
       lists what failed at a running gateway; skills and events likewise
+  mooring top --gateway http://10.0.0.1:4444 --gateway http://10.0.0.2:4444
+      shows which users and sessions send most; mooring digest NAME says which user is which
   mooring keys create --user ada --team dev --note 'build server'
       makes an API key, and prints it
   mooring sessions import sessions.json --server claude
@@ -112,6 +116,12 @@ pub enum Command {
     Events(EventsArguments),
     /// List, show and end sessions; import and export those of agents
     Sessions(SessionsArguments),
+    /// Show which users and sessions send most, in the last one to two minutes
+    Top(TopArguments),
+    /// Show whom a gateway takes a token, key, certificate or name for, and what that caller may use
+    Whoami(WhoamiArguments),
+    /// Print the digest that stands for a user in logs and figures
+    Digest(DigestArguments),
     /// Make, list and revoke API keys
     Keys(KeysArguments),
 }

@@ -9,6 +9,7 @@ pub mod cli;
 pub mod client;
 mod client_network;
 pub mod client_stream;
+pub mod digest_command;
 pub mod group;
 mod hooks;
 pub mod http;

@@ -7,15 +7,16 @@ use std::process::ExitCode;
 use clap::Parser;
 use mooring_code::volume;
 use mooring_gateway::cli::{
-    Cli, Command, ConfigCommand, DoctorArguments, EXIT_BAD_SETTINGS, EXIT_CLEAN, EXIT_FAILURE,
-    EXIT_SERVICE_MISSING, KeysArguments, ServeArguments, SessionsArguments, StdioArguments,
+    Cli, Command, ConfigCommand, DigestArguments, DoctorArguments, EXIT_BAD_SETTINGS, EXIT_CLEAN,
+    EXIT_FAILURE, EXIT_SERVICE_MISSING, KeysArguments, ServeArguments, SessionsArguments,
+    StdioArguments,
 };
 use mooring_gateway::client::{self, ClientCommand};
 use mooring_gateway::{
     CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, end_runtime, logs, policy,
     refuse_problems, runtime, serve, serve_stdio,
 };
-use mooring_gateway::{keys_command, sessions_command};
+use mooring_gateway::{digest_command, keys_command, sessions_command};
 use mooring_settings::{Environment, Flags, LoadedSettings, Settings, SettingsError, generate};
 use mooring_upstream::stdio::supervisor;
 use mooring_upstream::with_causes;
@@ -56,6 +57,9 @@ fn main() -> ExitCode {
         Command::Skills(arguments) => run_client(ClientCommand::Skills(arguments)),
         Command::Events(arguments) => run_client(ClientCommand::Events(arguments)),
         Command::Sessions(arguments) => run_sessions(arguments),
+        Command::Top(arguments) => run_client(ClientCommand::Top(arguments)),
+        Command::Whoami(arguments) => run_client(ClientCommand::Whoami(arguments)),
+        Command::Digest(arguments) => run_digest(arguments),
         Command::Keys(arguments) => run_keys(arguments),
     };
     ExitCode::from(code)
@@ -194,6 +198,14 @@ fn run_sessions(arguments: SessionsArguments) -> u8 {
                 code => code,
             }
         }
+        Err(error) => report_error(&error, error.exit_code()),
+    }
+}
+
+/// Prints what stands for a user.
+fn run_digest(arguments: DigestArguments) -> u8 {
+    match digest_command::run(arguments) {
+        Ok(text) => print(&text),
         Err(error) => report_error(&error, error.exit_code()),
     }
 }

@@ -6,11 +6,19 @@ use strum::VariantArray as _;
 /// Client connections that were closed before they were served, by `reason`.
 const REFUSED: &str = "mooring_client_connections_refused_total";
 
-/// Requests beyond the limit of their user.
+/// Requests beyond a limit of their user, by `limit`.
 const REQUESTS_REFUSED: &str = "mooring_requests_refused_total";
 
 /// Replies to strangers that were sent late, by `reply`.
 const REPLIES_DELAYED: &str = "mooring_replies_delayed_total";
+
+/// The limits of users that are settings.
+const USER_LIMITS: [&str; 4] = [
+    "listen.requests_per_user_per_minute",
+    "listen.calls_per_user_at_once",
+    "affinity.initializes_per_minute",
+    "affinity.max_sessions_per_principal",
+];
 
 /// Every metric of this file.
 #[cfg(test)]
@@ -21,8 +29,13 @@ pub(super) fn describe() {
         REFUSED,
         "Client connections that were closed before they were served, by reason"
     );
-    describe_counter!(REQUESTS_REFUSED, "Requests beyond the limit of their user");
-    counter!(REQUESTS_REFUSED).absolute(0);
+    describe_counter!(
+        REQUESTS_REFUSED,
+        "Requests beyond a limit of their user, by limit"
+    );
+    for limit in USER_LIMITS {
+        counter!(REQUESTS_REFUSED, "limit" => limit).absolute(0);
+    }
     describe_counter!(
         REPLIES_DELAYED,
         "Replies to unknown senders that were delayed for their number, by kind"
@@ -62,9 +75,9 @@ pub fn client_connection_refused(reason: ConnectionRefusal) {
     counter!(REFUSED, "reason" => <&'static str>::from(reason)).increment(1);
 }
 
-/// A request was refused, because its user has sent too many.
-pub fn requests_refused() {
-    counter!(REQUESTS_REFUSED).increment(1);
+/// A request was refused, because its user is at this limit.
+pub fn requests_refused(limit: &'static str) {
+    counter!(REQUESTS_REFUSED, "limit" => limit).increment(1);
 }
 
 /// A reply to a stranger was delayed.

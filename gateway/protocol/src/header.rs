@@ -10,6 +10,8 @@ pub const X_MCP_SESSION_ID: HeaderName = HeaderName::from_static("x-mcp-session-
 pub const MCP_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The event after which a stream is resumed (WHATWG server-sent events).
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// The id of one request, which a client or a proxy may choose: in the reply, in the log, and upstream.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Set to `1` on replies that were served without the shared store.
 pub const MOORING_DEGRADED: HeaderName = HeaderName::from_static("mooring-degraded");
 /// Tells nginx not to buffer a stream.

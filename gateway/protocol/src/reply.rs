@@ -66,6 +66,8 @@ pub struct Reply {
     pub retry_after: Option<HeaderValue>,
     /// How to authenticate (RFC 9110, 11.6.1): the gateway's own challenge, never an upstream's.
     pub challenge: Option<HeaderValue>,
+    /// The limit for which the gateway refuses the request: a setting, or words where it is none.
+    pub refused_by: Option<&'static str>,
     /// The allowed methods of a 405 (RFC 9110, 10.2.1).
     pub allow: Option<&'static str>,
     /// At whose expense its body is held, where it has to be whole; none for a reply of the gateway itself.
@@ -109,6 +111,7 @@ impl Reply {
             session_id: None,
             retry_after: None,
             challenge: None,
+            refused_by: None,
             allow: None,
             memory: None,
             body,

@@ -41,6 +41,8 @@ pub struct ReplySummary {
     pub status: StatusCode,
     /// What its response says; none if it has none.
     pub outcome: Option<ResponseOutcome>,
+    /// The limit for which the gateway refuses the request.
+    pub refused_by: Option<&'static str>,
     /// How it ended.
     pub end: BodyEnd,
     /// The bytes of its messages.
@@ -60,6 +62,7 @@ impl Reply {
         let mut summary = ReplySummary {
             status: self.status,
             outcome: None,
+            refused_by: self.refused_by,
             end: BodyEnd::Complete,
             bytes: 0,
             first_byte_at: None,
@@ -97,11 +100,14 @@ impl ReplySummary {
     }
 }
 
+/// What is done with the summary of a reply.
+type Report = Box<dyn FnOnce(&ReplySummary) + Send>;
+
 /// A report that is still to be made.
 struct Watch {
     summary: ReplySummary,
     complete_with: CompleteWith,
-    report: Option<Box<dyn FnOnce(&ReplySummary) + Send>>,
+    report: Option<Report>,
 }
 
 impl Watch {

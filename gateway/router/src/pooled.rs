@@ -101,6 +101,12 @@ impl ServerRequestResponder {
         self.client.distrust_connections(&self.instance);
     }
 
+    /// The instance that the session is at.
+    #[must_use]
+    pub fn instance(&self) -> &InstanceName {
+        &self.instance.name
+    }
+
     /// Sends the answer without waiting for its delivery.
     pub fn answer(&self, request: &Message<'_>) {
         let Some(id) = request.id() else {

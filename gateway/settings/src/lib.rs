@@ -59,7 +59,7 @@ pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
 pub use listen::{
     CertificateFiles, ConnectionSettings, ListenSettings, ListenerTlsSettings, ProbeDetail,
 };
-pub use log::{LogFormat, LogLevel, LogSettings};
+pub use log::{LogFormat, LogLevel, LogSettings, LoggedRequests};
 pub use peers::{ADDRESS_TAG_BYTES, FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};
 pub use servers::{

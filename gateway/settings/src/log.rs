@@ -1,5 +1,7 @@
 //! `[log]`: what is written to standard error, and how.
 
+use std::time::Duration;
+
 use super::rows::{settings, words};
 
 settings! {
@@ -9,6 +11,12 @@ settings! {
         pub format: LogFormat = Choice("log.format"),
         /// The least severe line that is written.
         pub level: LogLevel = Choice("log.level"),
+        /// Which requests have a line in the log, of level `info`, once their reply has ended: with user and session as
+        /// digests, server, instance, tool, outcome, times to the first and the last byte, bytes and request id. With
+        /// `log.level = "debug"` the others have one too, except with `off`.
+        pub requests: LoggedRequests = Choice("log.requests"),
+        /// From which time on a request is slow: from its arrival to the last byte of its reply.
+        pub slow_request: Duration = Integer("log.slow_request_ms", "milliseconds", 1000, 1..=3_600_000),
     }
 }
 
@@ -23,6 +31,20 @@ words! {
 }
 
 words! {
+    /// Which requests have a line in the log.
+    pub enum LoggedRequests {
+        /// those that fail or are refused, also by their tool, and slow ones
+        Slow = "slow",
+        /// those that fail or are refused, also by their tool
+        Errors = "errors",
+        /// all of them; only these lines are written however many there are, and lost only if nobody reads stderr
+        All = "all",
+        /// none
+        Off = "off",
+    }
+}
+
+words! {
     /// The least severe line that is written.
     pub enum LogLevel {
         /// errors, warnings, starts, stops, rebinds and degraded mode
@@ -31,7 +53,7 @@ words! {
         Error = "error",
         /// errors, lost state and refusals
         Warn = "warn",
-        /// the same as `info`, and one or two lines for every request
+        /// the same as `info`, and a line for every request (`log.requests`)
         Debug = "debug",
         /// everything
         Trace = "trace",

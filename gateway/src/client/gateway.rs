@@ -51,7 +51,20 @@ impl Gateway {
         path: &[&str],
         parameters: &[(&str, Option<String>)],
     ) -> Result<Value, ClientError> {
-        let mut url = self.url(path);
+        self.get_at(self.url(path), parameters).await
+    }
+
+    /// Sends a GET to a path that is of no server.
+    pub(super) async fn get_root(&self, path: &str) -> Result<Value, ClientError> {
+        self.get_at(format!("{}/{path}", self.target.gateway), &[])
+            .await
+    }
+
+    async fn get_at(
+        &self,
+        mut url: String,
+        parameters: &[(&str, Option<String>)],
+    ) -> Result<Value, ClientError> {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         for (name, value) in parameters {
             if let Some(value) = value {

@@ -9,6 +9,8 @@ mod runs;
 mod skills;
 pub(crate) mod table;
 mod target;
+mod top;
+mod whoami;
 
 use http::StatusCode;
 use serde_json::Value;
@@ -18,7 +20,7 @@ use self::target::GatewayTarget;
 use crate::certificates::CertificateFileError;
 use crate::cli::{
     ClientArguments, EXIT_BAD_SETTINGS, EXIT_FAILURE, EXIT_SERVICE_MISSING, EventsArguments,
-    RunsArguments, SkillsArguments,
+    RunsArguments, SkillsArguments, TopArguments, WhoamiArguments,
 };
 use mooring_settings::SettingsError;
 
@@ -31,6 +33,10 @@ pub enum ClientCommand {
     Skills(SkillsArguments),
     /// `mooring events`
     Events(EventsArguments),
+    /// `mooring top`
+    Top(TopArguments),
+    /// `mooring whoami`
+    Whoami(WhoamiArguments),
 }
 
 /// The result of a command.
@@ -126,11 +132,16 @@ pub async fn run(command: ClientCommand) -> Result<CommandOutput, ClientError> {
         ClientCommand::Events(EventsArguments { command, client }) => {
             events::run(&gateway(&client)?, command, client.json).await
         }
+        ClientCommand::Top(arguments) => top::run(&arguments).await,
+        ClientCommand::Whoami(WhoamiArguments { client }) => {
+            let gateway = Gateway::new(GatewayTarget::find(&client)?)?;
+            whoami::run(&gateway, client.json).await
+        }
     }
 }
 
 fn gateway(arguments: &ClientArguments) -> Result<Gateway, ClientError> {
-    Gateway::new(GatewayTarget::find(arguments)?)
+    Gateway::new(GatewayTarget::find_code_server(arguments)?)
 }
 
 /// A successful result.

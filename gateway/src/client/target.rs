@@ -31,7 +31,7 @@ const STANDARD_HEADERS: [HeaderName; 3] = [
 pub(super) struct GatewayTarget {
     /// URL without a trailing slash.
     pub(super) gateway: String,
-    /// The id of a code server.
+    /// The id of a code server; empty where none is asked for.
     pub(super) server: String,
     /// The identity headers.
     pub(super) headers: HeaderMap,
@@ -40,36 +40,46 @@ pub(super) struct GatewayTarget {
 }
 
 impl GatewayTarget {
-    /// Takes the target from the flags, and from the settings where a flag is missing.
+    /// Takes the gateway from the flags, and from the settings where a flag is missing.
     pub(super) fn find(arguments: &ClientArguments) -> Result<Self, ClientError> {
-        let settings = if arguments.gateway.is_none() || arguments.config.is_some() {
-            let flags = Flags {
-                config: arguments.config.clone(),
-                ..Flags::default()
-            };
-            Some(Settings::load(&Environment::of_process(), &flags)?.settings)
-        } else {
-            None
-        };
-        let mut target = Self::of(arguments, settings.as_ref())?;
+        let settings = settings(arguments)?;
+        Self::of(arguments, settings.as_ref())?.with_token(arguments)
+    }
+
+    /// The same with a code server.
+    pub(super) fn find_code_server(arguments: &ClientArguments) -> Result<Self, ClientError> {
+        let settings = settings(arguments)?;
+        let target = Self::of_code_server(arguments, settings.as_ref())?;
+        target.with_token(arguments)
+    }
+
+    /// The gateway and the code server in the flags and the settings.
+    pub(super) fn of_code_server(
+        arguments: &ClientArguments,
+        settings: Option<&Settings>,
+    ) -> Result<Self, ClientError> {
+        Ok(Self {
+            server: server(arguments, settings)?,
+            ..Self::of(arguments, settings)?
+        })
+    }
+
+    fn with_token(mut self, arguments: &ClientArguments) -> Result<Self, ClientError> {
         if let Some(token) = token(arguments.token_file.as_deref())? {
-            let url = Url::parse(&target.gateway).ok();
+            let url = Url::parse(&self.gateway).ok();
             if !url.is_some_and(|url| is_fetched_safely(&url)) {
                 return Err(ClientError::Flag(format!(
                     "the token would be sent to {} without encryption: name the gateway with https://, or by a \
                      loopback address",
-                    target.gateway
+                    self.gateway
                 )));
             }
-            target.headers.insert(AUTHORIZATION, token);
+            self.headers.insert(AUTHORIZATION, token);
         }
-        Ok(target)
+        Ok(self)
     }
 
-    pub(super) fn of(
-        arguments: &ClientArguments,
-        settings: Option<&Settings>,
-    ) -> Result<Self, ClientError> {
+    fn of(arguments: &ClientArguments, settings: Option<&Settings>) -> Result<Self, ClientError> {
         let names = match settings.map(|settings| &settings.auth) {
             Some(AuthSettings::TrustedHeader(auth)) => {
                 [&auth.user_header, &auth.teams_header, &auth.roles_header].map(Clone::clone)
@@ -94,11 +104,25 @@ impl GatewayTarget {
         }
         Ok(Self {
             gateway: gateway(arguments, settings),
-            server: server(arguments, settings)?,
+            server: String::new(),
             headers,
             certificate: certificate(arguments)?,
         })
     }
+}
+
+/// The settings, where they are needed.
+fn settings(arguments: &ClientArguments) -> Result<Option<Settings>, ClientError> {
+    if arguments.gateway.is_some() && arguments.config.is_none() {
+        return Ok(None);
+    }
+    let flags = Flags {
+        config: arguments.config.clone(),
+        ..Flags::default()
+    };
+    Ok(Some(
+        Settings::load(&Environment::of_process(), &flags)?.settings,
+    ))
 }
 
 /// The caller's certificate.

@@ -9,7 +9,7 @@ use super::table::{cell, fields, printable, table};
 use super::*;
 
 fn target(arguments: &ClientArguments) -> GatewayTarget {
-    GatewayTarget::of(arguments, None).unwrap()
+    GatewayTarget::of_code_server(arguments, None).unwrap()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn who_asks_stands_in_headers() {
         ..arguments
     };
     assert!(matches!(
-        GatewayTarget::of(&forged, None),
+        GatewayTarget::of_code_server(&forged, None),
         Err(ClientError::Flag(_))
     ));
 }

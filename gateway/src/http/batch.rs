@@ -39,6 +39,9 @@ struct BatchEntry {
 
 /// Serves a batch. Refused if the client's revision has no batches.
 pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
+    if let Some(entry) = &context.entry {
+        entry.note_batch();
+    }
     match Revision::of_headers(&context.headers) {
         Ok(revision) if revision >= Revision::V2025_06_18 => {
             return answer::error(&ErrorBody::from(&EnvelopeError::Batch));
@@ -95,13 +98,15 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
 
 /// Serves one entry. It is completed even if the client disconnects.
 async fn serve(context: &RequestContext, entry: &BatchEntry) -> Reply {
-    let request = RequestEntry::begin();
-    let context = RequestContext {
+    let mut context = RequestContext {
         // A disconnect does not say which of the requests the client cancels.
         client_gone: CancellationToken::new(),
-        entry: Some(Arc::clone(&request)),
         ..context.clone()
     };
+    let request = RequestEntry::begin(&context.app.request_log, &mut context.headers);
+    request.note_user(&context.identity.principal);
+    request.note_body(entry.text.len());
+    context.entry = Some(Arc::clone(&request));
     let parsed = Message::parse(&entry.text, Sender::Client);
     request.watch(post_message(context, &entry.text, parsed).await)
 }

@@ -16,16 +16,15 @@ use super::detachable_future::DetachableFuture;
 use super::hooked_call::{answered, serve_hooked};
 use super::priming::StreamOwner;
 use super::reply::to_http;
-use super::request_entry::RequestEntry;
+use super::request_entry::{RequestEntry, RequestKind};
 use super::stateful::is_stateful;
 use super::target::ServerTarget;
 use super::visible_tools::VisibleTools;
 use super::{App, agent, answer, batch, code, group, host_origin_guard, stateful, stateless};
 use crate::hooks::CallRoute;
 use mooring_identity::Identity;
-use mooring_metrics as metrics;
 use mooring_protocol::envelope::Sender;
-use mooring_protocol::header::{LAST_EVENT_ID, MCP_SESSION_ID, X_MCP_SESSION_ID};
+use mooring_protocol::header::{LAST_EVENT_ID, MCP_SESSION_ID, X_MCP_SESSION_ID, X_REQUEST_ID};
 use mooring_protocol::{
     EnvelopeError, ErrorBody, ErrorKind, Kind, Lane, Message, Method, Reply, Revision, VersionError,
 };
@@ -106,6 +105,9 @@ impl<S> RequestContext<S> {
 
     /// The session, as its caller uses it.
     pub(super) fn of_caller(&self, session: Session) -> Session {
+        if let Some(entry) = &self.entry {
+            entry.note_session(&session.digest);
+        }
         session.of_caller(
             &self.identity.teams,
             self.identity.token.as_ref(),
@@ -132,7 +134,7 @@ pub(super) async fn mcp_at(
     sender: &RequestSender,
     request: Request,
 ) -> Response {
-    to_http(serve(Arc::clone(app), id, sender, request).await)
+    serve(app, id, sender, request).await
 }
 
 /// The server's id in the path of an endpoint; `Some(None)` for the default server. Not if the path has escapes, which
@@ -153,10 +155,18 @@ pub(super) async fn unknown_path() -> Response {
     ))
 }
 
-async fn serve(app: Arc<App>, id: Option<&str>, sender: &RequestSender, request: Request) -> Reply {
-    let entry = RequestEntry::begin();
-    let reply = serve_entry(app, id, sender, request, &entry).await;
-    entry.watch(reply)
+async fn serve(
+    app: &Arc<App>,
+    id: Option<&str>,
+    sender: &RequestSender,
+    mut request: Request,
+) -> Response {
+    let entry = RequestEntry::begin(&app.request_log, request.headers_mut());
+    let request_id = entry.id().clone();
+    let reply = serve_entry(Arc::clone(app), id, sender, request, &entry).await;
+    let mut response = to_http(entry.watch(reply));
+    response.headers_mut().insert(X_REQUEST_ID, request_id);
+    response
 }
 
 async fn serve_entry(
@@ -167,12 +177,19 @@ async fn serve_entry(
     entry: &Arc<RequestEntry>,
 ) -> Reply {
     let (head, body) = request.into_parts();
-    let (identity, target) = match admit(&app, id, RequestHead::of(sender, &head)).await {
+    let admitted = admit(&app, id, RequestHead::of(sender, &head), Some(entry)).await;
+    let (identity, target) = match admitted {
         Ok(admitted) => admitted,
         Err(refusal) => return *refusal,
     };
     let usage = app.usages.of(&identity.principal);
     usage.charge_task().await;
+    let kind = match head.method {
+        HttpMethod::GET => RequestKind::Stream,
+        HttpMethod::DELETE => RequestKind::Deletion,
+        _ => RequestKind::Unknown,
+    };
+    entry.note_server(target.id(), kind);
     let context = RequestContext {
         usage,
         app,
@@ -208,6 +225,7 @@ pub(super) async fn admit(
     app: &App,
     id: Option<&str>,
     head: RequestHead<'_>,
+    entry: Option<&RequestEntry>,
 ) -> Result<(Arc<Identity>, ServerTarget), Box<Reply>> {
     let identified = app.identify(head).await;
     let identity = identified.map_err(|CallerRefusal { error, challenge }| {
@@ -216,6 +234,9 @@ pub(super) async fn admit(
             ..answer::error(&answer::identity_error(error))
         })
     })?;
+    if let Some(entry) = entry {
+        entry.note_user(&identity.principal);
+    }
     app.count_requests(&identity, 1)
         .map_err(|wait| Box::new(answer::too_many_requests(wait)))?;
     match app.target_of_path(id, &identity) {
@@ -242,8 +263,7 @@ impl App {
         let Some(rates) = &self.request_rates else {
             return Ok(());
         };
-        let taken = rates.take(&caller.principal, count, Instant::now());
-        taken.inspect_err(|_| metrics::requests_refused())
+        rates.take(&caller.principal, count, Instant::now())
     }
 }
 
@@ -264,6 +284,9 @@ async fn post(mut context: RequestContext, body: axum::body::Body) -> Reply {
         Ok(body) => body,
         Err(error) => return answer::error(&error.into()),
     };
+    if let Some(entry) = &context.entry {
+        entry.note_body(body.len());
+    }
     // A disconnect is not a cancellation for older revisions (MCP 2025-11-25, transports): the request runs to its end
     // even if the connection does not.
     let _gone_with_this_future = context.client_gone.clone().drop_guard();

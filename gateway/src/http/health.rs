@@ -140,11 +140,8 @@ pub(super) async fn metrics(
     State(app): State<Arc<App>>,
     Extension(sender): Extension<Arc<RequestSender>>,
 ) -> Response {
-    if !sees_detail(&app, sender.peer.address.ip()) {
-        return reply::to_http(answer::error(&ErrorBody::new(ErrorKind::Forbidden).detail(
-            "metrics are shown to loopback addresses and auth.trusted_peers; listen.probe_detail = \"everyone\" shows \
-             them to all",
-        )));
+    if let Some(refusal) = refuse_detail(&app, &sender) {
+        return refusal;
     }
     let is_degraded = app.session_router.store().is_degraded();
     let (bindings, connections) = (
@@ -164,6 +161,27 @@ pub(super) async fn metrics(
         HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
     );
     reply
+}
+
+/// Who sends most here, for `mooring top`.
+pub(super) async fn top(
+    State(app): State<Arc<App>>,
+    Extension(sender): Extension<Arc<RequestSender>>,
+) -> Response {
+    refuse_detail(&app, &sender)
+        .unwrap_or_else(|| reply::json(StatusCode::OK, app.request_log.top().to_string()))
+}
+
+/// The refusal for a sender that may not see names and figures.
+fn refuse_detail(app: &App, sender: &RequestSender) -> Option<Response> {
+    if sees_detail(app, sender.peer.address.ip()) {
+        return None;
+    }
+    let error = ErrorBody::new(ErrorKind::Forbidden).detail(
+        "figures are shown to loopback addresses and auth.trusted_peers; listen.probe_detail = \"everyone\" shows \
+         them to all",
+    );
+    Some(reply::to_http(answer::error(&error)))
 }
 
 fn sees_detail(app: &App, peer: IpAddr) -> bool {

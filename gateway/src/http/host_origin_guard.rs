@@ -30,10 +30,21 @@ pub(super) async fn guard<F: Future<Output = Response>>(
     let mut reply = match host_of(&request) {
         Err(reason) => refused(&ErrorBody::new(ErrorKind::InvalidRequest).detail(reason)),
         Ok(host) if !host.is_some_and(|host| app.listen.allowed_hosts.allows(host)) => {
-            refused(&ErrorBody::new(ErrorKind::HostMisdirected))
+            tracing::info!(
+                host,
+                "request refused: its Host is not in listen.allowed_hosts"
+            );
+            let error = ErrorBody::new(ErrorKind::HostMisdirected);
+            refused(&error.detail("it is not in listen.allowed_hosts"))
         }
         Ok(_) if !is_origin_allowed(app, request.headers()) => {
-            refused(&ErrorBody::new(ErrorKind::OriginForbidden))
+            let origin = request.headers().get(ORIGIN).map(tracing::field::debug);
+            tracing::info!(
+                origin,
+                "request refused: its Origin is not in listen.allowed_origins"
+            );
+            let error = ErrorBody::new(ErrorKind::OriginForbidden);
+            refused(&error.detail("it is not in listen.allowed_origins"))
         }
         Ok(_) => {
             let origin = request.headers().get(ORIGIN).cloned();

@@ -19,6 +19,7 @@ pub use self::delivery::{StreamMessage, deliver_here};
 use super::caller::{RequestHead, RequestSender};
 use super::endpoint::admit;
 use super::reply::to_http;
+use super::request_entry::{RequestEntry, RequestKind};
 use super::{App, answer, host_origin_guard};
 use mooring_identity::Identity;
 use mooring_protocol::{ErrorBody, ErrorKind, Reply};
@@ -54,7 +55,7 @@ async fn open_stream(
         return Err(not_allowed("GET"));
     }
     let (head, _) = request.into_parts();
-    let (identity, server) = admitted(&app, id, RequestHead::of(sender, &head)).await?;
+    let (identity, server) = admitted(&app, id, RequestHead::of(sender, &head), None).await?;
     if !host_origin_guard::accepts_events(&head.headers) {
         return Err(refused(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a stream needs text/event-stream"),
@@ -77,10 +78,16 @@ pub(super) async fn messages(
     State(app): State<Arc<App>>,
     Extension(sender): Extension<Arc<RequestSender>>,
     id: Option<Path<String>>,
-    request: Request,
+    mut request: Request,
 ) -> Response {
-    let taken = take_message(app, &sender, id, request).await;
-    to_http(taken.unwrap_or_else(|refusal| *refusal))
+    let entry = RequestEntry::begin(&app.request_log, request.headers_mut());
+    let reply = match take_message(app, &sender, id, request, &entry).await {
+        // What was taken has an entry of its own, where its stream is.
+        Ok(reply) if reply.status.is_success() => reply,
+        Ok(reply) => entry.watch(reply),
+        Err(refusal) => entry.watch(*refusal),
+    };
+    to_http(reply)
 }
 
 async fn take_message(
@@ -88,12 +95,15 @@ async fn take_message(
     sender: &RequestSender,
     id: Option<Path<String>>,
     request: Request,
+    entry: &RequestEntry,
 ) -> Result<Reply, Box<Reply>> {
     if request.method() != HttpMethod::POST {
         return Err(not_allowed("POST"));
     }
     let (head, body) = request.into_parts();
-    let (identity, server) = admitted(&app, id, RequestHead::of(sender, &head)).await?;
+    let head_of_sender = RequestHead::of(sender, &head);
+    let (identity, server) = admitted(&app, id, head_of_sender, Some(entry)).await?;
+    entry.note_server(server.as_str(), RequestKind::Unknown);
     // The reply has no content, so Accept is not checked.
     if !host_origin_guard::is_json(&head.headers) {
         return Err(refused(&ErrorBody::new(ErrorKind::UnsupportedMediaType)));
@@ -122,9 +132,10 @@ async fn admitted(
     app: &App,
     id: Option<Path<String>>,
     head: RequestHead<'_>,
+    entry: Option<&RequestEntry>,
 ) -> Result<(Arc<Identity>, ServerName), Box<Reply>> {
     let id = id.as_ref().map(|Path(id)| id.as_str());
-    let (identity, target) = admit(app, id, head).await?;
+    let (identity, target) = admit(app, id, head, entry).await?;
     // The settings enforce the same limits, so this does not fail.
     let server = ServerName::parse(target.id().as_bytes())
         .map_err(|_| refused(&ErrorBody::new(ErrorKind::ServerNotFound)))?;

@@ -26,6 +26,7 @@ mod priming;
 mod reply;
 mod request_body;
 mod request_entry;
+mod request_log;
 mod request_rate;
 mod stateful;
 mod stateless;
@@ -55,6 +56,7 @@ use self::caller::RequestSender;
 use self::nested_servers::NestedServers;
 pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
+pub use self::request_log::RequestLog;
 pub use self::request_rate::RequestRates;
 pub use self::stdio::{StdioClient, StdioSessionLifetime};
 pub use self::stranger_rate::StrangerRates;
@@ -112,6 +114,8 @@ pub struct App {
     pub server_tokens: Vec<Arc<OauthTokens>>,
     /// The secrets that users store for servers; none if there are no keys for them.
     pub vault: Option<Arc<Vault>>,
+    /// Logs and counts requests.
+    pub request_log: Arc<RequestLog>,
     /// How many requests each user may send; none if there is no limit.
     pub request_rates: Option<RequestRates>,
     /// How many replies strangers get in time; none if there is no limit.
@@ -222,6 +226,7 @@ fn probe_routes() -> Router<Arc<App>> {
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
+        .route("/top", get(health::top))
         .route("/.well-known/jwks.json", get(health::signing_keys))
         .route_layer(middleware::map_response(async |reply: Response| {
             stranger_rate::public(reply)

@@ -38,6 +38,7 @@ pub(super) fn to_http(reply: Reply) -> Response {
         retry_after,
         challenge,
         allow,
+        refused_by: _,
         memory: _,
         body,
     } = reply;

@@ -24,7 +24,7 @@ use mooring_router::affinity::{
 };
 use mooring_router::dispatch::{
     Call, Caller, DeliverError, DeliveryResult, OnLoss, READ_MAX, ReplyGuards, RetrySafety,
-    SILENT_MAX, deliver, relay_call, relay_stream,
+    SILENT_MAX, UpstreamSource, deliver, relay_call, relay_stream,
 };
 use mooring_settings::Affinity;
 use mooring_upstream::connection::event_id::{EventId, StreamName};
@@ -169,6 +169,14 @@ async fn send_upstream(
         &delivered.binding,
         session_router.worker(),
     ));
+    if let Some(entry) = &context.entry {
+        entry.note_instance(&delivered.binding.instance);
+    }
+    let source = UpstreamSource {
+        session: session.digest.clone(),
+        server: context.server.id.clone(),
+        instance: delivered.binding.instance.clone(),
+    };
     let caller = Caller {
         router: session_router.clone(),
         server: Arc::clone(&context.server),
@@ -180,6 +188,7 @@ async fn send_upstream(
         turn,
         request,
         call: context.call.clone(),
+        source: Some(source),
     };
     let relayed = relay_call(delivered, caller, guards, &context.app.relay);
     tokio::select! {
@@ -326,6 +335,10 @@ async fn initialize(
         Ok(opened) => opened,
         Err(cause) => return answer::open_error(&cause, message.id()),
     };
+    if let Some(entry) = &context.entry {
+        entry.note_session(&opened.session.digest);
+        entry.note_instance(&opened.binding.instance);
+    }
     let answer = &opened.initialized.answer;
     let down = answer
         .message()

@@ -79,15 +79,20 @@ pub(super) async fn post(
     let served = async {
         let sent = pool.send(&context.server, &caller, revision.as_str(), &outgoing);
         match sent.await {
-            Ok(pooled) => relay_shared(
-                pooled.received,
-                pooled.responder,
-                request,
-                context.call.clone(),
-                &context.app.relay,
-            )
-            .await
-            .unwrap_or_else(|cause| answer::exchange(&cause, message.id())),
+            Ok(pooled) => {
+                if let Some(entry) = &context.entry {
+                    entry.note_instance(pooled.responder.instance());
+                }
+                relay_shared(
+                    pooled.received,
+                    pooled.responder,
+                    request,
+                    context.call.clone(),
+                    &context.app.relay,
+                )
+                .await
+                .unwrap_or_else(|cause| answer::exchange(&cause, message.id()))
+            }
             Err(cause) => answer::pool_error(&cause, message.id()),
         }
     };

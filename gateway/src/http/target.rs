@@ -9,7 +9,6 @@ use mooring_agent::server::AgentServer;
 use mooring_code::server::CodeServer;
 use mooring_identity::Identity;
 use mooring_protocol::{ErrorBody, ErrorKind};
-use mooring_secrets::digest;
 use mooring_upstream::Server;
 
 /// Most servers that an error lists.
@@ -115,15 +114,16 @@ impl App {
     fn refused<'a>(&'a self, id: &str, caller: &'a Identity) -> Option<&'a [String]> {
         self.target(id)?;
         let decision = self.policy.decide(caller, id);
-        tracing::info!(server = id, caller = %digest::of_name(caller.principal.as_str()), basis = %decision.basis, "request refused: the caller may not use the server");
+        let user = self.request_log.user_digest(&caller.principal);
+        tracing::info!(server = id, %user, basis = %decision.basis, "request refused: its user may not use the server");
         match decision.access {
             Access::Denied(scopes) if !scopes.is_empty() => Some(scopes),
             _ => None,
         }
     }
 
-    /// The ids of the servers that the caller may use, as many as an error lists.
-    fn server_ids(&self, caller: &Identity) -> String {
+    /// The ids of the servers that the caller may use.
+    pub(super) fn usable_server_ids(&self, caller: &Identity) -> Vec<&str> {
         let upstreams = self.servers.iter().map(|server| server.id.as_str());
         let code = self.code.iter().flat_map(|servers| servers.iter());
         let agents = self.agents.iter().map(|server| server.id.as_str());
@@ -134,6 +134,12 @@ impl App {
             .chain(groups);
         let mut ids: Vec<&str> = all.filter(|id| self.policy.may_use(caller, id)).collect();
         ids.sort_unstable();
+        ids
+    }
+
+    /// The same, as many as an error lists.
+    fn server_ids(&self, caller: &Identity) -> String {
+        let mut ids = self.usable_server_ids(caller);
         let left_out = ids.len().saturating_sub(IDS_SHOWN_MAX);
         ids.truncate(IDS_SHOWN_MAX);
         let shown = ids.join(", ");

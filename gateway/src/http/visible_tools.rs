@@ -50,7 +50,8 @@ impl<'a> VisibleTools<'a> {
             return None;
         }
         let (server, tool) = (self.server, tool.unwrap_or_default());
-        tracing::info!(server, %tool, "call refused: no rule of servers.allow lets its caller use the tool");
+        let user = self.app.request_log.user_digest(&self.caller.principal);
+        tracing::info!(server, %tool, %user, "call refused: no rule of servers.allow lets its user use the tool");
         let error = ErrorBody::new(ErrorKind::ParamsRefused).answering(message.id());
         Some(answer::error(
             &error.detail(format_args!("unknown tool {tool:?}")),

@@ -15,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use mooring_metrics as metrics;
 
-use super::line::{LineFields, LineFormat, SERVER_FIELD};
+use super::line::{LineFields, LineFormat, SERVER_FIELD, USER_FIELD};
 use super::queue::{LineBatch, LineQueue};
 use super::repeats::{Admission, LineKind, RepeatedLine, Repeats};
 use super::value::escape_value;
@@ -30,15 +30,18 @@ pub(super) struct LogLayer(Arc<Log>);
 #[derive(Debug)]
 struct Log {
     format: LineFormat,
+    /// The target whose lines are all written; none if there is no such.
+    unlimited: Option<&'static str>,
     repeats: Mutex<Repeats>,
     queue: LineQueue,
 }
 
 impl LogLayer {
-    /// A log that nothing writes yet.
-    pub(super) fn new(format: LineFormat) -> Self {
+    /// A log that nothing writes yet. Lines of the target `unlimited` are written however many there are.
+    pub(super) fn new(format: LineFormat, unlimited: Option<&'static str>) -> Self {
         Self(Arc::new(Log {
             format,
+            unlimited,
             repeats: Mutex::default(),
             queue: LineQueue::default(),
         }))
@@ -68,6 +71,10 @@ impl LogLayer {
 impl Log {
     fn repeats(&self) -> MutexGuard<'_, Repeats> {
         self.repeats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_unlimited(&self, target: &str) -> bool {
+        self.unlimited == Some(target)
     }
 
     fn queue_counted(&self) {
@@ -134,8 +141,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let spans = || context.event_scope(event).into_iter().flatten();
-        let mut server = ServerField::default();
-        event.record(&mut server);
+        let mut subject = LineSubject::default();
+        event.record(&mut subject);
         let of_span = || {
             spans().find_map(|span| {
                 let extensions = span.extensions();
@@ -146,9 +153,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
         let metadata = event.metadata();
         let mut kind = LineKind {
             callsite: metadata.callsite(),
-            server: server.0.or_else(of_span),
+            server: subject.server.or_else(of_span),
+            user: subject.user,
         };
-        let admission = self.0.repeats().admit(&mut kind, Instant::now());
+        let admission = match self.0.is_unlimited(metadata.target()) {
+            true => Admission::Written,
+            false => self.0.repeats().admit(&mut kind, Instant::now()),
+        };
         if admission != Admission::Written {
             metrics::log_line_lost(metrics::LogLoss::Repeated);
         }
@@ -176,18 +187,24 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
     }
 }
 
-/// The value of the field `server`.
+/// What an event is about.
 #[derive(Default)]
-struct ServerField(Option<String>);
+struct LineSubject {
+    server: Option<String>,
+    user: Option<String>,
+}
 
-impl Visit for ServerField {
+impl Visit for LineSubject {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.record_debug(field, &format_args!("{value}"));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == SERVER_FIELD {
-            self.0 = Some(escape_value(SERVER_FIELD, format_args!("{value:?}")));
-        }
+        let subject = match field.name() {
+            SERVER_FIELD => &mut self.server,
+            USER_FIELD => &mut self.user,
+            _ => return,
+        };
+        *subject = Some(escape_value(field.name(), format_args!("{value:?}")));
     }
 }

@@ -14,6 +14,8 @@ use super::value::escape_value;
 
 /// The field with the configured server that a line is about.
 pub(super) const SERVER_FIELD: &str = "server";
+/// The field with the digest of the user that a line is about.
+pub(super) const USER_FIELD: &str = "user";
 
 /// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

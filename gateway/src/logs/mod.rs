@@ -19,13 +19,15 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-use mooring_settings::{LogFormat, LogLevel, LogSettings};
+use mooring_settings::{LogFormat, LogLevel, LogSettings, LoggedRequests};
 
 use layer::LogLayer;
 use line::LineFormat;
 
 /// Prefix of the targets of this workspace's crates.
 const OWN_TARGETS: &str = "mooring";
+/// The target of lines about requests.
+pub(crate) const REQUESTS_TARGET: &str = "mooring_gateway::requests";
 /// How long an exiting process waits until what it has logged is written.
 const FLUSHED_WITHIN: Duration = Duration::from_secs(1);
 
@@ -68,7 +70,8 @@ pub fn start(settings: &LogSettings) -> Result<Logs, LogError> {
         LogFormat::Text => LineFormat::Text,
         LogFormat::Json => LineFormat::Json,
     };
-    let layer = LogLayer::new(format);
+    let unlimited = (settings.requests == LoggedRequests::All).then_some(REQUESTS_TARGET);
+    let layer = LogLayer::new(format, unlimited);
     tracing_subscriber::registry()
         .with(layer.clone().with_filter(filter(settings.level)))
         .try_init()

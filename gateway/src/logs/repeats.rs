@@ -1,5 +1,5 @@
 //! Which lines are written and which only counted: at first [`BURST`] lines of one kind, then [`LINES_PER_SECOND`]. Lines
-//! are of one kind if the same place in the code wrote them about the same server.
+//! are of one kind if the same place in the code wrote them about the same server and the same user.
 //!
 //! Invariant: a line is written, or is in a count that is written within seconds. A kind takes nothing from another.
 
@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_millis(1000 / LINES_PER_SECOND as u64)
 /// How far ahead of its time a kind may be.
 const AHEAD_MAX: Duration =
     Duration::from_millis(1000 / LINES_PER_SECOND as u64 * (BURST as u64 - 1));
-/// Most kinds that are told apart by their server. All further ones of one place share a kind.
+/// Most kinds that are told apart by their server and user. All further ones of one place share a kind.
 const KINDS_MAX: usize = 4096;
 
 /// Lines that count as the same.
@@ -30,6 +30,8 @@ pub(super) struct LineKind {
     pub(super) callsite: Identifier,
     /// The server that the line is about.
     pub(super) server: Option<String>,
+    /// The digest of the user that it is about.
+    pub(super) user: Option<String>,
 }
 
 /// The lines of one kind that were counted instead of written.
@@ -71,10 +73,11 @@ pub(super) enum Admission {
 }
 
 impl Repeats {
-    /// Decides on a line of this kind. Where there are too many kinds, it takes the server out of this one.
+    /// Decides on a line of this kind. Where there are too many kinds, it takes server and user out of
+    /// this one.
     pub(super) fn admit(&mut self, kind: &mut LineKind, now: Instant) -> Admission {
         if self.0.len() >= KINDS_MAX && !self.0.contains_key(kind) {
-            kind.server = None;
+            (kind.server, kind.user) = (None, None);
         }
         let rate = self.0.entry(kind.clone()).or_insert(LineRate {
             earned_at: now,
@@ -129,6 +132,7 @@ mod tests {
         LineKind {
             callsite: callsite.metadata().callsite(),
             server: server.map(str::to_owned),
+            user: None,
         }
     }
 
@@ -178,6 +182,24 @@ mod tests {
         assert_eq!(written(&mut repeats, Some("loud"), now), 50);
         assert_eq!(written(&mut repeats, Some("other"), now), 50);
         assert_eq!(written(&mut repeats, None, now), 50);
+    }
+
+    #[test]
+    fn the_flood_of_one_user_hides_no_line_of_another() {
+        let (mut repeats, now) = (Repeats::default(), Instant::now());
+        let mut count = |user: &str| {
+            let user = Some(user.to_owned());
+            (0..100)
+                .filter(|_| {
+                    let mut kind = LineKind {
+                        user: user.clone(),
+                        ..kind(Some("tools"))
+                    };
+                    repeats.admit(&mut kind, now) == Admission::Written
+                })
+                .count()
+        };
+        assert_eq!((count("loud"), count("other")), (50, 50));
     }
 
     #[test]

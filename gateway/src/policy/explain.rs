@@ -1,10 +1,8 @@
 //! What somebody may do, in words: for `mooring config check --as`.
 
-use strum::VariantArray as _;
-
 use super::{Access, AccessPolicy};
 use mooring_identity::Identity;
-use mooring_settings::{Globs, Right, Settings, ToolMatch};
+use mooring_settings::{Globs, Settings, ToolMatch};
 
 /// One line for each server, and one for the rights.
 #[must_use]
@@ -28,10 +26,7 @@ pub fn explain(settings: &Settings, identity: &Identity) -> String {
         };
         text.push_str(&format!("server {id} ({kind}): {may}: {basis}\n"));
     }
-    let rights = Right::VARIANTS
-        .iter()
-        .filter(|right| policy.has_right(identity, **right));
-    let rights: Vec<&str> = rights.map(|right| right.name()).collect();
+    let rights: Vec<&str> = policy.rights_of(identity).collect();
     let rights = match rights.is_empty() {
         true => "none".to_owned(),
         false => rights.join(", "),

@@ -167,6 +167,13 @@ impl AccessPolicy {
             .collect()
     }
 
+    /// The names of the caller's rights.
+    pub(crate) fn rights_of(&self, identity: &Identity) -> impl Iterator<Item = &'static str> {
+        let rights = Right::VARIANTS.iter();
+        let rights = rights.filter(|right| self.has_right(identity, **right));
+        rights.map(|right| right.name())
+    }
+
     /// Whether the caller may use the server at all.
     #[must_use]
     pub fn may_use(&self, identity: &Identity, server: &str) -> bool {

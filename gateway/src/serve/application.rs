@@ -14,7 +14,7 @@ use super::servers::UpstreamCredentials;
 use super::{ServeError, servers};
 use crate::group::Groups;
 use crate::hooks::CallHooks;
-use crate::http::{App, RequestBodies, RequestRates, StrangerRates, UserUsages};
+use crate::http::{App, RequestBodies, RequestLog, RequestRates, StrangerRates, UserUsages};
 use crate::legacy::Streams;
 use crate::policy::AccessPolicy;
 use crate::vault::Vault;
@@ -23,7 +23,7 @@ use mooring_code::proxy::AddressPolicy;
 use mooring_code::server::CodeServers;
 use mooring_identity::Authenticator;
 use mooring_peers::PeerClient;
-use mooring_peers::fleet::{CallerSigner, KeyRing, SealKey};
+use mooring_peers::fleet::{CallerSigner, KeyRing, SealKey, UserDigests};
 use mooring_router::affinity::{
     ConnectionSettings, OwnedConnections, SessionRouter, SessionRouterOptions,
 };
@@ -96,6 +96,10 @@ pub(crate) async fn assemble(
         legacy: Streams::default(),
         usages: UserUsages::new(usage_limits(settings)),
         request_bodies: RequestBodies::new(settings.listen.body_bytes_max),
+        request_log: Arc::new(RequestLog::new(
+            &settings.log,
+            UserDigests::new(parts.ring.as_ref()),
+        )),
         request_rates: (settings.listen.requests_per_user_per_minute)
             .and_then(NonZeroU32::new)
             .map(RequestRates::new),

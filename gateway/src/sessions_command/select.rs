@@ -4,12 +4,13 @@ use mooring_session::Refusal;
 use mooring_session::view::RecordView;
 
 use super::SessionsError;
+use mooring_secrets::digest::SHORT_DIGITS;
 use mooring_store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
 
 /// Fewest digits of a digest prefix.
 const DIGEST_DIGITS_MIN: usize = 4;
 /// Number of digits of a digest.
-const DIGEST_DIGITS: usize = 8;
+const DIGEST_DIGITS: usize = SHORT_DIGITS;
 /// Separates the parts of a place: server, user and language or parent.
 const PART_SEPARATOR: char = ':';
 

@@ -166,7 +166,7 @@ impl SessionKey {
         self.text.get(..self.head_len).unwrap_or("")
     }
 
-    /// The first eight hexadecimal digits of the SHA-256 of what follows that: what logs call it. For an MCP session that
+    /// The first 16 hexadecimal digits of the SHA-256 of what follows that: what logs call it. For an MCP session that
     /// is its id.
     #[must_use]
     pub fn digest(&self) -> Box<str> {
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(key.secret(), "mcpgw:session_affinity:abc:def");
         assert_eq!((key.id(), key.family()), (Some(&id), Family::Mcp));
         assert_eq!(key.head(), "mcpgw:session_affinity:");
-        assert_eq!(key.digest().len(), 8);
+        assert_eq!(key.digest().len(), 16);
         assert!(!format!("{key:?}").contains("abc"));
     }
 

@@ -78,6 +78,7 @@ impl SessionQuery {
             server: self.server.clone(),
             instance: self.instance.clone(),
             owner: self.owner.clone(),
+            driver: None,
             state: self.state,
             pattern: Some(pattern),
         })

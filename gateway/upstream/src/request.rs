@@ -17,12 +17,14 @@ use super::timed_exchange::TimedExchange;
 use super::{Caller, Instance, Server};
 use mooring_protocol::Method as McpMethod;
 use mooring_protocol::header::{
-    LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID,
+    LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID, X_REQUEST_ID,
 };
 use mooring_usage::MemoryShare;
 
-/// Client headers that are forwarded because they are useful and not sensitive: trace context (W3C) and language.
-const FORWARDED: [HeaderName; 4] = [
+/// Client headers that are forwarded because they are useful and not sensitive: the request's id, trace context (W3C) and
+/// language.
+const FORWARDED: [HeaderName; 5] = [
+    X_REQUEST_ID,
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
     HeaderName::from_static("baggage"),

@@ -71,6 +71,7 @@ mod tests {
             let summary = ReplySummary {
                 status,
                 outcome,
+                refused_by: None,
                 end,
                 bytes: 0,
                 first_byte_at: None,

@@ -6,12 +6,14 @@
 //! together leave the reserve for short ones. On each thread, users who have something to run get the same processor
 //! time, see [`fair_task`].
 
+mod busiest;
 mod fair_queue;
 mod fair_task;
 mod memory;
 mod memory_limit;
 mod user;
 
+pub use busiest::{Busiest, CallFigures};
 pub use fair_task::{ChargeEnd, FairTask, FlowId, fair_task, for_same_user, share_fairly};
 pub use memory::{HeldMemory, MemoryBudget, MemoryShare, NoRoom, Patience, RoomWait, SharePart};
 pub use user::{CallPermit, TooManyCalls, UsageLimits, UserUsage};

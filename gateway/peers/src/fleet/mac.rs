@@ -28,6 +28,8 @@ pub(super) enum Purpose {
     SealedSecret,
     /// Names what users store.
     SealedSecretName,
+    /// Stands for users in logs.
+    UserDigest,
 }
 
 impl Purpose {
@@ -38,6 +40,7 @@ impl Purpose {
             Self::ServerRequestId => b"mooring server request id v1",
             Self::SealedSecret => b"mooring sealed secret v1",
             Self::SealedSecretName => b"mooring sealed secret name v1",
+            Self::UserDigest => b"mooring user digest v1",
         }
     }
 }

@@ -9,6 +9,7 @@ mod mac;
 mod seal;
 mod secret_cipher;
 mod tls;
+mod user_digests;
 
 pub use caller_signer::{CallerKeyError, CallerSigner};
 pub use keys::{KeyRing, KeyRingError, LineProblem};
@@ -16,3 +17,4 @@ pub use seal::SealKey;
 pub use secret_cipher::{SealError, SecretCipher};
 pub(crate) use tls::tls_name;
 pub use tls::{FleetTls, FleetTlsError};
+pub use user_digests::UserDigests;

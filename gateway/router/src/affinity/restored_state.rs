@@ -43,14 +43,24 @@ impl RestoredState {
     }
 }
 
+/// Number of digits of a digest in the name of a label.
+const LABEL_DIGITS: usize = 8;
+
 /// The label with the URI of a subscribed resource. Server and URI are digests in its name, because label names are
 /// short.
 pub(super) fn subscription_label(server: &ServerName, uri: &str) -> String {
-    format!("{}{}", subscriptions_prefix(server), digest::short(uri))
+    format!("{}{}", subscriptions_prefix(server), label_part(uri))
 }
 
 fn subscriptions_prefix(server: &ServerName) -> String {
-    format!("sub.{}.", digest::short(server.as_str()))
+    format!("sub.{}.", label_part(server.as_str()))
+}
+
+/// A digest that fits into the name of a label. It is stored: another length would lose subscriptions.
+fn label_part(text: &str) -> String {
+    let mut digits = digest::hex(text.as_bytes());
+    digits.truncate(LABEL_DIGITS);
+    digits
 }
 
 impl SessionRouter {

@@ -17,6 +17,6 @@ pub use abandoned::{READ_MAX, SILENT_MAX};
 pub use deliver::{Call, DeliverError, DeliveryResult, OnLoss, RetrySafety, deliver};
 pub use event_filter::Caller;
 pub use gateway_request::{GatewayReply, GatewayRequest, send_gateway_request};
-pub use relay::ReplyGuards;
+pub use relay::{ReplyGuards, UpstreamSource};
 pub use reply::{RelayFuture, RelayOptions, relay_call, relay_shared, relay_stream};
 pub use seals::Seals;

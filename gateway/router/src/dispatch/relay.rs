@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::Stream;
+use mooring_session::names::{InstanceName, ServerName};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::abandoned::{self, UnreadReply};
@@ -40,9 +41,34 @@ pub struct ReplyGuards {
     pub request: Option<InFlightRequest>,
     /// Counts the call among those of its user.
     pub call: Option<Arc<CallPermit>>,
+    /// Where the reply comes from; none over a shared session.
+    pub source: Option<UpstreamSource>,
+}
+
+/// Where a reply comes from, for the log.
+#[derive(Clone, Debug)]
+pub struct UpstreamSource {
+    /// The digest of the session that it is in.
+    pub session: Box<str>,
+    /// The server.
+    pub server: ServerName,
+    /// The instance.
+    pub instance: InstanceName,
 }
 
 impl ReplyGuards {
+    /// Logs that a reply broke before its end.
+    fn log_broken(&self, error: &ReplyError) {
+        let source = self.source.as_ref();
+        tracing::info!(
+            session = source.map(|source| &*source.session),
+            server = source.map(|source| source.server.as_str()),
+            instance = source.map(|source| source.instance.as_str()),
+            %error,
+            "an upstream's reply broke"
+        );
+    }
+
     /// The client no longer waits, and may still cancel its request.
     fn disconnect(&mut self) {
         if let Some(request) = self.request.take() {
@@ -152,7 +178,7 @@ impl Stream for JsonRelay {
             }
             // The client sees a truncated reply.
             if let Err(error) = ready!(self.poll_receive(context)) {
-                tracing::info!(%error, "an upstream's reply broke");
+                self.guards.log_broken(&error);
                 return Poll::Ready(Some(Err(error)));
             }
         }
@@ -226,7 +252,11 @@ impl EventRelay {
     fn broke(&mut self, error: &ReplyError) -> Option<Event> {
         let (_, filter) = self.upstream.as_mut()?;
         if let ReplyError::Broken(_) = error {
-            tracing::info!(%error, "an upstream's reply broke");
+            match filter.has_pending_request() {
+                true => self.guards.log_broken(error),
+                // Such a stream ends with its upstream session, whoever ended that.
+                false => tracing::debug!(%error, "a stream of an upstream broke"),
+            }
             self.checking = filter.check_session();
             if self.checking.is_some() {
                 return None;

@@ -99,7 +99,12 @@ pub(super) async fn serve_watched(
     message: &Message<'_>,
     revision: Revision,
 ) -> Reply {
-    let entry = RequestEntry::begin();
+    let entry = RequestEntry::begin(&context.app.request_log, &mut context.headers);
+    entry.note_user(&context.identity.principal);
+    entry.note_body(body.len());
+    if let Some(session) = &context.begun {
+        entry.note_session(&session.digest);
+    }
     context.entry = Some(Arc::clone(&entry));
     entry.watch(endpoint::serve_message(context, body, message, revision).await)
 }

@@ -14,6 +14,7 @@ use crate::policy::AccessPolicy;
 use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
 use mooring_identity::Identity;
+use mooring_metrics as metrics;
 use mooring_settings::Right;
 
 /// An authenticated request for an existing code server.
@@ -64,8 +65,13 @@ pub(super) async fn identify(
         .map_err(|_| Problem::internal())?;
     let identified = app.identify(RequestHead::of(&sender, parts)).await;
     let identity = identified.map_err(Problem::of_caller)?;
-    app.count_requests(&identity, 1)
-        .map_err(Problem::too_many_requests)?;
+    app.count_requests(&identity, 1).map_err(|wait| {
+        let limit = "listen.requests_per_user_per_minute";
+        metrics::requests_refused(limit);
+        let user = app.request_log.user_digest(&identity.principal);
+        tracing::info!(limit, %user, "request refused: its user is at a limit");
+        Problem::too_many_requests(wait)
+    })?;
     app.usages.of(&identity.principal).charge_task().await;
     Ok((sender, identity))
 }

@@ -20,7 +20,6 @@ use super::{body, json};
 use crate::http::App;
 use crate::vault::{Vault, VaultError};
 use mooring_identity::Identity;
-use mooring_secrets::digest;
 use mooring_settings::Right;
 use mooring_store::rfc3339;
 
@@ -77,7 +76,7 @@ impl CredentialContext {
 
     fn note(&self, done: &str, server: Option<&ServerName>, user: &Principal) {
         let server = server.map(ServerName::as_str);
-        let user = digest::of_name(user.as_str());
+        let user = self.app.request_log.user_digest(user);
         tracing::info!(server, %user, "a user's credential was {done}");
     }
 }

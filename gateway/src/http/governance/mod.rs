@@ -18,6 +18,7 @@
 //! DELETE /credentials                                ?user=
 //! PUT    /servers/{id}/credential                    {secret}
 //! DELETE /servers/{id}/credential
+//! GET    /whoami
 //! ```
 //!
 //! Invariants: what a principal may not see is reported as not found. An error has a stable code and contains no path
@@ -34,6 +35,7 @@ mod replay;
 mod runs;
 mod sessions;
 mod skills;
+mod whoami;
 
 #[cfg(test)]
 mod tests;
@@ -77,6 +79,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
             "/credentials",
             get(credentials::list).delete(credentials::delete_all),
         )
+        .route("/whoami", get(whoami::show))
         .route(
             "/servers/{id}/credential",
             put(credentials::put).delete(credentials::delete),

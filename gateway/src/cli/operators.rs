@@ -1,0 +1,43 @@
+//! The commands for incidents: `mooring top`, `mooring whoami` and `mooring digest`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::ClientArguments;
+
+/// Who sends most.
+#[derive(Debug, Clone, Args)]
+pub struct TopArguments {
+    /// A gateway; repeated, their figures are added up [default: where listen.address says]
+    #[arg(long = "gateway", value_name = "URL")]
+    pub gateways: Vec<String>,
+    /// Most users and sessions that are shown
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub limit: usize,
+    /// The settings file, for the address
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Who a caller is.
+#[derive(Debug, Clone, Args)]
+pub struct WhoamiArguments {
+    /// The gateway, and the caller's identity.
+    #[command(flatten)]
+    pub client: ClientArguments,
+}
+
+/// What stands for a user in logs.
+#[derive(Debug, Clone, Args)]
+pub struct DigestArguments {
+    /// The user's name, as the gateways know it
+    #[arg(value_name = "USER")]
+    pub user: String,
+    /// The settings file, which names the fleet's keys
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}

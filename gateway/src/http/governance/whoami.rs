@@ -1,0 +1,54 @@
+//! `GET /whoami`: who the gateway takes the caller for, and what it may use. What it may not use is not named.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::response::Response;
+use http::StatusCode;
+use http::request::Parts;
+use serde_json::json;
+
+use super::context::identify;
+use super::json;
+use super::problem::Problem;
+use super::query::Query;
+use crate::http::App;
+use mooring_identity::Identity;
+
+/// An authenticated request about the caller.
+pub(super) struct CallerContext {
+    app: Arc<App>,
+    identity: Arc<Identity>,
+    query: String,
+}
+
+impl FromRequestParts<Arc<App>> for CallerContext {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let (sender, identity) = identify(parts, app).await?;
+        sender.admit();
+        Ok(Self {
+            query: parts.uri.query().unwrap_or_default().to_owned(),
+            app: Arc::clone(app),
+            identity,
+        })
+    }
+}
+
+/// The caller.
+pub(super) async fn show(context: CallerContext) -> Result<Response, Problem> {
+    Query::parse(&context.query, &[])?;
+    let CallerContext { app, identity, .. } = &context;
+    let rights: Vec<&str> = app.policy.rights_of(identity).collect();
+    let caller = json!({
+        "user": identity.principal.as_str(),
+        "digest": app.request_log.user_digest(&identity.principal),
+        "teams": &*identity.teams,
+        "roles": identity.roles,
+        "scopes": identity.scopes,
+        "rights": rights,
+        "servers": app.usable_server_ids(identity),
+    });
+    Ok(json(StatusCode::OK, &caller))
+}
