@@ -13,11 +13,12 @@ use crate::time::{Millis, Timestamp};
 use crate::turns::QueueView;
 use crate::view::BindingState;
 
-/// Explains what stands under a key at the context's moment, a line for each fact. `queues` are the turns of the session
-/// on this node; `digest` shortens a secret to what a log shows of it.
+/// Explains what stands under a key at the context's moment, a line for each fact. `session` is the digest by which logs
+/// name the session, `queues` are its turns on this node, and `digest` shortens a secret to what a log shows of it.
 #[must_use]
 pub fn explain(
     record: &Record,
+    session: &str,
     queues: &[QueueView],
     digest: &dyn Fn(&[u8]) -> String,
     context: &Context<'_>,
@@ -28,7 +29,7 @@ pub fn explain(
         lines: Vec::new(),
         next: None,
     };
-    explanation.session(record);
+    explanation.session(record, session);
     for (server, binding) in &record.bindings {
         explanation.binding(server, binding, record.lifetime.state(context.now));
         let own = queues.iter().filter(|queue| queue.server == *server);
@@ -71,15 +72,14 @@ impl Explanation<'_> {
         }
     }
 
-    fn session(&mut self, record: &Record) {
+    fn session(&mut self, record: &Record, digest: &str) {
         let now = self.context.now;
         let lifetime = &record.lifetime;
         let session_state = lifetime.state(now);
-        let id = (self.digest)(record.id.as_str().as_bytes());
         let (principal, generation) = (record.principal.as_str(), record.generation);
         let state = session_state.as_str();
         self.line(format!(
-            "session {id} (digest) of {principal} is {state}, generation {generation}"
+            "session {digest} (digest) of {principal} is {state}, generation {generation}"
         ));
         let (created, used) = (
             self.ago(lifetime.created_at),

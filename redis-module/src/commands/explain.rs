@@ -4,7 +4,7 @@ use mooring_session::SessionPlace;
 use mooring_session::explain::explain;
 use mooring_session::refusal::Refusal;
 
-use crate::digest::digest;
+use crate::digest::{digest, session_digest};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::grammar::grammar;
@@ -35,8 +35,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     reply: "an array of lines",
     details: "\
 For people at redis-cli; programs ask SESSION.GET, because the sentences may change with any version. No line shows a
-token, a ticket, the session's id or an upstream session: of the ids it shows the digest that stands in logs, the first
-eight hex digits of the SHA-256. Touches nothing.
+token, a ticket, the session's id or an upstream session: it shows the digests that stand in logs, the first 16 hex digits
+of the SHA-256. The digest of a session is that of its key without what all keys of its kind begin with: for
+`mcpgw:session_affinity:<id>` that of the id, as gateways name the session too. Touches nothing.
 
 Turns and workers are in the memory of the primary. A replica knows of no turn and calls every owner alive.",
     errors: &[
@@ -69,5 +70,12 @@ fn apply(context: &Context, module: &Module, key: Text<'_>) -> Result<Vec<String
     let place = SessionPlace::new(moment.database, key.as_bytes());
     let queues = module.turns.of_session(&place, module.monotonic());
     let inputs = RuleInputs::at(module, &moment);
-    Ok(explain(&record, &queues, &digest, &inputs.context()))
+    let session = session_digest(key.as_bytes());
+    Ok(explain(
+        &record,
+        &session,
+        &queues,
+        &digest,
+        &inputs.context(),
+    ))
 }

@@ -1,5 +1,5 @@
-//! `SESSION.LIST [PRINCIPAL p] [SERVER s] [INSTANCE i] [OWNER w] [STATE s] [MATCH glob] [ORDER newest|oldest] [CURSOR
-//! c] [COUNT n]`
+//! `SESSION.LIST [PRINCIPAL p] [SERVER s] [INSTANCE i] [OWNER w] [DRIVER w] [STATE s] [MATCH glob] [ORDER
+//! newest|oldest] [CURSOR c] [COUNT n]`
 
 use std::time::{Duration, Instant};
 
@@ -47,8 +47,8 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "`complete` 0|1, `cursor`, `sessions`: for each its `key`, then the record",
     details: "\
-Everything that is given has to hold; SERVER, INSTANCE and OWNER have to hold of one binding. STATE is `active`,
-`expired` or `ended`; MATCH is a pattern over keys as KEYS takes it, of at most 256 bytes; ORDER is `newest`, by
+Everything that is given has to hold; SERVER, INSTANCE, OWNER and DRIVER have to hold of one binding. DRIVER is the
+worker that used a binding last; there is no index of it, so pages may be short. STATE is `active`, `expired` or `ended`; MATCH is a pattern over keys as KEYS takes it, of at most 256 bytes; ORDER is `newest`, by
 creation, if it is not given, or `oldest`; COUNT is 1 to 1000, 100 if it is not given.
 
 A walk begins without CURSOR, or at `0`, and goes on at the cursor of the page before, with the same options, until that
@@ -78,13 +78,14 @@ grammar! {
         server: optional(c"SERVER", text(c"server", ServerName::parse)),
         instance: optional(c"INSTANCE", text(c"instance", InstanceName::parse)),
         owner: optional(c"OWNER", text(c"owner", WorkerId::parse)),
+        driver: optional(c"DRIVER", text(c"driver", WorkerId::parse)),
         state: optional(c"STATE", text(c"state", state_word)),
         pattern: optional(c"MATCH", text(c"pattern", Glob::parse)),
         order: optional(c"ORDER", text(c"order", order_word)),
         after: optional(c"CURSOR", text(c"cursor", Cursor::parse)),
         count: optional(c"COUNT", integer(c"n", list_count)),
     } => Ok(ListRequest {
-        filter: Filter { principal, server, instance, owner, state, pattern },
+        filter: Filter { principal, server, instance, owner, driver, state, pattern },
         order: order.unwrap_or_default(),
         after: after.flatten(),
         count: count.unwrap_or(COUNT_DEFAULT),

@@ -10,7 +10,7 @@ use mooring_session::rules::{self, LossReport, Ownership, RebindReply, RebindReq
 
 use crate::arguments::{self, INSTANCES};
 use crate::claims;
-use crate::digest::digest;
+use crate::digest::session_digest;
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Level, Text};
 use crate::grammar::grammar;
@@ -151,8 +151,8 @@ fn log(context: &Context, key: Text<'_>, before: &Binding, rebound: &RebindReply
         .as_ref()
         .map_or("", |reason| reason.as_str());
     let line = format!(
-        "session rebound: key={} server={} from={} to={} epoch={} reason={reason:?}",
-        digest(key.as_bytes()),
+        "session rebound: session={} server={} from={} to={} epoch={} reason={reason:?}",
+        session_digest(key.as_bytes()),
         after.server,
         before.instance,
         after.instance,

@@ -13,7 +13,7 @@ use mooring_session::{Refusal, SessionPlace};
 
 use super::turn::Queues;
 use crate::claims;
-use crate::digest::digest;
+use crate::digest::session_digest;
 use crate::failure::Failure;
 use crate::ffi::{Context, Key, KeyKind, Level, OwnedText, Text};
 use crate::field_names::{BindingFields, RouteFields};
@@ -261,8 +261,8 @@ fn store_driver(
 
 fn log(context: &Context, key: Text<'_>, server: &ServerName, from: &str, to: &str) {
     let line = format!(
-        "session continued by another worker: key={} server={server} from={from} to={to} reason=\"worker lost\"",
-        digest(key.as_bytes()),
+        "session continued by another worker: session={} server={server} from={from} to={to} reason=\"worker lost\"",
+        session_digest(key.as_bytes()),
     );
     context.log(Level::Notice, &line);
 }

@@ -270,6 +270,10 @@ fn lists() -> Vec<(&'static str, String)> {
             "OWNER",
             "only sessions with a binding that this worker owns",
         ),
+        (
+            "DRIVER",
+            "only sessions with a binding that this worker has used last",
+        ),
         ("STATE", "`active`, `expired` or `ended`"),
         (
             "MATCH",

@@ -14,7 +14,8 @@ use crate::names::{InstanceName, Principal, ServerName, WorkerId};
 use crate::record::{Record, SessionState};
 use crate::time::Timestamp;
 
-/// What a session has to be; what is none does not matter. Server, instance and owner have to be those of one binding.
+/// What a session has to be; what is none does not matter. Server, instance, owner and driver have to be those of one
+/// binding.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Whose it is.
@@ -25,6 +26,8 @@ pub struct Filter {
     pub instance: Option<InstanceName>,
     /// With a binding that only this worker can drive.
     pub owner: Option<WorkerId>,
+    /// With a binding that this worker has used last.
+    pub driver: Option<WorkerId>,
     /// What it is now.
     pub state: Option<SessionState>,
     /// What its key looks like.
@@ -42,6 +45,7 @@ impl Filter {
                     is_wanted(self.server.as_ref(), server)
                         && is_wanted(self.instance.as_ref(), &binding.instance)
                         && (self.owner.is_none() || self.owner == binding.owner)
+                        && is_wanted(self.driver.as_ref(), &binding.driver)
                 }))
             && self
                 .pattern
@@ -50,7 +54,10 @@ impl Filter {
     }
 
     fn asks_for_a_binding(&self) -> bool {
-        self.server.is_some() || self.instance.is_some() || self.owner.is_some()
+        self.server.is_some()
+            || self.instance.is_some()
+            || self.owner.is_some()
+            || self.driver.is_some()
     }
 }
 

@@ -246,7 +246,7 @@ proptest! {
             workers: &workers.at(Monotonic::default()),
             node: &NoIndex,
         };
-        let lines = explain(&record, &[], &|_| "digest".to_owned(), &context);
+        let lines = explain(&record, "digest", &[], &|_| "digest".to_owned(), &context);
         let bindings = record.bindings.values();
         let secrets: Vec<&str> = bindings
             .flat_map(|binding| {

@@ -14,7 +14,7 @@ use crate::{context, run_on};
 fn text(record: &mooring_session::record::Record, queues: &[QueueView], now: u64) -> String {
     let tuning = Tuning::default();
     let digest = |secret: &[u8]| format!("<{}>", secret.len());
-    explain(record, queues, &digest, &context(now, &tuning)).join("\n")
+    explain(record, "<2>", queues, &digest, &context(now, &tuning)).join("\n")
 }
 
 #[track_caller]
