@@ -55,6 +55,7 @@ struct Question {
     server: Option<usize>,
     instance: Option<usize>,
     owner: Option<usize>,
+    driver: Option<usize>,
     state: Option<SessionState>,
     pattern: Option<&'static str>,
     order: Order,
@@ -103,6 +104,7 @@ fn question() -> impl Strategy<Value = Question> {
         prop::option::weighted(0.3, 0..3_usize),
         prop::option::weighted(0.3, 0..3_usize),
         prop::option::weighted(0.3, 0..3_usize),
+        prop::option::weighted(0.3, 0..3_usize),
     );
     (
         names,
@@ -115,7 +117,7 @@ fn question() -> impl Strategy<Value = Question> {
     )
         .prop_map(
             |(
-                (principal, server, instance, owner),
+                (principal, server, instance, owner, driver),
                 state,
                 pattern,
                 order,
@@ -128,6 +130,7 @@ fn question() -> impl Strategy<Value = Question> {
                     server,
                     instance,
                     owner,
+                    driver,
                     state,
                     pattern,
                     order,
@@ -276,6 +279,7 @@ impl Pair {
             server: question.server.map(|n| server(SERVERS[n])),
             instance: question.instance.map(|n| instance(INSTANCES[n])),
             owner: question.owner.map(|n| worker(WORKERS[n])),
+            driver: question.driver.map(|n| worker(WORKERS[n])),
             state: question.state,
             pattern: question
                 .pattern
