@@ -141,12 +141,6 @@ impl<'a> Params<'a> {
         self.protocol_version.and_then(decode)
     }
 
-    /// `requestId` of a cancellation, as JSON text; may be an invalid id.
-    #[must_use]
-    pub fn request_id(&self) -> Option<&'a str> {
-        self.request_id
-    }
-
     /// `progressToken` of a progress notification, as JSON text; may be an invalid token.
     #[must_use]
     pub fn progress_token(&self) -> Option<&'a str> {
@@ -240,6 +234,15 @@ impl<'a> Message<'a> {
     #[must_use]
     pub fn method_name(&self) -> Option<&str> {
         self.method.as_deref()
+    }
+
+    /// The id of the request that this message cancels, as JSON text, which may be an invalid id; `None` for other
+    /// messages.
+    #[must_use]
+    pub fn cancelled_request(&self) -> Option<&'a str> {
+        let is_cancellation =
+            self.kind == Kind::Notification && self.method_kind == Method::Cancelled;
+        self.params.request_id.filter(|_| is_cancellation)
     }
 
     /// The JSON text of a response's `result` or `error`.

@@ -235,23 +235,6 @@ impl<'a> RequestOrigin<'a> {
         matches!(self, Self::Client { .. } | Self::Gateway { .. })
     }
 
-    /// A copy that does not borrow from the message.
-    #[must_use]
-    pub fn into_owned(self) -> RequestOrigin<'static> {
-        match self {
-            Self::Client { id, tag } => RequestOrigin::Client {
-                id: Cow::Owned(id.into_owned()),
-                tag,
-            },
-            Self::Gateway { boot, sequence } => RequestOrigin::Gateway {
-                boot: Cow::Owned(boot.into_owned()),
-                sequence,
-            },
-            Self::Nobody => RequestOrigin::Nobody,
-            Self::Foreign => RequestOrigin::Foreign,
-        }
-    }
-
     /// Parses an id that is given as the content of its JSON string.
     #[must_use]
     pub fn of_text(text: &'a str) -> Self {

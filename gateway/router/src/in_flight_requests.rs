@@ -43,6 +43,8 @@ struct Entry {
     published: Option<Instant>,
     /// Since when its client is gone.
     disconnected: Option<Instant>,
+    /// When its client first cancelled it here.
+    cancelled: Option<tokio::time::Instant>,
 }
 
 /// The requests in flight. Cheap to clone.
@@ -71,6 +73,7 @@ impl InFlightRequests {
             began: Instant::now(),
             published: None,
             disconnected: None,
+            cancelled: None,
         };
         let mut requests = self.lock();
         requests
@@ -86,14 +89,30 @@ impl InFlightRequests {
         }
     }
 
-    /// The tag of the newest request with this id whose client is there, or else of the newest.
-    pub(crate) fn find(&self, scope: &RequestScope, id_json: &str) -> Option<RequestTag> {
+    /// Notes that the client cancels the newest request with this id whose client is there, or else the newest. Returns its
+    /// tag.
+    pub(crate) fn cancel(&self, scope: &RequestScope, id_json: &str) -> Option<RequestTag> {
+        let mut requests = self.lock();
+        let named = |entry: &&mut Entry| *entry.request.id_json == *id_json;
+        let entries = requests.by_scope.get_mut(scope)?.iter_mut();
+        let entry = entries.filter(named).max_by_key(|entry| entry.rank())?;
+        entry
+            .cancelled
+            .get_or_insert_with(tokio::time::Instant::now);
+        Some(entry.request.tag)
+    }
+
+    /// Within which of these scopes that request is.
+    pub(crate) fn find(&self, scopes: &[RequestScope], id_json: &str) -> Option<usize> {
         let requests = self.lock();
         let named = |entry: &&Entry| *entry.request.id_json == *id_json;
-        let entries = requests.by_scope.get(scope)?;
-        let found = (entries.iter().rev().filter(named))
-            .max_by_key(|entry| (entry.disconnected.is_none(), entry.began))?;
-        Some(found.request.tag)
+        let found = scopes.iter().enumerate().flat_map(|(place, scope)| {
+            let entries = requests.by_scope.get(scope).into_iter().flatten();
+            entries
+                .filter(named)
+                .map(move |entry| (entry.rank(), place))
+        });
+        found.max().map(|(_, place)| place)
     }
 
     /// The requests that began over `age` ago and were not published within `period`, which count as published now.
@@ -147,6 +166,13 @@ impl InFlightRequests {
     }
 }
 
+impl Entry {
+    /// Of several requests with one id, a cancellation means that of the greatest rank.
+    const fn rank(&self) -> (bool, Instant) {
+        (self.disconnected.is_none(), self.began)
+    }
+}
+
 impl Requests {
     /// Removes the request, or keeps it for a while.
     fn end(&mut self, scope: &RequestScope, tag: RequestTag, is_disconnected: bool) {
@@ -174,6 +200,15 @@ impl InFlightRequest {
     #[must_use]
     pub const fn tag(&self) -> RequestTag {
         self.pending.tag
+    }
+
+    /// Whether its client cancelled it at this gateway so long ago.
+    pub(crate) fn was_cancelled(&self, ago: Duration) -> bool {
+        let requests = self.requests.lock();
+        let entries = requests.by_scope.get(&self.scope);
+        let mut own =
+            (entries.into_iter().flatten()).filter(|entry| entry.request.tag == self.pending.tag);
+        own.any(|entry| entry.cancelled.is_some_and(|at| at.elapsed() >= ago))
     }
 
     /// Ends it unanswered because its client disconnected, who may still cancel it.
@@ -221,7 +256,7 @@ mod tests {
         let first = requests.begin(scope(1), request("1", 1));
         let second = requests.begin(scope(1), request("1", 2));
         let _other = requests.begin(scope(1), request("\"1\"", 3));
-        let tag = |lane, id| requests.find(&scope(lane), id).map(|RequestTag(tag)| tag);
+        let tag = |lane, id| requests.cancel(&scope(lane), id).map(|RequestTag(tag)| tag);
         assert_eq!(tag(1, "1"), Some(2));
         assert_eq!(tag(1, "\"1\""), Some(3));
         assert_eq!(tag(2, "1"), None);
@@ -229,6 +264,19 @@ mod tests {
         assert_eq!(tag(1, "1"), Some(1));
         drop(first);
         assert_eq!(tag(1, "1"), None);
+    }
+
+    #[test]
+    fn of_several_scopes_that_of_the_newest_request_is_found() {
+        let requests = InFlightRequests::default();
+        let scopes = [scope(1), scope(2), scope(3)];
+        let _first = requests.begin(scope(2), request("1", 1));
+        let newest = requests.begin(scope(3), request("1", 2));
+        let _other = requests.begin(scope(1), request("2", 3));
+        assert_eq!(requests.find(&scopes, "1"), Some(2));
+        newest.disconnect();
+        assert_eq!(requests.find(&scopes, "1"), Some(1));
+        assert_eq!(requests.find(&scopes, "3"), None);
     }
 
     #[test]
@@ -255,7 +303,7 @@ mod tests {
         let requests = InFlightRequests::default();
         requests.begin(scope(1), request("1", 1)).disconnect();
         requests.take_unpublished(HOUR, HOUR);
-        assert_eq!(requests.find(&scope(1), "1"), Some(RequestTag(1)));
+        assert_eq!(requests.cancel(&scope(1), "1"), Some(RequestTag(1)));
         let past = Instant::now().checked_sub(DISCONNECTED_KEPT * 2);
         for entry in requests.lock().by_scope.values_mut().flatten() {
             entry.disconnected = past;

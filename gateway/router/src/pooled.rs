@@ -185,8 +185,8 @@ impl Pool {
     /// The request that a client's cancellation names, if it is in flight here.
     #[must_use]
     pub fn find_cancelled(&self, message: &Message<'_>, lane: Lane) -> Option<RequestTag> {
-        let id_json = message.params.request_id()?;
-        self.requests.find(&RequestScope::Pooled(lane), id_json)
+        let id_json = message.cancelled_request()?;
+        self.requests.cancel(&RequestScope::Pooled(lane), id_json)
     }
 
     /// An upstream session at some reachable instance, whose answer is the client's answer to `initialize`.

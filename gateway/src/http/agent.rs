@@ -32,8 +32,7 @@ pub(super) async fn post(
     match message.kind() {
         Kind::Request => {}
         Kind::Notification => {
-            if message.method() == Method::Cancelled
-                && let Some(id) = message.params.request_id()
+            if let Some(id) = message.cancelled_request()
                 && let Some(request) = request_name(context, id)
             {
                 context.server.cancel(&request);

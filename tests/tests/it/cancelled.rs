@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use mooring_tests::client::HttpClient;
+use mooring_tests::fixture::stdio_command;
 use mooring_tests::fleet::Fleet;
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::script::run_client_for;
@@ -12,6 +14,7 @@ use mooring_tests::session::{McpSession, read_exchange};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::owned::rig::unique;
 use crate::scripted::Scripted;
 
 /// How long the next call may take: the grace, and a busy machine.
@@ -181,5 +184,85 @@ async fn a_call_whose_client_disconnected_holds_up_no_other_for_ever() -> anyhow
     let next = scene.upstream.next_within(SOON).await?;
     next.result(&json!({})).await?;
     running.await??;
+    Ok(())
+}
+
+/// Clients may give the requests of several members one id, and a member that never got the request could have another
+/// client's under it.
+#[tokio::test]
+async fn a_cancellation_in_a_group_reaches_only_the_member_that_has_the_call() -> anyhow::Result<()>
+{
+    let (mut one, two) = (Scripted::start().await?, Scripted::start().await?);
+    let keys = FleetKeys::new()?;
+    let child = unique("cancelled");
+    let command = stdio_command(&child, None, &[])?;
+    let more = format!(
+        "\n[[servers]]\nid = \"two\"\nkind = \"http\"\ninstances = [{:?}]\n\n\
+         [[servers]]\nid = \"child\"\nkind = \"stdio\"\ncommand = {command:?}\n\n\
+         [[servers]]\nid = \"all\"\nkind = \"group\"\nmembers = [\"tools\", \"two\", \"child\"]\n\n[worker]\n{}\n",
+        two.url(),
+        keys.toml()
+    );
+    let fleet = Fleet::start_with(2, &[one.url()], &more).await?;
+    let urls: Vec<String> = (fleet.gateways.iter())
+        .map(|gateway| gateway.mcp_url("all"))
+        .collect();
+    let client = HttpClient::new(SOON);
+    let session = McpSession::open(&client, &urls[..1]).await?;
+    let cancel = |id: u64| json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
+    let call_of = |id: u64, tool: &str, arguments: Value| {
+        let params = json!({"name": tool, "arguments": arguments});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    };
+    // At the gateway that has the call, and at the other one.
+    for (canceler, id) in [(0, 11), (1, 12)] {
+        let mut caller = session.fork(&client, &urls[..1]);
+        let calling = tokio::spawn(async move {
+            let call = call_of(id, "tools__any", json!({}));
+            let reply = caller.post(&call).await?;
+            read_exchange(reply, &call).await
+        });
+        let mut cancelled = one.next().await?;
+        cancelled.begin_events().await?;
+        let mut canceler = session.fork(&client, &urls[canceler..=canceler]);
+        let cancelling = tokio::spawn(async move { canceler.post(&cancel(id)).await });
+        let told = one.next().await?;
+        assert_eq!(told.request.method(), "notifications/cancelled");
+        assert_eq!(
+            told.request.json()["params"]["requestId"].to_string(),
+            cancelled.wire_id()
+        );
+        told.answer("202 Accepted", "text/plain", "").await?;
+        assert_eq!(cancelling.await??.status, 202);
+        let wire_id = cancelled.wire_id();
+        cancelled
+            .event(&format!(
+                r#"{{"jsonrpc":"2.0","id":{wire_id},"result":{{}}}}"#
+            ))
+            .await?;
+        cancelled.end().await?;
+        calling.await??;
+    }
+    // A call of a connection with an owner, cancelled at the gateway that does not have it.
+    let mut caller = session.fork(&client, &urls[..1]);
+    let call = call_of(13, "child__slow", json!({"ms": 600_000, "token": child}));
+    let mut reply = caller.post(&call).await?;
+    let mut canceler = session.fork(&client, &urls[1..]);
+    assert_eq!(canceler.post(&cancel(13)).await?.status, 202);
+    tokio::time::timeout(SOON, async {
+        while reply.next_event().await?.is_some() {}
+        anyhow::Ok(())
+    })
+    .await
+    .context("the stream of the cancelled call ends")??;
+    // Nobody has this one.
+    assert_eq!(canceler.post(&cancel(99)).await?.status, 202);
+    let cancelled = |server: &Scripted| {
+        let methods = server.seen_methods();
+        (methods.iter())
+            .filter(|method| *method == "notifications/cancelled")
+            .count()
+    };
+    assert_eq!((cancelled(&one), cancelled(&two)), (2, 0));
     Ok(())
 }

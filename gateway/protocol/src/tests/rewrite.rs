@@ -25,8 +25,23 @@ fn up(text: &str) -> Result<(String, Option<Epoch>), RewriteError> {
 fn down(text: &str) -> Result<(String, Option<RequestOrigin<'static>>), RewriteError> {
     let message = Message::parse(text.as_bytes(), Sender::Upstream).unwrap();
     let down = rewrite_down(&message, &Marker::of(EPOCH))?;
-    let answers = down.answers.map(RequestOrigin::into_owned);
+    let answers = down.answers.map(owned);
     Ok((down.text.into_owned(), answers))
+}
+
+fn owned(origin: RequestOrigin<'_>) -> RequestOrigin<'static> {
+    match origin {
+        RequestOrigin::Client { id, tag } => RequestOrigin::Client {
+            id: Cow::Owned(id.into_owned()),
+            tag,
+        },
+        RequestOrigin::Gateway { boot, sequence } => RequestOrigin::Gateway {
+            boot: Cow::Owned(boot.into_owned()),
+            sequence,
+        },
+        RequestOrigin::Nobody => RequestOrigin::Nobody,
+        RequestOrigin::Foreign => RequestOrigin::Foreign,
+    }
 }
 
 fn of_client(id: &'static str) -> Option<RequestOrigin<'static>> {

@@ -1,18 +1,20 @@
 //! Which request a client's cancellation names.
 //!
 //! A request has an id of the gateway's own upstream, so a cancellation has to be sent with that. The gateway that sent
-//! the request knows it. The owner of a connection knows its requests. For the other servers, gateways publish in the
-//! store what runs for longer than [`PUBLISHED_AFTER`], for cancellations that arrive elsewhere. Invariant: a call that
-//! ends earlier costs the store nothing.
+//! the request knows it. The owner of a connection knows its requests. For cancellations that arrive elsewhere, gateways
+//! publish in the store what runs for longer than [`PUBLISHED_AFTER`]: the tag for servers without owners, and which member
+//! of a group is meant. Invariant: a call that ends earlier costs the store nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mooring_session::rules::Ownership;
 
 use super::{Session, SessionRouter};
 use crate::in_flight_requests::{InFlightRequest, RequestScope};
 use crate::request_tag::session_tag;
-use mooring_protocol::{Kind, Lane, Message, Method, PendingRequest, RequestTag};
+use mooring_protocol::{Kind, Lane, Message, PendingRequest, RequestTag};
 use mooring_store::{RequestName, StoreError};
 use mooring_upstream::Server;
 
@@ -39,6 +41,10 @@ pub enum CancelledRequest {
     /// No such request is in flight, as far as known.
     NotFound,
 }
+
+/// Gateways publish no requests, or the store is away.
+#[derive(Debug)]
+struct NotPublished;
 
 impl SessionRouter {
     /// Begins a client's request: gives it a tag and notes it for cancellations. `None` for other messages.
@@ -67,13 +73,11 @@ impl SessionRouter {
         message: &Message<'_>,
         lane: Option<Lane>,
     ) -> CancelledRequest {
-        let is_cancellation =
-            message.kind() == Kind::Notification && message.method() == Method::Cancelled;
-        let Some(id_json) = message.params.request_id().filter(|_| is_cancellation) else {
+        let Some(id_json) = message.cancelled_request() else {
             return CancelledRequest::None;
         };
         let scope = RequestScope::Session(session.key.clone(), server.id.clone(), lane);
-        if let Some(tag) = self.in_flight_requests().find(&scope, id_json) {
+        if let Some(tag) = self.in_flight_requests().cancel(&scope, id_json) {
             return CancelledRequest::Tagged(tag);
         }
         if lane.is_some() {
@@ -83,22 +87,74 @@ impl SessionRouter {
         if server.ownership == Ownership::Owned {
             return CancelledRequest::KnownToOwner;
         }
-        let name = RequestName::new(&session.key, &server.id, id_json);
-        for wait in [UNPUBLISHED_WAIT, Duration::ZERO] {
-            match self.store().find_request(&name).await {
-                Ok(Some(tag)) => return CancelledRequest::Tagged(RequestTag(tag)),
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::info!(session = %session.digest, server = %server.id, %error, "the request of a cancellation could not be looked up");
-                    break;
-                }
+        match self.find_published(session, &[server], id_json).await {
+            Ok(Some((_, tag))) => CancelledRequest::Tagged(tag),
+            Ok(None) | Err(_) => CancelledRequest::NotFound,
+        }
+    }
+
+    /// To which of a group's members a cancellation of the client's request `id_json` goes: to the one that has the request,
+    /// at whichever gateway. Where that cannot be known, to all whose connections have owners, which know it.
+    pub async fn find_cancelled_members<'a>(
+        &self,
+        session: &Session,
+        members: &[&'a Arc<Server>],
+        id_json: &str,
+        lane: Option<Lane>,
+    ) -> Vec<&'a Arc<Server>> {
+        let scope = |server: &&Arc<Server>| {
+            RequestScope::Session(session.key.clone(), server.id.clone(), lane)
+        };
+        let scopes: Vec<_> = members.iter().map(scope).collect();
+        let here = self.in_flight_requests().find(&scopes, id_json);
+        let found = match here {
+            Some(place) => Ok(Some(place)),
+            // As above.
+            None if lane.is_some() => Ok(None),
+            None => {
+                let servers: Vec<&Server> = members.iter().map(|server| &***server).collect();
+                let found = self.find_published(session, &servers, id_json).await;
+                found.map(|found| found.map(|(place, _)| place))
             }
-            if !self.store().is_shared() {
-                break;
+        };
+        match found {
+            Ok(Some(place)) => members.get(place).copied().into_iter().collect(),
+            Ok(None) => Vec::new(),
+            Err(NotPublished) => {
+                let is_owned = |server: &&&Arc<Server>| server.ownership == Ownership::Owned;
+                members.iter().filter(is_owned).copied().collect()
+            }
+        }
+    }
+
+    /// Which of these servers has a request that a gateway published, and its tag. One that began a moment ago is waited
+    /// for.
+    async fn find_published(
+        &self,
+        session: &Session,
+        servers: &[&Server],
+        id_json: &str,
+    ) -> Result<Option<(usize, RequestTag)>, NotPublished> {
+        if !self.store().is_shared() {
+            return Err(NotPublished);
+        }
+        let name = |server: &&Server| RequestName::new(&session.key, &server.id, id_json);
+        let names: Vec<_> = servers.iter().map(name).collect();
+        for wait in [UNPUBLISHED_WAIT, Duration::ZERO] {
+            let found = join_all(names.iter().map(|name| self.store().find_request(name))).await;
+            for (place, found) in found.into_iter().enumerate() {
+                match found {
+                    Ok(Some(tag)) => return Ok(Some((place, RequestTag(tag)))),
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::info!(session = %session.digest, %error, "the request of a cancellation could not be looked up");
+                        return Err(NotPublished);
+                    }
+                }
             }
             tokio::time::sleep(wait).await;
         }
-        CancelledRequest::NotFound
+        Ok(None)
     }
 
     async fn publish_once(&self) -> Result<(), StoreError> {
@@ -109,10 +165,8 @@ impl SessionRouter {
             let RequestScope::Session(key, server, lane) = scope else {
                 continue;
             };
-            let is_owned = (self.servers().get(server.as_str()))
-                .is_none_or(|server| server.ownership == Ownership::Owned);
             // Whoever cancels one with a lane is its own gateway.
-            if is_owned || lane.is_some() || !self.store().is_shared() {
+            if lane.is_some() || !self.store().is_shared() {
                 continue;
             }
             let name = RequestName::new(&key, &server, &request.id_json);

@@ -207,9 +207,7 @@ impl SessionRouter {
         message: &Message<'_>,
         lane: Option<Lane>,
     ) -> Withdrawal {
-        let is_cancellation =
-            message.kind() == Kind::Notification && message.method() == Method::Cancelled;
-        let Some(id) = message.params.request_id().filter(|_| is_cancellation) else {
+        let Some(id) = message.cancelled_request() else {
             return Withdrawal::NotWaiting;
         };
         if server.concurrency == Concurrency::Parallel {

@@ -10,10 +10,12 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
 use mooring_session::names::{InstanceName, ServerName};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::abandoned::{self, UnreadReply};
@@ -27,6 +29,10 @@ use mooring_protocol::{
 };
 use mooring_upstream::ProbeResult;
 use mooring_usage::{CallPermit, HeldMemory, SHORT_BYTES_MAX};
+
+/// How long the answer to a cancelled call is relayed at least. Servers need not answer it (MCP 2025-11-25, cancellation), and
+/// the stream would stay open for as long as both peers live.
+const CANCELLED_FOR: Duration = Duration::from_secs(30);
 
 /// Guards that last until the reply ends.
 #[derive(Debug, Default)]
@@ -206,6 +212,7 @@ pub(super) struct EventRelay {
     checking: Option<Pin<Box<dyn Future<Output = ProbeResult> + Send>>>,
     /// The event that reports a loss, sent only after the report is recorded, so that the next call does not repeat it.
     reporting: Option<(ReportFuture, Event)>,
+    began: Instant,
     /// Ends a stream without an unanswered call when the gateway stops.
     stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     guards: ReplyGuards,
@@ -225,8 +232,17 @@ impl EventRelay {
             stopping: (!filter.has_pending_request())
                 .then(|| Box::pin(stopping.clone().cancelled_owned())),
             upstream: Some((upstream, Box::new(filter))),
+            began: Instant::now(),
             guards,
         }
+    }
+
+    /// Whether the answer is not awaited any longer, because the call was cancelled. A silent stream is polled for each of
+    /// its client's keep-alive comments.
+    fn is_given_up(&self) -> bool {
+        let request = self.guards.request.as_ref();
+        self.began.elapsed() >= CANCELLED_FOR
+            && request.is_some_and(|request| request.was_cancelled(CANCELLED_FOR))
     }
 
     /// Ends the stream with the error that the call may have run, if a call is unanswered.
@@ -306,6 +322,10 @@ impl EventRelay {
             }
             Poll::Ready(Some(Err(error))) => return Poll::Ready(self.broke(&error)),
             Poll::Ready(None) => return Poll::Ready(self.end()),
+            Poll::Pending if self.is_given_up() => {
+                self.upstream = None;
+                return Poll::Ready(None);
+            }
             Poll::Pending => {
                 if let Some(stopping) = &mut self.stopping {
                     ready!(stopping.as_mut().poll(context));
@@ -380,9 +400,48 @@ mod tests {
 
     use super::super::event_filter::Audience;
     use super::*;
+    use crate::in_flight_requests::{InFlightRequests, RequestScope};
     use crate::request_tag::StreamOwner;
     use mooring_protocol::ids::Epoch;
-    use mooring_protocol::{Marker, RequestTag};
+    use mooring_protocol::{Lane, Marker, RequestTag};
+
+    /// A call's stream whose server says nothing.
+    fn silent(requests: &InFlightRequests) -> (EventRelay, RequestScope) {
+        let pending_request = PendingRequest {
+            id_json: "1".into(),
+            tag: RequestTag(10),
+        };
+        let scope = RequestScope::Pooled(Lane(1));
+        let request = requests.begin(scope.clone(), pending_request.clone());
+        let audience = Audience::Bound(Marker::of(Epoch(1)));
+        let owner = StreamOwner::Request(request.tag());
+        let filter = EventFilter::new(audience, owner, Some(pending_request), None, None);
+        let guards = ReplyGuards {
+            request: Some(request),
+            ..ReplyGuards::default()
+        };
+        let stopping = CancellationToken::new();
+        let silent = Box::pin(stream::pending());
+        (EventRelay::new(silent, filter, guards, &stopping), scope)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_stream_of_a_cancelled_call_ends_although_its_server_says_nothing() {
+        let requests = InFlightRequests::default();
+        let (mut relay, scope) = silent(&requests);
+        let mut next_within = async |limit| tokio::time::timeout(limit, relay.next()).await;
+        assert!(
+            next_within(CANCELLED_FOR * 3).await.is_err(),
+            "it is not cancelled"
+        );
+        assert_eq!(requests.cancel(&scope, "1"), Some(RequestTag(10)));
+        assert!(
+            next_within(CANCELLED_FOR / 2).await.is_err(),
+            "it may answer"
+        );
+        assert!(matches!(next_within(CANCELLED_FOR).await, Ok(None)));
+        assert!(relay.upstream.is_none(), "its connection is closed");
+    }
 
     #[tokio::test]
     async fn an_answered_call_has_no_turn_while_its_stream_is_open() {

@@ -39,7 +39,8 @@ impl GroupMessage<'_> {
     }
 
     /// Relays a notification to every member that has an upstream session; members ignore those that do not concern
-    /// them.
+    /// them. A cancellation goes to the member that has the request: clients may give the requests of several members one
+    /// id.
     pub(super) async fn notify_bound_members(&self) -> Reply {
         if let Err(reply) = self.check_session().await {
             return reply;
@@ -48,11 +49,19 @@ impl GroupMessage<'_> {
             Ok(record) => record,
             Err(reply) => return reply,
         };
-        let bound = record
+        let mut bound: Vec<_> = record
             .bindings
             .iter()
-            .filter_map(|binding| self.context.server.upstream(binding.server.as_str()));
-        let sent = join_all(bound.map(|server| async move {
+            .filter_map(|binding| self.context.server.upstream(binding.server.as_str()))
+            .collect();
+        if let Some(id_json) = self.message.cancelled_request() {
+            let router = &self.context.app.session_router;
+            let lane = self.context.lane;
+            bound = router
+                .find_cancelled_members(&self.session, &bound, id_json, lane)
+                .await;
+        }
+        let sent = join_all(bound.into_iter().map(|server| async move {
             let context = member_context(self.context, server);
             let reply = stateful::post(&context, self.body, self.message, self.revision).await;
             (server, reply.status)

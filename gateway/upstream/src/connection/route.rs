@@ -29,7 +29,7 @@ pub(super) fn route_of(message: &Message<'_>) -> MessageRoute {
         (Kind::Request, Method::Ping) => MessageRoute::Connection,
         (Kind::Request, _) | (Kind::Notification, Method::LogMessage) => MessageRoute::CausingCall,
         (Kind::Notification, Method::Progress) => MessageRoute::ProgressToken,
-        (Kind::Notification, Method::Cancelled) if message.params.request_id().is_some() => {
+        (Kind::Notification, _) if message.cancelled_request().is_some() => {
             MessageRoute::CancelledQuestion
         }
         (Kind::Notification, _) => MessageRoute::General,

@@ -127,7 +127,7 @@ impl Actor {
 
     /// The server withdraws a request: the client is notified, unless it has answered.
     fn handle_cancellation(&mut self, message: &Message<'_>) {
-        let Some(key) = message.params.request_id().map(Key::of) else {
+        let Some(key) = message.cancelled_request().map(Key::of) else {
             return;
         };
         match self.open_questions.take(&key) {

@@ -149,7 +149,7 @@ impl Actor {
     /// Forwards the cancellation of a request. A gateway that does not know the request's tag names it by its client's
     /// id.
     fn cancel(&mut self, message: &Message<'_>) -> PostDecision {
-        let Some(id_json) = message.params.request_id() else {
+        let Some(id_json) = message.cancelled_request() else {
             return PostDecision::ToSend(reply::accepted());
         };
         let named = Key::of(id_json);
