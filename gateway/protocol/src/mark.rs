@@ -92,9 +92,15 @@ pub fn mark_result(text: &str, rebound: &Rebound<'_>) -> Option<String> {
 /// has no mark or the response cannot have one.
 #[must_use]
 pub fn copy_mark(result: &str, response: &str) -> Option<String> {
+    insert_mark(response, mark_of(result)?.to_owned())
+}
+
+/// The mark of a result, both as JSON text.
+#[must_use]
+pub fn mark_of(result: &str) -> Option<&str> {
     let [meta] = Members::read(&["_meta"], result).ok()?.values;
     let [mark] = Members::read(&[REBOUND_KEY], meta?).ok()?.values;
-    insert_mark(response, mark?.to_owned())
+    mark
 }
 
 /// The response `text` with this mark, given as JSON text, in its result.

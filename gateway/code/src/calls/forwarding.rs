@@ -14,10 +14,13 @@ use tokio::sync::OnceCell;
 
 use super::outcome::{ReplyHead, outcome};
 use super::question::{RunClient, question};
-use super::{CallError, CallErrorKind, Callee, MESSAGE_BYTES_MAX, NestedCall, Upstreams};
+use super::{
+    CallError, CallErrorKind, Callee, LostStates, MESSAGE_BYTES_MAX, NestedCall, Upstreams,
+};
 use crate::volume::MountManifest;
 use mooring_protocol::{
     ErrorBody, ErrorKind, Kind, Message, Method, Reply, ReplyError, ReplyMessages, Sender, call,
+    mark,
 };
 use mooring_settings::{CallPolicy, CallVerdict, Language};
 use mooring_store::Session;
@@ -44,6 +47,8 @@ pub(crate) struct ForwardingCallee {
     pub(crate) run_id: Box<str>,
     pub(crate) calls: AtomicU64,
     pub(crate) initialize_params: OnceCell<()>,
+    /// Which servers have lost the session's state.
+    pub(crate) lost: LostStates,
 }
 
 impl Callee for ForwardingCallee {
@@ -147,7 +152,12 @@ impl ForwardingCallee {
                 return unknown("the server's answer is not an MCP message; the call may have run");
             };
             match message.kind() {
-                Kind::Result | Kind::Error => return outcome(&message, head),
+                Kind::Result | Kind::Error => {
+                    if message.outcome().and_then(mark::mark_of).is_some() {
+                        self.lost.note(server);
+                    }
+                    return outcome(&message, head);
+                }
                 Kind::Request => self.answer_server_request(server, &message),
                 Kind::Notification => {}
             }

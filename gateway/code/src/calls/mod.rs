@@ -4,6 +4,7 @@
 //! and then it goes where a client's call would go, over the bindings of the code session.
 
 mod forwarding;
+mod lost_state;
 mod outcome;
 mod question;
 mod upstreams;
@@ -13,6 +14,7 @@ use serde_json::{Map, Value};
 use strum::{EnumString, IntoStaticStr};
 
 pub(crate) use forwarding::ForwardingCallee;
+pub(crate) use lost_state::LostStates;
 pub use question::{AnswerPlace, RunClient};
 pub use upstreams::Upstreams;
 

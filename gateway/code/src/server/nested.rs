@@ -62,6 +62,7 @@ impl CodeServer {
             run_id: run.record.id.as_str().into(),
             calls: AtomicU64::new(0),
             initialize_params: OnceCell::new(),
+            lost: run.lost.clone(),
         };
         RunCallee::Tools(Box::new(TokenizingCallee::new(tokenizer, forwarding)))
     }

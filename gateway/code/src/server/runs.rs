@@ -25,6 +25,7 @@ use super::tokens::ArgumentTokenizer;
 use super::{CallContext, CodeServer, tokens};
 use crate::bridge::{self, Bridge, BridgeLimits, BridgeSummary};
 use crate::calls::Callee;
+use crate::calls::LostStates;
 use crate::catalog::CatalogNeed;
 use crate::proxy::{Proxy, ProxyOptions, REPORTED_MAX};
 use crate::records::{
@@ -46,6 +47,8 @@ pub(super) struct Run {
     pub(super) record: NewRun,
     /// Who answers the calls that its code makes.
     pub(super) calls: CallTarget,
+    /// Which servers have lost the session's state, as its calls are told.
+    pub(super) lost: LostStates,
     /// What becomes of the files that it writes.
     pub(super) files: WrittenFiles,
     /// How much its answer will have of its output.

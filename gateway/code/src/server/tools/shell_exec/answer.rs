@@ -59,7 +59,7 @@ pub(super) fn of(report: Report, execution: &Execution, calls: &CallsMade) -> To
 }
 
 fn brief(report: Report, execution: &Execution, calls: &CallsMade) -> ToolAnswer {
-    let error = with_files_not_kept(report.error, &report.metrics);
+    let error = with_losses(report.error, &report.metrics);
     let short_output = abridged(&report.output, report.saved_output.as_ref());
     let short_error =
         (error.as_deref()).and_then(|error| abridged(error, report.saved_error.as_ref()));
@@ -139,12 +139,19 @@ fn text(output: &str, error: Option<&str>, is_done: bool) -> String {
     text
 }
 
-/// Adds the names of files that the commit refused: the model would take them for kept.
-fn with_files_not_kept(error: Option<String>, metrics: &Map<String, Value>) -> Option<String> {
+/// Adds the servers whose state is gone, and the names of files that the commit refused: the model would take both for
+/// kept.
+fn with_losses(error: Option<String>, metrics: &Map<String, Value>) -> Option<String> {
     let files = metrics.get("files");
     let refused = files.and_then(|files| files.get("refused")?.as_array());
     let total = files.and_then(|files| files.get("refused_total")?.as_u64());
     let mut lines: Vec<String> = error.into_iter().collect();
+    let lost = metrics.get("state_lost").and_then(Value::as_array);
+    for server in lost.into_iter().flatten().filter_map(Value::as_str) {
+        lines.push(format!(
+            "state lost: the session at the server {server} was lost before a call of this run and replaced; what the server remembered is gone"
+        ));
+    }
     for refused in refused.into_iter().flatten().take(NOT_KEPT_MAX) {
         let of = |field| {
             refused

@@ -19,6 +19,7 @@ use super::answer;
 use super::choose::{self, RunRefusal};
 use super::report::{Report, RunIdentity};
 use crate::bridge::BridgeSummary;
+use crate::calls::LostStates;
 use crate::records::{CallsMade, EventKind, NewRun, ReplayOf, RunId, RunRecord, SecurityEvent};
 use mooring_metrics::{self as metrics, RunOutcome};
 use mooring_settings::{AnswerForm, Language};
@@ -83,7 +84,9 @@ pub(in crate::server) async fn execute(
         None => (CallTarget::Tools, WrittenFiles::Kept),
         Some((_, calls)) => (calls.clone(), WrittenFiles::Dropped),
     };
+    let lost = LostStates::default();
     let run = Run {
+        lost: lost.clone(),
         language: choice.language,
         program: choice.program,
         limits: limits.clone(),
@@ -94,7 +97,8 @@ pub(in crate::server) async fn execute(
     };
     match server.run(context, run).await {
         Ok(mut over) => {
-            let report = run_identity.report_result(choice.runtime, &mut over.ran, &limits);
+            let mut report = run_identity.report_result(choice.runtime, &mut over.ran, &limits);
+            report.note_lost_states(&lost.servers());
             metrics::code_run(
                 choice.runtime.into_str(),
                 report.outcome,

@@ -143,6 +143,13 @@ impl Report {
         self.metrics.extend(members(of_calls));
     }
 
+    /// Adds the servers that have lost the session's state.
+    pub(super) fn note_lost_states(&mut self, servers: &[Box<str>]) {
+        if !servers.is_empty() {
+            self.metrics.insert("state_lost".to_owned(), json!(servers));
+        }
+    }
+
     /// The limits that it met, by the names of the policy.
     pub(super) fn limits_hit(&self) -> Vec<String> {
         let hit = self.metrics.get("limits_hit").and_then(Value::as_array);
