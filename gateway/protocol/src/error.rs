@@ -297,10 +297,14 @@ impl<'a> ErrorBody<'a> {
         self.kind
     }
 
-    /// The HTTP status.
+    /// The HTTP status. An error that answers no request is no success: the sender of a notification learns from the
+    /// status alone that it was not delivered (MCP 2025-11-25, transports).
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        self.kind.status()
+        match self.kind.status() {
+            status if self.id.is_none() && status.is_success() => StatusCode::BAD_GATEWAY,
+            status => status,
+        }
     }
 
     /// The body.
@@ -374,6 +378,16 @@ mod tests {
                 "message": "the server sent an invalid reply: a \"quoted\"\nword",
             }})
         );
+    }
+
+    #[test]
+    fn an_error_without_a_request_is_no_success() {
+        let body = ErrorBody::new(ErrorKind::OutcomeUnknown);
+        assert_eq!(body.status(), StatusCode::BAD_GATEWAY);
+        let id = Id::from_json("1").ok();
+        assert_eq!(body.answering(id).status(), StatusCode::OK);
+        let body = ErrorBody::new(ErrorKind::StoreUnavailable);
+        assert_eq!(body.status(), StatusCode::SERVICE_UNAVAILABLE);
     }
 
     #[test]
