@@ -323,6 +323,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::test_support::server::{Module, RedisServer};
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -376,6 +377,23 @@ mod tests {
         );
         send(&connection, &sender);
         assert_eq!(next().await, None, "the connection was lost before");
+    }
+
+    /// The library limits nothing.
+    #[tokio::test]
+    async fn a_socket_file_is_read_with_the_same_limits() {
+        let server = RedisServer::start(Module::Absent);
+        let client = Client::open(server.unix_url()).unwrap();
+        let mut connection = CommandConnection::open(&client).await.unwrap();
+        let long = "x".repeat(9 * 1024 * 1024);
+        for at in ["0", "9437184"] {
+            let mut fill = redis::cmd("SETRANGE");
+            fill.arg("long").arg(at).arg(&long);
+            connection.send(&fill).await.unwrap();
+        }
+        let mut get = redis::cmd("GET");
+        get.arg("long");
+        assert!(connection.send(&get).await.is_err(), "18 MiB");
     }
 
     /// The second reply is right, but it came too early to be believed.
