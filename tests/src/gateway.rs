@@ -28,6 +28,7 @@ pub struct Settings {
     state_home: Option<PathBuf>,
     is_niced: bool,
     open_files: Option<u32>,
+    program: Option<PathBuf>,
     errors: Option<PathBuf>,
     /// The client that the harness asks it with, where it speaks TLS.
     tls_client: Option<Box<HttpClient>>,
@@ -81,6 +82,13 @@ impl Settings {
         self
     }
 
+    /// Another build of the gateway than the one that is tested, such as an optimized one.
+    #[must_use]
+    pub fn program(mut self, file: &Path) -> Self {
+        self.program = Some(file.to_owned());
+        self
+    }
+
     /// The soft limit of open files that it starts with, as a shell or a service manager sets it. The hard one stays.
     #[must_use]
     pub fn open_files(mut self, soft_limit: u32) -> Self {
@@ -109,7 +117,10 @@ impl Settings {
     pub fn command(&self, subcommand: &str, directory: &Path) -> anyhow::Result<Command> {
         let file = directory.join("mooring.toml");
         std::fs::write(&file, &self.toml).context("write the configuration file")?;
-        let binary = paths::binary("mooring")?;
+        let binary = match &self.program {
+            Some(program) => program.clone(),
+            None => paths::binary("mooring")?,
+        };
         let mut command = if self.is_niced {
             let mut command = Command::new("nice");
             command.args(["-n", "19"]).arg(binary);

@@ -149,8 +149,8 @@ pub(crate) async fn read_until(
 }
 
 /// The most memory that the gateway has ever had resident, in KiB.
-pub(crate) fn resident_peak_kib(gateway: &mut Gateway) -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.process().id()))?;
+pub(crate) fn resident_peak_kib(process: u32) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let number = line.and_then(|line| line.split_whitespace().nth(1));
     Ok(number.context("a peak of resident memory")?.parse()?)

@@ -330,7 +330,7 @@ async fn the_body_of_a_request_that_waits_is_not_held() -> anyhow::Result<()> {
             .into_bytes()
             .repeat(BODY_BYTES / initialize_params().to_string().len()),
     );
-    let before = resident_peak_kib(&mut scene.gateway)?;
+    let before = resident_peak_kib(scene.gateway.process().id())?;
     let mut sending = JoinSet::new();
     for _ in 0..WAITING {
         let mut stream = connect_from("127.0.0.2", &scene.gateway).await?;
@@ -353,7 +353,7 @@ async fn the_body_of_a_request_that_waits_is_not_held() -> anyhow::Result<()> {
     while let Some(sent) = sending.join_next().await {
         sent??;
     }
-    let held = resident_peak_kib(&mut scene.gateway)? - before;
+    let held = resident_peak_kib(scene.gateway.process().id())? - before;
     assert!(held < HELD_KIB_MAX, "{held} KiB");
     Ok(())
 }

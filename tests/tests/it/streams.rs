@@ -193,7 +193,7 @@ async fn a_reply_of_100_mb_passes_in_bounded_memory_and_a_reader_that_stops_bloc
     const CHUNK: usize = 64 * 1024;
     const CHUNKS: usize = 1600;
     let mut scene = ScriptedScene::start_side_by_side().await?;
-    let before = resident_peak_kib(&mut scene.gateway)?;
+    let before = resident_peak_kib(scene.gateway.process().id())?;
     let chunk = "x".repeat(CHUNK);
     let write = async |mut exchange: Exchange| -> anyhow::Result<()> {
         exchange.begin("application/json").await?;
@@ -231,7 +231,7 @@ async fn a_reply_of_100_mb_passes_in_bounded_memory_and_a_reader_that_stops_bloc
         sent = sent_to_stuck => panic!("100 MB fit into the buffers of a client that does not read: {sent:?}"),
         rest = rest => rest?,
     }
-    let growth = resident_peak_kib(&mut scene.gateway)? - before;
+    let growth = resident_peak_kib(scene.gateway.process().id())? - before;
     assert!(growth < GROWTH_KIB_MAX, "the gateway grew by {growth} KiB");
     drop(stuck);
     scene.goes_on("after it").await
