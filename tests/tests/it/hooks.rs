@@ -129,7 +129,7 @@ async fn a_hook_is_asked_before_and_after_each_call_whatever_way_it_takes() -> a
         .map_err(|_| anyhow::anyhow!("two questions"))?;
     let call_id = before["call_id"].as_str().context("an id")?;
     let digest = before["session"].as_str().context("a digest")?;
-    assert!(call_id.len() == 32 && digest.len() == 8, "{before}");
+    assert!(call_id.len() == 32 && digest.len() == 16, "{before}");
     let question = json!({
         "version": 1, "phase": "before", "call_id": call_id, "server": "web", "tool": "big", "user": "ada",
         "teams": ["dev"], "roles": [], "session": digest, "arguments": {"bytes": 3},

@@ -56,6 +56,7 @@ mod held_database;
 mod hooks;
 mod hostile;
 mod identity;
+mod incidents;
 mod init_params;
 mod keep_alive;
 mod keyed;

@@ -68,7 +68,7 @@ async fn nothing_of_the_client_goes_upstream_that_is_not_meant_for_it() -> anyho
     }
     let digest = seen.header("x-mcp-session-id").expect("a digest");
     assert!(
-        digest.len() == 8 && !session_id.contains(digest),
+        digest.len() == 16 && !session_id.contains(digest),
         "{digest}"
     );
     assert!(
