@@ -99,7 +99,7 @@ fn load(loading: &Loading<'_>, arguments: Arguments<'_>) -> Result<(), StartErro
 }
 
 /// Room for the longest value of all but unusual records, a binding's. Where the server turns hashes with such values into
-/// tables, a session takes twice the memory.
+/// tables, a session takes 1.4 times the memory.
 const LISTPACK_VALUE_BYTES_WANTED: u64 = 512;
 
 fn warn_of_wide_hashes(loading: &Loading<'_>) {
@@ -110,7 +110,7 @@ fn warn_of_wide_hashes(loading: &Loading<'_>) {
         .and_then(|value| value.parse::<u64>().ok());
     if let Some(bytes) = bytes.filter(|bytes| *bytes < LISTPACK_VALUE_BYTES_WANTED) {
         let line = format!(
-            "hash-max-listpack-value is {bytes}: sessions with longer values take twice the memory; \
+            "hash-max-listpack-value is {bytes}: sessions with longer values take 1.4 times the memory; \
              {LISTPACK_VALUE_BYTES_WANTED} is required"
         );
         context.log(Level::Warning, &line);

@@ -319,3 +319,22 @@ async fn a_command_that_cannot_be_read_shows_no_word() -> anyhow::Result<()> {
     assert!(!shown.contains("mcpgw:"), "{shown}");
     Ok(())
 }
+
+/// One that waits under the name of another's worker takes nothing from it that it could not read anyway.
+#[tokio::test]
+async fn events_that_a_user_may_not_read_stay_for_one_that_may() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    c.run("SESSION.CREATE mcpgw:a s zoe TTL 900000")?;
+    let claim = "SESSION.BIND mcpgw:a zoe tools w:1 t LEASE 60000 INSTANCES 1 one";
+    let epoch = c.run(claim)?.field("epoch").integer();
+    let routed = c.run("SESSION.ROUTE mcpgw:a zoe tools w:2")?;
+    assert_eq!(routed.field("state").to_string(), "claimed");
+    let confirm = format!("SESSION.CONFIRM mcpgw:a zoe tools {epoch} t UPSTREAM u");
+    assert!(!matches!(c.run(&confirm)?, Value::Error(_)));
+    let mut low = user(&redis, "resetkeys nocommands +worker.wait")?;
+    assert_eq!(low.show("WORKER.WAIT w:2 TIMEOUT 1")?, "[]");
+    let told = c.show("WORKER.WAIT w:2 TIMEOUT 1")?;
+    assert!(told.contains("event: settled"), "{told}");
+    Ok(())
+}

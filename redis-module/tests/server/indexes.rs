@@ -145,6 +145,30 @@ async fn they_follow_deadlines() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Many keys may go in one second, and none of them holds anything.
+#[tokio::test]
+async fn a_key_that_is_gone_is_not_read() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open(&redis)?;
+    populate(&mut c, "a", 8)?;
+    let reads = |c: &mut Connection| -> anyhow::Result<i64> {
+        Ok(c.run("SESSION.STATS")?.field("index_reads").integer())
+    };
+    let before = reads(&mut c)?;
+    c.run("DEL mcpgw:a0 mcpgw:a1")?;
+    c.run("UNLINK mcpgw:a2")?;
+    c.run("PEXPIRE mcpgw:a3 1")?;
+    c.run("PEXPIREAT mcpgw:a4 1")?;
+    wait::until_true("the key to be gone", GONE_WITHIN, async || {
+        Ok(c.run("DBSIZE")?.integer() == 3)
+    })
+    .await?;
+    assert_eq!(truth::listed(&mut c, "")?.len(), 3);
+    assert_eq!(reads(&mut c)?, before);
+    assert_eq!(truth::holds(&redis, "gone").await?, 3);
+    Ok(())
+}
+
 #[tokio::test]
 async fn they_follow_eviction() -> anyhow::Result<()> {
     for policy in ["noeviction", "volatile-lru", "allkeys-lru"] {
