@@ -96,17 +96,20 @@ impl Client {
     /// Sends all requests and waits for all replies.
     pub(crate) fn drive(&mut self, requests: &Requests) -> Result<Duration> {
         let started = Instant::now();
-        let mut operation_bytes = None;
+        let mut length = None;
         for turn in requests.turns() {
             for (connection, batch) in self.connections.iter_mut().zip(turn) {
                 connection.write_all(&batch.bytes)?;
             }
             for (connection, batch) in self.connections.iter_mut().zip(turn) {
-                match operation_bytes {
-                    Some(each) => {
+                match length {
+                    Some(ReplyLength::Bytes(each)) => {
                         read_bytes(connection, &mut self.buffer, each * batch.operations)?;
                     }
-                    None => operation_bytes = Some(read_replies(connection, batch)?),
+                    Some(ReplyLength::Line) => {
+                        read_lines(connection, &mut self.buffer, batch.replies)?;
+                    }
+                    None => length = Some(read_replies(connection, batch)?),
                 }
             }
         }
@@ -114,16 +117,30 @@ impl Client {
     }
 }
 
+/// How long the replies to one operation are.
+#[derive(Clone, Copy)]
+enum ReplyLength {
+    Bytes(usize),
+    /// Integers, of any length.
+    Line,
+}
+
 /// Reads the replies to one batch by their structure, and tells how long those of one operation are.
-fn read_replies(connection: &mut TcpStream, batch: &Batch) -> Result<usize> {
+fn read_replies(connection: &mut TcpStream, batch: &Batch) -> Result<ReplyLength> {
     let replies = count_replies(connection, batch.replies)?;
+    if replies
+        .split_inclusive(|byte| *byte == b'\n')
+        .all(|line| line.starts_with(b":"))
+    {
+        return Ok(ReplyLength::Line);
+    }
     let each = replies.len() / batch.operations;
     ensure!(
         each * batch.operations == replies.len(),
         "replies of different lengths: {}",
         String::from_utf8_lossy(&replies)
     );
-    Ok(each)
+    Ok(ReplyLength::Bytes(each))
 }
 
 /// Reads so many replies, none of which may be an error.
@@ -157,6 +174,21 @@ fn read_bytes(connection: &mut TcpStream, buffer: &mut [u8], mut count: usize) -
             Some(left) => count = left,
             None => bail!("a reply was too long"),
         }
+    }
+    Ok(())
+}
+
+fn read_lines(connection: &mut TcpStream, buffer: &mut [u8], mut count: usize) -> Result<()> {
+    while count > 0 {
+        let length = connection.read(buffer).context("a reply was too short")?;
+        ensure!(length > 0, "the server closed the connection");
+        let lines = buffer[..length]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        count = count
+            .checked_sub(lines)
+            .context("more replies than commands")?;
     }
     Ok(())
 }

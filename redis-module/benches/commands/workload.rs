@@ -12,6 +12,7 @@ const MANY_PRINCIPALS: usize = 10_000;
 const PRINCIPAL: &str = "zoe@example.org";
 const WORKER: &str = "gateway-1:5f3a9c0d";
 
+const KNOWN_EPOCH: &str = "1790000000000000";
 const TOKEN: &str = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 const INSTANCE: &str = "http://127.0.0.1:9001/mcp";
 const UPSTREAM: &str = "0b1c2d3e4f5061728394a5b6c7d8e9f0";
@@ -94,6 +95,17 @@ impl Session {
         ])
     }
 
+    fn route(&self) -> Vec<String> {
+        words(&["SESSION.ROUTE", &self.key, &self.principal, "tools", WORKER])
+    }
+
+    /// A binding as `bind` makes it, but of an epoch that is known beforehand.
+    fn set_known_epoch(&self) -> Vec<String> {
+        let head =
+            format!("bound {KNOWN_EPOCH} 1790000000000 0 0 {INSTANCE} {WORKER} - {UPSTREAM}");
+        words(&["HSET", &self.key, "b:tools", &head])
+    }
+
     /// A call of the script of this digest, with the session's key and these arguments.
     fn call(&self, script: &str, arguments: &[&str]) -> Vec<Vec<String>> {
         let mut call = words(&["EVALSHA", script, "1", &self.key]);
@@ -159,11 +171,7 @@ pub(crate) fn tables() -> Vec<Table> {
             "CREATE of a session that is there",
             create_variants(Target::Created, Target::Strings),
         ),
-        table(
-            "route",
-            "ROUTE of a bound session",
-            route_variants(Target::Sessions, Target::Strings),
-        ),
+        table("route", "ROUTE of a bound session", known_variants()),
         table(
             "cold",
             "ROUTE of one of 100,000 whose principals have caps",
@@ -287,17 +295,28 @@ fn cold_variants() -> Vec<Variant> {
     variants
 }
 
+/// ROUTE of a bound session; then of one whose epoch the caller knows.
+fn known_variants() -> Vec<Variant> {
+    let mut variants = route_variants(Target::Sessions, Target::Strings);
+    let known = variant(
+        "SESSION.ROUTE, EPOCH",
+        None,
+        Target::KnownSessions,
+        |session, _| {
+            let mut route = session.route();
+            route.extend(words(&["EPOCH", KNOWN_EPOCH]));
+            vec![route]
+        },
+    );
+    variants.insert(1, known);
+    variants
+}
+
 /// ROUTE of a bound session, the module's first, by what it finds.
 fn route_variants(sessions: Target, strings: Target) -> Vec<Variant> {
     vec![
         variant("SESSION.ROUTE", None, sessions, |session, _| {
-            vec![words(&[
-                "SESSION.ROUTE",
-                &session.key,
-                &session.principal,
-                "tools",
-                WORKER,
-            ])]
+            vec![session.route()]
         }),
         variant("GETEX", None, strings, |session, _| {
             vec![words(&["GETEX", &session.key, "EX", "900"])]
@@ -336,6 +355,8 @@ enum Target {
     Strings,
     /// One of a thousand bound sessions.
     Sessions,
+    /// The same, with a binding of one epoch.
+    KnownSessions,
     /// One of a thousand sessions without a binding.
     Created,
     /// A session that is there, unbound, and is not met twice.
@@ -356,7 +377,9 @@ impl Target {
         match self {
             Self::New | Self::Unbound => nth,
             // A stride that meets all of them, so that neighbours are not asked for in a row.
-            Self::Strings | Self::Sessions | Self::Created | Self::Others => nth * 617 % SESSIONS,
+            Self::Strings | Self::Sessions | Self::KnownSessions | Self::Created | Self::Others => {
+                nth * 617 % SESSIONS
+            }
             Self::ManyStrings | Self::ManySessions | Self::ManyCapped => {
                 nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) % MANY_SESSIONS
             }
@@ -409,7 +432,9 @@ impl Variant {
     pub(crate) fn setup(&self, operations: usize) -> Vec<Vec<String>> {
         let sessions = match self.target {
             Target::New | Target::Others => 0,
-            Target::Strings | Target::Sessions | Target::Created => SESSIONS,
+            Target::Strings | Target::Sessions | Target::KnownSessions | Target::Created => {
+                SESSIONS
+            }
             Target::Unbound => operations,
             Target::ManyStrings | Target::ManySessions | Target::ManyCapped => MANY_SESSIONS,
         };
@@ -426,6 +451,9 @@ impl Variant {
             commands.push(create);
             if !matches!(self.target, Target::Created | Target::Unbound) {
                 commands.push(session.bind());
+            }
+            if self.target == Target::KnownSessions {
+                commands.push(session.set_known_epoch());
             }
         }
         commands
