@@ -1,5 +1,8 @@
 //! What one user may take from what all share: memory and calls. Whatever a user does, another one is served.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use anyhow::ensure;
 use bytes::Bytes;
 use mooring_tests::client::{HttpClient, Reply};
@@ -10,8 +13,9 @@ use mooring_tests::legacy::LegacySession;
 use mooring_tests::session::{McpSession, Opening};
 use mooring_tests::wait;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use crate::rig::{RAW_WITHIN, connect_from, increment, kept, post_text, read_until};
 
@@ -235,5 +239,72 @@ async fn the_calls_of_a_user_at_once_are_limited() -> anyhow::Result<()> {
         })
         .await?;
     }
+    Ok(())
+}
+
+/// Requests that are refused, one after another, of this user.
+fn refused_requests(user: &str, count: usize) -> Vec<u8> {
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {}}});
+    let call = call.to_string();
+    let head = format!(
+        "POST /servers/tools/mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\n{USER}: {user}\r\ncontent-length: {}\r\n\r\n",
+        call.len()
+    );
+    (head + &call).repeat(count).into_bytes()
+}
+
+fn replies_in(bytes: &[u8]) -> usize {
+    String::from_utf8_lossy(bytes).matches("HTTP/1.1 ").count()
+}
+
+/// Both send without waiting for replies, one of them over sixty-four connections: on a thread they share, the other one's
+/// requests take turns with hers, and not with each of her connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_users_connections_take_turns_with_anothers_as_one() -> anyhow::Result<()> {
+    const CONNECTIONS: usize = 64;
+    const REQUESTS: usize = 320;
+    let fixture = Fixture::start("one").await?;
+    let toml = format!(
+        "[worker]\nthreads = 1\n\
+         [[servers]]\nid = \"tools\"\ninstances = [{:?}]\nallow = [{{ tools = [\"increment\"] }}]\n",
+        fixture.url()
+    );
+    let gateway = Gateway::start("turns", Settings::toml(toml).users_by_header()).await?;
+    let served = Arc::new(AtomicUsize::new(0));
+    let mut flood = JoinSet::new();
+    for _ in 0..CONNECTIONS {
+        let (mut reading, mut writing) = connect_from("127.0.0.1", &gateway).await?.into_split();
+        let served = Arc::clone(&served);
+        flood.spawn(async move {
+            let requests = refused_requests(ADA, 16);
+            while writing.write_all(&requests).await.is_ok() {}
+        });
+        flood.spawn(async move {
+            let mut buffer = vec![0; 64 * 1024];
+            while let Ok(read @ 1..) = reading.read(&mut buffer).await {
+                let replies = replies_in(buffer.get(..read).unwrap_or_default());
+                served.fetch_add(replies, Ordering::Relaxed);
+            }
+        });
+    }
+    wait::until_true("the flood to be served", RAW_WITHIN, async || {
+        Ok(served.load(Ordering::Relaxed) > 10 * CONNECTIONS)
+    })
+    .await?;
+    let mut bob = connect_from("127.0.0.1", &gateway).await?;
+    let before = served.load(Ordering::Relaxed);
+    bob.write_all(&refused_requests(BOB, REQUESTS)).await?;
+    let mut all = Vec::new();
+    while replies_in(&all) < REQUESTS {
+        ensure!(bob.read_buf(&mut all).await? > 0, "the connection closed");
+    }
+    let of_ada = served.load(Ordering::Relaxed) - before;
+    assert!(of_ada > 0, "the flood goes on");
+    // Her connections served alike would have got sixty-four times as many.
+    ensure!(
+        of_ada < 16 * REQUESTS,
+        "{of_ada} requests of hers were served before {REQUESTS} of another user"
+    );
     Ok(())
 }
