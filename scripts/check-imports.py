@@ -20,7 +20,7 @@ BEGIN, END = "<!-- crates: scripts/check-imports.py --write -->", "<!-- end of c
 FORBIDDEN = {
     "mooring-session": {"tokio", "redis", "redis-module", "rusqlite", "axum", "hyper"},
     "mooring-protocol": {"tokio", "axum", "hyper", "redis", "rusqlite"},
-    "mooring-usage": {"tokio", "axum", "hyper", "redis", "rusqlite"},
+    "mooring-usage": {"axum", "hyper", "redis", "rusqlite"},
     "mooring-settings": {"tokio", "axum", "hyper", "rusqlite"},
     "mooring-sandbox": {"tokio", "axum", "hyper", "redis"},
     "mooring-store": {"axum", "hyper"},

@@ -261,7 +261,7 @@ impl Scope {
             let answer = self.ask_member(server, text).await;
             moved = answer.moved.or(moved);
             let page = match answer.outcome {
-                Ok(Some(result)) => read_page(listing, result, budget).await.map(Some),
+                Ok(Some(result)) => self.read_page(listing, result, budget).await.map(Some),
                 Ok(None) => Ok(None),
                 Err(failure) => Err(failure),
             };
@@ -288,6 +288,29 @@ impl Scope {
         }
     }
 
+    /// Parses one page. One of some MiB takes a while.
+    async fn read_page(
+        &self,
+        listing: Listing,
+        result: Box<str>,
+        budget: &Budget,
+    ) -> Result<Page, Failure> {
+        budget.take(result.len())?;
+        let page = self.work_apart(move || Page::read(listing, &result));
+        Ok(page.await.ok_or(Failure::Late)??)
+    }
+
+    /// Does work on lists on a blocking thread. None if it panicked.
+    async fn work_apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        match &self.session.usage {
+            Some(usage) => usage.work_apart(work).await,
+            None => spawn_blocking(work).await.ok(),
+        }
+    }
+
     fn code_page(
         &self,
         server: &Arc<CodeServer>,
@@ -303,15 +326,6 @@ impl Scope {
                 Ok(None)
             }
         }
-    }
-}
-
-/// Parses one page on a blocking thread: a page of some MiB takes a while.
-async fn read_page(listing: Listing, result: Box<str>, budget: &Budget) -> Result<Page, Failure> {
-    budget.take(result.len())?;
-    match spawn_blocking(move || Page::read(listing, &result)).await {
-        Ok(page) => Ok(page?),
-        Err(_) => Err(Failure::Late),
     }
 }
 
@@ -375,7 +389,7 @@ impl Group {
                 Err(failure) => {
                     let server = self.members.get(place).map_or("", Member::id);
                     tracing::warn!(session = %scope.session.digest, group = %self.id, server, list = listing.key(), error = %failure, "member missing from a list of its group");
-                    missing.push(server);
+                    missing.push(Box::<str>::from(server));
                     failures.push((Box::from(server), failure));
                 }
             }
@@ -392,15 +406,29 @@ impl Group {
                 held: None,
             };
         }
-        let merged = merge(listing, self.names, &self.ids(), &lists, &missing);
-        if merged.shadowed > 0 {
-            tracing::warn!(group = %self.id, list = listing.key(), count = merged.shadowed, "entries left out: their names would resolve to another member");
+        let (names, ids) = (self.names, self.ids());
+        let ids: Vec<Box<str>> = ids.into_iter().map(Box::from).collect();
+        let merging = scope.work_apart(move || {
+            let ids: Vec<&str> = ids.iter().map(AsRef::as_ref).collect();
+            let missing: Vec<&str> = missing.iter().map(AsRef::as_ref).collect();
+            let merged = merge(listing, names, &ids, &lists, &missing);
+            let places = Arc::new(MemberIndex::new(listing, merged.places));
+            (merged.result, merged.shadowed, places)
+        });
+        let Some((result, shadowed, places)) = merging.await else {
+            return GroupList {
+                result: Err((self.id.as_str().into(), Failure::Late)),
+                moved,
+                held: None,
+            };
+        };
+        if shadowed > 0 {
+            tracing::warn!(group = %self.id, list = listing.key(), count = shadowed, "entries left out: their names would resolve to another member");
         }
-        let places = Arc::new(MemberIndex::new(listing, merged.places));
         self.directory
             .note(&scope.session.digest, listing, places, Instant::now());
         GroupList {
-            result: Ok(Some(merged.result)),
+            result: Ok(Some(result)),
             moved,
             held: budget.take_held(),
         }
