@@ -1,6 +1,9 @@
 //! What a step of a task costs more if it is shared fairly: prints nanoseconds a step, of a future that does nothing.
 
-#![allow(clippy::print_stdout, reason = "the table is what the benchmark is for")]
+#![allow(
+    clippy::print_stdout,
+    reason = "the table is what the benchmark is for"
+)]
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
