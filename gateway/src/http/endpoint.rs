@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::caller::{CallerRefusal, RequestHead, RequestSender};
 use super::detachable_future::DetachableFuture;
 use super::hooked_call::{answered, serve_hooked};
-use super::priming::StreamOwner;
+use super::priming::{Resumption, StreamOwner};
 use super::reply::to_http;
 use super::request_entry::{RequestEntry, RequestKind};
 use super::stateful::is_stateful;
@@ -463,10 +463,19 @@ async fn get_unfiltered(context: RequestContext) -> Reply {
     if let Err(cause) = Revision::of_headers(&context.headers) {
         return answer::error(&ErrorBody::from(&cause));
     }
-    let owner = StreamOwner::of(&context);
-    if let Some(resumed) = owner.resume(context.headers.get(LAST_EVENT_ID)) {
-        return resumed;
+    match StreamOwner::of(&context).resume(context.headers.get(LAST_EVENT_ID)) {
+        Resumption::ByServer => get_stream(context).await,
+        Resumption::Settled(reply) => reply,
+        Resumption::Request(request) => {
+            let mut context = context;
+            let last_event_id = request.last_event_id.clone();
+            context.headers.insert(LAST_EVENT_ID, last_event_id);
+            request.complete(get_stream(context).await)
+        }
     }
+}
+
+async fn get_stream(context: RequestContext) -> Reply {
     match context.server.clone() {
         ServerTarget::Upstream(server) => {
             let context = context.at(server);

@@ -5,18 +5,24 @@
 //! the request and is sealed for its endpoint, caller and session. Any gateway that gets it back answers that the call may
 //! have run: the reply was with the gateway that is gone.
 //!
-//! Invariants: where the server gives event ids, the client's last one is the server's, which replays what follows; clients
-//! of earlier revisions, which may take an event without data for a broken message, get none, whoever wrote it.
+//! The server's own ids are behind that name, so that its server replays what follows them. A server may have nothing to
+//! replay, as one that forgets a stream once it has answered: clients would come back for ever. So a resumption that is
+//! refused, or whose stream ends at once without an event, ends with the same error. A server may end a stream with events
+//! to let its client come back later.
+//!
+//! Invariant: clients of earlier revisions, which may take an event without data for a broken message, get none, whoever
+//! wrote it.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use http::HeaderValue;
+use http::{HeaderValue, StatusCode};
 
 use super::endpoint::RequestContext;
 use super::target::ServerTarget;
@@ -28,12 +34,14 @@ use mooring_protocol::{
     ErrorBody, ErrorKind, Event, EventStream, Id, Kind, Message, Method, Reply, ReplyBody,
     ReplyError, Revision,
 };
-use mooring_upstream::connection::event_id::CARRIED_ID_BYTES_MAX;
+use mooring_upstream::connection::event_id::{CARRIED_ID_BYTES_MAX, PREFIX as OWNED_PREFIX};
 
 /// What the ids begin with, which no other id of an event does.
 const PREFIX: &str = "mooring:";
 /// Keeps their seals apart from those of other ids.
 const DOMAIN: &[u8] = b"event id";
+/// A resumed stream that ends as soon has nothing to replay.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Whose reply a stream is.
 pub(super) struct StreamOwner {
@@ -64,38 +72,53 @@ impl StreamOwner {
     pub(super) fn prime(&self, reply: Reply, request: Option<&Bytes>) -> Reply {
         let takes_priming = self.revision >= Revision::V2025_11_25;
         let body = match reply.body {
-            ReplyBody::Events(events) => ReplyBody::Events(Box::pin(PrimedEvents {
-                events,
-                own: request
-                    .filter(|_| takes_priming)
-                    .and_then(|request| self.event_id_for(request)),
-                takes_priming,
-            })),
+            ReplyBody::Events(events) => {
+                let name = request.and_then(|request| self.name_of(request));
+                ReplyBody::Events(Box::pin(PrimedEvents {
+                    events,
+                    own: name.clone().filter(|_| takes_priming),
+                    name,
+                    unanswered: None,
+                    takes_priming,
+                }))
+            }
             body => body,
         };
         Reply { body, ..reply }
     }
 
-    /// The error for a request whose stream the client resumes after a priming event of a gateway; none for the id of
-    /// another event.
-    pub(super) fn resume(&self, last_event_id: Option<&HeaderValue>) -> Option<Reply> {
-        let named = last_event_id?.to_str().ok()?.strip_prefix(PREFIX)?;
-        Some(match self.request_of(named) {
-            Some(id_json) => {
-                let error = ErrorBody::new(ErrorKind::OutcomeUnknown)
-                    .answering(Id::from_json(&id_json).ok())
-                    .detail("the connection broke, and the gateway at its end may be gone");
-                Reply::events(stream::iter([Ok(Event::message(error.to_bytes()))]))
+    /// What a GET with this header asks for.
+    pub(super) fn resume(&self, last_event_id: Option<&HeaderValue>) -> Resumption {
+        let named = last_event_id
+            .and_then(|id| id.to_str().ok())
+            .and_then(|id| id.strip_prefix(PREFIX));
+        let Some(named) = named else {
+            return Resumption::ByServer;
+        };
+        let mut parts = named.splitn(3, '.');
+        let (encoded, seal) = (parts.next(), parts.next().unwrap_or_default());
+        let event = parts.next().and_then(|id| HeaderValue::from_str(id).ok());
+        let request = encoded.and_then(|encoded| self.request_of(encoded, seal));
+        match (request, event) {
+            (Some(id_json), Some(last_event_id)) => Resumption::Request(ResumedRequest {
+                name: self.name(&id_json),
+                id_json: id_json.into(),
+                last_event_id,
+            }),
+            (Some(id_json), None) => {
+                let error = unknown_outcome(&id_json, "the gateway at its end may be gone");
+                Resumption::Settled(Reply::events(stream::iter([Ok(error)])))
             }
-            None => answer::error(
+            (None, _) => Resumption::Settled(answer::error(
                 &ErrorBody::new(ErrorKind::InvalidRequest)
                     .detail("Last-Event-ID is no event of this session"),
-            ),
-        })
+            )),
+        }
     }
 
-    /// None for a message that nothing answers, and for a request whose id is too long to be repeated in headers.
-    fn event_id_for(&self, request: &Bytes) -> Option<Box<str>> {
+    /// The name of a request in event ids; none for a message that nothing answers, and for a request whose id is too long
+    /// to be repeated in headers.
+    fn name_of(&self, request: &Bytes) -> Option<Box<str>> {
         let message = Message::parse(request, Sender::Client).ok()?;
         let is_resumable =
             message.kind() == Kind::Request && message.method() != Method::Initialize;
@@ -104,14 +127,17 @@ impl StreamOwner {
         if id_json.len() > CARRIED_ID_BYTES_MAX {
             return None;
         }
-        let seal = self.app.relay.seals.seal(&self.parts(id_json));
-        let encoded = URL_SAFE_NO_PAD.encode(id_json);
-        Some(format!("{PREFIX}{encoded}.{seal}").into())
+        Some(self.name(id_json))
     }
 
-    /// The id, as JSON, of the request that a priming event is of.
-    fn request_of(&self, named: &str) -> Option<String> {
-        let (encoded, seal) = named.split_once('.')?;
+    fn name(&self, id_json: &str) -> Box<str> {
+        let seal = self.app.relay.seals.seal(&self.parts(id_json));
+        let encoded = URL_SAFE_NO_PAD.encode(id_json);
+        format!("{PREFIX}{encoded}.{seal}").into()
+    }
+
+    /// The id, as JSON, of the request that is named so.
+    fn request_of(&self, encoded: &str, seal: &str) -> Option<String> {
         let id_json = String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()?;
         let seals = &self.app.relay.seals;
         let is_genuine =
@@ -131,13 +157,78 @@ impl StreamOwner {
     }
 }
 
+/// What a client resumes.
+pub(super) enum Resumption {
+    /// The general stream, or what follows an event that its server alone knows.
+    ByServer,
+    /// Nothing can follow; this is the reply.
+    Settled(Reply),
+    /// The reply to a request, after an event of its server.
+    Request(ResumedRequest),
+}
+
+/// A request whose reply is resumed.
+pub(super) struct ResumedRequest {
+    name: Box<str>,
+    id_json: Box<str>,
+    /// The server's id of the last event that the client has.
+    pub(super) last_event_id: HeaderValue,
+}
+
+impl ResumedRequest {
+    /// The client's reply, made of that to the server's id. With nothing to replay, it is the error that the call may have
+    /// run; a refusal of the caller or the session is passed on.
+    pub(super) fn complete(self, reply: Reply) -> Reply {
+        let events = match (reply.status, reply.body) {
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND, body) => {
+                return Reply { body, ..reply };
+            }
+            (status, ReplyBody::Events(events)) if status.is_success() => events,
+            _ => Box::pin(stream::empty()),
+        };
+        let events = PrimedEvents {
+            events,
+            own: None,
+            name: Some(self.name),
+            unanswered: Some((self.id_json, Instant::now())),
+            takes_priming: true,
+        };
+        Reply::events(events)
+    }
+}
+
+/// The error that answers a request whose stream broke, and why it has no other answer.
+fn unknown_outcome(id_json: &str, why: &str) -> Event {
+    let error = ErrorBody::new(ErrorKind::OutcomeUnknown)
+        .answering(Id::from_json(id_json).ok())
+        .detail(format_args!("the connection broke, and {why}"));
+    Event::message(error.to_bytes())
+}
+
 /// The events of a reply, with the priming events that its client gets.
 struct PrimedEvents {
     events: EventStream,
     /// The id of the gateway's own priming event, until that is sent or the server has given an id.
     own: Option<Box<str>>,
+    /// The name of the request, which the server's ids get.
+    name: Option<Box<str>>,
+    /// The id, as JSON, of the request that a resumed stream is of, and since when, until it has an event.
+    unanswered: Option<(Box<str>, Instant)>,
     /// Whether the client's revision has such events.
     takes_priming: bool,
+}
+
+impl PrimedEvents {
+    /// Puts the name of the request before an id of its server. Connections that gateways own name the request themselves.
+    fn name_event(&self, event: &mut Event) {
+        if let (Some(name), Some(id)) = (&self.name, &mut event.id)
+            && !id.starts_with(OWNED_PREFIX)
+            && !id.is_empty()
+            && id.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            *id = format!("{name}.{id}").into();
+        }
+    }
 }
 
 impl Stream for PrimedEvents {
@@ -159,11 +250,20 @@ impl Stream for PrimedEvents {
                 };
                 return Poll::Ready(Some(Ok(event)));
             }
-            let next = ready!(polled);
-            if let Some(Ok(event)) = &next {
+            let mut next = ready!(polled);
+            if next.is_none()
+                && let Some((id_json, _)) =
+                    (this.unanswered.take()).filter(|(_, since)| since.elapsed() < AT_ONCE)
+            {
+                let why = "its server has no answer to replay";
+                return Poll::Ready(Some(Ok(unknown_outcome(&id_json, why))));
+            }
+            if let Some(Ok(event)) = &mut next {
                 if event.id.is_some() {
                     this.own = None;
                 }
+                this.unanswered = None;
+                this.name_event(event);
                 let is_priming = event.data.as_ref().is_some_and(Bytes::is_empty);
                 if is_priming && !this.takes_priming {
                     continue;
@@ -185,6 +285,8 @@ mod tests {
         PrimedEvents {
             events,
             own: takes_priming.then(|| "own".into()),
+            name: None,
+            unanswered: None,
             takes_priming,
         }
     }
@@ -219,6 +321,50 @@ mod tests {
         let mut its = primed(Box::pin(its), true);
         assert_eq!(its.next().await.unwrap().unwrap(), with_id("its", ""));
         assert!(futures_util::poll!(its.next()).is_pending());
+    }
+
+    /// What the client gets of a resumed stream with these events of its server.
+    async fn resumed(events: Vec<Event>) -> Vec<Event> {
+        let request = ResumedRequest {
+            name: "mooring:request.seal".into(),
+            id_json: "7".into(),
+            last_event_id: HeaderValue::from_static("1"),
+        };
+        let reply = request.complete(Reply::events(stream::iter(events.into_iter().map(Ok))));
+        let ReplyBody::Events(events) = reply.body else {
+            return Vec::new();
+        };
+        events.map(Result::unwrap).collect().await
+    }
+
+    #[tokio::test]
+    async fn a_resumed_stream_with_nothing_to_replay_is_an_error_for_its_request() {
+        let got = resumed(Vec::new()).await;
+        let only = got.first().unwrap().data.as_ref().unwrap();
+        let only: serde_json::Value = serde_json::from_slice(only).unwrap();
+        assert_eq!(only["id"], 7, "{only}");
+        assert_eq!(only["error"]["code"], -32012, "{only}");
+    }
+
+    /// Also one that its server ends before the answer, for its client to come back.
+    #[tokio::test]
+    async fn a_resumed_stream_with_events_is_replayed_with_named_ids() {
+        for data in [r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, ""] {
+            let got = resumed(vec![with_id("2", data)]).await;
+            assert_eq!(got, [with_id("mooring:request.seal.2", data)]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refused_resumption_is_an_error_for_its_request() {
+        let request = ResumedRequest {
+            name: "mooring:request.seal".into(),
+            id_json: "7".into(),
+            last_event_id: HeaderValue::from_static("1"),
+        };
+        let refused = request.complete(Reply::empty(StatusCode::METHOD_NOT_ALLOWED));
+        assert_eq!(refused.status, StatusCode::OK);
+        assert!(matches!(refused.body, ReplyBody::Events(_)));
     }
 
     #[tokio::test]

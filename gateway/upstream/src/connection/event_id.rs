@@ -11,6 +11,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use mooring_protocol::{Id, RequestTag};
 
+/// What every such id begins with.
+pub const PREFIX: &str = "m:";
 /// The longest id of a client's request, in bytes of JSON text, that event ids carry. Streams of requests with longer
 /// ids have no event ids and cannot be resumed, because the id would be repeated in every event and in the header of
 /// the resume.
@@ -66,7 +68,7 @@ impl EventId {
     /// Parses an id that a client sent; `None` if no connection can have written it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.strip_prefix("m:")?.split(':');
+        let mut parts = text.strip_prefix(PREFIX)?.split(':');
         let (epoch, stream, number) = (parts.next()?, parts.next()?, parts.next()?);
         if parts.next().is_some() {
             return None;
