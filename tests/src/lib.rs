@@ -6,6 +6,7 @@
 
 pub mod advised_users;
 pub mod agent;
+pub mod balancer;
 pub mod certificates;
 pub mod client;
 pub mod code;
@@ -35,3 +36,4 @@ pub mod sse;
 pub mod stdio;
 pub mod stdio_client;
 pub mod wait;
+pub mod wall_clock;

@@ -1,7 +1,7 @@
 /*
  * A wall clock that a test sets, for a server that is started with this library in LD_PRELOAD.
  *
- * The file named by MOORING_TEST_CLOCK holds one signed 64-bit number: by how many milliseconds the server's wall clock
+ * The file named by TEST_CLOCK holds one signed 64-bit number: by how many milliseconds the server's wall clock
  * is ahead. It is mapped, so writing to the file sets the clock at once. The monotonic clock is left alone.
  *
  * libfaketime does not work here: it needs memory before jemalloc, which asks for the time first, has any to give. So
@@ -20,7 +20,7 @@
 static int64_t ahead_ms(void) {
     static const volatile int64_t *mapped;
     if (!mapped) {
-        const char *path = getenv("MOORING_TEST_CLOCK");
+        const char *path = getenv("TEST_CLOCK");
         int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
         if (file < 0) return 0;
         void *page = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);

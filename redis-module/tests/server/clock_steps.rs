@@ -1,14 +1,12 @@
 //! A wall clock that is set by an hour, forward and back: nothing is reaped, no claim is frozen, nobody is dead, and the
 //! log says so.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::ensure;
 use mooring_tests::redis::{Module, Redis};
 use mooring_tests::wait;
-use tempfile::TempDir;
+use mooring_tests::wall_clock::WallClock;
 
 use super::resp::{Connection, Value};
 use super::truth;
@@ -16,57 +14,12 @@ use super::truth;
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 const HOUR_MS: i64 = 3_600_000;
 
-/// A wall clock that the test sets.
-struct WallClock {
-    directory: TempDir,
-}
-
-impl WallClock {
-    fn new() -> anyhow::Result<Self> {
-        let clock = Self {
-            directory: TempDir::with_prefix("mooring-clock-")?,
-        };
-        clock.set(0)?;
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wall_clock.c");
-        let built = Command::new("cc")
-            .args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"])
-            .arg(clock.library())
-            .arg(source)
-            .status()?;
-        ensure!(built.success(), "cc: {built}");
-        Ok(clock)
-    }
-
-    fn library(&self) -> PathBuf {
-        self.directory.path().join("wall_clock.so")
-    }
-
-    fn file(&self) -> PathBuf {
-        self.directory.path().join("ahead_ms")
-    }
-
-    /// By how much the server's clock is ahead from now on.
-    fn set(&self, ahead_ms: i64) -> anyhow::Result<()> {
-        use std::io::Write as _;
-        // Written in place: the server has the file mapped.
-        let mut file = std::fs::File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(self.file())?;
-        Ok(file.write_all(&ahead_ms.to_ne_bytes())?)
-    }
-
-    async fn start_server(&self) -> anyhow::Result<Redis> {
-        let preload = format!("LD_PRELOAD={}", self.library().display());
-        let file = format!("MOORING_TEST_CLOCK={}", self.file().display());
-        Redis::start_by(
-            &["env", &preload, &file, "redis-server"],
-            Module::Loaded,
-            &[],
-        )
-        .await
-    }
+/// A server with this clock.
+async fn start_server(clock: &WallClock) -> anyhow::Result<Redis> {
+    let mut command = clock.command();
+    command.push("redis-server".to_owned());
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    Redis::start_by(&command, Module::Loaded, &[]).await
 }
 
 /// Waits until the module has noticed `count` steps so far.
@@ -90,7 +43,7 @@ fn reaped(c: &mut Connection) -> anyhow::Result<(i64, usize)> {
 #[tokio::test]
 async fn an_hour_forward_and_back_reaps_freezes_and_kills_nobody() -> anyhow::Result<()> {
     let clock = WallClock::new()?;
-    let mut redis = clock.start_server().await?;
+    let mut redis = start_server(&clock).await?;
     let mut c = Connection::open(&redis)?;
     c.run("WORKER.BEAT w:1 127.0.0.1:1 TTL 600000")?;
     // Its tombstone outlives the hour.
@@ -143,7 +96,7 @@ async fn an_hour_forward_and_back_reaps_freezes_and_kills_nobody() -> anyhow::Re
 #[tokio::test]
 async fn an_hour_back_and_forward_keeps_every_session_and_every_order() -> anyhow::Result<()> {
     let clock = WallClock::new()?;
-    let mut redis = clock.start_server().await?;
+    let mut redis = start_server(&clock).await?;
     let mut c = Connection::open(&redis)?;
     let created = c.run("SESSION.CREATE mcpgw:a s zoe TTL 7200000")?;
     let generation = created.field("gen").integer();
@@ -164,7 +117,7 @@ async fn an_hour_back_and_forward_keeps_every_session_and_every_order() -> anyho
 #[tokio::test]
 async fn a_step_lets_no_cap_be_exceeded() -> anyhow::Result<()> {
     let clock = WallClock::new()?;
-    let mut redis = clock.start_server().await?;
+    let mut redis = start_server(&clock).await?;
     let mut c = Connection::open(&redis)?;
     c.run("SESSION.CREATE mcpgw:a s zoe TTL 7200000 CAP 1")?;
     // So that the walk that follows a step takes a while.
@@ -184,7 +137,7 @@ async fn a_step_lets_no_cap_be_exceeded() -> anyhow::Result<()> {
 async fn a_step_back_refuses_a_rate_for_a_window_and_not_for_the_step() -> anyhow::Result<()> {
     let clock = WallClock::new()?;
     clock.set(HOUR_MS)?;
-    let mut redis = clock.start_server().await?;
+    let mut redis = start_server(&clock).await?;
     let mut c = Connection::open(&redis)?;
     let ask = "SESSION.RATE mcpgw:rate:zoe LIMIT 5 WINDOW 1000";
     assert_eq!(c.run(ask)?.field("allowed").integer(), 1);

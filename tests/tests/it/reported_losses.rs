@@ -87,7 +87,7 @@ impl Scene {
     }
 }
 
-async fn kill_children(child: &str) -> anyhow::Result<()> {
+pub(crate) async fn kill_children(child: &str) -> anyhow::Result<()> {
     for id in started_with(child)? {
         let id = Pid::from_raw(id.try_into()?).context("a process")?;
         kill_process(id, Signal::KILL)?;

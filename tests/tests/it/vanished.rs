@@ -7,114 +7,16 @@ use anyhow::{Context as _, ensure};
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::Fixture;
 use mooring_tests::gateway::{Gateway, Settings};
-use mooring_tests::port::free_port;
 use mooring_tests::session::{Exchange, McpSession};
 use serde_json::json;
-use socket2::{SockFilter, SockRef};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
 
 use crate::recovery::{OUTCOME_UNKNOWN, attempt, call, count_of, mark_of, whoami};
 use crate::rig::kept;
+use crate::vanishing_host::VanishingHost;
 
 /// How long a test waits for the answer to a call at a host that has vanished: without a limit of its own, TCP would wait
 /// for a quarter of an hour.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The address of a host that can vanish, and return with all that its server remembers.
-struct Host {
-    port: u16,
-    server_port: u16,
-    has_vanished: watch::Sender<bool>,
-    forwarding: JoinHandle<()>,
-}
-
-impl Host {
-    async fn of(server: &Fixture) -> anyhow::Result<Self> {
-        // It is bound again later, so it must be none that the kernel gives to others meanwhile.
-        let (port, server_port) = (free_port()?, server.port());
-        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
-        let has_vanished = watch::Sender::new(false);
-        let forwarding = tokio::spawn(forward(listener, server_port, has_vanished.subscribe()));
-        Ok(Self {
-            port,
-            server_port,
-            has_vanished,
-            forwarding,
-        })
-    }
-
-    fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/mcp", self.port)
-    }
-
-    /// Returns once nothing that arrives is acknowledged any more.
-    async fn vanish(&mut self) -> anyhow::Result<()> {
-        self.has_vanished.send(true)?;
-        // Each task drops its receiver once its socket is deaf.
-        tokio::time::timeout(PATIENCE, self.has_vanished.closed()).await?;
-        Ok(())
-    }
-
-    async fn come_back(&mut self) -> anyhow::Result<()> {
-        self.forwarding.abort();
-        let _ = (&mut self.forwarding).await;
-        let listener = TcpListener::bind(("127.0.0.1", self.port)).await?;
-        self.has_vanished = watch::Sender::new(false);
-        let watching = self.has_vanished.subscribe();
-        self.forwarding = tokio::spawn(forward(listener, self.server_port, watching));
-        Ok(())
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        self.forwarding.abort();
-    }
-}
-
-/// Lets the kernel drop all that arrives for this socket before it is acknowledged.
-fn make_deaf(socket: SockRef<'_>) {
-    const RETURN: u16 = 0x06;
-    let drop_all = [SockFilter::new(RETURN, 0, 0, 0)];
-    socket.attach_filter(&drop_all).expect("a socket filter");
-}
-
-async fn vanished(watching: &mut watch::Receiver<bool>) {
-    let _ = watching.wait_for(|has_vanished| *has_vanished).await;
-}
-
-/// Passes connections on to the server until the host vanishes. They end with the task.
-async fn forward(listener: TcpListener, server_port: u16, mut watching: watch::Receiver<bool>) {
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = vanished(&mut watching) => break,
-        };
-        let Ok((client, _)) = accepted else { break };
-        connections.spawn(pass_on(client, server_port, watching.clone()));
-    }
-    make_deaf(SockRef::from(&listener));
-    drop(watching);
-    std::future::pending::<()>().await;
-}
-
-async fn pass_on(mut client: TcpStream, server_port: u16, mut watching: watch::Receiver<bool>) {
-    let Ok(mut server) = TcpStream::connect(("127.0.0.1", server_port)).await else {
-        return;
-    };
-    tokio::select! {
-        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-        () = vanished(&mut watching) => {
-            make_deaf(SockRef::from(&client));
-            drop(watching);
-            // What the server answers goes nowhere.
-            std::future::pending::<()>().await;
-        }
-    }
-}
 
 /// Connects fail fast, and each is made anew.
 fn settings(instances: &[String]) -> Settings {
@@ -143,7 +45,7 @@ async fn session_at(gateway: &Gateway, instance: &str) -> anyhow::Result<McpSess
 #[tokio::test]
 async fn a_session_leaves_a_host_that_vanished() -> anyhow::Result<()> {
     let (vanishing, other) = (Fixture::start("a").await?, Fixture::start("b").await?);
-    let mut host = Host::of(&vanishing).await?;
+    let mut host = VanishingHost::of(&vanishing).await?;
     let gateway = Gateway::start("one", settings(&[host.url(), other.url()])).await?;
     let mut session = session_at(&gateway, "a").await?;
     let mut second = session_at(&gateway, "a").await?;
@@ -169,7 +71,7 @@ async fn a_session_leaves_a_host_that_vanished() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_session_stays_where_no_other_instance_answers() -> anyhow::Result<()> {
     let (vanishing, mut other) = (Fixture::start("a").await?, Fixture::start("b").await?);
-    let mut host = Host::of(&vanishing).await?;
+    let mut host = VanishingHost::of(&vanishing).await?;
     let gateway = Gateway::start("one", settings(&[host.url(), other.url()])).await?;
     let mut session = session_at(&gateway, "a").await?;
     host.vanish().await?;
@@ -209,7 +111,7 @@ async fn moves_to_the_other(session: &mut McpSession) -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_call_over_a_warm_connection_to_a_host_that_vanished_ends() -> anyhow::Result<()> {
     let (vanishing, other) = (Fixture::start("a").await?, Fixture::start("b").await?);
-    let mut host = Host::of(&vanishing).await?;
+    let mut host = VanishingHost::of(&vanishing).await?;
     let gateway = Gateway::start("one", warm_settings(&[host.url(), other.url()])).await?;
     let mut session = session_at(&gateway, "a").await?;
     host.vanish().await?;
@@ -222,7 +124,7 @@ async fn a_call_over_a_warm_connection_to_a_host_that_vanished_ends() -> anyhow:
 #[tokio::test]
 async fn a_call_in_flight_at_a_host_that_vanishes_ends() -> anyhow::Result<()> {
     let (vanishing, other) = (Fixture::start("a").await?, Fixture::start("b").await?);
-    let mut host = Host::of(&vanishing).await?;
+    let mut host = VanishingHost::of(&vanishing).await?;
     let gateway = Gateway::start("one", warm_settings(&[host.url(), other.url()])).await?;
     let mut session = session_at(&gateway, "a").await?;
 
