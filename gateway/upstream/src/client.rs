@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::header::LOCATION;
 use http::{HeaderMap, Request, Response, StatusCode, Uri};
-use url::Url;
+use url::{Position, Url};
 
 use super::cause::connect_text;
 use super::credential::RequestCredential;
@@ -74,13 +74,16 @@ pub enum SendError {
     /// The response is none that this gateway reads, or exceeds a limit. The request may have run.
     #[error("the response of the instance cannot be read: {0}")]
     Invalid(#[source] RoundTripError),
-    /// The instance redirects the request. It did not run, and redirects are not followed.
+    /// The instance redirects the request, which did not run, to where it is not sent again: another host, a method that
+    /// may change, or a redirect after a redirect.
     #[error("the instance redirects requests (HTTP status {}) to {to}", .status.as_u16())]
     Redirected {
         /// The status.
         status: StatusCode,
         /// Where to: a path, if it is at the same host.
         to: Box<str>,
+        /// Where the same request may be sent, if that is at the same origin.
+        target: Option<Box<Uri>>,
     },
     /// There is no credential for the caller. Nothing was sent.
     #[error(transparent)]
@@ -196,8 +199,10 @@ impl Client {
         instance: &Instance,
         request: &Request<Bytes>,
     ) -> Result<Reply, SendError> {
-        self.send_over(ConnectionChoice::Pooled, instance, request.into(), None)
-            .await
+        let sent = self.send_over(ConnectionChoice::Pooled, instance, request.into(), None);
+        let sent = sent.await;
+        note_redirect(instance, &sent);
+        sent
     }
 
     /// Sends a request over a new connection, because a reset of a reused connection proves nothing.
@@ -271,6 +276,29 @@ impl Client {
     ) -> Result<Reply, SendError> {
         let request = outgoing.to(instance, credential);
         let memory = outgoing.memory();
+        let sent = match self.send_to(sending, instance, request, memory).await {
+            Err(SendError::Redirected {
+                target: Some(uri), ..
+            }) => {
+                let request = HttpRequest {
+                    uri: &uri,
+                    ..request
+                };
+                Box::pin(self.send_to(sending, instance, request, memory)).await
+            }
+            sent => sent,
+        };
+        note_redirect(instance, &sent);
+        sent
+    }
+
+    async fn send_to(
+        &self,
+        sending: Sending,
+        instance: &Instance,
+        request: HttpRequest<'_>,
+        memory: Option<&Arc<MemoryShare>>,
+    ) -> Result<Reply, SendError> {
         let choice = match sending {
             Sending::Pooled => ConnectionChoice::Pooled,
             Sending::Fresh => ConnectionChoice::Fresh,
@@ -363,7 +391,6 @@ impl Client {
         instance.reach.succeeded();
         let status = response.status();
         if let Some(error) = redirect(&instance.uri, status, response.headers()) {
-            instance.contact.fail(FailureCause::from(&error));
             return Err(error);
         }
         if status.is_server_error() {
@@ -384,6 +411,13 @@ impl Client {
     }
 }
 
+/// Records a redirect that was not followed.
+fn note_redirect(instance: &Instance, sent: &Result<Reply, SendError>) {
+    if let Err(error @ SendError::Redirected { .. }) = sent {
+        instance.contact.fail(FailureCause::from(error));
+    }
+}
+
 /// The error for a response that sends the request elsewhere. It names no other host, whose address may be internal.
 fn redirect(uri: &Uri, status: StatusCode, headers: &HeaderMap) -> Option<SendError> {
     let is_redirect = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
@@ -396,9 +430,15 @@ fn redirect(uri: &Uri, status: StatusCode, headers: &HeaderMap) -> Option<SendEr
         let path = to.path();
         path.get(..REDIRECT_SHOWN_BYTES).unwrap_or(path)
     });
+    let keeps_method = matches!(status.as_u16(), 307 | 308);
     Some(SendError::Redirected {
         status,
         to: path.unwrap_or("another host").into(),
+        target: to
+            .as_ref()
+            .filter(|_| keeps_method)
+            .and_then(|to| to[..Position::AfterQuery].parse().ok())
+            .map(Box::new),
     })
 }
 
@@ -433,18 +473,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_redirect_names_the_path_and_no_other_host() {
+    fn a_redirect_names_the_path_and_no_other_host_and_is_followed_on_its_own() {
         let uri = Uri::from_static("http://a:8080/mcp");
-        for (status, location, expected) in [
-            (307, Some("/mcp/"), Some("/mcp/")),
-            (308, Some("http://a:8080/mcp/?token=b"), Some("/mcp/")),
-            (302, Some("https://login.internal/"), Some("another host")),
-            (301, Some("http://a/mcp"), Some("another host")),
-            (303, Some("mcp/"), Some("/mcp/")),
-            (307, Some("//b/mcp"), Some("another host")),
-            (307, None, None),
-            (304, Some("/mcp/"), None),
-            (201, Some("/mcp/"), None),
+        let followed = ["http://a:8080/mcp/", "http://a:8080/mcp/?token=b"].map(Some);
+        for (status, location, expected, target) in [
+            (307, Some("/mcp/"), Some("/mcp/"), followed[0]),
+            (
+                308,
+                Some("http://a:8080/mcp/?token=b#c"),
+                Some("/mcp/"),
+                followed[1],
+            ),
+            (
+                302,
+                Some("https://login.internal/"),
+                Some("another host"),
+                None,
+            ),
+            (301, Some("http://a/mcp"), Some("another host"), None),
+            (303, Some("mcp/"), Some("/mcp/"), None),
+            (307, Some("//b/mcp"), Some("another host"), None),
+            (307, None, None, None),
+            (304, Some("/mcp/"), None, None),
+            (201, Some("/mcp/"), None, None),
         ] {
             let mut headers = HeaderMap::new();
             if let Some(location) = location {
@@ -452,10 +503,13 @@ mod tests {
             }
             let status = StatusCode::from_u16(status).unwrap();
             let to = redirect(&uri, status, &headers).map(|error| match error {
-                SendError::Redirected { to, .. } => to,
+                SendError::Redirected { to, target, .. } => (to, target),
                 error => panic!("{error}"),
             });
+            let (to, uri) = to.unzip();
             assert_eq!(to.as_deref(), expected, "{status} {location:?}");
+            let uri = uri.flatten().map(|uri| uri.to_string());
+            assert_eq!(uri.as_deref(), target, "{status} {location:?}");
         }
     }
 }

@@ -79,6 +79,7 @@ mod questions_fleet;
 mod reaper;
 mod reaping;
 mod recovery;
+mod redirects;
 mod reported_losses;
 mod resuming;
 mod returning;

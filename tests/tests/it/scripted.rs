@@ -26,6 +26,8 @@ pub(crate) const UPSTREAM_SESSION_PREFIX: &str = "upstream-secret-";
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) http_method: String,
+    /// Its path and query.
+    pub(crate) target: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
@@ -215,13 +217,15 @@ pub(crate) async fn read_request(stream: &mut TcpStream) -> anyhow::Result<Seen>
     }
     let head = String::from_utf8(head)?;
     let mut lines = head.lines();
-    let http_method = lines.next().and_then(|line| line.split(' ').next());
+    let mut words = lines.next().unwrap_or_default().split(' ');
+    let (http_method, target) = (words.next(), words.next());
     let headers: Vec<(String, String)> = lines
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
     let mut seen = Seen {
         http_method: http_method.context("a method")?.to_owned(),
+        target: target.context("a target")?.to_owned(),
         headers,
         body: String::new(),
     };
