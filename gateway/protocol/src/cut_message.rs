@@ -1,55 +1,63 @@
-//! The id of a response that cannot be read whole: it is too long, or no valid JSON.
+//! The id of a message that cannot be read whole: it is too long, or no valid JSON.
 //!
-//! Invariant: only a member of the outermost object is taken, and only of what may be a response.
+//! Invariant: only a member of the outermost object is taken, and only of what may be such a message.
 
 /// The JSON text of the id of the response that begins and ends with these bytes; none if it cannot be read there. Servers
 /// write the id first, or last.
 #[must_use]
 pub fn response_id<'a>(beginning: &'a [u8], end: &'a [u8]) -> Option<&'a str> {
-    match first_members(beginning) {
-        FirstMembers::Id(id) => Some(id),
-        FirstMembers::NoResponse => None,
-        FirstMembers::Unknown => last_member(end),
+    let first = FirstMembers::read(beginning)?;
+    match first.id {
+        _ if first.has_method => None,
+        Some(id) => Some(id),
+        None => last_member(end),
+    }
+}
+
+/// The same of a request. Clients write the params after the method, and the id before or after both.
+#[must_use]
+pub fn request_id<'a>(beginning: &'a [u8], end: &'a [u8]) -> Option<&'a str> {
+    let first = FirstMembers::read(beginning)?;
+    match first.id {
+        _ if !first.has_method => None,
+        Some(id) => Some(id),
+        None => last_member(end),
     }
 }
 
 /// What the members before the first object, array or cut say.
-enum FirstMembers<'a> {
-    Id(&'a str),
-    /// It is a request, a notification or no object.
-    NoResponse,
-    Unknown,
+#[derive(Debug, Default)]
+struct FirstMembers<'a> {
+    id: Option<&'a str>,
+    has_method: bool,
 }
 
-fn first_members(text: &[u8]) -> FirstMembers<'_> {
-    let Some(mut rest) = text.trim_ascii_start().strip_prefix(b"{") else {
-        return FirstMembers::NoResponse;
-    };
-    let mut id = None;
-    loop {
-        let member = (|| {
-            let (key, after) = string(rest.trim_ascii_start())?;
-            let value = after.trim_ascii_start().strip_prefix(b":")?;
-            Some((key, value.trim_ascii_start()))
-        })();
-        let Some((key, value)) = member else { break };
-        match key {
-            b"\"method\"" => return FirstMembers::NoResponse,
-            b"\"result\"" | b"\"error\"" if id.is_some() => break,
-            _ => {}
+impl<'a> FirstMembers<'a> {
+    /// None if the text begins no object.
+    fn read(text: &'a [u8]) -> Option<Self> {
+        let mut rest = text.trim_ascii_start().strip_prefix(b"{")?;
+        let mut first = Self::default();
+        loop {
+            let member = (|| {
+                let (key, after) = string(rest.trim_ascii_start())?;
+                let value = after.trim_ascii_start().strip_prefix(b":")?;
+                Some((key, value.trim_ascii_start()))
+            })();
+            let Some((key, value)) = member else { break };
+            first.has_method |= key == b"\"method\"";
+            let Some((value, after)) = scalar(value) else {
+                break;
+            };
+            let Some(next) = after.trim_ascii_start().strip_prefix(b",") else {
+                break;
+            };
+            if key == b"\"id\"" {
+                first.id = std::str::from_utf8(value).ok();
+            }
+            rest = next;
         }
-        let Some((value, after)) = scalar(value) else {
-            break;
-        };
-        let Some(next) = after.trim_ascii_start().strip_prefix(b",") else {
-            break;
-        };
-        if key == b"\"id\"" {
-            id = std::str::from_utf8(value).ok();
-        }
-        rest = next;
+        Some(first)
     }
-    id.map_or(FirstMembers::Unknown, FirstMembers::Id)
 }
 
 /// The id if it is the last member: no bracket closes between it and the end of the outermost object.
@@ -129,6 +137,35 @@ mod tests {
                 id,
                 "{beginning} {end}"
             );
+        }
+    }
+
+    #[test]
+    fn the_id_of_a_request_is_read_where_clients_write_it() {
+        for (beginning, end, id) in [
+            (
+                r#"{"jsonrpc":"2.0","id":5,"method":"ping"   "#,
+                "",
+                Some("5"),
+            ),
+            (
+                r#"{"id":"a","method":"x","params":{"id":1"#,
+                r#"}}"#,
+                Some("\"a\""),
+            ),
+            (
+                r#"{"method":"x","params":{"id":1"#,
+                r#"},"jsonrpc":"2.0","id":7}"#,
+                Some("7"),
+            ),
+            // A notification, responses and nothing.
+            (r#"{"method":"x","params":{"id":1"#, r#","id":2}}"#, None),
+            (r#"{"id":1,"result":{"method":2"#, r#"}}"#, None),
+            (r#"{"jsonrpc":"2.0","result":{"#, r#"},"id":1}"#, None),
+            ("xxxx", "xxxx", None),
+        ] {
+            let found = request_id(beginning.as_bytes(), end.as_bytes());
+            assert_eq!(found, id, "{beginning} {end}");
         }
     }
 }

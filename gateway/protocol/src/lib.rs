@@ -30,7 +30,7 @@ mod cut_message;
 mod keys;
 mod splice;
 
-pub use cut_message::response_id;
+pub use cut_message::{request_id, response_id};
 pub use envelope::{EnvelopeError, Kind, Message, Sender};
 pub use error::{ErrorBody, ErrorKind};
 pub use event::{Event, EventError, EventParser};

@@ -143,7 +143,7 @@ async fn serve_client(
         while let Some(line) = arriving.recv().await {
             match line {
                 Line::Whole(line) => client.handle_line(line).await,
-                Line::TooLong => client.refuse_long_line(line_bytes_max).await,
+                Line::TooLong(line) => client.refuse_long_line(&line, line_bytes_max).await,
             }
         }
         client.answered().await;

@@ -6,7 +6,7 @@
 //! lane, so that their request ids do not collide.
 //!
 //! Invariant: every request is answered, also an invalid one, or the client learns that the session has ended. A line
-//! that is too long is answered without an id, since it is not parsed.
+//! that is too long is not parsed: its id is looked for at its beginning and its end.
 
 mod opening;
 
@@ -24,8 +24,9 @@ use super::target::ServerTarget;
 use crate::client_stream::{OpenStream, Wire};
 use mooring_identity::Identity;
 use mooring_protocol::envelope::Sender;
-use mooring_protocol::{ErrorBody, ErrorKind, Kind, Lane, Message, Method, call};
+use mooring_protocol::{ErrorBody, ErrorKind, Id, Kind, Lane, Message, Method, call, request_id};
 use mooring_router::affinity::{InFlight, Session};
+use mooring_upstream::stdio::LineTooLong;
 
 /// The lifetime of this client's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,10 +113,12 @@ impl StdioClient {
         }
     }
 
-    /// Refuses a line longer than `bytes_max`.
-    pub async fn refuse_long_line(&self, bytes_max: usize) {
-        let body =
-            ErrorBody::new(ErrorKind::BodyTooLarge).detail(format!("at most {bytes_max} bytes"));
+    /// Refuses a line longer than `bytes_max`, under the id of the request that it is, if that can be read.
+    pub async fn refuse_long_line(&self, line: &LineTooLong, bytes_max: usize) {
+        let id_json = request_id(&line.beginning, &line.end);
+        let body = ErrorBody::new(ErrorKind::BodyTooLarge)
+            .answering(id_json.and_then(|id_json| Id::from_json(id_json).ok()))
+            .detail(format!("at most {bytes_max} bytes"));
         self.write_error(&body).await;
     }
 

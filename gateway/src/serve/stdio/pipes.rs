@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::{mpsc, watch};
 
-use mooring_upstream::stdio::{Lines, LongLinePolicy};
+use mooring_upstream::stdio::{LineTooLong, Lines, LongLinePolicy};
 
 /// Size of one read.
 const READ_BYTES: usize = 64 * 1024;
@@ -24,7 +24,7 @@ pub(super) enum Line {
     /// A line, without its terminator.
     Whole(Bytes),
     /// A line beyond the limit; it was skipped.
-    TooLong,
+    TooLong(LineTooLong),
 }
 
 /// The state of stdout.
@@ -49,17 +49,8 @@ pub(super) fn read(lines: mpsc::Sender<Line>, bytes_max: usize) -> io::Result<()
 
 fn read_all(to: &mpsc::Sender<Line>, bytes_max: usize) -> io::Result<()> {
     let mut input = io::stdin().lock();
-    // One byte more distinguishes a line that is too long from the longest one.
-    let mut lines = Lines::new(bytes_max.saturating_add(1), LongLinePolicy::Cut);
+    let mut lines = Lines::new(bytes_max, LongLinePolicy::Report);
     let mut chunk = vec![0; READ_BYTES];
-    let pass_on = |line: Bytes| {
-        let line = if line.len() > bytes_max {
-            Line::TooLong
-        } else {
-            Line::Whole(line)
-        };
-        to.blocking_send(line).is_ok()
-    };
     loop {
         let length = match input.read(&mut chunk) {
             Ok(0) => break,
@@ -70,15 +61,20 @@ fn read_all(to: &mpsc::Sender<Line>, bytes_max: usize) -> io::Result<()> {
         lines
             .buffer()
             .extend_from_slice(chunk.get(..length).unwrap_or_default());
-        // With long lines cut, no line is refused.
-        while let Ok(Some(line)) = lines.next_line() {
-            if !pass_on(line) {
+        loop {
+            let line = match lines.next_line() {
+                Ok(Some(line)) => Line::Whole(line),
+                Ok(None) => break,
+                Err(line) => Line::TooLong(line),
+            };
+            if to.blocking_send(line).is_err() {
                 return Ok(());
             }
         }
     }
     if let Some(rest) = lines.rest() {
-        pass_on(rest);
+        // The client may be gone.
+        let _ = to.blocking_send(Line::Whole(rest));
     }
     Ok(())
 }
