@@ -73,8 +73,10 @@ pub enum ExchangeOutcome {
     /// With a status 5xx.
     #[strum(serialize = "5xx")]
     Failed,
-    /// The reply broke, or ended without the response.
+    /// The reply broke.
     Broken,
+    /// Its stream ended without the response.
+    Unanswered,
     /// Its reader left before the end of the reply.
     Abandoned,
     /// It was not sent, or there was no reply.

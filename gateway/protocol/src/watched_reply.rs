@@ -28,8 +28,10 @@ pub enum CompleteWith {
 pub enum BodyEnd {
     /// It is complete.
     Complete,
-    /// It broke, or ended without the response.
+    /// It broke.
     Broken,
+    /// It ended without the response: the request was cancelled, or the client is to resume the stream.
+    Unanswered,
     /// Its reader dropped it before its end.
     Abandoned,
 }
@@ -194,7 +196,7 @@ impl Stream for WatchedBody<EventStream> {
                 }
             }
             Poll::Ready(Some(Err(_))) => watch.end(BodyEnd::Broken),
-            Poll::Ready(None) if expects_response => watch.end(BodyEnd::Broken),
+            Poll::Ready(None) if expects_response => watch.end(BodyEnd::Unanswered),
             Poll::Ready(None) => watch.end(BodyEnd::Complete),
         }
         next
@@ -260,7 +262,7 @@ mod tests {
             unreachable!()
         };
         assert_eq!(stream.count().await, 1);
-        assert_eq!(report.try_recv().unwrap().end, BodyEnd::Broken);
+        assert_eq!(report.try_recv().unwrap().end, BodyEnd::Unanswered);
 
         let (reply, report) = watched(events(&["{}"]), CompleteWith::End);
         let ReplyBody::Events(stream) = reply.body else {

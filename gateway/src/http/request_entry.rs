@@ -151,7 +151,9 @@ impl RequestEntry {
             .then(|| message.params.name())
             .flatten();
         let mut facts = self.facts();
-        facts.server = Some(server.into());
+        if facts.server.as_deref() != Some(server) {
+            facts.server = Some(server.into());
+        }
         facts.kind = match message.kind() {
             Kind::Request => RequestKind::Request(method),
             Kind::Notification | Kind::Result | Kind::Error => RequestKind::OneWay(method),
@@ -165,7 +167,10 @@ impl RequestEntry {
 
     /// It is in the session with this digest.
     pub(super) fn note_session(&self, digest: &str) {
-        self.facts().session = Some(digest.into());
+        let mut facts = self.facts();
+        if facts.session.as_deref() != Some(digest) {
+            facts.session = Some(digest.into());
+        }
     }
 
     /// This instance answers it.

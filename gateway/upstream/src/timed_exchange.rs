@@ -46,6 +46,7 @@ pub fn exchange_outcome(reply: &ReplySummary) -> ExchangeOutcome {
         _ if reply.status.is_server_error() => ExchangeOutcome::Failed,
         _ if reply.status.is_client_error() => ExchangeOutcome::Refused,
         (BodyEnd::Broken, _) => ExchangeOutcome::Broken,
+        (BodyEnd::Unanswered, _) => ExchangeOutcome::Unanswered,
         (BodyEnd::Abandoned, _) => ExchangeOutcome::Abandoned,
         (BodyEnd::Complete, Some(ResponseOutcome::ToolError)) => ExchangeOutcome::ToolError,
         (BodyEnd::Complete, Some(ResponseOutcome::Error(_))) => ExchangeOutcome::Error,

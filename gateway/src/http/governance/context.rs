@@ -105,6 +105,8 @@ impl GovernanceContext {
             return Ok(());
         }
         let name = right.name();
+        let user = self.app.request_log.user_digest(&self.identity.principal);
+        tracing::info!(server = %self.server.id, %user, right = name, "request refused: its user lacks the right");
         Err(Problem::new(
             Code::Forbidden,
             format!("this needs the right {name}, or admin"),
