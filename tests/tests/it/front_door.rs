@@ -1,6 +1,7 @@
 //! What clients may use up before they have said who they are: connections, time, streams and memory. Whatever they do,
 //! health probes are answered, and who comes later is served.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -279,7 +280,7 @@ async fn the_requests_of_a_user_are_limited() -> anyhow::Result<()> {
         "MOORING_CODE_BASE_DIR",
         &volume.path().display().to_string(),
     );
-    let gateway = Gateway::start("limited", settings).await?;
+    let mut gateway = Gateway::start("limited", settings).await?;
     let client = HttpClient::default();
     let open = async |user: &str, protocol_version: &str| {
         let opening = Opening {
@@ -314,11 +315,19 @@ async fn the_requests_of_a_user_are_limited() -> anyhow::Result<()> {
     let batch = |count| Value::from(vec![ping.clone(); count]);
     assert_eq!(bob.post(&batch(9)).await?.status, 429, "nine of eight");
     assert_eq!(bob.post(&batch(7)).await?.status, 200);
-    assert!(
-        gateway
-            .metric("mooring_requests_refused_total", &[])
-            .await?
-            >= 3.0
-    );
+    let limit = "listen.requests_per_user_per_minute";
+    let label = format!("limit=\"{limit}\"");
+    let counted = gateway
+        .metric("mooring_requests_refused_total", &[label.as_str()])
+        .await?;
+    assert!(counted >= 3.0, "{counted}");
+    // Two of MCP, and one of the REST interface.
+    let text = format!("limit={limit}");
+    let log = wait::until_logged(&text, 3, || gateway.process().log_text()).await?;
+    let users: BTreeSet<&str> = (log.lines())
+        .filter(|line| line.contains(limit))
+        .filter_map(|line| line.split("user=").nth(1)?.get(..16))
+        .collect();
+    assert_eq!(users.len(), 2, "each line names its user: {log}");
     Ok(())
 }

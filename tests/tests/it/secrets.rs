@@ -38,6 +38,7 @@ async fn nothing_of_the_client_goes_upstream_that_is_not_meant_for_it() -> anyho
     for (name, value) in [
         ("traceparent", trace),
         ("tracestate", "a=b"),
+        ("x-request-id", "request-1"),
         ("mcp-param-region", "eu"),
         ("accept-language", "de"),
     ] {
@@ -58,6 +59,7 @@ async fn nothing_of_the_client_goes_upstream_that_is_not_meant_for_it() -> anyho
         ("x-tenant", "from-the-environment"),
         ("traceparent", trace),
         ("tracestate", "a=b"),
+        ("x-request-id", "request-1"),
         ("mcp-param-region", "eu"),
         ("accept-language", "de"),
         ("mcp-protocol-version", "2025-11-25"),

@@ -12,6 +12,7 @@ mod cost;
 mod fake_upstream;
 mod refusals;
 mod replies;
+mod request_log;
 mod times;
 
 use std::net::{Ipv4Addr, SocketAddr};

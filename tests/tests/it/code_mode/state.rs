@@ -149,7 +149,7 @@ async fn tools_are_resolved_once_for_the_fleet_and_found_by_words() -> anyhow::R
         // Every gateway mounts, one has asked.
         made += gateway
             .metric(
-                "mooring_request_duration_seconds_count",
+                "mooring_upstream_duration_seconds_count",
                 &["server=\"web\"", "method=\"tools/list\""],
             )
             .await?;
