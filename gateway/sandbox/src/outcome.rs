@@ -25,6 +25,8 @@ pub struct Outcome {
     pub start: HelperStart,
     /// The isolation layers that were in place.
     pub layers: Vec<Layer>,
+    /// The limits that it reached without being stopped, as far as they can be told afterwards.
+    pub limits_reached: Vec<RunLimit>,
     /// The private directory of the degraded tier. It is removed with the outcome.
     pub(crate) _private: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -63,6 +65,17 @@ pub enum StopReason {
     Disk,
     /// The caller stopped it.
     Asked,
+}
+
+/// A limit at which the kernel refuses what would go beyond, while the run goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunLimit {
+    /// No further process or thread was made. Known only with a control group.
+    Processes,
+    /// The layer of its files is full.
+    DiskBytes,
+    /// The layer of its files has as many of them as it may.
+    Files,
 }
 
 /// The output on one stream.

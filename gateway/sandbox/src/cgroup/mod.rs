@@ -170,6 +170,16 @@ impl Cgroup {
         }
     }
 
+    /// Whether a process or thread was not made because there were as many as there may be.
+    pub(crate) fn was_process_refused(&self) -> bool {
+        let directory = match self {
+            Self::V2(group) => group.path(),
+            Self::V1(group) => group.pids(),
+        };
+        // Kernels before 4.5 have no such file.
+        text::read(directory, "pids.events").is_ok_and(|events| text::value(&events, "max") > 0)
+    }
+
     /// Peak memory. `None` if the kernel does not record it.
     pub(crate) fn memory_peak_bytes(&self) -> Option<u64> {
         match self {

@@ -117,6 +117,11 @@ impl CgroupV1 {
         Some(Duration::from_nanos(used_ns))
     }
 
+    /// The group of its processes.
+    pub(super) fn pids(&self) -> &Path {
+        self.pids.path()
+    }
+
     pub(super) fn memory_peak_bytes(&self) -> Option<u64> {
         text::read_number(self.memory.path(), "memory.max_usage_in_bytes").ok()
     }

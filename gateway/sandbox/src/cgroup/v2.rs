@@ -131,6 +131,10 @@ impl CgroupV2 {
         })
     }
 
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     pub(super) fn memory_peak_bytes(&self) -> Option<u64> {
         text::read_number(self.0.path(), "memory.peak").ok()
     }

@@ -209,6 +209,7 @@ impl Sandbox {
             tier: self.tier(),
             start,
             layers: self.layers.clone(),
+            limits_reached: over.limits_reached,
             _private: private.map(|private| Box::new(private) as _),
         })
     }

@@ -26,7 +26,7 @@ use super::watchdog;
 use crate::cgroup::{Cgroup, CgroupUsage};
 use crate::job::ListenerCallback;
 use crate::limits::Limits;
-use crate::outcome::{Output, RunEnd, StopReason, Usage};
+use crate::outcome::{Output, RunEnd, RunLimit, StopReason, Usage};
 use crate::protocol::{self, FinishReport, FromHelper, ToHelper};
 use crate::thread_time::thread_cpu_time;
 
@@ -84,6 +84,8 @@ pub(super) struct State {
     most: CgroupUsage,
     /// What the group measured in the end, where there was one.
     group_memory_peak_bytes: Option<u64>,
+    /// Whether the group has refused a process.
+    was_process_refused: bool,
     objects: ObjectsMeter,
     chunk: Box<[u8; Pump::CHUNK]>,
 }
@@ -108,9 +110,32 @@ impl State {
             stopped: None,
             most: CgroupUsage::default(),
             group_memory_peak_bytes: None,
+            was_process_refused: false,
             objects: ObjectsMeter::default(),
             chunk: Box::new([0; Pump::CHUNK]),
         }
+    }
+
+    /// The limits at which the kernel refused something. Killing a run lowers the group's limit of processes, but what
+    /// is killed counts as stopped.
+    fn limits_reached(&self) -> Vec<RunLimit> {
+        let layer = self.upper.as_ref().and_then(|upper| fstatfs(upper).ok());
+        let is_reached = [
+            (
+                RunLimit::Processes,
+                self.was_process_refused && self.stopped.is_none(),
+            ),
+            (
+                RunLimit::DiskBytes,
+                layer.is_some_and(|layer| layer.f_bfree == 0),
+            ),
+            (
+                RunLimit::Files,
+                layer.is_some_and(|layer| layer.f_ffree == 0),
+            ),
+        ];
+        let reached = is_reached.into_iter().filter(|(_, is_reached)| *is_reached);
+        reached.map(|(limit, _)| limit).collect()
     }
 
     /// CPU time that this thread has used for the run.
@@ -125,6 +150,8 @@ pub(super) struct FinishedRun {
     pub(super) stdout: Output,
     pub(super) stderr: Output,
     pub(super) usage: Usage,
+    /// Limits that it reached without being stopped.
+    pub(super) limits_reached: Vec<RunLimit>,
     /// The descriptors in the helper's last message.
     pub(super) descriptors: Vec<OwnedFd>,
 }
@@ -151,6 +178,7 @@ impl Watch<'_, '_> {
         }
         let group = self.begun.group.as_ref();
         self.state.group_memory_peak_bytes = group.and_then(Cgroup::memory_peak_bytes);
+        self.state.was_process_refused = group.is_some_and(Cgroup::was_process_refused);
         Ok(())
     }
 
@@ -431,7 +459,9 @@ impl Watch<'_, '_> {
             cpu_time,
             cpu_time_max: self.limits.cpu_time,
         };
+        let limits_reached = self.state.limits_reached();
         let run = FinishedRun {
+            limits_reached,
             ended: facts.verdict(),
             stdout: self.stdout.finish(&mut self.state.chunk),
             stderr: self.stderr.finish(&mut self.state.chunk),

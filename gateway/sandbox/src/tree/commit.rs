@@ -39,6 +39,8 @@ pub struct CommitReport {
     pub refused: Vec<RefusedEntry>,
     /// How many were not kept in all.
     pub refused_total: u64,
+    /// Whether a file has exactly as many bytes as one may: where a write stops that would have gone on.
+    pub is_file_limit_reached: bool,
     /// The usage of the session's trees.
     pub usage: TreeUsage,
 }
@@ -222,6 +224,7 @@ pub(super) fn keep(
         bytes: plan.staged.bytes,
         refused: plan.refused,
         refused_total: plan.refused_total,
+        is_file_limit_reached: plan.is_file_limit_reached,
         usage,
     })
 }

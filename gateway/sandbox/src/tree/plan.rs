@@ -59,6 +59,8 @@ pub(super) struct Plan {
     pub(super) deleted: u64,
     pub(super) refused: Vec<RefusedEntry>,
     pub(super) refused_total: u64,
+    /// Whether a new file is as long as one may be.
+    pub(super) is_file_limit_reached: bool,
     slots: u64,
     path_bytes: usize,
 }

@@ -248,6 +248,7 @@ impl Stager<'_> {
             inodes: 1,
         })?;
         self.plan.files += 1;
+        self.plan.is_file_limit_reached |= size_bytes == self.limits.file_bytes;
         let copied = match &level.target {
             Target::Prepared(directory) => self.copier.copy(&source, stat, directory, name),
             Target::Emptied => {
