@@ -25,9 +25,6 @@ const CODE_EXECUTION_PREFIX: &str = "CODE_EXECUTION_";
 /// The one of them that is no setting here: it chooses between a slow and a fast implementation.
 const RUST_ACCELERATION: &str = "CODE_EXECUTION_RUST_ACCELERATION_ENABLED";
 
-/// Fields of a server that only a later version serves; refused by that reason, not as misspelt.
-const SERVER_LATER: [&str; 1] = ["sandbox_policy.runtime_requirements"];
-
 /// Names that the settings of other MCP clients and gateways use, and what they are called here.
 const FOREIGN_NAMES: [(&str, &str); 15] = [
     ("url", "instances"),
@@ -140,12 +137,7 @@ pub(super) fn refuse_key(
     known: &[&str],
     errors: &mut SettingsError,
 ) {
-    let is_later_field = key
-        .strip_prefix("servers[")
-        .and_then(|rest| rest.split_once("]."))
-        .is_some_and(|(_, field)| SERVER_LATER.contains(&field));
     let reason = match suggestion(name, known) {
-        _ if is_later_field => "it is not served by this version of mooring".to_owned(),
         Some(near) => format!("there is no such key; did you mean {near:?}?"),
         None => "there is no such key".to_owned(),
     };

@@ -1,6 +1,7 @@
 //! `[code]`: how servers of kind `code` run what agents write. Names and defaults are those of ContextForge's
 //! `CODE_EXECUTION_*` variables.
 
+mod allowed_runtimes;
 mod calls;
 mod language;
 mod mounts;
@@ -27,6 +28,7 @@ use super::rows::settings;
 use super::setting::{Setting, Word, Words};
 use super::store::StoreSettings;
 
+pub use allowed_runtimes::CodeRuntime;
 pub use calls::{CallPolicy, CallVerdict};
 pub use language::{Language, StubFormat};
 pub use mounts::MountRules;

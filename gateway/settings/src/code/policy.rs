@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use mooring_sandbox::Limits;
 
+use super::allowed_runtimes::{CodeRuntime, SHAPE, parse_runtimes};
 use super::calls::CallPolicy;
 use super::network::{NetworkPolicy, parse_connections};
+use crate::globs::GLOB_BYTES_MAX;
 use crate::reader::Reader;
 use crate::rows::inherited;
 use crate::{Language, StoreLocation, StoreSettings};
@@ -20,6 +22,8 @@ const SESSION_TTL_ON_ONE_MACHINE: Duration = Duration::from_secs(7 * 24 * 3600);
 pub struct CodePolicy {
     /// What code that names no language is taken for, and whose session the file tools and the one-line shell use.
     pub language: Language,
+    /// What may run code.
+    pub runtimes: Vec<CodeRuntime>,
     /// What one run may use. A call may ask for less time.
     pub limits: Limits,
     /// Most runs of one principal in a minute, over all gateways.
@@ -40,6 +44,11 @@ inherited! {
         language: Language = Choice(
             "code.default_runtime" / "sandbox_policy.runtime" / "sandbox_policy.limits.runtime",
         ).contextforge_name("CODE_EXECUTION_DEFAULT_RUNTIME"),
+        /// What may run code. Code for any other runtime is refused before it runs, and recorded as blocked.
+        runtimes: Vec<CodeRuntime> = List(
+            "code.default_allowed_runtimes" / "sandbox_policy.allowed_runtimes" / "sandbox_policy.runtime_requirements",
+            CodeRuntime::ALL.len(), GLOB_BYTES_MAX, SHAPE,
+        ).unset("all three") => |reader, row| parse_runtimes(reader, row, language),
         /// How long a session and its files live after their last use.
         session_ttl: Option<Duration> = Integer(
             "code.session_ttl_seconds" / "sandbox_policy.session_ttl_seconds"
@@ -133,6 +142,7 @@ impl PolicyDraft {
         let share_of_cpu = || self.wall_time * self.cpu_percent / 100;
         CodePolicy {
             language: self.language,
+            runtimes: self.runtimes.clone(),
             limits: Limits {
                 wall_time: self.wall_time,
                 cpu_time: self.cpu_time.unwrap_or_else(share_of_cpu),

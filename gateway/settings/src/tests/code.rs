@@ -261,6 +261,20 @@ fn a_policy_may_be_pasted_flat_or_nested() {
 }
 
 #[test]
+fn a_policy_allows_every_runtime_or_those_of_its_list() {
+    let check = |policy: &str, expected: &[CodeRuntime]| {
+        let found = server(&format!("sandbox_policy = {{ {policy} }}")).policy;
+        assert_eq!(found.runtimes, expected, "{policy}");
+    };
+    check("", &CodeRuntime::ALL);
+    check("allowed_runtimes = [\"python\"]", &[CodeRuntime::Python]);
+    check(
+        "runtime_requirements = [\"shell\", \"python\"]",
+        &[CodeRuntime::Shell, CodeRuntime::Python],
+    );
+}
+
+#[test]
 fn a_server_wins_over_the_standard() {
     let standard = "[code]\ndefault_max_memory_mb = 64\ndefault_max_cpu_time_ms = 700\ndefault_runtime = \"deno\"\n\
                     output_bytes_max = 4096\n";

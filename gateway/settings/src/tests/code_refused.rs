@@ -118,7 +118,18 @@ fn wrong_policies_are_refused() {
             "\"python\" or \"deno\"",
         ],
     );
-    check("runtime_requirements = {}", &["not served by this version"]);
+    check(
+        "runtime_requirements = {}",
+        &["sandbox_policy.runtime_requirements", "not a list"],
+    );
+    check(
+        "allowed_runtimes = [\"node\"]",
+        &["there is no such runtime", "python, deno and shell"],
+    );
+    check(
+        "runtime = \"deno\", allowed_runtimes = [\"python\"]",
+        &["it lacks deno, the runtime of code without a language"],
+    );
     check_refused(
         &format!("{CODE_SERVER}sandbox_policy = \"strict\""),
         &[],
