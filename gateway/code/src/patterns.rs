@@ -1,9 +1,10 @@
 //! The scan for dangerous patterns: a run that the sandbox would stop is refused at once, with the reason.
 //!
 //! It is advice and no isolation: a caller can evade it, and the sandbox is what protects. So it errs on the side of
-//! harmless code. Of the 19 Python patterns of the system that the seeds describe, eight are here; `eval`, `exec`,
-//! `__import__`, `compile`, `globals`, `getattr`, `setattr`, `delattr`, `vars`, `dir` and `__class__.` are not, because
-//! ordinary code uses them and inside the sandbox they reach nothing. Of its six for TypeScript all but `eval` are.
+//! harmless code. Of the 19 Python patterns of the system that the seeds describe, eight block; `eval`, `exec` and
+//! `__import__` only warn, and `compile`, `globals`, `getattr`, `setattr`, `delattr`, `vars`, `dir` and `__class__.` are not
+//! here, because ordinary code uses them and inside the sandbox they reach nothing. Of its six for TypeScript all block
+//! but `eval`, which warns.
 //!
 //! Patterns look at code without its comments and, but for those about what a string says, without the text of its
 //! strings: the text of a string does not run. (What an f-string or a template literal computes counts as text.)
@@ -29,8 +30,17 @@ enum PatternScope {
     Strings,
 }
 
-/// The patterns that a server has unless its settings name others: name, scope, expression.
-type DefaultPattern = (&'static str, PatternScope, &'static str);
+/// What becomes of code that meets a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PatternAction {
+    /// It does not run.
+    Block,
+    /// It runs, and a security event says so.
+    Warn,
+}
+
+/// The patterns that a server has unless its settings name others: name, action, scope, expression.
+type DefaultPattern = (&'static str, PatternAction, PatternScope, &'static str);
 
 /// A name that is called, and that is no attribute of something else.
 macro_rules! call {
@@ -40,28 +50,32 @@ macro_rules! call {
 }
 
 #[rustfmt::skip]
-const PYTHON: [DefaultPattern; 8] = [
-    ("os.system", PatternScope::Code, r"\bos\s*\.\s*system\s*\("),
-    ("subprocess", PatternScope::Code, r"\bsubprocess\s*\.\s*\w"),
-    ("open of a system path", PatternScope::Strings,
+const PYTHON: [DefaultPattern; 11] = [
+    ("os.system", PatternAction::Block, PatternScope::Code, r"\bos\s*\.\s*system\s*\("),
+    ("subprocess", PatternAction::Block, PatternScope::Code, r"\bsubprocess\s*\.\s*\w"),
+    ("open of a system path", PatternAction::Block, PatternScope::Strings,
         r#"(?:^|[^.\w])open\s*\(\s*[rRbBuUfF]{0,2}["']{1,3}/(?:etc|proc|sys)(?:/|["'])"#),
-    ("__subclasses__", PatternScope::Code, r"\b__subclasses__\b"),
-    ("__bases__", PatternScope::Code, r"\b__bases__\b"),
-    ("__mro__", PatternScope::Code, r"\b__mro__\b"),
-    ("breakpoint", PatternScope::Code, call!("breakpoint")),
-    ("__builtins__", PatternScope::Code, r"\b__builtins__\b"),
+    ("__subclasses__", PatternAction::Block, PatternScope::Code, r"\b__subclasses__\b"),
+    ("__bases__", PatternAction::Block, PatternScope::Code, r"\b__bases__\b"),
+    ("__mro__", PatternAction::Block, PatternScope::Code, r"\b__mro__\b"),
+    ("breakpoint", PatternAction::Block, PatternScope::Code, call!("breakpoint")),
+    ("__builtins__", PatternAction::Block, PatternScope::Code, r"\b__builtins__\b"),
+    ("eval", PatternAction::Warn, PatternScope::Code, call!("eval")),
+    ("exec", PatternAction::Warn, PatternScope::Code, call!("exec")),
+    ("__import__", PatternAction::Warn, PatternScope::Code, call!("__import__")),
 ];
 
 #[rustfmt::skip]
-const TYPESCRIPT: [DefaultPattern; 5] = [
-    ("Deno.run", PatternScope::Code, r"\bDeno\s*\.\s*run\b"),
-    ("Deno.Command", PatternScope::Code, r"\bDeno\s*\.\s*Command\b"),
-    ("fetch", PatternScope::Code, call!("fetch")),
-    ("import from a URL", PatternScope::Strings, r#"\bfrom\s*["']https?:"#),
-    ("dynamic import of a URL", PatternScope::Strings, r#"\bimport\s*\(\s*["'`]https?:"#),
+const TYPESCRIPT: [DefaultPattern; 6] = [
+    ("Deno.run", PatternAction::Block, PatternScope::Code, r"\bDeno\s*\.\s*run\b"),
+    ("Deno.Command", PatternAction::Block, PatternScope::Code, r"\bDeno\s*\.\s*Command\b"),
+    ("fetch", PatternAction::Block, PatternScope::Code, call!("fetch")),
+    ("import from a URL", PatternAction::Block, PatternScope::Strings, r#"\bfrom\s*["']https?:"#),
+    ("eval", PatternAction::Warn, PatternScope::Code, call!("eval")),
+    ("dynamic import of a URL", PatternAction::Block, PatternScope::Strings, r#"\bimport\s*\(\s*["'`]https?:"#),
 ];
 
-/// The first match of a forbidden pattern.
+/// The first match of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("blocked by the pattern {pattern:?} in line {line}: {text}")]
 pub struct PatternMatch {
@@ -88,6 +102,7 @@ pub struct Patterns {
 #[derive(Debug, Clone)]
 struct Pattern {
     name: Box<str>,
+    action: PatternAction,
     scope: PatternScope,
     expression: Regex,
 }
@@ -124,17 +139,18 @@ impl Patterns {
         }
     }
 
-    /// The first pattern that the code meets, in the order of the lines.
+    /// Looks through the code. Returns the first match of each pattern that only warns.
     ///
     /// # Errors
-    /// [`PatternMatch`], for the caller's eyes: the code is the caller's own.
-    pub fn check(&self, language: Language, code: &str) -> Result<(), PatternMatch> {
+    /// [`PatternMatch`] of the first pattern that blocks, in the order of the lines. It is for the caller's eyes: the
+    /// code is the caller's own.
+    pub fn check(&self, language: Language, code: &str) -> Result<Vec<PatternMatch>, PatternMatch> {
         let patterns = match language {
             Language::Python => &self.python,
             Language::TypeScript => &self.typescript,
         };
         if patterns.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let MaskedCode {
             without_comments,
@@ -149,9 +165,13 @@ impl Patterns {
             let found = pattern.expression.find(text)?;
             Some((found.end(), pattern))
         });
-        match matches.min_by_key(|(end, _)| *end) {
-            None => Ok(()),
+        let (blocking, warning): (Vec<_>, Vec<_>) =
+            matches.partition(|(_, pattern)| pattern.action == PatternAction::Block);
+        match blocking.into_iter().min_by_key(|(end, _)| *end) {
             Some((end, pattern)) => Err(match_at(pattern, code, end)),
+            None => Ok((warning.into_iter())
+                .map(|(end, pattern)| match_at(pattern, code, end))
+                .collect()),
         }
     }
 }
@@ -179,9 +199,10 @@ fn list(
     standard: &[DefaultPattern],
 ) -> Result<Vec<Pattern>, regex::Error> {
     let Some(configured) = configured else {
-        let standard = standard.iter().map(|(name, scope, expression)| {
+        let standard = standard.iter().map(|(name, action, scope, expression)| {
             Ok(Pattern {
                 name: (*name).into(),
+                action: *action,
                 scope: *scope,
                 expression: Regex::new(expression)?,
             })
@@ -191,6 +212,7 @@ fn list(
     // Whether it means a string or code is unknown, so it is matched against both.
     let configured = configured.iter().map(|expression| Pattern {
         name: expression.as_str().into(),
+        action: PatternAction::Block,
         scope: PatternScope::Strings,
         expression: expression.clone(),
     });

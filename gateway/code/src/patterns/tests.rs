@@ -51,6 +51,33 @@ fn every_standard_pattern_blocks_and_names_its_line() {
 }
 
 #[test]
+fn patterns_that_warn_let_the_code_run_and_name_its_lines() {
+    let warned = |language, code| {
+        let warnings = standard().check(language, code).unwrap();
+        let named = warnings
+            .iter()
+            .map(|found| (found.pattern.to_string(), found.line));
+        named.collect::<Vec<_>>()
+    };
+    let code = "x = 1\nexec('y = 2')\n__import__('json')\neval('1')\neval('2')";
+    let expected = [("eval", 4), ("exec", 2), ("__import__", 3)];
+    let expected = expected.map(|(name, line)| (name.to_owned(), line));
+    assert_eq!(warned(Language::Python, code), expected);
+    assert_eq!(
+        warned(
+            Language::Python,
+            "df.eval('a + b')\n# exec(x)\nprint('eval(1)')"
+        ),
+        []
+    );
+    let eval = [("eval".to_owned(), 1)];
+    assert_eq!(
+        warned(Language::TypeScript, "eval('1'); /x/.exec('y')"),
+        eval
+    );
+}
+
+#[test]
 fn ordinary_code_passes() {
     for code in [
         "import re\nre.compile('a(b)')\n",

@@ -46,6 +46,8 @@ const LOOKED_AT_MAX: usize = 200_000;
 pub enum EventKind {
     /// A pattern stopped code before it ran, or a skill before it was stored.
     PolicyBlock,
+    /// Code that ran meets a pattern that only warns.
+    PolicyWarning,
     /// A call of a tool was refused by the policy, or of a tool that is not mounted.
     ToolCallBlocked,
     /// A call of a tool failed.

@@ -145,20 +145,22 @@ impl Records {
         Recording::begin(self.clone(), server, run)
     }
 
-    /// Records a run that was refused, with the event that says why.
+    /// Records a run that was refused, with the event that says why; none where it was no matter of security.
     pub(crate) fn blocked(
         &self,
         server: &ServerName,
         run: NewRun,
         finished: RunCompletion,
-        event: SecurityEvent,
+        event: Option<SecurityEvent>,
     ) {
         if !self.0.flood.admits(server) {
             metrics::code_record_failed(Record::Flood);
             return;
         }
         let recording = self.begin(server, run);
-        recording.event(event);
+        if let Some(event) = event {
+            recording.event(event);
+        }
         recording.finish(finished);
     }
 
@@ -187,7 +189,14 @@ impl Records {
         metrics::code_security_event(event.kind.into());
         if !self.0.flood.admits(server) {
             metrics::code_record_failed(Record::Flood);
-        } else if let Err(error) = events::store(area, event) {
+            return;
+        }
+        // An error of a tool is often ordinary. The message may have what the code is about, so only the record has it.
+        if event.kind != EventKind::ToolCallError {
+            let (kind, run, tool) = (event.kind, event.run_id.as_deref(), event.tool.as_deref());
+            tracing::info!(server = server.as_str(), %kind, run, tool, "security event");
+        }
+        if let Err(error) = events::store(area, event) {
             tracing::warn!(%error, "security event not recorded");
             metrics::code_record_failed(Record::Event);
         }

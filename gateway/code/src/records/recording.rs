@@ -39,6 +39,8 @@ pub(crate) struct NewRun {
     pub(crate) principal: Principal,
     /// The principal's teams.
     pub(crate) teams: Vec<String>,
+    /// The team that the server belongs to, where there is one.
+    pub(crate) team: Option<String>,
     /// The language of the session.
     pub(crate) language: Language,
     /// `python`, `deno` or `shell`.
@@ -281,6 +283,7 @@ fn run_start(records: &Records, server: &ServerName, run: &NewRun) -> RunStart {
         session_id: run.session_id.as_deref().map(str::to_owned),
         user_email: run.principal.as_str().to_owned(),
         token_teams: run.teams.clone(),
+        team_id: run.team.clone(),
         language: run.language.as_str().to_owned(),
         runtime: run.runtime.to_owned(),
         code_hash: digest::hex(run.code.as_bytes()),

@@ -25,7 +25,7 @@ impl RunRecord {
             "server_id": begun.server_id,
             "session_id": begun.session_id,
             "user_email": begun.user_email,
-            "team_id": null,
+            "team_id": begun.team_id,
             "token_teams": begun.token_teams,
             "language": begun.language,
             "runtime": begun.runtime,

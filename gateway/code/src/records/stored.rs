@@ -63,6 +63,9 @@ pub struct RunStart {
     pub user_email: String,
     /// The principal's teams.
     pub(crate) token_teams: Vec<String>,
+    /// The team that the server belongs to, where there is one.
+    #[serde(default)]
+    pub(crate) team_id: Option<String>,
     /// `python` or `typescript`.
     pub(crate) language: String,
     /// What ran it: `python`, `deno` or `shell`.

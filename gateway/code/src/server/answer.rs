@@ -8,6 +8,10 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 
+use super::failure::Failure;
+use crate::records::{EventKind, SecurityEvent};
+use mooring_protocol::arguments::ArgumentError;
+use mooring_sandbox::tree::{NameFault, PathError, TreeError};
 use mooring_settings::AnswerForm;
 
 /// Where an answer of `shell_exec` says how the code ran.
@@ -116,12 +120,59 @@ impl ToolAnswer {
     }
 }
 
-/// Why a tool did nothing, in the words of the agent's message.
-pub(crate) struct ToolRefusal(pub(crate) String);
+/// Why a tool did nothing.
+pub(crate) struct ToolRefusal {
+    /// The agent's message.
+    pub(crate) message: String,
+    /// What was asked for that the sandbox forbids: a security event.
+    pub(crate) violation: Option<SecurityEvent>,
+}
 
-impl<E: std::error::Error> From<E> for ToolRefusal {
-    fn from(error: E) -> Self {
-        Self(error.to_string())
+impl ToolRefusal {
+    /// A refusal that is no matter of security.
+    pub(crate) fn new(error: impl std::fmt::Display) -> Self {
+        Self {
+            message: error.to_string(),
+            violation: None,
+        }
+    }
+
+    fn of_violation(error: impl std::fmt::Display) -> Self {
+        let message = error.to_string();
+        Self {
+            violation: Some(SecurityEvent::new(EventKind::SandboxViolation, &*message)),
+            message,
+        }
+    }
+}
+
+impl From<ArgumentError> for ToolRefusal {
+    fn from(error: ArgumentError) -> Self {
+        Self::new(error)
+    }
+}
+
+impl From<PathError> for ToolRefusal {
+    /// A path that leads out of the four trees.
+    fn from(error: PathError) -> Self {
+        match error {
+            PathError::UnknownMount | PathError::Name(NameFault::Reserved) => {
+                Self::of_violation(error)
+            }
+            _ => Self::new(error),
+        }
+    }
+}
+
+impl From<Failure> for ToolRefusal {
+    /// A link, a special file, or a tree that nobody may write.
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Tree(
+                TreeError::Special(_) | TreeError::Linked(_) | TreeError::ReadOnly(_),
+            ) => Self::of_violation(failure),
+            _ => Self::new(failure),
+        }
     }
 }
 

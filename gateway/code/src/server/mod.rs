@@ -40,9 +40,10 @@ use crate::calls::{RunClient, Upstreams};
 use crate::catalog::MountableServer;
 use crate::patterns::Patterns;
 use crate::proxy::AddressPolicy;
+use crate::records::SecurityEvent;
 use mooring_settings::{
     CodePolicy, CodeServerSettings, CodeSettings, CodeToolSettings, Language, MountRules,
-    NetworkPolicy, SkillSettings, StubFormat, TokenizationSettings,
+    NetworkPolicy, SkillScope, SkillSettings, StubFormat, TokenizationSettings,
 };
 use mooring_store::{SessionAccess, UserSlug};
 
@@ -182,6 +183,24 @@ impl CodeServer {
     /// Whose files are meant where a call does not say.
     fn language_or_default(&self, language: Option<Language>) -> Language {
         language.unwrap_or(self.policy.language)
+    }
+
+    /// The team that the server, and so each of its runs, belongs to: the one that its skills are of.
+    fn team(&self) -> Option<String> {
+        match &self.skills.scope {
+            Some(SkillScope::Team(team)) => Some(team.clone()),
+            _ => None,
+        }
+    }
+
+    /// Records an event that belongs to no run. What cannot be recorded is counted.
+    async fn note_event(&self, principal: &Principal, event: SecurityEvent) {
+        if let Ok(CodeStorage { records, .. }) = &self.services.storage {
+            let (records, id, principal) = (records.clone(), self.id.clone(), principal.clone());
+            // It does not panic.
+            let _ =
+                tokio::task::spawn_blocking(move || records.event(&id, &principal, &event)).await;
+        }
     }
 
     /// The name under which the runs of a principal are counted, over the whole fleet.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::answer::{ToolAnswer, ToolRefusal};
 use super::{CallContext, CodeServer, tools};
+use crate::records::SecurityEvent;
 use mooring_protocol::arguments::Arguments;
 use mooring_protocol::{Revision, ToolServer};
 use mooring_settings::{CodeTool, Language, NetworkPolicy};
@@ -120,7 +121,16 @@ impl Call {
             CodeTool::FsWrite => tools::fs_write::call(&server, &context, arguments).await,
             CodeTool::ToolSearch => tools::tool_search::call(&server, &context, arguments).await,
         };
-        let answer = answered.unwrap_or_else(|ToolRefusal(why)| ToolAnswer::refused(why));
-        answer.into_result(form)
+        let refusal = match answered {
+            Ok(answer) => return answer.into_result(form),
+            Err(refusal) => refusal,
+        };
+        let ToolRefusal { message, violation } = refusal;
+        if let Some(event) = violation {
+            let message = format!("{}: {}", tools::name(tool), event.message);
+            let event = SecurityEvent { message, ..event };
+            server.note_event(&context.caller.principal, event).await;
+        }
+        ToolAnswer::refused(message).into_result(form)
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use mooring_sandbox::tree::{self, CommitError, CommitReport, SessionDirectory, View};
 use mooring_sandbox::{
     HelperStart, Job, Layer, Limits, ListenerCallback, Network, Outcome, Output, Program, RunEnd,
-    Sandbox, SessionTrees, StopHandle, Tier, Usage,
+    RunLimit, Sandbox, SessionTrees, StopHandle, Tier, Usage,
 };
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -74,6 +74,8 @@ pub(super) struct RunResult {
     pub(super) helper: SandboxHelper,
     pub(super) tier: Tier,
     pub(super) layers: Vec<Layer>,
+    /// Limits at which the kernel refused something.
+    pub(super) limits_reached: Vec<RunLimit>,
     /// What of its files was kept, or why none was. None where none were to be.
     pub(super) committed: Option<Result<CommitReport, CommitError>>,
     /// Where its output is, where that is too long for its answer.
@@ -269,6 +271,7 @@ fn run_held(
         },
         tier: outcome.tier,
         layers: outcome.layers,
+        limits_reached: outcome.limits_reached,
         saved_stdout: None,
         saved_stderr: None,
     });

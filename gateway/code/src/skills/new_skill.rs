@@ -70,6 +70,7 @@ pub(super) fn check(new: &NewSkill, patterns: &Patterns) -> Result<(), CreateErr
     }
     patterns
         .check(new.language, &new.source)
+        .map(drop)
         .map_err(CreateError::Blocked)
 }
 

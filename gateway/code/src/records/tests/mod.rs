@@ -132,6 +132,7 @@ pub(super) fn new_run_with(user: &str, id: RunId) -> NewRun {
         session_id: Some("0123456789abcdef01234567".into()),
         principal: principal(user),
         teams: vec!["red".to_owned()],
+        team: None,
         language: Language::Python,
         runtime: "python",
         code: "print('hello')".into(),

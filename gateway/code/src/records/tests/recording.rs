@@ -114,7 +114,7 @@ fn a_blocked_run_is_recorded_with_its_event() {
     let event = SecurityEvent::new(EventKind::PolicyBlock, "blocked by the pattern eval");
     fixture
         .records
-        .blocked(&fixture.server, run, blocked, event);
+        .blocked(&fixture.server, run, blocked, Some(event));
     let record = fixture.records.run(&fixture.server, &id).unwrap();
     assert_eq!(record.status(), RunStatus::Blocked);
     assert_eq!(

@@ -60,7 +60,7 @@ pub(in crate::server) async fn call(
         }
         FileForm::Image(mime_type, bytes) => ToolAnswer::done(about).with_image(mime_type, bytes),
         FileForm::Other { valid_up_to, what } => {
-            return Err(ToolRefusal(format!(
+            return Err(ToolRefusal::new(format!(
                 "{shown}: not UTF-8 text from byte {valid_up_to} on{what}; read it with code, such as open({shown:?}, \"rb\")"
             )));
         }

@@ -6,33 +6,17 @@ use super::super::super::CodeServer;
 use super::super::super::failure::Failure;
 use crate::patterns::PatternMatch;
 use crate::shell::{self, ShellError};
-use mooring_settings::{Language, OnDenoAbsent};
-
-/// What runs code, as answers and metrics name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub(super) enum RuntimeName {
-    Python,
-    Deno,
-    Shell,
-}
-
-impl RuntimeName {
-    const fn of(language: Language) -> Self {
-        match language {
-            Language::Python => Self::Python,
-            Language::TypeScript => Self::Deno,
-        }
-    }
-}
+use mooring_settings::{CodeRuntime, Language, OnDenoAbsent};
 
 /// What is to be run.
 #[derive(Debug)]
 pub(super) struct Choice {
     /// Whose session.
     pub(super) language: Language,
-    pub(super) runtime: RuntimeName,
+    pub(super) runtime: CodeRuntime,
     pub(super) program: Program,
+    /// Patterns in the code that only warn.
+    pub(super) warnings: Vec<PatternMatch>,
 }
 
 /// Why a run is refused.
@@ -40,7 +24,15 @@ pub(super) struct Choice {
 pub(super) enum RunRefusal {
     /// A pattern of the server's list is in the code.
     #[error("{0}")]
-    Blocked(#[source] PatternMatch, RuntimeName),
+    Blocked(#[source] PatternMatch, CodeRuntime),
+    /// The policy does not allow what would run it.
+    #[error("code for {runtime} does not run at this server: its policy allows {}", names(.allowed))]
+    NotAllowed {
+        /// What would run it.
+        runtime: CodeRuntime,
+        /// What may run.
+        allowed: Vec<CodeRuntime>,
+    },
     /// The line is none of the one-line shell's.
     #[error(transparent)]
     Line(#[from] ShellError),
@@ -59,16 +51,30 @@ pub(super) enum RunRefusal {
 
 impl RunRefusal {
     /// The runtime that was kept from running, where the code was looked at and refused.
-    pub(super) const fn blocked_runtime(&self) -> Option<RuntimeName> {
+    pub(super) const fn blocked_runtime(&self) -> Option<CodeRuntime> {
         match self {
-            Self::Blocked(_, runtime) => Some(*runtime),
-            Self::Line(_) => Some(RuntimeName::Shell),
+            Self::Blocked(_, runtime) | Self::NotAllowed { runtime, .. } => Some(*runtime),
+            Self::Line(_) => Some(CodeRuntime::Shell),
             Self::Missing { .. } | Self::Unavailable(_) => None,
+        }
+    }
+
+    /// Whether the policy kept it from running. A line that the one-line shell cannot read is only a mistake.
+    pub(super) const fn is_policy_block(&self) -> bool {
+        match self {
+            Self::Blocked(..) | Self::NotAllowed { .. } => true,
+            Self::Line(error) => matches!(error, ShellError::DeniedOption { .. }),
+            Self::Missing { .. } | Self::Unavailable(_) => false,
         }
     }
 }
 
-/// Picks language and runtime; refuses code with a forbidden pattern, or whose runtime is missing.
+fn names(runtimes: &[CodeRuntime]) -> String {
+    let names: Vec<&str> = runtimes.iter().map(|runtime| runtime.as_str()).collect();
+    names.join(", ")
+}
+
+/// Picks language and runtime; refuses code with a forbidden pattern, or whose runtime is missing or not allowed.
 pub(super) fn choose(
     server: &CodeServer,
     code: &str,
@@ -77,21 +83,23 @@ pub(super) fn choose(
     let sandbox = server.services.sandbox()?;
     if language.is_none() && shell::is_line(code) {
         let stages = shell::parse(code)?;
+        require_allowed(server, CodeRuntime::Shell)?;
         find_tools(sandbox, &stages)?;
         return Ok(Choice {
             language: server.policy.language,
-            runtime: RuntimeName::Shell,
+            runtime: CodeRuntime::Shell,
             program: Program::Pipeline { stages },
+            warnings: Vec::new(),
         });
     }
     if language.is_none() {
         shell::refuse_shell_code(code)?;
     }
     let language = language.unwrap_or_else(|| default_language(server, sandbox));
+    let runtime = CodeRuntime::of(language);
+    require_allowed(server, runtime)?;
     find_runtime(sandbox, language)?;
-    let runtime = RuntimeName::of(language);
-    server
-        .patterns()
+    let warnings = (server.patterns())
         .check(language, code)
         .map_err(|found| RunRefusal::Blocked(found, runtime))?;
     let source = code.to_owned();
@@ -102,7 +110,19 @@ pub(super) fn choose(
             Language::Python => Program::Python { source },
             Language::TypeScript => Program::TypeScript { source },
         },
+        warnings,
     })
+}
+
+fn require_allowed(server: &CodeServer, runtime: CodeRuntime) -> Result<(), RunRefusal> {
+    let allowed = &server.policy.runtimes;
+    match allowed.contains(&runtime) {
+        true => Ok(()),
+        false => Err(RunRefusal::NotAllowed {
+            runtime,
+            allowed: allowed.clone(),
+        }),
+    }
 }
 
 /// The language of code that names none.

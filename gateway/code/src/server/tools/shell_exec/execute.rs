@@ -20,8 +20,9 @@ use super::choose::{self, RunRefusal};
 use super::report::{Report, RunIdentity};
 use crate::bridge::BridgeSummary;
 use crate::calls::LostStates;
+use crate::patterns::PatternMatch;
 use crate::records::{CallsMade, EventKind, NewRun, ReplayOf, RunId, RunRecord, SecurityEvent};
-use mooring_metrics::{self as metrics, RunOutcome};
+use mooring_metrics as metrics;
 use mooring_settings::{AnswerForm, Language};
 
 /// Runs are counted over this time.
@@ -75,11 +76,13 @@ pub(in crate::server) async fn execute(
         limits.wall_time = limits.wall_time.min(timeout);
     }
     let record = new_run(
+        server,
         context,
         &execution,
         choice.language,
-        choice.runtime.into_str(),
+        choice.runtime.as_str(),
     );
+    let warnings = choice.warnings;
     let (calls, files) = match &execution.replay {
         None => (CallTarget::Tools, WrittenFiles::Kept),
         Some((_, calls)) => (calls.clone(), WrittenFiles::Dropped),
@@ -97,14 +100,14 @@ pub(in crate::server) async fn execute(
     };
     match server.run(context, run).await {
         Ok(mut over) => {
-            let mut report = run_identity.report_result(choice.runtime, &mut over.ran, &limits);
+            let mut report = run_identity.report_result(choice.runtime, &mut over, &limits);
             report.note_lost_states(&lost.servers());
             metrics::code_run(
-                choice.runtime.into_str(),
+                choice.runtime.as_str(),
                 report.outcome,
                 over.ran.usage.wall_time,
             );
-            answer_and_record(over, report, &execution).await
+            answer_and_record(over, report, &execution, &warnings).await
         }
         Err(failure) => ExecutionOutcome::refused(failure, execution.answer),
     }
@@ -125,6 +128,7 @@ async fn answer_and_record(
     over: CompletedRun,
     mut report: Report,
     execution: &Execution,
+    warnings: &[PatternMatch],
 ) -> ExecutionOutcome {
     let CompletedRun {
         ran,
@@ -133,7 +137,8 @@ async fn answer_and_record(
     } = over;
     let calls = recording.calls_made();
     report.note_calls(&calls);
-    let events = events(&ran, &served, &report);
+    let mut events = events(&ran, &served, &report);
+    events.extend(warnings.iter().map(warning));
     let finished = report.to_completion();
     let recorded = spawn_blocking(move || {
         for event in events {
@@ -176,7 +181,18 @@ fn events(ran: &RunResult, served: &BridgeSummary, report: &Report) -> Vec<Secur
     events
 }
 
+fn warning(found: &PatternMatch) -> SecurityEvent {
+    let PatternMatch {
+        pattern,
+        line,
+        text,
+    } = found;
+    let message = format!("the code meets the pattern {pattern:?} in line {line}: {text}");
+    SecurityEvent::new(EventKind::PolicyWarning, message)
+}
+
 fn new_run(
+    server: &CodeServer,
     context: &CallContext,
     execution: &Execution,
     language: Language,
@@ -187,6 +203,7 @@ fn new_run(
         session_id: None,
         principal: context.caller.principal.clone(),
         teams: context.caller.teams.to_vec(),
+        team: server.team(),
         language,
         runtime,
         code: Arc::clone(&execution.code),
@@ -209,13 +226,14 @@ async fn answer_refusal(
     ) else {
         return ExecutionOutcome::refused(refusal, execution.answer);
     };
-    metrics::code_run(runtime.into_str(), RunOutcome::Blocked, Duration::ZERO);
+    metrics::code_run(runtime.as_str(), report.outcome, Duration::ZERO);
     let none = CallsMade::default();
     report.note_calls(&none);
     if let Ok(CodeStorage { records, .. }) = &server.services.storage {
         let language = server.language_or_default(execution.language);
-        let run = new_run(context, execution, language, runtime.into_str());
-        let event = SecurityEvent::new(EventKind::PolicyBlock, refusal.to_string());
+        let run = new_run(server, context, execution, language, runtime.as_str());
+        let event = (refusal.is_policy_block())
+            .then(|| SecurityEvent::new(EventKind::PolicyBlock, refusal.to_string()));
         let (records, id, finished) = (records.clone(), server.id.clone(), report.to_completion());
         // What cannot be recorded is counted there.
         let _ = spawn_blocking(move || records.blocked(&id, run, finished, event)).await;
@@ -240,7 +258,9 @@ async fn within_rate(
         Ok(rated) if rated.allowed => Ok(()),
         Ok(rated) => {
             metrics::code_rate_limited();
-            note_rate_limited(server, principal, limit).await;
+            let message = format!("more than {limit} runs within a minute");
+            let event = SecurityEvent::new(EventKind::RateLimited, message);
+            server.note_event(principal, event).await;
             Err(ExecutionOutcome {
                 answer: answer::rate_limited(limit, rated.retry_after, form),
                 record: None,
@@ -251,15 +271,5 @@ async fn within_rate(
             tracing::warn!(%error, "run rate limit not checked");
             Err(ExecutionOutcome::refused(Failure::from(error), form))
         }
-    }
-}
-
-async fn note_rate_limited(server: &CodeServer, principal: &Principal, limit: u64) {
-    if let Ok(CodeStorage { records, .. }) = &server.services.storage {
-        let message = format!("more than {limit} runs within a minute");
-        let event = SecurityEvent::new(EventKind::RateLimited, message);
-        let (records, id, principal) = (records.clone(), server.id.clone(), principal.clone());
-        // What cannot be recorded is counted there.
-        let _ = spawn_blocking(move || records.event(&id, &principal, &event)).await;
     }
 }

@@ -3,16 +3,18 @@
 //! `error` is what the run wrote to its standard error, and why it did not complete; none where there is neither.
 
 use mooring_sandbox::tree::{CommitError, CommitReport, RefusedEntry};
-use mooring_sandbox::{Layer, Limits, Output, RunEnd, StopReason};
+use mooring_sandbox::{Layer, Limits, Output, RunEnd, RunLimit, StopReason};
 use serde_json::{Map, Value, json};
 
 use super::super::super::failure::is_full;
 use super::super::super::long_output::SavedOutput;
-use super::super::super::runs::RunResult;
-use super::choose::{RunRefusal, RuntimeName};
+use super::super::super::runs::{CompletedRun, RunResult};
+use super::choose::RunRefusal;
+use crate::bridge::{BridgeSummary, Violation};
 use crate::records::{CallsMade, RunCompletion, RunId, rounded_ms};
 use mooring_metrics::RunOutcome;
 use mooring_secrets::digest;
+use mooring_settings::CodeRuntime;
 
 /// The run's id and code, reported whatever its outcome.
 pub(super) struct RunIdentity<'a> {
@@ -59,19 +61,26 @@ impl RunIdentity<'_> {
         let (pattern, line, exit_code) = match refusal {
             RunRefusal::Blocked(found, _) => (Some(&*found.pattern), Some(found.line), None),
             RunRefusal::Line(error) => (None, None, Some(error.exit_code())),
-            RunRefusal::Missing { .. } | RunRefusal::Unavailable(_) => (None, None, None),
+            RunRefusal::NotAllowed { .. }
+            | RunRefusal::Missing { .. }
+            | RunRefusal::Unavailable(_) => (None, None, None),
+        };
+        // As a shell has it, a line that cannot be read is a command that failed.
+        let outcome = match refusal.is_policy_block() {
+            true => RunOutcome::Blocked,
+            false => RunOutcome::Failed,
         };
         let metrics = json!({
             "run_id": self.run_id.as_str(),
             "code_hash": self.code_hash(),
-            "runtime": runtime.into_str(),
-            "outcome": <&'static str>::from(RunOutcome::Blocked),
+            "runtime": runtime.as_str(),
+            "outcome": <&'static str>::from(outcome),
             "pattern": pattern,
             "line": line,
             "exit_code": exit_code,
         });
         Some(Report {
-            outcome: RunOutcome::Blocked,
+            outcome,
             is_done: false,
             output: String::new(),
             error: Some(refusal.to_string()),
@@ -85,10 +94,12 @@ impl RunIdentity<'_> {
     /// It ran.
     pub(super) fn report_result(
         &self,
-        runtime: RuntimeName,
-        ran: &mut RunResult,
+        runtime: CodeRuntime,
+        over: &mut CompletedRun,
         limits: &Limits,
     ) -> Report {
+        let limits_hit = limits_hit(&over.ran, &over.served);
+        let ran = &mut over.ran;
         let outcome = outcome(&ran.ended);
         let (exit_code, signal) = match ran.ended {
             RunEnd::Exited(code) => (Some(code), None),
@@ -98,7 +109,7 @@ impl RunIdentity<'_> {
         let metrics = json!({
             "run_id": self.run_id.as_str(),
             "code_hash": self.code_hash(),
-            "runtime": runtime.into_str(),
+            "runtime": runtime.as_str(),
             "outcome": <&'static str>::from(outcome),
             "exit_code": exit_code,
             "signal": signal,
@@ -108,7 +119,7 @@ impl RunIdentity<'_> {
             "memory_peak_bytes": ran.usage.memory_peak_bytes,
             "bytes_written": ran.stdout.written_bytes,
             "bytes_error": ran.stderr.written_bytes,
-            "limits_hit": limits_hit(ran),
+            "limits_hit": limits_hit,
             "isolation": {
                 "tier": ran.tier.as_str(),
                 "layers": ran.layers.iter().copied().map(Layer::as_str).collect::<Vec<_>>(),
@@ -254,8 +265,9 @@ fn stopped(why: StopReason, limits: &Limits) -> String {
     }
 }
 
-/// Which limits the run met, by the names of the policy.
-fn limits_hit(ran: &RunResult) -> Vec<&'static str> {
+/// Which limits the run met, by the names of the policy: those that ended it, and those at which the kernel refused what
+/// would have gone beyond.
+fn limits_hit(ran: &RunResult, served: &BridgeSummary) -> Vec<&'static str> {
     let mut hit = Vec::new();
     match ran.ended {
         RunEnd::Stopped(StopReason::WallTime) => hit.push("max_execution_time_ms"),
@@ -267,9 +279,27 @@ fn limits_hit(ran: &RunResult) -> Vec<&'static str> {
     if ran.stdout.is_truncated() || ran.stderr.is_truncated() {
         hit.push("output_bytes_max");
     }
-    if let Some(Err(CommitError::OverLimit { limit, .. })) = &ran.committed {
-        hit.push(limit);
+    hit.extend(ran.limits_reached.iter().map(|limit| match limit {
+        RunLimit::Processes => "max_processes",
+        RunLimit::DiskBytes => "max_total_disk_mb",
+        RunLimit::Files => "max_files",
+    }));
+    match &ran.committed {
+        Some(Err(CommitError::OverLimit { limit, .. })) => hit.push(match *limit {
+            "disk_bytes" => "max_total_disk_mb",
+            "inodes" => "max_files",
+            _ => "max_cpu_time_ms",
+        }),
+        Some(Ok(committed)) if committed.is_file_limit_reached => hit.push("max_file_size_mb"),
+        _ => {}
     }
+    let mut violations = served.violations.iter();
+    if violations.any(|violation| matches!(violation, Violation::TooManyCalls { .. })) {
+        hit.push("calls_per_run");
+    }
+    // The degraded tier stops a run at the limit that its commit meets too.
+    let mut known = std::collections::HashSet::new();
+    hit.retain(|limit| known.insert(*limit));
     hit
 }
 
