@@ -1,6 +1,8 @@
 //! Hooks: services that are asked about tool calls, and decide about each one whatever way it takes.
 
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -160,17 +162,6 @@ async fn a_hook_is_asked_before_and_after_each_call_whatever_way_it_takes() -> a
         "sandbox shell_exec after",
     ];
     assert_eq!(asked(&scene.hook.questions()), by_code);
-    let run = ran["run_id"].as_str().context("a run")?;
-    let path = format!("/servers/sandbox/code/runs/{run}/replay");
-    let replay = Request::post(scene.gateway.url(&path))
-        .header("content-type", "application/json")
-        .header("x-mooring-user", "ada")
-        .header("x-mooring-teams", "dev");
-    let client = HttpClient::default();
-    let refused = client.send(replay.body(Bytes::from("{}"))?).await?;
-    assert_eq!(refused.status, 403);
-    ensure!(refused.text().await?.contains("hooks decide"));
-
     let opening = Opening {
         protocol_version: "2024-11-05".to_owned(),
         ..Opening::default().header("x-mooring-user", "ada")?
@@ -190,6 +181,62 @@ async fn a_hook_is_asked_before_and_after_each_call_whatever_way_it_takes() -> a
             .await?
             >= 7.0
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn hooks_are_asked_about_a_replay_as_about_the_call_that_it_repeats() -> anyhow::Result<()> {
+    const CODE: &str = "print('once more')";
+    // What the hook decides, and what the replay is answered: status, text of the answer.
+    for (decision, status, said) in [
+        ("nothing", 200, "once more"),
+        ("refuse before", 403, "nothing ran: not again"),
+        ("change before", 422, "a hook changed the arguments"),
+        ("refuse after", 403, "its answer is withheld: not again"),
+        ("change after", 200, "in its place"),
+    ] {
+        let is_replay = Arc::new(AtomicBool::new(false));
+        let decides = Arc::clone(&is_replay);
+        let scene = Scene::start("when = [\"before\", \"after\"]", move |question| {
+            let phase = question["phase"].as_str().unwrap_or_default();
+            let (what, when) = decision.split_once(' ').unwrap_or_default();
+            HookAnswer::Json(
+                match (when == phase && decides.load(Ordering::SeqCst), what) {
+                    (true, "refuse") => json!({"allow": false, "reason": "not again"}),
+                    (true, _) if phase == "before" => {
+                        json!({"allow": true, "arguments": {"code": "print(2)"}})
+                    }
+                    (true, _) => json!({
+                        "allow": true,
+                        "result": {"content": [], "structuredContent": {"output": "in its place"}},
+                    }),
+                    (false, _) => json!({"allow": true}),
+                },
+            )
+        })
+        .await?;
+        let mut coder = scene.open("sandbox").await?;
+        let arguments = json!({"code": CODE, "language": "python"});
+        let ran = whole_answer(&coder.call("shell_exec", arguments.clone()).await?)?;
+        scene.hook.questions();
+        is_replay.store(true, Ordering::SeqCst);
+        let run = ran["run_id"].as_str().context("a run")?;
+        let path = format!("/servers/sandbox/code/runs/{run}/replay");
+        let replay = Request::post(scene.gateway.url(&path))
+            .header("content-type", "application/json")
+            .header("x-mooring-user", "ada")
+            .header("x-mooring-teams", "dev");
+        let replay = replay.body(Bytes::from("{}"))?;
+        let answered = HttpClient::default().send(replay).await?;
+        assert_eq!(answered.status, status, "{decision}");
+        let text = answered.text().await?;
+        assert!(text.contains(said), "{decision}: {text}");
+        let questions = scene.hook.questions();
+        assert_eq!(questions[0]["arguments"], arguments, "{decision}");
+        let count = if decision.ends_with("before") { 1 } else { 2 };
+        let both = ["sandbox shell_exec before", "sandbox shell_exec after"];
+        assert_eq!(asked(&questions), both[..count], "{decision}");
+    }
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 
 use super::nested::CallTarget;
@@ -74,6 +74,23 @@ impl Repeater {
         })
     }
 
+    /// The arguments with which the replay calls [`Repeater::TOOL`]: what hooks are shown.
+    ///
+    /// # Errors
+    /// See [`ReplayError`].
+    pub async fn arguments(&self, run_id: &RunId) -> Result<Value, ReplayError> {
+        let recorded = self.load_recorded_run(run_id).await?;
+        let repeated = RepeatedCall::of(&recorded)?;
+        let mut arguments = Map::from_iter([("code".to_owned(), repeated.code.into())]);
+        if let Some(language) = repeated.language {
+            arguments.insert("language".to_owned(), language.as_str().into());
+        }
+        if let Some(timeout_ms) = repeated.timeout_ms {
+            arguments.insert("timeout_ms".to_owned(), timeout_ms.into());
+        }
+        Ok(arguments.into())
+    }
+
     async fn load_recorded_run(&self, id: &RunId) -> Result<WholeRun, ReplayError> {
         const AWAY: ReplayError = ReplayError::Record("the volume cannot be used");
         let records = self
@@ -95,18 +112,35 @@ impl Repeater {
     }
 }
 
+/// What a recorded run was called with.
+struct RepeatedCall<'a> {
+    code: &'a str,
+    language: Option<Language>,
+    timeout_ms: Option<u64>,
+}
+
+impl<'a> RepeatedCall<'a> {
+    fn of(recorded: &'a WholeRun) -> Result<Self, ReplayError> {
+        let begun = &recorded.record.begun;
+        let code = recorded.code.as_deref();
+        let code = code.ok_or(ReplayError::Record("its code was not recorded"))?;
+        let language = Language::parse(&begun.language);
+        Ok(Self {
+            code,
+            // A line of simple commands is what names no language.
+            language: language.filter(|_| begun.runtime != "shell"),
+            timeout_ms: begun.timeout_ms,
+        })
+    }
+}
+
 /// The same code, in the same language, within the same time.
 fn execution(
     recorded: &WholeRun,
     request: &ReplayRequest,
     from: Option<&Arc<FromRecord>>,
 ) -> Result<Execution, ReplayError> {
-    let begun = &recorded.record.begun;
-    let code = recorded.code.as_deref();
-    let code = code.ok_or(ReplayError::Record("its code was not recorded"))?;
-    let language = Language::parse(&begun.language);
-    // A line of simple commands is what names no language.
-    let language = language.filter(|_| begun.runtime != "shell");
+    let repeated = RepeatedCall::of(recorded)?;
     let replay_of = ReplayOf {
         run_id: request.run_id.clone(),
         mode: request.mode,
@@ -116,9 +150,9 @@ fn execution(
     });
     Ok(Execution {
         run_id: RunId::new(),
-        code: code.into(),
-        language,
-        timeout: begun.timeout_ms.map(Duration::from_millis),
+        code: repeated.code.into(),
+        language: repeated.language,
+        timeout: repeated.timeout_ms.map(Duration::from_millis),
         replay: Some((replay_of, calls)),
         // People read it, who want all of it.
         answer: AnswerForm::Full,

@@ -1,7 +1,7 @@
 //! `POST .../replay {mode}`: replays a recorded run in the caller's session.
 //!
-//! Invariant: no code runs for a caller who may not run any at the server, and none that a hook would have to be asked
-//! about.
+//! Invariant: no code runs for a caller who may not run any at the server. Hooks are asked about a replay as about the
+//! call of `shell_exec` that it is.
 
 use std::sync::Arc;
 
@@ -9,13 +9,16 @@ use axum::extract::Request;
 use axum::response::Response;
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
 use strum::VariantNames;
 
 use super::context::GovernanceContext;
 use super::problem::{Code, Problem};
 use super::{body, json, runs};
+use crate::hooks::{CallOutcome, CallRoute, HookRefusal, HookedCall};
 use crate::http::nested_servers::NestedServers;
+use mooring_code::records::RunId;
 use mooring_code::replay::{ReplayMode, ReplayRequest};
 use mooring_code::server::Repeater;
 use mooring_metrics as metrics;
@@ -50,22 +53,16 @@ pub(super) async fn replay(
             format!("a replay runs code: it needs a rule of the server that lets you call {tool}");
         return Err(Problem::new(Code::Forbidden, needed));
     }
-    if context.app.hooks.are_asked_about(server, Repeater::TOOL) {
-        let tool = Repeater::TOOL;
-        let unasked = format!(
-            "hooks decide about calls of {tool} at this server, and are not asked about a replay; call {tool} instead"
-        );
-        return Err(Problem::new(Code::Forbidden, unasked));
-    }
+    let repeater = Repeater {
+        server: Arc::clone(&context.server),
+        upstreams: Arc::new(NestedServers::of_caller(&context.app, &context.identity)),
+    };
+    let hooked = ask_before(&context, &repeater, &run_id).await?;
     let request = ReplayRequest {
         run_id,
         principal: context.identity.principal.clone(),
         teams: context.identity.teams.to_vec(),
         mode,
-    };
-    let repeater = Repeater {
-        server: Arc::clone(&context.server),
-        upstreams: Arc::new(NestedServers::of_caller(&context.app, &context.identity)),
     };
     let replayed = tokio::spawn(for_same_user(async move { repeater.replay(request).await }));
     let replayed = match replayed.await {
@@ -84,7 +81,75 @@ pub(super) async fn replay(
     let answer = json!({
         "replay": replayed.report.to_json(),
         "run": replayed.record.to_json(),
-        "answer": replayed.answer,
+        "answer": ask_after(hooked, replayed.answer).await?,
     });
     Ok(json(StatusCode::OK, &answer))
+}
+
+/// Asks the hooks that decide about the call that is repeated; none where no hook does.
+async fn ask_before(
+    context: &GovernanceContext,
+    repeater: &Repeater,
+    run_id: &RunId,
+) -> Result<Option<HookedCall>, Problem> {
+    const CHANGED: &str = "a hook changed the arguments, and a replay repeats those of the record; call shell_exec instead";
+    let (hooks, server) = (&context.app.hooks, context.server.id.as_str());
+    if !hooks.are_asked_about(server, Repeater::TOOL) {
+        return Ok(None);
+    }
+    let arguments = repeater.arguments(run_id).await?;
+    let arguments = to_raw_value(&arguments).map_err(|_| Problem::internal())?;
+    let route = CallRoute {
+        caller: &context.identity,
+        session_digest: None,
+        server,
+    };
+    let mut call = hooks.of_call(route, Repeater::TOOL, Some(arguments));
+    if let Some(call) = &mut call {
+        match call.before().await {
+            Ok(None) => {}
+            Ok(Some(_)) => return Err(Problem::new(Code::ReplayRefused, CHANGED)),
+            Err(refusal) => return Err(refused(refusal, "nothing ran")),
+        }
+    }
+    Ok(call)
+}
+
+/// The answer as the hooks let it through.
+async fn ask_after(hooked: Option<HookedCall>, answer: Value) -> Result<Value, Problem> {
+    let Some(call) = hooked else {
+        return Ok(answer);
+    };
+    let result = json!({
+        "content": [{"type": "text", "text": answer.to_string()}],
+        "structuredContent": answer,
+    });
+    let result = to_raw_value(&result).map_err(|_| Problem::internal())?;
+    match call.after(CallOutcome::Result(&result)).await {
+        Ok(None) => Ok(answer),
+        Ok(Some(changed)) => {
+            let changed: Value =
+                serde_json::from_str(changed.get()).map_err(|_| Problem::internal())?;
+            let structured = changed.get("structuredContent").cloned();
+            Ok(structured.unwrap_or(changed))
+        }
+        Err(refusal) => Err(refused(
+            refusal,
+            "the replay has run, and its answer is withheld",
+        )),
+    }
+}
+
+fn refused(refusal: HookRefusal, state: &str) -> Problem {
+    match refusal {
+        HookRefusal::Refused(reason) => {
+            let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            let message = format!("a hook did not let the replay through; {state}{reason}");
+            Problem::new(Code::Forbidden, message)
+        }
+        HookRefusal::NoAnswer => {
+            let message = format!("a hook gave no valid answer; {state}");
+            Problem::new(Code::Unavailable, message)
+        }
+    }
 }
