@@ -218,7 +218,7 @@ async fn hooks_are_asked_about_a_replay_as_about_the_call_that_it_repeats() -> a
         let mut coder = scene.open("sandbox").await?;
         let arguments = json!({"code": CODE, "language": "python"});
         let ran = whole_answer(&coder.call("shell_exec", arguments.clone()).await?)?;
-        scene.hook.questions();
+        assert_eq!(scene.hook.questions().len(), 2, "of the run itself");
         is_replay.store(true, Ordering::SeqCst);
         let run = ran["run_id"].as_str().context("a run")?;
         let path = format!("/servers/sandbox/code/runs/{run}/replay");
