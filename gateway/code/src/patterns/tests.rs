@@ -175,7 +175,7 @@ fn no_surface_has_a_list_of_its_own() {
     for file in files {
         let text = std::fs::read(&file).unwrap();
         let text = String::from_utf8_lossy(&text);
-        for (_, _, expression) in PYTHON.iter().chain(&TYPESCRIPT) {
+        for (_, _, _, expression) in PYTHON.iter().chain(&TYPESCRIPT) {
             assert!(
                 !text.contains(expression),
                 "{} has {expression}",
