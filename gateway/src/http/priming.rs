@@ -276,7 +276,11 @@ impl Stream for PrimedEvents {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "tests fail by panicking"
+    )]
     use futures_util::StreamExt;
 
     use super::*;

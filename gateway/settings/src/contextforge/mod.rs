@@ -95,9 +95,8 @@ pub(super) fn remarks(environment: &Environment) -> Vec<String> {
 
 /// The first of these names, and how many others there are.
 fn some_of(names: &[&str]) -> String {
-    let shown = &names[..names.len().min(NAMES_SHOWN_MAX)];
-    let others = names.len() - shown.len();
-    match others {
+    let shown: Vec<&str> = names.iter().copied().take(NAMES_SHOWN_MAX).collect();
+    match names.len() - shown.len() {
         0 => shown.join(", "),
         others => format!("{} and {others} more", shown.join(", ")),
     }
@@ -130,7 +129,11 @@ pub(super) fn refuse_missing_authentication(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "a test fails by panicking"
+    )]
 
     use std::collections::BTreeSet;
 

@@ -74,6 +74,7 @@ pub(super) struct SymbolFilter<'f> {
     /// The place, where server and instance are given.
     pub(super) place: Option<Symbol>,
     pub(super) owner: Option<Symbol>,
+    driver: Option<Symbol>,
 }
 
 impl<'f> SymbolFilter<'f> {
@@ -94,6 +95,7 @@ impl<'f> SymbolFilter<'f> {
             server: None,
             place: None,
             owner: None,
+            driver: None,
         };
         if let Some(server) = &filter.server {
             wanted.server = Some(directory.servers.find(0, server.as_str())?);
@@ -103,6 +105,9 @@ impl<'f> SymbolFilter<'f> {
         }
         if let Some(owner) = &filter.owner {
             wanted.owner = Some(directory.worker(owner)?);
+        }
+        if let Some(driver) = &filter.driver {
+            wanted.driver = Some(directory.worker(driver)?);
         }
         Some(wanted)
     }
@@ -133,6 +138,7 @@ impl<'f> SymbolFilter<'f> {
         let is_its_binding = |binding: &BoundTo| {
             self.admits_place(binding.place, directory)
                 && (self.owner.is_none() || self.owner == binding.owner)
+                && self.driver.is_none_or(|driver| driver == binding.driver)
         };
         (self.principals.is_empty() || self.principals.contains(&entry.principal))
             && is_wanted(filter.state.as_ref(), &entry.state_at(now))

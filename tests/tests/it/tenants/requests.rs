@@ -93,8 +93,10 @@ fn changed_session(id: &str) -> String {
 /// by which lists are cut, stays, and so does the number behind an event's stream.
 fn changed(id: &str) -> String {
     let (id, number) = match id.rsplit_once(':') {
-        Some((stream, number)) => (stream, format!(":{number}")),
-        None => (id, String::new()),
+        Some((stream, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (stream, format!(":{number}"))
+        }
+        _ => (id, String::new()),
     };
     // Each is followed by one of the same alphabet, of hexadecimal digits or of ULIDs.
     let has_next = |character: char| matches!(character, '0'..='8' | 'a'..='e' | 'A'..='G' | 'P'..='S' | 'V'..='Y');
@@ -309,6 +311,8 @@ pub(crate) fn requests(route: &str, ids: &Ids, own: &Ids) -> Option<Vec<Asked>> 
         r#""/healthz""# => vec![Asked::get("/healthz")],
         r#""/readyz""# => vec![Asked::get("/readyz")],
         r#""/metrics""# => vec![Asked::get("/metrics")],
+        r#""/top""# => vec![Asked::get("/top")],
+        r#""/whoami""# => vec![Asked::get("/whoami")],
         r#""/.well-known/jwks.json""# => vec![Asked::get("/.well-known/jwks.json")],
         _ => return None,
     })

@@ -383,7 +383,9 @@ impl Scene {
         }
         let status = reply.status.as_u16();
         let mut headers: Vec<(String, String)> = (reply.headers.iter())
-            .filter(|(name, _)| *name != "date" && *name != "content-length")
+            .filter(|(name, _)| {
+                !["date", "content-length", "x-request-id"].contains(&name.as_str())
+            })
             .map(|(name, value)| {
                 (
                     name.to_string(),
@@ -410,7 +412,7 @@ impl Scene {
         let whole = without(&format!("{headers:?} {body}"), named);
         // Probes show the servers' names to operators: docs/serving.md. The proxy that is trusted with users has to keep
         // them from clients.
-        let is_probe = matches!(asked.path.as_str(), "/readyz" | "/metrics");
+        let is_probe = matches!(asked.path.as_str(), "/readyz" | "/metrics" | "/top");
         let hidden = [ADA.user, "ada@", "vermilion", MARKER, HERS];
         for hidden in hidden.into_iter().filter(|name| !is_probe || *name != HERS) {
             ensure!(!whole.contains(hidden), "{hidden} in {status} {whole}");

@@ -102,7 +102,7 @@ pub(super) async fn start_flood(flood: Flood, gateway: &Gateway) -> anyhow::Resu
     for _ in 0..WIDTH {
         let url = gateway.mcp_url(server);
         let client = HttpClient::new(Duration::from_secs(120));
-        let mut session = session.fork(&client, &[url.clone()]);
+        let mut session = session.fork(&client, std::slice::from_ref(&url));
         let raw = connect_from("127.0.0.1", gateway).await?;
         let endpoint = Endpoint {
             server,

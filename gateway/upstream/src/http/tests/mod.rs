@@ -1,6 +1,11 @@
 //! The client against servers of raw bytes, and against the client of hyper, which reads the same responses.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
 mod connections;
 mod floods;
