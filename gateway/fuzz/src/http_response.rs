@@ -146,6 +146,8 @@ mod idle {
 
     impl OriginPool {
         pub(super) fn give_back(&self, _: UpstreamStream) {}
+
+        pub(super) fn distrust(&self) {}
     }
 }
 

@@ -17,7 +17,6 @@ use tokio::time::timeout;
 use super::head::{BodyFraming, ResponseHead};
 use super::idle::OriginPool;
 use super::round_trip::{RoundTrip, RoundTripError};
-use mooring_usage::for_same_user;
 
 /// Longest line before a chunk, with its extensions, in bytes.
 const CHUNK_LINE_BYTES_MAX: usize = 4 * 1024;
@@ -101,10 +100,10 @@ impl AfterBody {
             Self::Close => {}
             Self::FinishRequest => {
                 if let Ok(runtime) = Handle::try_current() {
-                    runtime.spawn(for_same_user(async move {
+                    runtime.spawn(async move {
                         // If it does not read the rest, it does without.
                         let _ = timeout(REST_WITHIN, round_trip.finish_sending()).await;
-                    }));
+                    });
                 }
             }
             Self::GiveBack(pool) => {
