@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::caller::{CallerRefusal, RequestHead, RequestSender};
 use super::detachable_future::DetachableFuture;
 use super::hooked_call::{answered, serve_hooked};
-use super::priming::{Resumption, StreamOwner};
+use super::priming::{ResumedStream, StreamOwner};
 use super::reply::to_http;
 use super::request_entry::{RequestEntry, RequestKind};
 use super::stateful::is_stateful;
@@ -464,9 +464,9 @@ async fn get_unfiltered(context: RequestContext) -> Reply {
         return answer::error(&ErrorBody::from(&cause));
     }
     match StreamOwner::of(&context).resume(context.headers.get(LAST_EVENT_ID)) {
-        Resumption::ByServer => get_stream(context).await,
-        Resumption::Settled(reply) => reply,
-        Resumption::Request(request) => {
+        ResumedStream::ByServer => get_stream(context).await,
+        ResumedStream::Settled(reply) => reply,
+        ResumedStream::Request(request) => {
             let mut context = context;
             let last_event_id = request.last_event_id.clone();
             context.headers.insert(LAST_EVENT_ID, last_event_id);

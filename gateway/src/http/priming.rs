@@ -88,28 +88,28 @@ impl StreamOwner {
     }
 
     /// What a GET with this header asks for.
-    pub(super) fn resume(&self, last_event_id: Option<&HeaderValue>) -> Resumption {
+    pub(super) fn resume(&self, last_event_id: Option<&HeaderValue>) -> ResumedStream {
         let named = last_event_id
             .and_then(|id| id.to_str().ok())
             .and_then(|id| id.strip_prefix(PREFIX));
         let Some(named) = named else {
-            return Resumption::ByServer;
+            return ResumedStream::ByServer;
         };
         let mut parts = named.splitn(3, '.');
         let (encoded, seal) = (parts.next(), parts.next().unwrap_or_default());
         let event = parts.next().and_then(|id| HeaderValue::from_str(id).ok());
         let request = encoded.and_then(|encoded| self.request_of(encoded, seal));
         match (request, event) {
-            (Some(id_json), Some(last_event_id)) => Resumption::Request(ResumedRequest {
+            (Some(id_json), Some(last_event_id)) => ResumedStream::Request(ResumedRequest {
                 name: self.name(&id_json),
                 id_json: id_json.into(),
                 last_event_id,
             }),
             (Some(id_json), None) => {
                 let error = unknown_outcome(&id_json, "the gateway at its end may be gone");
-                Resumption::Settled(Reply::events(stream::iter([Ok(error)])))
+                ResumedStream::Settled(Reply::events(stream::iter([Ok(error)])))
             }
-            (None, _) => Resumption::Settled(answer::error(
+            (None, _) => ResumedStream::Settled(answer::error(
                 &ErrorBody::new(ErrorKind::InvalidRequest)
                     .detail("Last-Event-ID is no event of this session"),
             )),
@@ -158,7 +158,7 @@ impl StreamOwner {
 }
 
 /// What a client resumes.
-pub(super) enum Resumption {
+pub(super) enum ResumedStream {
     /// The general stream, or what follows an event that its server alone knows.
     ByServer,
     /// Nothing can follow; this is the reply.
