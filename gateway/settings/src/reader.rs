@@ -201,16 +201,9 @@ impl<'a> Reader<'a> {
         number.unwrap_or(setting.default)
     }
 
-    /// The environment has no booleans, so it may say on, yes and 1 as well; the file may not.
     fn switch(&mut self, setting: &'static Switch) -> bool {
-        let switch = self.written(Setting::Switch(setting), |value| match value {
-            Value::Switch(value) => Ok(*value),
-            Value::Word(word) => match word.trim().to_ascii_lowercase().as_str() {
-                "true" | "on" | "yes" | "1" => Ok(true),
-                "false" | "off" | "no" | "0" => Ok(false),
-                _ => Err(Reason::new()),
-            },
-            _ => Err(Reason::new()),
+        let switch = self.written(Setting::Switch(setting), |value| {
+            value.as_switch().ok_or(Reason::new())
         });
         switch.unwrap_or(setting.default)
     }

@@ -55,6 +55,20 @@ impl Value {
         }
     }
 
+    /// It as a boolean; none where it is none. The environment has no booleans, so it may say on, yes and 1 as well; the
+    /// file may not.
+    pub(crate) fn as_switch(&self) -> Option<bool> {
+        match self {
+            Self::Switch(value) => Some(*value),
+            Self::Word(word) => match word.trim().to_ascii_lowercase().as_str() {
+                "true" | "on" | "yes" | "1" => Some(true),
+                "false" | "off" | "no" | "0" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// It as a message may show it.
     pub(crate) fn shown(&self, disclosure: Disclosure) -> String {
         match self {

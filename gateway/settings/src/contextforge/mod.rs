@@ -9,7 +9,6 @@ mod page;
 use super::auth::{self, AuthSettings};
 use super::reader::Reader;
 use super::source::Environment;
-use super::value::Value;
 
 pub use page::contextforge_page;
 
@@ -108,15 +107,10 @@ pub(super) fn refuse_missing_authentication(
     environment: &Environment,
     auth: &AuthSettings,
 ) {
-    let asks = match environment.get(AUTH_REQUIRED) {
-        Some(Value::Word(word)) => {
-            matches!(
-                word.to_ascii_lowercase().as_str(),
-                "true" | "1" | "yes" | "on"
-            )
-        }
-        Some(_) | None => false,
-    };
+    let asks = environment
+        .get(AUTH_REQUIRED)
+        .and_then(|value| value.as_switch())
+        == Some(true);
     if asks && matches!(auth, AuthSettings::None) && !reader.was_refused(&auth::MODE) {
         reader.refuse(
             &auth::MODE,

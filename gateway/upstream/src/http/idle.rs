@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -23,30 +23,46 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// The locks are for a reply that another thread drops; nothing waits for them.
 #[derive(Debug)]
 pub(super) struct IdleConnections {
-    plain: Origins<OriginConnections>,
-    tls: Origins<OriginConnections>,
+    origins: Origins<OriginConnections>,
     idle_max: Duration,
     distrust: Arc<Distrust>,
     is_swept: AtomicBool,
 }
 
-type Origins<T> = Mutex<HashMap<Box<str>, Arc<T>, foldhash::fast::RandomState>>;
+/// A value for each origin: host and port, without TLS and with it.
+#[derive(Debug)]
+struct Origins<T> {
+    plain: OriginMap<T>,
+    tls: OriginMap<T>,
+}
 
-/// The value for this host and port.
-fn find_origin<T: Default>(origins: &Origins<T>, authority: &str) -> Arc<T> {
-    let mut origins = lock(origins);
-    match origins.get(authority) {
-        Some(origin) => Arc::clone(origin),
-        None => Arc::clone(origins.entry(authority.into()).or_default()),
+type OriginMap<T> = Mutex<HashMap<Box<str>, Arc<T>, foldhash::fast::RandomState>>;
+
+impl<T> Default for Origins<T> {
+    fn default() -> Self {
+        Self {
+            plain: Mutex::default(),
+            tls: Mutex::default(),
+        }
+    }
+}
+
+impl<T> Origins<T> {
+    /// The value of this origin, which is made if there is none.
+    fn find(&self, is_tls: bool, authority: &str, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut origins = lock(if is_tls { &self.tls } else { &self.plain });
+        if let Some(origin) = origins.get(authority) {
+            return Arc::clone(origin);
+        }
+        let made = Arc::new(make());
+        origins.insert(authority.into(), Arc::clone(&made));
+        made
     }
 }
 
 /// How often each origin was distrusted, by any thread.
 #[derive(Debug, Default)]
-pub(super) struct Distrust {
-    plain: Origins<AtomicU64>,
-    tls: Origins<AtomicU64>,
-}
+pub(super) struct Distrust(Origins<AtomicU64>);
 
 impl Distrust {
     /// None of the connections to this host and port that are open now is used for another request.
@@ -55,15 +71,14 @@ impl Distrust {
     }
 
     fn times(&self, is_tls: bool, authority: &str) -> Arc<AtomicU64> {
-        find_origin(if is_tls { &self.tls } else { &self.plain }, authority)
+        self.0.find(is_tls, authority, AtomicU64::default)
     }
 }
 
 impl IdleConnections {
     pub(super) fn new(idle_max: Duration, distrust: Arc<Distrust>) -> Arc<Self> {
         Arc::new(Self {
-            plain: Mutex::default(),
-            tls: Mutex::default(),
+            origins: Origins::default(),
             idle_max,
             distrust,
             is_swept: AtomicBool::new(false),
@@ -72,10 +87,12 @@ impl IdleConnections {
 
     /// The pool of this host and port, with TLS or without.
     pub(super) fn find_pool(self: &Arc<Self>, is_tls: bool, authority: &str) -> OriginPool {
-        let origins = if is_tls { &self.tls } else { &self.plain };
-        let origin = find_origin(origins, authority);
-        let distrusted = (origin.distrusted).get_or_init(|| self.distrust.times(is_tls, authority));
-        let distrusted_before = distrusted.load(Ordering::Acquire);
+        let make = || OriginConnections {
+            idle: Mutex::default(),
+            distrusted: self.distrust.times(is_tls, authority),
+        };
+        let origin = self.origins.find(is_tls, authority, make);
+        let distrusted_before = origin.times_distrusted();
         OriginPool {
             all: Arc::clone(self),
             origin,
@@ -86,7 +103,7 @@ impl IdleConnections {
     /// Closes connections that are idle for too long or closed by their server. Returns whether any other is left.
     fn sweep(&self) -> bool {
         let mut is_any_left = false;
-        for origins in [&self.plain, &self.tls] {
+        for origins in [&self.origins.plain, &self.origins.tls] {
             for origin in lock(origins).values() {
                 let distrusted = origin.times_distrusted();
                 let mut idle = lock(&origin.idle);
@@ -139,12 +156,12 @@ pub(super) struct OriginPool {
     distrusted_before: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OriginConnections {
     /// In the order in which they became idle.
     idle: Mutex<Vec<IdleConnection>>,
     /// How often the origin was distrusted.
-    distrusted: OnceLock<Arc<AtomicU64>>,
+    distrusted: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -157,7 +174,7 @@ struct IdleConnection {
 
 impl OriginConnections {
     fn times_distrusted(&self) -> u64 {
-        (self.distrusted.get()).map_or(0, |times| times.load(Ordering::Acquire))
+        self.distrusted.load(Ordering::Acquire)
     }
 }
 
@@ -199,9 +216,7 @@ impl OriginPool {
 
     /// None of the connections to the origin that are open now is used for another request.
     pub(super) fn distrust(&self) {
-        if let Some(times) = self.origin.distrusted.get() {
-            times.fetch_add(1, Ordering::AcqRel);
-        }
+        self.origin.distrusted.fetch_add(1, Ordering::AcqRel);
     }
 }
 
