@@ -1,4 +1,4 @@
-//! What a user knows after a fault: the right count, a mark or an error. Anything else is a loss that nobody is told of.
+//! What a user knows after a fault: the right count, a mark or an error. Anything else is a silent loss.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use super::client::Outcome;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sign {
     /// An error of the gateway, which says what is known of the call.
-    Told,
+    Error,
     /// An error of the client's own, which says that the connection broke.
     Broken,
     /// A result whose mark says that the session's state is new.
@@ -22,7 +22,7 @@ pub(super) enum Sign {
 
 impl Sign {
     const ALL: [Self; 5] = [
-        Self::Told,
+        Self::Error,
         Self::Broken,
         Self::Marked,
         Self::Reopened,
@@ -32,7 +32,7 @@ impl Sign {
     /// As it is called in `docs/compatibility.md`.
     pub(super) const fn word(self) -> &'static str {
         match self {
-            Self::Told => "told",
+            Self::Error => "error",
             Self::Broken => "broken",
             Self::Marked => "marked",
             Self::Reopened => "reopened",
@@ -63,7 +63,7 @@ impl fmt::Display for Cell<'_> {
 
 /// Words of the gateway's errors about a call whose outcome is not known, or that did not run, and of clients that show the
 /// status of such an error alone.
-const TOLD: [&str; 3] = ["may have run", "not available", "503 Service Unavailable"];
+const ERROR_PARTS: [&str; 3] = ["may have run", "not available", "503 Service Unavailable"];
 
 /// The signs that a session's user has seen; an error if a count came that they do not explain.
 pub(super) fn signs_of(outcomes: &[Outcome]) -> Result<BTreeSet<Sign>, String> {
@@ -74,8 +74,8 @@ pub(super) fn signs_of(outcomes: &[Outcome]) -> Result<BTreeSet<Sign>, String> {
             signs.insert(Sign::Reopened);
             (last, errors) = (0, 0);
         } else if let Some(error) = &outcome.error {
-            let is_told = TOLD.iter().any(|words| error.contains(words));
-            signs.insert(if is_told { Sign::Told } else { Sign::Broken });
+            let is_known = ERROR_PARTS.iter().any(|words| error.contains(words));
+            signs.insert(if is_known { Sign::Error } else { Sign::Broken });
             errors += 1;
         } else if let Some(count) = outcome.count {
             // A call that failed may have run, and counted.
