@@ -188,7 +188,8 @@ mod tests {
             rates.delay(ATTACKER, Response::default(), &stopping).await;
             begun.elapsed()
         };
-        assert!(delayed().await >= REFUSAL_DELAY_MAX);
+        // How long depends on the time since the bucket was emptied.
+        assert_ne!(delayed().await, Duration::ZERO);
         stopping.cancel();
         assert_eq!(delayed().await, Duration::ZERO);
     }

@@ -64,6 +64,17 @@ pub(crate) fn check_python(
     names: Names<'_>,
     attacks: &[Attack],
 ) {
+    check_python_within(arena, control, names, attacks, limits());
+}
+
+/// Likewise, inside with these limits.
+pub(crate) fn check_python_within(
+    arena: &Arena<'_>,
+    control: Control,
+    names: Names<'_>,
+    attacks: &[Attack],
+    within: Limits,
+) {
     let source = |side| {
         let mut source = format!("MARKER = \"{MARKER}\"\n");
         for (name, value) in places(arena, side).iter().chain(names) {
@@ -86,7 +97,7 @@ pub(crate) fn check_python(
         attacks,
         &arena.python_outside(&source(Side::Outside), control),
     );
-    let run = arena.python(&source(Side::Inside));
+    let run = arena.python_within(&source(Side::Inside), within);
     assert_eq!(run.ended, RunEnd::Exited(0), "{run:?}");
     refused(arena, attacks, &run.stdout);
     arena.is_fine();

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mooring_sandbox::{Limits, Program, RunEnd, StopHandle, StopReason};
+use mooring_sandbox::{Program, RunEnd, StopHandle, StopReason};
 
 use crate::aftermath::{MARKER, marked_processes, no_process_is_left};
 use crate::arena::limits;
@@ -204,13 +204,7 @@ for _ in range(10):
 time.sleep(60)
 "
         );
-        let run = arena.python_within(
-            &source,
-            Limits {
-                wall_time: Duration::from_millis(800),
-                ..limits()
-            },
-        );
+        let run = arena.python_until_its_wall_time(&source);
         assert_eq!(
             (run.ended, run.stdout.as_str()),
             (RunEnd::Stopped(StopReason::WallTime), "begun\n")

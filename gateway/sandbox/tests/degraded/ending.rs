@@ -6,7 +6,8 @@ use std::time::Duration;
 use mooring_sandbox::{Limits, RunEnd, StopHandle, StopReason};
 
 use crate::support::{
-    self, Ground, Turn, WAIT, limits, python, run_python, sandbox, text, wait_until,
+    self, Ground, Turn, WAIT, limits, python, run_python, run_python_until_its_wall_time, sandbox,
+    text, wait_until,
 };
 
 /// Forty processes that try to leave, each deaf to every signal that one can be deaf to; orphans among them.
@@ -38,11 +39,7 @@ while True:
 #[test]
 fn a_deaf_tree_is_dead_after_the_wall_time() {
     let _turn = Turn::take();
-    let limits = Limits {
-        wall_time: Duration::from_millis(1500),
-        ..limits()
-    };
-    let outcome = run_python(DEAF_TREE, limits);
+    let outcome = run_python_until_its_wall_time(DEAF_TREE);
     assert_eq!(outcome.ended, RunEnd::Stopped(StopReason::WallTime));
     assert_eq!(
         text(&outcome.stdout.bytes),
