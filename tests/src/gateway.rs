@@ -18,7 +18,7 @@ use crate::port::free_port;
 use crate::process::Process;
 
 /// How long a gateway with invalid settings may take to exit.
-const REFUSED_WITHIN: Duration = Duration::from_secs(15);
+const REFUSED_WITHIN: Duration = Duration::from_secs(60);
 
 /// How to start a gateway.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The deletion is made after the reply to the client.
-const DELETED_WITHIN: Duration = Duration::from_secs(15);
+const DELETED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Two instances of a server that verifies, behind two gateways.
 struct Arrangement {

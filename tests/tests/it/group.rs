@@ -13,7 +13,7 @@ use crate::recovery::{call, mark_of};
 use crate::rig::{initialize_params, sharing};
 
 /// How long a message of a member may take to be on the group's stream.
-const TOLD_WITHIN: Duration = Duration::from_secs(15);
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
 
 /// Two counting servers and a group of them, over two gateways that share their sessions.
 struct GroupScene {

@@ -12,7 +12,7 @@ use mooring_tests::wait;
 use serde_json::{Value, json};
 
 /// `upstream.response_headers_timeout_ms`: how long an answer is waited for.
-const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Sessions that open while the server hangs. Each asks it three times.
 const SESSIONS: u32 = 6;
 /// How long anything may take on a busy machine.
@@ -91,7 +91,7 @@ async fn a_group_waits_for_a_member_that_hangs_once_and_uses_it_again_when_it_an
 
 #[tokio::test]
 async fn code_waits_for_a_server_that_hangs_no_longer_than_others_have() -> anyhow::Result<()> {
-    const LIMIT: Duration = Duration::from_secs(8);
+    const LIMIT: Duration = Duration::from_secs(20);
     let (well, mut hung) = (Fixture::start("well").await?, Fixture::start("hung").await?);
     let volume = CodeVolume::new()?;
     let mut toml = format!(

@@ -17,7 +17,7 @@ use crate::scene::{CountingScene, ScriptedScene};
 use crate::scripted::Scripted;
 
 /// How long an idle session may take to be forgotten, beyond its TTL.
-const FORGOTTEN_WITHIN: Duration = Duration::from_secs(15);
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(60);
 /// A session in a call is touched eight times per TTL, but at most five times a second: so many take longer than a TTL
 /// of one second.
 const TOUCHES_PER_TTL: u32 = 6;

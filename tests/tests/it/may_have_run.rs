@@ -18,7 +18,7 @@ use crate::recovery::{
     OUTCOME_UNKNOWN, Pair, attempt, binding, call, count_of, counted, mark_of, rebinds,
 };
 
-const BEGUN_WITHIN: Duration = Duration::from_secs(10);
+const BEGUN_WITHIN: Duration = Duration::from_secs(60);
 
 /// The last revision whose streams carry no event ids.
 const WITHOUT_EVENT_IDS: &str = "2025-06-18";

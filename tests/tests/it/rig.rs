@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 /// How long a raw exchange may take.
-pub(crate) const RAW_WITHIN: Duration = Duration::from_secs(15);
+pub(crate) const RAW_WITHIN: Duration = Duration::from_secs(60);
 
 /// Settings with affinity on, the embedded store and one server, `tools`.
 pub(crate) fn kept(instances: &[String]) -> Settings {

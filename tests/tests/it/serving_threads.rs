@@ -18,7 +18,7 @@ use serde_json::json;
 
 const THREADS: usize = 3;
 const CALLS: u64 = 50;
-const CLOSED_WITHIN: Duration = Duration::from_secs(10);
+const CLOSED_WITHIN: Duration = Duration::from_secs(60);
 
 struct Scene {
     gateway: Gateway,

@@ -14,7 +14,7 @@ use mooring_tests::wait;
 
 use crate::recovery::{Pair, attempt, binding, mark_of, readiness, rebinds, record, whoami};
 
-const NOTICED_WITHIN: Duration = Duration::from_secs(10);
+const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 
 /// How Redis is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use crate::store_away::{Outage, until_all};
 use super::rig::{BEAT_TTL_MS, OwnedFleet, Shape, goes_on};
 
 /// For an owner to notice that the store is away.
-const FENCED_WITHIN: Duration = Duration::from_secs(10);
-const RETURNED_WITHIN: Duration = Duration::from_secs(15);
+const FENCED_WITHIN: Duration = Duration::from_secs(60);
+const RETURNED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Waits until the store counts every gateway as alive again.
 async fn until_alive(fleet: &OwnedFleet) -> anyhow::Result<()> {

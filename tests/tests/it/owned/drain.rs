@@ -11,7 +11,7 @@ use crate::recovery::{call, count_of, mark_of, rebinds};
 use super::rig::{OwnedFleet, assert_begun_anew, goes_on, slow};
 
 const SLOW_MS: u64 = 1_200;
-const BEGUN_WITHIN: Duration = Duration::from_secs(10);
+const BEGUN_WITHIN: Duration = Duration::from_secs(60);
 const STOPPED_WITHIN: Duration = Duration::from_secs(20);
 
 /// A call is under way through the worker that is told to stop, and one through another.

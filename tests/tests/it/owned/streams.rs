@@ -16,7 +16,7 @@ use crate::rig::refusal;
 
 use super::rig::{GONE_WITHIN, OwnedFleet, assert_begun_anew, error_code, goes_on, slow};
 
-const BEGUN_WITHIN: Duration = Duration::from_secs(10);
+const BEGUN_WITHIN: Duration = Duration::from_secs(60);
 const SLOW_MS: u64 = 1_500;
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::rig::store_commands;
 
-const EXPIRED_WITHIN: Duration = Duration::from_secs(15);
+const EXPIRED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Two equal instances, and a gateway whose affinity only these variables decide about.
 async fn gateway(variables: &[(&str, &str)]) -> anyhow::Result<([Fixture; 2], Gateway)> {
