@@ -4,8 +4,10 @@ use serde_json::Value;
 
 use super::kind::Field;
 use super::limits;
+use super::names::{self, Role};
 use super::text;
 use super::tool::MountedTool;
+use super::typescript_types;
 
 /// The title, the description, what the tool does to things, and its parameters.
 pub(super) fn tool<'a>(
@@ -44,6 +46,82 @@ pub(super) fn summary(tool: &MountedTool) -> String {
         first.lines().next().unwrap_or_default(),
         limits::SUMMARY_CHARS_MAX,
     )
+}
+
+/// How the function of a tool is called, and the fields of its result where its server says them.
+pub(super) fn python_call(tool: &MountedTool, function: &str) -> String {
+    let parameters = fields(&tool.input_schema);
+    let identifiers = names::identifiers(parameters.iter().map(|(name, _)| *name), Role::Parameter);
+    let written = |(name, is_required): &(&str, bool)| {
+        let name = identifiers.get(name).map_or("", String::as_str);
+        let default = if *is_required { "" } else { "..." };
+        format!("{name}={default}")
+    };
+    let result = result(tool, |name| text::python_string(name));
+    format!(
+        "{function}({}){}",
+        listed(&parameters, written),
+        arrow(" -> ", &result)
+    )
+}
+
+/// Likewise in TypeScript.
+pub(super) fn typescript_call(tool: &MountedTool, function: &str) -> String {
+    let parameters = fields(&tool.input_schema);
+    let written = |(name, is_required): &(&str, bool)| {
+        let mark = if *is_required { "" } else { "?" };
+        format!("{}{mark}", typescript_types::key(name))
+    };
+    let listed = listed(&parameters, written);
+    let given = if listed.is_empty() {
+        listed
+    } else {
+        format!("{{{listed}}}")
+    };
+    let result = result(tool, typescript_types::key);
+    format!("await {function}({given}){}", arrow(" => ", &result))
+}
+
+fn arrow(arrow: &str, result: &str) -> String {
+    if result.is_empty() {
+        String::new()
+    } else {
+        format!("{arrow}{{{result}}}")
+    }
+}
+
+fn result(tool: &MountedTool, written: impl Fn(&str) -> String) -> String {
+    let fields = tool.output_schema.as_ref().map(fields).unwrap_or_default();
+    listed(&fields, |(name, _)| written(name))
+}
+
+/// The fields of an object's schema, and which of them it requires; these first.
+fn fields(schema: &Value) -> Vec<(&str, bool)> {
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required =
+        |name: &str| required.is_some_and(|names| names.iter().any(|known| known == name));
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut fields: Vec<(&str, bool)> = properties
+        .into_iter()
+        .flat_map(|properties| properties.keys())
+        .filter(|name| name.len() <= limits::FIELD_NAME_CHARS_MAX)
+        .take(limits::FIELDS_MAX)
+        .map(|name| (name.as_str(), is_required(name)))
+        .collect();
+    fields.sort_by_key(|(_, is_required)| !is_required);
+    fields
+}
+
+fn listed<T>(fields: &[T], written: impl Fn(&T) -> String) -> String {
+    let mut listed: Vec<String> = fields
+        .iter()
+        .take(limits::SUMMARY_FIELDS_MAX)
+        .map(written)
+        .collect();
+    if fields.len() > listed.len() {
+        listed.push("...".to_owned());
+    }
+    listed.join(", ")
 }
 
 /// What its server says of its effects.

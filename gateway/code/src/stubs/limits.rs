@@ -32,6 +32,8 @@ pub(super) const DEFAULT_BYTES_MAX: usize = 128;
 pub(super) const SUMMARY_CHARS_MAX: usize = 160;
 /// Longest stub in bytes. One that would be longer is made without types.
 pub(super) const STUB_BYTES_MAX: usize = 128 * 1024;
+/// Most parameters, and most fields of a result, that the summary of a tool names.
+pub(super) const SUMMARY_FIELDS_MAX: usize = 12;
 /// Most servers that a search which found nothing names.
 pub(super) const SERVERS_TOLD_MAX: usize = 50;
 /// Most words of a query that count.

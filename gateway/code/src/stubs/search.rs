@@ -16,9 +16,9 @@ use super::{Function, MountedTool, Package, describe, limits, packages};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Detail {
-    /// How it is called.
+    /// How it is imported.
     Name,
-    /// And what it does, in a line.
+    /// And its parameters, the fields of its result, and what it does, in a line.
     #[default]
     Summary,
     /// And its description, tags and schemas.
@@ -201,6 +201,10 @@ fn entry(tool: &MountedTool, package: &str, function: &str, detail: Detail) -> V
     };
     if detail != Detail::Name {
         fields.insert("summary".to_owned(), describe::summary(tool).into());
+        let python_call = describe::python_call(tool, function);
+        fields.insert("python_call".to_owned(), python_call.into());
+        let typescript_call = describe::typescript_call(tool, function);
+        fields.insert("typescript_call".to_owned(), typescript_call.into());
     }
     if detail == Detail::Schema {
         fields.insert("description".to_owned(), tool.description.clone().into());

@@ -129,7 +129,7 @@ fn literals(values: &[Literal]) -> String {
 }
 
 /// A key of a type, which may be any word, but not have any character.
-fn key(name: &str) -> String {
+pub(super) fn key(name: &str) -> String {
     let is_plain = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name
             .bytes()

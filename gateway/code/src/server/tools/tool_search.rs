@@ -97,16 +97,17 @@ fn answer(found: SearchResults, detail: Detail, language: Language) -> ToolAnswe
     ToolAnswer::done(content).with_text(text)
 }
 
-/// How a tool is imported, and what it does.
+/// How a tool is imported and called, and what it does.
 fn line(entry: &Value, language: Language) -> String {
     let of = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
-    let (import, comment) = match language {
-        Language::Python => (of("python"), "#"),
-        Language::TypeScript => (of("typescript"), "//"),
+    let (import, call, comment) = match language {
+        Language::Python => (of("python"), of("python_call"), "#"),
+        Language::TypeScript => (of("typescript"), of("typescript_call"), "//"),
     };
-    match of("summary") {
-        "" => import.to_owned(),
-        summary => format!("{import}  {comment} {summary}"),
+    match (call, of("summary")) {
+        ("", _) => import.to_owned(),
+        (call, "") => format!("{import}  {comment} {call}"),
+        (call, summary) => format!("{import}  {comment} {call}: {summary}"),
     }
 }
 
@@ -115,7 +116,7 @@ pub(super) fn definition() -> Value {
         "name": "tool_search",
         "title": "Find tools",
         "description": "Finds tools of other servers that code in shell_exec can call, by words of their names, descriptions, \
-                        tags and parameters, and says how each is imported.",
+                        tags and parameters, and says how each is imported and called.",
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -123,7 +124,7 @@ pub(super) fn definition() -> Value {
                 "detail": {
                     "type": "string",
                     "enum": ["name", "summary", "schema"],
-                    "description": "How much of each; schema has its parameters. Default: summary.",
+                    "description": "How much of each; schema has the types of its parameters. Default: summary.",
                 },
                 "limit": { "type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT },
                 "language": super::language_schema(),

@@ -115,7 +115,13 @@ fn an_entry_tells_as_much_as_is_asked_for() {
             "typescript": "import { create_issue } from \"tools/github/create_issue.ts\";",
         })
     );
-    assert_eq!(entry(Detail::Summary)["summary"], "Opens a ticket.");
+    let summary = entry(Detail::Summary);
+    assert_eq!(summary["summary"], "Opens a ticket.");
+    assert_eq!(summary["python_call"], "create_issue(issueNumber=...)");
+    assert_eq!(
+        summary["typescript_call"],
+        "await create_issue({issueNumber?})"
+    );
     let schema = entry(Detail::Schema);
     assert_eq!(schema["tags"], json!(["write"]));
     assert!(schema["input_schema"]["properties"].is_object());
@@ -149,4 +155,32 @@ fn a_question_finds_what_it_is_about_and_not_what_shares_its_small_words() {
     assert_eq!((found.total, found.entries.len()), (0, 0), "{found:?}");
     assert_eq!(found.servers, ["memory", "weather"]);
     assert_eq!(of_query("all the tools").total, tools.len());
+}
+
+#[test]
+fn a_summary_shows_how_a_tool_is_called_and_what_its_result_has() {
+    let calls = |input, output| {
+        let tools = [tool("read", input, output)];
+        let entry = search(&tools, "read", Detail::Summary, 1).entries.remove(0);
+        ["python_call", "typescript_call"].map(|field| entry[field].as_str().unwrap().to_owned())
+    };
+    let input = json!({
+        "properties": {"path": {}, "from": {}, "a-b": {}, "tail": {}},
+        "required": ["path", "from"],
+    });
+    let output = json!({"properties": {"content": {}}, "required": ["content"]});
+    assert_eq!(
+        calls(input, Some(output)),
+        [
+            "read(from_=, path=, a_b=..., tail=...) -> {\"content\"}",
+            "await read({from, path, \"a-b\"?, tail?}) => {content}"
+        ]
+    );
+    assert_eq!(calls(json!({}), None), ["read()", "await read()"]);
+    let many: serde_json::Map<_, _> = (0..99)
+        .map(|number| (format!("p{number:02}"), json!({})))
+        .collect();
+    let [python, typescript] = calls(json!({"properties": many}), None);
+    assert!(python.ends_with(", p11=..., ...)"), "{python}");
+    assert!(typescript.ends_with(", p11?, ...})"), "{typescript}");
 }
