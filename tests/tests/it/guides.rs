@@ -1,4 +1,5 @@
-//! The settings that README and guides print, each read from its page: a settings file that is copied is accepted as it is.
+//! What README and guides print, each read from its page: a settings file that is copied is accepted as it is, and a
+//! command of `mooring` names subcommands and options that there are.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,21 @@ use tempfile::TempDir;
 /// settings themselves were accepted before it looked for them.
 const SERVICE_MISSING: i32 = 69;
 
-/// One settings file on a page.
+/// The words after which a block holds commands.
+const COMMANDS: [&str; 3] = ["console", "sh", "bash"];
+
+/// `mooring` for bash: shows the help of what it is called with, which refuses unknown subcommands, options and values.
+/// Everything after `--` is the command of another program.
+const ASK_FOR_HELP: &str = r#"
+mooring() {
+    local words=()
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do words+=("$1"); shift; done
+    echo "${words[*]}" >>asked
+    "$MOORING" "${words[@]}" --help </dev/null >help 2>&1 || { echo "mooring ${words[*]}:"; cat help; } >>refused
+}
+"#;
+
+/// One block on a page.
 struct Example {
     page: String,
     line: usize,
@@ -28,20 +43,22 @@ fn pages() -> anyhow::Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-fn examples(page: &Path) -> anyhow::Result<Vec<Example>> {
+/// The blocks in one of these languages. Those of a list are indented.
+fn examples(page: &Path, languages: &[&str]) -> anyhow::Result<Vec<Example>> {
     let text = std::fs::read_to_string(page)?;
     let mut examples = Vec::new();
     let mut open: Option<Example> = None;
     for (index, line) in text.lines().enumerate() {
+        let fence = line.trim_start().strip_prefix("```");
         match &mut open {
-            None if line == "```toml" => {
+            None if fence.is_some_and(|language| languages.contains(&language)) => {
                 open = Some(Example {
                     page: page.display().to_string(),
                     line: index + 1,
                     text: String::new(),
                 });
             }
-            Some(_) if line == "```" => examples.extend(open.take()),
+            Some(_) if fence == Some("") => examples.extend(open.take()),
             Some(example) => {
                 example.text.push_str(line);
                 example.text.push('\n');
@@ -64,7 +81,7 @@ fn every_settings_file_on_a_page_is_accepted_as_it_is() -> anyhow::Result<()> {
     let file = directory.path().join("mooring.toml");
     let mut checked = 0;
     for page in pages()? {
-        for example in examples(&page)? {
+        for example in examples(&page, &["toml"])? {
             std::fs::write(&file, &example.text)?;
             let mut command = Command::new(paths::binary("mooring")?);
             command.args(["config", "check", "--config"]).arg(&file);
@@ -85,5 +102,50 @@ fn every_settings_file_on_a_page_is_accepted_as_it_is() -> anyhow::Result<()> {
         }
     }
     ensure!(checked > 15, "only {checked} examples were found");
+    Ok(())
+}
+
+/// The commands of a block that call `mooring`, each on one line.
+fn calls(example: &Example) -> Vec<String> {
+    let text = example.text.replace("\\\n", " ");
+    let begins = ["", "$(", "do ", "| "].map(|before| format!("{before}mooring "));
+    let is_call = |line: &&str| {
+        line.starts_with("mooring ") || begins.iter().skip(1).any(|call| line.contains(call))
+    };
+    text.lines()
+        .map(|line| line.trim_start().trim_start_matches("$ "))
+        .filter(is_call)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_command_of_mooring_on_a_page_is_one_that_there_is() -> anyhow::Result<()> {
+    let mut asked = 0;
+    for page in pages()? {
+        for example in examples(&page, &COMMANDS)? {
+            let directory = TempDir::with_prefix("mooring-guides-")?;
+            let read = |name| std::fs::read_to_string(directory.path().join(name));
+            for call in calls(&example) {
+                let mut command = Command::new("bash");
+                command.args(["-c", &format!("{ASK_FOR_HELP}{call}")]);
+                command.current_dir(directory.path());
+                command.env("MOORING", paths::binary("mooring")?);
+                // What a reader has set by commands before it.
+                let gateways = "http://127.0.0.1:1 http://127.0.0.1:2";
+                command.envs([
+                    ("CONFIG", "mooring.toml"),
+                    ("SESSION", "5a1f"),
+                    ("GATEWAYS", gateways),
+                ]);
+                command.output()?;
+            }
+            let refused = read("refused").unwrap_or_default();
+            let place = format!("{}, line {}", example.page, example.line);
+            ensure!(refused.is_empty(), "{place}: {refused}");
+            asked += read("asked").unwrap_or_default().lines().count();
+        }
+    }
+    ensure!(asked > 25, "only {asked} commands were found");
     Ok(())
 }
