@@ -1,8 +1,9 @@
 //! The rebind notice: the visible mark of lost upstream state.
 //!
 //! A session whose upstream session was replaced continues, but the state of the old one is lost. The reply says so in
-//! `_meta["mooring/rebound"]`, and a log notification warns the user. Invariant: only results are marked, and only the
-//! mark is changed in them.
+//! `_meta["mooring/rebound"]`, a log notification warns the user, and a sentence at the end of a tool's `content` tells
+//! the model, which reads nothing else. Invariant: only results are marked, and nothing that the server wrote is changed
+//! but an earlier mark: the first content, structured content and their schemas stay what they are.
 
 use std::borrow::Cow;
 
@@ -19,6 +20,19 @@ pub const REBOUND_KEY: &str = "mooring/rebound";
 /// What an error says of a call whose upstream session is known to be lost.
 pub const STATE_LOST: &str =
     "the upstream session was lost with it; what the server remembered of this session is gone";
+
+/// What a model reads at the end of a tool's result. It needs no escape in JSON.
+pub const LOST_STATE_SENTENCE: &str = "The server lost its state before this call: what earlier calls of this session \
+    left there (such as variables, logins, open pages) is gone. This result does not build on them. [mooring]";
+
+/// Where a result tells of lost state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkPlace {
+    /// In `_meta`, and where it is the result of a tool, in `content`.
+    Content,
+    /// In `_meta` alone.
+    Meta,
+}
 
 /// The move of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,15 +98,20 @@ impl Rebound<'_> {
 /// Returns `None` for everything that cannot have a mark: errors, results that are not objects, and text that is not a
 /// message.
 #[must_use]
-pub fn mark_result(text: &str, rebound: &Rebound<'_>) -> Option<String> {
-    insert_mark(text, rebound.to_json())
+pub fn mark_result(text: &str, rebound: &Rebound<'_>, place: MarkPlace) -> Option<String> {
+    insert_mark(text, rebound.to_json(), place)
 }
 
-/// Puts the mark of a result into `response`, which takes its place. Returns `None` if the result, given as JSON text,
-/// has no mark or the response cannot have one.
+/// Puts the mark of a result into `response`, which takes its place, and the sentence if the result has it. Returns
+/// `None` if the result, given as JSON text, has no mark or the response cannot have one.
 #[must_use]
 pub fn copy_mark(result: &str, response: &str) -> Option<String> {
-    insert_mark(response, mark_of(result)?.to_owned())
+    let [content] = Members::read(&["content"], result).ok()?.values;
+    let place = match content {
+        Some(content) if content.contains(LOST_STATE_SENTENCE) => MarkPlace::Content,
+        _ => MarkPlace::Meta,
+    };
+    insert_mark(response, mark_of(result)?.to_owned(), place)
 }
 
 /// The mark of a result, both as JSON text.
@@ -104,7 +123,7 @@ pub fn mark_of(result: &str) -> Option<&str> {
 }
 
 /// The response `text` with this mark, given as JSON text, in its result.
-fn insert_mark(text: &str, mark: String) -> Option<String> {
+fn insert_mark(text: &str, mark: String, place: MarkPlace) -> Option<String> {
     let [result, error] = Members::read(&["result", "error"], text).ok()?.values;
     let result = result.filter(|result| result.starts_with('{'))?;
     if error.is_some_and(|error| error != "null") {
@@ -129,8 +148,36 @@ fn insert_mark(text: &str, mark: String) -> Option<String> {
             first_member(text, result, &member)?
         }
     };
-    let with = Fill::Text(Cow::Owned(with));
-    splice(text, &mut [Edit { at, with }])
+    let sentence = match place {
+        MarkPlace::Content => insert_sentence(text, result),
+        MarkPlace::Meta => None,
+    };
+    let edits = std::iter::once((at, with)).chain(sentence);
+    let mut edits: Vec<_> = edits
+        .map(|(at, with)| Edit {
+            at,
+            with: Fill::Text(Cow::Owned(with)),
+        })
+        .collect();
+    splice(text, &mut edits)
+}
+
+/// The edit that appends the sentence to the content of a tool's result. It comes last, because programs read the first
+/// content. `None` for results of other methods and for content that has it.
+fn insert_sentence(text: &str, result: &str) -> Option<(std::ops::Range<usize>, String)> {
+    let members = Members::read(&["content", "structuredContent"], result).ok()?;
+    let block = format!(r#"{{"type":"text","text":"{LOST_STATE_SENTENCE}"}}"#);
+    match members.values {
+        [Some(content), _] if content.contains(LOST_STATE_SENTENCE) => None,
+        [Some(content), _] => {
+            let inner = content.strip_prefix('[')?.strip_suffix(']')?;
+            let at = span_of(text, inner)?.end;
+            let comma = if inner.trim().is_empty() { "" } else { "," };
+            Some((at..at, format!("{comma}{block}")))
+        }
+        [None, Some(_)] => first_member(text, result, &format!(r#""content":[{block}]"#)),
+        [None, None] => None,
+    }
 }
 
 /// The edit that inserts a member as the first of an object.
@@ -162,7 +209,76 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let expected = expected.replace("MARK", &format!("\"mooring/rebound\":{MARK}"));
-        assert_eq!(mark_result(text, &REBOUND).unwrap(), expected);
+        let marked = mark_result(text, &REBOUND, MarkPlace::Meta);
+        assert_eq!(marked.unwrap(), expected);
+    }
+
+    /// Of a result of this text, with the sentence.
+    #[track_caller]
+    fn check_content(result: &str, expected: &str) {
+        let block = format!(r#"{{"type":"text","text":"{LOST_STATE_SENTENCE}"}}"#);
+        let expected = expected
+            .replace("MARK", &format!("\"mooring/rebound\":{MARK}"))
+            .replace("SENTENCE", &block);
+        let marked = mark_result(
+            &format!(r#"{{"id":1,"result":{result}}}"#),
+            &REBOUND,
+            MarkPlace::Content,
+        );
+        let marked = marked.unwrap();
+        serde_json::from_str::<serde_json::Value>(&marked).unwrap();
+        assert_eq!(marked, format!(r#"{{"id":1,"result":{expected}}}"#));
+    }
+
+    #[test]
+    fn the_sentence_follows_what_a_tool_said_and_nothing_else_changes() {
+        check_content(
+            r#"{"content":[{"type":"text","text":"1"}],"isError":false}"#,
+            r#"{"_meta":{MARK},"content":[{"type":"text","text":"1"},SENTENCE],"isError":false}"#,
+        );
+        check_content(
+            r#"{"structuredContent":{"n":1},"content":[ ], "_meta":{"k":1}}"#,
+            r#"{"structuredContent":{"n":1},"content":[ SENTENCE], "_meta":{MARK,"k":1}}"#,
+        );
+        // `content` may be missing where a server has structured content.
+        check_content(
+            r#"{"structuredContent":{"n":1},"_meta":{}}"#,
+            r#"{"content":[SENTENCE],"structuredContent":{"n":1},"_meta":{MARK}}"#,
+        );
+        // No results of a tool, or not of its form.
+        for (result, expected) in [
+            (r#"{"tools":[]}"#, r#"{"_meta":{MARK},"tools":[]}"#),
+            (r#"{"contents":[1]}"#, r#"{"_meta":{MARK},"contents":[1]}"#),
+            (r#"{"content":"a"}"#, r#"{"_meta":{MARK},"content":"a"}"#),
+        ] {
+            check_content(result, expected);
+        }
+    }
+
+    #[test]
+    fn content_without_a_sentence_is_made_where_structured_content_has_no_other_member() {
+        let marked = mark_result(
+            r#"{"id":1,"result":{"structuredContent":{}}}"#,
+            &REBOUND,
+            MarkPlace::Content,
+        );
+        let marked: serde_json::Value = serde_json::from_str(&marked.unwrap()).unwrap();
+        let result = &marked["result"];
+        assert_eq!(result["content"][0]["text"], LOST_STATE_SENTENCE);
+        assert_eq!(result["_meta"][REBOUND_KEY]["state_lost"], true);
+        assert_eq!(result["structuredContent"], serde_json::json!({}));
+    }
+
+    #[test]
+    fn a_result_that_takes_the_place_of_another_has_the_sentence_once() {
+        let said = r#"{"content":[{"type":"text","text":"1"}]}"#;
+        let response = format!(r#"{{"id":1,"result":{said}}}"#);
+        let marked = mark_result(&response, &REBOUND, MarkPlace::Content).unwrap();
+        let [result] = Members::read(&["result"], &marked).unwrap().values;
+        let result = result.unwrap();
+        assert_eq!(copy_mark(result, &response).unwrap(), marked);
+        let again = copy_mark(result, &marked).unwrap();
+        assert_eq!(again.matches(LOST_STATE_SENTENCE).count(), 1, "{again}");
     }
 
     #[test]
@@ -207,7 +323,8 @@ mod tests {
             "[]",
             "no json",
         ] {
-            assert_eq!(mark_result(text, &REBOUND), None, "{text}");
+            let marked = mark_result(text, &REBOUND, MarkPlace::Content);
+            assert_eq!(marked, None, "{text}");
         }
     }
 

@@ -511,7 +511,8 @@ mod tests {
     use http::HeaderMap;
     use mooring_session::rules::Ownership;
     use mooring_settings::{
-        ClientAuthentication, Concurrency, OauthSettings, OnUpstreamLoss, TokenGrant,
+        ClientAuthentication, Concurrency, LostStateNotice, OauthSettings, OnUpstreamLoss,
+        TokenGrant,
     };
     use mooring_upstream::{ClientOptions, OauthTokens, SessionPolicy};
 
@@ -530,6 +531,7 @@ mod tests {
             ownership: Ownership::Shared,
             concurrency: Concurrency::Serial,
             on_upstream_loss: OnUpstreamLoss::Reinitialize,
+            lost_state_notice: LostStateNotice::Content,
         };
         let id = ServerName::parse(b"tools").unwrap();
         Server::new(id, vec![Arc::new(instance)], policy, HeaderMap::new())

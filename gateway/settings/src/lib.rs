@@ -65,9 +65,9 @@ pub use problem::{Problem, SettingsError};
 pub use servers::{
     AgentServerSettings, ChildVariables, ClientAuthentication, CommandLine, CommandTemplate,
     Concurrency, Condition, ConditionError, GroupNames, GroupServerSettings, HttpServerSettings,
-    INHERITED_DEFAULT, Instance, OauthSettings, OnUpstreamLoss, OutputForm, OutputRules, Pointer,
-    PointerError, Results, ServerId, ServerKind, ServerSettings, StdioServerSettings,
-    TemplateError, TokenGrant, UpstreamHeaders, UserSecretSettings,
+    INHERITED_DEFAULT, Instance, LostStateNotice, OauthSettings, OnUpstreamLoss, OutputForm,
+    OutputRules, Pointer, PointerError, Results, ServerId, ServerKind, ServerSettings,
+    StdioServerSettings, TemplateError, TokenGrant, UpstreamHeaders, UserSecretSettings,
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};

@@ -21,11 +21,10 @@ use mooring_upstream::stdio::{
 };
 use mooring_upstream::{
     CallerCredentials, ContactLog, ContactOutcome, FailureCause, Instance, OauthTokens, Reach,
-    SecretHeader, Server, Servers, SessionPolicy, StatefulnessSeen, UserSecrets,
+    STARTED_HERE, SecretHeader, Server, Servers, SessionPolicy, StatefulnessSeen, UserSecrets,
 };
 
 /// Replaces the instance in bindings of servers that the gateway starts.
-const STARTED_HERE: &[u8] = b"stdio";
 /// Most queued messages in each direction of a child's streams.
 const MESSAGES_WAITING_MAX: usize = 256;
 
@@ -40,6 +39,7 @@ pub(super) fn mountable(settings: &Settings) -> Result<Vec<MountableServer>, Nam
             Ok(MountableServer {
                 id: ServerName::parse(server.id.as_str().as_bytes())?,
                 tags: server.tags.clone(),
+                is_program: matches!(server.kind, ServerKind::Stdio(_)),
             })
         })
         .collect()
@@ -120,6 +120,7 @@ fn over_http(
         ownership,
         concurrency: http.concurrency,
         on_upstream_loss: http.on_upstream_loss,
+        lost_state_notice: http.lost_state_notice,
     };
     let instances = instances(&http.instances)?;
     let headers = http.headers.map().clone();
@@ -153,9 +154,10 @@ fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameEr
         ownership: Ownership::Owned,
         concurrency: stdio.concurrency,
         on_upstream_loss: stdio.on_upstream_loss,
+        lost_state_notice: stdio.lost_state_notice,
     };
     let here = Instance {
-        name: InstanceName::parse(STARTED_HERE)?,
+        name: InstanceName::parse(STARTED_HERE.as_bytes())?,
         // Never dialed: the connections are pipes.
         uri: Uri::default(),
         reach: Reach::default(),

@@ -49,7 +49,7 @@ pub use oauth::{OauthTokens, TokenExchangeError};
 pub use probe::{ProbeResult, is_session_unknown, may_be_session_unknown, probe};
 pub use reach::{Reach, UNREACHED_LOST_AFTER};
 pub use request::{Outgoing, is_forwarded};
-pub use server::{Instance, Server, Servers, SessionPolicy};
+pub use server::{Instance, STARTED_HERE, Server, Servers, SessionPolicy};
 pub use statefulness::{Statefulness, StatefulnessSeen, ask_statefulness};
 pub use timed_exchange::{TimedExchange, exchange_outcome};
 pub use transport::{InstanceTransport, MessageTransport};

@@ -13,7 +13,10 @@ use super::{
     Caller, CallerCredentials, ContactLog, Lateness, OauthTokens, Reach, SecretHeader,
     Statefulness, StatefulnessSeen, UserSecretError,
 };
-use mooring_settings::{Affinity, Concurrency, OnUpstreamLoss};
+use mooring_settings::{Affinity, Concurrency, LostStateNotice, OnUpstreamLoss};
+
+/// The name of the one instance of a server that gateways start: no URL.
+pub const STARTED_HERE: &str = "stdio";
 
 /// One of the interchangeable processes behind a server.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub struct Server {
     pub concurrency: Concurrency,
     /// What happens when an instance loses a session.
     pub on_upstream_loss: OnUpstreamLoss,
+    /// Where the first result of a tool after a loss tells that state is gone.
+    pub lost_state_notice: LostStateNotice,
     /// Headers that every request to it carries; credentials, never logged.
     pub headers: HeaderMap,
     /// Tells the server whom a request is for; none where it is not told.
@@ -69,6 +74,8 @@ pub struct SessionPolicy {
     pub concurrency: Concurrency,
     /// What happens when an instance loses a session.
     pub on_upstream_loss: OnUpstreamLoss,
+    /// Where the first result of a tool after a loss tells that state is gone.
+    pub lost_state_notice: LostStateNotice,
 }
 
 impl Server {
@@ -85,6 +92,7 @@ impl Server {
             ownership,
             concurrency,
             on_upstream_loss,
+            lost_state_notice,
         } = policy;
         Self {
             id,
@@ -93,6 +101,7 @@ impl Server {
             ownership,
             concurrency,
             on_upstream_loss,
+            lost_state_notice,
             headers,
             caller_credentials: None,
             tokens: None,
@@ -100,6 +109,13 @@ impl Server {
             lateness: Lateness::default(),
             next: AtomicUsize::new(0),
         }
+    }
+
+    /// Whether a gateway starts it, once for each session.
+    #[must_use]
+    pub fn is_program(&self) -> bool {
+        let mut instances = self.instances.iter();
+        instances.any(|instance| instance.name.as_str() == STARTED_HERE)
     }
 
     /// What a request for this caller is sent with.

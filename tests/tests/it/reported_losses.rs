@@ -1,18 +1,24 @@
 //! Whoever loses state upstream is told in the result of a tool, whichever request comes between: clients send requests of
 //! their own, whose replies no user sees.
 
+use std::process::Stdio;
+
 use anyhow::Context;
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::legacy::LegacySession;
+use mooring_tests::paths;
 use mooring_tests::process_tree::started_with;
 use mooring_tests::redis::Redis;
 use mooring_tests::session::{Exchange, McpSession};
 use mooring_tests::wait;
 use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::Command;
 
 use crate::owned::rig::unique;
 use crate::recovery::{OUTCOME_UNKNOWN, call, count_of, mark_of};
@@ -27,6 +33,10 @@ const BETWEEN: [&str; 5] = [
 ];
 /// The servers, and the members of the group.
 const KINDS: [&str; 3] = ["http", "stdio", "sse"];
+/// How the sentence begins that a model reads.
+const LOST_STATE: &str = "The server lost its state before this call";
+/// How long a Python client may take from one call to the next on a busy machine.
+const CLIENT_WITHIN: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// Three gateways in front of one server of each kind, and a group of them.
 struct Scene {
@@ -105,11 +115,32 @@ fn params_of(method: &str) -> Value {
     }
 }
 
-/// The first result of a tool is marked, and no later one.
+/// The texts of a result.
+fn texts_of(exchange: &Exchange) -> Vec<&str> {
+    let content = exchange.response["result"]["content"].as_array();
+    let texts = content.into_iter().flatten();
+    texts
+        .filter_map(|content| content["text"].as_str())
+        .collect()
+}
+
+/// Behind what the tool said is the sentence for the model.
+#[track_caller]
+fn assert_sentence(texts: &[&str], said: &str) {
+    let [first, sentence] = texts else {
+        panic!("not two texts: {texts:?}");
+    };
+    assert_eq!(*first, said);
+    assert!(sentence.starts_with(LOST_STATE), "{sentence}");
+}
+
+/// The first result of a tool is marked, and no later one. A model reads of it behind what the tool said.
 #[track_caller]
 fn assert_told_once(first: &Exchange, second: &Exchange, what: &str) {
     assert_eq!(count_of(first), Some(1), "{what}: {first:?}");
     assert!(mark_of(first).is_some(), "{what}: {first:?}");
+    assert_sentence(&texts_of(first), "1");
+    assert_eq!(texts_of(second), ["2"], "{what}: {second:?}");
     assert_eq!(count_of(second), Some(2), "{what}: {second:?}");
     assert_eq!(mark_of(second), None, "{what}: {second:?}");
 }
@@ -221,5 +252,66 @@ async fn a_rolling_stop_tells_each_session_of_a_process_that_its_state_is_lost()
         losses >= SESSIONS,
         "each process had one owner, which was stopped: {losses}"
     );
+    Ok(())
+}
+
+/// What the official SDK gives its user, having held structured content against the output schema.
+#[derive(Debug, Deserialize)]
+struct SeenResult {
+    texts: Vec<String>,
+    structured: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct SeenResults {
+    results: Vec<SeenResult>,
+}
+
+#[tokio::test]
+async fn the_model_behind_an_official_sdk_reads_that_state_is_lost() -> anyhow::Result<()> {
+    let mut scene = Scene::start().await?;
+    let url = scene.gateways[0].mcp_url("all");
+    let mut client = Command::new(paths::tool("python")?)
+        .arg(paths::test_file("clients/lost_state.py")?)
+        .args(["--url", &url, "--tool", "stdio__increment"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut input = client.stdin.take().context("its input")?;
+    let mut lines = BufReader::new(client.stdout.take().context("its output")?).lines();
+    let mut next_line = async || tokio::time::timeout(CLIENT_WITHIN, lines.next_line()).await;
+    assert_eq!(next_line().await??.as_deref(), Some("ready"));
+    scene.kill("stdio").await?;
+    input.write_all(b"\n").await?;
+    let report = next_line().await??.context("its report")?;
+    let SeenResults { results } = serde_json::from_str(&report)?;
+    let texts: Vec<Vec<&str>> = (results.iter())
+        .map(|result| result.texts.iter().map(String::as_str).collect())
+        .collect();
+    assert_eq!(texts[0], ["1"]);
+    assert_sentence(&texts[1], "1");
+    assert_eq!(texts[2], ["2"]);
+    let counts = results.iter().map(|result| &result.structured["count"]);
+    assert_eq!(counts.collect::<Vec<_>>(), [1, 1, 2]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_may_leave_the_contents_of_its_results_alone() -> anyhow::Result<()> {
+    let mut fixture = Fixture::start("quiet").await?;
+    let settings = Settings::toml(format!(
+        "[affinity]\nenabled = true\n\n[[servers]]\nid = \"quiet\"\nkind = \"http\"\ninstances = [{:?}]\n\
+         lost_state_notice = \"meta\"\n",
+        fixture.url()
+    ));
+    let gateway = Gateway::start("quiet", settings).await?;
+    let client = HttpClient::default();
+    let mut session = McpSession::open(&client, &[gateway.mcp_url("quiet")]).await?;
+    assert_eq!(session.increment().await?, 1);
+    fixture.restart().await?;
+    let told = call(&mut session, "increment").await?;
+    assert!(mark_of(&told).is_some(), "{told:?}");
+    assert_eq!(texts_of(&told), ["1"], "{told:?}");
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! What is mounted: the tools of other servers, as their servers list them.
 //!
 //! One gateway of the fleet asks a server, as a client of its own, and writes the answer to the volume; the others read it
-//! there. What is older than `code.catalog_ttl_seconds` is asked for again while it is still used. A server that does not
+//! there. What is older than `code.catalog_ttl_seconds`, or than an hour where a program has to be started to ask, is asked
+//! for again while it is still used. A server that does not
 //! answer keeps the tools it had.
 //!
 //! Invariants: no call waits for a server that it has an earlier list of, or that did not answer lately; what one gateway sees is what the fleet sees, for
@@ -97,6 +98,8 @@ pub struct MountableServer {
     pub id: ServerName,
     /// What all its tools are filed under.
     pub tags: Vec<String>,
+    /// Whether the gateway has to start a program to ask it.
+    pub is_program: bool,
 }
 
 /// What a call needs the lists for.

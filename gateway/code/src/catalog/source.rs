@@ -16,6 +16,8 @@ use mooring_store::unix_now_ms;
 
 /// Longest wait for a server's first list of tools.
 const FIRST_WITHIN: Duration = Duration::from_secs(10);
+/// How long the list of a program is believed at least: asking for it starts the program.
+const PROGRAM_BELIEVED_FOR: Duration = Duration::from_secs(60 * 60);
 /// Between two looks whether another gateway has the first list.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a server that failed is left alone.
@@ -50,6 +52,10 @@ impl Source {
         ttl: Duration,
         answer_timeout: Duration,
     ) -> Self {
+        let ttl = match server.is_program {
+            true => ttl.max(PROGRAM_BELIEVED_FOR),
+            false => ttl,
+        };
         Self {
             file: base_dir.map(|base| ListFile::new(base, server.id.as_str())),
             server,

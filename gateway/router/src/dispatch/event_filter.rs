@@ -17,12 +17,14 @@ use crate::pooled::ServerRequestResponder;
 use crate::request_tag::StreamOwner;
 use mooring_metrics as metrics;
 use mooring_protocol::ids::{Epoch, Id};
-use mooring_protocol::mark::STATE_LOST;
+use mooring_protocol::mark::{MarkPlace, STATE_LOST};
 use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{
     ErrorBody, ErrorKind, Event, Kind, Marker, Message, PendingRequest, RequestOrigin, Sender,
     mark, rewrite_down,
 };
+use mooring_settings::LostStateNotice;
+use mooring_store::Family;
 use mooring_upstream::{ProbeResult, ReplySource as _, Server, report_dropped_message};
 
 /// How long the error of a call whose stream broke waits for what a ping shows of the upstream session.
@@ -190,8 +192,9 @@ impl EventFilter {
                 if !self.take_answered(origin) {
                     return None;
                 }
-                let marked = (self.moved.as_ref())
-                    .and_then(|moved| mark::mark_result(&down.text, &moved.to_mark()));
+                let marked = (self.moved.as_ref()).and_then(|moved| {
+                    mark::mark_result(&down.text, &moved.to_mark(), self.mark_place())
+                });
                 self.is_marked |= marked.is_some();
                 Some(marked.map_or_else(|| into_bytes(down.text, text), Bytes::from))
             }
@@ -202,6 +205,20 @@ impl EventFilter {
                 None
             }
             _ => Some(into_bytes(down.text, text)),
+        }
+    }
+
+    /// Where a result tells of the loss. Code takes contents for data; its run tells of the loss.
+    fn mark_place(&self) -> MarkPlace {
+        let caller = self.origin.as_ref().map(|origin| &origin.caller);
+        match caller {
+            Some(caller)
+                if caller.session.key.family() == Family::Mcp
+                    && caller.server.lost_state_notice == LostStateNotice::Content =>
+            {
+                MarkPlace::Content
+            }
+            _ => MarkPlace::Meta,
         }
     }
 

@@ -27,7 +27,8 @@ settings! {
         /// Free space of the volume below which runs are recorded without code, output and bodies of calls; the record
         /// says so. 0 is no floor.
         pub records_free_bytes_min: u64 = Integer("code.records_min_free_mb", "MiB", 256, 0..=MIB_MAX),
-        /// How long what other servers said of their tools is believed before they are asked again.
+        /// How long what other servers said of their tools is believed before they are asked again. A server of kind `stdio`
+        /// is believed for an hour at least: asking it starts its program.
         pub catalog_ttl: Duration = Integer("code.catalog_ttl_seconds", "seconds", 60, 1..=86_400),
     }
 }

@@ -6,7 +6,9 @@ use http::header::AUTHORIZATION;
 use super::headers::{self, UpstreamHeaders};
 use super::instance::Instance;
 use super::oauth::{OauthRows, OauthSettings};
-use super::session_policy::{CONCURRENCY, Concurrency, ON_UPSTREAM_LOSS, OnUpstreamLoss};
+use super::session_policy::{
+    CONCURRENCY, Concurrency, LOST_STATE_NOTICE, LostStateNotice, ON_UPSTREAM_LOSS, OnUpstreamLoss,
+};
 use super::vault::{UserSecretSettings, VaultRows};
 use crate::affinity::Affinity;
 use crate::reader::Reader;
@@ -48,6 +50,8 @@ settings! {
         pub concurrency: Concurrency => |reader| reader.read(&CONCURRENCY),
         /// What happens to a session whose instance or stream was lost.
         pub on_upstream_loss: OnUpstreamLoss => |reader| reader.read(&ON_UPSTREAM_LOSS),
+        /// Where the first result of a tool after a loss tells that state is gone.
+        pub lost_state_notice: LostStateNotice => |reader| reader.read(&LOST_STATE_NOTICE),
     }
 }
 

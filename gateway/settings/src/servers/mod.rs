@@ -39,7 +39,7 @@ pub use http::HttpServerSettings;
 pub use instance::Instance;
 pub(super) use kinds::{FIELDS, kinds_with};
 pub use oauth::{ClientAuthentication, OauthSettings, TokenGrant};
-pub use session_policy::{Concurrency, OnUpstreamLoss};
+pub use session_policy::{Concurrency, LostStateNotice, OnUpstreamLoss};
 pub use stdio::{ChildVariables, CommandLine, INHERITED_DEFAULT, StdioServerSettings};
 pub use vault::UserSecretSettings;
 

@@ -1,5 +1,6 @@
 //! The affinity fields of servers of kind `http`, `sse` and `stdio`: whether sessions are kept, whether their calls
-//! run one after another, and what happens when an upstream session is lost.
+//! run one after another, what happens when an upstream session is lost, and where a
+//! result tells of it.
 
 use crate::affinity::Affinity;
 use crate::reader::Reader;
@@ -17,6 +18,8 @@ settings! {
         CONCURRENCY = Choice("servers.concurrency", words::<Concurrency>),
         /// What happens to a session whose instance, process or connection was lost.
         ON_UPSTREAM_LOSS = Choice("servers.on_upstream_loss", words::<OnUpstreamLoss>),
+        /// Where the first result of a tool after a loss tells that state is gone.
+        LOST_STATE_NOTICE = Choice("servers.lost_state_notice", words::<LostStateNotice>),
     }
 }
 
@@ -51,6 +54,17 @@ words! {
         Reinitialize = "reinitialize",
         /// 404, so that the client initializes again
         Fail = "fail",
+    }
+}
+
+words! {
+    /// Where the first result of a tool after a loss tells that state is gone.
+    pub enum LostStateNotice {
+        /// in `content`, as a sentence after what the tool said, and in `_meta["mooring/rebound"]`: models read only the
+        /// former. Code gets the result as the tool gave it; its run tells of the loss
+        Content = "content",
+        /// in `_meta["mooring/rebound"]` alone, for programs that take each content of a result for data
+        Meta = "meta",
     }
 }
 

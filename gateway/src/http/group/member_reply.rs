@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::group::event_ids::{Source, mark_event};
 use mooring_protocol::held::held_bytes;
+use mooring_protocol::mark::MarkPlace;
 use mooring_protocol::{Event, HeldText, Id, Reply, ReplyBody, ReplyError, call, mark};
 use mooring_router::affinity::RebindNotice;
 use mooring_upstream::ANSWER_BYTES_MAX;
@@ -76,7 +77,7 @@ pub(super) fn own_result(id: Option<Id<'_>>, result: &str, moved: &[RebindNotice
         return Reply::json(StatusCode::OK, text);
     };
     // A result has one mark; there is a warning for every rebind.
-    let text = mark::mark_result(&text, &first.to_mark()).unwrap_or(text);
+    let text = mark::mark_result(&text, &first.to_mark(), MarkPlace::Meta).unwrap_or(text);
     let answer = stream::iter([Ok(Event::message(text))]);
     Reply::events(warnings(moved).chain(answer))
 }

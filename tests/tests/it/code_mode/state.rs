@@ -167,9 +167,10 @@ async fn tools_are_resolved_once_for_the_fleet_and_found_by_words() -> anyhow::R
     Ok(())
 }
 
-/// Code gets the content of a result, so the model is told by the run.
+/// Code gets what the tool said and nothing besides, so the model is told by the run.
 #[tokio::test]
 async fn a_run_whose_calls_meet_lost_state_says_so_once() -> anyhow::Result<()> {
+    const TEXT: &str = "This is a simple text response for testing.";
     let mut web = Fixture::start("web").await?;
     let other = Fixture::start("other").await?;
     let tables = [
@@ -178,14 +179,14 @@ async fn a_run_whose_calls_meet_lost_state_says_so_once() -> anyhow::Result<()> 
     ];
     let rig = Rig::start(&tables.concat(), "").await?;
     let mut session = rig.open("sandbox", ADA).await?;
-    let code = "from tools.web import increment\nfrom tools.other import increment as increment_other\n\
-                print(increment()['count'], increment()['count'], increment_other()['count'])";
+    let code = "from tools.web import increment, test_simple_text\nfrom tools.other import increment as increment_other\n\
+                print(test_simple_text(), increment()['count'], increment()['count'], increment_other()['count'])";
     let before = run(&mut session, "python", code).await?;
-    assert_eq!(before["output"], "1 2 1\n", "{before}");
+    assert_eq!(before["output"], format!("{TEXT} 1 2 1\n"), "{before}");
     assert_eq!(before["metrics"]["state_lost"], Value::Null, "{before}");
     web.restart().await?;
     let told = run(&mut session, "python", code).await?;
-    assert_eq!(told["output"], "1 2 2\n", "{told}");
+    assert_eq!(told["output"], format!("{TEXT} 1 2 2\n"), "{told}");
     assert_eq!(told["metrics"]["state_lost"], json!(["web"]), "{told}");
     let error = told["error"].as_str().unwrap_or_default();
     assert!(
@@ -193,7 +194,7 @@ async fn a_run_whose_calls_meet_lost_state_says_so_once() -> anyhow::Result<()> 
         "{told}"
     );
     let after = run(&mut session, "python", code).await?;
-    assert_eq!(after["output"], "3 4 3\n", "{after}");
+    assert_eq!(after["output"], format!("{TEXT} 3 4 3\n"), "{after}");
     assert_eq!(after["metrics"]["state_lost"], Value::Null, "{after}");
     Ok(())
 }

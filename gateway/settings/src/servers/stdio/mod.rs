@@ -8,7 +8,9 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::session_policy::{CONCURRENCY, Concurrency, ON_UPSTREAM_LOSS, OnUpstreamLoss};
+use super::session_policy::{
+    CONCURRENCY, Concurrency, LOST_STATE_NOTICE, LostStateNotice, ON_UPSTREAM_LOSS, OnUpstreamLoss,
+};
 use crate::paths::{ABSOLUTE_DIRECTORY, PATH_BYTES_MAX, absolute};
 use crate::reader::{Reason, text};
 use crate::rows::settings;
@@ -22,7 +24,7 @@ settings! {
         /// Most processes of this server at the same time in this gateway. When a session needs one more, the process
         /// that was idle for longest is stopped; where none is idle, the session is refused. A call of kind `agent` is
         /// refused.
-        CHILDREN_MAX = Integer("servers.children_max", "processes", 256, 1..=4096),
+        CHILDREN_MAX = Integer("servers.children_max", "processes", 32, 1..=4096),
     }
 }
 
@@ -55,6 +57,8 @@ settings! {
         pub concurrency: Concurrency => |reader| reader.read(&CONCURRENCY),
         /// What happens to a session whose process was lost.
         pub on_upstream_loss: OnUpstreamLoss => |reader| reader.read(&ON_UPSTREAM_LOSS),
+        /// Where the first result of a tool after a loss tells that state is gone.
+        pub lost_state_notice: LostStateNotice => |reader| reader.read(&LOST_STATE_NOTICE),
     }
 }
 
