@@ -53,6 +53,9 @@ pub enum UnavailableReason {
     /// The gateway serves from memory, which does not know enough about this session.
     #[error("the session is not known in memory")]
     Unknown,
+    /// The gateway serves from memory, and other gateways, which would not know a session that it makes, may exist.
+    #[error("other gateways would not know a session that is made now")]
+    NotAlone,
     /// The store has returned and is being reconciled.
     #[error("it has just returned")]
     Reconciling,

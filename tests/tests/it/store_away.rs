@@ -66,12 +66,46 @@ fn through(session: &McpSession, gateway: &Gateway) -> McpSession {
     session.fork(&HttpClient::default(), &[gateway.mcp_url("tools")])
 }
 
+/// Waits until every gateway has asked Redis for the others: it does so with each heartbeat.
+async fn until_all_have_met(fleet: &Fleet) -> anyhow::Result<()> {
+    let beats = || -> anyhow::Result<String> { fleet.redis.cli(&["WORKER.LIST"]) };
+    let beaten_at = |list: &str| -> Vec<String> {
+        let mut lines = list.lines();
+        let mut found = Vec::new();
+        while let Some(line) = lines.next() {
+            if line.trim_matches('"') == "last_beat_at" {
+                found.extend(lines.next().map(str::to_owned));
+            }
+        }
+        found
+    };
+    for _ in 0..2 {
+        let before = beaten_at(&beats()?);
+        assert_eq!(before.len(), fleet.gateways.len(), "{before:?}");
+        wait::until_true("heartbeats", NOTICED_WITHIN, async || {
+            let now = beaten_at(&beats()?);
+            Ok(before.iter().all(|beat| !now.contains(beat)))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn assert_begins_later(gateway: &Gateway) -> anyhow::Result<()> {
+    let client = HttpClient::default();
+    let opened = McpSession::open(&client, &[gateway.mcp_url("tools")]).await;
+    let error = format!("{:#}", opened.expect_err("no session can begin"));
+    assert!(error.contains("503"), "{error}");
+    Ok(())
+}
+
 async fn check_outage(outage: Outage) -> anyhow::Result<()> {
     let mut pair = Pair::start().await?;
     let mut fleet = Fleet::start(2, &pair.urls()).await?;
     let mut known = opened_at(&fleet.gateways[0]).await?;
     let mut ended = opened_at(&fleet.gateways[0]).await?;
     let home = whoami(&mut known).await?;
+    until_all_have_met(&fleet).await?;
     outage.begin(&mut fleet.redis)?;
     until_all(&fleet.gateways, "degraded").await?;
     for gateway in &fleet.gateways {
@@ -91,11 +125,10 @@ async fn check_outage(outage: Outage) -> anyhow::Result<()> {
     unknown_there.assert_try_again();
     assert!(unknown_there.is_degraded, "{unknown_there:?}");
 
-    // A session minted while the store is away is served where it was minted.
-    let mut minted = opened_at(&fleet.gateways[0]).await?;
-    attempt(&mut through(&minted, &fleet.gateways[1]), "increment")
-        .await?
-        .assert_try_again();
+    // The other gateway would not know a session that begins now.
+    for gateway in &fleet.gateways {
+        assert_begins_later(gateway).await?;
+    }
 
     // An end is an end, and the upstream session goes at once.
     assert_eq!(ended.delete().await?.status, 204);
@@ -118,8 +151,6 @@ async fn check_outage(outage: Outage) -> anyhow::Result<()> {
         );
     }
     assert_eq!(record(&fleet.redis, &ended)?["state"], "ended");
-    assert_eq!(record(&fleet.redis, &minted)?["state"], "active");
-    assert_eq!(binding(&fleet.redis, &minted)?["state"], "bound");
     assert_eq!(binding(&fleet.redis, &known)?["rebinds"], 0);
 
     let mut known_there = through(&known, &fleet.gateways[1]);
@@ -130,9 +161,8 @@ async fn check_outage(outage: Outage) -> anyhow::Result<()> {
         home,
         "nothing was made anew"
     );
-    assert_eq!(through(&minted, &fleet.gateways[1]).increment().await?, 2);
-    assert_eq!(minted.increment().await?, 3);
-    assert_eq!(pair.initializes().await?, 3);
+    assert_eq!(pair.initializes().await?, 2);
+    opened_at(&fleet.gateways[1]).await?;
     assert_eq!(rebinds(&fleet.gateways, "upstream").await?, 0);
     Ok(())
 }
@@ -174,12 +204,27 @@ async fn a_redis_that_returns_empty_makes_clients_initialize_again() -> anyhow::
     let lost = opened_at(&fleet.gateways[0]).await?;
     fleet.redis.process().kill_now()?;
     until_all(&fleet.gateways, "degraded").await?;
-    // What was minted meanwhile is known to its gateway, which tells Redis.
+    fleet.redis.restart().await?;
+    until_all(&fleet.gateways, "ok").await?;
+    assert_begins_again(&fleet, &lost).await
+}
+
+/// No other gateway could be asked for a session that begins meanwhile.
+#[tokio::test]
+async fn a_gateway_without_others_begins_sessions_while_redis_is_away() -> anyhow::Result<()> {
+    let pair = Pair::start().await?;
+    let mut fleet = forgetful_fleet(&pair, 1).await?;
+    until_all_have_met(&fleet).await?;
+    fleet.redis.process().kill_now()?;
+    until_all(&fleet.gateways, "degraded").await?;
     let minted = opened_at(&fleet.gateways[0]).await?;
     fleet.redis.restart().await?;
     until_all(&fleet.gateways, "ok").await?;
-    assert_eq!(through(&minted, &fleet.gateways[1]).increment().await?, 2);
-    assert_begins_again(&fleet, &lost).await
+    // It tells Redis, which another gateway reads.
+    let toml = settings_toml(&fleet.redis.url(), &pair.urls());
+    let later = Gateway::start("later", Settings::toml(toml)).await?;
+    assert_eq!(through(&minted, &later).increment().await?, 2);
+    Ok(())
 }
 
 #[tokio::test]

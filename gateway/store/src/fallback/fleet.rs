@@ -15,9 +15,16 @@ use crate::query::{SessionPage, SessionQuery};
 use crate::redis::RedisStore;
 
 impl FallbackStore {
-    /// Memory acknowledges no heartbeat: a worker must notice that its heartbeats do not reach the others.
+    /// Memory acknowledges no heartbeat: a worker must notice that its heartbeats do not reach the others. With each it
+    /// asks whether there are others, for when Redis is away.
     pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
-        self.shared.redis.beat(beat).await
+        self.shared.redis.beat(beat).await?;
+        let is_other = |worker: &WorkerView| worker.alive && worker.worker != beat.worker;
+        // While Redis is away, what it said last holds.
+        if let Ok(workers) = self.shared.redis.workers().await {
+            self.shared.memory().is_alone = !workers.iter().any(is_other);
+        }
+        Ok(())
     }
 
     pub(crate) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {

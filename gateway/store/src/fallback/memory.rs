@@ -46,6 +46,8 @@ pub(crate) struct Memory {
     workers: EveryWorkerAlive,
     origins: HashMap<SessionKey, Origin>,
     ends: HashMap<SessionKey, PendingEnd>,
+    /// Whether Redis has said lately that there is no other gateway. The others would refuse a session that is made here.
+    pub(super) is_alone: bool,
 }
 
 /// Where a session in memory came from.
@@ -118,6 +120,7 @@ impl Memory {
             workers: EveryWorkerAlive::default(),
             origins: HashMap::new(),
             ends: HashMap::new(),
+            is_alone: false,
         }
     }
 
@@ -137,7 +140,11 @@ impl Memory {
         }
         if !self.origins.contains_key(key) {
             let has_room = self.origins.len() < REMEMBERED_MAX;
-            if !has_room || (!self.recall(key, request.user(), now) && !T::MINTS) {
+            let is_minted = !self.recall(key, request.user(), now);
+            if is_minted && T::MINTS && key.family() == Family::Mcp && !self.is_alone {
+                return Err(StoreError::Away(UnavailableReason::NotAlone));
+            }
+            if !has_room || (is_minted && !T::MINTS) {
                 return Err(unknown);
             }
         }

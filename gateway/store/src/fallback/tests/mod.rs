@@ -35,7 +35,12 @@ async fn open(server: &RedisServer, when_away: WhenAway) -> Store {
         command_timeout: Duration::from_secs(2),
         session_ttl: Duration::from_secs(3_600),
     };
-    open_with(&options).await.unwrap()
+    let store = open_with(&options).await.unwrap();
+    if when_away == WhenAway::Fallback {
+        // Where Redis is there, it says that this is the only gateway.
+        let _ = store.beat(&make::beat("w0", 60_000)).await;
+    }
+    store
 }
 
 async fn until(store: &Store, mode: StoreMode) {
@@ -104,6 +109,20 @@ async fn a_session_minted_during_an_outage_is_there_after_it() {
         other.get_init(&digest).await.unwrap().as_deref(),
         Some("{\"a\":1}")
     );
+}
+
+/// A client would get 200 here and 503 from all others.
+#[tokio::test]
+async fn no_session_is_minted_during_an_outage_where_other_gateways_exist() {
+    let mut server = RedisServer::start(Module::Loaded);
+    let other = open(&server, WhenAway::Fail).await;
+    other.beat(&make::beat("w1", 60_000)).await.unwrap();
+    let store = open(&server, WhenAway::Fallback).await;
+    server.kill();
+    until(&store, StoreMode::Degraded).await;
+    let created = store.create(&make::key("m"), &make::create("m")).await;
+    let refused = StoreError::Away(UnavailableReason::NotAlone);
+    assert_eq!(created.unwrap_err(), refused);
 }
 
 #[tokio::test]
