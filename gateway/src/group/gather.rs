@@ -13,6 +13,7 @@ use http::HeaderMap;
 use tokio::task::spawn_blocking;
 
 use super::directory::{MemberIndex, MemberLookup};
+use super::known::{KnownList, KnownMembers};
 use super::merge::{MemberList, merge};
 use super::{Group, Member};
 use crate::policy::AccessPolicy;
@@ -22,8 +23,11 @@ use mooring_protocol::listing::{Entry, Page, PageError};
 use mooring_protocol::{
     EnvelopeError, Kind, Listing, Message, Revision, Sender, call, tool_server,
 };
-use mooring_router::affinity::{RebindNotice, Session, SessionRouter};
+use mooring_router::affinity::{RebindNotice, Session, SessionRouter, init_digest};
 use mooring_router::dispatch::{DeliverError, GatewayReply, GatewayRequest, send_gateway_request};
+use mooring_session::names::ServerName;
+use mooring_session::view::{BindingState, RecordView};
+use mooring_store::InitDigest;
 use mooring_upstream::{ExchangeError, Outgoing, Server};
 use mooring_usage::{HeldMemory, MemoryShare, NoRoom};
 
@@ -49,6 +53,66 @@ pub(crate) struct Scope {
     pub(crate) caller: Arc<Identity>,
     /// What the caller may use.
     pub(crate) policy: Arc<AccessPolicy>,
+}
+
+/// Which members a session is bound to, and what is known of the others.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionMembers {
+    known: Arc<KnownMembers>,
+    /// The client as it has introduced itself; none if that is not known.
+    client: Option<InitDigest>,
+    bound: Arc<[ServerName]>,
+}
+
+impl SessionMembers {
+    /// Of this session at a group. Where the store does not answer nothing is known: requests for members will tell why.
+    async fn read(group: &Group, scope: &Scope) -> Self {
+        let record = match group.has_programs() {
+            true => scope
+                .session_router
+                .store()
+                .get(&scope.session.key)
+                .await
+                .ok(),
+            false => None,
+        };
+        match record {
+            Some(record) => Self::of(&group.known, &record),
+            None => Self {
+                known: Arc::clone(&group.known),
+                client: None,
+                bound: Arc::default(),
+            },
+        }
+    }
+
+    /// Of this record.
+    pub(crate) fn of(known: &Arc<KnownMembers>, record: &RecordView) -> Self {
+        let bindings = record.bindings.iter();
+        let bound = bindings.filter(|binding| binding.state == BindingState::Bound);
+        Self {
+            known: Arc::clone(known),
+            client: init_digest(record),
+            bound: bound.map(|binding| binding.server.clone()).collect(),
+        }
+    }
+
+    /// Whether a request for this member would have to start its program, or wait for it.
+    pub(crate) fn is_unstarted(&self, server: &Server) -> bool {
+        server.is_program() && !self.bound.contains(&server.id)
+    }
+
+    fn known_list(&self, server: &Server, listing: Listing) -> Option<KnownList> {
+        let client = self.client.as_ref()?;
+        self.is_unstarted(server)
+            .then(|| self.known.list(server, client, listing, Instant::now()))?
+    }
+
+    fn note_list(&self, server: &Server, listing: Listing, entries: Option<&[Entry]>) {
+        if let Some(client) = &self.client {
+            self.known.note_list(server, client, listing, entries);
+        }
+    }
 }
 
 /// Why a member has no result.
@@ -233,11 +297,24 @@ impl Scope {
         member: Member,
         listing: Listing,
         budget: Arc<Budget>,
+        members: SessionMembers,
     ) -> MemberAnswer<Vec<Entry>> {
         match member {
             Member::Upstream(server) => {
+                if let Some(known) = members.known_list(&server, listing) {
+                    return MemberAnswer {
+                        outcome: take_known(known, &budget),
+                        moved: None,
+                    };
+                }
                 let (scope, asked) = (self.clone(), Arc::clone(&server));
-                let pages = async move { scope.pages(&asked, listing, &budget).await };
+                let pages = async move {
+                    let listed = scope.pages(&asked, listing, &budget).await;
+                    if let Ok(entries) = &listed.outcome {
+                        members.note_list(&asked, listing, entries.as_deref());
+                    }
+                    listed
+                };
                 self.with_timeout(&server, pages).await
             }
             Member::Code(server) => MemberAnswer {
@@ -329,6 +406,15 @@ impl Scope {
     }
 }
 
+/// A remembered list, as if its member had sent it.
+fn take_known(known: KnownList, budget: &Budget) -> Result<Option<Vec<Entry>>, Failure> {
+    let Some(entries) = known else {
+        return Ok(None);
+    };
+    budget.take(entries.iter().map(|entry| entry.text().len()).sum())?;
+    Ok(Some(entries.to_vec()))
+}
+
 /// A server without the method has no result, which is not a failure.
 fn result_of(message: &Message<'_>) -> Result<Option<Box<str>>, Failure> {
     #[derive(serde::Deserialize)]
@@ -364,10 +450,10 @@ impl Group {
     /// The merged lists of all members, which are also stored in the directory.
     pub(crate) async fn list(&self, scope: &Scope, listing: Listing) -> GroupList {
         let budget = Budget::of(scope);
+        let members = SessionMembers::read(self, scope).await;
         let request = self.members.iter().map(|member| {
-            scope
-                .clone()
-                .list_member(member.clone(), listing, Arc::clone(&budget))
+            let (member, budget) = (member.clone(), Arc::clone(&budget));
+            (scope.clone()).list_member(member, listing, budget, members.clone())
         });
         let (mut lists, mut missing, mut failures) = (Vec::new(), Vec::new(), Vec::new());
         let mut moved = Vec::new();

@@ -2,6 +2,8 @@
 //!
 //! Invariant: every capability of the group is one of at least one member, and the group can find out which.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::merge::missing_meta;
@@ -25,7 +27,7 @@ pub(crate) struct MemberInitializeResult<'a> {
     /// Its id.
     pub(crate) server: &'a str,
     /// Its result.
-    pub(crate) result: Map<String, Value>,
+    pub(crate) result: Arc<Map<String, Value>>,
 }
 
 /// The group's result. The revision is the oldest that a member chose, and never newer than the client's, so every
@@ -132,6 +134,7 @@ mod tests {
         let Value::Object(result) = result else {
             unreachable!("tests pass objects")
         };
+        let result = Arc::new(result);
         MemberInitializeResult { server, result }
     }
 

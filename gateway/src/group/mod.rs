@@ -3,7 +3,8 @@
 //! A group has no state outside of the session. Its session is one record in the store with a binding for each member,
 //! and a call is served like a call to the member itself. This module has what is specific to groups: names
 //! ([`names`]), lists ([`merge`], [`gather`]), the handshake ([`initialize`]), streams ([`blocks`], [`event_ids`]), and
-//! finding the member for a name or URI ([`directory`], [`template`]).
+//! finding the member for a name or URI ([`directory`], [`template`]), and what is remembered of members so that their
+//! programs need not be started ([`known`]).
 //!
 //! Invariant: members' messages reach the client byte for byte, except for names of tools and prompts and event ids,
 //! which are mapped back in requests.
@@ -11,6 +12,7 @@
 mod directory;
 mod gather;
 mod initialize;
+mod known;
 mod merge;
 mod names;
 mod template;
@@ -22,8 +24,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mooring_session::names::{NameError, ServerName};
 
-pub(crate) use self::gather::{Failure, Scope};
+pub(crate) use self::gather::{Failure, Scope, SessionMembers};
 pub(crate) use self::initialize::{MemberInitializeResult, initialize_result};
+pub(crate) use self::known::KnownMembers;
 
 use self::directory::MemberDirectory;
 use mooring_code::server::{CodeServer, CodeServers};
@@ -69,19 +72,25 @@ pub struct Group {
     members: Vec<Member>,
     names: GroupNames,
     directory: MemberDirectory,
+    known: Arc<KnownMembers>,
     /// The group for callers that may use only these members.
     parts: Mutex<HashMap<Vec<bool>, Arc<Group>>>,
 }
 
 impl Group {
     /// A group of these members, which are distinct, in their order.
-    #[must_use]
-    pub fn new(id: ServerName, members: Vec<Member>, names: GroupNames) -> Self {
+    fn new(
+        id: ServerName,
+        members: Vec<Member>,
+        names: GroupNames,
+        known: Arc<KnownMembers>,
+    ) -> Self {
         Self {
             id,
             members,
             names,
             directory: MemberDirectory::default(),
+            known,
             parts: Mutex::default(),
         }
     }
@@ -103,7 +112,8 @@ impl Group {
         let part = parts.entry(used).or_insert_with_key(|used| {
             let members = self.members.iter().zip(used).filter(|(_, used)| **used);
             let members = members.map(|(member, _)| member.clone()).collect();
-            Arc::new(Self::new(self.id.clone(), members, self.names))
+            let known = Arc::clone(&self.known);
+            Arc::new(Self::new(self.id.clone(), members, self.names, known))
         });
         Arc::clone(part)
     }
@@ -118,6 +128,16 @@ impl Group {
     #[must_use]
     pub const fn names(&self) -> GroupNames {
         self.names
+    }
+
+    /// What is remembered of the members.
+    pub(crate) const fn known(&self) -> &Arc<KnownMembers> {
+        &self.known
+    }
+
+    /// Whether a member is a program, which is started when it is first needed.
+    pub(crate) fn has_programs(&self) -> bool {
+        self.upstreams().any(|server| server.is_program())
     }
 
     /// The upstream members.
@@ -160,6 +180,7 @@ impl Groups {
         code: Option<&CodeServers>,
     ) -> Result<Self, NameError> {
         let mut by_id = BTreeMap::new();
+        let known = Arc::<KnownMembers>::default();
         for configured in settings {
             let ServerKind::Group(group) = &configured.kind else {
                 continue;
@@ -176,7 +197,7 @@ impl Groups {
                 }
             }
             let id = ServerName::parse(configured.id.as_str().as_bytes())?;
-            let group = Arc::new(Group::new(id, members, group.names));
+            let group = Arc::new(Group::new(id, members, group.names, Arc::clone(&known)));
             by_id.insert(configured.id.as_str().into(), group);
         }
         Ok(Self { by_id })

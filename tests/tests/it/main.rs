@@ -48,6 +48,7 @@ mod governance;
 mod governed_fleet;
 mod group;
 mod group_kinds;
+mod group_programs;
 mod guides;
 mod handshakes;
 mod hanging_servers;

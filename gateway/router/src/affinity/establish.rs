@@ -324,7 +324,10 @@ impl SessionRouter {
 }
 
 /// The digest of the client's initialize params.
-pub(super) fn init_digest(record: &RecordView) -> Option<InitDigest> {
+/// The digest of the params with which the session's client introduced itself; none if it has not, and of no other session
+/// if they are long.
+#[must_use]
+pub fn init_digest(record: &RecordView) -> Option<InitDigest> {
     let name = LabelName::parse(INIT_LABEL).ok()?;
     InitDigest::parse(record.labels.get(&name)?.as_str())
 }

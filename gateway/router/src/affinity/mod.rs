@@ -36,6 +36,7 @@ use thread_local::ThreadLocal;
 pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind};
 pub use cancellation::{CancelledRequest, publish_requests};
 pub use close::CloseOutcome;
+pub use establish::init_digest;
 pub use named_session::SessionStart;
 pub use open::{InitializeRequest, OpenError, OpenedSession, SubscriptionState};
 pub use owned::{

@@ -1,20 +1,32 @@
 //! The GET stream of a group: the merged streams of all members.
 //!
-//! Invariant: a member without a stream, or an unreachable one, does not affect the others.
+//! Invariant: a member without a stream, or an unreachable one, does not affect the others. No program is started for a
+//! stream: that of a member joins in when the session has started it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{StreamExt, future, stream};
+use futures_util::{Stream, StreamExt, future, stream};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::member_reply::relay_reply;
 use super::{GroupContext, check_session, member_context};
 use crate::group::event_ids::{Resumption, Source, mark_event};
+use crate::group::{KnownMembers, SessionMembers};
 use crate::http::endpoint::UpstreamContext;
 use crate::http::visible_tools::VisibleTools;
 use crate::http::{answer, stateful};
 use mooring_protocol::header::LAST_EVENT_ID;
-use mooring_protocol::{ErrorBody, ErrorKind, EventStream, Reply, ReplyBody};
-use mooring_router::affinity::{Session, StreamHold, StreamKind};
+use mooring_protocol::{ErrorBody, ErrorKind, Event, EventStream, Reply, ReplyBody};
+use mooring_router::affinity::{InFlightKind, Session, StreamHold, StreamKind};
+use mooring_store::StoreError;
+use mooring_upstream::Server;
+use tokio::time::sleep;
+
+/// How often the stream of a group looks whether programs have been started meanwhile. Their messages wait until then.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The stream of messages that answer no request, or of those after an event.
 pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
@@ -50,19 +62,95 @@ pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
         Ok(hold) => hold,
         Err(reply) => return *reply,
     };
-    let opening = context.server.upstreams().map(|server| {
+    let unstarted = match unstarted(context, &session).await {
+        Ok(unstarted) => unstarted,
+        Err(cause) => return answer::store(&cause, None),
+    };
+    let started = |server: &&Arc<Server>| !unstarted.iter().any(|other| other.id == server.id);
+    let opening = context.server.upstreams().filter(started).map(|server| {
         let mut member = member_context(context, server);
         let after = resumption.filter(|resumption| resumption.server == server.id.as_str());
         resume_after(&mut member.headers, after.map(|resumption| resumption.id));
-        open(member, session.clone())
+        open(member, session.clone(), Arc::clone(context.server.known()))
     });
-    match merge(opening).await {
+    let opening: Vec<_> = opening.collect();
+    let events = match unstarted.is_empty() {
+        true => merge(opening).await,
+        false => Some(merge_later(
+            opening,
+            started_later(context, &session, unstarted),
+        )),
+    };
+    match events {
         Some(events) => {
             let body = ReplyBody::Events(events).guarded_by(hold);
             Reply::new(StatusCode::OK, body)
         }
         None => no_stream(),
     }
+}
+
+/// The members whose programs this session has not started. A stream is no reason to start them.
+async fn unstarted(
+    context: &GroupContext,
+    session: &Session,
+) -> Result<Vec<Arc<Server>>, StoreError> {
+    if !context.server.has_programs() {
+        return Ok(Vec::new());
+    }
+    let store = context.app.session_router.store();
+    let record = store.get(&session.key).await?;
+    let members = SessionMembers::of(context.server.known(), &record);
+    let upstreams = context.server.upstreams();
+    Ok(upstreams
+        .filter(|server| members.is_unstarted(server))
+        .cloned()
+        .collect())
+}
+
+/// The streams of these members, each once its program has been started, by whichever gateway. Ends with the session and
+/// with the gateway.
+fn started_later(
+    context: &GroupContext,
+    session: &Session,
+    waiting: Vec<Arc<Server>>,
+) -> impl Stream<Item = EventStream> + Send + use<> {
+    // The session is in use for as long as its stream is read.
+    let active_bindings = context.app.session_router.active_bindings();
+    let in_use = active_bindings.begin(session, &context.server.id, InFlightKind::Stream);
+    let state = (context.clone(), session.clone(), waiting, in_use);
+    let started = stream::unfold(state, |(context, session, waiting, in_use)| async move {
+        let mut state = (context, session, waiting, in_use);
+        while !state.2.is_empty() {
+            tokio::select! {
+                () = state.0.app.relay.stopping.cancelled() => return None,
+                () = sleep(LOOK_EVERY) => {}
+            }
+            let still = match unstarted(&state.0, &state.1).await {
+                Ok(still) => still,
+                Err(StoreError::Refused(_)) => return None,
+                // The store is away for a while.
+                Err(_) => continue,
+            };
+            let waiting = std::mem::take(&mut state.2);
+            let (still, started): (Vec<_>, Vec<_>) = waiting
+                .into_iter()
+                .partition(|server| still.iter().any(|other| other.id == server.id));
+            state.2 = still;
+            if !started.is_empty() {
+                let opening = started.iter().map(|server| {
+                    let mut member = member_context(&state.0, server);
+                    resume_after(&mut member.headers, None);
+                    let known = Arc::clone(state.0.server.known());
+                    open(member, state.1.clone(), known)
+                });
+                let opened = join_all(opening.collect::<Vec<_>>()).await;
+                return Some((stream::iter(opened.into_iter().flatten()), state));
+            }
+        }
+        None
+    });
+    started.flatten()
 }
 
 /// Claims the session's unrelated stream for this gateway, once for all members. A client that resumes already had it.
@@ -105,7 +193,11 @@ fn resume_after(headers: &mut HeaderMap, id: Option<&str>) {
 }
 
 /// One member's events with marked ids; none if it has no stream.
-async fn open(member: UpstreamContext, session: Session) -> Option<EventStream> {
+async fn open(
+    member: UpstreamContext,
+    session: Session,
+    known: Arc<KnownMembers>,
+) -> Option<EventStream> {
     let server = member.server.id.clone();
     let reply = match stateful::open_stream(&member, &session, None).await {
         Ok(reply) => with_visible_tools(&member, reply).await,
@@ -118,7 +210,12 @@ async fn open(member: UpstreamContext, session: Session) -> Option<EventStream> 
         ReplyBody::Events(events) if reply.status == StatusCode::OK => {
             let marked = events.filter_map(move |event| {
                 future::ready(match event {
-                    Ok(event) => Some(Ok(mark_event(event, server.as_str(), Source::Unrelated))),
+                    Ok(event) => {
+                        if tells_of_changed_list(&event) {
+                            known.forget_lists(&server);
+                        }
+                        Some(Ok(mark_event(event, server.as_str(), Source::Unrelated)))
+                    }
                     Err(error) => {
                         tracing::info!(%server, %error, "stream of a group's member was interrupted");
                         None
@@ -134,6 +231,12 @@ async fn open(member: UpstreamContext, session: Session) -> Option<EventStream> 
             None
         }
     }
+}
+
+/// Whether an event is a notification that a list has changed.
+fn tells_of_changed_list(event: &Event) -> bool {
+    let data = event.data.as_deref().unwrap_or_default();
+    std::str::from_utf8(data).is_ok_and(|text| text.contains("/list_changed\""))
 }
 
 /// The member's stream without the tools that the caller may not use: a client may resume the events of a list.
@@ -158,6 +261,20 @@ where
     Some(Box::pin(all.flatten_unordered(None)))
 }
 
+/// Merges the events of members whose streams are being opened, and of those that come later, into one stream, which is
+/// there at once.
+fn merge_later<F>(
+    opening: Vec<F>,
+    later: impl Stream<Item = EventStream> + Send + 'static,
+) -> EventStream
+where
+    F: Future<Output = Option<EventStream>> + Send + 'static,
+{
+    let opening: FuturesUnordered<F> = opening.into_iter().collect();
+    let opened = opening.filter_map(future::ready);
+    Box::pin(stream::select(opened, later).flatten_unordered(None))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
@@ -165,7 +282,6 @@ mod tests {
     use futures_util::{FutureExt, TryStreamExt};
 
     use super::*;
-    use mooring_protocol::Event;
 
     /// A member whose stream has these events.
     async fn member(events: &'static [&'static str]) -> Option<EventStream> {

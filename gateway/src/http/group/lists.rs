@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::GroupMessage;
 use super::member_reply::{holding, name_member, own_result};
-use crate::group::Failure;
+use crate::group::{Failure, SessionMembers};
 use crate::http::answer;
 use mooring_protocol::{ErrorKind, Listing, Method, Reply, call};
 
@@ -51,10 +51,18 @@ impl GroupMessage<'_> {
         if let Err(cause) = session_router.note_log_level(&self.session, &level).await {
             return answer::store(&cause, self.message.id());
         }
-        let servers = self.context.server.upstreams();
+        let record = match self.record().await {
+            Ok(record) => record,
+            Err(reply) => return reply,
+        };
+        // A program that has not been started gets the level of the session when it is.
+        let members = SessionMembers::of(self.context.server.known(), &record);
+        let upstreams = self.context.server.upstreams();
+        let (unstarted, servers): (Vec<_>, Vec<_>) =
+            upstreams.partition(|server| members.is_unstarted(server));
         let text = |id: &str| call::again(id, Method::LoggingSetLevel, self.message.raw_params());
-        let answers = self.scope().ask_all(servers, text).await;
-        let (mut moved, mut failure, mut is_set) = (Vec::new(), None, false);
+        let answers = self.scope().ask_all(servers.into_iter(), text).await;
+        let (mut moved, mut failure, mut is_set) = (Vec::new(), None, !unstarted.is_empty());
         for (server, gathered) in answers {
             moved.extend(gathered.moved);
             match gathered.outcome {

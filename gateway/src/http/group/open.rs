@@ -1,11 +1,14 @@
 //! A client initializes at a group: one record, and every member initialized.
 //!
 //! Members are bound here and not at their first message, since the group's capabilities depend on those of its
-//! members.
+//! members. A member that is a program is not: what it answered to another client of this kind is known, and it is
+//! started when it is first needed. Any other that is known, but slow, is bound behind the client's back.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use http::StatusCode;
 use serde_json::{Map, Value};
@@ -19,7 +22,14 @@ use mooring_code::server::CodeServer;
 use mooring_protocol::tool_server::{ToolServerReply, handle_request};
 use mooring_protocol::{ErrorBody, ErrorKind, Message, Reply, Revision, call};
 use mooring_router::affinity::{InitializeRequest, OpenError, ResolveError, Session};
+use mooring_store::InitDigest;
 use mooring_upstream::Server;
+use mooring_usage::for_same_user;
+use tokio::time::timeout;
+
+/// How long a member whose answer is known is waited for: one that is away is named as missing, one that is slow holds
+/// up nobody.
+const KNOWN_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a member is missing from the group's `initialize` result.
 #[derive(Debug, thiserror::Error)]
@@ -58,9 +68,10 @@ pub(super) async fn initialize(
         Ok(session) => session,
         Err(cause) => return answer::open_error(&cause, message.id()),
     };
+    let client = InitDigest::of(params);
     let members = context.server.members().iter();
-    let asking =
-        members.map(|member| initialize_member(context, &session, member, message, revision));
+    let asking = members
+        .map(|member| initialize_member(context, &session, &client, member, message, revision));
     let answers = join_all(asking).await;
 
     let (mut introduced, mut missing, mut first) = (Vec::new(), Vec::new(), None);
@@ -117,35 +128,61 @@ async fn begin(
 async fn initialize_member(
     context: &GroupContext,
     session: &Session,
+    client: &InitDigest,
     member: &Member,
     message: &Message<'_>,
     revision: Revision,
-) -> Result<Map<String, Value>, AbsenceReason> {
-    match member {
-        Member::Upstream(server) => upstream(context, session, server).await,
-        Member::Code(server) => code(server, message, revision),
+) -> Result<Arc<Map<String, Value>>, AbsenceReason> {
+    let server = match member {
+        Member::Upstream(server) => server,
+        Member::Code(server) => return code(server, message, revision).map(Arc::new),
+    };
+    let known = context.server.known();
+    let known = known.initialize_result(server, client, Instant::now());
+    let asking = upstream(context, session, client, server);
+    match known {
+        Some(known) if server.is_program() => {
+            if known.is_due {
+                tokio::spawn(for_same_user(asking.map(drop)));
+            }
+            Ok(known.result)
+        }
+        Some(known) => match timeout(KNOWN_WAIT, tokio::spawn(for_same_user(asking))).await {
+            Ok(answer) => answer.map_err(|_| AbsenceReason::Invalid)?,
+            Err(_) => Ok(known.result),
+        },
+        None => asking.await,
     }
 }
 
-/// Binds the member.
-async fn upstream(
+/// Binds the member, and remembers its answer.
+fn upstream(
     context: &GroupContext,
     session: &Session,
+    client: &InitDigest,
     server: &Arc<Server>,
-) -> Result<Map<String, Value>, AbsenceReason> {
+) -> impl Future<Output = Result<Arc<Map<String, Value>>, AbsenceReason>> + Send + use<> {
     let session_router = context.app.session_router.clone();
     let limit = session_router.options().answer_timeout;
-    let memory = session.usage.as_ref().map(|usage| &**usage.replies());
-    let (session, asked) = (session.clone(), Arc::clone(server));
-    let binding = async move { session_router.initialize(&session, &asked).await };
-    let bound = server
-        .answer_in_time(limit, memory, binding, Result::is_ok)
-        .await;
-    let (_, initialized) = bound.ok_or(AbsenceReason::Late)??;
-    let answer = initialized.answer.message();
-    answer
-        .and_then(|answer| serde_json::from_str(answer.outcome()?).ok())
-        .ok_or(AbsenceReason::Invalid)
+    let usage = session.usage.clone();
+    let (session, client) = (session.clone(), client.clone());
+    let (server, known) = (Arc::clone(server), Arc::clone(context.server.known()));
+    async move {
+        let memory = usage.as_ref().map(|usage| &**usage.replies());
+        let asked = Arc::clone(&server);
+        let binding = async move { session_router.initialize(&session, &asked).await };
+        let bound = server
+            .answer_in_time(limit, memory, binding, Result::is_ok)
+            .await;
+        let (_, initialized) = bound.ok_or(AbsenceReason::Late)??;
+        let answer = initialized.answer.message();
+        let result: Map<String, Value> = answer
+            .and_then(|answer| serde_json::from_str(answer.outcome()?).ok())
+            .ok_or(AbsenceReason::Invalid)?;
+        let result = Arc::new(result);
+        known.note_initialized(&server, &client, Arc::clone(&result), Instant::now());
+        Ok(result)
+    }
 }
 
 fn code(

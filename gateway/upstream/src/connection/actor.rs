@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::activity::Activity;
+use super::activity::{Activity, IdleLimits, StoppedServer};
 use super::calls::InFlightCalls;
 use super::event_id::StreamName;
 use super::key::Key;
@@ -58,10 +58,10 @@ pub(super) enum Command {
     },
     /// Stop the server if it is idle.
     StopIfIdle {
-        /// Minimum idle time.
-        idle_for: Duration,
-        /// Whether the server was stopped.
-        reply: oneshot::Sender<bool>,
+        /// Minimum idle times.
+        limits: IdleLimits,
+        /// The server, if it was stopped.
+        reply: oneshot::Sender<Option<StoppedServer>>,
     },
 }
 
@@ -99,6 +99,10 @@ pub(super) struct Actor {
     pub(super) sending: SendQueue,
     /// When the server was last used.
     pub(super) used_at: Instant,
+    /// Whether the client has asked for more than lists.
+    pub(super) is_used: bool,
+    /// When the client was last seen to listen.
+    listened_at: Option<Instant>,
     congested_since: Option<Instant>,
     status: StatusSenders,
 }
@@ -126,6 +130,8 @@ impl Actor {
             backlog: Arc::default(),
             sending: SendQueue::new(options.message_bytes_max),
             used_at: Instant::now(),
+            is_used: false,
+            listened_at: None,
             congested_since: None,
             status,
             options,
@@ -167,10 +173,13 @@ impl Actor {
                 },
                 command = mailbox.commands.recv() => match command {
                     Some(Command::Serve { request, reply }) => self.serve(request, reply),
-                    Some(Command::StopIfIdle { idle_for, reply }) => {
-                        let stops = self.is_idle_for(idle_for);
-                        let _ = reply.send(stops);
-                        if stops {
+                    Some(Command::StopIfIdle { limits, reply }) => {
+                        let is_idle = self.is_idle(limits);
+                        let _ = reply.send(is_idle.then_some(match self.is_used {
+                            true => StoppedServer::Used,
+                            false => StoppedServer::Unused,
+                        }));
+                        if is_idle {
                             return DriveEnd::Idle;
                         }
                     }
@@ -200,7 +209,7 @@ impl Actor {
             };
             match command {
                 Some(Command::Serve { request, reply }) => self.serve_stopped(request, reply),
-                Some(Command::StopIfIdle { reply, .. }) => drop(reply.send(false)),
+                Some(Command::StopIfIdle { reply, .. }) => drop(reply.send(None)),
                 None => return,
             }
         }
@@ -210,12 +219,34 @@ impl Actor {
         self.calls.client_calls() > 0 || !self.open_questions.is_empty()
     }
 
-    fn is_idle_for(&self, idle_for: Duration) -> bool {
-        !self.is_busy() && self.used_at.elapsed() >= idle_for
+    fn is_idle(&mut self, limits: IdleLimits) -> bool {
+        self.note_listener(Instant::now());
+        let is_listened = self.general.is_read();
+        let limit = match self.listened_at {
+            _ if is_listened => limits.attended,
+            _ if !self.is_used => limits.unused,
+            Some(_) => limits.left,
+            None => limits.attended,
+        };
+        // A client that listens may still have nothing to say for long.
+        let since = match is_listened {
+            true => self.used_at,
+            false => self
+                .listened_at
+                .map_or(self.used_at, |at| at.max(self.used_at)),
+        };
+        !self.is_busy() && since.elapsed() >= limit
+    }
+
+    fn note_listener(&mut self, now: Instant) {
+        if self.general.is_read() {
+            self.listened_at = Some(now);
+        }
     }
 
     /// Handles expired deadlines and publishes the state; returns the next deadline.
     fn process_deadlines(&mut self, now: Instant) -> Instant {
+        self.note_listener(now);
         for (key, origin) in self.open_questions.expired(now) {
             self.expire_question(&key, origin);
         }

@@ -38,7 +38,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-pub use self::activity::Activity;
+pub use self::activity::{Activity, IdleLimits, StoppedServer};
 pub use self::event_id::EventId;
 pub use self::negotiated::ClientCapabilities;
 
@@ -196,14 +196,15 @@ impl Connection {
         *self.activity.borrow()
     }
 
-    /// Stops the server if it has been idle for `idle_for`; returns whether it did. Open streams stay open, new streams
+    /// Stops the server if it has been idle for as long as `limits` allow; returns it if so. Open streams stay open, new streams
     /// can be opened and pings are answered. Any other message gets [`SendError::Ended`], so that its sender opens a
     /// new connection.
-    pub async fn stop_if_idle(&self, idle_for: Duration) -> bool {
+    pub async fn stop_if_idle(&self, limits: IdleLimits) -> Option<StoppedServer> {
         let (reply, stopped) = oneshot::channel();
-        let command = Command::StopIfIdle { idle_for, reply };
+        let command = Command::StopIfIdle { limits, reply };
         // A task that is gone has already stopped its server.
-        self.commands.send(command).await.is_ok() && stopped.await.unwrap_or(false)
+        self.commands.send(command).await.ok()?;
+        stopped.await.ok()?
     }
 
     /// The number of unanswered requests of the client, without cancelled ones.

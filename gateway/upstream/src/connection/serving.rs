@@ -36,6 +36,20 @@ const MISSED: &str = concat!(
     r#""data":{"message":"some of what this stream said meanwhile is not kept any more"}}}"#
 );
 
+/// Whether a server keeps nothing of a request of this method that its client would miss.
+const fn is_only_looking(method: Method) -> bool {
+    matches!(
+        method,
+        Method::Initialize
+            | Method::Ping
+            | Method::ToolsList
+            | Method::PromptsList
+            | Method::ResourcesList
+            | Method::ResourceTemplatesList
+            | Method::LoggingSetLevel
+    )
+}
+
 /// What to do with a POSTed message.
 enum PostDecision {
     /// Send it; this is the reply once it is sent.
@@ -134,6 +148,7 @@ impl Actor {
                 "the answers to earlier requests are not read",
             ));
         }
+        self.is_used |= !is_only_looking(message.method());
         if message.method() == Method::Initialize {
             self.negotiated = NegotiatedCapabilities::by_client(message);
         }

@@ -141,10 +141,7 @@ impl SessionRouter {
                     session: Arc::from(&*session.digest),
                 };
                 let started = async {
-                    let slot = self
-                        .owned_connections()
-                        .make_room(&server.id, spec, children)
-                        .await?;
+                    let slot = self.make_process_room(&server.id, spec, children).await?;
                     children.start_in(slot, spec, label).await
                 };
                 let child = started.await.map_err(|error| {

@@ -3,7 +3,7 @@
 //!
 //! Invariant: a process with an in-flight request is not stopped, because its connection decides between two messages.
 //! The session stays bound; its next message starts a new process, and the reply has a rebind notice, as after every
-//! loss.
+//! loss. A process that its session has never called has nothing to lose: its binding is undone, and nothing is reported.
 
 use std::time::Duration;
 
@@ -11,8 +11,10 @@ use mooring_session::names::ServerName;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::connection_table::{ConnectionKey, OwnedConnection};
-use super::{Connector, OwnedConnections, SessionRouter};
-use mooring_upstream::connection::Activity;
+use super::{Connector, SessionRouter};
+use mooring_session::rules::UnbindRequest;
+use mooring_store::StoreError;
+use mooring_upstream::connection::{Activity, IdleLimits, StoppedServer};
 use mooring_upstream::stdio::{ChildSlot, ChildSpec, Children, StartError};
 
 /// Interval of checks for idle timeouts.
@@ -29,22 +31,25 @@ const ROOM_WITHIN: Duration = Duration::from_secs(3);
 pub async fn stop_idle_processes(router: SessionRouter) {
     loop {
         sleep(LOOK_EVERY).await;
-        router.owned_connections().stop_timed_out().await;
+        router.stop_timed_out().await;
     }
 }
 
-impl OwnedConnections {
+impl SessionRouter {
     async fn stop_timed_out(&self) {
-        for (connection_key, held) in self.table.all() {
+        let owned = self.owned_connections();
+        for (connection_key, held) in owned.table.all() {
             let Some(Connector::Stdio {
                 idle_timeout: Some(limit),
                 ..
-            }) = self.dials.get(&connection_key.server)
+            }) = owned.dials.get(&connection_key.server)
             else {
                 continue;
             };
-            if idle_for(&held).is_some_and(|idle| idle >= *limit) {
-                stop(&connection_key, &held, *limit, "idle time-out").await;
+            let limits = IdleLimits::of(*limit);
+            if idle_for(&held).is_some_and(|idle| idle >= limits.unused) {
+                self.stop(&connection_key, &held, limits, "idle time-out")
+                    .await;
             }
         }
     }
@@ -54,7 +59,7 @@ impl OwnedConnections {
     ///
     /// # Errors
     /// `AllInUse`: every process has an in-flight request.
-    pub(super) async fn make_room(
+    pub(super) async fn make_process_room(
         &self,
         server: &ServerName,
         spec: &ChildSpec,
@@ -87,7 +92,7 @@ impl OwnedConnections {
 
     async fn stop_longest_idle(&self, server: &ServerName) -> bool {
         let mut idle: Vec<(Duration, ConnectionKey, OwnedConnection)> =
-            (self.table.all().into_iter())
+            (self.owned_connections().table.all().into_iter())
                 .filter(|(connection_key, _)| connection_key.server == *server)
                 .filter_map(|(connection_key, held)| Some((idle_for(&held)?, connection_key, held)))
                 .filter(|(idle, ..)| *idle >= YIELDS_AFTER)
@@ -95,11 +100,67 @@ impl OwnedConnections {
         idle.sort_by_key(|(idle, ..)| std::cmp::Reverse(*idle));
         for (_, connection_key, held) in &idle {
             // It may have been used in the meantime; then try another.
-            if stop(connection_key, held, YIELDS_AFTER, "children_max").await {
+            let limits = IdleLimits::all(YIELDS_AFTER);
+            if self
+                .stop(connection_key, held, limits, "children_max")
+                .await
+            {
                 return true;
             }
         }
         false
+    }
+
+    async fn stop(
+        &self,
+        connection_key: &ConnectionKey,
+        held: &OwnedConnection,
+        limits: IdleLimits,
+        cause: &'static str,
+    ) -> bool {
+        let Some(stopped) = held.connection.stop_if_idle(limits).await else {
+            return false;
+        };
+        tracing::info!(
+            session = %connection_key.key.digest(),
+            server = %connection_key.server,
+            epoch = held.epoch,
+            cause,
+            is_used = stopped == StoppedServer::Used,
+            "stopped an idle server process"
+        );
+        if stopped == StoppedServer::Unused
+            && let Err(error) = self.unbind_unused(connection_key, held.epoch).await
+        {
+            tracing::debug!(session = %connection_key.key.digest(), %error, "failed to undo the binding of an unused process");
+        }
+        true
+    }
+
+    /// Undoes the binding of a process that was never called. One that was moved before has a loss to report.
+    async fn unbind_unused(
+        &self,
+        connection_key: &ConnectionKey,
+        epoch: u64,
+    ) -> Result<(), StoreError> {
+        let record = self.store().get(&connection_key.key).await?;
+        let is_first = record.bindings.iter().any(|binding| {
+            binding.server == connection_key.server
+                && binding.epoch == epoch
+                && binding.rebinds == 0
+        });
+        if !is_first {
+            return Ok(());
+        }
+        let request = UnbindRequest {
+            principal: record.principal,
+            server: connection_key.server.clone(),
+            epoch,
+            token: None,
+        };
+        self.store().unbind(&connection_key.key, &request).await?;
+        self.owned_connections().close(connection_key, epoch);
+        Ok(())
     }
 }
 
@@ -108,23 +169,4 @@ fn idle_for(held: &OwnedConnection) -> Option<Duration> {
         Activity::Idle { since } => Some(since.elapsed()),
         Activity::Busy | Activity::Stopped => None,
     }
-}
-
-async fn stop(
-    connection_key: &ConnectionKey,
-    held: &OwnedConnection,
-    idle_for: Duration,
-    cause: &'static str,
-) -> bool {
-    let is_stopped = held.connection.stop_if_idle(idle_for).await;
-    if is_stopped {
-        tracing::info!(
-            session = %connection_key.key.digest(),
-            server = %connection_key.server,
-            epoch = held.epoch,
-            cause,
-            "stopped an idle server process"
-        );
-    }
-    is_stopped
 }

@@ -7,7 +7,55 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Waits for the limit and stops the server if it was unused.
 async fn is_stopped_after_limit(bench: &Bench) -> bool {
     tokio::time::advance(LIMIT).await;
-    bench.connection.stop_if_idle(LIMIT).await
+    is_stopped(&bench.connection, LIMIT).await
+}
+
+async fn is_stopped(connection: &Connection, limit: Duration) -> bool {
+    let limits = IdleLimits::all(limit);
+    connection.stop_if_idle(limits).await.is_some()
+}
+
+/// A client that has called the server, and listens or not, from the last limit on.
+async fn called(is_listening: bool) -> (Bench, Option<Stream>) {
+    let mut bench = older().await;
+    let stream = bench.listen(None).await;
+    let mut call = bench.call(&tools_call(1)).await;
+    bench.server_sends(&result(1)).await;
+    call.rest().await;
+    tokio::time::advance(LIMIT).await;
+    bench.wait_processed().await;
+    (bench, is_listening.then_some(stream))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_has_left_keeps_its_server_for_less_long() {
+    let limits = IdleLimits::of(LIMIT);
+    let (bench, _listening) = called(true).await;
+    tokio::time::advance(LIMIT - limits.left).await;
+    assert_eq!(
+        bench.connection.stop_if_idle(limits).await,
+        Some(StoppedServer::Used),
+        "its time is over"
+    );
+
+    let (bench, _) = called(false).await;
+    assert_eq!(bench.connection.stop_if_idle(limits).await, None);
+    tokio::time::advance(limits.left).await;
+    let stopped = bench.connection.stop_if_idle(limits).await;
+    assert_eq!(stopped, Some(StoppedServer::Used));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_nobody_called_goes_soon_unless_its_client_listens() {
+    let limits = IdleLimits::of(LIMIT);
+    let mut bench = older().await;
+    let stream = bench.listen(None).await;
+    tokio::time::advance(limits.unused).await;
+    assert_eq!(bench.connection.stop_if_idle(limits).await, None);
+    drop(stream);
+    tokio::time::advance(limits.unused).await;
+    let stopped = bench.connection.stop_if_idle(limits).await;
+    assert_eq!(stopped, Some(StoppedServer::Unused));
 }
 
 #[tokio::test(start_paused = true)]
@@ -18,7 +66,7 @@ async fn a_server_with_an_open_request_is_not_idle() {
     assert_eq!(bench.connection.activity(), Activity::Busy);
     bench.server_sends(&result(1)).await;
     assert_eq!(call.rest().await.len(), 1);
-    assert!(!bench.connection.stop_if_idle(LIMIT).await, "used just now");
+    assert!(!is_stopped(&bench.connection, LIMIT).await, "used just now");
 
     let mut stream = bench.listen(None).await;
     bench
@@ -26,7 +74,7 @@ async fn a_server_with_an_open_request_is_not_idle() {
         .await;
     assert_eq!(stream.data().await["method"], "elicitation/create");
     tokio::time::advance(LIMIT / 2).await;
-    assert!(!bench.connection.stop_if_idle(LIMIT / 2).await, "it asks");
+    assert!(!is_stopped(&bench.connection, LIMIT / 2).await, "it asks");
     bench.post(r#"{"id":1,"result":{}}"#).await;
     assert_eq!(bench.server_receives().await["id"], 1);
     assert!(is_stopped_after_limit(&bench).await);
@@ -41,7 +89,7 @@ async fn messages_on_a_read_stream_are_uses_and_pings_are_not() {
     tokio::time::advance(LIMIT).await;
     bench.server_sends(notification).await;
     stream.data().await;
-    assert!(!bench.connection.stop_if_idle(LIMIT).await);
+    assert!(!is_stopped(&bench.connection, LIMIT).await);
     drop(stream);
 
     tokio::time::advance(LIMIT).await;
@@ -55,7 +103,7 @@ async fn messages_on_a_read_stream_are_uses_and_pings_are_not() {
         .await;
     ping.rest().await;
     // The answer is a use; unread messages and an open, silent stream are not.
-    assert!(!bench.connection.stop_if_idle(LIMIT).await);
+    assert!(!is_stopped(&bench.connection, LIMIT).await);
     let _silent = bench.listen(None).await;
     assert!(is_stopped_after_limit(&bench).await);
 }
@@ -68,7 +116,7 @@ async fn an_idle_stop_keeps_the_clients_streams_and_session() {
     bench.server_sends(&result(1)).await;
     let answer = call.next().await.unwrap();
     assert!(is_stopped_after_limit(&bench).await);
-    assert!(!bench.connection.stop_if_idle(LIMIT).await, "only once");
+    assert!(!is_stopped(&bench.connection, LIMIT).await, "only once");
     assert_eq!(bench.connection.activity(), Activity::Stopped);
     assert_eq!(bench.connection.end(), None);
 
