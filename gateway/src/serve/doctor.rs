@@ -34,6 +34,8 @@ use mooring_upstream::{ContactOutcome, OauthTokens};
 const PORT_WITHIN: Duration = Duration::from_secs(2);
 /// Timeout for one server, in addition to its own limits.
 const SERVER_WITHIN: Duration = Duration::from_secs(90);
+/// What `hash-max-listpack-value` of Redis has to be at least; the module says the same in its log.
+const LISTPACK_VALUE_BYTES_WANTED: u64 = 512;
 /// The address in this process's heartbeats: peers cannot reach it.
 const ADDRESS: &str = "-";
 
@@ -109,14 +111,18 @@ pub async fn diagnose(loaded: LoadedSettings) -> Result<Diagnosis, ServeError> {
     );
     let files = check_files(&settings);
     let is_servable = refuse_problems(&files).is_ok();
-    // Servers that are queried below give more detail. A warning about one server is reported as a problem here.
+    // Servers that are queried below give more detail, unless their program is missing. A warning about one server is
+    // reported as a problem here.
     let is_queried = |check: &SettingsCheck| {
         let id = check.subject.strip_prefix("server ");
-        is_servable && id.is_some_and(|id| servers::lists_tools(&settings, id))
+        let lists_tools = id.is_some_and(|id| servers::lists_tools(&settings, id));
+        is_servable && lists_tools && check.outcome == CheckOutcome::Ok
     };
+    let mut unstartable = Vec::new();
     for mut check in files.into_iter().filter(|check| !is_queried(check)) {
         if check.outcome == CheckOutcome::Warning {
             check.outcome = CheckOutcome::Problem;
+            unstartable.push(check.subject.clone());
         }
         checks.push(check);
     }
@@ -131,7 +137,7 @@ pub async fn diagnose(loaded: LoadedSettings) -> Result<Diagnosis, ServeError> {
     }
     checks.push(store(&settings).await);
     if is_servable {
-        checks.extend(parts(&settings).await?);
+        checks.extend(parts(&settings, &unstartable).await?);
     } else {
         let detail = "not asked: a gateway would not start, see above";
         checks.push(SettingsCheck::wrong(
@@ -205,7 +211,23 @@ async fn store(settings: &Settings) -> SettingsCheck {
     let mut strict = settings.store.clone();
     strict.on_unavailable = OnUnavailable::Fail;
     match store::open(&strict, settings.affinity.session_ttl).await {
-        Ok(_) => SettingsCheck::ok(subject, "it can be used"),
+        Ok(store) => match store.listpack_value_bytes().await {
+            Ok(Some(bytes)) if bytes < LISTPACK_VALUE_BYTES_WANTED => SettingsCheck::wrong(
+                CheckOutcome::Warning,
+                subject,
+                format!(
+                    "it can be used, but hash-max-listpack-value is {bytes}: sessions with longer values take 1.4 times \
+                     the memory"
+                ),
+                "set it to 512 in redis.conf, as docs/operating-redis.md has it",
+            ),
+            Ok(_) => SettingsCheck::ok(subject, "it can be used"),
+            // The gateway's own user may well have no right to read settings.
+            Err(error) => SettingsCheck::ok(
+                subject,
+                format!("it can be used; hash-max-listpack-value is not known: {error}"),
+            ),
+        },
         Err(error) => SettingsCheck::wrong(
             CheckOutcome::Problem,
             subject,
@@ -215,8 +237,12 @@ async fn store(settings: &Settings) -> SettingsCheck {
     }
 }
 
-/// Checks the sandbox and every server with a gateway that keeps its sessions in memory and has no listener.
-async fn parts(settings: &Settings) -> Result<Vec<SettingsCheck>, ServeError> {
+/// Checks the sandbox and every server with a gateway that keeps its sessions in memory and has no listener. Servers that
+/// are known to be `unstartable` are left out.
+async fn parts(
+    settings: &Settings,
+    unstartable: &[impl AsRef<str> + Sync],
+) -> Result<Vec<SettingsCheck>, ServeError> {
     let recorder = record_metrics()?;
     let worker = format!("doctor:{:016x}", rand::random::<u64>());
     let worker = WorkerId::parse(worker.as_bytes())?;
@@ -251,7 +277,7 @@ async fn parts(settings: &Settings) -> Result<Vec<SettingsCheck>, ServeError> {
     background::fetch_server_tokens(&app, &mut tasks).await;
     checks.extend(app.server_tokens.iter().map(|tokens| server_token(tokens)));
     tokio::select! {
-        asked = check_servers(settings, &app) => checks.extend(asked),
+        asked = check_servers(settings, &app, unstartable) => checks.extend(asked),
         () = beating => {}
     }
     wind_down(&app, tasks, Instant::now()).await;
@@ -339,8 +365,16 @@ async fn code(app: &App) -> Vec<SettingsCheck> {
 }
 
 /// Lists the tools of every server that is remote or a program.
-async fn check_servers(settings: &Settings, app: &Arc<App>) -> Vec<SettingsCheck> {
-    let mountable = servers::mountable(settings).unwrap_or_default();
+async fn check_servers(
+    settings: &Settings,
+    app: &Arc<App>,
+    unstartable: &[impl AsRef<str> + Sync],
+) -> Vec<SettingsCheck> {
+    let mut mountable = servers::mountable(settings).unwrap_or_default();
+    mountable.retain(|server| {
+        let subject = format!("server {}", server.id);
+        !unstartable.iter().any(|known| known.as_ref() == subject)
+    });
     let upstreams = upstreams(app);
     join_all(
         mountable

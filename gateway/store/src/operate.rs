@@ -10,7 +10,7 @@ use mooring_session::view::RecordView;
 use super::error::StoreError;
 use super::key::{Family, SessionKey};
 use super::query::{SessionPage, SessionQuery};
-use super::{Store, on_backend};
+use super::{Backend, Store, on_backend};
 
 impl Store {
     /// Parses a key that this store returned, such as the least recently used session at a session cap; none if it is
@@ -25,6 +25,18 @@ impl Store {
     #[must_use]
     pub fn key_at(&self, family: Family, place: &str) -> Option<SessionKey> {
         self.key_named(&(family.head(&self.prefix) + place))
+    }
+
+    /// `hash-max-listpack-value` of Redis; none where the store is no Redis.
+    ///
+    /// # Errors
+    /// Redis refused, for instance because its user may not read settings, or is away.
+    pub async fn listpack_value_bytes(&self) -> Result<Option<u64>, StoreError> {
+        match &*self.backend {
+            Backend::Redis(store, _) => store.listpack_value_bytes().await,
+            Backend::Fallback(store) => store.redis().listpack_value_bytes().await,
+            _ => Ok(None),
+        }
     }
 
     /// One page of the sessions that match a query. Counts as no use.

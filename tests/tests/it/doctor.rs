@@ -9,7 +9,7 @@ use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::paths;
 use mooring_tests::port::free_port;
-use mooring_tests::redis::Redis;
+use mooring_tests::redis::{Module, Redis};
 use mooring_tests::session::McpSession;
 use mooring_tests::wait;
 use serde_json::{Value, json};
@@ -97,6 +97,8 @@ async fn the_doctor_names_what_is_broken_and_what_to_do() -> anyhow::Result<()> 
             "server program",
             "\"mooring-no-such-program\" was not found",
         ),
+        // As the log of `serve` has it.
+        ("server program", "add its directory to the gateway's PATH"),
         ("server crash", "exit status: 3"),
         ("server crash", "missing API_KEY"),
         ("server agent", "\"mooring-no-such-agent\" was not found"),
@@ -115,6 +117,26 @@ async fn the_doctor_names_what_is_broken_and_what_to_do() -> anyhow::Result<()> 
     let report: Value = serde_json::from_str(&text).context(text)?;
     assert_eq!(code, Some(0), "{report}");
     assert_eq!(report["healthy"], true);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_doctor_says_that_a_setting_of_redis_makes_sessions_large() -> anyhow::Result<()> {
+    let redis = Redis::start_with(Module::Loaded, &["--hash-max-listpack-value", "64"]).await?;
+    let toml = format!(
+        "[store]\nurl = {:?}\n[listen]\naddress = \"127.0.0.1:{}\"\n[[servers]]\nid = \"code\"\nkind = \"code\"\n",
+        redis.url(),
+        free_port()?
+    );
+    for (value, told) in [("64", Some("hash-max-listpack-value is 64")), ("512", None)] {
+        redis.cli(&["CONFIG", "SET", "hash-max-listpack-value", value])?;
+        let (_, text) = mooring(&["doctor"], &toml).await?;
+        let store = about(&text, "store (redis://");
+        match told {
+            Some(told) => assert!(store.contains(told) && store.contains("512"), "{text}"),
+            None => assert!(!store.contains("listpack"), "{text}"),
+        }
+    }
     Ok(())
 }
 

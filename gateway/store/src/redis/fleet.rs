@@ -1,4 +1,6 @@
-//! The WORKER commands except WORKER.WAIT.
+//! The WORKER commands except WORKER.WAIT, and a setting of Redis.
+
+use std::collections::BTreeMap;
 
 use mooring_session::names::{Address, WorkerId};
 use mooring_session::workers::{Beat, Drain};
@@ -26,6 +28,20 @@ impl RedisStore {
         command.arg(worker.as_str());
         let value = self.send(&command, name, Resend::Once).await?;
         reply::was_alive(value).map_err(unreadable(name))
+    }
+
+    /// The setting `hash-max-listpack-value`; none where the server has none of this name.
+    pub(crate) async fn listpack_value_bytes(&self) -> Result<Option<u64>, StoreError> {
+        let name = "CONFIG";
+        let mut command = redis::cmd(name);
+        command.arg(("GET", "hash-max-listpack-value"));
+        let value = self.send(&command, name, Resend::Once).await?;
+        let pairs: BTreeMap<String, String> =
+            redis::from_redis_value(value).map_err(|error| unreadable(name)(error.to_string()))?;
+        Ok(pairs
+            .into_values()
+            .next()
+            .and_then(|value| value.parse().ok()))
     }
 
     pub(crate) async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
