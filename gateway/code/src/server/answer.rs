@@ -38,6 +38,12 @@ enum ModelContent {
         mime_type: &'static str,
         bytes: Vec<u8>,
     },
+    /// A file for the host, which saves it or passes it on.
+    File {
+        path: String,
+        mime_type: &'static str,
+        bytes: Vec<u8>,
+    },
 }
 
 impl ToolAnswer {
@@ -81,6 +87,22 @@ impl ToolAnswer {
         self
     }
 
+    /// With this file as an embedded resource, in both forms.
+    #[must_use]
+    pub(crate) fn with_file(
+        mut self,
+        path: String,
+        mime_type: &'static str,
+        bytes: Vec<u8>,
+    ) -> Self {
+        self.model_content = Some(ModelContent::File {
+            path,
+            mime_type,
+            bytes,
+        });
+        self
+    }
+
     /// With what `_meta` says of the run.
     #[must_use]
     pub(crate) fn with_run(mut self, run: Value) -> Self {
@@ -102,6 +124,21 @@ impl ToolAnswer {
                 "data": BASE64_STANDARD.encode(bytes),
                 "mimeType": mime_type,
             }),
+            (
+                Some(ModelContent::File {
+                    path,
+                    mime_type,
+                    bytes,
+                }),
+                _,
+            ) => json!({
+                "type": "resource",
+                "resource": {
+                    "uri": format!("file://{}", percent_encoded(&path)),
+                    "mimeType": mime_type,
+                    "blob": BASE64_STANDARD.encode(bytes),
+                },
+            }),
             (Some(ModelContent::Text(text)), AnswerForm::Brief) => {
                 json!({ "type": "text", "text": text })
             }
@@ -118,6 +155,20 @@ impl ToolAnswer {
             r#"{{"content":[{block}],"structuredContent":{structured},"isError":{is_error}{meta}}}"#
         )
     }
+}
+
+/// A path as that of a URI (RFC 3986).
+fn percent_encoded(path: &str) -> String {
+    let mut encoded = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                encoded.push(char::from(byte));
+            }
+            other => encoded.push_str(&format!("%{other:02X}")),
+        }
+    }
+    encoded
 }
 
 /// Why a tool did nothing.

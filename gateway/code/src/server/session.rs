@@ -220,7 +220,7 @@ impl CodeServer {
         context: &CallContext,
         language: Option<Language>,
         path: VirtualPath,
-        content: String,
+        content: Vec<u8>,
     ) -> Result<WriteReport, Failure> {
         let files = CatalogNeed::Files;
         let mut known = self.resolve_session(context, language, files).await?;
@@ -229,8 +229,7 @@ impl CodeServer {
             let slot = self.services.file_call();
             let (held, _slot) = self.lock_session(&mut known, slot).await?;
             let write = move || {
-                let written =
-                    tree::write(&held.opened.directory, &path, content.as_bytes(), &limits);
+                let written = tree::write(&held.opened.directory, &path, &content, &limits);
                 held.release(LockUse::Write);
                 written
             };

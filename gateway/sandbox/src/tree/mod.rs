@@ -37,7 +37,7 @@ pub use name::{NameFault, escaped};
 pub use open::FileKind;
 pub use path::{Mount, PathError, VirtualPath};
 pub use plan::{RefusalReason, RefusedEntry};
-pub use read::{FileContent, read};
+pub use read::{FileContent, read, read_part};
 pub use recover::{RecoveryOutcome, recover};
 pub use remove::remove;
 pub use session::SessionDirectory;

@@ -1,7 +1,8 @@
-//! Reading one file of a session.
+//! Reading one file of a session, or a part of it.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{Stat, fstat};
 
@@ -10,11 +11,13 @@ use super::open::{self, FileKind};
 use super::path::{Mount, VirtualPath};
 use super::view::View;
 
-/// A file that was read whole.
+/// What was read of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileContent {
-    /// The content.
+    /// The content, or the part of it that was asked for.
     pub bytes: Vec<u8>,
+    /// The size of the whole file.
+    pub size_bytes: u64,
     /// When it was last written, in milliseconds since 1970.
     pub modified_at_ms: i64,
 }
@@ -25,13 +28,7 @@ pub struct FileContent {
 ///
 /// See [`TreeError`]; nothing but a regular file is opened.
 pub fn read(view: &View, path: &VirtualPath, bytes_max: u64) -> Result<FileContent, TreeError> {
-    let Some(mount) = path.mount() else {
-        return Err(TreeError::IsADirectory(path.clone()));
-    };
-    let held = open::hold(view.mount(mount), path.beneath().as_str())
-        .map_err(TreeError::on(path, "find a file"))?;
-    let stat = fstat(&held).map_err(TreeError::system("look at a file"))?;
-    refuse_all_but_own_file(path, mount, &stat)?;
+    let (held, stat) = find(view, path)?;
     let too_large = |size_bytes| TreeError::TooLarge {
         path: path.clone(),
         size_bytes,
@@ -41,21 +38,63 @@ pub fn read(view: &View, path: &VirtualPath, bytes_max: u64) -> Result<FileConte
     if size_bytes > bytes_max {
         return Err(too_large(size_bytes));
     }
-    let opened = open::reopen(&held).map_err(TreeError::on(path, "open a file"))?;
-    let mut bytes = Vec::with_capacity(usize::try_from(size_bytes).unwrap_or(0));
     // One byte more than allowed detects a file that has grown since.
-    File::from(opened)
-        .take(bytes_max.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(TreeError::system("read a file"))?;
-    let read_bytes = bytes.len() as u64;
+    let content = read_from(&held, &stat, path, 0, bytes_max.saturating_add(1))?;
+    let read_bytes = content.bytes.len() as u64;
     if read_bytes > bytes_max {
         return Err(too_large(read_bytes));
     }
+    Ok(content)
+}
+
+/// Reads at most `bytes_max` bytes of a regular file from `offset` on; none behind its end.
+///
+/// # Errors
+///
+/// See [`TreeError`]; nothing but a regular file is opened.
+pub fn read_part(
+    view: &View,
+    path: &VirtualPath,
+    offset: u64,
+    bytes_max: u64,
+) -> Result<FileContent, TreeError> {
+    let (held, stat) = find(view, path)?;
+    read_from(&held, &stat, path, offset, bytes_max)
+}
+
+fn read_from(
+    held: &OwnedFd,
+    stat: &Stat,
+    path: &VirtualPath,
+    offset: u64,
+    bytes_max: u64,
+) -> Result<FileContent, TreeError> {
+    let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
+    let wanted = size_bytes.saturating_sub(offset).min(bytes_max);
+    let mut file = File::from(open::reopen(held).map_err(TreeError::on(path, "open a file"))?);
+    let mut bytes = Vec::with_capacity(usize::try_from(wanted).unwrap_or(0));
+    let mut reading = || {
+        file.seek(SeekFrom::Start(offset))?;
+        (&file).take(bytes_max).read_to_end(&mut bytes)
+    };
+    reading().map_err(TreeError::system("read a file"))?;
     Ok(FileContent {
         bytes,
-        modified_at_ms: modified_at_ms(&stat),
+        size_bytes,
+        modified_at_ms: modified_at_ms(stat),
     })
+}
+
+/// The file, not yet opened for reading.
+fn find(view: &View, path: &VirtualPath) -> Result<(OwnedFd, Stat), TreeError> {
+    let Some(mount) = path.mount() else {
+        return Err(TreeError::IsADirectory(path.clone()));
+    };
+    let held = open::hold(view.mount(mount), path.beneath().as_str())
+        .map_err(TreeError::on(path, "find a file"))?;
+    let stat = fstat(&held).map_err(TreeError::system("look at a file"))?;
+    refuse_all_but_own_file(path, mount, &stat)?;
+    Ok((held, stat))
 }
 
 fn refuse_all_but_own_file(path: &VirtualPath, mount: Mount, stat: &Stat) -> Result<(), TreeError> {

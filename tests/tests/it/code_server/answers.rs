@@ -201,3 +201,66 @@ async fn file_tools_answer_with_text_images_and_advice() -> anyhow::Result<()> {
     );
     Ok(())
 }
+
+/// A host takes and gives files of any kind; a model has no other way than its tools.
+#[tokio::test]
+async fn binary_files_go_in_and_out() -> anyhow::Result<()> {
+    // A ZIP archive with one empty file `a`.
+    const ARCHIVE: &str = "UEsDBBQAAAAAAAAAIQAAAAAAAAAAAAAAAAABAAAAYVBLAQIUAxQAAAAAAAAAIQAAAAAAAAAAAAAAAAABAAAAAAAAAAAAAACAAQAAAABhUEsFBgAAAAABAAEALwAAAB8AAAAAAA==";
+    let mut scene = Scene::start().await?;
+    let file = |content: &str| {
+        json!({"path": "/scratch/in/a b.xlsx", "content": content, "encoding": "base64"})
+    };
+    let written = scene.coder.result("fs_write", file(ARCHIVE)).await?;
+    assert_eq!(written["isError"], false, "{written}");
+    let code = "import zipfile\nprint(zipfile.ZipFile('/scratch/in/a b.xlsx').namelist())";
+    let arguments = json!({"code": code, "language": "python"});
+    let listed = scene.coder.result("shell_exec", arguments).await?;
+    assert_eq!(read(&listed), "['a']\n", "{listed}");
+    let arguments = json!({"path": "/scratch/in/a b.xlsx", "encoding": "base64"});
+    let taken = scene.coder.result("fs_read", arguments).await?;
+    let mime_type = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
+    let resource = json!({"uri": "file:///scratch/in/a%20b.xlsx", "mimeType": mime_type, "blob": ARCHIVE});
+    let block = json!({"type": "resource", "resource": resource});
+    assert_eq!(taken["content"], json!([block]), "{taken}");
+    assert_eq!(taken["structuredContent"]["mime_type"], mime_type);
+
+    let refused = scene.coder.result("fs_write", file("no base64!")).await?;
+    assert_eq!(refused["isError"], true, "{refused}");
+    assert!(read(&refused).contains("must be base64"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_long_file_is_read_in_parts_that_split_no_character() -> anyhow::Result<()> {
+    let mut scene = Scene::start().await?;
+    // Three bytes each, of which no power of two is a multiple.
+    let code = "open('/scratch/long', 'w').write('\u20ac' * 500_000)";
+    let arguments = json!({"code": code, "language": "python"});
+    scene.coder.result("shell_exec", arguments).await?;
+    let whole = scene.coder.result("fs_read", json!({"path": "/scratch/long"})).await?;
+    assert_eq!(whole["isError"], true, "{}", read(&whole));
+    let (mut offset, mut characters) = (json!(0), 0);
+    while !offset.is_null() {
+        let arguments = json!({"path": "/scratch/long", "offset": offset});
+        let part = scene.coder.result("fs_read", arguments).await?;
+        let about = &part["structuredContent"];
+        assert_eq!(about["size_bytes"], 1_500_000);
+        assert!(read(&part).chars().all(|character| character == '\u{20ac}'));
+        characters += read(&part).chars().count();
+        offset = about["next_offset"].clone();
+    }
+    assert_eq!(characters, 500_000);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_time_that_no_run_may_take_is_refused_before_the_run() -> anyhow::Result<()> {
+    let mut scene = Scene::start().await?;
+    let arguments = json!({"code": "print(1)", "language": "python", "timeout_ms": 60_000});
+    let refused = scene.coder.result("shell_exec", arguments).await?;
+    assert_eq!(refused["isError"], true, "{refused}");
+    let told = read(&refused);
+    assert!(told.contains("60000") && told.contains("30000"), "{told}");
+    Ok(())
+}

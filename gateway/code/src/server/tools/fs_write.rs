@@ -1,10 +1,13 @@
-//! `fs_write {path, content, language?}`: one file of `/scratch` or `/results`, whole.
+//! `fs_write {path, content, encoding?, language?}`: one file of `/scratch` or `/results`, whole.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use mooring_sandbox::tree::VirtualPath;
 use serde_json::{Value, json};
 
 use super::super::answer::{ToolAnswer, ToolRefusal};
 use super::super::{CallContext, CodeServer};
+use super::FileEncoding;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodePolicy, Language};
 
@@ -12,7 +15,7 @@ use mooring_settings::{CodePolicy, Language};
 #[derive(Debug, PartialEq, Eq)]
 struct FsWrite {
     path: String,
-    content: String,
+    content: Vec<u8>,
     language: Option<Language>,
 }
 
@@ -21,6 +24,18 @@ impl FsWrite {
         let path = arguments.text("path", usize::MAX)?;
         // Its limit is the file's, which is checked with the others.
         let content = arguments.text("content", usize::MAX)?;
+        let content = match super::encoding(&mut arguments)? {
+            None | Some(FileEncoding::Text) => content.into_bytes(),
+            Some(FileEncoding::Base64) => {
+                BASE64_STANDARD
+                    .decode(content)
+                    .map_err(|_| ArgumentError::Type {
+                        field: "content",
+                        expected: "base64, as `encoding` says",
+                        found: "other text",
+                    })?
+            }
+        };
         let language = super::language(&mut arguments)?;
         arguments.finish()?;
         Ok(Self {
@@ -57,7 +72,7 @@ pub(super) fn definition(policy: &CodePolicy) -> Value {
         "name": "fs_write",
         "title": "Write a file",
         "description": format!(
-            "Writes a text file beneath /scratch or /results, replaces one that is there, and makes missing directories. A \
+            "Writes a file beneath /scratch or /results, replaces one that is there, and makes missing directories. A \
              file may have {} bytes, all files together {}.",
             policy.limits.file_bytes, policy.limits.disk_bytes
         ),
@@ -66,6 +81,7 @@ pub(super) fn definition(policy: &CodePolicy) -> Value {
             "properties": {
                 "path": { "type": "string" },
                 "content": { "type": "string" },
+                "encoding": super::encoding_schema(),
                 "language": super::language_schema(),
             },
             "required": ["path", "content"],

@@ -66,6 +66,27 @@ fn language_schema() -> Value {
     json!({ "type": "string", "enum": LANGUAGES, "description": "Whose files; see shell_exec." })
 }
 
+/// How `content` holds a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileEncoding {
+    Text,
+    Base64,
+}
+
+/// The argument of the file tools that selects how they hold a file.
+fn encoding(arguments: &mut Arguments) -> Result<Option<FileEncoding>, ArgumentError> {
+    let parse = |name: &str| match name {
+        "text" => Some(FileEncoding::Text),
+        "base64" => Some(FileEncoding::Base64),
+        _ => None,
+    };
+    arguments.choice_if_given("encoding", parse, "\"text\" and \"base64\"")
+}
+
+fn encoding_schema() -> Value {
+    json!({ "type": "string", "enum": ["text", "base64"] })
+}
+
 /// What looking at this path needs of the lists of tools.
 fn catalog_need(path: &VirtualPath) -> CatalogNeed {
     match path.mount() {

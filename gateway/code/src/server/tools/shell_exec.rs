@@ -63,6 +63,16 @@ pub(in crate::server) async fn call(
         Ok(request) => request,
         Err(error) => return refused(server, error),
     };
+    let wall_time = server.policy.limits.wall_time;
+    // Cut short, the run would end in the middle of its work.
+    if let Some(asked) = request.timeout.filter(|asked| *asked > wall_time) {
+        let message = format!(
+            "timeout_ms is {}, and a run may take {} at most: split the work, and keep what is done in /scratch",
+            asked.as_millis(),
+            wall_time.as_millis()
+        );
+        return refused(server, message);
+    }
     let execution = Execution {
         run_id: RunId::new(),
         code: request.code.into(),
@@ -113,6 +123,7 @@ pub(super) fn definition(policy: &CodePolicy, form: AnswerForm) -> Value {
                 "timeout_ms": {
                     "type": "integer",
                     "minimum": TIMEOUT_MS_MIN,
+                    "maximum": limits.wall_time.as_millis() as u64,
                     "description": format!("Default, and most: {}.", limits.wall_time.as_millis()),
                 },
             },
