@@ -208,9 +208,7 @@ async fn binary_files_go_in_and_out() -> anyhow::Result<()> {
     // A ZIP archive with one empty file `a`.
     const ARCHIVE: &str = "UEsDBBQAAAAAAAAAIQAAAAAAAAAAAAAAAAABAAAAYVBLAQIUAxQAAAAAAAAAIQAAAAAAAAAAAAAAAAABAAAAAAAAAAAAAACAAQAAAABhUEsFBgAAAAABAAEALwAAAB8AAAAAAA==";
     let mut scene = Scene::start().await?;
-    let file = |content: &str| {
-        json!({"path": "/scratch/in/a b.xlsx", "content": content, "encoding": "base64"})
-    };
+    let file = |content: &str| json!({"path": "/scratch/in/a b.xlsx", "content": content, "encoding": "base64"});
     let written = scene.coder.result("fs_write", file(ARCHIVE)).await?;
     assert_eq!(written["isError"], false, "{written}");
     let code = "import zipfile\nprint(zipfile.ZipFile('/scratch/in/a b.xlsx').namelist())";
@@ -220,7 +218,8 @@ async fn binary_files_go_in_and_out() -> anyhow::Result<()> {
     let arguments = json!({"path": "/scratch/in/a b.xlsx", "encoding": "base64"});
     let taken = scene.coder.result("fs_read", arguments).await?;
     let mime_type = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
-    let resource = json!({"uri": "file:///scratch/in/a%20b.xlsx", "mimeType": mime_type, "blob": ARCHIVE});
+    let resource =
+        json!({"uri": "file:///scratch/in/a%20b.xlsx", "mimeType": mime_type, "blob": ARCHIVE});
     let block = json!({"type": "resource", "resource": resource});
     assert_eq!(taken["content"], json!([block]), "{taken}");
     assert_eq!(taken["structuredContent"]["mime_type"], mime_type);
@@ -235,10 +234,13 @@ async fn binary_files_go_in_and_out() -> anyhow::Result<()> {
 async fn a_long_file_is_read_in_parts_that_split_no_character() -> anyhow::Result<()> {
     let mut scene = Scene::start().await?;
     // Three bytes each, of which no power of two is a multiple.
-    let code = "open('/scratch/long', 'w').write('\u20ac' * 500_000)";
+    let code = "open('/scratch/long', 'w').write('\\u20ac' * 500_000)";
     let arguments = json!({"code": code, "language": "python"});
     scene.coder.result("shell_exec", arguments).await?;
-    let whole = scene.coder.result("fs_read", json!({"path": "/scratch/long"})).await?;
+    let whole = scene
+        .coder
+        .result("fs_read", json!({"path": "/scratch/long"}))
+        .await?;
     assert_eq!(whole["isError"], true, "{}", read(&whole));
     let (mut offset, mut characters) = (json!(0), 0);
     while !offset.is_null() {

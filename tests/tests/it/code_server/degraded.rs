@@ -30,7 +30,7 @@ async fn files_stay_from_run_to_run_and_the_tier_is_named() -> anyhow::Result<()
     assert_eq!(answer["output"], "../results:\nr.txt\n\n../scratch:\n");
 
     let greedy = "import time\nfor n in range(100000):\n    open(str(n), 'w').close()\n    time.sleep(0.0001)";
-    let arguments = json!({"code": greedy, "language": "python", "timeout_ms": 60_000});
+    let arguments = json!({"code": greedy, "language": "python", "timeout_ms": 30_000});
     let answer = scene.failed(arguments).await?;
     assert_eq!(answer["metrics"]["outcome"], "killed", "{answer}");
     assert!(text(&answer, "/error").contains("its files were more than"));

@@ -48,7 +48,7 @@ async fn a_client_that_has_left_keeps_its_server_for_less_long() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_nobody_called_goes_soon_unless_its_client_listens() {
     let limits = IdleLimits::of(LIMIT);
-    let mut bench = older().await;
+    let bench = older().await;
     let stream = bench.listen(None).await;
     tokio::time::advance(limits.unused).await;
     assert_eq!(bench.connection.stop_if_idle(limits).await, None);
