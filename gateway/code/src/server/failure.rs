@@ -138,6 +138,7 @@ pub(super) fn is_full(error: &std::io::Error) -> bool {
 fn tree_error_text(error: &TreeError) -> String {
     match error {
         TreeError::System { source, .. } if is_full(source) => FULL.to_owned(),
+        TreeError::TooLarge { .. } => format!("{error}; read it in parts, from offset 0 on"),
         _ => error.to_string(),
     }
 }

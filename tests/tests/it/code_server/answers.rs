@@ -242,6 +242,7 @@ async fn a_long_file_is_read_in_parts_that_split_no_character() -> anyhow::Resul
         .result("fs_read", json!({"path": "/scratch/long"}))
         .await?;
     assert_eq!(whole["isError"], true, "{}", read(&whole));
+    assert!(read(&whole).contains("from offset 0"), "{}", read(&whole));
     let (mut offset, mut characters) = (json!(0), 0);
     while !offset.is_null() {
         let arguments = json!({"path": "/scratch/long", "offset": offset});

@@ -21,7 +21,8 @@ pub use variables::{ChildVariables, INHERITED_DEFAULT};
 settings! {
     /// The field of every server that is a program started here, besides those about the program itself.
     pub(super) const PROGRAM_ROWS {
-        /// Most processes of this server at the same time in this gateway. When a session needs one more, the process
+        /// Most processes of this server at the same time in this gateway: one that npx starts takes about 130 MB.
+        /// When a session needs one more, the process
         /// that was idle for longest is stopped; where none is idle, the session is refused. A call of kind `agent` is
         /// refused.
         CHILDREN_MAX = Integer("servers.children_max", "processes", 32, 1..=4096),
@@ -42,7 +43,9 @@ settings! {
         pub children_max: NonZeroUsize => |reader| reader.read(&CHILDREN_MAX),
         /// How long a process may be idle before it is stopped; 0 means until its session ends. The session's next call
         /// starts a new process, and its reply says that state was lost. A process with a request in flight is not
-        /// idle, nor is one that sends messages to a client that listens. `mooring stdio` ignores this: its processes
+        /// idle, nor is one that sends messages to a client that listens. A process whose client had a GET stream, and has
+        /// not opened it again, may be idle for a fifth of this; one that was never called, and whose client has no stream,
+        /// for a tenth, and then nothing is lost. `mooring stdio` ignores this: its processes
         /// end with its client.
         pub idle_timeout: Option<Duration> = Integer("servers.idle_timeout_seconds", "seconds", 600, 0..=604_800),
         /// How long a new process may take to answer `initialize`. Programs such as npx download what they run at the
