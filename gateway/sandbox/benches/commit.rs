@@ -109,6 +109,7 @@ fn roomy() -> Limits {
         disk_bytes: 100 << 20,
         inodes: 20_000,
         processes: 32,
+        access: mooring_sandbox::tree::TreeAccess::WHOLE,
         output_bytes: 1 << 20,
     }
 }

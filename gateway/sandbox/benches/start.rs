@@ -50,6 +50,7 @@ const LIMITS: Limits = Limits {
     disk_bytes: 100 * 1024 * 1024,
     inodes: 10_000,
     processes: 64,
+    access: mooring_sandbox::tree::TreeAccess::WHOLE,
     output_bytes: 64 * 1024,
 };
 

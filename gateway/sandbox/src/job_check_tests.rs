@@ -25,6 +25,7 @@ fn limits() -> Limits {
         disk_bytes: 1024 * 1024,
         inodes: 100,
         processes: 64,
+        access: crate::tree::TreeAccess::WHOLE,
         output_bytes: 1024,
     }
 }

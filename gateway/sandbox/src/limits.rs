@@ -3,6 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::tree::TreeAccess;
+
 /// What one run may use. Every limit is enforced, or the run is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -25,6 +27,8 @@ pub struct Limits {
     pub inodes: u64,
     /// Processes and threads at the same time.
     pub processes: u32,
+    /// Which directories of its trees.
+    pub access: TreeAccess,
     /// Of either stream; what comes after is counted, drained and dropped.
     pub output_bytes: usize,
 }

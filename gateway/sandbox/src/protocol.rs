@@ -42,6 +42,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::tier::Tier;
+use crate::tree::TreeAccess;
 
 /// The helper's `argv[0]`, by which a binary recognizes that it has to be the helper.
 pub const HELPER_NAME: &str = "mooring-sandbox";
@@ -101,6 +102,8 @@ pub struct Spec {
     pub seen: Vec<PathBuf>,
     /// The limits of the run.
     pub limits: WireLimits,
+    /// What of the trees is shown, and what of it can be written to. Less than everything in the strict tier only.
+    pub access: TreeAccess,
     /// Whether the packet has [`ProgramDescriptors::bridge`].
     pub has_bridge: bool,
     /// The network access of the program.

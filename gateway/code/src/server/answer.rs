@@ -216,11 +216,14 @@ impl From<PathError> for ToolRefusal {
 }
 
 impl From<Failure> for ToolRefusal {
-    /// A link, a special file, or a tree that nobody may write.
+    /// A link, a special file, a tree that nobody may write, or a path that the policy withholds.
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Tree(
-                TreeError::Special(_) | TreeError::Linked(_) | TreeError::ReadOnly(_),
+                TreeError::Special(_)
+                | TreeError::Linked(_)
+                | TreeError::ReadOnly(_)
+                | TreeError::Denied(..),
             ) => Self::of_violation(failure),
             _ => Self::new(failure),
         }

@@ -4,19 +4,22 @@
 //! A version of Landlock is a hard requirement as a whole, so that an older kernel fails the run instead of enforcing
 //! less.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath,
-    PathFd, PathFdError, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
-    Scope, make_bitflags,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, make_bitflags,
 };
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::io::Errno;
 
 use super::error::{Cause, StepError};
 use super::places::Places;
 use super::root::{DEVICES, LIBRARIES};
 use crate::job::PROXY_PORT;
 use crate::protocol::{Spec, WireNetwork, WireRuntime};
+use crate::tree::VirtualPath;
 
 /// With namespaces and a private root, the newest version of the kernel. Other isolation layers cover what the later
 /// versions add: truncation of files on read-only mounts, ports, devices, and (from the sixth on) signals and abstract
@@ -29,11 +32,8 @@ const VERSIONS_AROUND: &[ABI] = &[ABI::V6];
 /// The paths of programs, the loader and libraries that exist in a root.
 const PROGRAMS: &[&str] = &["/usr", "/lib", "/lib64"];
 
-/// Where a run may write. Only files and directories can be created: no links, sockets, pipes or devices.
-const WRITABLE: &[&str] = &["/scratch", "/results", "/tmp"];
-
 /// A place and what may be done there.
-type Rule = (PathFd, BitFlags<AccessFs>);
+type Rule = (OwnedFd, BitFlags<AccessFs>);
 
 /// Restricts this process and its descendants, inside their private root.
 pub(super) fn apply_in_root(spec: &Spec) -> Result<(), StepError> {
@@ -50,7 +50,7 @@ pub(super) fn apply_around(spec: &Spec, places: &Places) -> Result<(), StepError
 
 /// `port` is the one that may be connected to.
 fn apply(
-    rules: Result<Vec<Rule>, PathFdError>,
+    rules: Result<Vec<Rule>, OpenError>,
     port: Option<u16>,
     versions: &[ABI],
 ) -> Result<(), StepError> {
@@ -71,7 +71,24 @@ enum RulesError {
     #[error(transparent)]
     Ruleset(#[from] RulesetError),
     #[error(transparent)]
-    Path(#[from] PathFdError),
+    Open(#[from] OpenError),
+}
+
+/// A path of a rule could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("open {}: {errno}", path.display())]
+struct OpenError {
+    path: PathBuf,
+    errno: Errno,
+}
+
+/// A reference to what stands at a path of the root or of the host.
+fn hold(path: impl AsRef<Path>) -> Result<OwnedFd, OpenError> {
+    let path = path.as_ref();
+    open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| OpenError {
+        path: path.to_owned(),
+        errno,
+    })
 }
 
 const fn read() -> BitFlags<AccessFs> {
@@ -92,37 +109,55 @@ const fn write() -> BitFlags<AccessFs> {
     })
 }
 
-fn in_root(spec: &Spec) -> Result<Vec<Rule>, PathFdError> {
+fn in_root(spec: &Spec) -> Result<Vec<Rule>, OpenError> {
     let mut rules = vec![
-        (PathFd::new("/")?, read()),
+        (hold("/")?, read()),
         (
-            PathFd::new("/dev")?,
+            hold("/dev")?,
             make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile}),
         ),
     ];
     for path in PROGRAMS {
         if std::fs::exists(path).unwrap_or(false) {
-            rules.push((PathFd::new(path)?, run()));
+            rules.push((hold(path)?, run()));
         }
     }
     if let WireRuntime::Python { binary } = &spec.runtime {
-        rules.push((PathFd::new(binary)?, run_file()));
+        rules.push((hold(binary)?, run_file()));
     }
-    for path in WRITABLE {
-        rules.push((PathFd::new(path)?, write()));
+    rules.push((hold("/tmp")?, write()));
+    for path in spec.access.writable() {
+        // One that is missing has a file in its place, in which nothing can be written.
+        if let Some(directory) = hold_directory(&path)? {
+            rules.push((directory, write()));
+        }
     }
     Ok(rules)
 }
 
-fn around(spec: &Spec, places: &Places) -> Result<Vec<Rule>, PathFdError> {
-    let mut rules = vec![(PathFd::new(places.root())?, read())];
+/// A directory of the trees, reached through no link.
+fn hold_directory(path: &VirtualPath) -> Result<Option<OwnedFd>, OpenError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match openat2(CWD, path.to_string(), flags, Mode::empty(), resolve) {
+        Ok(directory) => Ok(Some(directory)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(errno) => Err(OpenError {
+            path: path.to_string().into(),
+            errno,
+        }),
+    }
+}
+
+fn around(spec: &Spec, places: &Places) -> Result<Vec<Rule>, OpenError> {
+    let mut rules = vec![(hold(places.root())?, read())];
     for path in places.writable() {
-        rules.push((PathFd::new(path)?, write()));
+        rules.push((hold(path)?, write()));
     }
     for device in DEVICES {
         let path = Path::new("/dev").join(device);
         rules.push((
-            PathFd::new(path)?,
+            hold(path)?,
             make_bitflags!(AccessFs::{ReadFile | WriteFile}),
         ));
     }
@@ -130,7 +165,7 @@ fn around(spec: &Spec, places: &Places) -> Result<Vec<Rule>, PathFdError> {
     for path in libraries.chain(spec.seen.iter().map(PathBuf::as_path)) {
         if let Ok(metadata) = std::fs::metadata(path) {
             let access = if metadata.is_dir() { run() } else { run_file() };
-            rules.push((PathFd::new(path)?, access));
+            rules.push((hold(path)?, access));
         }
     }
     let binaries: Vec<&PathBuf> = match &spec.runtime {
@@ -138,7 +173,7 @@ fn around(spec: &Spec, places: &Places) -> Result<Vec<Rule>, PathFdError> {
         WireRuntime::Tools { binaries } => binaries.values().collect(),
     };
     for binary in binaries {
-        rules.push((PathFd::new(binary)?, run_file()));
+        rules.push((hold(binary)?, run_file()));
     }
     Ok(rules)
 }

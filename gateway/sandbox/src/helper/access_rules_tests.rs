@@ -21,7 +21,7 @@ fn in_a_thread(versions: &'static [ABI]) {
     let secret = other.path().join("secret");
     fs::write(&secret, "secret").unwrap();
     thread::spawn(move || {
-        let rules = [(PathFd::new(mine.path()).unwrap(), write())];
+        let rules = [(hold(mine.path()).unwrap(), write())];
         let status = restrict(&rules, None, versions).unwrap();
         assert_eq!(status, RulesetStatus::FullyEnforced, "{versions:?}");
         let denied = |error: std::io::Error| error.kind() == ErrorKind::PermissionDenied;

@@ -28,6 +28,9 @@ pub enum RunError {
     /// The job needs the network, but there is no network namespace.
     #[error("a run reaches the network in the strict tier only")]
     NetworkNeedsStrict,
+    /// The job's trees are narrowed, and without mounts of its own a run cannot be kept from a part of a tree.
+    #[error("parts of the trees are withheld in the strict tier only")]
+    AccessNeedsStrict,
     /// The host's part of the isolation failed.
     #[error("sandbox_unavailable: {step}")]
     Host {

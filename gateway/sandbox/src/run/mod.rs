@@ -153,8 +153,11 @@ impl Sandbox {
         let (network, listening) = self.network(job.network)?;
         let limits = spec::wire_limits(self.tier(), &job.limits, &job.trees)
             .map_err(RunError::host("measure the session's files"))?;
-        let counter = self.groups.layer();
-        let (spec, program) = spec::spec(counter, &self.runtimes, &job.program, limits)?;
+        let (counter, access) = (self.groups.layer(), job.limits.access.clone());
+        if self.tier() == Tier::Degraded && !access.is_whole() {
+            return Err(RunError::AccessNeedsStrict);
+        }
+        let (spec, program) = spec::spec(counter, &self.runtimes, &job.program, limits, access)?;
         let spec = Spec {
             has_bridge: job.bridge.is_some(),
             ..spec::connected(spec, network)

@@ -14,7 +14,7 @@ use crate::limits::Limits;
 use crate::protocol::{Spec, WireLimits, WireNetwork, WireRuntime};
 use crate::runtimes::{Runtime, Runtimes};
 use crate::tier::{Layer, Tier};
-use crate::tree;
+use crate::tree::{self, TreeAccess};
 
 /// Least that a run may add to its trees: with less, its layer cannot be created. Files beyond the session's limits are
 /// refused by the commit.
@@ -33,6 +33,7 @@ pub(super) fn spec(
     runtimes: &Runtimes,
     program: &Program,
     limits: WireLimits,
+    access: TreeAccess,
 ) -> Result<(Spec, OwnedFd), RunError> {
     let (runtime, seen, bytes) = match program {
         Program::Python { source } => {
@@ -66,6 +67,7 @@ pub(super) fn spec(
             runtime,
             seen,
             limits,
+            access,
             has_bridge: false,
             network: WireNetwork::None,
         },

@@ -4,12 +4,13 @@
 //! entries are inspected.
 
 use std::collections::BinaryHeap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::fs::{AtFlags, Dir, Stat, fstat, statat};
 use rustix::io::Errno;
 
+use super::access::TreeAccess;
 use super::error::TreeError;
 use super::name;
 use super::open::{self, FileKind};
@@ -92,7 +93,7 @@ impl Entry {
     }
 }
 
-/// Lists a directory; `/` contains the four mounts.
+/// Lists a directory; `/` contains the four mounts. Of what the policy withholds nothing is listed.
 ///
 /// # Errors
 ///
@@ -101,15 +102,23 @@ pub fn browse(
     view: &View,
     path: &VirtualPath,
     options: &BrowseOptions,
+    access: &TreeAccess,
 ) -> Result<Listing, TreeError> {
+    if !access.shows(path) {
+        return Err(TreeError::Denied(path.clone(), "read"));
+    }
     let entries_max = options.entries_max.clamp(1, BrowseOptions::ENTRIES_MAX);
     let Some(mount) = path.mount() else {
-        return browse_root(view, entries_max);
+        return browse_root(view, entries_max, access);
     };
     let directory = open::directory(view.mount(mount), path.beneath().as_str())
         .map_err(|errno| not_listed(view, path, errno))?;
     let mut directory = Dir::new(directory).map_err(TreeError::system("list a directory"))?;
-    let (names, is_truncated) = first_names(&mut directory, options.hidden, entries_max)?;
+    let is_shown = |name: &CStr| match path.entry(name.to_bytes()) {
+        Some(entry) => access.shows(&entry),
+        None => access.allows_reading(path),
+    };
+    let (names, is_truncated) = first_names(&mut directory, options.hidden, entries_max, is_shown)?;
     let at = directory
         .fd()
         .map_err(TreeError::system("list a directory"))?;
@@ -123,14 +132,16 @@ pub fn browse(
     })
 }
 
-fn browse_root(view: &View, entries_max: usize) -> Result<Listing, TreeError> {
-    let mut entries = Vec::with_capacity(Mount::ALL.len());
-    for mount in Mount::ALL.into_iter().take(entries_max) {
+fn browse_root(view: &View, entries_max: usize, access: &TreeAccess) -> Result<Listing, TreeError> {
+    let is_shown = |mount: &Mount| access.shows(&VirtualPath::of(*mount));
+    let shown: Vec<Mount> = Mount::ALL.into_iter().filter(is_shown).collect();
+    let mut entries = Vec::with_capacity(shown.len());
+    for mount in shown.iter().copied().take(entries_max) {
         let stat = fstat(view.mount(mount)).map_err(TreeError::system("look at a directory"))?;
         entries.push(Entry::new(mount.name().to_owned(), &stat));
     }
     Ok(Listing {
-        is_truncated: entries.len() < Mount::ALL.len(),
+        is_truncated: entries.len() < shown.len(),
         entries,
     })
 }
@@ -141,6 +152,7 @@ fn first_names(
     directory: &mut Dir,
     hidden: Hidden,
     entries_max: usize,
+    is_shown: impl Fn(&CStr) -> bool,
 ) -> Result<(Vec<CString>, bool), TreeError> {
     let mut kept: BinaryHeap<CString> = BinaryHeap::with_capacity(entries_max.saturating_add(1));
     let mut is_truncated = false;
@@ -148,7 +160,7 @@ fn first_names(
         let listed = listed.map_err(TreeError::system("list a directory"))?;
         let name = listed.file_name();
         let is_left_out = hidden == Hidden::LeftOut && name.to_bytes().starts_with(b".");
-        if is_self_or_parent(name) || is_left_out {
+        if is_self_or_parent(name) || is_left_out || !is_shown(name) {
             continue;
         }
         if kept.len() == entries_max {

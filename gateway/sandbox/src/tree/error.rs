@@ -36,6 +36,9 @@ pub enum TreeError {
     /// Agents write to `/scratch` and `/results` only.
     #[error("{0}: read-only; files can be written beneath /scratch and /results")]
     ReadOnly(VirtualPath),
+    /// The policy of the server withholds it.
+    #[error("{0}: the server's policy does not allow to {1} this path")]
+    Denied(VirtualPath, &'static str),
     /// It would not fit.
     #[error("over the limit {limit}: {needed} needed, {allowed} allowed")]
     OverLimit {

@@ -52,7 +52,7 @@ impl FileKind {
 }
 
 /// Opens the inode at `path` as a reference only (`O_PATH`).
-pub(super) fn hold<P: Arg + Copy>(directory: impl AsFd, path: P) -> Result<OwnedFd> {
+pub(crate) fn hold<P: Arg + Copy>(directory: impl AsFd, path: P) -> Result<OwnedFd> {
     beneath(directory, path, OFlags::PATH | OFlags::NOFOLLOW)
 }
 

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::name::{self, NameFault};
 
 /// Deepest path, counted in names beneath its mount.
@@ -53,7 +55,8 @@ impl Mount {
 }
 
 /// A path that is safe to walk.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct VirtualPath {
     mount: Option<Mount>,
     names: Vec<String>,
@@ -79,7 +82,30 @@ pub enum PathError {
     Name(#[from] NameFault),
 }
 
+impl TryFrom<String> for VirtualPath {
+    type Error = PathError;
+
+    fn try_from(text: String) -> Result<Self, PathError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<VirtualPath> for String {
+    fn from(path: VirtualPath) -> Self {
+        path.to_string()
+    }
+}
+
 impl VirtualPath {
+    /// A whole tree.
+    #[must_use]
+    pub const fn of(mount: Mount) -> Self {
+        Self {
+            mount: Some(mount),
+            names: Vec::new(),
+        }
+    }
+
     /// Parses a path. One trailing slash is allowed.
     ///
     /// # Errors
@@ -126,8 +152,38 @@ impl VirtualPath {
         &self.names
     }
 
+    /// Whether it is this directory, or lies in it at any depth.
+    pub(super) fn is_within(&self, directory: &Self) -> bool {
+        match directory.mount {
+            None => true,
+            mount => self.mount == mount && self.names.starts_with(&directory.names),
+        }
+    }
+
+    /// The same of one of these.
+    pub(super) fn is_within_any(&self, directories: &[Self]) -> bool {
+        directories
+            .iter()
+            .any(|directory| self.is_within(directory))
+    }
+
+    /// The entry of this name in it; none if no file of a session may have such a name.
+    pub(super) fn entry(&self, name: &[u8]) -> Option<Self> {
+        let name = name::checked(name).ok()?;
+        match self.mount {
+            None => Mount::named(name).map(Self::of),
+            Some(_) => {
+                let names = self.names.iter().cloned().chain([name.to_owned()]);
+                Some(Self {
+                    mount: self.mount,
+                    names: names.collect(),
+                })
+            }
+        }
+    }
+
     /// The path beneath the mount, for the kernel: `.` for the mount itself.
-    pub(super) fn beneath(&self) -> String {
+    pub(crate) fn beneath(&self) -> String {
         if self.names.is_empty() {
             ".".to_owned()
         } else {

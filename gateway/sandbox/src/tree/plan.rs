@@ -41,6 +41,9 @@ pub enum RefusalReason {
         /// Its length.
         size_bytes: u64,
     },
+    /// The policy of the server lets no file be written there.
+    #[error("the server's policy does not allow to write this path")]
+    Denied,
     /// The system would not let it be read.
     #[error("it could not be read")]
     Unreadable,

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Stat, fstat};
 
+use super::access::TreeAccess;
 use super::error::TreeError;
 use super::open::{self, FileKind};
 use super::path::{Mount, VirtualPath};
@@ -27,8 +28,13 @@ pub struct FileContent {
 /// # Errors
 ///
 /// See [`TreeError`]; nothing but a regular file is opened.
-pub fn read(view: &View, path: &VirtualPath, bytes_max: u64) -> Result<FileContent, TreeError> {
-    let (held, stat) = find(view, path)?;
+pub fn read(
+    view: &View,
+    path: &VirtualPath,
+    bytes_max: u64,
+    access: &TreeAccess,
+) -> Result<FileContent, TreeError> {
+    let (held, stat) = find(view, path, access)?;
     let too_large = |size_bytes| TreeError::TooLarge {
         path: path.clone(),
         size_bytes,
@@ -57,8 +63,9 @@ pub fn read_part(
     path: &VirtualPath,
     offset: u64,
     bytes_max: u64,
+    access: &TreeAccess,
 ) -> Result<FileContent, TreeError> {
-    let (held, stat) = find(view, path)?;
+    let (held, stat) = find(view, path, access)?;
     read_from(&held, &stat, path, offset, bytes_max)
 }
 
@@ -85,8 +92,15 @@ fn read_from(
     })
 }
 
-/// The file, not yet opened for reading.
-fn find(view: &View, path: &VirtualPath) -> Result<(OwnedFd, Stat), TreeError> {
+/// The file, not yet opened for reading, where a run sees it.
+fn find(
+    view: &View,
+    path: &VirtualPath,
+    access: &TreeAccess,
+) -> Result<(OwnedFd, Stat), TreeError> {
+    if !access.shows(path) {
+        return Err(TreeError::Denied(path.clone(), "read"));
+    }
     let Some(mount) = path.mount() else {
         return Err(TreeError::IsADirectory(path.clone()));
     };

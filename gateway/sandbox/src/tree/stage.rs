@@ -17,7 +17,7 @@ use super::copy::{Copier, DIRECTORY_MODE};
 use super::layer::{Marks, is_opaque, is_whiteout, special_name};
 use super::name;
 use super::open::{self, FileKind};
-use super::path::{DEPTH_MAX, Mount, PATH_BYTES_MAX};
+use super::path::{DEPTH_MAX, Mount, PATH_BYTES_MAX, VirtualPath};
 use super::plan::{Path, Plan, RefusalReason};
 use super::standing::{standing, standing_kind};
 use super::usage::{TreeUsage, is_self_or_parent};
@@ -39,6 +39,15 @@ struct Level {
     source: Dir,
     target: Target,
     path: Path,
+}
+
+/// What the policy says of an entry.
+enum AccessVerdict {
+    /// It is kept, if nothing else is against it.
+    Allowed,
+    /// It is no change: an empty directory at a denied place, which the sandbox made to cover it.
+    Nothing,
+    Denied,
 }
 
 /// Walks layers.
@@ -185,6 +194,15 @@ impl Stager<'_> {
             }
         };
         let path = level.path.join(name);
+        match self.verdict(level, &path, raw_name, &stat)? {
+            AccessVerdict::Allowed => {}
+            AccessVerdict::Nothing => return Ok(None),
+            AccessVerdict::Denied => {
+                self.plan
+                    .refuse(&level.path, raw_name, RefusalReason::Denied);
+                return Ok(None);
+            }
+        }
         if is_deletion {
             self.delete(&level.target, path, raw_name)?;
             return Ok(None);
@@ -201,6 +219,64 @@ impl Stager<'_> {
                 .keep_file(level, path, raw_name, (&held, &stat))
                 .map(|()| None),
         }
+    }
+
+    /// What the policy says of an entry. The sandbox enforces the same while the run lasts; what it cannot prevent, such
+    /// as a denied name in a directory that the run itself has made, is refused here.
+    fn verdict(
+        &self,
+        level: &Level,
+        path: &Path,
+        name: &CStr,
+        stat: &Stat,
+    ) -> Result<AccessVerdict, CommitError> {
+        let access = &self.limits.access;
+        // What has no such path is refused for that.
+        let Some(shown) = self.shown_if_narrowed(path) else {
+            return Ok(AccessVerdict::Allowed);
+        };
+        let is_directory = FileKind::of(stat) == FileKind::Directory;
+        if access.allows_writing(&shown) {
+            return Ok(match is_directory || !access.denies_below(&shown) {
+                true => AccessVerdict::Allowed,
+                false => AccessVerdict::Denied,
+            });
+        }
+        if !is_directory {
+            return Ok(AccessVerdict::Denied);
+        }
+        // The sandbox makes the directories of the policy, places to cover denied ones, and copies of what lies above
+        // both.
+        let is_kept = match &level.target {
+            Target::Kept(lower) => standing_kind(lower.as_fd(), name)? == Some(FileKind::Directory),
+            Target::Emptied | Target::Prepared(_) => false,
+        };
+        if is_kept || access.leads_to_named(&shown) {
+            return Ok(AccessVerdict::Allowed);
+        }
+        let at = level
+            .source
+            .fd()
+            .map_err(CommitError::system("list a layer"))?;
+        Ok(match is_empty_directory(at, name) {
+            true => AccessVerdict::Nothing,
+            false => AccessVerdict::Denied,
+        })
+    }
+
+    /// The path as agents see it, where the policy does not allow every path.
+    fn shown_if_narrowed(&self, path: &Path) -> Option<VirtualPath> {
+        if self.limits.access.is_whole() {
+            return None;
+        }
+        VirtualPath::parse(&format!("/{}", path.text)).ok()
+    }
+
+    /// Whether a directory may take the place of one with all its content.
+    fn may_replace(&self, path: &Path) -> bool {
+        let access = &self.limits.access;
+        self.shown_if_narrowed(path)
+            .is_none_or(|shown| access.allows_writing(&shown) && !access.denies_below(&shown))
     }
 
     /// Why an entry is refused, as far as its inode and path determine that.
@@ -295,10 +371,12 @@ impl Stager<'_> {
                 self.prepare_directory(self.staging, slot.as_str())?
             }
             Target::Kept(lower) => match standing_kind(lower.as_fd(), name)? {
-                Some(FileKind::Directory) if !is_opaque(&opened) => Target::Kept(
-                    open::directory(lower, name)
-                        .map_err(CommitError::system("open a directory"))?,
-                ),
+                Some(FileKind::Directory) if !is_opaque(&opened) || !self.may_replace(&path) => {
+                    Target::Kept(
+                        open::directory(lower, name)
+                            .map_err(CommitError::system("open a directory"))?,
+                    )
+                }
                 found => {
                     if found.is_some()
                         && let Some((_, held)) = standing(lower.as_fd(), name)?
@@ -341,4 +419,12 @@ impl Stager<'_> {
         self.plan.staged = self.plan.staged.plus(added);
         self.plan.staged.within(self.ceiling)
     }
+}
+
+/// One that cannot be listed counts as not empty.
+fn is_empty_directory(at: BorrowedFd<'_>, name: &CStr) -> bool {
+    let listing = open::directory_made_ours(at, name).and_then(Dir::new);
+    listing.is_ok_and(|mut listing| {
+        listing.all(|entry| entry.is_ok_and(|entry| is_self_or_parent(entry.file_name())))
+    })
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::fs::{self, Mode};
 
+use super::access::TreeAccess;
 use super::commit::{CommitError, CommitReport, keep, looks};
 use super::copy::{Copier, DIRECTORY_MODE};
 use super::layer::Marks;
@@ -54,6 +55,7 @@ pub(crate) fn copy_trees<const COUNT: usize>(
     // Files that were kept under higher limits are not refused here.
     let limits = Limits {
         file_bytes: u64::MAX,
+        access: TreeAccess::WHOLE,
         ..limits.clone()
     };
     let mut stager = Stager {

@@ -46,6 +46,9 @@ pub fn write(
     recover(session).map_err(unrecovered)?;
     let tree = path.mount().and_then(|mount| session.tree(mount));
     let tree = tree.ok_or_else(|| TreeError::ReadOnly(path.clone()))?;
+    if !limits.access.allows_writing(path) {
+        return Err(TreeError::Denied(path.clone(), "write"));
+    }
     let place = WriteLocation::find(tree, path)?;
     let usage_after = fitting(session, &place, content, limits)?;
     let staging = Staging::begin(session).map_err(TreeError::system("make a staging directory"))?;

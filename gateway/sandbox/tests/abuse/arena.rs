@@ -56,6 +56,7 @@ pub(crate) fn limits() -> Limits {
         disk_bytes: 8 << 20,
         inodes: 256,
         processes: 64,
+        access: mooring_sandbox::tree::TreeAccess::WHOLE,
         output_bytes: 256 << 10,
     }
 }

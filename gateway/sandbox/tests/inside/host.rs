@@ -17,6 +17,7 @@ use mooring_sandbox::protocol::{
     FinishReport, FromHelper, HELPER_NAME, ProgramDescriptors, Spec, SpecDescriptors, StepFailure,
     ToHelper, WireLimits, WireNetwork, WireRuntime, WireTier, receive, send,
 };
+use mooring_sandbox::tree::TreeAccess;
 use mooring_sandbox::{Stage, Tier};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -191,6 +192,7 @@ impl Session {
             runtime: runtime(code),
             seen: seen(code),
             limits,
+            access: TreeAccess::WHOLE,
             has_bridge: false,
             network: WireNetwork::None,
         };

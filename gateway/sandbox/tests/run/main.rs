@@ -8,6 +8,7 @@
     reason = "a test says what it expects by failing"
 )]
 
+mod access;
 mod deno;
 mod ending;
 mod host;

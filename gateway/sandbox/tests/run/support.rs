@@ -55,6 +55,7 @@ pub(crate) fn limits() -> Limits {
         disk_bytes: 32 * 1024 * 1024,
         inodes: 1000,
         processes: 64,
+        access: mooring_sandbox::tree::TreeAccess::WHOLE,
         output_bytes: 64 * 1024,
     }
 }

@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 
-use mooring_sandbox::tree::{BrowseOptions, FileKind, Hidden, Listing, TreeError, browse};
+use mooring_sandbox::tree::{
+    BrowseOptions, FileKind, Hidden, Listing, TreeAccess, TreeError, browse,
+};
 
 use crate::support::{Session, at, make_device, make_fifo, promptly};
 
@@ -17,6 +19,7 @@ fn list(session: &Session, path: &str, entries_max: usize) -> Listing {
             hidden: Hidden::LeftOut,
             entries_max,
         },
+        &TreeAccess::WHOLE,
     )
     .unwrap()
 }
@@ -70,7 +73,13 @@ fn truncated_is_said_exactly_where_there_is_more() {
         hidden: Hidden::Listed,
         entries_max: 1,
     };
-    let listing = browse(&session.view(), &at("/scratch"), &options).unwrap();
+    let listing = browse(
+        &session.view(),
+        &at("/scratch"),
+        &options,
+        &TreeAccess::WHOLE,
+    )
+    .unwrap();
     assert_eq!(
         (names(&listing), listing.is_truncated),
         (vec![".hidden"], true)
@@ -125,7 +134,15 @@ fn only_directories_are_listed() {
     make_fifo(&session.scratch("fifo"));
     let view = session.view();
     promptly(move || {
-        let refused = |path: &str| browse(&view, &at(path), &BrowseOptions::default()).unwrap_err();
+        let refused = |path: &str| {
+            browse(
+                &view,
+                &at(path),
+                &BrowseOptions::default(),
+                &TreeAccess::WHOLE,
+            )
+            .unwrap_err()
+        };
         assert!(matches!(
             refused("/scratch/file"),
             TreeError::NotADirectory(_)

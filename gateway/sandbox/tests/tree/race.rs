@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use mooring_sandbox::tree::{BrowseOptions, browse, commit, read, usage};
+use mooring_sandbox::tree::{BrowseOptions, TreeAccess, browse, commit, read, usage};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::support::{Session, at, make_fifo, promptly, roomy};
@@ -57,7 +57,7 @@ fn what_is_read_is_never_what_a_link_points_to() {
         while_swapping(&pairs, || {
             for _ in 0..ROUNDS {
                 for path in ["/scratch/file", "/scratch/d/file"] {
-                    match read(&view, &at(path), 100) {
+                    match read(&view, &at(path), 100, &TreeAccess::WHOLE) {
                         Ok(content) => {
                             assert_eq!(content.bytes, b"public");
                             reads += 1;
@@ -65,7 +65,12 @@ fn what_is_read_is_never_what_a_link_points_to() {
                         Err(_) => refusals += 1,
                     }
                 }
-                if let Ok(listing) = browse(&view, &at("/scratch/d"), &BrowseOptions::default()) {
+                if let Ok(listing) = browse(
+                    &view,
+                    &at("/scratch/d"),
+                    &BrowseOptions::default(),
+                    &TreeAccess::WHOLE,
+                ) {
                     assert!(listing.entries.iter().all(|entry| entry.size_bytes == 6));
                 }
                 let _ = usage(session.directory.scratch());

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use mooring_sandbox::Limits;
-use mooring_sandbox::tree::{TreeError, TreeUsage, read, write};
+use mooring_sandbox::tree::{TreeAccess, TreeError, TreeUsage, read, write};
 
 use crate::support::{Session, at, make_fifo, promptly, roomy};
 
@@ -43,7 +43,13 @@ fn a_file_and_its_directories_are_made_and_read_back() {
         }
     );
     write(&session.directory, &at("/results/r"), b"", &roomy()).unwrap();
-    let content = read(&session.view(), &at("/scratch/a/b/c.txt"), 100).unwrap();
+    let content = read(
+        &session.view(),
+        &at("/scratch/a/b/c.txt"),
+        100,
+        &TreeAccess::WHOLE,
+    )
+    .unwrap();
     assert_eq!(
         (content.bytes, content.modified_at_ms),
         (b"three".to_vec(), written.modified_at_ms)

@@ -19,6 +19,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use mooring_sandbox::Tier;
+use mooring_sandbox::tree::TreeAccess;
 
 use super::paths::{
     ABSOLUTE_DIRECTORY, ABSOLUTE_FILE, PATH_BYTES_MAX, absolute, absolute_file, state_home,
@@ -87,6 +88,22 @@ settings! {
     }
 }
 
+impl CodeSettings {
+    /// Refuses to withhold parts of the trees in a tier that cannot.
+    fn refuse_unenforced(&self, reader: &mut Reader<'_>, access: &TreeAccess) {
+        let is_refused = reader.was_refused(&Self::isolation);
+        if self.isolation == Tier::Degraded && !access.is_whole() && !is_refused {
+            reader.refuse(
+                &Self::isolation,
+                "degraded",
+                "the filesystem lists of a server withhold parts of the trees, which takes mounts of each run's own, \
+                 and this tier has none",
+                "\"strict\", or lists of the whole trees",
+            );
+        }
+    }
+}
+
 impl Words for Tier {
     const DEFAULT: Word<Self> = ("strict", Self::Strict, "every layer, or nothing runs");
     const OTHERS: &'static [Word<Self>] = &[(
@@ -126,9 +143,10 @@ settings! {
     pub struct CodeServerSettings(section: &CodeSection) {
         /// What it allows its runs.
         pub policy: CodePolicy => |reader| {
-            NamedTrees::read(reader, Some(&section.trees));
+            let access = NamedTrees::read(reader, Some(&section.trees)).access();
+            section.settings.refuse_unenforced(reader, &access);
             let policy = PolicyDraft::read(reader, Some(&section.policy));
-            policy.policy(CallPolicy::read(reader, Some(&section.calls)))
+            policy.policy(CallPolicy::read(reader, Some(&section.calls)), access)
         },
         /// What `/tools` describes the tools of other servers in.
         pub stub_format: StubFormat = Choice("servers.stub_language").unset("the language of the server's runtime")

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use mooring_sandbox::Limits;
+use mooring_sandbox::tree::TreeAccess;
 
 use super::allowed_runtimes::{CodeRuntime, SHAPE, parse_runtimes};
 use super::calls::CallPolicy;
@@ -138,7 +139,7 @@ impl PolicyDraft {
     }
 
     /// The policy.
-    pub(super) fn policy(&self, calls: CallPolicy) -> CodePolicy {
+    pub(super) fn policy(&self, calls: CallPolicy, access: TreeAccess) -> CodePolicy {
         let share_of_cpu = || self.wall_time * self.cpu_percent / 100;
         CodePolicy {
             language: self.language,
@@ -152,6 +153,7 @@ impl PolicyDraft {
                 disk_bytes: self.disk_bytes,
                 inodes: self.inodes,
                 processes: self.processes,
+                access,
                 output_bytes: self.output_bytes,
             },
             runs_per_minute: self.runs_per_minute,

@@ -1,75 +1,98 @@
-//! Which directories a policy says that code sees. Every run sees whole trees, and no others; a list that says just that is
-//! accepted, so that a policy of ContextForge's works, and any other would promise what nothing keeps.
+//! Which directories of the trees code and the file tools may read and write.
+//!
+//! A pattern names one directory of a tree with everything below it. Others, such as `/scratch/*.csv`, are refused: the
+//! sandbox shows, covers and opens directories, so that what has to be enforced is known before a run begins.
 
-use crate::globs::{GLOB_BYTES_MAX, GLOBS_MAX};
-use crate::reader::{Reader, Reason, list};
+use mooring_sandbox::tree::{Mount, TreeAccess, VirtualPath};
+
+use crate::reader::{Reader, Reason};
 use crate::rows::inherited;
 use crate::setting::List;
 
-type Trees = Vec<&'static str>;
+type Directories = Vec<VirtualPath>;
 
 inherited! {
-    /// The trees that are named.
-    #[allow(dead_code, reason = "they are refused or the trees that every run sees")]
+    /// The directories that are named.
     pub(super) struct NamedTrees {
-        /// What code and the file tools may read. This version knows the whole four trees and nothing less, and refuses
-        /// any other list.
-        readable: Trees = List(
+        /// What code and the file tools may read; the rest of the trees is not there. With a part of `/tools` or
+        /// `/skills`, the files that their modules are imported with can be read too. Not with
+        /// `code.isolation = "degraded"`.
+        readable: Directories = List(
             "code.default_filesystem_read_paths" / "sandbox_policy.filesystem_read_paths"
                 / "sandbox_policy.permissions.filesystem.read",
-            GLOBS_MAX, GLOB_BYTES_MAX, "/tools/**, /skills/**, /scratch/** and /results/**, all four")
-            .contextforge_name("CODE_EXECUTION_DEFAULT_FILESYSTEM_READ_PATHS").unset("all four")
-            => |reader, row| parse_all(reader, row, &READABLE),
-        /// What code and the file tools may write. This version knows the whole two trees and nothing less, and refuses
-        /// any other list.
-        writable: Trees = List(
+            TreeAccess::PATHS_MAX, TreeAccess::PATH_BYTES_MAX, READABLE_SHAPE)
+            .contextforge_name("CODE_EXECUTION_DEFAULT_FILESYSTEM_READ_PATHS").unset("all four trees")
+            => |reader, row| parse(reader, row, &Mount::ALL),
+        /// What code and the file tools may write, as far as it may be read. Other files are read-only. Not with
+        /// `code.isolation = "degraded"`.
+        writable: Directories = List(
             "code.default_filesystem_write_paths" / "sandbox_policy.filesystem_write_paths"
                 / "sandbox_policy.permissions.filesystem.write",
-            GLOBS_MAX, GLOB_BYTES_MAX, "/scratch/** and /results/**, both")
+            TreeAccess::PATHS_MAX, TreeAccess::PATH_BYTES_MAX, WRITABLE_SHAPE)
             .contextforge_name("CODE_EXECUTION_DEFAULT_FILESYSTEM_WRITE_PATHS").unset("both")
-            => |reader, row| parse_all(reader, row, &WRITABLE),
-        /// What code may not see whatever else is allowed. These directories of the machine are never shown to code;
-        /// this version denies no others by name.
-        denied: Trees = List(
+            => |reader, row| parse(reader, row, &WRITABLE),
+        /// What code and the file tools may neither read nor write, whatever else is allowed. Parts of the trees not with
+        /// `code.isolation = "degraded"`. `/etc`, `/proc` and `/sys` of the machine are never there.
+        denied: Directories = List(
             "code.default_filesystem_deny_paths" / "sandbox_policy.filesystem_deny_paths"
                 / "sandbox_policy.permissions.filesystem.deny",
-            GLOBS_MAX, GLOB_BYTES_MAX, "/etc/**, /proc/** and /sys/**")
-            .contextforge_name("CODE_EXECUTION_DEFAULT_FILESYSTEM_DENY_PATHS").unset("all three")
-            => list(|text| whole_tree(text, &NEVER_SHOWN)),
+            TreeAccess::PATHS_MAX, TreeAccess::PATH_BYTES_MAX, DENIED_SHAPE)
+            .contextforge_name("CODE_EXECUTION_DEFAULT_FILESYSTEM_DENY_PATHS").unset("nothing else")
+            => parse_denied,
     }
 }
 
-const READABLE: [&str; 4] = ["/tools", "/skills", "/scratch", "/results"];
-const WRITABLE: [&str; 2] = ["/scratch", "/results"];
+const READABLE_SHAPE: &str = "patterns /<tree>/** or /<tree>/<directories>/** of the trees tools, skills, scratch and results";
+const WRITABLE_SHAPE: &str =
+    "patterns /<tree>/** or /<tree>/<directories>/** of the trees scratch and results";
+const DENIED_SHAPE: &str = "patterns /<tree>/<directories>/** of the trees tools, skills, scratch and results, and /etc/**, /proc/** and /sys/**";
+
+const WRITABLE: [Mount; 2] = [Mount::Scratch, Mount::Results];
 const NEVER_SHOWN: [&str; 3] = ["/etc", "/proc", "/sys"];
 
-/// The list has to name every one of `trees`, and may do so in any order and spelling.
-fn parse_all(reader: &mut Reader<'_>, row: &'static List, trees: &[&'static str]) -> Trees {
-    let Some(named) = reader.list(row, |text| whole_tree(text, trees)) else {
-        return Trees::new();
-    };
-    let missing = trees.iter().find(|tree| !named.contains(tree));
-    if let Some(tree) = missing
-        && !reader.was_refused(row)
-    {
-        reader.refuse(
-            row,
-            format!("{named:?}"),
-            format!(
-                "{tree} is missing; a part of the trees is not served by this version of mooring"
-            ),
-            row.shape,
-        );
+impl NamedTrees {
+    /// What they allow together.
+    pub(super) fn access(&self) -> TreeAccess {
+        TreeAccess::new(&self.readable, &self.writable, &self.denied)
     }
-    named
 }
 
-/// Which of `trees` a pattern means, all of it.
-fn whole_tree(pattern: &str, trees: &[&'static str]) -> Result<&'static str, Reason> {
-    let tree = pattern.trim_end_matches(['*', '/']);
-    trees
-        .iter()
-        .find(|known| **known == tree)
-        .copied()
-        .ok_or_else(|| "it is not served by this version of mooring".to_owned())
+/// The directories of these trees that are named; all of the trees where none are.
+fn parse(reader: &mut Reader<'_>, row: &'static List, trees: &[Mount]) -> Directories {
+    let named = reader.list(row, |pattern| parse_directory(pattern, trees));
+    named.unwrap_or_else(|| trees.iter().copied().map(VirtualPath::of).collect())
+}
+
+fn parse_denied(reader: &mut Reader<'_>, row: &'static List) -> Directories {
+    let named = reader.list(row, |pattern| {
+        let is_never_shown = NEVER_SHOWN.contains(&without_end(pattern));
+        (!is_never_shown)
+            .then(|| parse_directory(pattern, &Mount::ALL))
+            .transpose()
+    });
+    named.into_iter().flatten().flatten().collect()
+}
+
+/// The directory that a pattern means with everything below it.
+fn parse_directory(pattern: &str, trees: &[Mount]) -> Result<VirtualPath, Reason> {
+    let directory = without_end(pattern);
+    if directory.contains(['*', '?', '[']) {
+        return Err(
+            "only whole directories can be named: a pattern has no * but in /** at its end"
+                .to_owned(),
+        );
+    }
+    let path = VirtualPath::parse(directory).map_err(|error| error.to_string())?;
+    match path.mount() {
+        Some(mount) if trees.contains(&mount) => Ok(path),
+        Some(mount) => Err(format!("nothing can be written in /{}", mount.name())),
+        None => Err("it names none of the trees".to_owned()),
+    }
+}
+
+/// A pattern without what says that it means everything below.
+fn without_end(pattern: &str) -> &str {
+    let ends = ["/**", "/*", "/"];
+    let stripped = ends.iter().find_map(|end| pattern.strip_suffix(end));
+    stripped.unwrap_or(pattern)
 }

@@ -1,6 +1,7 @@
 //! The settings of code execution: the standard server, ContextForge's names, and policies.
 
 use mooring_sandbox::Tier;
+use mooring_sandbox::tree::VirtualPath;
 
 use super::*;
 use crate::Language;
@@ -257,6 +258,63 @@ fn a_policy_may_be_pasted_flat_or_nested() {
          read = [\"/tools/**\", \"/skills/**\", \"/scratch/**\", \"/results/**\"]\nwrite = [\"/results\", \"/scratch/\"]\n\
          deny = [\"/etc/**\"]\n[servers.sandbox_policy.permissions.tools]\nallow = []\ndeny = []\n\
          [servers.sandbox_policy.permissions.network]\nallow_tool_calls = true\nallow_raw_http = false",
+    );
+}
+
+#[test]
+fn a_policy_names_directories_of_the_trees() {
+    let check = |policy: &str, readable: &[&str], not_readable: &[&str], writable: &[&str]| {
+        let found = server(&format!("sandbox_policy = {{ {policy} }}")).policy;
+        let access = found.limits.access;
+        let at = |path: &&str| VirtualPath::parse(path).unwrap();
+        for path in readable.iter().map(at) {
+            assert!(access.allows_reading(&path), "{policy}: {path}");
+        }
+        for path in not_readable.iter().map(at) {
+            assert!(!access.allows_reading(&path), "{policy}: {path}");
+            assert!(!access.allows_writing(&path), "{policy}: {path}");
+        }
+        for path in readable {
+            let is_writable = writable.contains(path);
+            assert_eq!(
+                access.allows_writing(&at(path)),
+                is_writable,
+                "{policy}: {path}"
+            );
+        }
+        assert_eq!(
+            access.is_whole(),
+            not_readable.is_empty() && writable.len() == 2
+        );
+    };
+    let all = ["/tools/a", "/skills/a", "/scratch/a", "/results/a"];
+    let both = ["/scratch/a", "/results/a"];
+    for whole in [
+        "",
+        "filesystem_read_paths = [\"/tools\", \"/skills/\", \"/scratch/*\", \"/results/**\"]",
+        "filesystem_write_paths = [\"/scratch/**\", \"/results/**\", \"/results/a/**\"]",
+        "filesystem_deny_paths = [\"/etc/**\", \"/proc/*\", \"/sys\"]",
+    ] {
+        check(whole, &all, &[], &both);
+    }
+    check(
+        "filesystem_read_paths = [\"/tools/**\", \"/scratch/in/**\"]",
+        &["/tools/a", "/scratch/in/a"],
+        &["/scratch/a", "/results/a", "/skills/a"],
+        &["/scratch/in/a"],
+    );
+    check("filesystem_write_paths = []", &all, &[], &[]);
+    check(
+        "filesystem_write_paths = [\"/results/**\"]",
+        &all,
+        &[],
+        &["/results/a"],
+    );
+    check(
+        "filesystem_deny_paths = [\"/scratch/secret/**\", \"/etc/**\"]",
+        &all,
+        &["/scratch/secret", "/scratch/secret/a"],
+        &both,
     );
 }
 

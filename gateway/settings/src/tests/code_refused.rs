@@ -148,43 +148,86 @@ fn wrong_policies_are_refused() {
 
 /// A promise that nothing keeps is refused, wherever it is written.
 #[test]
-fn what_is_not_enforced_is_refused() {
+fn patterns_that_name_no_directory_of_a_tree_are_refused() {
     #[track_caller]
-    fn check(name: &str, value: &str, nested: &str, parts: &[&str]) {
-        let mut parts = parts.to_vec();
-        parts.push("not served by this version of mooring");
-        check_refused(
-            "",
-            &[(
-                &format!("CODE_EXECUTION_DEFAULT_{name}"),
-                // A text alone is not quoted in the environment.
-                value.trim_matches('"'),
-            )],
-            &parts,
-        );
+    fn check(name: &str, nested: &str, pattern: &str, reason: &str) {
+        let value = format!("[{pattern:?}]");
+        let variable = format!("CODE_EXECUTION_DEFAULT_FILESYSTEM_{name}_PATHS");
+        check_refused("", &[(&variable, &value)], &[pattern, reason]);
         check_refused(
             &format!("{CODE_SERVER}sandbox_policy = {{ {nested} = {value} }}"),
             &[],
-            &parts,
+            &[pattern, reason],
         );
     }
-    check(
-        "FILESYSTEM_READ_PATHS",
-        "[\"/tools/a\"]",
-        "filesystem_read_paths",
-        &["/tools/a", "all four"],
+    let (read, write, deny) = (
+        ("READ", "filesystem_read_paths"),
+        ("WRITE", "permissions.filesystem.write"),
+        ("DENY", "permissions.filesystem.deny"),
     );
-    check(
-        "FILESYSTEM_DENY_PATHS",
-        "[\"/scratch/x/**\"]",
-        "permissions.filesystem.deny",
-        &["/scratch/x"],
-    );
-    check_refused(
-        "[code]\ndefault_filesystem_write_paths = [\"/results\"]",
-        &[],
-        &["/scratch is missing"],
-    );
+    for ((name, nested), pattern, reason) in [
+        (
+            read,
+            "/scratch/*.csv",
+            "only whole directories can be named",
+        ),
+        (
+            read,
+            "/scratch/*/a/**",
+            "only whole directories can be named",
+        ),
+        (
+            read,
+            "/scratch/a[12]/**",
+            "only whole directories can be named",
+        ),
+        (read, "scratch/**", "must begin with"),
+        (
+            read,
+            "/home/**",
+            "must lie in /results, /scratch, /skills or /tools",
+        ),
+        (read, "/scratch/../etc/**", "the path is not valid"),
+        (read, "/**", "begin with"),
+        (write, "/tools/**", "nothing can be written in /tools"),
+        (write, "/skills/a/**", "nothing can be written in /skills"),
+        (
+            deny,
+            "/usr/**",
+            "must lie in /results, /scratch, /skills or /tools",
+        ),
+        (
+            deny,
+            "/etc/passwd",
+            "must lie in /results, /scratch, /skills or /tools",
+        ),
+    ] {
+        check(name, nested, pattern, reason);
+    }
+}
+
+#[test]
+fn parts_of_trees_need_the_strict_tier() {
+    for list in [
+        "filesystem_read_paths = [\"/tools/**\"]",
+        "filesystem_write_paths = [\"/results/**\"]",
+        "filesystem_deny_paths = [\"/scratch/secret/**\"]",
+    ] {
+        check_refused(
+            &format!(
+                "[code]\nisolation = \"degraded\"\n{CODE_SERVER}sandbox_policy = {{ {list} }}"
+            ),
+            &[],
+            &[
+                "code.isolation",
+                "degraded",
+                "takes mounts of each run's own",
+                "lists of the whole trees",
+            ],
+        );
+    }
+    let whole = "[code]\nisolation = \"degraded\"\ndefault_filesystem_deny_paths = [\"/etc/**\"]";
+    settings(whole, &[]);
 }
 
 #[test]

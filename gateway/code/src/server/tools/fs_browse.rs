@@ -56,9 +56,10 @@ pub(in crate::server) async fn call(
         entries_max: request.entries_max,
     };
     let (shown, need) = (path.to_string(), catalog_need(&path));
+    let access = server.policy.limits.access.clone();
     let listing = server
         .with_view(context, request.language, need, move |opened| {
-            Ok(tree::browse(&opened.view, &path, &options)?)
+            Ok(tree::browse(&opened.view, &path, &options, &access)?)
         })
         .await?;
     Ok(ToolAnswer::done(answer(&shown, &listing)).with_text(text(&listing)))

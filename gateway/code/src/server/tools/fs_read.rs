@@ -54,6 +54,7 @@ pub(in crate::server) async fn call(
     let path = VirtualPath::parse(&request.path)?;
     let (shown, need) = (path.to_string(), catalog_need(&path));
     let bytes_max = server.settings.read_bytes_max;
+    let access = server.policy.limits.access.clone();
     let opening = server.tokenizer_opening();
     let (encoding, offset) = (request.encoding, request.offset);
     if opening.is_some() && offset.is_some() {
@@ -64,8 +65,8 @@ pub(in crate::server) async fn call(
     let content = server
         .with_view(context, request.language, need, move |opened| {
             let content = match offset {
-                Some(offset) => tree::read_part(&opened.view, &path, offset, bytes_max)?,
-                None => tree::read(&opened.view, &path, bytes_max)?,
+                Some(offset) => tree::read_part(&opened.view, &path, offset, bytes_max, &access)?,
+                None => tree::read(&opened.view, &path, bytes_max, &access)?,
             };
             read_content(content, encoding, opening, &opened.directory)
         })

@@ -308,6 +308,7 @@ fn commit(opened: &OpenedSession, turn: u64) -> Result<(), mooring_sandbox::tree
         disk_bytes: 1 << 20,
         inodes: 1_000,
         processes: 1,
+        access: mooring_sandbox::tree::TreeAccess::WHOLE,
         output_bytes: 1 << 20,
     };
     let layers = tempfile::tempdir().unwrap();

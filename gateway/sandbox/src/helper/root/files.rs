@@ -137,7 +137,8 @@ pub(super) fn make_directory(root: BorrowedFd<'_>, path: &Path) -> Result<(), Ca
     Ok(())
 }
 
-fn make_file(root: BorrowedFd<'_>, path: &Path) -> Result<(), Cause> {
+/// Creates an empty file, if it is missing.
+pub(super) fn make_file(root: BorrowedFd<'_>, path: &Path) -> Result<(), Cause> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(root, path, flags, FILE_MODE)
         .map(drop)

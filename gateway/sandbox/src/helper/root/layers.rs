@@ -4,17 +4,19 @@
 //! run adds. The lower directories are never written to.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::super::error::{Cause, at};
 use super::super::trees::NamespaceTrees;
-use super::{files, mounts};
-use crate::protocol::WireLimits;
+use super::{files, mounts, open_place, place_of};
+use crate::protocol::Spec;
+use crate::tree::{self, Mount, VirtualPath};
 
-/// Files and directories that the layers themselves take: the root, two uppers, two work directories with one inside.
+/// Files and directories that two layers themselves take: the root, two uppers, two work directories with one inside.
 const OWN_INODES: u64 = 8;
 
 /// The mount point of the memory file system while it is layered over the trees.
@@ -26,60 +28,106 @@ pub(in super::super) struct Upper {
     pub(in super::super) results: OwnedFd,
 }
 
-/// Lays them over the trees. The working directory of this process must be `root`.
+/// Lays them over the parts of the trees that may be read; the others have no place in the root. The working directory
+/// of this process must be `root`.
 pub(super) fn lay(
     root: BorrowedFd<'_>,
     trees: &NamespaceTrees,
-    limits: &WireLimits,
+    spec: &Spec,
 ) -> Result<Upper, Cause> {
-    let inodes = limits.upper_inodes.saturating_add(OWN_INODES);
-    let memory = mounts::memory(limits.upper_bytes, inodes, "755", mounts::DATA)?;
+    let writable = spec.access.writable();
+    let parts = [
+        (spec.access.readable(Mount::Scratch), &trees.scratch),
+        (spec.access.readable(Mount::Results), &trees.results),
+    ];
+    // What the policy's own directories take is none of the run's.
+    let paths = parts.iter().flat_map(|(paths, _)| paths).chain(&writable);
+    let own_inodes: usize = paths.map(|path| 3 + path.names().len()).sum();
+    let inodes = spec.limits.upper_inodes + OWN_INODES + own_inodes as u64;
+    let memory = mounts::memory(spec.limits.upper_bytes, inodes, "755", mounts::DATA)?;
     files::make_directory(root, Path::new(PLACE))?;
     mounts::place(&memory, root, Path::new(PLACE))?;
     let upper = Upper {
-        scratch: lay_one(
-            root,
-            memory.as_fd(),
-            trees.scratch.as_fd(),
-            "scratch",
-            "scratch.work",
-        )?,
-        results: lay_one(
-            root,
-            memory.as_fd(),
-            trees.results.as_fd(),
-            "results",
-            "results.work",
-        )?,
+        scratch: directory(memory.as_fd(), Path::new("scratch"))?,
+        results: directory(memory.as_fd(), Path::new("results"))?,
     };
+    for mount in [Mount::Scratch, Mount::Results] {
+        files::make_directory(root, Path::new(mount.name()))?;
+    }
+    let parts = parts
+        .iter()
+        .flat_map(|(paths, tree)| paths.iter().map(move |path| (path, tree.as_fd())));
+    for (number, (path, tree)) in parts.enumerate() {
+        lay_one(root, memory.as_fd(), tree, path, number)?;
+    }
+    for path in &writable {
+        make_writable_directory(root, path)?;
+    }
     // The program must not reach the layers below its trees.
     unmount(PLACE, UnmountFlags::DETACH).map_err(at("detach the layers"))?;
     unlinkat(root, PLACE, AtFlags::REMOVEDIR).map_err(at("remove the layers' place"))?;
     Ok(upper)
 }
 
+/// Lays one over the part of a tree that `path` names. The layer has the part's path within its tree, as the commit
+/// walks it.
 fn lay_one(
     root: BorrowedFd<'_>,
     memory: BorrowedFd<'_>,
-    lower: BorrowedFd<'_>,
-    name: &str,
-    work_name: &str,
-) -> Result<OwnedFd, Cause> {
-    let upper = directory(memory, name)?;
-    let work = directory(memory, work_name)?;
-    let overlay = mounts::overlay(lower, upper.as_fd(), work.as_fd())?;
-    files::make_directory(root, Path::new(name))?;
-    mounts::place(&overlay, root, Path::new(name))?;
-    Ok(upper)
+    tree: BorrowedFd<'_>,
+    path: &VirtualPath,
+    number: usize,
+) -> Result<(), Cause> {
+    let empty = format!("empty.{number}");
+    let lower = match tree::hold(tree, path.beneath().as_str()) {
+        Ok(part) => part,
+        Err(Errno::NOENT | Errno::NOTDIR) => directory(memory, Path::new(&empty))?,
+        Err(errno) => return Err(at(format!("open {path}"))(errno)),
+    };
+    let stat = fstat(&lower).map_err(at(format!("look at {path}")))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        // A file stands where the policy has a directory: nothing lies in it.
+        return Ok(());
+    }
+    let place = place_of(path);
+    let upper = directory(memory, &place)?;
+    let work = directory(memory, Path::new(&format!("work.{number}")))?;
+    let overlay = mounts::overlay(lower.as_fd(), upper.as_fd(), work.as_fd())?;
+    files::make_directory(root, &place)?;
+    mounts::place(&overlay, root, &place)
 }
 
-fn directory(memory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Cause> {
-    mkdirat(memory, name, Mode::from_raw_mode(0o755)).map_err(at(format!("make layer {name}")))?;
+/// Makes a directory of the policy's that the session does not have, so that code can write to it.
+fn make_writable_directory(root: BorrowedFd<'_>, path: &VirtualPath) -> Result<(), Cause> {
+    let mut place = PathBuf::new();
+    for component in &place_of(path) {
+        let parent = match place.as_os_str().is_empty() {
+            true => None,
+            false => match open_place(root, &place) {
+                Ok(parent) => Some(parent),
+                // A file stands at or above it.
+                Err(Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+                Err(errno) => return Err(at(format!("open {path}"))(errno)),
+            },
+        };
+        let parent = parent.as_ref().map_or(root, AsFd::as_fd);
+        match mkdirat(parent, component, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST | Errno::NOTDIR) => {}
+            Err(errno) => return Err(at(format!("make {path}"))(errno)),
+        }
+        place.push(component);
+    }
+    Ok(())
+}
+
+/// Makes a directory with its missing parents, and opens it.
+fn directory(memory: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Cause> {
+    files::make_directory(memory, path)?;
     openat(
         memory,
-        name,
+        path,
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
     )
-    .map_err(at(format!("open layer {name}")))
+    .map_err(at(format!("open layer {}", path.display())))
 }

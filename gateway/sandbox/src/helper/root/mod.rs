@@ -3,14 +3,15 @@
 //! The root is a small memory file system, read-only in the end. It contains neither `/proc` nor `/sys`: both reveal
 //! information about the host, and no runtime needs them.
 
+mod covers;
 mod files;
 mod layers;
 mod mounts;
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
-use rustix::fs::CWD;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
 use rustix::process::{chroot, fchdir, pivot_root};
@@ -18,6 +19,7 @@ use rustix::process::{chroot, fchdir, pivot_root};
 use super::error::{Cause, StepError, at};
 use super::trees::NamespaceTrees;
 use crate::protocol::Spec;
+use crate::tree::{self, Mount, VirtualPath};
 
 pub(super) use files::{DENO, DEVICES, LIBRARIES, tool_path};
 pub(super) use layers::Upper;
@@ -25,8 +27,8 @@ pub(super) use layers::Upper;
 /// Size of the root itself: the program's text and empty places for mounts.
 const ROOT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Its files and directories.
-const ROOT_INODES: u64 = 1024;
+/// Its files and directories, with the directories above parts of the trees.
+const ROOT_INODES: u64 = 4096;
 
 /// Files and directories in `/tmp`.
 const TEMPORARY_INODES: u64 = 8192;
@@ -66,7 +68,8 @@ impl Root {
         fchdir(mount)
             .map_err(at("change to the root"))
             .map_err(StepError::Root)?;
-        let upper = layers::lay(mount.as_fd(), trees, &spec.limits).map_err(StepError::Overlay)?;
+        let upper = layers::lay(mount.as_fd(), trees, spec).map_err(StepError::Overlay)?;
+        covers::cover(mount.as_fd(), &spec.access).map_err(StepError::Root)?;
         mounts::add_attributes(mount.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY, 0)
             .map_err(at("make the root read-only"))
             .map_err(StepError::Root)?;
@@ -121,10 +124,41 @@ fn fill(
     if let Some(text) = text {
         files::write_program(root, text.path, text.bytes)?;
     }
-    let read_only = mounts::DATA | MountAttrFlags::MOUNT_ATTR_RDONLY;
-    for (name, directory) in [("tools", &trees.tools), ("skills", &trees.skills)] {
-        files::make_directory(root, Path::new(name))?;
-        mounts::show_directory(directory.as_fd(), root, Path::new(name), read_only)?;
+    for (mount, tree) in [(Mount::Tools, &trees.tools), (Mount::Skills, &trees.skills)] {
+        files::make_directory(root, Path::new(mount.name()))?;
+        for path in spec.access.readable(mount) {
+            show_part(root, tree.as_fd(), &path)?;
+        }
     }
     Ok(())
+}
+
+/// Shows the part of a read-only tree that `path` names, if it has one. The others have no place in the root.
+fn show_part(root: BorrowedFd<'_>, tree: BorrowedFd<'_>, path: &VirtualPath) -> Result<(), Cause> {
+    let part = match tree::hold(tree, path.beneath().as_str()) {
+        Ok(part) => part,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        Err(errno) => return Err(at(format!("open {path}"))(errno)),
+    };
+    let stat = fstat(&part).map_err(at(format!("look at {path}")))?;
+    let place = place_of(path);
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => files::make_directory(root, &place)?,
+        FileType::RegularFile => files::make_file(root, &place)?,
+        _ => return Ok(()),
+    }
+    let read_only = mounts::DATA | MountAttrFlags::MOUNT_ATTR_RDONLY;
+    mounts::show_open(part.as_fd(), root, &place, read_only)
+}
+
+/// The place of a path of the trees, relative to the root.
+fn place_of(path: &VirtualPath) -> PathBuf {
+    PathBuf::from(path.to_string().trim_start_matches('/'))
+}
+
+/// Opens what stands at a path of the trees within the root, across its mounts and through no link.
+fn open_place(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(root, path, flags, Mode::empty(), resolve)
 }

@@ -138,8 +138,8 @@ pub(super) fn show(
     place(&tree, root, target)
 }
 
-/// The same for an open directory.
-pub(super) fn show_directory(
+/// The same for an open file or directory.
+pub(super) fn show_open(
     source: BorrowedFd<'_>,
     root: BorrowedFd<'_>,
     target: &Path,

@@ -61,6 +61,7 @@ const LIMITS: Limits = Limits {
     disk_bytes: 128 * 1024,
     inodes: 64,
     processes: 16,
+    access: crate::tree::TreeAccess::WHOLE,
     output_bytes: 16 * 1024,
 };
 
