@@ -27,7 +27,9 @@ pub use job::{Argument, Job, ListenerCallback, Network, PROXY_PORT, Program, Ses
 pub use job_check::JobError;
 pub use limits::{LimitError, Limits};
 pub use options::{Launcher, Options};
-pub use outcome::{Changes, HelperStart, Outcome, Output, RunEnd, RunLimit, StopReason, Usage};
+pub use outcome::{
+    Changes, HelperStart, Outcome, Output, RefusedCall, RunEnd, RunLimit, StopReason, Usage,
+};
 pub use run::{ProbeError, RunError, Sandbox, StopHandle};
 pub use runtimes::{Runtime, Runtimes, TOOLS};
 pub use tier::{Layer, Tier};

@@ -4,6 +4,8 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::tier::{Layer, Tier};
 
 /// The result of a run. Dropping it discards the run's files; to store them, pass `changes` to the commit.
@@ -27,6 +29,8 @@ pub struct Outcome {
     pub layers: Vec<Layer>,
     /// The limits that it reached without being stopped, as far as they can be told afterwards.
     pub limits_reached: Vec<RunLimit>,
+    /// The system calls that it was refused.
+    pub refused_calls: Vec<RefusedCall>,
     /// The private directory of the degraded tier. It is removed with the outcome.
     pub(crate) _private: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -76,6 +80,16 @@ pub enum RunLimit {
     DiskBytes,
     /// The layer of its files has as many of them as it may.
     Files,
+}
+
+/// A system call that the filter refused, of those that only an attempt to leave the sandbox makes, or one to use what
+/// it does not have: sockets, mounts, namespaces, other processes and users, the kernel itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedCall {
+    /// Its name, such as `socket`.
+    pub name: String,
+    /// How often. Of a run at most 256 calls are counted.
+    pub count: u32,
 }
 
 /// The output on one stream.

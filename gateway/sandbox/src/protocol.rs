@@ -41,6 +41,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::outcome::RefusedCall;
 use crate::tier::Tier;
 use crate::tree::TreeAccess;
 
@@ -195,7 +196,7 @@ pub struct WireLimits {
 }
 
 /// How the run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinishReport {
     /// Wait status of the main process (of the last stage of a pipeline), for `ExitStatus::from_raw`. None if process 1
     /// was killed before the program ended.
@@ -204,6 +205,8 @@ pub struct FinishReport {
     pub cpu_us: u64,
     /// Most memory of the biggest process of the run, the helper's own process 1 included.
     pub memory_peak_bytes: u64,
+    /// The system calls that it was refused.
+    pub refused_calls: Vec<RefusedCall>,
 }
 
 /// Which step failed.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use mooring_sandbox::tree::{self, CommitError, CommitReport, SessionDirectory, View};
 use mooring_sandbox::{
-    HelperStart, Job, Layer, Limits, ListenerCallback, Network, Outcome, Output, Program, RunEnd,
-    RunLimit, Sandbox, SessionTrees, StopHandle, Tier, Usage,
+    HelperStart, Job, Layer, Limits, ListenerCallback, Network, Outcome, Output, Program,
+    RefusedCall, RunEnd, RunLimit, Sandbox, SessionTrees, StopHandle, Tier, Usage,
 };
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -76,6 +76,8 @@ pub(super) struct RunResult {
     pub(super) layers: Vec<Layer>,
     /// Limits at which the kernel refused something.
     pub(super) limits_reached: Vec<RunLimit>,
+    /// The system calls that it was refused.
+    pub(super) refused_calls: Vec<RefusedCall>,
     /// What of its files was kept, or why none was. None where none were to be.
     pub(super) committed: Option<Result<CommitReport, CommitError>>,
     /// Where its output is, where that is too long for its answer.
@@ -272,6 +274,7 @@ fn run_held(
         tier: outcome.tier,
         layers: outcome.layers,
         limits_reached: outcome.limits_reached,
+        refused_calls: outcome.refused_calls,
         saved_stdout: None,
         saved_stderr: None,
     });

@@ -9,8 +9,6 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::descriptors;
@@ -23,6 +21,7 @@ use super::own_user::OwnUser;
 use super::private::PrivateDirectoryView;
 use super::process::{self, ForkSide};
 use super::program::text_path;
+use super::refused_calls::RefusedCalls;
 use crate::protocol::{
     FinishReport, FromHelper, ProgramDescriptors, Spec, StepFailure, ToHelper, WireNetwork,
     receive, send,
@@ -75,8 +74,8 @@ pub(super) fn course(host: &OwnedFd, doors: Vec<OwnedFd>) -> Result<(), StepErro
 
 /// What the leader reported before the rest of the run was killed.
 enum LeaderResult {
-    /// The wait status of the program, if it is known.
-    Ended(Option<i32>),
+    /// The wait status of the program, if it is known, and its refused calls.
+    Ended(Option<i32>, RefusedCalls),
     /// No program runs.
     Failed(StepFailure),
 }
@@ -96,8 +95,9 @@ fn conclude(
         .map_err(StepError::Fork)?;
     let told = match last? {
         LeaderResult::Failed(failed) => FromHelper::Failed(failed),
-        LeaderResult::Ended(status) => FromHelper::Finished(FinishReport {
+        LeaderResult::Ended(status, refused_calls) => FromHelper::Finished(FinishReport {
             status,
+            refused_calls: refused_calls.into_counts(),
             cpu_us: used.cpu_us,
             memory_peak_bytes: used.memory_peak_bytes,
         }),
@@ -114,16 +114,18 @@ fn converse(
 ) -> Result<LeaderResult, StepError> {
     announce(host, leader)?;
     hand_over(first, spec, program);
-    if let Err(failed) = until_confined(first)? {
-        return Ok(LeaderResult::Failed(failed));
-    }
+    let mut refused_calls = match until_confined(first)? {
+        Ok(refused_calls) => refused_calls,
+        Err(failed) => return Ok(LeaderResult::Failed(failed)),
+    };
     if !is_told_to_go(host, None)? {
-        return Ok(LeaderResult::Ended(None));
+        return Ok(LeaderResult::Ended(None, refused_calls));
     }
     // If the leader has already exited, its last message is still unread.
     let _ = send(first.as_fd(), &ToHelper::Go, &[]);
     let mut status = None;
-    while is_said_first(first, host)? {
+    // A message of the leader precedes the host's end.
+    while refused_calls.answer_until_ready(&[first, host])? == 0 {
         match receive::<FirstProcessMessage>(first.as_fd())? {
             Some((FirstProcessMessage::Started, _)) => {
                 send(host.as_fd(), &FromHelper::Started, &[])?
@@ -136,22 +138,5 @@ fn converse(
             None => break,
         }
     }
-    Ok(LeaderResult::Ended(status))
-}
-
-/// Waits for either channel; returns whether the leader's is ready, whose message precedes the host's end.
-fn is_said_first(first: &OwnedFd, host: &OwnedFd) -> Result<bool, StepError> {
-    let mut sides = [
-        PollFd::new(first, PollFlags::IN),
-        PollFd::new(host, PollFlags::IN),
-    ];
-    loop {
-        match poll(&mut sides, None) {
-            Ok(_) => break,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(StepError::Fork(at("poll")(errno))),
-        }
-    }
-    let [said, _] = &sides;
-    Ok(!said.revents().is_empty())
+    Ok(LeaderResult::Ended(status, refused_calls))
 }

@@ -24,7 +24,7 @@ use crate::protocol::{
 /// A message of process 1 to the helper outside.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FirstProcessMessage {
-    /// Every layer is up, and nothing but `Go` is missing.
+    /// Every layer is up, and nothing but `Go` is missing. Carries the listener of the filter, if it has one.
     Confined,
     /// The program runs.
     Started,
@@ -88,8 +88,11 @@ fn course(isolation: ExistingIsolation, channel: &OwnedFd) -> Result<i32, StepEr
         descriptors::read_all(passed.filter.as_fd(), seccomp::PROGRAM_BYTES_MAX, "filter")?;
     // The program alone has the bridge once it runs.
     let ProgramDescriptors { bridge, .. } = passed;
-    let program = confine(&spec, &filter, &bytes, isolation)?;
-    send(channel.as_fd(), &FirstProcessMessage::Confined, &[])?;
+    let (program, listener) = confine(&spec, &filter, &bytes, isolation)?;
+    let passed: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
+    send(channel.as_fd(), &FirstProcessMessage::Confined, &passed)?;
+    // The helper outside answers; nothing inside ever has the listener.
+    drop(listener);
     let (ToHelper::Go, _) = hear(channel)? else {
         return Err(StepError::Spec(Cause::words("something else than go")));
     };
@@ -105,13 +108,13 @@ fn hear(channel: &OwnedFd) -> Result<(ToHelper, Vec<OwnedFd>), StepError> {
 }
 
 /// Builds the isolation layers that a process applies to itself, and prepares its program. The filter comes last: it
-/// denies calls that the others need.
+/// denies calls that the others need. Where the kernel has one, its listener is returned.
 fn confine(
     spec: &Spec,
     filter: &[u8],
     bytes: &[u8],
     isolation: ExistingIsolation,
-) -> Result<PreparedProgram, StepError> {
+) -> Result<(PreparedProgram, Option<OwnedFd>), StepError> {
     let program = match isolation {
         ExistingIsolation::Root { settings, root } => {
             root.follow()?;
@@ -140,8 +143,8 @@ fn confine(
             PreparedProgram::new(WireTier::Degraded, spec, &places, bytes)?
         }
     };
-    seccomp::install(filter)?;
-    Ok(program)
+    let listener = seccomp::install(filter)?;
+    Ok((program, listener))
 }
 
 /// Starts a new session and process group, in the program's directory, without anything inherited from the host.

@@ -24,6 +24,7 @@ mod private;
 mod process;
 mod process_limit;
 mod program;
+mod refused_calls;
 mod rlimits;
 mod root;
 mod seccomp;

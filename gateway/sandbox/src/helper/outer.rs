@@ -19,6 +19,7 @@ use super::places::Places;
 use super::process::{self, ChildProcess, ForkSide};
 use super::process_limit::KernelSettings;
 use super::program::text_path;
+use super::refused_calls::RefusedCalls;
 use super::root::{Root, Text, Upper};
 use super::trees::NamespaceTrees;
 use super::{degraded, descriptors, namespaces, network};
@@ -177,10 +178,14 @@ pub(super) fn hand_over(first: &OwnedFd, spec: Box<Spec>, program: ProgramDescri
     let _ = send(first.as_fd(), &ToHelper::Spec(spec), &passed);
 }
 
-/// Waits until process 1 is confined; where it is not, why. One that died while it waited is noticed here.
-pub(super) fn until_confined(first: &OwnedFd) -> Result<Result<(), StepFailure>, StepError> {
+/// Waits until process 1 is confined, which lets this process answer its refused calls; where it is not, why. One that died while it waited is noticed here.
+pub(super) fn until_confined(
+    first: &OwnedFd,
+) -> Result<Result<RefusedCalls, StepFailure>, StepError> {
     match receive::<FirstProcessMessage>(first.as_fd())? {
-        Some((FirstProcessMessage::Confined, _)) => Ok(Ok(())),
+        Some((FirstProcessMessage::Confined, listener)) => {
+            Ok(Ok(RefusedCalls::new(listener.into_iter().next())))
+        }
         Some((FirstProcessMessage::Failed(failed), _)) => Ok(Err(failed)),
         _ => Err(StepError::Fork(Cause::words(
             "process 1 ended before it was confined",
@@ -205,9 +210,10 @@ fn accompany(
     upper: &Upper,
     listener: Option<OwnedFd>,
 ) -> Result<(), StepError> {
-    if let Err(failed) = until_confined(first)? {
-        return Ok(send(host.as_fd(), &FromHelper::Failed(failed), &[])?);
-    }
+    let mut refused_calls = match until_confined(first)? {
+        Ok(refused_calls) => refused_calls,
+        Err(failed) => return Ok(send(host.as_fd(), &FromHelper::Failed(failed), &[])?),
+    };
     if !is_told_to_go(host, listener)? {
         return Ok(());
     }
@@ -216,7 +222,11 @@ fn accompany(
 
     let layers = [upper.scratch.as_fd(), upper.results.as_fd()];
     let mut status = None;
-    while let Some((told, _)) = receive::<FirstProcessMessage>(first.as_fd())? {
+    loop {
+        refused_calls.answer_until_ready(&[first])?;
+        let Some((told, _)) = receive::<FirstProcessMessage>(first.as_fd())? else {
+            break;
+        };
         match told {
             FirstProcessMessage::Started => send(host.as_fd(), &FromHelper::Started, &layers)?,
             FirstProcessMessage::Ended(ended) => status = Some(ended),
@@ -234,6 +244,7 @@ fn accompany(
         status,
         cpu_us: used.cpu_us,
         memory_peak_bytes: used.memory_peak_bytes,
+        refused_calls: refused_calls.into_counts(),
     };
     Ok(send(
         host.as_fd(),

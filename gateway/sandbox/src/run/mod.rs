@@ -213,6 +213,7 @@ impl Sandbox {
             start,
             layers: self.layers.clone(),
             limits_reached: over.limits_reached,
+            refused_calls: over.refused_calls,
             _private: private.map(|private| Box::new(private) as _),
         })
     }

@@ -26,7 +26,7 @@ use super::watchdog;
 use crate::cgroup::{Cgroup, CgroupUsage};
 use crate::job::ListenerCallback;
 use crate::limits::Limits;
-use crate::outcome::{Output, RunEnd, RunLimit, StopReason, Usage};
+use crate::outcome::{Output, RefusedCall, RunEnd, RunLimit, StopReason, Usage};
 use crate::protocol::{self, FinishReport, FromHelper, ToHelper};
 use crate::thread_time::thread_cpu_time;
 
@@ -152,6 +152,8 @@ pub(super) struct FinishedRun {
     pub(super) usage: Usage,
     /// Limits that it reached without being stopped.
     pub(super) limits_reached: Vec<RunLimit>,
+    /// The system calls that it was refused.
+    pub(super) refused_calls: Vec<RefusedCall>,
     /// The descriptors in the helper's last message.
     pub(super) descriptors: Vec<OwnedFd>,
 }
@@ -462,6 +464,7 @@ impl Watch<'_, '_> {
         let limits_reached = self.state.limits_reached();
         let run = FinishedRun {
             limits_reached,
+            refused_calls: finished.refused_calls,
             ended: facts.verdict(),
             stdout: self.stdout.finish(&mut self.state.chunk),
             stderr: self.stderr.finish(&mut self.state.chunk),

@@ -14,6 +14,7 @@ mod ending;
 mod host;
 mod limits;
 mod outcome;
+mod refused_calls;
 mod support;
 mod warm;
 

@@ -219,3 +219,103 @@ async fn every_path_that_the_file_tools_refuse_is_an_event() -> anyhow::Result<(
     assert_eq!(events.len(), PATHS_REFUSED.len());
     Ok(())
 }
+
+/// Each is code that leaves the sandbox if it can, with the event that it becomes. All go on.
+const REFUSED_CALLS: [(&str, &str, &str); 4] = [
+    (
+        "import socket\ntry:\n    socket.socket()\nexcept OSError:\n    print('went on')",
+        "network_refused",
+        "the system call filter refused socket (1 times)",
+    ),
+    (
+        "import ctypes\nfor _ in range(3):\n    ctypes.CDLL(None).unshare(0x10000000)\nprint('went on')",
+        "sandbox_violation",
+        "the system call filter refused unshare (3 times)",
+    ),
+    (
+        "import ctypes\nctypes.CDLL(None).mount(b'none', b'/tmp', b'tmpfs', 0, 0)\nprint('went on')",
+        "sandbox_violation",
+        "the system call filter refused mount (1 times)",
+    ),
+    (
+        "import ctypes\nctypes.CDLL(None).ptrace(16, 1, 0, 0)\nprint('went on')",
+        "sandbox_violation",
+        "the system call filter refused ptrace (1 times)",
+    ),
+];
+
+#[tokio::test]
+async fn every_refused_call_out_of_the_sandbox_is_an_event() -> anyhow::Result<()> {
+    let scene = Scene::start("").await?;
+    let mut ada = scene.coder(ADA).await?;
+    for (code, kind, message) in REFUSED_CALLS {
+        assert_eq!(ada.python(code).await?, "went on", "{message}");
+        let events = scene.events(2, ADA, "?limit=1").await?;
+        assert_eq!(events[0]["kind"], kind, "{message}");
+        assert_eq!(events[0]["message"], message);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn code_and_file_tools_keep_to_the_same_directories() -> anyhow::Result<()> {
+    let scene = Scene::start(
+        "sandbox_policy = { filesystem_read_paths = [\"/scratch/**\", \"/results/shared/**\"], \
+         filesystem_write_paths = [\"/scratch/**\"], filesystem_deny_paths = [\"/scratch/private/**\"] }",
+    )
+    .await?;
+    let mut ada = scene.coder(ADA).await?;
+    assert_eq!(
+        ada.python("open('/scratch/a', 'w').write('1')\nprint(open('a').read())")
+            .await?,
+        "1"
+    );
+    assert_eq!(ada.read("/scratch/a").await?, "1");
+    ada.write("/scratch/d/b", "2").await?;
+    // A path, what may be done with it, and by whom it is asked.
+    let rows = [
+        ("fs_read", json!({"path": "/scratch/private/x"})),
+        (
+            "fs_write",
+            json!({"path": "/scratch/private/x", "content": ""}),
+        ),
+        ("fs_browse", json!({"path": "/scratch/private"})),
+        ("fs_write", json!({"path": "/results/x", "content": ""})),
+        (
+            "fs_write",
+            json!({"path": "/results/shared/x", "content": ""}),
+        ),
+        ("fs_read", json!({"path": "/results/x"})),
+        ("fs_browse", json!({"path": "/tools"})),
+    ];
+    let count = rows.len();
+    for (tool, arguments) in rows {
+        let (answer, is_error) = ada.call(tool, arguments.clone()).await?;
+        let error = text(&answer, "error");
+        assert!(
+            is_error && error.contains("the server's policy does not allow"),
+            "{arguments}: {answer}"
+        );
+    }
+    for code in [
+        "open('/scratch/private/x')",
+        "open('/scratch/private/x', 'w')",
+        "import os; os.listdir('/scratch/private')",
+        "open('/results/x', 'w')",
+        "open('/results/shared/x', 'w')",
+        "open('/results/x')",
+        "import os; os.rename('/scratch/private', '/scratch/public')",
+        "import os; os.listdir('/tools')[0]",
+    ] {
+        let (answer, is_error) = ada
+            .call("shell_exec", json!({"code": code, "language": "python"}))
+            .await?;
+        assert!(is_error, "{code}: {answer}");
+    }
+    assert_eq!(ada.names("/").await?, ["results", "scratch"]);
+    assert_eq!(ada.names("/results").await?, ["shared"]);
+    assert_eq!(ada.names("/scratch").await?, ["a", "d"]);
+    let events = scene.events(2, ADA, "?kind=sandbox_violation").await?;
+    assert_eq!(events.len(), count);
+    Ok(())
+}

@@ -50,6 +50,23 @@ pub(super) const ANY: &[Call] = calls![
     SYS_clock_gettime SYS_clock_getres SYS_gettimeofday SYS_uname SYS_sysinfo SYS_getrandom
 ];
 
+/// Refused ones that are reported: ordinary programs do not try them, but for sockets, and whoever tries to leave the
+/// sandbox does. Where a call is allowed with some arguments, others are not reported.
+pub(super) const REPORTED: &[Call] = calls![
+    // The network.
+    SYS_socket SYS_connect SYS_bind SYS_listen
+    // Namespaces, roots and mounts.
+    SYS_unshare SYS_setns SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot SYS_open_tree SYS_move_mount SYS_fsopen
+    SYS_fsmount SYS_mount_setattr SYS_mknodat SYS_open_by_handle_at SYS_name_to_handle_at
+    // Other processes and users.
+    SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_pidfd_getfd SYS_setuid SYS_setgid SYS_setreuid
+    SYS_setregid SYS_setresuid SYS_setresgid SYS_setgroups
+    // The kernel and the machine.
+    SYS_bpf SYS_perf_event_open SYS_userfaultfd SYS_io_uring_setup SYS_keyctl SYS_add_key SYS_request_key
+    SYS_init_module SYS_finit_module SYS_delete_module SYS_kexec_load SYS_reboot SYS_swapon SYS_swapoff SYS_acct
+    SYS_settimeofday SYS_clock_settime SYS_sethostname SYS_setdomainname
+];
+
 /// Older forms of the calls above, which this processor still has.
 #[cfg(target_arch = "x86_64")]
 pub(super) const OLDER: &[Call] = calls![

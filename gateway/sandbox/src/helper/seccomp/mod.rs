@@ -1,19 +1,22 @@
 //! Step: the system call filter.
 //!
-//! It is a list of what is allowed, so that a call that a later kernel brings is denied. Calls of another architecture
+//! It is a list of what is allowed, so that a call that a later kernel brings is denied. Some of the denied ones are
+//! reported to the helper outside, which answers them with the same error. Calls of another architecture
 //! (`int 0x80` on x86-64) end the process; the x32 calls of x86-64 are numbers that the list does not have. The host
 //! compiles it once; the helper only installs it.
 
 mod calls;
 
 use std::collections::BTreeMap;
+use std::os::fd::{FromRawFd, OwnedFd};
 
+use rustix::io::Errno;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, sock_filter,
 };
 
-use super::error::{Cause, StepError};
+use super::error::{Cause, StepError, at};
 use crate::tier::Tier;
 use calls::{ArgumentRule, ArgumentTest, Call};
 
@@ -60,6 +63,41 @@ fn compile(tier: Tier, connections: Connections) -> Result<BpfProgram, FilterErr
     Ok(program)
 }
 
+/// What the filter does with a listed call.
+#[derive(Clone)]
+enum CallRule {
+    Allow,
+    /// Allows it with some arguments, and denies it with others.
+    Test(Vec<SeccompRule>),
+    /// Denies it, and reports that.
+    Report,
+}
+
+/// The listed calls with their rules, in the order of their numbers.
+fn rule_of_each(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Vec<(i64, CallRule)> {
+    let mut listed: BTreeMap<i64, CallRule> = (calls::REPORTED.iter())
+        .map(|(_, number)| (*number, CallRule::Report))
+        .collect();
+    listed.extend(
+        rules
+            .into_iter()
+            .map(|(number, rules)| match rules.is_empty() {
+                true => (number, CallRule::Allow),
+                false => (number, CallRule::Test(rules)),
+            }),
+    );
+    listed.into_iter().collect()
+}
+
+/// The name of a reported call.
+pub(super) fn reported_name(number: i64) -> Option<&'static str> {
+    let found = calls::REPORTED.iter().find(|(_, known)| *known == number);
+    found.map(|(name, _)| name.trim_start_matches("SYS_"))
+}
+
+/// The error of every denied call.
+pub(super) const REFUSED: i32 = libc::ENOSYS;
+
 /// Instructions that allow the listed calls and deny all others. The kernel runs a filter once for each number that it
 /// knows when the filter is installed, and translates it: a chain of comparisons took three times as long as this
 /// search.
@@ -68,8 +106,7 @@ fn listed(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, FilterEr
     let mut program = chain(BTreeMap::new())?;
     program.pop();
     program.push(instruction(LOAD_WORD, 0, NUMBER_OFFSET));
-    let rules: Vec<_> = rules.into_iter().collect();
-    program.extend(search(&rules)?);
+    program.extend(search(&rule_of_each(rules))?);
     Ok(program)
 }
 
@@ -77,7 +114,7 @@ fn listed(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, FilterEr
 const LEAF_CALLS: usize = 16;
 
 /// Continues with the half of the calls, in the order of their numbers, to which the loaded number belongs.
-fn search(rules: &[(i64, Vec<SeccompRule>)]) -> Result<BpfProgram, FilterError> {
+fn search(rules: &[(i64, CallRule)]) -> Result<BpfProgram, FilterError> {
     let (lower, upper) = rules.split_at(rules.len() / 2);
     let Some((first, _)) = upper.first().filter(|_| rules.len() > LEAF_CALLS) else {
         return leaf(rules);
@@ -92,21 +129,30 @@ fn search(rules: &[(i64, Vec<SeccompRule>)]) -> Result<BpfProgram, FilterError> 
     Ok(program)
 }
 
-/// Allows those of a few calls that are allowed with any argument, and leaves the others to their rules.
-fn leaf(rules: &[(i64, Vec<SeccompRule>)]) -> Result<BpfProgram, FilterError> {
-    let (any, some): (Vec<_>, Vec<_>) = rules.iter().partition(|(_, rules)| rules.is_empty());
+/// Allows those of a few calls that are allowed with any argument, reports those that are to be, and leaves the others to
+/// their rules.
+fn leaf(rules: &[(i64, CallRule)]) -> Result<BpfProgram, FilterError> {
     let mut program = BpfProgram::new();
-    for (number, _) in any {
+    let mut tested = BTreeMap::new();
+    for (number, rule) in rules {
+        let answer = match rule {
+            CallRule::Allow => libc::SECCOMP_RET_ALLOW,
+            CallRule::Report => libc::SECCOMP_RET_USER_NOTIF,
+            CallRule::Test(rules) => {
+                tested.insert(*number, rules.clone());
+                continue;
+            }
+        };
         program.push(instruction(SKIP_UNLESS_EQUAL, 1, word(*number)));
-        program.push(instruction(ANSWER, 0, libc::SECCOMP_RET_ALLOW));
+        program.push(instruction(ANSWER, 0, answer));
     }
-    program.extend(chain(some.into_iter().cloned().collect())?);
+    program.extend(chain(tested)?);
     Ok(program)
 }
 
 /// Instructions that compare with one call after the other.
 fn chain(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, FilterError> {
-    let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let missing = SeccompAction::Errno(REFUSED.unsigned_abs());
     let filter = SeccompFilter::new(rules, missing, SeccompAction::Allow, ARCHITECTURE)?;
     Ok(filter.try_into()?)
 }
@@ -237,13 +283,45 @@ fn from_bytes(bytes: &[u8]) -> Option<BpfProgram> {
 /// Longest raw program.
 pub(super) const PROGRAM_BYTES_MAX: usize = INSTRUCTIONS_MAX * INSTRUCTION_BYTES;
 
-/// Installs the filter for this process and its descendants. It cannot be removed.
-pub(super) fn install(bytes: &[u8]) -> Result<(), StepError> {
+/// Installs the filter for this process and its descendants. It cannot be removed. The listener by which its reported
+/// calls are answered is returned; without one the kernel answers them with the same error, and nothing is reported.
+pub(super) fn install(bytes: &[u8]) -> Result<Option<OwnedFd>, StepError> {
     let program = from_bytes(bytes).ok_or_else(|| {
         StepError::Seccomp(Cause::words("the filter is empty, cut short or too long"))
     })?;
-    seccompiler::apply_filter(&program)
-        .map_err(|error| StepError::Seccomp(Cause::words(error.to_string())))
+    match install_with_listener(&program) {
+        Ok(listener) => Ok(Some(listener)),
+        // A process has one listener at most, and that of a container engine may be there already.
+        Err(Errno::BUSY) => seccompiler::apply_filter(&program)
+            .map(|()| None)
+            .map_err(|error| StepError::Seccomp(Cause::words(error.to_string()))),
+        Err(errno) => Err(StepError::Seccomp(at("seccomp")(errno))),
+    }
+}
+
+fn install_with_listener(program: &[sock_filter]) -> Result<OwnedFd, Errno> {
+    rustix::thread::set_no_new_privs(true)?;
+    let length = program.len().try_into().map_err(|_| Errno::TOOBIG)?;
+    let filter = libc::sock_fprog {
+        len: length,
+        // The kernel's structure and that of `seccompiler` are the same; it is only read.
+        filter: program.as_ptr().cast_mut().cast(),
+    };
+    // SAFETY: the structure and the instructions that it names outlive the call, which only reads them.
+    let descriptor = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw const filter,
+        )
+    };
+    let error = || Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
+    match i32::try_from(descriptor) {
+        // SAFETY: the kernel has just opened it for this process, close-on-exec, and nothing else has it.
+        Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+        _ => Err(error()),
+    }
 }
 
 #[cfg(test)]

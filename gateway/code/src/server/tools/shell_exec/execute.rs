@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooring_sandbox::RunEnd;
+use mooring_sandbox::{RefusedCall, RunEnd};
 use mooring_session::names::Principal;
 use mooring_session::time::Millis;
 use tokio::task::spawn_blocking;
@@ -29,6 +29,8 @@ use mooring_settings::{AnswerForm, Language};
 const RATE_WINDOW: Millis = Millis::new(60_000);
 /// What the kernel ends a process with that makes a call of another architecture.
 const SIGSYS: i32 = 31;
+/// The system calls of a program that looks for a network.
+const NETWORK_CALLS: [&str; 4] = ["socket", "connect", "bind", "listen"];
 
 /// A run that is to be made, asked for by an agent or repeated.
 pub(in crate::server) struct Execution {
@@ -172,6 +174,7 @@ fn events(ran: &RunResult, served: &BridgeSummary, report: &Report) -> Vec<Secur
             events.push(SecurityEvent::new(EventKind::FileRefused, message));
         }
     }
+    events.extend(ran.refused_calls.iter().map(refused_call));
     if let RunEnd::Signalled(signal) = ran.ended
         && signal == SIGSYS
     {
@@ -179,6 +182,18 @@ fn events(ran: &RunResult, served: &BridgeSummary, report: &Report) -> Vec<Secur
         events.push(SecurityEvent::new(EventKind::SandboxViolation, message));
     }
     events
+}
+
+/// A refused system call: of the network, which code tries that does not know that it has none, or of something else that
+/// is out of the sandbox.
+fn refused_call(refused: &RefusedCall) -> SecurityEvent {
+    let RefusedCall { name, count } = refused;
+    let kind = match NETWORK_CALLS.contains(&name.as_str()) {
+        true => EventKind::NetworkRefused,
+        false => EventKind::SandboxViolation,
+    };
+    let message = format!("the system call filter refused {name} ({count} times)");
+    SecurityEvent::new(kind, message)
 }
 
 fn warning(found: &PatternMatch) -> SecurityEvent {
