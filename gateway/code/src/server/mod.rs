@@ -36,6 +36,7 @@ pub use self::replaying::Repeater;
 pub use self::services::CodeServersError;
 pub(crate) use self::services::{CodeStorage, Services};
 pub use self::state::CodeState;
+use self::tools::LanguageOffer;
 use crate::calls::{RunClient, Upstreams};
 use crate::catalog::MountableServer;
 use crate::patterns::Patterns;
@@ -86,6 +87,8 @@ pub struct CodeServer {
     stub_format: StubFormat,
     tokenization: Option<TokenizationSettings>,
     mounted: MountedCache,
+    /// Which languages are advertised.
+    offer: LanguageOffer,
     /// The result of `tools/list`, which is the same for every caller.
     tools_json: Box<str>,
     services: Arc<Services>,
@@ -158,13 +161,20 @@ impl CodeServer {
         settings: &CodeSettings,
         services: Arc<Services>,
     ) -> Self {
+        let runtimes = services
+            .sandbox
+            .as_ref()
+            .ok()
+            .map(|sandbox| sandbox.runtimes());
+        let offer = LanguageOffer::new(&server.policy, runtimes, services.on_deno_absent);
         Self {
             mounts: server.mounts.clone(),
             skills: server.skills.clone(),
             stub_format: server.stub_format,
             tokenization: server.tokenization.clone(),
             mounted: MountedCache::default(),
-            tools_json: tools::list_json(&settings.tools, &server.policy).into(),
+            tools_json: tools::list_json(&settings.tools, &server.policy, &offer).into(),
+            offer,
             id: id.clone(),
             policy: server.policy.clone(),
             settings: settings.tools.clone(),
@@ -182,7 +192,7 @@ impl CodeServer {
 
     /// Whose files are meant where a call does not say.
     fn language_or_default(&self, language: Option<Language>) -> Language {
-        language.unwrap_or(self.policy.language)
+        language.unwrap_or(self.offer.default)
     }
 
     /// The team that the server, and so each of its runs, belongs to: the one that its skills are of.

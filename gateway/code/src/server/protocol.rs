@@ -62,9 +62,33 @@ impl CodeServer {
     fn instructions(&self) -> String {
         const MIB: u64 = 1024 * 1024;
         let limits = &self.policy.limits;
-        let usual = match self.policy.language {
+        let offer = &self.offer;
+        let usual = match offer.default {
             Language::Python => "Python",
             Language::TypeScript => "TypeScript",
+        };
+        let line = match offer.shell_tools.is_empty() {
+            true => "",
+            false => ", or one line of simple commands such as `ls -la /results | head`",
+        };
+        let imports: Vec<_> = [
+            (
+                Language::Python,
+                "`from tools.github import create_issue` in Python",
+            ),
+            (
+                Language::TypeScript,
+                "`import { create_issue } from \"tools/github/mod.ts\"` in TypeScript",
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(language, import)| offer.has(language).then_some(import))
+        .collect();
+        let sessions = match imports.len() {
+            2 => {
+                " Each language has a session with files of its own; JavaScript shares TypeScript's."
+            }
+            _ => "",
         };
         let network = match self.policy.network {
             NetworkPolicy::None => "there is no network",
@@ -75,17 +99,18 @@ impl CodeServer {
             _ => "",
         };
         format!(
-            "A sandbox for code, with files that stay between calls. shell_exec runs Python, TypeScript or JavaScript \
-             (default: {usual}), or one line of simple commands such as `ls -la /results | head`. Print what you want \
+            "A sandbox for code, with files that stay between calls. shell_exec runs {} \
+             (default: {usual}){line}. Print what you want \
              to see. Directories: /scratch for work and /results for what should be found later (both yours, read and \
              write), /tools and /skills (read-only). /tools has the tools of other servers as functions: find them by \
-             tool_search or in /tools/_catalog.json, and call them from code, such as `from tools.github import \
-             create_issue` in Python and `import {{ create_issue }} from \"tools/github/mod.ts\"` in TypeScript. What \
+             tool_search or in /tools/_catalog.json, and call them from code, such as {}. What \
              they return need not be printed: filter and combine it there. Everything else of the file system is \
-             read-only or absent, {network}, and neither variables nor processes outlive a call. Each language has a \
-             session with files of its own; JavaScript shares TypeScript's.{places} A session ends, with its files, {} s after its last use. One \
+             read-only or absent, {network}, and neither variables nor processes outlive a \
+             call.{sessions}{places} A session ends, with its files, {} s after its last use. One \
              run may take {} ms, {} ms of processor time, {} MiB of memory, {} processes; a file {} MiB, all files {} \
              MiB; {} runs a minute.",
+            offer.in_words(),
+            imports.join(" and "),
             self.policy.session_ttl.as_secs(),
             limits.wall_time.as_millis(),
             limits.cpu_time.as_millis(),

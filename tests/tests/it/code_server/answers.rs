@@ -64,6 +64,34 @@ async fn a_model_reads_what_was_printed_and_nothing_else() -> anyhow::Result<()>
 }
 
 #[tokio::test]
+async fn an_error_that_one_line_says_has_no_traceback() -> anyhow::Result<()> {
+    let mut scene = Scene::start().await?;
+    for (code, expected) in [
+        (
+            "print(1)\nimport pandas",
+            "ModuleNotFoundError: No module named 'pandas' (line 2)\n",
+        ),
+        (
+            "import urllib.request\nurllib.request.urlopen('http://a.example')",
+            "code has no network here: urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name \
+             resolution> (line 2)\n",
+        ),
+        (
+            "import socket\n\nsocket.socket()",
+            "code has no network here: OSError: [Errno 38] Function not implemented (line 3)\n",
+        ),
+    ] {
+        let arguments = json!({"code": code, "language": "python"});
+        let answer = scene.failed(arguments).await?;
+        assert_eq!(text(&answer, "/error"), expected);
+    }
+    let arguments = json!({"code": "def f():\n    1 / 0\nf()", "language": "python"});
+    let answer = scene.failed(arguments).await?;
+    assert!(text(&answer, "/error").starts_with("Traceback"), "{answer}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn long_output_has_both_ends_and_is_whole_in_results() -> anyhow::Result<()> {
     let larger = |settings: Settings| {
         settings

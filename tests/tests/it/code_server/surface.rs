@@ -8,6 +8,7 @@ use mooring_tests::client::HttpClient;
 use mooring_tests::code::{SERVER, USER};
 use mooring_tests::fixture::Fixture;
 use mooring_tests::gateway::{Gateway, Settings};
+use mooring_tests::paths;
 use mooring_tests::script::run_client;
 use mooring_tests::session::McpSession;
 use serde_json::{Value, json};
@@ -98,6 +99,59 @@ async fn it_lists_its_tools_and_refuses_what_it_does_not_know() -> anyhow::Resul
         let answer = session.request(method, params.clone()).await?.response;
         assert_eq!(answer["error"]["code"], code, "{method} {params}: {answer}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn only_languages_that_work_are_offered() -> anyhow::Result<()> {
+    let deno = paths::tool("deno")?.display().to_string();
+    for (deno, policy, languages, absent) in [
+        (
+            &*deno,
+            "",
+            json!(["python", "typescript", "javascript"]),
+            "no TypeScript",
+        ),
+        ("/nonexistent/deno", "", json!(["python"]), "TypeScript"),
+        (&*deno, "python", json!(["python"]), "TypeScript"),
+    ] {
+        let scene = Scene::start_with(|settings| {
+            let settings = settings.env("MOORING_CODE_DENO_PATH", deno);
+            match policy {
+                "" => settings,
+                only => settings
+                    .env("MOORING_CODE_DEFAULT_ALLOWED_RUNTIMES", only)
+                    .env("MOORING_CODE_DEFAULT_RUNTIME", only),
+            }
+        })
+        .await?;
+        let mut session = scene.session().await?;
+        let listed = session.request("tools/list", json!({})).await?.response;
+        let tools = listed["result"]["tools"].as_array().context("tools")?;
+        for tool in tools {
+            let offered = &tool["inputSchema"]["properties"]["language"]["enum"];
+            assert_eq!(*offered, languages, "{tool}");
+        }
+        let said = format!("{}{}", listed, session.initialize_result);
+        assert!(!said.contains(absent), "{absent}: {said}");
+        let offers_line = said.contains("ls cat grep");
+        assert_eq!(offers_line, policy.is_empty(), "{said}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn code_and_file_tools_share_a_session_where_deno_is_missing() -> anyhow::Result<()> {
+    let without = |settings: Settings| settings.env("MOORING_CODE_DENO_PATH", "/nonexistent/deno");
+    let mut scene = Scene::start_with(without).await?;
+    let code = json!({"code": "print(open('/scratch/a', 'w').write('b'))"});
+    scene.coder.done("shell_exec", code).await?;
+    assert_eq!(scene.coder.read("/scratch/a").await?, "b");
+    let line = scene
+        .coder
+        .done("shell_exec", json!({"code": "cat /scratch/a"}))
+        .await?;
+    assert_eq!(text(&line, "/output"), "b");
     Ok(())
 }
 

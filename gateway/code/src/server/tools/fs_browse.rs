@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::answer::{ToolAnswer, ToolRefusal};
 use super::super::{CallContext, CodeServer};
-use super::catalog_need;
+use super::{LanguageOffer, catalog_need};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodeToolSettings, Language};
 
@@ -109,7 +109,7 @@ const fn kind(kind: FileKind) -> &'static str {
     }
 }
 
-pub(super) fn definition(settings: &CodeToolSettings) -> Value {
+pub(super) fn definition(settings: &CodeToolSettings, offer: &LanguageOffer) -> Value {
     json!({
         "name": "fs_browse",
         "title": "Browse files",
@@ -125,7 +125,7 @@ pub(super) fn definition(settings: &CodeToolSettings) -> Value {
                     "maximum": settings.browse_entries_max,
                     "default": settings.browse_entries_default,
                 },
-                "language": super::language_schema(),
+                "language": super::language_schema(offer),
             },
             "additionalProperties": false,
         },

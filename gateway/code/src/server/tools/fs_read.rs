@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::answer::{ToolAnswer, ToolRefusal};
 use super::super::failure::Failure;
 use super::super::{CallContext, CodeServer};
-use super::{FileEncoding, catalog_need};
+use super::{FileEncoding, LanguageOffer, catalog_need};
 use crate::tokens::Tokenizer;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodeToolSettings, Language};
@@ -260,7 +260,7 @@ fn binary_kind(bytes: &[u8]) -> Option<BinaryKind> {
     found.map(|(_, kind)| *kind)
 }
 
-pub(super) fn definition(settings: &CodeToolSettings) -> Value {
+pub(super) fn definition(settings: &CodeToolSettings, offer: &LanguageOffer) -> Value {
     json!({
         "name": "fs_read",
         "title": "Read a file",
@@ -275,7 +275,7 @@ pub(super) fn definition(settings: &CodeToolSettings) -> Value {
                 "path": { "type": "string" },
                 "encoding": super::encoding_schema(),
                 "offset": { "type": "integer", "minimum": 0 },
-                "language": super::language_schema(),
+                "language": super::language_schema(offer),
             },
             "required": ["path"],
             "additionalProperties": false,

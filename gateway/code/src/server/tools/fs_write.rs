@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::answer::{ToolAnswer, ToolRefusal};
 use super::super::{CallContext, CodeServer};
-use super::FileEncoding;
+use super::{FileEncoding, LanguageOffer};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodePolicy, Language};
 
@@ -67,7 +67,7 @@ pub(in crate::server) async fn call(
     Ok(ToolAnswer::done(content).with_text(text))
 }
 
-pub(super) fn definition(policy: &CodePolicy) -> Value {
+pub(super) fn definition(policy: &CodePolicy, offer: &LanguageOffer) -> Value {
     json!({
         "name": "fs_write",
         "title": "Write a file",
@@ -82,7 +82,7 @@ pub(super) fn definition(policy: &CodePolicy) -> Value {
                 "path": { "type": "string" },
                 "content": { "type": "string" },
                 "encoding": super::encoding_schema(),
-                "language": super::language_schema(),
+                "language": super::language_schema(offer),
             },
             "required": ["path", "content"],
             "additionalProperties": false,

@@ -3,10 +3,13 @@
 pub(super) mod fs_browse;
 pub(super) mod fs_read;
 pub(super) mod fs_write;
+mod offer;
 pub(super) mod shell_exec;
 pub(super) mod tool_search;
 
 use std::time::Duration;
+
+pub(super) use self::offer::LanguageOffer;
 
 use mooring_sandbox::tree::{Mount, VirtualPath};
 use serde_json::{Value, json};
@@ -14,9 +17,6 @@ use serde_json::{Value, json};
 use crate::catalog::CatalogNeed;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodePolicy, CodeTool, CodeToolSettings, Language};
-
-/// What `language` may be.
-const LANGUAGES: [&str; 3] = ["python", "typescript", "javascript"];
 
 /// The name of a tool on the wire.
 pub(super) const fn name(tool: CodeTool) -> &'static str {
@@ -40,16 +40,20 @@ pub(super) fn named(tool_name: &str, settings: &CodeToolSettings) -> Option<Code
 
 /// The result of `tools/list`: the tools that are offered. A model reads it in every conversation: each word in it has to be
 /// worth that.
-pub(super) fn list_json(settings: &CodeToolSettings, policy: &CodePolicy) -> String {
+pub(super) fn list_json(
+    settings: &CodeToolSettings,
+    policy: &CodePolicy,
+    offer: &LanguageOffer,
+) -> String {
     let definitions: Value = settings
         .offered
         .iter()
         .map(|tool| match tool {
-            CodeTool::ShellExec => shell_exec::definition(policy, settings.answer),
-            CodeTool::FsBrowse => fs_browse::definition(settings),
-            CodeTool::FsRead => fs_read::definition(settings),
-            CodeTool::FsWrite => fs_write::definition(policy),
-            CodeTool::ToolSearch => tool_search::definition(),
+            CodeTool::ShellExec => shell_exec::definition(policy, settings.answer, offer),
+            CodeTool::FsBrowse => fs_browse::definition(settings, offer),
+            CodeTool::FsRead => fs_read::definition(settings, offer),
+            CodeTool::FsWrite => fs_write::definition(policy, offer),
+            CodeTool::ToolSearch => tool_search::definition(offer),
         })
         .collect();
     json!({ "tools": definitions }).to_string()
@@ -62,8 +66,8 @@ fn language(arguments: &mut Arguments) -> Result<Option<Language>, ArgumentError
 }
 
 /// The argument of the file tools that selects the session by its language.
-fn language_schema() -> Value {
-    json!({ "type": "string", "enum": LANGUAGES, "description": "Whose files; see shell_exec." })
+fn language_schema(offer: &LanguageOffer) -> Value {
+    json!({ "type": "string", "enum": offer.names, "description": "Whose files; see shell_exec." })
 }
 
 /// How `content` holds a file.

@@ -4,6 +4,7 @@
 //! patterns, the rate is asked for; and only then is there a session and a run.
 
 mod answer;
+mod brief_errors;
 mod choose;
 mod execute;
 mod report;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 pub(in crate::server) use self::execute::{Execution, execute};
 use super::super::answer::ToolAnswer;
 use super::super::{CallContext, CodeServer};
+use super::LanguageOffer;
 use crate::records::RunId;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{AnswerForm, CodePolicy, Language};
@@ -92,33 +94,41 @@ pub(in crate::server) fn refused(
     answer::refused(message, server.settings.answer)
 }
 
-pub(super) fn definition(policy: &CodePolicy, form: AnswerForm) -> Value {
+pub(super) fn definition(policy: &CodePolicy, form: AnswerForm, offer: &LanguageOffer) -> Value {
     let limits = &policy.limits;
+    let (line, code) = match offer.shell_tools.as_slice() {
+        [] => (String::new(), "Source code."),
+        tools => (
+            format!(" but one line of {}, with pipes", tools.join(" ")),
+            "Source code, or without a language one line of the commands above.",
+        ),
+    };
+    let files = match Language::ALL.iter().all(|language| offer.has(*language)) {
+        true => " python and typescript have files of their own; javascript shares typescript's.",
+        false => "",
+    };
     json!({
         "name": "shell_exec",
         "title": "Run code",
         "description": format!(
-            "Runs Python, TypeScript or JavaScript in a sandbox; only what it prints is answered, so filter and combine \
+            "Runs {} in a sandbox; only what it prints is answered, so filter and combine \
              there. Top-level await works. Code can call other servers' tools as functions: find them with tool_search. \
              /scratch and /results keep files for later calls, and lose all of them {} after the last call; variables and \
-             processes do not stay. There is no shell but one line of {}, with pipes.",
+             processes do not stay. There is no shell{line}.",
+            offer.in_words(),
             super::format_duration(policy.session_ttl),
-            mooring_sandbox::TOOLS.join(" ")
         ),
         "inputSchema": {
             "type": "object",
             "properties": {
                 "code": {
                     "type": "string",
-                    "description": "Source code, or without a language one line of the commands above.",
+                    "description": code,
                 },
                 "language": {
                     "type": "string",
-                    "enum": super::LANGUAGES,
-                    "description": format!(
-                        "Default: {}. python and typescript have files of their own; javascript shares typescript's.",
-                        policy.language
-                    ),
+                    "enum": offer.names,
+                    "description": format!("Default: {}.{files}", offer.default),
                 },
                 "timeout_ms": {
                     "type": "integer",

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::answer::{ToolAnswer, ToolRefusal};
 use super::super::{CallContext, CodeServer};
+use super::LanguageOffer;
 use crate::catalog::CatalogNeed;
 use crate::stubs::search::{Detail, SearchResults, search};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
@@ -111,7 +112,7 @@ fn line(entry: &Value, language: Language) -> String {
     }
 }
 
-pub(super) fn definition() -> Value {
+pub(super) fn definition(offer: &LanguageOffer) -> Value {
     json!({
         "name": "tool_search",
         "title": "Find tools",
@@ -127,7 +128,7 @@ pub(super) fn definition() -> Value {
                     "description": "How much of each; schema has the types of its parameters. Default: summary.",
                 },
                 "limit": { "type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT },
-                "language": super::language_schema(),
+                "language": super::language_schema(offer),
             },
             "required": ["query"],
             "additionalProperties": false,

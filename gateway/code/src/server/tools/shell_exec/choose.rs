@@ -6,7 +6,7 @@ use super::super::super::CodeServer;
 use super::super::super::failure::Failure;
 use crate::patterns::PatternMatch;
 use crate::shell::{self, ShellError};
-use mooring_settings::{CodeRuntime, Language, OnDenoAbsent};
+use mooring_settings::{CodeRuntime, Language};
 
 /// What is to be run.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ pub(super) fn choose(
         require_allowed(server, CodeRuntime::Shell)?;
         find_tools(sandbox, &stages)?;
         return Ok(Choice {
-            language: server.policy.language,
+            language: server.language_or_default(None),
             runtime: CodeRuntime::Shell,
             program: Program::Pipeline { stages },
             warnings: Vec::new(),
@@ -95,7 +95,7 @@ pub(super) fn choose(
     if language.is_none() {
         shell::refuse_shell_code(code)?;
     }
-    let language = language.unwrap_or_else(|| default_language(server, sandbox));
+    let language = server.language_or_default(language);
     let runtime = CodeRuntime::of(language);
     require_allowed(server, runtime)?;
     find_runtime(sandbox, language)?;
@@ -122,15 +122,6 @@ fn require_allowed(server: &CodeServer, runtime: CodeRuntime) -> Result<(), RunR
             runtime,
             allowed: allowed.clone(),
         }),
-    }
-}
-
-/// The language of code that names none.
-fn default_language(server: &CodeServer, sandbox: &Sandbox) -> Language {
-    let is_deno_absent = sandbox.runtimes().deno.path().is_none();
-    match (server.policy.language, server.services.on_deno_absent) {
-        (Language::TypeScript, OnDenoAbsent::RunPython) if is_deno_absent => Language::Python,
-        (language, _) => language,
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::super::super::failure::is_full;
 use super::super::super::long_output::SavedOutput;
 use super::super::super::runs::{CompletedRun, RunResult};
+use super::brief_errors::shortened;
 use super::choose::RunRefusal;
 use crate::bridge::{BridgeSummary, Violation};
 use crate::records::{CallsMade, RunCompletion, RunId, rounded_ms};
@@ -202,6 +203,11 @@ fn text(output: &Output) -> String {
 fn error(ran: &RunResult, limits: &Limits) -> Option<String> {
     let mut lines = Vec::new();
     let own = text(&ran.stderr);
+    let wanted_network = ran.refused_calls.iter().any(|call| call.name == "socket");
+    let own = match ran.ended {
+        RunEnd::Exited(code) if code != 0 => shortened(&own, wanted_network).unwrap_or(own),
+        _ => own,
+    };
     if !own.is_empty() {
         lines.push(own);
     }
