@@ -1,6 +1,36 @@
-//! The id of a message that cannot be read whole: it is too long, or no valid JSON.
+//! A message that cannot be read whole, because it is too long or no valid JSON: what is kept of it, and its id.
 //!
-//! Invariant: only a member of the outermost object is taken, and only of what may be such a message.
+//! Invariants: what is kept has a limit; only a member of the outermost object is taken as the id, and only of what may be
+//! such a message.
+
+/// How much of the beginning and of the end is kept.
+const SHOWN_BYTES: usize = 1024;
+
+/// The beginning and the end of a message that is too long. Both are the whole of a short one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CutMessage {
+    /// Its beginning, 1 KiB at most.
+    pub beginning: Vec<u8>,
+    /// Its end, 1 KiB at most; as far as it was read.
+    pub end: Vec<u8>,
+    /// Its length in bytes, as far as it was read.
+    pub bytes: usize,
+}
+
+impl CutMessage {
+    /// The next part of the message.
+    pub fn push(&mut self, part: &[u8]) {
+        let missing = SHOWN_BYTES.saturating_sub(self.beginning.len());
+        let first = part.get(..missing).unwrap_or(part);
+        self.beginning.extend_from_slice(first);
+        let last = part.len().saturating_sub(SHOWN_BYTES);
+        self.end
+            .extend_from_slice(part.get(last..).unwrap_or_default());
+        let excess = self.end.len().saturating_sub(SHOWN_BYTES);
+        self.end.drain(..excess);
+        self.bytes = self.bytes.saturating_add(part.len());
+    }
+}
 
 /// The JSON text of the id of the response that begins and ends with these bytes; none if it cannot be read there. Servers
 /// write the id first, or last.
@@ -102,6 +132,24 @@ fn string(text: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_beginning_and_the_end_of_a_long_message_are_kept() {
+        let text: Vec<u8> = b"0123456789"
+            .iter()
+            .copied()
+            .cycle()
+            .take(3 * SHOWN_BYTES)
+            .collect();
+        for piece in [1, 100, SHOWN_BYTES, SHOWN_BYTES + 1, text.len()] {
+            let mut message = CutMessage::default();
+            text.chunks(piece).for_each(|part| message.push(part));
+            assert!(text.starts_with(&message.beginning), "{piece}");
+            assert!(text.ends_with(&message.end), "{piece}");
+            let kept = (message.beginning.len(), message.end.len(), message.bytes);
+            assert_eq!(kept, (SHOWN_BYTES, SHOWN_BYTES, text.len()), "{piece}");
+        }
+    }
 
     #[test]
     fn the_id_is_read_where_servers_write_it_and_nowhere_else() {

@@ -3,7 +3,7 @@
 //! The rules are those of the WHATWG HTML standard, 9.2.6 "Interpreting an event stream": lines end with CR, LF or
 //! both; a leading byte order mark is dropped; `data` lines are joined with a line feed; an `id` with NUL and a `retry`
 //! with non-digits are ignored; an incomplete block at the end of the stream is not an event. Invariant: memory is
-//! bounded by `event_bytes_max`.
+//! bounded by `event_bytes_max` and one chunk. A longer event is skipped and reported, and the next one is read.
 
 use std::sync::Arc;
 
@@ -11,18 +11,27 @@ use bytes::Bytes;
 use memchr::{memchr, memchr2};
 use thiserror::Error;
 
+use super::cut_message::CutMessage;
 use super::held::held_bytes;
 use mooring_usage::{HeldMemory, SHORT_BYTES_MAX};
 
-/// Why the rest of a stream is unreadable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum EventError {
-    /// An event or a line exceeds the limit.
-    #[error("an event of the stream is longer than {event_bytes_max} bytes")]
-    TooLong {
-        /// The limit, in bytes.
-        event_bytes_max: usize,
-    },
+/// An event that was skipped, because it or one of its lines exceeds the limit.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("an event of the stream is longer than {event_bytes_max} bytes")]
+pub struct EventTooLong {
+    /// What is known of its data.
+    pub message: CutMessage,
+    /// The limit, in bytes.
+    pub event_bytes_max: usize,
+}
+
+/// A line, without its line end, or a part of one that exceeds the limit.
+enum LinePart<'a> {
+    Whole(&'a [u8]),
+    /// The beginning of a long one, as far as it has arrived.
+    LongBeginning(&'a [u8]),
+    /// What follows it.
+    LongRest(&'a [u8]),
 }
 
 /// Splits a byte stream into lines.
@@ -34,6 +43,8 @@ struct Lines {
     after_return: bool,
     /// Whether no line has ended yet.
     first: bool,
+    /// Whether the rest of a long line is skipped.
+    is_skipping: bool,
     line_bytes_max: usize,
 }
 
@@ -43,16 +54,13 @@ impl Lines {
             partial: Vec::new(),
             after_return: false,
             first: true,
+            is_skipping: false,
             line_bytes_max,
         }
     }
 
-    /// Passes every line that ends in this chunk to `on_line`, without its line end.
-    fn feed(
-        &mut self,
-        mut chunk: &[u8],
-        mut on_line: impl FnMut(&[u8]) -> Result<(), EventError>,
-    ) -> Result<(), EventError> {
+    /// Passes every line that ends in this chunk to `on_line`, and what has arrived of a long one.
+    fn feed(&mut self, mut chunk: &[u8], mut on_line: impl FnMut(LinePart<'_>)) {
         loop {
             if self.after_return
                 && let Some((first, rest)) = chunk.split_first()
@@ -66,41 +74,45 @@ impl Lines {
             let (line, rest) = chunk
                 .split_at_checked(end.unwrap_or(chunk.len()))
                 .unwrap_or((chunk, &[]));
-            if self.partial.len() + line.len() > self.line_bytes_max {
-                return Err(EventError::TooLong {
-                    event_bytes_max: self.line_bytes_max,
-                });
-            }
-            let Some((terminator, rest)) = rest.split_first() else {
-                self.partial.extend_from_slice(line);
-                return Ok(());
+            let ended = rest.split_first();
+            self.take_line(line, ended.is_some(), &mut on_line);
+            let Some((terminator, rest)) = ended else {
+                return;
             };
             self.after_return = *terminator == b'\r';
             chunk = rest;
-            let first = std::mem::take(&mut self.first);
-            let without_mark = |line: &[u8]| -> usize {
-                if first && line.starts_with(b"\xef\xbb\xbf") {
-                    3
-                } else {
-                    0
-                }
-            };
-            if self.partial.is_empty() {
-                on_line(line.get(without_mark(line)..).unwrap_or_default())?;
-            } else {
-                self.partial.extend_from_slice(line);
-                let result = on_line(
-                    self.partial
-                        .get(without_mark(&self.partial)..)
-                        .unwrap_or_default(),
-                );
-                // A long line is rare, and its room would be kept for as long as the stream is open.
-                match self.partial.capacity() <= SHORT_BYTES_MAX {
-                    true => self.partial.clear(),
-                    false => self.partial = Vec::new(),
-                }
-                result?;
-            }
+        }
+    }
+
+    /// Takes what has arrived of a line, and whether it ends there.
+    fn take_line(&mut self, line: &[u8], is_whole: bool, on_line: &mut impl FnMut(LinePart<'_>)) {
+        if self.is_skipping {
+            self.is_skipping = !is_whole;
+            return on_line(LinePart::LongRest(line));
+        }
+        let is_long = self.partial.len() + line.len() > self.line_bytes_max;
+        if !is_whole || is_long || !self.partial.is_empty() {
+            self.partial.extend_from_slice(line);
+        }
+        if !is_whole && !is_long {
+            return;
+        }
+        self.is_skipping = !is_whole;
+        let is_first = std::mem::take(&mut self.first);
+        let line = match self.partial.is_empty() {
+            true => line,
+            false => &self.partial,
+        };
+        let marked = line.strip_prefix(b"\xef\xbb\xbf").filter(|_| is_first);
+        let line = marked.unwrap_or(line);
+        on_line(match is_long {
+            true => LinePart::LongBeginning(line),
+            false => LinePart::Whole(line),
+        });
+        // A long line is rare, and its room would be kept for as long as the stream is open.
+        match self.partial.capacity() <= SHORT_BYTES_MAX {
+            true => self.partial.clear(),
+            false => self.partial = Vec::new(),
         }
     }
 }
@@ -112,23 +124,30 @@ struct Block {
     event: Option<Box<str>>,
     retry_ms: Option<u64>,
     data: Option<Vec<u8>>,
+    /// What is known of the data, if the event is too long.
+    skipped: Option<CutMessage>,
+}
+
+/// The name and the value of a field.
+fn field(line: &[u8]) -> (&[u8], &[u8]) {
+    match memchr(b':', line).and_then(|at| line.split_at_checked(at)) {
+        Some((name, value)) => {
+            let value = value.strip_prefix(b":").unwrap_or(value);
+            (name, value.strip_prefix(b" ").unwrap_or(value))
+        }
+        None => (line, &[]),
+    }
 }
 
 impl Block {
     /// Handles a line, without its line end. Comments and unknown fields are ignored, as the standard says.
-    fn line(&mut self, line: &[u8], event_bytes_max: usize) -> Result<(), EventError> {
-        let (name, value) = match memchr(b':', line).and_then(|at| line.split_at_checked(at)) {
-            Some((name, value)) => {
-                let value = value.strip_prefix(b":").unwrap_or(value);
-                (name, value.strip_prefix(b" ").unwrap_or(value))
-            }
-            None => (line, &[] as &[u8]),
-        };
+    fn line(&mut self, line: &[u8], event_bytes_max: usize) {
+        let (name, value) = field(line);
         match name {
             b"data" => {
                 let length = self.data.as_ref().map_or(0, Vec::len);
-                if length + value.len() + 1 > event_bytes_max {
-                    return Err(EventError::TooLong { event_bytes_max });
+                if self.skipped.is_some() || length + value.len() + 1 > event_bytes_max {
+                    return self.skip(value);
                 }
                 match &mut self.data {
                     Some(data) => {
@@ -149,17 +168,32 @@ impl Block {
             }
             _ => {}
         }
-        Ok(())
+    }
+
+    /// Drops the data, of which only the beginning and the end are kept from here on.
+    fn skip(&mut self, part: &[u8]) {
+        let skipped = self.skipped.get_or_insert_default();
+        if let Some(data) = self.data.take() {
+            skipped.push(&data);
+        }
+        skipped.push(part);
     }
 
     /// Ends the block; `None` if it had no known field.
-    fn end(&mut self) -> Option<Event> {
+    fn end(&mut self, event_bytes_max: usize) -> Option<Result<Event, EventTooLong>> {
         let Self {
             id,
             event,
             retry_ms,
             data,
+            skipped,
         } = std::mem::take(self);
+        if let Some(message) = skipped {
+            return Some(Err(EventTooLong {
+                message,
+                event_bytes_max,
+            }));
+        }
         let event = Event {
             id,
             event,
@@ -167,7 +201,7 @@ impl Block {
             data: data.map(Bytes::from),
             held: None,
         };
-        (event != Event::default()).then_some(event)
+        (event != Event::default()).then_some(Ok(event))
     }
 }
 
@@ -311,23 +345,20 @@ impl EventParser {
     }
 
     /// Parses the next chunk and passes every event that ends in it to `on_event`.
-    ///
-    /// # Errors
-    /// [`EventError`]; the stream must not be read further.
-    pub fn push(
-        &mut self,
-        chunk: &[u8],
-        mut on_event: impl FnMut(Event),
-    ) -> Result<(), EventError> {
+    pub fn push(&mut self, chunk: &[u8], mut on_event: impl FnMut(Result<Event, EventTooLong>)) {
         let (block, event_bytes_max) = (&mut self.block, self.event_bytes_max);
-        self.lines.feed(chunk, |line| {
-            if !line.is_empty() {
-                return block.line(line, event_bytes_max);
+        self.lines.feed(chunk, |line| match line {
+            LinePart::Whole([]) => {
+                if let Some(event) = block.end(event_bytes_max) {
+                    on_event(event);
+                }
             }
-            if let Some(event) = block.end() {
-                on_event(event);
-            }
-            Ok(())
-        })
+            LinePart::Whole(line) => block.line(line, event_bytes_max),
+            LinePart::LongBeginning(line) => match field(line) {
+                (b"data", value) => block.skip(value),
+                _ => block.skip(&[]),
+            },
+            LinePart::LongRest(part) => block.skip(part),
+        });
     }
 }

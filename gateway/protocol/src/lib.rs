@@ -30,10 +30,10 @@ mod cut_message;
 mod keys;
 mod splice;
 
-pub use cut_message::{request_id, response_id};
+pub use cut_message::{CutMessage, request_id, response_id};
 pub use envelope::{EnvelopeError, Kind, Message, Sender};
 pub use error::{ErrorBody, ErrorKind};
-pub use event::{Event, EventError, EventParser};
+pub use event::{Event, EventParser, EventTooLong};
 pub use ids::{
     Epoch, Id, IdError, Lane, PendingRequest, RequestOrigin, RequestTag, ServerRequestId,
 };

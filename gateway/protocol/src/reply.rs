@@ -18,7 +18,7 @@ use futures_core::Stream;
 use http::{HeaderValue, StatusCode};
 use thiserror::Error;
 
-use super::event::{Event, EventError};
+use super::event::{Event, EventTooLong};
 use super::held::{guarded_bytes, held_bytes};
 use super::stream::StreamError;
 use mooring_usage::{HeldMemory, MemoryShare, NoRoom, SHORT_BYTES_MAX};
@@ -34,9 +34,9 @@ pub enum ReplyError {
     /// Its connection broke.
     #[error("{0}")]
     Broken(#[source] Box<dyn Error + Send + Sync>),
-    /// One of its events is too long.
+    /// One of its events is too long, and was skipped: the next one can be read.
     #[error(transparent)]
-    Event(#[from] EventError),
+    Event(#[from] EventTooLong),
     /// The client's id cannot be restored in it.
     #[error(transparent)]
     Json(#[from] StreamError),

@@ -19,7 +19,7 @@ use http_body_util::{BodyDataStream, BodyExt};
 use tokio::time::{Sleep, sleep};
 
 use mooring_protocol::header::MCP_SESSION_ID;
-use mooring_protocol::{Event, EventError, EventParser, Reply, ReplyBody, ReplyError};
+use mooring_protocol::{Event, EventParser, EventTooLong, Reply, ReplyBody, ReplyError};
 use mooring_usage::{HeldMemory, MemoryShare, RoomWait, SHORT_BYTES_MAX};
 
 /// After so long without a byte of a long event, memory is held only for what has arrived of it.
@@ -48,7 +48,6 @@ where
             silence: None,
             is_stalled: false,
             arrived: VecDeque::new(),
-            refused: None,
         }))
     } else {
         json(body, broken)
@@ -117,9 +116,7 @@ struct Events<S> {
     /// Whether that has ended. The rest may never come, so no memory is taken for it before it does.
     is_stalled: bool,
     /// The parsed events of the latest chunk.
-    arrived: VecDeque<Event>,
-    /// Why reading has stopped.
-    refused: Option<EventError>,
+    arrived: VecDeque<Result<Event, EventTooLong>>,
 }
 
 impl<S> Events<S> {
@@ -152,14 +149,18 @@ impl<S> Events<S> {
         }
     }
 
-    /// Leaves the memory that was taken with the event for which it was taken.
+    /// Leaves the memory that was taken with the event for which it was taken. One that is skipped needs none.
     fn settle_held(&mut self) {
-        let Some(long) = self.arrived.front_mut() else {
-            return;
-        };
-        if let Some(mut held) = self.held.take() {
-            held.shrink_to(long.length());
-            long.held = Some(Arc::new(held));
+        let is_needed = self.parser.unfinished_bytes() > SHORT_BYTES_MAX;
+        match self.arrived.front_mut() {
+            None if is_needed => {}
+            None | Some(Err(_)) => self.held = None,
+            Some(Ok(long)) => {
+                if let Some(mut held) = self.held.take() {
+                    held.shrink_to(long.length());
+                    long.held = Some(Arc::new(held));
+                }
+            }
         }
     }
 }
@@ -174,10 +175,7 @@ impl<S: Stream<Item = Result<Bytes, ReplyError>> + Unpin> Stream for Events<S> {
         let this = &mut *self;
         loop {
             if let Some(event) = this.arrived.pop_front() {
-                return Poll::Ready(Some(Ok(event)));
-            }
-            if let Some(error) = this.refused.take() {
-                return Poll::Ready(Some(Err(error.into())));
+                return Poll::Ready(Some(event.map_err(ReplyError::from)));
             }
             if let Err(error) = ready!(this.poll_room(context)) {
                 return Poll::Ready(Some(Err(error)));
@@ -192,9 +190,7 @@ impl<S: Stream<Item = Result<Bytes, ReplyError>> + Unpin> Stream for Events<S> {
             };
             (this.silence, this.is_stalled) = (None, false);
             let arrived = &mut this.arrived;
-            this.refused = (this.parser)
-                .push(&chunk, |event| arrived.push_back(event))
-                .err();
+            this.parser.push(&chunk, |event| arrived.push_back(event));
             this.settle_held();
         }
     }
@@ -294,6 +290,18 @@ mod tests {
         );
         drop(event);
         assert_eq!(memory.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_event_that_is_too_long_is_an_error_and_the_next_one_is_read() {
+        let memory = memory(|| Box::pin(std::future::pending()));
+        let (mut events, _) = response(&[LONG_CHUNKS * 8, 1], &memory);
+        let error = events.next().await.unwrap().unwrap_err();
+        assert!(matches!(error, ReplyError::Event(_)), "{error}");
+        assert_eq!(memory.used(), 0, "what is skipped takes no memory");
+        let next = events.next().await.unwrap().unwrap();
+        assert_eq!(next.data.as_ref().unwrap().len(), CHUNK_BYTES);
+        assert!(events.next().await.is_none());
     }
 
     #[tokio::test(start_paused = true)]

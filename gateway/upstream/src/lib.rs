@@ -2,6 +2,7 @@
 //!
 //! Invariant: every failure says whether the request may have been delivered, and retries depend on that alone.
 
+mod answer_in_place;
 mod caller;
 mod cause;
 mod client;

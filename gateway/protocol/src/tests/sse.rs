@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{chunks, cuts, string_literal};
-use crate::event::{Event, EventError, EventParser, comment};
+use crate::event::{Event, EventParser, EventTooLong, comment};
 
 const EVENT_BYTES_MAX: usize = 4096;
 
@@ -11,7 +11,7 @@ fn events(parts: &[&[u8]]) -> Vec<Event> {
     let mut parser = EventParser::new(EVENT_BYTES_MAX);
     let mut events = Vec::new();
     for part in parts {
-        parser.push(part, |event| events.push(event)).unwrap();
+        parser.push(part, |event| events.push(event.unwrap()));
     }
     events
 }
@@ -62,23 +62,76 @@ fn events_are_read_by_the_rules_of_the_standard() {
     }
 }
 
+/// The data of each event, or the beginning, the end and the length of one that is too long.
+fn data_of(stream: &str, event_bytes_max: usize, piece: usize) -> Vec<String> {
+    let mut parser = EventParser::new(event_bytes_max);
+    let mut found = Vec::new();
+    for part in stream.as_bytes().chunks(piece) {
+        parser.push(part, |event| {
+            found.push(match event {
+                Ok(event) => String::from_utf8_lossy(&event.data.unwrap_or_default()).into_owned(),
+                Err(EventTooLong { message, .. }) => {
+                    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    let (beginning, end) = (shown(&message.beginning), shown(&message.end));
+                    assert_eq!(beginning, end, "both are the whole of it");
+                    format!("{} bytes: {end}", message.bytes)
+                }
+            });
+        });
+    }
+    found
+}
+
 #[test]
-fn an_event_over_the_limit_is_refused() {
-    let event_bytes_max = 16;
-    let refused = Err(EventError::TooLong { event_bytes_max });
-    let push = |parts: &[&str]| {
-        let mut parser = EventParser::new(event_bytes_max);
-        parts
-            .iter()
-            .try_for_each(|part| parser.push(part.as_bytes(), |_| {}))
-    };
-    assert_eq!(push(&["data: 0123456789\n\n"]), Ok(()));
-    assert_eq!(push(&["data: 0123456789a\n\n"]), refused);
-    assert_eq!(push(&["data: 01234", "56789a"]), refused);
-    assert_eq!(
-        push(&["data: 0123456\ndata: 0123456\n", "data: 0\n"]),
-        refused
-    );
+fn an_event_over_the_limit_is_skipped_and_the_next_one_is_read() {
+    for (stream, expected) in [
+        ("data: 0123456789\n\n", vec!["0123456789"]),
+        (
+            "data: 0123456789a\n\ndata: b\n\n",
+            vec!["11 bytes: 0123456789a", "b"],
+        ),
+        (
+            "data: a\n\nid: 3\ndata:0123456789abcdef01234\nevent: message\ndata: 5\r\n\r\ndata: b\n\n",
+            vec!["a", "22 bytes: 0123456789abcdef012345", "b"],
+        ),
+        (
+            "data: 0123456\ndata: 0123456\ndata: 0\n\nid: 4\n\ndata: b\n\n",
+            vec!["16 bytes: 0123456\n01234560", "", "b"],
+        ),
+        (
+            "\u{feff}data: 0123456789abcdef\r\rdata: b\r\r",
+            vec!["16 bytes: 0123456789abcdef", "b"],
+        ),
+        (": 0123456789abcdef\n\ndata: b\n\n", vec!["", "b"]),
+        ("data: 0123456789abcdef", vec![]),
+    ] {
+        for piece in 1..=stream.len() {
+            let found = data_of(stream, 16, piece);
+            let is_comment = stream.starts_with(':');
+            // How much of a long comment is shown depends on the chunks.
+            let found: Vec<_> = (found.iter().map(String::as_str).enumerate())
+                .map(|(at, data)| if is_comment && at == 0 { "" } else { data })
+                .collect();
+            assert_eq!(found, expected, "{stream:?} in pieces of {piece}");
+        }
+    }
+}
+
+#[test]
+fn an_event_that_is_skipped_takes_no_memory() {
+    let mut parser = EventParser::new(EVENT_BYTES_MAX);
+    parser.push(b"data: ", |_| unreachable!("it has not ended"));
+    for _ in 0..100 {
+        let part = [b'x'; EVENT_BYTES_MAX / 2];
+        parser.push(&part, |_| unreachable!("it has not ended"));
+        assert!(parser.unfinished_bytes() <= EVENT_BYTES_MAX);
+    }
+    assert_eq!(parser.unfinished_bytes(), 0);
+    let mut found = Vec::new();
+    parser.push(b"\n\n", |event| {
+        found.push(event.unwrap_err().message.bytes)
+    });
+    assert_eq!(found, [50 * EVENT_BYTES_MAX]);
 }
 
 #[test]
@@ -141,9 +194,7 @@ proptest! {
     ) {
         let mut parser = EventParser::new(64);
         for part in chunks(&bytes, &cuts) {
-            if parser.push(part, |_| {}).is_err() {
-                break;
-            }
+            parser.push(part, |_| {});
         }
     }
 

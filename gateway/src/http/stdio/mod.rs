@@ -24,9 +24,10 @@ use super::target::ServerTarget;
 use crate::client_stream::{OpenStream, Wire};
 use mooring_identity::Identity;
 use mooring_protocol::envelope::Sender;
-use mooring_protocol::{ErrorBody, ErrorKind, Id, Kind, Lane, Message, Method, call, request_id};
+use mooring_protocol::{
+    CutMessage, ErrorBody, ErrorKind, Id, Kind, Lane, Message, Method, call, request_id,
+};
 use mooring_router::affinity::{InFlight, Session};
-use mooring_upstream::stdio::LineTooLong;
 
 /// The lifetime of this client's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +115,7 @@ impl StdioClient {
     }
 
     /// Refuses a line longer than `bytes_max`, under the id of the request that it is, if that can be read.
-    pub async fn refuse_long_line(&self, line: &LineTooLong, bytes_max: usize) {
+    pub async fn refuse_long_line(&self, line: &CutMessage, bytes_max: usize) {
         let id_json = request_id(&line.beginning, &line.end);
         let body = ErrorBody::new(ErrorKind::BodyTooLarge)
             .answering(id_json.and_then(|id_json| Id::from_json(id_json).ok()))

@@ -11,7 +11,8 @@ use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::{mpsc, watch};
 
-use mooring_upstream::stdio::{LineTooLong, Lines, LongLinePolicy};
+use mooring_protocol::CutMessage;
+use mooring_upstream::stdio::{Lines, LongLinePolicy};
 
 /// Size of one read.
 const READ_BYTES: usize = 64 * 1024;
@@ -24,7 +25,7 @@ pub(super) enum Line {
     /// A line, without its terminator.
     Whole(Bytes),
     /// A line beyond the limit; it was skipped.
-    TooLong(LineTooLong),
+    TooLong(CutMessage),
 }
 
 /// The state of stdout.

@@ -11,10 +11,12 @@ use super::endpoint::{EndpointError, resolve};
 use super::event_stream::{ServerEvent, StreamEnd, next_event};
 use super::post::Poster;
 use super::sending::send_all;
+use crate::answer_in_place::error_in_place_of_long;
 use crate::connection::link::{Link, LinkEnd, TransportEnd, pair};
 use crate::{Client, Instance, SendError};
 use mooring_protocol::{EventStream, ReplyBody};
 use mooring_usage::for_same_user;
+use tokio::sync::mpsc;
 
 /// Messages queued per direction of a link.
 const MESSAGES_MAX: usize = 64;
@@ -113,7 +115,7 @@ async fn open(
                 return Ok((events, endpoint));
             }
             // The protocol requires the endpoint first; an earlier message answers nothing.
-            ServerEvent::Message(_) => {
+            ServerEvent::Message(_) | ServerEvent::TooLong(_) => {
                 tracing::debug!(instance = %instance.name, "dropped a message before the endpoint event");
             }
         }
@@ -132,7 +134,7 @@ async fn drive(transport_end: TransportEnd, mut events: EventStream, poster: Pos
     let end = tokio::select! {
         biased;
         () = stop.cancelled() => LinkEnd::Closed,
-        end = receive(&mut events, &incoming) => end,
+        end = receive(&mut events, &incoming, &poster.instance) => end,
         end = send_all(&poster, &mut outgoing, &incoming) => end,
     };
     tracing::debug!(instance = %poster.instance.name, %end, "event stream of a server ended");
@@ -143,18 +145,30 @@ async fn drive(transport_end: TransportEnd, mut events: EventStream, poster: Pos
     drop(gone);
 }
 
-async fn receive(events: &mut EventStream, incoming: &tokio::sync::mpsc::Sender<Bytes>) -> LinkEnd {
+/// Passes messages on until the stream ends. An answer that is too long is replaced by an error.
+async fn receive(
+    events: &mut EventStream,
+    incoming: &mpsc::Sender<Bytes>,
+    instance: &Instance,
+) -> LinkEnd {
     loop {
-        match next_event(events).await {
-            Ok(ServerEvent::Message(message)) => {
-                if incoming.send(message).await.is_err() {
-                    return LinkEnd::Closed;
-                }
+        let message = match next_event(events).await {
+            Ok(ServerEvent::Message(message)) => Some(message),
+            Ok(ServerEvent::TooLong(event)) => {
+                let (bytes, bytes_max) = (event.message.bytes, event.event_bytes_max);
+                tracing::warn!(instance = %instance.name, bytes, bytes_max, "dropped a message of a server that is too long");
+                error_in_place_of_long(&event.message, bytes_max)
             }
             Ok(ServerEvent::Endpoint(_)) => {
                 tracing::debug!("ignored a second endpoint event");
+                None
             }
             Err(end) => return end.into(),
+        };
+        if let Some(message) = message
+            && incoming.send(message).await.is_err()
+        {
+            return LinkEnd::Closed;
         }
     }
 }

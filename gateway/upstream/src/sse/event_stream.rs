@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 
 use crate::connection::link::LinkEnd;
-use mooring_protocol::{Event, EventError, EventStream, ReplyError};
+use mooring_protocol::{Event, EventStream, EventTooLong, ReplyError};
 
 /// An event of the server.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(super) enum ServerEvent {
     Endpoint(Box<str>),
     /// A message, as one JSON text without a newline.
     Message(Bytes),
+    /// An event that exceeds the limit, and was skipped.
+    TooLong(EventTooLong),
 }
 
 /// Why the stream has ended.
@@ -26,18 +28,6 @@ pub enum StreamEnd {
     /// It broke.
     #[error("the event stream broke")]
     Broke(#[source] ReplyError),
-    /// An event exceeds the limit.
-    #[error(transparent)]
-    Event(EventError),
-}
-
-impl From<ReplyError> for StreamEnd {
-    fn from(error: ReplyError) -> Self {
-        match error {
-            ReplyError::Event(error) => Self::Event(error),
-            error => Self::Broke(error),
-        }
-    }
 }
 
 impl From<StreamEnd> for LinkEnd {
@@ -47,18 +37,19 @@ impl From<StreamEnd> for LinkEnd {
             StreamEnd::Broke(cause) => {
                 Self::Broken(format!("the event stream broke: {cause}").into())
             }
-            StreamEnd::Event(EventError::TooLong { event_bytes_max }) => Self::MessageTooLong {
-                bytes_max: event_bytes_max,
-            },
         }
     }
 }
 
-/// The next endpoint or message event.
+/// The next endpoint or message event, or what is known of one that was skipped.
 pub(super) async fn next_event(events: &mut EventStream) -> Result<ServerEvent, StreamEnd> {
     loop {
-        let event = events.next().await.ok_or(StreamEnd::Ended)?;
-        if let Some(said) = server_event(event?) {
+        let event = match events.next().await.ok_or(StreamEnd::Ended)? {
+            Ok(event) => event,
+            Err(ReplyError::Event(too_long)) => return Ok(ServerEvent::TooLong(too_long)),
+            Err(error) => return Err(StreamEnd::Broke(error)),
+        };
+        if let Some(said) = server_event(event) {
             return Ok(said);
         }
     }

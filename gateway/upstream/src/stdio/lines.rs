@@ -4,6 +4,8 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use mooring_protocol::CutMessage;
+
 /// A buffer of bytes read, from which lines are taken.
 #[derive(Debug)]
 pub struct Lines {
@@ -14,7 +16,7 @@ pub struct Lines {
     long: LongLinePolicy,
     is_skipping: bool,
     /// The line that is skipped, if it is reported.
-    skipped: Option<LineTooLong>,
+    skipped: Option<CutMessage>,
 }
 
 /// What to do with a line that exceeds the limit.
@@ -26,44 +28,6 @@ pub enum LongLinePolicy {
     Report,
     /// Keep the beginning and skip the rest.
     Cut,
-}
-
-/// A line exceeded the limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LineTooLong {
-    /// Its beginning, [`SHOWN_BYTES`] at most.
-    pub beginning: Bytes,
-    /// Its end, [`SHOWN_BYTES`] at most; as far as it was read.
-    pub end: Bytes,
-    /// Its length, as far as it was read.
-    pub bytes: usize,
-}
-
-/// How much of the beginning and the end of a line is reported that exceeds the limit.
-const SHOWN_BYTES: usize = 1024;
-
-impl LineTooLong {
-    fn beginning_with(part: &[u8]) -> Self {
-        let beginning = part.get(..SHOWN_BYTES).unwrap_or(part);
-        Self {
-            beginning: Bytes::copy_from_slice(beginning),
-            end: Bytes::new(),
-            bytes: 0,
-        }
-    }
-
-    /// The next part of the line.
-    fn push(&mut self, part: &[u8]) {
-        let mut end = BytesMut::from(&*self.end);
-        end.extend_from_slice(
-            part.get(part.len().saturating_sub(SHOWN_BYTES)..)
-                .unwrap_or(part),
-        );
-        let excess = end.len().saturating_sub(SHOWN_BYTES);
-        end.advance(excess);
-        self.end = end.freeze();
-        self.bytes = self.bytes.saturating_add(part.len());
-    }
 }
 
 impl Lines {
@@ -85,7 +49,7 @@ impl Lines {
     }
 
     /// The next complete line, without its newline; `None` if more has to be read.
-    pub fn next_line(&mut self) -> Result<Option<Bytes>, LineTooLong> {
+    pub fn next_line(&mut self) -> Result<Option<Bytes>, CutMessage> {
         loop {
             let unseen = self.buffer.get(self.looked_at..).unwrap_or_default();
             let newline = memchr::memchr(b'\n', unseen).map(|at| at.saturating_add(self.looked_at));
@@ -107,16 +71,15 @@ impl Lines {
                 }
             }
             if length > self.bytes_max {
-                let part = self.buffer.get(..length).unwrap_or_default();
-                let mut too_long = LineTooLong::beginning_with(part);
                 match self.long {
                     LongLinePolicy::Refuse => {
-                        too_long.push(part);
+                        let mut too_long = CutMessage::default();
+                        too_long.push(self.buffer.get(..length).unwrap_or_default());
                         return Err(too_long);
                     }
                     LongLinePolicy::Report => {
                         self.is_skipping = true;
-                        self.skipped = Some(too_long);
+                        self.skipped = Some(CutMessage::default());
                         continue;
                     }
                     LongLinePolicy::Cut => {}
@@ -213,21 +176,19 @@ mod tests {
 
     #[test]
     fn a_skipped_line_takes_no_memory() {
-        let mut lines = Lines::new(SHOWN_BYTES * 4, LongLinePolicy::Report);
+        const PART_BYTES: usize = 1024;
+        let mut lines = Lines::new(PART_BYTES * 4, LongLinePolicy::Report);
         let parts = 1_000;
-        let part = "x".repeat(SHOWN_BYTES);
+        let part = "x".repeat(PART_BYTES);
         for number in 0..parts {
             lines.buffer().extend_from_slice(part.as_bytes());
             assert_eq!(lines.next_line(), Ok(None), "{number}");
-            assert!(lines.buffer().len() <= SHOWN_BYTES * 5);
+            assert!(lines.buffer().len() <= PART_BYTES * 5);
         }
         lines.buffer().extend_from_slice(b"the end\n");
         let line = lines.next_line().unwrap_err();
-        assert_eq!(line.bytes, parts * SHOWN_BYTES + 7);
-        assert_eq!(
-            (line.beginning.len(), line.end.len()),
-            (SHOWN_BYTES, SHOWN_BYTES)
-        );
+        assert_eq!(line.bytes, parts * PART_BYTES + 7);
+        assert!(line.beginning.len() + line.end.len() <= 2 * PART_BYTES);
         assert!(line.end.ends_with(b"xthe end"));
     }
 

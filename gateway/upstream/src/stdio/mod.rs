@@ -27,7 +27,7 @@ pub use child::{Child, Label};
 pub use command::{ChildLimits, ChildSpec, Environment, ProcessLimits, Traffic};
 pub use error::StartError;
 pub use launcher::Launcher;
-pub use lines::{LineTooLong, Lines, LongLinePolicy};
+pub use lines::{Lines, LongLinePolicy};
 pub use program::StartedProgram;
 pub use protocol::StartFailure;
 pub use start::{ChildSlot, Children};

@@ -14,9 +14,10 @@ use tokio::sync::mpsc;
 
 use super::child::Label;
 use super::command::Traffic;
-use super::lines::{LineTooLong, Lines, LongLinePolicy};
+use super::lines::{Lines, LongLinePolicy};
+use crate::answer_in_place::{error_in_place, error_in_place_of_long};
 use crate::read_share::ReadShare;
-use mooring_protocol::{ErrorKind, call, response_id};
+use mooring_protocol::CutMessage;
 
 /// Bytes per read, which is also the buffer of an idle child.
 const READ_BYTES: usize = 16 * 1024;
@@ -142,8 +143,7 @@ impl Output {
         }
     }
 
-    fn replace_too_long(&mut self, line: &LineTooLong) {
-        let what = format!("it is {} bytes long (limit {})", line.bytes, self.bytes_max);
+    fn replace_too_long(&mut self, line: &CutMessage) {
         tracing::warn!(
             server = %self.label.server,
             session = %self.label.session,
@@ -151,7 +151,7 @@ impl Output {
             bytes_max = self.bytes_max,
             "dropped a message of a server that is too long"
         );
-        self.waiting = error_in_place(&line.beginning, &line.end, &what);
+        self.waiting = error_in_place_of_long(line, self.bytes_max);
     }
 
     fn warn(&self, line: &[u8]) {
@@ -159,15 +159,6 @@ impl Output {
         let line = String::from_utf8_lossy(line);
         tracing::warn!(%server, %session, %line, "dropped a line of a server's stdout that is not a message");
     }
-}
-
-/// An error in place of the response that begins and ends with these bytes; none if it cannot be told which call it is for.
-fn error_in_place(beginning: &[u8], end: &[u8], what: &str) -> Option<Bytes> {
-    let id = response_id(beginning, end)?;
-    let kind = ErrorKind::UpstreamInvalid;
-    let message = format!("the server sent an invalid reply: {what}; the call has run");
-    let error = serde_json::json!({ "code": kind.code(), "message": message });
-    Some(call::error(id, &error.to_string()).into())
 }
 
 /// Whether a line is a JSON object or array.

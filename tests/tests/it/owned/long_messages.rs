@@ -1,6 +1,7 @@
 //! Messages at and above the limit for one: the same through every gateway, and a server that sends one keeps its state.
 
 use mooring_tests::client::HttpClient;
+use mooring_tests::fixture::Fixture;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::session::McpSession;
 use serde_json::{Value, json};
@@ -95,5 +96,35 @@ async fn a_message_of_a_stdio_server_may_have_any_length_and_only_its_call_fails
         "{response}"
     );
     assert!(result["_meta"].is_null(), "nothing was lost: {response}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_event_of_an_sse_server_may_have_any_length_and_only_its_call_fails()
+-> anyhow::Result<()> {
+    let (shared, fixture) = (TempDir::new()?, Fixture::start("long").await?);
+    let instance = fixture.sse_url();
+    let toml = format!(
+        "[store]\nurl = \"embedded\"\n[upstream]\nevent_bytes_max = {LIMIT}\n\
+         [[servers]]\nid = \"long\"\nkind = \"sse\"\ninstances = [{instance:?}]\n"
+    );
+    let settings = Settings::toml(toml).state_home(shared.path());
+    let gateways = Gateway::fleet(2, &settings).await?;
+    let endpoints: Vec<String> = gateways.iter().map(|one| one.mcp_url("long")).collect();
+    let mut session = McpSession::open(&HttpClient::default(), &endpoints).await?;
+    // In turn at the owner and forwarded.
+    for count in 1..=4 {
+        for bytes in [LIMIT, 40 * LIMIT] {
+            let params = json!({"name": "big", "arguments": {"bytes": bytes}});
+            let response = session.request("tools/call", params).await?.response;
+            let error = &response["error"];
+            assert_eq!(error["code"], -32011, "{bytes}: {response}");
+            let message = error["message"].as_str().unwrap_or_default();
+            assert!(message.contains(&format!("limit {LIMIT}")), "{message}");
+        }
+        let result = session.call("increment", json!({})).await?;
+        assert_eq!(result["structuredContent"]["count"], count, "{result}");
+        assert!(result["_meta"].is_null(), "nothing was lost: {result}");
+    }
     Ok(())
 }

@@ -54,17 +54,38 @@ async fn the_end_of_the_stream_is_the_end_of_the_link() {
     assert_eq!(&*reason, "the server ended its event stream");
 }
 
+/// The message before it and the one after it are read.
 #[tokio::test]
-async fn an_endless_event_ends_the_link() {
+async fn an_answer_that_is_too_long_is_an_error_and_the_link_lasts() {
     let fake = Fake::accepting().await;
     let mut link = fake.connected().await;
-    fake.says(&format!("data: {}", "x".repeat(EVENT_BYTES_MAX)))
+    let long = "x".repeat(EVENT_BYTES_MAX);
+    for (text, is_answer) in [
+        (
+            format!(r#"{{"id":"c:1","result":{{"text":"{long}"}}}}"#),
+            true,
+        ),
+        (
+            format!("{{\"result\":{{\"text\":\ndata: \"{long}\"}},\ndata: \"id\":\"c:1\"}}"),
+            true,
+        ),
+        (format!(r#"{{"method":"note","params":"{long}"}}"#), false),
+    ] {
+        fake.says(&format!(
+            "data: {{\"before\":1}}\n\nid: 7\ndata: {text}\n\ndata: {{\"after\":1}}\n\n"
+        ))
         .await;
-    let bytes_max = EVENT_BYTES_MAX;
-    assert_eq!(
-        ended(&mut link).await,
-        LinkEnd::MessageTooLong { bytes_max }
-    );
+        let before = next_message(&mut link).await;
+        assert_eq!(before.as_deref(), Some("{\"before\":1}"));
+        if is_answer {
+            let error = next_message(&mut link).await.unwrap_or_default();
+            for part in [r#""id":"c:1""#, "-32011", "(limit 4096)", "has run"] {
+                assert!(error.contains(part), "{part}: {error}");
+            }
+        }
+        let after = next_message(&mut link).await;
+        assert_eq!(after.as_deref(), Some("{\"after\":1}"));
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,22 @@
+//! The error in place of an answer of a server that cannot be read, so that its call ends and the session goes on.
+//!
+//! Invariant: a call that cannot be told is left open, and none gets the error of another one.
+
+use bytes::Bytes;
+
+use mooring_protocol::{CutMessage, ErrorKind, call, response_id};
+
+/// An error in place of the response that begins and ends with these bytes; none if it cannot be told which call it is for.
+pub(crate) fn error_in_place(beginning: &[u8], end: &[u8], what: &str) -> Option<Bytes> {
+    let id = response_id(beginning, end)?;
+    let kind = ErrorKind::UpstreamInvalid;
+    let message = format!("the server sent an invalid reply: {what}; the call has run");
+    let error = serde_json::json!({ "code": kind.code(), "message": message });
+    Some(call::error(id, &error.to_string()).into())
+}
+
+/// The same for a message that exceeds a limit of bytes.
+pub(crate) fn error_in_place_of_long(message: &CutMessage, bytes_max: usize) -> Option<Bytes> {
+    let what = format!("it is {} bytes long (limit {bytes_max})", message.bytes);
+    error_in_place(&message.beginning, &message.end, &what)
+}
