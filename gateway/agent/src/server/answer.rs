@@ -16,8 +16,8 @@ pub(super) struct CallNotes {
     pub(super) is_resumed: bool,
     /// Why the agent started a new conversation.
     pub(super) started_fresh: Option<&'static str>,
-    /// A remark about the stored conversation.
-    pub(super) remark: Option<&'static str>,
+    /// Remarks about the conversation.
+    pub(super) remarks: Vec<&'static str>,
 }
 
 /// Whether a run succeeded.
@@ -41,7 +41,7 @@ pub(super) fn run_answer(ran: &CompletedRun, notes: &CallNotes) -> String {
         (None, Some(error)) => error.clone(),
         (None, None) => String::new(),
     };
-    for note in notes.started_fresh.iter().chain(&notes.remark) {
+    for note in notes.started_fresh.iter().chain(&notes.remarks) {
         text.push_str("\n\n(");
         text.push_str(note);
         text.push(')');

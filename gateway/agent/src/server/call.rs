@@ -37,6 +37,9 @@ const UNKNOWN: &str = "the agent did not know the conversation any more, so it b
 const OTHER_FOLDER: &str = "the agent resumes a conversation only in the folder of its last call, and this call names another, so it began anew";
 /// Remark if the store is unavailable, so that it is unknown whether the conversation exists.
 const STORE_AWAY: &str = "the session store is away, so that an earlier conversation was not found, and the agent began anew";
+/// Remark if the agent printed another id than that of the conversation it was to resume. Some agents give each run a new
+/// one, others do so when they begin anew without a word.
+const OTHER_ID: &str = "the agent answered under another id than that of the conversation it was to resume: it may have begun anew";
 /// Remark if another run stored its id first.
 const SUPERSEDED: &str =
     "another run of the conversation ended meanwhile: the next call resumes that run";
@@ -119,7 +122,12 @@ impl AgentServer {
             (notes.is_resumed, notes.started_fresh) = (false, Some(UNKNOWN));
             ran = run(None).await?;
         }
-        notes.remark = self.keep(&session, parent, &held.known, &ran).await;
+        let told = ran.findings.session.as_deref();
+        if notes.is_resumed && told.is_some() && told != resumed_by {
+            notes.remarks.push(OTHER_ID);
+        }
+        let unkept = self.keep(&session, parent, &held.known, &ran).await;
+        notes.remarks.extend(unkept);
         let outcome: &'static str = outcome(&ran).into();
         let folder = folder.to_string_lossy();
         self.conversations

@@ -202,6 +202,30 @@ async fn an_agent_that_forgot_the_conversation_begins_it_anew_once_and_says_so()
     Ok(())
 }
 
+/// It may have begun anew, or it gives every run a new id.
+#[tokio::test]
+async fn an_agent_that_resumes_under_another_id_says_so() -> anyhow::Result<()> {
+    for ids in [Ids::Stay, Ids::Change] {
+        let scene = Scene::start(1, ids, "").await?;
+        let mut session = session_at(&scene.gateways[0], SERVER, ADA).await?;
+        for is_resumed in [false, true] {
+            let arguments = json!({"prompt": "echo words", "parentSessionId": "chat"});
+            let result = session.call(SERVER, arguments).await?;
+            let answer = &result["structuredContent"];
+            assert_eq!(answer["resumed"], is_resumed, "{result}");
+            assert_eq!(answer["result"], "words");
+            let text = result["content"][0]["text"].to_string();
+            let is_told = is_resumed && ids == Ids::Change;
+            assert_eq!(
+                text.contains("under another id"),
+                is_told,
+                "{ids:?}: {text}"
+            );
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_agent_that_fails_says_how_and_its_conversation_goes_on() -> anyhow::Result<()> {
     let command = [
