@@ -28,7 +28,7 @@ pub mod port;
 pub mod process;
 pub mod process_tree;
 pub mod redis;
-pub mod redis_proxy;
+pub mod reply_proxy;
 pub mod script;
 pub mod servers;
 pub mod session;

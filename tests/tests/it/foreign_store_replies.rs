@@ -2,7 +2,7 @@
 //! session, and the gateway says what it saw.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mooring_tests::client::HttpClient;
 use mooring_tests::code::USER;
@@ -10,7 +10,7 @@ use mooring_tests::fixture::Fixture;
 use mooring_tests::fleet::settings_toml;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::redis::Redis;
-use mooring_tests::redis_proxy::{Fault, RedisProxy};
+use mooring_tests::reply_proxy::{Fault, ReplyProxy};
 use mooring_tests::session::{McpSession, Opening};
 use mooring_tests::wait;
 
@@ -18,8 +18,12 @@ use crate::recovery::{Answered, attempt, whoami};
 
 const USERS: [&str; 2] = ["ada@example.com", "bob@example.com"];
 const SESSIONS_EACH: usize = 4;
-/// Calls of each session while replies are spoiled. One connection has some hundred replies meanwhile.
-const CALLS: usize = 60;
+/// How long replies are spoiled in the suite, and as a soak test ...
+const SHORT: Duration = Duration::from_secs(3);
+const LONG: Duration = Duration::from_secs(60);
+/// ... and until so many were, or for so much longer.
+const SPOILED_MIN: usize = 4;
+const LONGER_MAX: Duration = Duration::from_secs(60);
 const RECOVERED_WITHIN: Duration = Duration::from_secs(20);
 
 /// The upstream session that answered a call, if it was answered.
@@ -31,14 +35,15 @@ fn upstream_session(answered: &Answered) -> Option<String> {
     session.as_str().map(str::to_owned)
 }
 
-/// Calls until it is done, and counts by the owner of the upstream session that answered.
+/// Calls until it is over, and counts by the owner of the upstream session that answered.
 async fn count_answers(
     session: &mut McpSession,
     owners: &BTreeMap<String, usize>,
     own: usize,
+    is_over: impl Fn() -> bool,
 ) -> anyhow::Result<(usize, usize)> {
     let (mut own_answers, mut foreign) = (0, 0);
-    for _ in 0..CALLS {
+    while !is_over() {
         let answered = attempt(session, "whoami").await?;
         match upstream_session(&answered).map(|by| owners.get(&by).copied()) {
             Some(Some(owner)) if owner != own => foreign += 1,
@@ -49,9 +54,9 @@ async fn count_answers(
     Ok((own_answers, foreign))
 }
 
-async fn check(fault: Fault) -> anyhow::Result<()> {
+async fn check(fault: Fault, lasts: Duration) -> anyhow::Result<()> {
     let redis = Redis::start().await?;
-    let proxy = RedisProxy::start(redis.port()).await?;
+    let proxy = ReplyProxy::before_redis(redis.port()).await?;
     let fixture = Fixture::start("a").await?;
     let toml = settings_toml(&proxy.url(), &[fixture.url()]);
     let gateway = Gateway::start("g1", Settings::toml(toml).users_by_header()).await?;
@@ -70,10 +75,16 @@ async fn check(fault: Fault) -> anyhow::Result<()> {
     assert_eq!(owners.len(), sessions.len(), "every session has its own");
 
     proxy.spoil(Some(fault));
+    let began = Instant::now();
+    let is_over = || {
+        let elapsed = began.elapsed();
+        let is_enough = proxy.spoiled() >= SPOILED_MIN || elapsed >= lasts + LONGER_MAX;
+        elapsed >= lasts && is_enough
+    };
     let calls = sessions
         .iter_mut()
         .enumerate()
-        .map(|(own, session)| count_answers(session, &owners, own));
+        .map(|(own, session)| count_answers(session, &owners, own, is_over));
     let counts = futures_util::future::try_join_all(calls).await?;
     let foreign: usize = counts.iter().map(|(_, foreign)| foreign).sum();
     let own: usize = counts.iter().map(|(own, _)| own).sum();
@@ -82,7 +93,10 @@ async fn check(fault: Fault) -> anyhow::Result<()> {
         foreign, 0,
         "{fault:?}: {counts:?}, {spoiled} replies spoiled"
     );
-    assert!(spoiled > 3, "{fault:?}: {spoiled} replies were spoiled");
+    assert!(
+        spoiled >= SPOILED_MIN,
+        "{fault:?}: {spoiled} replies were spoiled"
+    );
     assert!(own > 0, "{fault:?}: calls are answered in between");
     let refused = gateway
         .metric("mooring_store_replies_refused_total", &[])
@@ -110,15 +124,24 @@ async fn check(fault: Fault) -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn dropped_replies_lead_nobody_into_another_session() -> anyhow::Result<()> {
-    check(Fault::Dropped).await
+    check(Fault::Dropped, SHORT).await
 }
 
 #[tokio::test]
 async fn doubled_replies_lead_nobody_into_another_session() -> anyhow::Result<()> {
-    check(Fault::Doubled).await
+    check(Fault::Doubled, SHORT).await
 }
 
 #[tokio::test]
 async fn swapped_replies_lead_nobody_into_another_session() -> anyhow::Result<()> {
-    check(Fault::Swapped).await
+    check(Fault::Swapped, SHORT).await
+}
+
+#[tokio::test]
+#[ignore = "soak"]
+async fn soak_no_spoiled_reply_leads_anybody_into_another_session() -> anyhow::Result<()> {
+    for fault in [Fault::Dropped, Fault::Doubled, Fault::Swapped] {
+        check(fault, LONG).await?;
+    }
+    Ok(())
 }

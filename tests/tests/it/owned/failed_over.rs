@@ -7,7 +7,7 @@ use mooring_tests::fixture::stdio_command;
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::redis::{Module, Redis};
-use mooring_tests::redis_proxy::RedisProxy;
+use mooring_tests::reply_proxy::ReplyProxy;
 use mooring_tests::session::McpSession;
 use mooring_tests::wait;
 use serde_json::Value;
@@ -21,7 +21,7 @@ const GATEWAYS: usize = 2;
 async fn an_idle_owner_keeps_its_sessions_over_a_failover() -> anyhow::Result<()> {
     let primary = Redis::start().await?;
     let replica = Redis::start_replica(&primary, Module::Loaded, &[]).await?;
-    let proxy = RedisProxy::start(primary.port()).await?;
+    let proxy = ReplyProxy::before_redis(primary.port()).await?;
     let keys = FleetKeys::new()?;
     let tools = stdio_toml(&stdio_command(&unique("failed-over"), None, &[])?);
     let toml = owned_toml(&primary, &keys, &tools, &Shape::default());

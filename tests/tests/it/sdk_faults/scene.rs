@@ -8,7 +8,7 @@ use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::redis::{Module, Redis};
-use mooring_tests::redis_proxy::RedisProxy;
+use mooring_tests::reply_proxy::ReplyProxy;
 use mooring_tests::wait;
 use mooring_tests::wall_clock::WallClock;
 
@@ -82,7 +82,7 @@ pub(super) struct Scene {
     primary: Redis,
     replica: Option<Redis>,
     /// In front of Redis, where it fails over.
-    proxy: Option<RedisProxy>,
+    proxy: Option<ReplyProxy>,
     clock: WallClock,
     _keys: FleetKeys,
 }
@@ -94,13 +94,13 @@ impl Scene {
         let (replica, proxy) = match fault {
             Fault::RedisFailedOver => (
                 Some(Redis::start_replica(&primary, Module::Loaded, &[]).await?),
-                Some(RedisProxy::start(primary.port()).await?),
+                Some(ReplyProxy::before_redis(primary.port()).await?),
             ),
             _ => (None, None),
         };
         let store = proxy
             .as_ref()
-            .map_or_else(|| primary.url(), RedisProxy::url);
+            .map_or_else(|| primary.url(), ReplyProxy::url);
         let (home, mut other) = (
             Fixture::start("home").await?,
             Fixture::start("other").await?,

@@ -1,12 +1,12 @@
-//! A proxy in front of Redis: an address that leads to another server after a failover, and one that spoils the order of
-//! replies, by dropping, repeating or swapping some of them.
+//! A proxy in front of Redis, or of a server with TLS: an address that leads to another server after a failover, and one
+//! that spoils the order of replies, by dropping, repeating, swapping or delaying some of them.
 //!
-//! It understands RESP as far as the ends of replies. Invariants: requests pass unchanged; until [`RedisProxy::spoil`] and
-//! on the first replies of each connection, so that a client can set it up, nothing is spoiled; connections last until
-//! either side closes them.
+//! It understands RESP, or the records of TLS, as far as their ends. Invariants: requests pass unchanged; until
+//! [`ReplyProxy::spoil`] and on the first replies of each connection, so that a client can set it up, nothing is spoiled;
+//! connections last until either side closes them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -22,6 +22,10 @@ const CLEAN_REPLIES: u64 = 10;
 const SPOILED_EVERY: u64 = 9;
 /// How long a reply is held back for another one to swap with.
 const SWAP_WITHIN: Duration = Duration::from_millis(50);
+/// How late a delayed reply is.
+const DELAY: Duration = Duration::from_millis(200);
+/// The bytes of a TLS record before its content; the last two are its length.
+const RECORD_HEADER_BYTES: usize = 5;
 
 /// What happens to some of the replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,41 +36,58 @@ pub enum Fault {
     Doubled,
     /// It arrives behind the one after it.
     Swapped,
+    /// It, and what follows it, arrives late.
+    Delayed,
 }
 
 const NO_FAULT: u8 = 0;
 
 impl Fault {
-    const ALL: [Self; 3] = [Self::Dropped, Self::Doubled, Self::Swapped];
+    const ALL: [Self; 4] = [Self::Dropped, Self::Doubled, Self::Swapped, Self::Delayed];
 
     fn of(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 }
 
+/// Where a reply ends that begins at an offset; none while it is not there as a whole.
+type FindEnd = fn(&[u8], usize) -> Option<usize>;
+
 /// The proxy. Dropping it closes its connections.
 #[derive(Debug)]
-pub struct RedisProxy {
+pub struct ReplyProxy {
     port: u16,
     state: Arc<State>,
     _connections: JoinSet<()>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    find_end: FindEnd,
     server_port: AtomicU16,
     fault: AtomicU8,
-    spoiled: AtomicU64,
+    spoiled: AtomicUsize,
 }
 
-impl RedisProxy {
-    /// Starts in front of the server at this port of 127.0.0.1.
-    pub async fn start(server_port: u16) -> anyhow::Result<Self> {
+impl ReplyProxy {
+    /// Starts in front of the Redis server at this port of 127.0.0.1.
+    pub async fn before_redis(server_port: u16) -> anyhow::Result<Self> {
+        Self::start(server_port, end_of_value).await
+    }
+
+    /// Starts in front of the server at this port, whose replies are records of TLS.
+    pub async fn before_tls(server_port: u16) -> anyhow::Result<Self> {
+        Self::start(server_port, end_of_record).await
+    }
+
+    async fn start(server_port: u16, find_end: FindEnd) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("listen")?;
         let port = listener.local_addr()?.port();
         let state = Arc::new(State {
+            find_end,
             server_port: server_port.into(),
-            ..State::default()
+            fault: NO_FAULT.into(),
+            spoiled: 0.into(),
         });
         let mut connections = JoinSet::new();
         let of_connections = Arc::clone(&state);
@@ -83,10 +104,16 @@ impl RedisProxy {
         })
     }
 
+    /// `127.0.0.1:PORT`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// `redis://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}", self.address())
     }
 
     /// New connections lead to the server at this port; those that are open stay where they are.
@@ -108,8 +135,14 @@ impl RedisProxy {
 
     /// How many replies were spoiled so far.
     #[must_use]
-    pub fn spoiled(&self) -> u64 {
+    pub fn spoiled(&self) -> usize {
         self.state.spoiled.load(Ordering::Relaxed)
+    }
+
+    /// The same for a task that outlives a borrow of the proxy.
+    pub fn count_spoiled(&self) -> impl Fn() -> usize + Send + Sync + use<> {
+        let state = Arc::clone(&self.state);
+        move || state.spoiled.load(Ordering::Relaxed)
     }
 }
 
@@ -122,7 +155,7 @@ async fn serve(client: TcpStream, state: Arc<State>) {
     let (replies, mut to_server) = server.into_split();
     tokio::select! {
         _ = tokio::io::copy(&mut requests, &mut to_server) => {}
-        _ = forward_replies(Replies::new(replies), to_client, &state) => {}
+        _ = forward_replies(Replies::new(replies, state.find_end), to_client, &state) => {}
     }
 }
 
@@ -136,22 +169,35 @@ async fn forward_replies(
         count += 1;
         let is_due = count > CLEAN_REPLIES && count % SPOILED_EVERY == 0;
         let fault = Fault::of(state.fault.load(Ordering::Relaxed)).filter(|_| is_due);
-        if fault.is_some() {
-            state.spoiled.fetch_add(1, Ordering::Relaxed);
-        }
-        match fault {
-            None => to_client.write_all(&reply).await?,
-            Some(Fault::Dropped) => {}
-            Some(Fault::Doubled) => to_client.write_all(&[&reply[..], &reply].concat()).await?,
+        let is_spoiled = match fault {
+            None => {
+                to_client.write_all(&reply).await?;
+                false
+            }
+            Some(Fault::Dropped) => true,
+            Some(Fault::Doubled) => {
+                to_client.write_all(&[&reply[..], &reply].concat()).await?;
+                true
+            }
             Some(Fault::Swapped) => {
                 let next = timeout(SWAP_WITHIN, replies.next()).await;
-                if let Ok(next) = next {
-                    count += 1;
-                    to_client.write_all(&next?.unwrap_or_default()).await?;
-                }
+                let next = next.map_or(Ok(None), |next| next)?;
+                count += u64::from(next.is_some());
+                to_client
+                    .write_all(next.as_deref().unwrap_or_default())
+                    .await?;
                 to_client.write_all(&reply).await?;
+                next.is_some()
             }
-        }
+            Some(Fault::Delayed) => {
+                tokio::time::sleep(DELAY).await;
+                to_client.write_all(&reply).await?;
+                true
+            }
+        };
+        state
+            .spoiled
+            .fetch_add(usize::from(is_spoiled), Ordering::Relaxed);
     }
     Ok(())
 }
@@ -160,20 +206,22 @@ async fn forward_replies(
 struct Replies {
     stream: OwnedReadHalf,
     buffer: Vec<u8>,
+    find_end: FindEnd,
 }
 
 impl Replies {
-    const fn new(stream: OwnedReadHalf) -> Self {
+    const fn new(stream: OwnedReadHalf, find_end: FindEnd) -> Self {
         Self {
             stream,
             buffer: Vec::new(),
+            find_end,
         }
     }
 
     /// The next one; none at the end of the stream. May be dropped while it waits.
     async fn next(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
         loop {
-            if let Some(end) = end_of_value(&self.buffer, 0) {
+            if let Some(end) = (self.find_end)(&self.buffer, 0) {
                 return Ok(Some(self.buffer.drain(..end).collect()));
             }
             if self.stream.read_buf(&mut self.buffer).await? == 0 {
@@ -183,7 +231,15 @@ impl Replies {
     }
 }
 
-/// Where the value ends that begins at `at`; none while it is not there as a whole.
+/// [`FindEnd`] of TLS.
+fn end_of_record(bytes: &[u8], at: usize) -> Option<usize> {
+    let header = bytes.get(at..at + RECORD_HEADER_BYTES)?;
+    let length = u16::from_be_bytes(header.last_chunk().copied()?);
+    let end = at + RECORD_HEADER_BYTES + usize::from(length);
+    (end <= bytes.len()).then_some(end)
+}
+
+/// [`FindEnd`] of RESP.
 fn end_of_value(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = bytes.get(at..)?;
     let line = rest.windows(2).position(|pair| pair == b"\r\n")?;
