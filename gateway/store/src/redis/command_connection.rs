@@ -1,29 +1,27 @@
 //! One connection to Redis that many callers share: commands that are sent at about the same time leave in one write,
 //! and replies are assigned in their order.
 //!
-//! The client library opens the connection, and authenticates. It also serves connections over TLS. What it does for a
-//! command, in its parser above all, cost a third of a call. Invariants: a caller gets the reply to its own command, or an
-//! error if the connection is lost first; a reply that is not the [`ExpectedReply`] loses the connection, with all commands
-//! in flight; the driver of the connection ends with the last handle.
+//! The client library authenticates and selects the database, over a stream that it is lent. What it does for a command, in
+//! its parser above all, cost a third of a call, and it limits nothing. Invariants: a caller gets the reply to its own
+//! command, or an error if the connection is lost first; a reply that is not the [`ExpectedReply`] loses the connection, with
+//! all commands in flight; the driver of the connection ends with the last handle.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, RedisResult, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
 
 use super::expected_reply::ExpectedReply;
+use super::lent_stream::LentStream;
 use super::reply_reader::ReplyReader;
+use super::tls;
 
 /// Size of the buffer for commands that wait to be written, above which it is not kept, in bytes.
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
@@ -32,98 +30,68 @@ const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
 /// before it.
 pub(super) type ReplyCallback = Box<dyn FnOnce(Option<Value>) + Send>;
 
-/// A handle of one connection. Cheap to clone.
+/// A handle of one connection, over TCP in the clear or with TLS, or a socket file. Cheap to clone.
 #[derive(Clone)]
-pub(super) enum CommandConnection {
-    /// Over TCP in the clear, or a socket file.
-    Stream(Arc<SharedStream>),
-    /// Over TLS, by the client library.
-    Library(MultiplexedConnection),
-}
+pub(super) struct CommandConnection(Arc<SharedStream>);
 
 impl CommandConnection {
     /// Connects and authenticates, without a time limit.
     pub(super) async fn open(client: &Client) -> RedisResult<Self> {
-        let info = client.get_connection_info();
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None);
-        let settings = info.redis_settings();
-        // The library sets up the connection over a second handle of the socket, which is closed with its own.
-        let stream = match info.addr() {
+        let stream = match client.get_connection_info().addr() {
             ConnectionAddr::Tcp(host, port) => {
-                let stream = connect(host, *port).await?;
-                stream.set_nodelay(true)?;
-                let stream = stream.into_std()?;
-                let second = TcpStream::from_std(stream.try_clone()?)?;
-                drop(MultiplexedConnection::new_with_config(settings, second, config).await?);
-                SharedStream::start(TcpStream::from_std(stream)?.into_split())
+                let stream = set_up(client, connect(host, *port).await?).await?;
+                SharedStream::start(stream.into_split())
             }
             ConnectionAddr::Unix(path) => {
-                let stream = UnixStream::connect(path).await?.into_std()?;
-                let second = UnixStream::from_std(stream.try_clone()?)?;
-                drop(MultiplexedConnection::new_with_config(settings, second, config).await?);
-                SharedStream::start(UnixStream::from_std(stream)?.into_split())
+                let stream = set_up(client, UnixStream::connect(path).await?).await?;
+                SharedStream::start(stream.into_split())
+            }
+            ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                ..
+            } => {
+                let stream = tls::handshake(host, connect(host, *port).await?).await?;
+                SharedStream::start(tokio::io::split(set_up(client, stream).await?))
             }
             _ => {
-                let connection = client.get_multiplexed_async_connection_with_config(&config);
-                return Ok(Self::Library(connection.await?));
+                let problem = "no such connection is made: its server would not be verified";
+                return Err((ErrorKind::InvalidClientConfig, problem).into());
             }
         };
-        Ok(Self::Stream(Arc::new(stream)))
+        Ok(Self(Arc::new(stream)))
     }
 
     /// Sends a command and waits for its reply, which may be an error of the server.
     ///
     /// # Errors
     /// The connection is lost.
-    pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
-        match self {
-            Self::Stream(stream) => stream.send(command).await,
-            // Boxed: the future of every command would otherwise be as large.
-            Self::Library(connection) => Box::pin(by_library(connection, command)).await,
-        }
+    pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        self.0.send(command).await
     }
 
-    /// Sends a command whose reply no caller waits for, and for which the library waits up to `limit`. Commands that are
-    /// sent later come after it.
-    pub(super) fn send_unawaited(self, command: &Cmd, limit: Duration, on_reply: ReplyCallback) {
-        match self {
-            Self::Stream(stream) => {
-                let target = ReplyTarget::Callback(on_reply);
-                if let Err(target) = stream.queue.push(command, target) {
-                    target.lose();
-                }
-            }
-            Self::Library(mut connection) => {
-                // Without a runtime the process is stopping.
-                let Ok(runtime) = Handle::try_current() else {
-                    return on_reply(None);
-                };
-                let command = command.clone();
-                let mut sending = Box::pin(async move {
-                    let sent = timeout(limit, by_library(&mut connection, &command)).await;
-                    on_reply(sent.ok().and_then(Result::ok));
-                });
-                // The first step puts it into the library's queue.
-                if (&mut sending).now_or_never().is_none() {
-                    runtime.spawn(sending);
-                }
-            }
+    /// Sends a command whose reply no caller waits for. Commands that are sent later come after it.
+    pub(super) fn send_unawaited(&self, command: &Cmd, on_reply: ReplyCallback) {
+        let target = ReplyTarget::Callback(on_reply);
+        if let Err(target) = self.0.queue.push(command, target) {
+            target.lose();
         }
     }
 }
 
-/// The reply to a command over a connection of the library, if it is its own. The caller gives up the connection at an
-/// error; each command in flight on it compares its own reply.
-async fn by_library(connection: &mut MultiplexedConnection, command: &Cmd) -> RedisResult<Value> {
-    let reply = connection.send_packed_command(command).await?;
-    if ExpectedReply::to(command).admits(&reply) {
-        return Ok(reply);
-    }
-    let error = foreign_reply();
-    report(&error);
-    Err(error.into())
+/// Lets the library authenticate and select the database.
+async fn set_up<S>(client: &Client, stream: S) -> RedisResult<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
+    let settings = client.get_connection_info().redis_settings();
+    let (owner, lent) = LentStream::lend(stream);
+    drop(MultiplexedConnection::new_with_config(settings, lent, config).await?);
+    Ok(owner.take_back().ok_or_else(lost)?)
 }
 
 /// A reply that belongs to another command.
@@ -151,7 +119,9 @@ async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     if attempts.is_empty() {
         return Err(io::ErrorKind::NotFound.into());
     }
-    Ok(select_ok(attempts).await?.0)
+    let stream = select_ok(attempts).await?.0;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// A connection, with the task that drives it.
@@ -319,6 +289,8 @@ async fn read_replies(mut reader: impl AsyncRead + Unpin, queue: &Queue) -> io::
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use std::time::Duration;
+
     use tokio::net::TcpListener;
     use tokio::sync::mpsc;
 
@@ -333,7 +305,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await;
         let stream = SharedStream::start(stream.unwrap().into_split());
         let (server, _) = listener.accept().await.unwrap();
-        (CommandConnection::Stream(Arc::new(stream)), server)
+        (CommandConnection(Arc::new(stream)), server)
     }
 
     const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
@@ -352,7 +324,7 @@ mod tests {
     fn send(connection: &CommandConnection, replies: &mpsc::Sender<Option<Value>>) {
         let replies = replies.clone();
         let on_reply = Box::new(move |reply| replies.try_send(reply).unwrap());
-        (connection.clone()).send_unawaited(&redis::cmd("PING"), PATIENCE, on_reply);
+        connection.send_unawaited(&redis::cmd("PING"), on_reply);
     }
 
     #[tokio::test]
@@ -384,7 +356,7 @@ mod tests {
     async fn a_socket_file_is_read_with_the_same_limits() {
         let server = RedisServer::start(Module::Absent);
         let client = Client::open(server.unix_url()).unwrap();
-        let mut connection = CommandConnection::open(&client).await.unwrap();
+        let connection = CommandConnection::open(&client).await.unwrap();
         let long = "x".repeat(9 * 1024 * 1024);
         for at in ["0", "9437184"] {
             let mut fill = redis::cmd("SETRANGE");

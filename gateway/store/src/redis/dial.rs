@@ -87,7 +87,7 @@ impl Dialer {
     async fn try_connect(&self) -> Result<CommandConnection, DownReason> {
         let timed_out = || DownReason::Unreachable("timed out".to_owned());
         let opening = CommandConnection::open(&self.client);
-        let mut connection = match timeout(self.command_timeout, opening).await {
+        let connection = match timeout(self.command_timeout, opening).await {
             Ok(opened) => opened.map_err(down)?,
             Err(_) => return Err(timed_out()),
         };

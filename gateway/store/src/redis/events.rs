@@ -161,7 +161,7 @@ impl Source {
             result: Err(error),
         };
         // After the link's connection was lost, the address may lead to another server.
-        let mut connection = match connection {
+        let connection = match connection {
             Some(known) if self.link.borrow().is_up(known.number) => known,
             _ => match self.connect(wait).await {
                 Ok(connection) => connection,

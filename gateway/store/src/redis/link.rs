@@ -205,7 +205,7 @@ impl Link {
         }
     }
 
-    /// Sends a command whose reply no caller waits for, if there is a connection. Over TCP, its time limit is that of the
+    /// Sends a command whose reply no caller waits for, if there is a connection. Its time limit is that of the
     /// pings, which give up a connection without replies.
     pub(super) fn send_unawaited(&self, command: &Cmd, on_reply: ReplyCallback) {
         let open = match &*self.shared.state.borrow() {
@@ -214,7 +214,7 @@ impl Link {
         };
         match open.map(|open| self.shared.of_this_thread(open, WithoutOwn::Share)) {
             Some(Connection { connection, .. }) => {
-                connection.send_unawaited(command, self.shared.dialer.command_timeout, on_reply);
+                connection.send_unawaited(command, on_reply);
             }
             None => on_reply(None),
         }
@@ -228,7 +228,7 @@ impl Shared {
         deadline: Instant,
     ) -> Result<Value, StoreError> {
         let Connection {
-            mut connection,
+            connection,
             number,
             opened_at,
         } = self.of_this_thread(self.connection(deadline).await?, WithoutOwn::Dial);
@@ -373,8 +373,7 @@ impl Shared {
 
     /// This gateway's keys that the server's prefixes do not cover.
     async fn not_covered(&self, connection: &CommandConnection) -> Option<NotCovered> {
-        let mut connection = connection.clone();
-        prefixes::not_covering(&mut connection, &self.heads, self.dialer.command_timeout).await
+        prefixes::not_covering(connection, &self.heads, self.dialer.command_timeout).await
     }
 
     /// Returns when the connection of this number is lost, which pings detect if this thread does not use it. The

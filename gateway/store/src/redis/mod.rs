@@ -1,7 +1,7 @@
 //! The Redis store: every transition is one command of the mooring module, executed by the server.
 //!
-//! This module makes no decisions. [`dial`] connects; [`command_connection`] shares one connection between commands, with
-//! [`reply_reader`], and believes a reply only if it is the [`expected_reply`]; [`link`] maintains that of all commands except the blocking one, for which [`events`] has its own. [`command`] writes requests on a record, [`reply`] parses
+//! This module makes no decisions. [`dial`] connects; [`command_connection`] shares one connection, with [`tls`] if the URL
+//! says so, between commands, with [`reply_reader`], and believes a reply only if it is the [`expected_reply`]; [`link`] maintains that of all commands except the blocking one, for which [`events`] has its own. [`command`] writes requests on a record, [`reply`] parses
 //! replies by field name, of which [`known_bindings`] spares most, and [`failure`] maps error replies to refusals by their code. [`sessions`], [`fleet`],
 //! [`turns`], [`rate`] and [`sealed`] have the other commands with their replies.
 
@@ -13,6 +13,7 @@ mod expected_reply;
 mod failure;
 mod fleet;
 mod known_bindings;
+mod lent_stream;
 mod link;
 mod prefixes;
 mod rate;
@@ -23,6 +24,7 @@ mod sealed;
 mod sessions;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod turns;
 
 use std::sync::Arc;

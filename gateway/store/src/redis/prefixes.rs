@@ -24,7 +24,7 @@ pub(super) struct NotCovered {
 
 /// The first of `heads` that the server's prefixes do not cover.
 pub(super) async fn not_covering(
-    connection: &mut CommandConnection,
+    connection: &CommandConnection,
     heads: &[String],
     at_most: Duration,
 ) -> Option<NotCovered> {
