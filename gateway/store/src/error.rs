@@ -88,6 +88,13 @@ pub enum NotReady {
     Stopped,
 }
 
+impl NotReady {
+    /// Whether the server is a replica, which has changed nothing.
+    pub(crate) fn is_of_replica(&self) -> bool {
+        matches!(self, Self::Answered(text) if text.starts_with("READONLY"))
+    }
+}
+
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {

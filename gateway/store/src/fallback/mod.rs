@@ -2,7 +2,8 @@
 //! sent to Redis when it returns.
 //!
 //! Only transport failures count: a server that replies LOADING or READONLY is reachable, and its callers are told to
-//! retry. There are three phases, and every command is served in exactly one of them. *Normal*: by Redis; what this
+//! retry (one that has become a replica is asked again for a while: its address is about to lead to the next primary).
+//! There are three phases, and every command is served in exactly one of them. *Normal*: by Redis; what this
 //! gateway reads is noted in the [`shadow`]. *Away*: by [`memory`]. *Reconciling*: by neither, while [`reconcile`]
 //! sends the changes to Redis; callers wait for at most the command timeout, plus one command.
 //!
@@ -40,7 +41,12 @@ use super::status::{StatusCell, StoreMode};
 
 /// Most queued losses. Beyond it they are logged and dropped.
 const LOSSES_MAX: usize = 10_000;
-/// Pause before the next attempt to reconcile with a Redis that replies but is not ready.
+/// For so long from the beginning of an absence, and with a server that has become a replica, a command waits that memory
+/// cannot serve: a failover takes about two seconds, and some clients end their session at the first 503. A longer absence is
+/// not waited for.
+const RETURNS_WITHIN: Duration = Duration::from_secs(4);
+/// Pause before the next attempt to reconcile with a Redis that replies but is not ready, and before
+/// the next command to one that is a replica.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// Which part serves commands.
@@ -127,14 +133,20 @@ impl FallbackStore {
     ) -> Result<T::Reply, StoreError> {
         let shared = &self.shared;
         let started = Instant::now();
+        let mut has_waited = T::RESEND == Resend::Never;
         loop {
             let answer = shared.by_redis(|| shared.redis.run(key, request)).await;
             if let Some(result) = answer.transpose() {
                 shared.note(key, request, result.as_ref());
                 return result;
             }
-            if let Some(result) = shared.serve_away(key, request) {
-                return result;
+            match shared.serve_away(key, request) {
+                Some(Err(StoreError::Away(_))) if !has_waited && shared.returns_soon().await => {
+                    has_waited = true;
+                    continue;
+                }
+                Some(result) => return result,
+                None => {}
             }
             // Redis has returned meanwhile. The command is sent there if there is time, and if a repetition is
             // harmless.
@@ -206,20 +218,39 @@ impl Shared {
         }
     }
 
+    /// Whether Redis serves again soon after it went away.
+    async fn returns_soon(&self) -> bool {
+        let away_since = self.memory().away_since.ms();
+        let passed = self.clock.mono().ms().saturating_sub(away_since);
+        let left = RETURNS_WITHIN.saturating_sub(Duration::from_millis(passed));
+        let mut changes = self.phase.subscribe();
+        let returned = changes.wait_for(|phase| *phase == Phase::Normal);
+        matches!(tokio::time::timeout(left, returned).await, Ok(Ok(_)))
+    }
+
     /// The reply of Redis; `None` while it is away, or if that is found now.
-    async fn by_redis<R, F>(&self, command: impl FnOnce() -> F) -> Result<Option<R>, StoreError>
+    async fn by_redis<R, F>(&self, command: impl Fn() -> F) -> Result<Option<R>, StoreError>
     where
         F: Future<Output = Result<R, StoreError>>,
     {
-        if self.settled_phase().await? != Phase::Normal {
-            return Ok(None);
-        }
-        match command().await {
-            Err(StoreError::Away(_)) => {
-                self.go_away();
-                Ok(None)
+        let started = Instant::now();
+        loop {
+            if self.settled_phase().await? != Phase::Normal {
+                return Ok(None);
             }
-            result => result.map(Some),
+            match command().await {
+                Err(StoreError::Away(_)) => {
+                    self.go_away();
+                    return Ok(None);
+                }
+                // Nothing was changed.
+                Err(StoreError::NotReady(why))
+                    if why.is_of_replica() && started.elapsed() < RETURNS_WITHIN =>
+                {
+                    tokio::time::sleep(RETRY_AFTER).await;
+                }
+                result => return result.map(Some),
+            }
         }
     }
 

@@ -28,6 +28,7 @@ impl FallbackStore {
         let shared = &self.shared;
         let route = request.route();
         let started = Instant::now();
+        let mut has_waited = false;
         loop {
             let answer = shared.by_redis(|| shared.redis.enter(key, request)).await;
             if let Some(result) = answer.transpose() {
@@ -35,6 +36,13 @@ impl FallbackStore {
                 return result;
             }
             if let Some(routed) = shared.serve_away(key, &route) {
+                if let Err(StoreError::Away(_)) = &routed
+                    && !has_waited
+                    && shared.returns_soon().await
+                {
+                    has_waited = true;
+                    continue;
+                }
                 let routed = routed?;
                 let (turn, holder) =
                     shared

@@ -7,12 +7,12 @@ use mooring_session::refusal::{Busy, Refusal, Stale};
 use mooring_session::rules::{ClaimRequest, CreateRequest, ForgetRequest};
 use mooring_session::time::Millis;
 
-use super::{bound, open, return_to_normal};
+use super::{bound, open, return_to_normal, until};
 use crate::test_support::requests as make;
 use crate::test_support::server::{Module, PATIENCE, RedisServer, eventually};
 use crate::{
     EnterRequest, Family, LeaveRequest, LeaveTarget, Line, SessionQuery, Store, StoreError,
-    WhenAway, WorkerEvent,
+    StoreMode, WhenAway, WorkerEvent,
 };
 
 fn enter(ticket: &str, held: Option<u64>) -> EnterRequest {
@@ -233,4 +233,37 @@ async fn a_rate_is_kept_by_each_worker_without_redis() {
         .wait_for_events(&worker, Duration::from_millis(1))
         .await;
     assert_eq!(nothing, Ok(Vec::new()));
+}
+
+/// Some clients end their session at the first 503.
+#[tokio::test]
+async fn a_session_that_memory_does_not_know_waits_for_a_redis_that_returns_soon() {
+    let mut server = RedisServer::start(Module::Loaded);
+    let store = open(&server, WhenAway::Fallback).await;
+    let other = open(&server, WhenAway::Fail).await;
+    let key = make::key("unread");
+    other.create(&key, &make::create("unread")).await.unwrap();
+    server.kill();
+    let (route, enter) = (make::route(), enter("call", None));
+    let returning = async {
+        until(&store, StoreMode::Degraded).await;
+        server.start_again();
+    };
+    let (routed, entered, ()) = tokio::join!(
+        store.route(&key, &route),
+        store.enter(&key, &enter),
+        returning
+    );
+    assert!(routed.is_ok(), "{routed:?}");
+    assert!(entered.is_ok(), "{entered:?}");
+
+    // The address leads to a replica for a while.
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let (key, create) = (make::key("new"), make::create("new"));
+    let (created, ()) = tokio::join!(store.create(&key, &create), async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        server.command(&["REPLICAOF", "NO", "ONE"]);
+    });
+    assert!(created.is_ok(), "{created:?}");
+    assert_eq!(store.status().mode, StoreMode::Normal);
 }
