@@ -140,6 +140,7 @@ impl ReplyProxy {
     }
 
     /// The same for a task that outlives a borrow of the proxy.
+    #[must_use]
     pub fn count_spoiled(&self) -> impl Fn() -> usize + Send + Sync + use<> {
         let state = Arc::clone(&self.state);
         move || state.spoiled.load(Ordering::Relaxed)
@@ -181,7 +182,7 @@ async fn forward_replies(
             }
             Some(Fault::Swapped) => {
                 let next = timeout(SWAP_WITHIN, replies.next()).await;
-                let next = next.map_or(Ok(None), |next| next)?;
+                let next = next.unwrap_or(Ok(None))?;
                 count += u64::from(next.is_some());
                 to_client
                     .write_all(next.as_deref().unwrap_or_default())
