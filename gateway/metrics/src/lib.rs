@@ -8,6 +8,7 @@ mod exchanges;
 mod governance;
 mod hooks;
 mod logs;
+mod process;
 
 use std::sync::LazyLock;
 
@@ -28,6 +29,7 @@ pub use governance::{
 pub use hooks::{HookOutcome, hook_answered};
 pub use logs::{LogLoss, log_line_lost};
 use metrics::{Counter, counter, describe_counter, describe_gauge, describe_histogram, gauge};
+pub use process::process_figures;
 use strum::VariantArray as _;
 
 /// Bindings this worker made or drove last.
@@ -115,6 +117,7 @@ pub fn describe() {
     governance::describe();
     hooks::describe();
     logs::describe();
+    process::describe();
     counter!(HITS).absolute(0);
     counter!(MISSES).absolute(0);
     for reason in ["upstream", "owner", "drain", "worker"] {
@@ -254,6 +257,7 @@ mod tests {
         .chain(governance::ALL)
         .chain(hooks::ALL)
         .chain(logs::ALL)
+        .chain(process::ALL)
         {
             assert!(PAGE.contains(name), "{name}");
         }

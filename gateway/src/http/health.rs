@@ -155,7 +155,8 @@ pub(super) async fn metrics(
     if let Some(code) = &app.code {
         metrics::code_snapshot(code.services().sessions_active());
     }
-    let mut reply = Response::new(app.metrics.render().into());
+    let text = app.metrics.render() + &metrics::process_figures();
+    let mut reply = Response::new(text.into());
     reply.headers_mut().insert(
         CONTENT_TYPE,
         HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),

@@ -2,7 +2,8 @@
 //! without losing a request when the gateway stops.
 //!
 //! Invariant: a stopping gateway accepts connections for a while, in which load balancers and clients learn of the stop;
-//! those that were begun by then are served, later ones are refused, so clients use another gateway. None is reset.
+//! those that were begun by then are served, later ones are refused, so clients use another gateway. None is reset. A
+//! listener that the service manager holds stays as it is: later connections wait in its queue for the next gateway.
 
 use std::io;
 use std::net::SocketAddr;
@@ -47,10 +48,27 @@ pub(super) async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
+/// The socket that accepts connections of clients.
+#[derive(Debug)]
+pub(super) enum ClientSocket {
+    /// The gateway's own, which ends with it.
+    Bound(TcpListener),
+    /// The service manager's, which passes it to the next gateway as well.
+    Passed(TcpListener),
+}
+
+impl ClientSocket {
+    pub(super) fn listener(&self) -> &TcpListener {
+        match self {
+            Self::Bound(listener) | Self::Passed(listener) => listener,
+        }
+    }
+}
+
 /// The listener for clients.
 #[derive(Debug)]
 pub(super) struct ClientListener {
-    pub(super) listener: TcpListener,
+    pub(super) socket: ClientSocket,
     pub(super) limits: Arc<ConnectionLimits>,
     pub(super) options: Arc<ClientConnectionOptions>,
     pub(super) threads: Arc<ServingThreads>,
@@ -75,19 +93,22 @@ impl ClientListener {
                 yield_now().await;
             }
         }
-        if let Err(error) = ignore_handshakes(&self.listener) {
-            tracing::debug!(%error, "connections that are made just now may be reset");
+        // Nothing is done to a passed one: a filter would stay on it.
+        if let ClientSocket::Bound(listener) = &self.socket {
+            if let Err(error) = ignore_handshakes(listener) {
+                tracing::debug!(%error, "connections that are made just now may be reset");
+            }
+            while let Ok((stream, peer)) = timeout(AT_HAND, self.next()).await {
+                self.hand_over(stream, peer, &stopping);
+            }
         }
-        while let Ok((stream, peer)) = timeout(AT_HAND, self.next()).await {
-            self.hand_over(stream, peer, &stopping);
-        }
-        drop(self.listener);
+        drop(self.socket);
         self.threads.all_closed().await;
     }
 
     async fn next(&self) -> (TcpStream, SocketAddr) {
         loop {
-            match self.listener.accept().await {
+            match self.socket.listener().accept().await {
                 Ok(accepted) => return accepted,
                 Err(error) => pause_after(&error).await,
             }

@@ -15,6 +15,7 @@ mod listener_tls;
 mod open_files;
 mod peers;
 mod servers;
+mod service_manager;
 mod serving_threads;
 mod signals;
 mod stdio;
@@ -45,7 +46,7 @@ pub use self::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems}
 use self::connection::ClientConnectionOptions;
 use self::connection_limits::ConnectionLimits;
 pub use self::doctor::{Diagnosis, diagnose};
-use self::listener::ClientListener;
+use self::listener::{ClientListener, ClientSocket};
 use self::listener_tls::ListenerTls;
 use self::peers::{PeerPort, Peers};
 use self::serving_threads::ServingThreads;
@@ -131,7 +132,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let threads = Arc::new(threads);
     let PreparedGateway {
         app,
-        listener,
+        socket,
         address,
         peers,
     } = assemble(&settings, recorder.clone()).await?;
@@ -157,7 +158,9 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         "serving"
     );
     let patience = settings.worker.stop_patience;
-    let listener = client_listener(listener, &app, tls, Arc::clone(&threads), open_files_max);
+    service_manager::report_ready(address);
+    tokio::spawn(service_manager::report_liveness(Arc::clone(&threads)));
+    let listener = client_listener(socket, &app, tls, Arc::clone(&threads), open_files_max);
     let (result, patience_ends_at) = run(listener, &app, patience).await;
     wind_down(&app, tasks, patience_ends_at).await;
     if let Some(listener) = peer_listener {
@@ -185,7 +188,7 @@ fn record_metrics() -> Result<PrometheusHandle, ServeError> {
 /// Everything that serving needs, before anything is served.
 struct PreparedGateway {
     app: Arc<App>,
-    listener: TcpListener,
+    socket: ClientSocket,
     address: SocketAddr,
     peers: Option<Peers>,
 }
@@ -197,12 +200,12 @@ async fn assemble(
     let store = open_store(settings).await?;
 
     let configured = settings.listen.address;
-    let bind_error = |source| ServeError::Bind {
+    let socket = client_socket(configured).await?;
+    let address = socket.listener().local_addr();
+    let address = address.map_err(|source| ServeError::Bind {
         address: configured,
         source,
-    };
-    let listener = listener::bind(configured).await.map_err(bind_error)?;
-    let address = listener.local_addr().map_err(bind_error)?;
+    })?;
 
     let worker = worker_id(settings, address)?;
     let port = PeerPort::Configured;
@@ -217,10 +220,33 @@ async fn assemble(
     let app = application::assemble(settings, parts, recorder).await?;
     Ok(PreparedGateway {
         app,
-        listener,
+        socket,
         address,
         peers,
     })
+}
+
+/// The listener that the service manager passed, or else one that is bound here.
+async fn client_socket(configured: SocketAddr) -> Result<ClientSocket, ServeError> {
+    let bind_error = |source| ServeError::Bind {
+        address: configured,
+        source,
+    };
+    let passed = service_manager::passed_listener(configured);
+    let passed = passed.map_err(|error| ServeError::Unavailable {
+        service: "the listener of the service manager".to_owned(),
+        reason: error.to_string(),
+    })?;
+    match passed {
+        Some(listener) => {
+            let listener = TcpListener::from_std(listener).map_err(bind_error)?;
+            Ok(ClientSocket::Passed(listener))
+        }
+        None => {
+            let bound = listener::bind(configured).await;
+            bound.map(ClientSocket::Bound).map_err(bind_error)
+        }
+    }
 }
 
 /// Probes servers that decide themselves whether they are stateful. Nothing waits for the results.
@@ -284,7 +310,7 @@ fn listener_tls(settings: &Settings) -> Result<Option<ListenerTls>, ServeError> 
 
 /// The listener for clients, with the limits from the settings.
 fn client_listener(
-    listener: TcpListener,
+    socket: ClientSocket,
     app: &Arc<App>,
     tls: Option<ListenerTls>,
     threads: Arc<ServingThreads>,
@@ -292,7 +318,7 @@ fn client_listener(
 ) -> ClientListener {
     let settings = &app.listen.connections;
     ClientListener {
-        listener,
+        socket,
         limits: ConnectionLimits::new(
             open_files::connections_max(settings.connections_max, open_files_max),
             settings.connections_per_peer_max,
@@ -324,6 +350,7 @@ async fn run(
         () = signals::stop_requested() => {}
     }
     tracing::info!(worker = %app.session_router.worker(), "stopping");
+    service_manager::report_stopping(patience);
     stopping.cancel();
     let ends_at = Instant::now() + patience;
     match tokio::time::timeout_at(ends_at, serving).await {

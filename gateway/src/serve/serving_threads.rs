@@ -128,6 +128,14 @@ impl ServingThreads {
         Ok(())
     }
 
+    /// Returns when each thread has run a task, which one that is blocked does not.
+    pub(super) async fn run_on_each(&self) {
+        for thread in &self.threads {
+            // An ended runtime runs nothing, and blocks nothing.
+            let _ = thread.runtime.spawn(async {}).await;
+        }
+    }
+
     /// Returns when the last connection has closed. No other may be served any more.
     pub(super) async fn all_closed(&self) {
         self.connections.close();
@@ -158,5 +166,31 @@ impl ServingThread {
             runtime,
             load: Arc::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thread_that_is_blocked_is_noticed() {
+        let threads = ServingThreads::start(2).unwrap();
+        threads.run_on_each().await;
+        let (blocked, (release, released)) = (channel(), channel::<()>());
+        threads.threads[1].runtime.spawn(async move {
+            blocked.0.send(()).unwrap();
+            released.recv().unwrap();
+        });
+        blocked.1.recv().unwrap();
+        let all_run = tokio::time::timeout(Duration::from_millis(50), threads.run_on_each());
+        assert!(all_run.await.is_err());
+        release.send(()).unwrap();
+        threads.run_on_each().await;
+        threads.stop().await;
     }
 }
