@@ -3,8 +3,8 @@
 
     call-instructions.py [BINARY [MODULE]]
 
-Runs BINARY (target/release/mooring) under `valgrind --tool=callgrind`, in front of a Redis with MODULE
-(target/release/libmooring.so) and an upstream server of this script: 16 stateful sessions, which make their calls at the
+Runs BINARY (target/profiling/mooring, of `cargo build --profile profiling`) under `valgrind --tool=callgrind`, in front of a Redis with MODULE
+(target/profiling/libmooring.so) and an upstream server of this script: 16 stateful sessions, which make their calls at the
 same time. Unlike times, instructions are the same on a busy machine. callgrind knows no SHA instructions, and counts a
 copy of more than 2 KiB by its bytes.
 """
@@ -152,7 +152,7 @@ def by_function(profile):
 
 
 def main():
-    target = pathlib.Path(__file__).resolve().parent.parent / "target/release"
+    target = pathlib.Path(__file__).resolve().parent.parent / "target/profiling"
     given, defaults = sys.argv[1:], [target / "mooring", target / "libmooring.so"]
     binary, module = [*given, *defaults[len(given):]]
     redis_port, port = free_port(), free_port()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages behind the things named, and only those that are missing.
 #
-#   packages.sh cc libclang redis valgrind nginx curl openssl venv python rg jq chromium
+#   packages.sh cc libclang redis valgrind nginx curl openssl venv python rg jq chromium systemd ip
 #
 # Nothing missing: nothing printed, nothing asked of apt, no need to be root.
 set -euo pipefail
@@ -30,6 +30,9 @@ missing() {
     jq) [ -x /usr/bin/jq ] || echo jq ;;
     # The browser that a server of the tests drives. The shell is a fifth smaller than the whole, and starts sooner.
     chromium) [ -x /usr/bin/chromium-headless-shell ] || echo chromium-headless-shell ;;
+    # The first process of the machines that packages are installed on, and their other tools.
+    systemd) [ -x /lib/systemd/systemd ] || echo systemd ;;
+    ip) PATH=$PATH:/usr/sbin command -v ip >/dev/null || echo iproute2 ;;
     venv) python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv ;;
     *)
         echo "packages: unknown name '$1'" >&2
