@@ -22,7 +22,7 @@ TESTED := --workspace --lib --bins --tests
 # What `make run` starts. Chosen from the workspace, so that libraries have the features that `make test` builds them with.
 DEMO := --workspace --bin mooring --bin mooring-demo-server
 # What scripts/packages.sh installs for the tests.
-TEST_PACKAGES := cc libclang redis valgrind nginx curl openssl venv python rg jq chromium
+TEST_PACKAGES := cc libclang redis valgrind nginx curl openssl venv python rg jq chromium systemd ip
 
 .PHONY: help
 help: ## Show this list
@@ -46,6 +46,7 @@ tools: ## Install the Debian packages, clients and servers that the tests drive
 	@scripts/packages.sh $(TEST_PACKAGES)
 	@tests/tools/install.sh tools
 	@tests/tools/servers.sh
+	@tests/tools/promtool.sh
 
 # All that the tests are and start is built at once: the features that tests need of libraries are then chosen for
 # both, and no library is compiled twice.
@@ -115,7 +116,7 @@ bench: ## Run every benchmark and print the figures of docs/benchmarks.md
 
 # Binaries are made for the architecture they are made on: no Debian package has Rust's library for another one.
 .PHONY: artifacts
-artifacts: ## Build the gateway and the module stripped, with SHA-256 sums, into target/artifacts/ARCHITECTURE
+artifacts: ## Build all that is published, with SHA-256 sums, into target/artifacts/ARCHITECTURE: binaries, Debian packages, wheel, npm packages, bill of materials, licenses
 	@scripts/packages.sh cc libclang
 	cargo build --locked --release --package mooring --package mooring-module
 	@scripts/artifacts.sh $(TARGET)/release $(TARGET)/artifacts/$$(uname -m)

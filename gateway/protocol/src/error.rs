@@ -15,6 +15,7 @@ use super::version::VersionError;
 
 /// The kinds of errors that the gateway answers with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(test, derive(strum::VariantArray))]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The body is not JSON.
@@ -354,12 +355,36 @@ impl From<&VersionError> for ErrorBody<'_> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+    use std::collections::BTreeSet;
+
+    use strum::VariantArray as _;
+
     use super::*;
     use crate::envelope::{Message, Sender};
     use crate::version::Revision;
 
     fn json(body: &ErrorBody<'_>) -> serde_json::Value {
         serde_json::from_slice(&body.to_bytes()).unwrap()
+    }
+
+    /// A kind that the page does not explain, or a row that no kind has, fails.
+    #[test]
+    fn the_page_explains_every_kind_and_no_other() {
+        const PAGE: &str = include_str!("../../../docs/errors.md");
+        let kinds = ErrorKind::VARIANTS.iter().map(|kind| {
+            let Row {
+                code,
+                status,
+                message,
+            } = kind.row();
+            format!("| {code} | {} | {message} ", status.as_str())
+        });
+        let kinds: BTreeSet<String> = kinds.collect();
+        let rows = PAGE.lines().filter(|line| line.starts_with("| -32"));
+        let rows: BTreeSet<String> = rows
+            .map(|row| row.rsplitn(3, '|').last().unwrap_or_default().to_owned())
+            .collect();
+        assert_eq!(kinds, rows);
     }
 
     #[test]

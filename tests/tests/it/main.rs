@@ -118,6 +118,7 @@ mod user_shares;
 mod vanished;
 mod vanishing_host;
 mod vault;
+mod watching;
 mod worker_death;
 mod worker_names;
 mod wrappers;
