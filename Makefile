@@ -121,6 +121,10 @@ artifacts: ## Build all that is published, with SHA-256 sums, into target/artifa
 	cargo build --locked --release --package mooring --package mooring-module
 	@scripts/artifacts.sh $(TARGET)/release $(TARGET)/artifacts/$$(uname -m)
 
+.PHONY: images
+images: ## Build, start and test the container images (needs a Docker engine)
+	@scripts/images.sh
+
 .PHONY: advisories
 advisories: ## Ask the vulnerability database about the dependencies (needs the network)
 	@scripts/check-tools.sh

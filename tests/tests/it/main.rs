@@ -27,6 +27,7 @@ mod code_fleet;
 mod code_mode;
 mod code_server;
 mod conformance;
+mod console;
 mod counting_server;
 mod cross_origin;
 mod doctor;

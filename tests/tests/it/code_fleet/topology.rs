@@ -16,6 +16,7 @@ use mooring_tests::redis::{Module, Redis};
 use mooring_tests::session::McpSession;
 use tempfile::TempDir;
 
+use crate::console::{Console, blocks};
 use crate::recovery::counted;
 
 const GATEWAYS: [&str; 3] = ["gateway-1", "gateway-2", "gateway-3"];
@@ -91,13 +92,19 @@ fn settings_file(compose: &Compose) -> anyhow::Result<String> {
     )?)
 }
 
-/// What the service `volume` does, but for changing the owner: the key of the fleet is in the directory afterwards.
+/// What the service `volume` does, but for changing owners: the key of the fleet and the files of deploy/secrets are in the
+/// directory afterwards.
 fn make_keys(compose: &Compose, directory: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let given = TempDir::with_prefix("mooring-secrets-")?;
+    std::fs::write(given.path().join("vault.keys"), "a secret")?;
     let command = compose.service("volume")?.get("command");
     let script = command.and_then(|command| command[0].as_str());
     let script = script
         .context("a command")?
+        .replace("chown -R 1001:1001", "test -e")
         .replace("chown 1001:1001", "test -e")
+        .replace("/secrets ", &format!("{} ", given.path().display()))
         .replace(BASE_DIRECTORY, &directory.display().to_string())
         .replace(KEYS_DIRECTORY, &directory.display().to_string());
     let run = || {
@@ -110,6 +117,9 @@ fn make_keys(compose: &Compose, directory: &Path) -> anyhow::Result<()> {
     ensure!(run()?.success(), "{script}, once more");
     let after = std::fs::read_to_string(directory.join("fleet.keys"))?;
     ensure!(key == after, "a second start keeps the key");
+    let secret = directory.join("secrets/vault.keys");
+    let mode = std::fs::metadata(&secret)?.permissions().mode() & 0o777;
+    ensure!(mode == 0o600, "{secret:?} has mode {mode:o}");
     Ok(())
 }
 
@@ -192,10 +202,23 @@ async fn nginx(gateways: &[Gateway], principal: Option<&str>) -> anyhow::Result<
     .await
 }
 
+/// The commands of docs/docker-compose.md, with a stand-in for Docker: its clients go to this nginx.
+fn follow_the_guide(url: &str) -> anyhow::Result<()> {
+    let console = Console::new()?;
+    console.stand_ins(&["docker"])?;
+    let commands = blocks("docs/docker-compose.md", "console")?.concat();
+    let printed = console.run(&commands.replace("http://127.0.0.1:4444", url), &[])?;
+    ensure!(printed.contains("local"), "{printed}");
+    ensure!(printed.contains("serverInfo"), "{printed}");
+    ensure!(console.called()?.contains("compose up"), "{printed}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn the_composed_gateways_share_one_session_behind_nginx() -> anyhow::Result<()> {
     let mut composed = Composed::start().await?;
     let nginx = nginx(&composed.gateways, None).await?;
+    follow_the_guide(&nginx.url(""))?;
     let endpoint = [nginx.url(&format!("/servers/{SERVER}/mcp"))];
     // What a client says about who it is does not get through: everybody is who nginx says.
     let mut ada = Coder::open_at(&endpoint, "ada@example.org").await?;
