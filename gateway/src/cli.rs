@@ -139,6 +139,10 @@ pub enum ConfigCommand {
     Reference,
     /// Print what becomes of each variable of a ContextForge environment
     Contextforge,
+    /// Print values.yaml of the Helm chart
+    ChartValues,
+    /// Print values.schema.json of the Helm chart
+    ChartSchema,
 }
 
 /// The arguments of `mooring config check`.

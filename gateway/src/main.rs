@@ -138,6 +138,8 @@ fn run_config(command: ConfigCommand) -> u8 {
         ConfigCommand::Schema => print(&generate::json_schema()),
         ConfigCommand::Reference => print(&generate::reference_page()),
         ConfigCommand::Contextforge => print(&generate::contextforge_page()),
+        ConfigCommand::ChartValues => print(&generate::chart_values()),
+        ConfigCommand::ChartSchema => print(&generate::chart_schema()),
     }
 }
 

@@ -19,6 +19,7 @@ mod broken_upstreams;
 mod cancelled;
 mod cap;
 mod chaos;
+mod chart;
 mod claim_wakeups;
 mod client_certificates;
 mod client_credentials;

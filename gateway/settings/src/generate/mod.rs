@@ -1,11 +1,14 @@
-//! The documents that the table of settings makes: `.env.example`, the JSON schema of the file, the reference page and
-//! the page for those who come from ContextForge. They are committed; a test holds them equal to what is made here.
+//! The documents that the table of settings makes: `.env.example`, the JSON schema of the file, the reference page, the
+//! page for those who come from ContextForge, and the values of the Helm chart with their schema. They are committed; a
+//! test holds them equal to what is made here.
 
+mod chart;
 mod example;
 mod reference;
 mod schema;
 
 pub use super::contextforge::contextforge_page;
+pub use chart::{chart_schema, chart_values};
 pub use example::environment_example;
 pub use reference::reference_page;
 pub use schema::json_schema;
@@ -50,6 +53,16 @@ mod tests {
         check("docs/settings.schema.json", &json_schema(), "schema");
         check("docs/settings.md", &reference_page(), "reference");
         check("docs/contextforge.md", &contextforge_page(), "contextforge");
+        check(
+            "charts/mooring/values.yaml",
+            &chart_values(),
+            "chart-values",
+        );
+        check(
+            "charts/mooring/values.schema.json",
+            &chart_schema(),
+            "chart-schema",
+        );
     }
 
     #[test]

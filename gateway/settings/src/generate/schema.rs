@@ -13,39 +13,25 @@ use super::super::table::{SECTIONS, SERVER};
 /// A part of the schema. The keys of an object keep their order whatever the features of the JSON library.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Node {
+pub(super) enum Node {
     Value(Value),
     #[serde(serialize_with = "in_order")]
     Object(Entries),
     Properties(BTreeMap<&'static str, Node>),
 }
 
-type Entries = Vec<(&'static str, Node)>;
+pub(super) type Entries = Vec<(&'static str, Node)>;
 
 fn in_order<S: Serializer>(entries: &Entries, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(entries.iter().map(|(key, node)| (key, node)))
 }
 
-fn json(value: impl Into<Value>) -> Node {
+pub(super) fn json(value: impl Into<Value>) -> Node {
     Node::Value(value.into())
 }
 
 /// The text of `docs/settings.schema.json`.
 pub fn json_schema() -> String {
-    let sections = SECTIONS.iter().map(|section| {
-        let mut table = vec![("description", json(section.meaning))];
-        table.extend(closed_table(properties(fields(section))));
-        (section.name, Node::Object(table))
-    });
-    let mut server = closed_table(properties(fields(&SERVER)));
-    server.insert(1, ("required", json(vec!["id"])));
-    let servers = vec![
-        ("description", json(SERVER.meaning)),
-        ("type", json("array")),
-        ("maxItems", json(SERVERS_MAX)),
-        ("items", Node::Object(server)),
-    ];
-    let servers = (SERVER.name, Node::Object(servers));
     let mut root = vec![
         (
             "$schema",
@@ -57,23 +43,48 @@ pub fn json_schema() -> String {
             json("The settings file of `mooring serve`. Made by `mooring config schema`."),
         ),
     ];
-    root.extend(closed_table(sections.chain([servers]).collect()));
+    root.extend(settings_table(|_| true));
+    text(root)
+}
+
+/// What a settings file may have, but for the settings whose keys `is_included` refuses.
+pub(super) fn settings_table(is_included: impl Fn(&str) -> bool) -> Entries {
+    let sections = SECTIONS.iter().map(|section| {
+        let mut table = vec![("description", json(section.meaning))];
+        table.extend(closed_table(properties(fields(section, &is_included))));
+        (section.name, Node::Object(table))
+    });
+    let mut server = closed_table(properties(fields(&SERVER, |_| true)));
+    server.insert(1, ("required", json(vec!["id"])));
+    let servers = vec![
+        ("description", json(SERVER.meaning)),
+        ("type", json("array")),
+        ("maxItems", json(SERVERS_MAX)),
+        ("items", Node::Object(server)),
+    ];
+    let servers = (SERVER.name, Node::Object(servers));
+    closed_table(sections.chain([servers]).collect())
+}
+
+/// The text of a schema.
+pub(super) fn text(root: Entries) -> String {
     // A tree of texts, numbers and string keys always serializes.
     let mut text = serde_json::to_string_pretty(&Node::Object(root)).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// Every name of a field of a section, with what it may be.
-fn fields(section: &Section) -> Entries {
+/// Every name of the included fields of a section, with what it may be.
+fn fields(section: &Section, is_included: impl Fn(&str) -> bool) -> Entries {
     let settings = section.settings();
     settings
+        .filter(|setting| is_included(setting.about().key))
         .flat_map(|setting| setting.about().names().map(|name| (name, value(setting))))
         .collect()
 }
 
 /// A table that has these properties and no others.
-fn closed_table(properties: BTreeMap<&'static str, Node>) -> Entries {
+pub(super) fn closed_table(properties: BTreeMap<&'static str, Node>) -> Entries {
     vec![
         ("type", json("object")),
         ("properties", Node::Properties(properties)),
@@ -82,7 +93,7 @@ fn closed_table(properties: BTreeMap<&'static str, Node>) -> Entries {
 }
 
 /// Each field where its name says, whose dots lead into tables.
-fn properties(fields: Entries) -> BTreeMap<&'static str, Node> {
+pub(super) fn properties(fields: Entries) -> BTreeMap<&'static str, Node> {
     let mut properties = BTreeMap::new();
     let mut tables: BTreeMap<&'static str, Entries> = BTreeMap::new();
     for (name, node) in fields {
