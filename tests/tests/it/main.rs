@@ -69,6 +69,7 @@ mod listener_tls;
 mod logs;
 mod loss_race;
 mod may_have_run;
+mod migration;
 mod older_servers;
 mod order;
 mod owned;

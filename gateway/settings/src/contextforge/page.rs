@@ -26,6 +26,8 @@ A shell takes the quotes out of `NAME=[\"a\",\"b\"]`: write `NAME='[\"a\",\"b\"]
 `AUTH_REQUIRED=true` is refused as long as `auth.mode` is `none`: nobody would be authenticated. With
 `CODE_EXECUTION_ENABLED=false` servers of kind `code` are left out, and all others are served.
 
+[migrating-from-contextforge.md](migrating-from-contextforge.md) has servers, users and everything else.
+
 The names are those of `.env.example` of ContextForge's main branch of August 2026, and the `CODE_EXECUTION_*` variables
 of its branch for the execution of code.
 ";
