@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mooring_code::proxy::{AddressPolicy, Proxy, ProxyOptions, RefusedRequest, Traffic};
+use mooring_sandbox::tree::TreeAccess;
 use mooring_sandbox::{
     Job, Launcher, Limits, ListenerCallback, Network, Options, Program, RunEnd, Sandbox,
     SessionTrees, StopHandle, Tier,
@@ -36,6 +37,7 @@ const LIMITS: Limits = Limits {
     inodes: 256,
     processes: 64,
     output_bytes: 64 << 10,
+    access: TreeAccess::WHOLE,
 };
 
 /// What a run came to.

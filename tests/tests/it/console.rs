@@ -9,7 +9,7 @@ use mooring_tests::paths;
 use tempfile::TempDir;
 
 /// Every block of a page that opens with this language, without its fences.
-pub fn blocks(page: &str, language: &str) -> anyhow::Result<Vec<String>> {
+pub(crate) fn blocks(page: &str, language: &str) -> anyhow::Result<Vec<String>> {
     let text = std::fs::read_to_string(paths::workspace().join(page))?;
     let mut blocks = Vec::new();
     let mut lines = text.lines();
@@ -23,13 +23,13 @@ pub fn blocks(page: &str, language: &str) -> anyhow::Result<Vec<String>> {
 
 /// A directory that stands for the reader's clone, and the programs of the reader's PATH.
 #[derive(Debug)]
-pub struct Console {
+pub(crate) struct Console {
     directory: TempDir,
 }
 
 impl Console {
     /// With the chart and the container files of this repository.
-    pub fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let directory = TempDir::with_prefix("mooring-console-")?;
         let programs = directory.path().join("programs");
         std::fs::create_dir(&programs)?;
@@ -42,12 +42,12 @@ impl Console {
     }
 
     /// Where the commands run.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
     /// Puts a program into the PATH: a shell script that gets the arguments.
-    pub fn program(&self, name: &str, script: &str) -> anyhow::Result<()> {
+    pub(crate) fn program(&self, name: &str, script: &str) -> anyhow::Result<()> {
         use std::os::unix::fs::PermissionsExt as _;
         let file = self.path().join("programs").join(name);
         std::fs::write(&file, format!("#!/bin/sh\n{script}\n"))?;
@@ -58,7 +58,7 @@ impl Console {
     }
 
     /// Puts programs into the PATH that only write their arguments to the file `called`, one call a line.
-    pub fn stand_ins(&self, names: &[&str]) -> anyhow::Result<()> {
+    pub(crate) fn stand_ins(&self, names: &[&str]) -> anyhow::Result<()> {
         let called = self.path().join("called");
         for name in names {
             let script = format!("echo {name} \"$@\" >> {}", called.display());
@@ -68,12 +68,12 @@ impl Console {
     }
 
     /// The calls of the stand-ins.
-    pub fn called(&self) -> anyhow::Result<String> {
+    pub(crate) fn called(&self) -> anyhow::Result<String> {
         Ok(std::fs::read_to_string(self.path().join("called"))?)
     }
 
     /// Runs commands, the first failure of which is an error, and returns what they print.
-    pub fn run(&self, script: &str, environment: &[(&str, &str)]) -> anyhow::Result<String> {
+    pub(crate) fn run(&self, script: &str, environment: &[(&str, &str)]) -> anyhow::Result<String> {
         let programs = self.path().join("programs").display().to_string();
         let path = std::env::var("PATH").context("a PATH")?;
         let output = Command::new("sh")

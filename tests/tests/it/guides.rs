@@ -70,7 +70,7 @@ fn examples(page: &Path, languages: &[&str]) -> anyhow::Result<Vec<Example>> {
 }
 
 /// The variables that the settings take secrets from, as `"env:NAME"`.
-pub fn variables(text: &str) -> BTreeSet<&str> {
+pub(crate) fn variables(text: &str) -> BTreeSet<&str> {
     let named = text.split("\"env:").skip(1);
     named.filter_map(|rest| rest.split('"').next()).collect()
 }
