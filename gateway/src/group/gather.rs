@@ -13,8 +13,9 @@ use http::HeaderMap;
 use tokio::task::spawn_blocking;
 
 use super::directory::{MemberIndex, MemberLookup};
-use super::known::{KnownList, KnownMembers};
+use super::known::KnownList;
 use super::merge::{MemberList, merge};
+use super::session_members::SessionMembers;
 use super::{Group, Member};
 use crate::policy::AccessPolicy;
 use mooring_code::server::CodeServer;
@@ -23,11 +24,8 @@ use mooring_protocol::listing::{Entry, Page, PageError};
 use mooring_protocol::{
     EnvelopeError, Kind, Listing, Message, Revision, Sender, call, tool_server,
 };
-use mooring_router::affinity::{RebindNotice, Session, SessionRouter, init_digest};
+use mooring_router::affinity::{RebindNotice, Session, SessionRouter};
 use mooring_router::dispatch::{DeliverError, GatewayReply, GatewayRequest, send_gateway_request};
-use mooring_session::names::ServerName;
-use mooring_session::view::{BindingState, RecordView};
-use mooring_store::InitDigest;
 use mooring_upstream::{ExchangeError, Outgoing, Server};
 use mooring_usage::{HeldMemory, MemoryShare, NoRoom};
 
@@ -53,66 +51,6 @@ pub(crate) struct Scope {
     pub(crate) caller: Arc<Identity>,
     /// What the caller may use.
     pub(crate) policy: Arc<AccessPolicy>,
-}
-
-/// Which members a session is bound to, and what is known of the others.
-#[derive(Clone, Debug)]
-pub(crate) struct SessionMembers {
-    known: Arc<KnownMembers>,
-    /// The client as it has introduced itself; none if that is not known.
-    client: Option<InitDigest>,
-    bound: Arc<[ServerName]>,
-}
-
-impl SessionMembers {
-    /// Of this session at a group. Where the store does not answer nothing is known: requests for members will tell why.
-    async fn read(group: &Group, scope: &Scope) -> Self {
-        let record = match group.has_programs() {
-            true => scope
-                .session_router
-                .store()
-                .get(&scope.session.key)
-                .await
-                .ok(),
-            false => None,
-        };
-        match record {
-            Some(record) => Self::of(&group.known, &record),
-            None => Self {
-                known: Arc::clone(&group.known),
-                client: None,
-                bound: Arc::default(),
-            },
-        }
-    }
-
-    /// Of this record.
-    pub(crate) fn of(known: &Arc<KnownMembers>, record: &RecordView) -> Self {
-        let bindings = record.bindings.iter();
-        let bound = bindings.filter(|binding| binding.state == BindingState::Bound);
-        Self {
-            known: Arc::clone(known),
-            client: init_digest(record),
-            bound: bound.map(|binding| binding.server.clone()).collect(),
-        }
-    }
-
-    /// Whether a request for this member would have to start its program, or wait for it.
-    pub(crate) fn is_unstarted(&self, server: &Server) -> bool {
-        server.is_program() && !self.bound.contains(&server.id)
-    }
-
-    fn known_list(&self, server: &Server, listing: Listing) -> Option<KnownList> {
-        let client = self.client.as_ref()?;
-        self.is_unstarted(server)
-            .then(|| self.known.list(server, client, listing, Instant::now()))?
-    }
-
-    fn note_list(&self, server: &Server, listing: Listing, entries: Option<&[Entry]>) {
-        if let Some(client) = &self.client {
-            self.known.note_list(server, client, listing, entries);
-        }
-    }
 }
 
 /// Why a member has no result.

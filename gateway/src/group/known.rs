@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 /// After this time a member is asked again, while its client is answered from memory. It is a program start for each
 /// server that is in use, so it is long; a program that runs is asked anyway.
 const REFRESHED_AFTER: Duration = Duration::from_secs(60 * 60);
-/// Older answers are forgotten: a server that nobody used for a day may be another version now.
+/// Older answers are forgotten: a server that was not used for a day may be another version now.
 const BELIEVED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most members that are remembered, each for one kind of client.
 const MEMBERS_MAX: usize = 256;
@@ -34,7 +34,7 @@ struct KnownMember {
     initialize_result: Arc<Map<String, Value>>,
     lists: HashMap<Listing, KnownList>,
     learned_at: Instant,
-    /// Whether somebody has begun to ask it again.
+    /// Whether it is being asked again.
     is_refreshed: bool,
 }
 
@@ -43,7 +43,7 @@ struct KnownMember {
 pub(crate) struct KnownInitializeResult {
     /// The result.
     pub(crate) result: Arc<Map<String, Value>>,
-    /// Whether the caller has to ask the member again. Of all callers one is told so.
+    /// Whether the caller has to ask the member again, which one caller does.
     pub(crate) is_due: bool,
 }
 
@@ -195,7 +195,7 @@ mod tests {
         note(&known, &tools, &client, start);
         assert_eq!(due(REFRESHED_AFTER - Duration::from_secs(1)), Some(false));
         assert_eq!(due(REFRESHED_AFTER), Some(true));
-        assert_eq!(due(REFRESHED_AFTER), Some(false), "somebody asks");
+        assert_eq!(due(REFRESHED_AFTER), Some(false), "one asks");
         assert_eq!(due(BELIEVED_FOR), None);
         let other = InitDigest::of("b");
         assert!(known.initialize_result(&tools, &other, start).is_none());

@@ -15,6 +15,7 @@ mod initialize;
 mod known;
 mod merge;
 mod names;
+mod session_members;
 mod template;
 
 pub(crate) mod event_ids;
@@ -24,9 +25,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mooring_session::names::{NameError, ServerName};
 
-pub(crate) use self::gather::{Failure, Scope, SessionMembers};
+pub(crate) use self::gather::{Failure, Scope};
 pub(crate) use self::initialize::{MemberInitializeResult, initialize_result};
 pub(crate) use self::known::KnownMembers;
+pub(crate) use self::session_members::SessionMembers;
 
 use self::directory::MemberDirectory;
 use mooring_code::server::{CodeServer, CodeServers};

@@ -59,7 +59,7 @@ fn a_profile_is_all_that_a_server_needs() {
     assert!(claude.work_folders.is_empty());
     assert_eq!(claude.timeout, Duration::from_secs(1800));
     assert_eq!(claude.output_bytes_max, 16 * 1024 * 1024);
-    assert_eq!(claude.children_max.get(), 256);
+    assert_eq!(claude.children_max.get(), 32);
     assert_eq!(claude.session_ttl, Duration::from_secs(86_400));
     assert_eq!(claude.sessions_max, 1000);
     let inherited = claude.variables.inherited();

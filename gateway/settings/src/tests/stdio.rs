@@ -29,7 +29,7 @@ fn a_command_is_all_that_a_server_needs() {
     assert_eq!(files.command.program(), "npx");
     assert_eq!(files.command.arguments(), ["-y", "server"]);
     assert_eq!(files.directory, None);
-    assert_eq!(files.children_max.get(), 256);
+    assert_eq!(files.children_max.get(), 32);
     assert_eq!(files.idle_timeout, Some(Duration::from_secs(600)));
     assert_eq!(files.start_timeout, Duration::from_secs(30));
     assert_eq!(files.stop_grace, Duration::from_secs(2));

@@ -27,8 +27,8 @@ use mooring_upstream::Server;
 use mooring_usage::for_same_user;
 use tokio::time::timeout;
 
-/// How long a member whose answer is known is waited for: one that is away is named as missing, one that is slow holds
-/// up nobody.
+/// How long a member whose answer is known is waited for: one that is away is named as missing, one that is slow delays
+/// no other.
 const KNOWN_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a member is missing from the group's `initialize` result.
