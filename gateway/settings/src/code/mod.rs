@@ -19,7 +19,6 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use mooring_sandbox::Tier;
-use mooring_sandbox::tree::TreeAccess;
 
 use super::paths::{
     ABSOLUTE_DIRECTORY, ABSOLUTE_FILE, PATH_BYTES_MAX, absolute, absolute_file, state_home,
@@ -88,22 +87,6 @@ settings! {
     }
 }
 
-impl CodeSettings {
-    /// Refuses to withhold parts of the trees in a tier that cannot.
-    fn refuse_unenforced(&self, reader: &mut Reader<'_>, access: &TreeAccess) {
-        let is_refused = reader.was_refused(&Self::isolation);
-        if self.isolation == Tier::Degraded && !access.is_whole() && !is_refused {
-            reader.refuse(
-                &Self::isolation,
-                "degraded",
-                "the filesystem lists of a server withhold parts of the trees, which takes mounts of each run's own, \
-                 and this tier has none",
-                "\"strict\", or lists of the whole trees",
-            );
-        }
-    }
-}
-
 impl Words for Tier {
     const DEFAULT: Word<Self> = ("strict", Self::Strict, "every layer, or nothing runs");
     const OTHERS: &'static [Word<Self>] = &[(
@@ -143,8 +126,7 @@ settings! {
     pub struct CodeServerSettings(section: &CodeSection) {
         /// What it allows its runs.
         pub policy: CodePolicy => |reader| {
-            let access = NamedTrees::read(reader, Some(&section.trees)).access();
-            section.settings.refuse_unenforced(reader, &access);
+            let access = NamedTrees::read(reader, Some(&section.trees)).access(reader, section.settings.isolation);
             let policy = PolicyDraft::read(reader, Some(&section.policy));
             policy.policy(CallPolicy::read(reader, Some(&section.calls)), access)
         },

@@ -3,6 +3,7 @@
 //! A pattern names one directory of a tree with everything below it. Others, such as `/scratch/*.csv`, are refused: the
 //! sandbox shows, covers and opens directories, so that what has to be enforced is known before a run begins.
 
+use mooring_sandbox::Tier;
 use mooring_sandbox::tree::{Mount, TreeAccess, VirtualPath};
 
 use crate::reader::{Reader, Reason};
@@ -51,9 +52,38 @@ const WRITABLE: [Mount; 2] = [Mount::Scratch, Mount::Results];
 const NEVER_SHOWN: [&str; 3] = ["/etc", "/proc", "/sys"];
 
 impl NamedTrees {
-    /// What they allow together.
-    pub(super) fn access(&self) -> TreeAccess {
-        TreeAccess::new(&self.readable, &self.writable, &self.denied)
+    /// What the lists of one server allow together. A tier without mounts cannot withhold parts of the trees.
+    pub(super) fn access(&self, reader: &mut Reader<'_>, tier: Tier) -> TreeAccess {
+        let access = TreeAccess::new(&self.readable, &self.writable, &self.denied);
+        if tier == Tier::Degraded && !access.is_whole() {
+            let (list, row) = self.narrowest();
+            let patterns: Vec<_> = list.iter().map(|path| format!("{path}/**")).collect();
+            if let Some(row) = row {
+                reader.refuse(
+                    row,
+                    patterns.join(", "),
+                    "to withhold a part of the trees takes mounts of each run's own, and \
+                     code.isolation = \"degraded\" has none",
+                    "whole trees, or code.isolation = \"strict\"",
+                );
+            }
+        }
+        access
+    }
+
+    /// The list that withholds something, where one does.
+    fn narrowest(&self) -> (&Directories, Option<&'static List>) {
+        let has_all = |list: &Directories, trees: &[Mount]| {
+            let mut trees = trees.iter().copied().map(VirtualPath::of);
+            trees.all(|tree| list.contains(&tree))
+        };
+        if !self.denied.is_empty() {
+            (&self.denied, Self::denied.own.as_ref())
+        } else if !has_all(&self.writable, &WRITABLE) {
+            (&self.writable, Self::writable.own.as_ref())
+        } else {
+            (&self.readable, Self::readable.own.as_ref())
+        }
     }
 }
 

@@ -208,26 +208,29 @@ fn patterns_that_name_no_directory_of_a_tree_are_refused() {
 
 #[test]
 fn parts_of_trees_need_the_strict_tier() {
-    for list in [
-        "filesystem_read_paths = [\"/tools/**\"]",
-        "filesystem_write_paths = [\"/results/**\"]",
-        "filesystem_deny_paths = [\"/scratch/secret/**\"]",
+    let degraded = "[code]\nisolation = \"degraded\"\n";
+    for (name, list) in [
+        ("filesystem_read_paths", "[\"/tools/**\"]"),
+        ("filesystem_write_paths", "[\"/results/**\"]"),
+        ("filesystem_deny_paths", "[\"/scratch/secret/**\"]"),
     ] {
+        let field = format!("sandbox_policy.{name}");
+        let reason = "takes mounts of each run's own";
         check_refused(
-            &format!(
-                "[code]\nisolation = \"degraded\"\n{CODE_SERVER}sandbox_policy = {{ {list} }}"
-            ),
+            &format!("{degraded}{CODE_SERVER}sandbox_policy = {{ {name} = {list} }}"),
             &[],
-            &[
-                "code.isolation",
-                "degraded",
-                "takes mounts of each run's own",
-                "lists of the whole trees",
-            ],
+            &[&field, reason, "whole trees, or code.isolation"],
+        );
+        check_refused(
+            &format!("{degraded}default_{name} = {list}\n{CODE_SERVER}"),
+            &[],
+            &[&field, reason],
         );
     }
-    let whole = "[code]\nisolation = \"degraded\"\ndefault_filesystem_deny_paths = [\"/etc/**\"]";
-    settings(whole, &[]);
+    settings(
+        &format!("{degraded}default_filesystem_deny_paths = [\"/etc/**\"]"),
+        &[],
+    );
 }
 
 #[test]
