@@ -23,7 +23,7 @@ const KINDS: &[(&str, &str)] = &[
 /// `memory_bytes` of [`limits`], in MiB.
 const ALLOWED: u32 = 256;
 
-fn sandbox() -> Sandbox {
+pub(crate) fn sandbox() -> Sandbox {
     let installed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools/venv/bin/deno");
     let path = std::env::var_os(DENO_VARIABLE).unwrap_or_else(|| installed.into());
     Sandbox::probe(Options {
@@ -33,7 +33,7 @@ fn sandbox() -> Sandbox {
     .expect("a sandbox")
 }
 
-fn run(sandbox: &Sandbox, source: &str) -> Outcome {
+pub(crate) fn run(sandbox: &Sandbox, source: &str) -> Outcome {
     let program = Program::TypeScript {
         source: source.to_owned(),
     };

@@ -2,8 +2,8 @@
 
 use mooring_sandbox::{RefusedCall, RunEnd};
 
-use crate::support::{Turn, limits, run, run_python, text};
-use mooring_sandbox::Program;
+use crate::deno;
+use crate::support::{Turn, limits, run_python, text};
 
 /// Makes a call by its number, and shows its error.
 const CALL: &str = r"
@@ -79,7 +79,7 @@ fn each_call_out_of_the_sandbox_fails_as_before_and_is_reported() {
 }
 
 #[test]
-fn ordinary_programs_are_not_reported() {
+fn ordinary_programs_of_python_and_deno_are_not_reported() {
     let _turn = Turn::take();
     let python = "import asyncio, subprocess, sys, threading, multiprocessing, tempfile, shutil, uuid\n\
                   subprocess.run([sys.executable, '-c', 'pass'])\n\
@@ -90,22 +90,12 @@ fn ordinary_programs_are_not_reported() {
     let typescript = "await Deno.writeTextFile('/scratch/a', 'a');\nnew TextEncoder().encode('a');\n\
                       const { readFileSync } = await import('node:fs');\nreadFileSync('/scratch/a');\n\
                       setTimeout(() => console.log('done'), 1);";
-    let programs = [
-        Program::Python {
-            source: python.to_owned(),
-        },
-        Program::TypeScript {
-            source: typescript.to_owned(),
-        },
-    ];
-    for program in programs {
-        let outcome = run(program, limits());
-        assert_eq!(
-            outcome.ended,
-            RunEnd::Exited(0),
-            "{}",
-            text(&outcome.stderr.bytes)
-        );
+    for outcome in [
+        run_python(python, limits()),
+        deno::run(&deno::sandbox(), typescript),
+    ] {
+        let errors = text(&outcome.stderr.bytes);
+        assert_eq!(outcome.ended, RunEnd::Exited(0), "{errors}");
         assert_eq!(outcome.refused_calls, []);
     }
 }
