@@ -73,7 +73,7 @@ strip "$tree/usr/bin/mooring"
 install -D -m 644 -t "$tree/usr/lib/systemd/system" deploy/systemd/mooring.service deploy/systemd/mooring.socket
 install -D -m 644 deploy/debian/sysusers "$tree/usr/lib/sysusers.d/mooring.conf"
 install -D -m 644 -t "$tree/usr/share/mooring/grafana" deploy/grafana/*.json
-install -D -m 644 -t "$tree/usr/share/mooring/prometheus" deploy/prometheus/*.yml
+install -D -m 644 -t "$tree/usr/share/mooring/prometheus" deploy/prometheus/*
 install -D -m 644 -t "$tree/usr/share/doc/mooring" docs/*.md docs/settings.schema.json
 # May come to hold secrets: only root and the gateway read it.
 install -D -m 640 deploy/debian/mooring.toml "$tree/etc/mooring/mooring.toml"

@@ -126,14 +126,15 @@ print(counts)
 ";
 
 #[tokio::test]
-async fn no_connection_is_refused_while_a_gateway_with_a_socket_unit_restarts() -> anyhow::Result<()>
-{
+async fn no_connection_is_refused_while_a_gateway_with_a_socket_unit_is_restarted_and_upgraded()
+-> anyhow::Result<()> {
     let machine = machine().await?;
     install(&machine)?;
     std::fs::write(machine.shared().join("client.py"), CLIENT)?;
     let printed = machine.run(
         "python3 client.py >counts & client=$!\n\
          for restart in 1 2; do systemctl restart mooring.service; done\n\
+         dpkg --install mooring_*.deb >upgraded\n\
          touch /run/stop; wait $client; cat counts; systemctl show --property NRestarts mooring.service",
     )?;
     // The stop of a gateway answers health probes with 503; what must not be is a connection without an answer.
@@ -141,6 +142,8 @@ async fn no_connection_is_refused_while_a_gateway_with_a_socket_unit_restarts() 
         printed.contains("'200':") && !printed.contains("Error"),
         "{printed}"
     );
+    let log = machine.run("journalctl --unit mooring.service --no-pager --output cat")?;
+    ensure!(log.matches("serving address=").count() == 4, "{log}");
     Ok(())
 }
 
