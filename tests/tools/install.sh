@@ -8,7 +8,8 @@
 # The tools land in .tools at the workspace root, and callers use nothing else of it than:
 #   .tools/bin/{node,python,deno,conformance,mcp-server-everything,mcp-server-filesystem,mcp-server-memory,playwright-mcp}
 #   .tools/bin/mcp-server-{everything-2025.1.14,everything-2025.1.14-sse,memory-0.6.2}
-#   .tools/bin/python-{mcp-1,fastmcp-2,fastmcp-3,fastmcp-4}
+#   .tools/bin/python-{mcp-1,fastmcp-2,fastmcp-3,fastmcp-4,chart}
+#   .tools/bin/hadolint
 #   .tools/bin/{claude,codex,gemini,opencode}
 #   .tools/node_modules
 # A stamp of the pin files makes a second run a matter of milliseconds. A run that was cut short leaves
@@ -75,11 +76,12 @@ install_tools() {
     launcher opencode "$modules/opencode-linux-x64/bin/opencode"
 
     wait "$clients"
+    launcher hadolint "$tools/clients/chart/bin/hadolint"
     printf '%s' "$pins" >"$stamp"
 }
 
 # .tools/bin/python-NAME: Python with the packages of requirements-NAME.txt in front of those of requirements.txt. Most are
-# the same in both, so that four more environments take seconds, not minutes.
+# the same in both, so that five more environments take seconds, not minutes.
 install_python_clients() {
     for pinned in "$here"/requirements-*.txt; do
         name=${pinned##*/requirements-}

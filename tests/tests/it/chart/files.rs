@@ -77,12 +77,10 @@ fn users_of_the_charts_redis_have_the_documented_rights() -> anyhow::Result<()> 
 #[test]
 fn the_dockerfile_passes_its_linter_and_has_every_documented_target() -> anyhow::Result<()> {
     let file = paths::workspace().join("deploy/Dockerfile");
-    let linter = paths::workspace().join(".tools/clients/chart/bin/hadolint");
-    let output = Command::new(&linter)
+    let output = Command::new(paths::tool("hadolint")?)
         .args(["--no-color", "--ignore", "DL3008"])
         .arg(&file)
-        .output()
-        .with_context(|| format!("{}: run tests/tools/install.sh", linter.display()))?;
+        .output()?;
     let told = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success() && told.is_empty(), "{told}");
     let text = std::fs::read_to_string(&file)?;

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use mooring_tests::compose::Compose;
 use mooring_tests::paths;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{Rendered, chart, profile, render};
@@ -129,6 +129,20 @@ fn every_profile_is_accepted_by_helm_by_kubernetes_and_by_the_gateway() -> anyho
         };
         assert_eq!(profile, expected, "{name}");
     }
+    Ok(())
+}
+
+/// By which the alert rules and dashboards find the gateways' metrics.
+#[test]
+fn gateways_are_scraped_as_one_job_whatever_the_release_is_called() -> anyhow::Result<()> {
+    let values = profile("everything")?;
+    let rendered = render(&[(&values, &["fullnameOverride=other"])])?;
+    let monitor = rendered[0].object("ServiceMonitor", "other")?;
+    let relabeling = &monitor["spec"]["endpoints"][0]["relabelings"][0];
+    assert_eq!(
+        *relabeling,
+        json!({"targetLabel": "job", "replacement": "mooring"})
+    );
     Ok(())
 }
 
