@@ -15,6 +15,7 @@ mod job_check;
 mod limits;
 mod options;
 mod outcome;
+mod paths;
 pub mod protocol;
 mod run;
 mod runtimes;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::tree::TreeAccess;
+use crate::paths::TreeAccess;
 
 /// What one run may use. Every limit is enforced, or the run is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]

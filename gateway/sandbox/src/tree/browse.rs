@@ -10,14 +10,14 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::{AtFlags, Dir, Stat, fstat, statat};
 use rustix::io::Errno;
 
-use super::access::TreeAccess;
 use super::error::TreeError;
-use super::name;
 use super::open::{self, FileKind};
-use super::path::{Mount, VirtualPath};
 use super::read::modified_at_ms;
 use super::usage::is_self_or_parent;
 use super::view::View;
+use crate::paths::TreeAccess;
+use crate::paths::{self};
+use crate::paths::{Mount, VirtualPath};
 
 /// Whether names that begin with a dot are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -188,9 +188,9 @@ fn entry(at: BorrowedFd<'_>, name: CString) -> Result<Option<Entry>, TreeError> 
 }
 
 fn shown(name: CString) -> String {
-    match name::checked(name.to_bytes()) {
+    match paths::checked(name.to_bytes()) {
         Ok(text) => text.to_owned(),
-        Err(_) => name::escaped(name.to_bytes()),
+        Err(_) => paths::escaped(name.to_bytes()),
     }
 }
 

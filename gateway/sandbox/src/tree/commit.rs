@@ -13,7 +13,6 @@ use super::copy::Copier;
 use super::journal::{self, JOURNAL, Journal, LastTurn, TURN};
 use super::layer::Marks;
 use super::open;
-use super::path::Mount;
 use super::plan::{Plan, RefusedEntry};
 use super::recover::recover_with;
 use super::session::SessionDirectory;
@@ -22,6 +21,7 @@ use super::staging::Staging;
 use super::usage::{TreeUsage, is_self_or_parent, usage};
 use crate::limits::Limits;
 use crate::outcome::Changes;
+use crate::paths::Mount;
 use crate::thread_time::thread_cpu_time;
 
 /// The result of a commit.

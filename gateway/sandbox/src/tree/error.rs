@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::path::VirtualPath;
+use crate::paths::VirtualPath;
 
 /// Why reading or writing a tree failed. The text is for the caller and contains no path of the host; the source of
 /// [`TreeError::System`] is for the log.

@@ -7,7 +7,6 @@
 //! A session's directory contains `scratch/` and `results/`, which are the agent's, and `.mooring/`, which is the
 //! host's and never mounted. Before changing a session's trees, a process takes its lock and calls [`recover`].
 
-mod access;
 mod apply;
 mod browse;
 mod commit;
@@ -15,9 +14,7 @@ mod copy;
 mod error;
 mod journal;
 mod layer;
-mod name;
 mod open;
-mod path;
 mod plan;
 mod read;
 mod recover;
@@ -31,14 +28,12 @@ mod view;
 mod work;
 mod write;
 
-pub use access::TreeAccess;
+pub use crate::paths::{Mount, NameFault, PathError, TreeAccess, VirtualPath, escaped};
 pub use browse::{BrowseOptions, Entry, Hidden, Listing, browse};
 pub use commit::{Checkpoint, CommitError, CommitReport, commit, commit_with};
 pub use error::TreeError;
-pub use name::{NameFault, escaped};
 pub use open::FileKind;
 pub(crate) use open::hold;
-pub use path::{Mount, PathError, VirtualPath};
 pub use plan::{RefusalReason, RefusedEntry};
 pub use read::{FileContent, read, read_part};
 pub use recover::{RecoveryOutcome, recover};

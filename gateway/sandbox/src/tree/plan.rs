@@ -3,10 +3,10 @@
 use std::ffi::CStr;
 
 use super::journal::{JOURNAL_BYTES_MAX, Step};
-use super::name::{self, NameFault};
-use super::path::{DEPTH_MAX, PATH_BYTES_MAX};
 use super::staging::new_name;
 use super::usage::TreeUsage;
+use crate::paths::{self, NameFault};
+use crate::paths::{DEPTH_MAX, PATH_BYTES_MAX};
 
 /// Most refused entries that are listed one by one; the others are counted.
 const REFUSED_LISTED_MAX: usize = 100;
@@ -102,7 +102,7 @@ impl Plan {
     pub(super) fn refuse(&mut self, path: &Path, name: &CStr, reason: RefusalReason) {
         self.refused_total += 1;
         if self.refused.len() < REFUSED_LISTED_MAX {
-            let path = format!("/{}/{}", path.text, name::escaped(name.to_bytes()));
+            let path = format!("/{}/{}", path.text, paths::escaped(name.to_bytes()));
             self.refused.push(RefusedEntry { path, reason });
         }
     }

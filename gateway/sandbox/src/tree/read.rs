@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Stat, fstat};
 
-use super::access::TreeAccess;
 use super::error::TreeError;
 use super::open::{self, FileKind};
-use super::path::{Mount, VirtualPath};
 use super::view::View;
+use crate::paths::TreeAccess;
+use crate::paths::{Mount, VirtualPath};
 
 /// What was read of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

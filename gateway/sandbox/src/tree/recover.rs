@@ -5,12 +5,12 @@ use rustix::fs::Dir;
 use super::apply::apply;
 use super::commit::{Checkpoint, CommitError, record_turn};
 use super::journal::{self, JOURNAL, Journal, TURN};
-use super::name;
 use super::open;
 use super::remove::remove;
 use super::session::SessionDirectory;
 use super::staging::Staging;
 use super::usage::is_self_or_parent;
+use crate::paths::{self};
 
 /// The result of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) fn recover_with(
     let is_completed = match journal {
         Ok(None) => false,
         Ok(Some(journal))
-            if journal.is_known() && name::checked(journal.staging.as_bytes()).is_ok() =>
+            if journal.is_known() && paths::checked(journal.staging.as_bytes()).is_ok() =>
         {
             complete(session, journal, checkpoint)?;
             true

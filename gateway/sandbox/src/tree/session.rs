@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::error::TreeError;
 use super::journal;
 use super::open;
-use super::path::Mount;
+use crate::paths::Mount;
 
 /// The host's own directory within a session's: stamp, journal, staging. It is never mounted.
 const HOST: &str = ".mooring";

@@ -15,13 +15,13 @@ use rustix::io::Errno;
 use super::commit::{Checkpoint, CommitError};
 use super::copy::{Copier, DIRECTORY_MODE};
 use super::layer::{Marks, is_opaque, is_whiteout, special_name};
-use super::name;
 use super::open::{self, FileKind};
-use super::path::{DEPTH_MAX, Mount, PATH_BYTES_MAX, VirtualPath};
 use super::plan::{Path, Plan, RefusalReason};
 use super::standing::{standing, standing_kind};
 use super::usage::{TreeUsage, is_self_or_parent};
 use crate::limits::Limits;
+use crate::paths::{self};
+use crate::paths::{DEPTH_MAX, Mount, PATH_BYTES_MAX, VirtualPath};
 use crate::thread_time::thread_cpu_time;
 
 /// The destination of a directory's entries.
@@ -92,7 +92,7 @@ impl Stager<'_> {
         for entry in listing {
             let entry = entry.map_err(CommitError::system("list a tree"))?;
             if !is_self_or_parent(entry.file_name())
-                && let Ok(name) = name::checked(entry.file_name().to_bytes())
+                && let Ok(name) = paths::checked(entry.file_name().to_bytes())
                 && let Some((_, held)) = standing(lower, entry.file_name())?
             {
                 self.plan.remove(format!("{}/{name}", mount.name()), held);
@@ -183,7 +183,7 @@ impl Stager<'_> {
             }
         };
         let is_deletion = self.marks == Marks::Overlay && is_whiteout(&stat);
-        let name = match name::checked(raw_name.to_bytes()) {
+        let name = match paths::checked(raw_name.to_bytes()) {
             Ok(name) => name,
             // No kept file has such a name, so there is nothing to delete.
             Err(_) if is_deletion => return Ok(None),

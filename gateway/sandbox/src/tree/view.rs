@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::path::Mount;
+use crate::paths::Mount;
 
 /// The four trees of a session, each an open directory.
 #[derive(Debug)]

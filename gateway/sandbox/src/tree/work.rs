@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use rustix::fs::{self, Mode};
 
-use super::access::TreeAccess;
 use super::commit::{CommitError, CommitReport, keep, looks};
 use super::copy::{Copier, DIRECTORY_MODE};
 use super::layer::Marks;
 use super::open;
-use super::path::Mount;
 use super::plan::Plan;
 use super::session::SessionDirectory;
 use super::stage::Stager;
 use super::usage::TreeUsage;
 use crate::limits::Limits;
 use crate::outcome::Changes;
+use crate::paths::Mount;
+use crate::paths::TreeAccess;
 
 /// Copies a session's trees into an empty directory, as `scratch/` and `results/`, and returns both. The caller has the
 /// session's lock, and removes the copy afterwards.

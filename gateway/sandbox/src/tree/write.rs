@@ -12,13 +12,13 @@ use super::commit::CommitError;
 use super::copy::{self, DIRECTORY_MODE};
 use super::error::TreeError;
 use super::open::{self, FileKind};
-use super::path::VirtualPath;
 use super::read::modified_at_ms;
 use super::recover::recover;
 use super::session::SessionDirectory;
 use super::staging::Staging;
 use super::usage::{TreeUsage, usage};
 use crate::limits::Limits;
+use crate::paths::VirtualPath;
 
 /// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -96,7 +96,7 @@ impl TreeAccess {
     }
 
     /// Whether an entry of a directory is shown.
-    pub(super) fn shows(&self, path: &VirtualPath) -> bool {
+    pub(crate) fn shows(&self, path: &VirtualPath) -> bool {
         self.allows_reading(path) || self.leads_to_readable(path)
     }
 
@@ -114,13 +114,13 @@ impl TreeAccess {
     }
 
     /// Whether a directory is, or contains, one of those that the sandbox makes because the policy names them.
-    pub(super) fn leads_to_named(&self, path: &VirtualPath) -> bool {
+    pub(crate) fn leads_to_named(&self, path: &VirtualPath) -> bool {
         let leads = |roots: &[VirtualPath]| roots.iter().any(|root| root.is_within(path));
         (self.lists.as_ref()).is_some_and(|lists| leads(&lists.readable) || leads(&lists.writable))
     }
 
     /// Whether something below a path is denied, so that the path must not go as a whole.
-    pub(super) fn denies_below(&self, path: &VirtualPath) -> bool {
+    pub(crate) fn denies_below(&self, path: &VirtualPath) -> bool {
         (self.lists.as_ref())
             .is_some_and(|lists| lists.denied.iter().any(|denied| denied.is_within(path)))
     }
