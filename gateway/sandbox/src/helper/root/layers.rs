@@ -42,7 +42,10 @@ pub(super) fn lay(
     ];
     // What the policy's own directories take is none of the run's.
     let paths = parts.iter().flat_map(|(paths, _)| paths).chain(&writable);
-    let own_inodes: usize = paths.map(|path| 3 + path.names().len()).sum();
+    let own_inodes: usize = match spec.access.is_whole() {
+        true => 0,
+        false => paths.map(|path| 3 + path.names().len()).sum(),
+    };
     let inodes = spec.limits.upper_inodes + OWN_INODES + own_inodes as u64;
     let memory = mounts::memory(spec.limits.upper_bytes, inodes, "755", mounts::DATA)?;
     files::make_directory(root, Path::new(PLACE))?;
