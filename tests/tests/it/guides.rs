@@ -1,5 +1,5 @@
 //! What README and guides print, each read from its page: a settings file that is copied is accepted as it is, and a
-//! command of `mooring` names subcommands and options that there are.
+//! command of `mooring` names subcommands and options that there are. What a page links to in this repository is there.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -147,5 +147,48 @@ fn every_command_of_mooring_on_a_page_is_one_that_there_is() -> anyhow::Result<(
         }
     }
     ensure!(asked > 25, "only {asked} commands were found");
+    Ok(())
+}
+
+/// What GitHub calls a heading in links to it.
+fn anchor(heading: &str) -> String {
+    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | ' ');
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    heading
+        .chars()
+        .filter(kept)
+        .collect::<String>()
+        .replace(' ', "-")
+}
+
+#[test]
+fn every_link_on_a_page_leads_to_something() -> anyhow::Result<()> {
+    let mut followed = 0;
+    for page in pages()? {
+        let text = std::fs::read_to_string(&page)?;
+        for link in text.split("](").skip(1) {
+            let (link, _) = link.split_once(')').unwrap_or_default();
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            if link.contains([':', ' ']) {
+                continue;
+            }
+            let place = format!("{} links to {link}", page.display());
+            let target = match (file, page.parent()) {
+                ("", _) | (_, None) => page.clone(),
+                (_, Some(directory)) => directory.join(file),
+            };
+            ensure!(target.exists(), "{place}: there is no such file");
+            if !heading.is_empty() {
+                let target = std::fs::read_to_string(&target)?;
+                let mut headings = target.lines().filter(|line| line.starts_with('#'));
+                ensure!(
+                    headings.any(|line| anchor(line) == heading),
+                    "{place}: there is no such heading"
+                );
+            }
+            followed += 1;
+        }
+    }
+    ensure!(followed > 100, "only {followed} links were found");
     Ok(())
 }

@@ -95,8 +95,9 @@ async fn code_waits_for_a_server_that_hangs_no_longer_than_others_have() -> anyh
     let (well, mut hung) = (Fixture::start("well").await?, Fixture::start("hung").await?);
     let volume = CodeVolume::new()?;
     let mut toml = format!(
-        "[upstream]\nresponse_headers_timeout_ms = {}\n",
-        LIMIT.as_millis()
+        "[upstream]\nresponse_headers_timeout_ms = {}\nclaim_lease_ms = {}\n",
+        LIMIT.as_millis(),
+        2 * LIMIT.as_millis(),
     );
     for (id, fixture) in [("well", &well), ("hung", &hung)] {
         let url = fixture.url();

@@ -204,6 +204,16 @@ async fn an_error_of_unknown_outcome_says_that_state_is_lost_and_the_next_result
             json!({"name": "slow", "arguments": {"ms": 30_000}}),
         );
         let reply = session.post(&request).await?;
+        // The reply begins before the server has the call.
+        let fixture = [&scene.http, &scene.sse]
+            .into_iter()
+            .find(|of| of.instance() == kind);
+        if let Some(fixture) = fixture {
+            wait::until_true("the call to run", CLIENT_WITHIN, async || {
+                Ok(fixture.stats().await?.calls_of("slow") == 1)
+            })
+            .await?;
+        }
         scene.kill(kind).await?;
         let failed = mooring_tests::session::read_exchange(reply, &request).await?;
         let error = &failed.response["error"];

@@ -39,7 +39,7 @@ pub(crate) async fn store_commands(gateway: &Gateway) -> anyhow::Result<f64> {
     let counts = metrics
         .lines()
         .filter(|line| line.starts_with("mooring_store_duration_seconds_count{"))
-        .filter(|line| !line.contains("WORKER.BEAT") && !line.contains("SESSION.LEAVE"))
+        .filter(|line| !line.contains("\"WORKER.") && !line.contains("SESSION.LEAVE"))
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
     Ok(counts.sum())
 }

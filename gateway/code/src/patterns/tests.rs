@@ -189,6 +189,7 @@ fn no_surface_has_a_list_of_its_own() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn no_code_makes_it_fail(code in "\\PC*|[a-z.'\"`#/*\\\\()\n é]{0,80}") {
         for language in [Language::Python, Language::TypeScript] {

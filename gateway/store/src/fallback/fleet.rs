@@ -5,6 +5,7 @@
 //! that was used meanwhile may look expired to Redis.
 
 use mooring_session::names::WorkerId;
+use mooring_session::time::Millis;
 use mooring_session::workers::Beat;
 
 use super::{FallbackStore, Phase, Shared};
@@ -14,15 +15,20 @@ use crate::key::{Family, SessionKey};
 use crate::query::{SessionPage, SessionQuery};
 use crate::redis::RedisStore;
 
+/// How often a gateway that has others beside it asks for them. In a large fleet the answer is long.
+const OTHERS_ASKED_EVERY: Millis = Millis::new(60_000);
+
 impl FallbackStore {
-    /// Memory acknowledges no heartbeat: a worker must notice that its heartbeats do not reach the others. With each it
-    /// asks whether there are others, for when Redis is away.
+    /// Memory acknowledges no heartbeat: a worker must notice that its heartbeats do not reach the others. A gateway that
+    /// is alone asks with each whether it still is, for when Redis is away.
     pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
         self.shared.redis.beat(beat).await?;
-        let is_other = |worker: &WorkerView| worker.alive && worker.worker != beat.worker;
-        // While Redis is away, what it said last holds.
-        if let Ok(workers) = self.shared.redis.workers().await {
-            self.shared.memory().is_alone = !workers.iter().any(is_other);
+        if self.shared.asks_for_others() {
+            let is_other = |worker: &WorkerView| worker.alive && worker.worker != beat.worker;
+            // While Redis is away, what it said last holds.
+            if let Ok(workers) = self.shared.redis.workers().await {
+                self.shared.memory().is_alone = !workers.iter().any(is_other);
+            }
         }
         Ok(())
     }
@@ -54,6 +60,18 @@ impl FallbackStore {
 }
 
 impl Shared {
+    /// Whether it is time to ask for other gateways; the moment is then noted.
+    fn asks_for_others(&self) -> bool {
+        let (now, mut memory) = (self.clock.mono(), self.memory());
+        let is_due = memory.is_alone
+            || (memory.asked_for_others_at)
+                .is_none_or(|asked_at| asked_at.plus(OTHERS_ASKED_EVERY) <= now);
+        if is_due {
+            memory.asked_for_others_at = Some(now);
+        }
+        is_due
+    }
+
     /// Redis, if it currently serves every command.
     pub(super) async fn present(&self) -> Result<&RedisStore, StoreError> {
         match self.settled_phase().await? {

@@ -48,6 +48,8 @@ pub(crate) struct Memory {
     ends: HashMap<SessionKey, PendingEnd>,
     /// Whether Redis has said lately that there is no other gateway. The others would refuse a session that is made here.
     pub(super) is_alone: bool,
+    /// When Redis was last asked for others.
+    pub(super) asked_for_others_at: Option<Monotonic>,
 }
 
 /// Where a session in memory came from.
@@ -121,6 +123,7 @@ impl Memory {
             origins: HashMap::new(),
             ends: HashMap::new(),
             is_alone: false,
+            asked_for_others_at: None,
         }
     }
 

@@ -115,7 +115,7 @@ async fn a_parent_may_have_any_name_without_control_characters() -> anyhow::Resu
 
 #[tokio::test]
 async fn what_the_tool_answers_is_what_its_schema_says() -> anyhow::Result<()> {
-    let scene = Scene::start(2, Ids::Change, "").await?;
+    let scene = Scene::start(2, Ids::Stay, "").await?;
     let calls = [
         (json!({"prompt": "echo hello"}), None),
         (prompt_in("chat", "remember a"), None),

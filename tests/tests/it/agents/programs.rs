@@ -1,5 +1,6 @@
 //! The profiles, held against the real agents: Claude Code, Codex, Gemini CLI and OpenCode, each with a stand-in for its
-//! model. docs/agents.md names the versions. As MCP clients they call tools through a gateway.
+//! model. docs/agents.md names the versions. As MCP clients they call tools through a gateway. Two of them take so much
+//! processor time that they are soak tests.
 
 use anyhow::ensure;
 use mooring_tests::agent::{AgentUser, SERVER};
@@ -22,12 +23,14 @@ async fn codex_is_as_its_profile_says() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn gemini_cli_is_as_its_profile_says() -> anyhow::Result<()> {
+#[ignore = "soak: half a minute of processor time"]
+async fn soak_gemini_cli_is_as_its_profile_says() -> anyhow::Result<()> {
     check(AgentProgram::Gemini).await
 }
 
 #[tokio::test]
-async fn opencode_is_as_its_profile_says() -> anyhow::Result<()> {
+#[ignore = "soak: half a minute of processor time"]
+async fn soak_opencode_is_as_its_profile_says() -> anyhow::Result<()> {
     check(AgentProgram::OpenCode).await
 }
 
@@ -42,12 +45,14 @@ async fn codex_calls_a_tool() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn gemini_cli_calls_a_tool() -> anyhow::Result<()> {
+#[ignore = "soak: half a minute of processor time"]
+async fn soak_gemini_cli_calls_a_tool() -> anyhow::Result<()> {
     check_as_client(AgentProgram::Gemini).await
 }
 
 #[tokio::test]
-async fn opencode_calls_a_tool() -> anyhow::Result<()> {
+#[ignore = "soak: half a minute of processor time"]
+async fn soak_opencode_calls_a_tool() -> anyhow::Result<()> {
     check_as_client(AgentProgram::OpenCode).await
 }
 
