@@ -140,7 +140,6 @@ impl ReplyProxy {
     }
 
     /// The same for a task that outlives a borrow of the proxy.
-    #[must_use]
     pub fn count_spoiled(&self) -> impl Fn() -> usize + Send + Sync + use<> {
         let state = Arc::clone(&self.state);
         move || state.spoiled.load(Ordering::Relaxed)

@@ -182,7 +182,7 @@ mod tests {
         let threads = ServingThreads::start(2).unwrap();
         threads.run_on_each().await;
         let (blocked, (release, released)) = (channel(), channel::<()>());
-        threads.threads[1].runtime.spawn(async move {
+        threads.threads.last().unwrap().runtime.spawn(async move {
             blocked.0.send(()).unwrap();
             released.recv().unwrap();
         });

@@ -57,7 +57,7 @@ pub(super) fn python_call(tool: &MountedTool, function: &str) -> String {
         let default = if *is_required { "" } else { "..." };
         format!("{name}={default}")
     };
-    let result = result(tool, |name| text::python_string(name));
+    let result = result(tool, text::python_string);
     format!(
         "{function}({}){}",
         listed(&parameters, written),

@@ -29,11 +29,14 @@ impl Drop for SseEcho {
     }
 }
 
+/// Most messages of a session that wait to be written.
+const MESSAGES_MAX: usize = 64;
+
 struct State {
     faults: &'static [Fault],
     calls: Calls,
     /// The stream of each session, by what its address ends with.
-    streams: Mutex<HashMap<String, mpsc::UnboundedSender<String>>>,
+    streams: Mutex<HashMap<String, mpsc::Sender<String>>>,
 }
 
 impl SseEcho {
@@ -88,7 +91,7 @@ async fn serve(mut stream: TcpStream, state: &State) -> anyhow::Result<()> {
         let (answers, posted) = answer(&serde_json::from_slice(&body)?, state);
         stream.write_all(&posted).await?;
         for answer in answers {
-            messages.send(format!("data: {answer}\n\n"))?;
+            messages.send(format!("data: {answer}\n\n")).await?;
         }
     }
 }
@@ -96,7 +99,7 @@ async fn serve(mut stream: TcpStream, state: &State) -> anyhow::Result<()> {
 /// The stream of a session, until either side closes it.
 async fn serve_stream(mut stream: TcpStream, state: &State) -> anyhow::Result<()> {
     let address = format!("/messages/{}", stream.peer_addr()?.port());
-    let (sender, mut messages) = mpsc::unbounded_channel();
+    let (sender, mut messages) = mpsc::channel(MESSAGES_MAX);
     state
         .streams
         .lock()
