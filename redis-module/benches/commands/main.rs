@@ -137,10 +137,21 @@ fn rates(server: &Server, rounds: usize, wants: &impl Fn(&str) -> bool) -> Resul
     Ok(())
 }
 
+/// An answer without the digest of its request, which scripts leave out.
+fn without_digest(answer: &str) -> String {
+    let parts = answer.split_once(" $7 request $16 ");
+    let shortened = parts.and_then(|(count, rest)| {
+        let fields = count.strip_prefix('*')?.parse::<usize>().ok()?;
+        let (_, rest) = rest.split_once(' ')?;
+        Some(format!("*{} {rest}", fields.checked_sub(2)?))
+    });
+    shortened.unwrap_or_else(|| answer.to_owned())
+}
+
 /// A script does the same step only if it answers the same.
 fn check_answers(server: &Server, variants: &[Variant]) -> Result<()> {
     let mut client = Client::connect(server.port(), 1)?;
-    let module = client.answer(&variants[0])?;
+    let module = without_digest(&client.answer(&variants[0])?);
     for variant in variants.iter().filter(|variant| variant.script().is_some()) {
         let script = client.answer(variant)?;
         ensure!(
