@@ -8,19 +8,6 @@ use anyhow::{Context, ensure};
 use mooring_tests::paths;
 use tempfile::TempDir;
 
-/// Every block of a page that opens with this language, without its fences.
-pub(crate) fn blocks(page: &str, language: &str) -> anyhow::Result<Vec<String>> {
-    let text = std::fs::read_to_string(paths::workspace().join(page))?;
-    let mut blocks = Vec::new();
-    let mut lines = text.lines();
-    while lines.any(|line| line.strip_prefix("```") == Some(language)) {
-        let block = lines.by_ref().take_while(|line| *line != "```");
-        blocks.push(block.map(|line| format!("{line}\n")).collect());
-    }
-    ensure!(!blocks.is_empty(), "{page} has no block of {language}");
-    Ok(blocks)
-}
-
 /// A directory that stands for the reader's clone, and the programs of the reader's PATH.
 #[derive(Debug)]
 pub(crate) struct Console {

@@ -2,10 +2,11 @@
 //! command of `mooring` names subcommands and options that there are. What a page links to in this repository is there.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::ensure;
+use mooring_tests::pages::{Block, blocks_in};
 use mooring_tests::paths;
 use tempfile::TempDir;
 
@@ -27,13 +28,6 @@ mooring() {
 }
 "#;
 
-/// One block on a page.
-struct Example {
-    page: String,
-    line: usize,
-    text: String,
-}
-
 fn pages() -> anyhow::Result<Vec<PathBuf>> {
     let mut pages = vec![paths::workspace().join("README.md")];
     for entry in std::fs::read_dir(paths::workspace().join("docs"))? {
@@ -41,32 +35,6 @@ fn pages() -> anyhow::Result<Vec<PathBuf>> {
         pages.extend((path.extension() == Some("md".as_ref())).then_some(path));
     }
     Ok(pages)
-}
-
-/// The blocks in one of these languages. Those of a list are indented.
-fn examples(page: &Path, languages: &[&str]) -> anyhow::Result<Vec<Example>> {
-    let text = std::fs::read_to_string(page)?;
-    let mut examples = Vec::new();
-    let mut open: Option<Example> = None;
-    for (index, line) in text.lines().enumerate() {
-        let fence = line.trim_start().strip_prefix("```");
-        match &mut open {
-            None if fence.is_some_and(|language| languages.contains(&language)) => {
-                open = Some(Example {
-                    page: page.display().to_string(),
-                    line: index + 1,
-                    text: String::new(),
-                });
-            }
-            Some(_) if fence == Some("") => examples.extend(open.take()),
-            Some(example) => {
-                example.text.push_str(line);
-                example.text.push('\n');
-            }
-            None => {}
-        }
-    }
-    Ok(examples)
 }
 
 /// The variables that the settings take secrets from, as `"env:NAME"`.
@@ -81,13 +49,14 @@ fn every_settings_file_on_a_page_is_accepted_as_it_is() -> anyhow::Result<()> {
     let file = directory.path().join("mooring.toml");
     let mut checked = 0;
     for page in pages()? {
-        for example in examples(&page, &["toml"])? {
-            std::fs::write(&file, &example.text)?;
+        let text = std::fs::read_to_string(&page)?;
+        for block in blocks_in(&text, &["toml"]) {
+            std::fs::write(&file, &block.text)?;
             let mut command = Command::new(paths::binary("mooring")?);
             command.args(["config", "check", "--config"]).arg(&file);
             command.env_clear().env("HOME", directory.path());
             command.envs(
-                variables(&example.text)
+                variables(&block.text)
                     .into_iter()
                     .map(|name| (name, "a-secret")),
             );
@@ -95,7 +64,7 @@ fn every_settings_file_on_a_page_is_accepted_as_it_is() -> anyhow::Result<()> {
             let told = String::from_utf8_lossy(&output.stdout).into_owned()
                 + &String::from_utf8_lossy(&output.stderr);
             let is_accepted = matches!(output.status.code(), Some(0 | SERVICE_MISSING));
-            let place = format!("{}, line {}", example.page, example.line);
+            let place = format!("{}, line {}", page.display(), block.line);
             ensure!(is_accepted, "{place}: {told}");
             ensure!(!told.contains("nobody may use"), "{place}: {told}");
             checked += 1;
@@ -106,12 +75,11 @@ fn every_settings_file_on_a_page_is_accepted_as_it_is() -> anyhow::Result<()> {
 }
 
 /// The commands of a block that call `mooring`, each on one line.
-fn calls(example: &Example) -> Vec<String> {
-    let text = example.text.replace("\\\n", " ");
-    let begins = ["", "$(", "do ", "| "].map(|before| format!("{before}mooring "));
-    let is_call = |line: &&str| {
-        line.starts_with("mooring ") || begins.iter().skip(1).any(|call| line.contains(call))
-    };
+fn calls(block: &Block) -> Vec<String> {
+    const WITHIN: [&str; 3] = ["$(mooring ", "do mooring ", "| mooring "];
+    let text = block.text.replace("\\\n", " ");
+    let is_call =
+        |line: &&str| line.starts_with("mooring ") || WITHIN.iter().any(|call| line.contains(call));
     text.lines()
         .map(|line| line.trim_start().trim_start_matches("$ "))
         .filter(is_call)
@@ -123,10 +91,11 @@ fn calls(example: &Example) -> Vec<String> {
 fn every_command_of_mooring_on_a_page_is_one_that_there_is() -> anyhow::Result<()> {
     let mut asked = 0;
     for page in pages()? {
-        for example in examples(&page, &COMMANDS)? {
+        let text = std::fs::read_to_string(&page)?;
+        for block in blocks_in(&text, &COMMANDS) {
             let directory = TempDir::with_prefix("mooring-guides-")?;
             let read = |name| std::fs::read_to_string(directory.path().join(name));
-            for call in calls(&example) {
+            for call in calls(&block) {
                 let mut command = Command::new("bash");
                 command.args(["-c", &format!("{ASK_FOR_HELP}{call}")]);
                 command.current_dir(directory.path());
@@ -141,7 +110,7 @@ fn every_command_of_mooring_on_a_page_is_one_that_there_is() -> anyhow::Result<(
                 command.output()?;
             }
             let refused = read("refused").unwrap_or_default();
-            let place = format!("{}, line {}", example.page, example.line);
+            let place = format!("{}, line {}", page.display(), block.line);
             ensure!(refused.is_empty(), "{place}: {refused}");
             asked += read("asked").unwrap_or_default().lines().count();
         }

@@ -7,14 +7,13 @@ use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::Fixture;
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
+use mooring_tests::pages;
 use mooring_tests::paths;
 use mooring_tests::redis::Redis;
 use mooring_tests::session::{McpSession, Opening};
 use mooring_tests::wait;
 use serde_json::json;
 use tempfile::TempDir;
-
-const PAGE: &str = include_str!("../../../docs/incidents.md");
 
 /// Three gateways that write their logs where an operator finds them.
 struct Scene {
@@ -71,7 +70,7 @@ impl Scene {
     /// What the steps under this heading of the page print, one after another.
     fn steps(&self, heading: &str) -> anyhow::Result<Vec<String>> {
         const MARK: &str = "--- next step ---";
-        let steps = steps_of(heading)?;
+        let steps = pages::commands("incidents.md", &format!("## {heading}"))?;
         ensure!(steps.len() == 3, "{} steps for {heading:?}", steps.len());
         let script = steps.join(&format!("\necho '{MARK}'\n"));
         let urls: Vec<String> = self
@@ -105,17 +104,6 @@ impl Scene {
         let read = |number| std::fs::read_to_string(self.logs.path().join(format!("{number}.log")));
         (1..=3).filter_map(|number| read(number).ok()).collect()
     }
-}
-
-/// The commands of each step under a heading.
-fn steps_of(heading: &str) -> anyhow::Result<Vec<String>> {
-    let (_, section) = PAGE
-        .split_once(&format!("\n## {heading}\n"))
-        .with_context(|| format!("no heading {heading:?}"))?;
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let blocks = section.split("```bash\n").skip(1);
-    let blocks = blocks.map(|block| block.split("```").next().unwrap_or_default().to_owned());
-    Ok(blocks.collect())
 }
 
 #[tokio::test]

@@ -4,7 +4,9 @@
 use anyhow::{Context, ensure};
 use serde_json::json;
 
-use crate::console::{Console, blocks};
+use mooring_tests::pages::blocks;
+
+use crate::console::Console;
 
 const PAGE: &str = "docs/migrating-from-contextforge.md";
 

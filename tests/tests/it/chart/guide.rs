@@ -7,12 +7,13 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use mooring_tests::fixture::Fixture;
 use mooring_tests::gateway::{Gateway, Settings};
+use mooring_tests::pages::blocks;
 use mooring_tests::paths;
 use mooring_tests::redis::{Module, Redis};
 use serde_json::Value;
 
 use super::{Rendered, render};
-use crate::console::{Console, blocks};
+use crate::console::Console;
 
 const PAGE: &str = "docs/kubernetes.md";
 

@@ -11,12 +11,13 @@ use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::legacy::LegacySession;
 use mooring_tests::nginx::Nginx;
+use mooring_tests::pages::blocks;
 use mooring_tests::paths;
 use mooring_tests::redis::{Module, Redis};
 use mooring_tests::session::McpSession;
 use tempfile::TempDir;
 
-use crate::console::{Console, blocks};
+use crate::console::Console;
 use crate::recovery::counted;
 
 const GATEWAYS: [&str; 3] = ["gateway-1", "gateway-2", "gateway-3"];
