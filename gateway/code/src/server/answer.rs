@@ -6,6 +6,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
@@ -13,6 +14,14 @@ use crate::records::{EventKind, SecurityEvent};
 use mooring_protocol::arguments::ArgumentError;
 use mooring_sandbox::tree::{NameFault, PathError, TreeError};
 use mooring_settings::AnswerForm;
+
+/// What is escaped in the path of a URI: all but RFC 3986's unreserved characters and the slash.
+const PATH_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
 
 /// Where an answer of `shell_exec` says how the code ran.
 pub(crate) const RUN_KEY: &str = "mooring/run";
@@ -134,7 +143,7 @@ impl ToolAnswer {
             ) => json!({
                 "type": "resource",
                 "resource": {
-                    "uri": format!("file://{}", percent_encoded(&path)),
+                    "uri": format!("file://{}", utf8_percent_encode(&path, PATH_ESCAPED)),
                     "mimeType": mime_type,
                     "blob": BASE64_STANDARD.encode(bytes),
                 },
@@ -155,20 +164,6 @@ impl ToolAnswer {
             r#"{{"content":[{block}],"structuredContent":{structured},"isError":{is_error}{meta}}}"#
         )
     }
-}
-
-/// A path as that of a URI (RFC 3986).
-fn percent_encoded(path: &str) -> String {
-    let mut encoded = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                encoded.push(char::from(byte));
-            }
-            other => encoded.push_str(&format!("%{other:02X}")),
-        }
-    }
-    encoded
 }
 
 /// Why a tool did nothing.

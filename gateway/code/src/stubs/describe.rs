@@ -95,18 +95,23 @@ fn result(tool: &MountedTool, written: impl Fn(&str) -> String) -> String {
     listed(&fields, |(name, _)| written(name))
 }
 
+/// The names of the properties of an object's schema.
+pub(super) fn property_names(schema: &Value) -> impl Iterator<Item = &str> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties
+        .into_iter()
+        .flat_map(|properties| properties.keys().map(String::as_str))
+        .take(limits::FIELDS_MAX)
+}
+
 /// The fields of an object's schema, and which of them it requires; these first.
 fn fields(schema: &Value) -> Vec<(&str, bool)> {
     let required = schema.get("required").and_then(Value::as_array);
     let is_required =
         |name: &str| required.is_some_and(|names| names.iter().any(|known| known == name));
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let mut fields: Vec<(&str, bool)> = properties
-        .into_iter()
-        .flat_map(|properties| properties.keys())
+    let mut fields: Vec<(&str, bool)> = property_names(schema)
         .filter(|name| name.len() <= limits::FIELD_NAME_CHARS_MAX)
-        .take(limits::FIELDS_MAX)
-        .map(|name| (name.as_str(), is_required(name)))
+        .map(|name| (name, is_required(name)))
         .collect();
     fields.sort_by_key(|(_, is_required)| !is_required);
     fields

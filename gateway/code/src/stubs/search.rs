@@ -110,12 +110,7 @@ pub(crate) fn search(
 
 /// The names of a tool's parameters.
 pub(super) fn parameters(tool: &MountedTool) -> impl Iterator<Item = &str> {
-    let properties = tool.input_schema.get("properties");
-    let properties = properties.and_then(Value::as_object);
-    properties
-        .into_iter()
-        .flat_map(|properties| properties.keys().map(String::as_str))
-        .take(limits::FIELDS_MAX)
+    describe::property_names(&tool.input_schema)
 }
 
 fn score_tool(
