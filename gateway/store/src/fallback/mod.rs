@@ -140,13 +140,13 @@ impl FallbackStore {
                 shared.note(key, request, result.as_ref());
                 return result;
             }
-            match shared.serve_away(key, request) {
-                Some(Err(StoreError::Away(_))) if !has_waited && shared.returns_soon().await => {
-                    has_waited = true;
-                    continue;
-                }
-                Some(result) => return result,
-                None => {}
+            let served = shared.serve_away(key, request);
+            let is_away = matches!(served, Some(Err(StoreError::Away(_))));
+            if is_away && shared.returns_soon(&mut has_waited).await {
+                continue;
+            }
+            if let Some(result) = served {
+                return result;
             }
             // Redis has returned meanwhile. The command is sent there if there is time, and if a repetition is
             // harmless.
@@ -218,8 +218,11 @@ impl Shared {
         }
     }
 
-    /// Whether Redis serves again soon after it went away.
-    async fn returns_soon(&self) -> bool {
+    /// Whether Redis serves again soon after it went away. A command waits for it once.
+    async fn returns_soon(&self, has_waited: &mut bool) -> bool {
+        if std::mem::replace(has_waited, true) {
+            return false;
+        }
         let away_since = self.memory().away_since.ms();
         let passed = self.clock.mono().ms().saturating_sub(away_since);
         let left = RETURNS_WITHIN.saturating_sub(Duration::from_millis(passed));

@@ -35,14 +35,12 @@ impl FallbackStore {
                 shared.note(key, &route, result.as_ref().map(|entered| &entered.routed));
                 return result;
             }
-            if let Some(routed) = shared.serve_away(key, &route) {
-                if let Err(StoreError::Away(_)) = &routed
-                    && !has_waited
-                    && shared.returns_soon().await
-                {
-                    has_waited = true;
-                    continue;
-                }
+            let served = shared.serve_away(key, &route);
+            let is_away = matches!(served, Some(Err(StoreError::Away(_))));
+            if is_away && shared.returns_soon(&mut has_waited).await {
+                continue;
+            }
+            if let Some(routed) = served {
                 let routed = routed?;
                 let (turn, holder) =
                     shared
