@@ -278,17 +278,17 @@ fn directories_that_a_policy_lets_code_write_to_are_there() {
     let _turn = Turn::take();
     let ground = Ground::new(&[("/scratch/notes", "a file")]);
     let all = ["/tools", "/skills", "/scratch", "/results"];
-    let limits = narrowed(&all, &["/scratch/work/today", "/scratch/notes"], &[]);
+    let limits = narrowed(&all, &["/scratch/drafts/today", "/scratch/notes"], &[]);
     let committed = check_rows(
         &ground,
         &limits,
         &[
-            ("write('/scratch/work/today/a')", "written"),
-            ("write('/scratch/work/b')", "EACCES"),
+            ("write('/scratch/drafts/today/a')", "written"),
+            ("write('/scratch/drafts/b')", "EACCES"),
             ("write('/scratch/c')", "EACCES"),
             ("write('/results/d')", "EACCES"),
             (
-                "os.rename('/scratch/work/today', '/scratch/work/tomorrow')",
+                "os.rename('/scratch/drafts/today', '/scratch/drafts/tomorrow')",
                 "EACCES",
             ),
             ("write('/scratch/notes')", "EACCES"),
@@ -296,7 +296,7 @@ fn directories_that_a_policy_lets_code_write_to_are_there() {
         ],
     );
     assert_eq!(committed.refused, []);
-    let kept = fs::read_to_string(ground.host_path("/scratch/work/today/a")).unwrap();
+    let kept = fs::read_to_string(ground.host_path("/scratch/drafts/today/a")).unwrap();
     assert_eq!(kept, "written");
 }
 
