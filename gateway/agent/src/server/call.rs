@@ -32,14 +32,14 @@ const TERMINATE_GRACE: Duration = Duration::from_secs(5);
 const RESULT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Remark if the agent does not know the stored id.
-const UNKNOWN: &str = "the agent did not know the conversation any more, so it began anew";
+const UNKNOWN: &str = "the agent did not know the conversation any more, so it started a new one";
 /// Remark if the agent cannot resume in the folder of the call.
-const OTHER_FOLDER: &str = "the agent resumes a conversation only in the folder of its last call, and this call names another, so it began anew";
+const OTHER_FOLDER: &str = "the agent resumes a conversation only in the folder of its last call, and this call names another, so it started a new one";
 /// Remark if the store is unavailable, so that it is unknown whether the conversation exists.
-const STORE_AWAY: &str = "the session store is away, so that an earlier conversation was not found, and the agent began anew";
+const STORE_AWAY: &str = "the session store is away, so that an earlier conversation was not found, and the agent started a new one";
 /// Remark if the agent printed another id than that of the conversation it was to resume. Some agents give each run a new
-/// one, others do so when they begin anew without a word.
-const OTHER_ID: &str = "the agent answered under another id than that of the conversation it was to resume: it may have begun anew";
+/// one, others do so when they start a new conversation without saying so.
+const OTHER_ID: &str = "the agent answered under another id than that of the conversation it was to resume: it may have started a new one";
 /// Remark if another run stored its id first.
 const SUPERSEDED: &str =
     "another run of the conversation ended meanwhile: the next call resumes that run";

@@ -23,7 +23,7 @@ mooring config check
 A shell takes the quotes out of `NAME=[\"a\",\"b\"]`: write `NAME='[\"a\",\"b\"]'`, or let Docker (`--env-file`) or systemd
 (`EnvironmentFile`) read the file.
 
-`AUTH_REQUIRED=true` is refused as long as `auth.mode` is `none`: nobody would be authenticated. With
+`AUTH_REQUIRED=true` is refused as long as `auth.mode` is `none`: no caller would be authenticated. With
 `CODE_EXECUTION_ENABLED=false` servers of kind `code` are left out, and all others are served.
 
 [migrating-from-contextforge.md](migrating-from-contextforge.md) has servers, users and everything else.
