@@ -144,7 +144,7 @@ fn mounted(format: StubFormat, tools: Vec<MountedTool>) -> MountManifest {
 /// Opens a session of its own.
 fn open(volume: &Volume, user: &str, mounted: &MountManifest) -> Duration {
     let principal = Principal::parse(user.as_bytes()).unwrap();
-    let place = CodePlace::new(mounted.server(), &principal, Language::Python).unwrap();
+    let place = CodePlace::new(mounted.server(), &principal, Language::Python, None).unwrap();
     let incarnation = Incarnation::Recorded {
         generation: 1_000,
         created_at_ms: 1_000,

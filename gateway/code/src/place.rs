@@ -1,8 +1,12 @@
 //! Where a code session is: its key in the store, its id, and its directory on the volume.
 //!
-//! Invariant: all three follow from server, principal and language alone, so every process of a fleet derives the same
-//! ones, and nobody has to ask. Two principals never share a key or a path, whatever their e-mail addresses look like.
+//! Invariant: all three follow from server, principal, language and the name that a client may have alone, so every process
+//! of a fleet derives the same ones, and nobody has to ask. Two principals never share a key or a path, whatever their
+//! e-mail addresses look like.
 
+mod client_name;
+
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +15,8 @@ use mooring_session::names::{NameError, Principal, ServerName, SessionId};
 use mooring_secrets::digest;
 use mooring_settings::Language;
 use mooring_store::{Family, Session, SessionKey, Store, UserSlug};
+
+pub use client_name::{ClientName, ClientNameError};
 
 /// Hexadecimal digits of a session id, as ContextForge's ADR-0042 has it.
 const ID_DIGITS: usize = 24;
@@ -34,12 +40,14 @@ pub struct CodePlace {
     server: ServerName,
     principal: Principal,
     language: Language,
+    /// Of a session that is a client's own; none for the session that all clients of the principal share.
+    client: Option<ClientName>,
     slug: UserSlug,
     id: SessionId,
 }
 
 impl CodePlace {
-    /// The session of this principal at this server in this language.
+    /// The session of this principal at this server in this language, and of this client alone where one is named.
     ///
     /// # Errors
     /// The server's name is not one that a path may have.
@@ -47,16 +55,18 @@ impl CodePlace {
         server: &ServerName,
         principal: &Principal,
         language: Language,
+        client: Option<&ClientName>,
     ) -> Result<Self, PlaceError> {
         if !is_path_name(server.as_str()) {
             return Err(PlaceError::Server);
         }
         Ok(Self {
             slug: UserSlug::of(principal),
-            id: id_of(server, principal, language)?,
+            id: id_of(server, principal, language, client)?,
             server: server.clone(),
             principal: principal.clone(),
             language,
+            client: client.cloned(),
         })
     }
 
@@ -65,10 +75,16 @@ impl CodePlace {
     #[must_use]
     pub fn of_key(key: &SessionKey, id: &SessionId, principal: &Principal) -> Option<Self> {
         let (server, rest) = key.place().split_once(':')?;
-        let (slug, language) = rest.split_once(':')?;
+        let (slug, rest) = rest.split_once(':')?;
+        let (language, client) = match rest.split_once('.') {
+            Some((language, client)) => {
+                (language, Some(ClientName::parse(client.as_bytes()).ok()?))
+            }
+            None => (rest, None),
+        };
         let server = ServerName::parse(server.as_bytes()).ok()?;
         let language = Language::ALL.into_iter().find(|l| l.as_str() == language)?;
-        let place = Self::new(&server, principal, language).ok()?;
+        let place = Self::new(&server, principal, language, client.as_ref()).ok()?;
         let is_own = place.slug.as_str() == slug && place.id == *id;
         (key.family() == Family::Code && is_own).then_some(place)
     }
@@ -78,12 +94,16 @@ impl CodePlace {
     /// # Errors
     /// Its key would be too long.
     pub fn session(&self, store: &Store) -> Result<Session, NameError> {
-        let (slug, language) = (self.slug.as_str(), self.language.as_str());
-        let key = store.code_key(&self.server, slug, language, &self.id)?;
+        let language: Cow<'_, str> = match &self.client {
+            Some(client) => format!("{}.{}", self.language, client.as_str()).into(),
+            None => self.language.as_str().into(),
+        };
+        let key = store.code_key(&self.server, self.slug.as_str(), &language, &self.id)?;
         Ok(Session::new(key, self.id.clone(), self.principal.clone()))
     }
 
-    /// `sha256("<server>:<principal>:<language>")`, the first 24 hexadecimal digits.
+    /// `sha256("<server>:<principal>:<language>")`, the first 24 hexadecimal digits. A client's own session has
+    /// `<language>.<client>` in the place of the language, as its key has.
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.id
@@ -113,6 +133,12 @@ impl CodePlace {
     #[must_use]
     pub fn language(&self) -> Language {
         self.language
+    }
+
+    /// Whether it is a client's own, not the one that all clients of the principal share.
+    #[must_use]
+    pub fn is_of_client(&self) -> bool {
+        self.client.is_some()
     }
 
     /// The principal as keys and paths name it.
@@ -167,8 +193,12 @@ fn id_of(
     server: &ServerName,
     principal: &Principal,
     language: Language,
+    client: Option<&ClientName>,
 ) -> Result<SessionId, PlaceError> {
-    let material = format!("{server}:{}:{language}", principal.as_str());
+    let mut material = format!("{server}:{}:{language}", principal.as_str());
+    if let Some(client) = client {
+        material.extend([".", client.as_str()]);
+    }
     let hash = digest::hex(material.as_bytes());
     let id = hash.get(..ID_DIGITS).ok_or(PlaceError::Id)?;
     SessionId::parse(id.as_bytes()).map_err(|_| PlaceError::Id)

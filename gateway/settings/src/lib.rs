@@ -48,10 +48,10 @@ pub use access::{AccessRule, CallerMatch, Grant, Right, ToolMatch};
 pub use affinity::{Affinity, AffinitySettings};
 pub use auth::{AuthSettings, CertificateName, TrustedHeaderSettings};
 pub use code::{
-    AnswerForm, CallPolicy, CallVerdict, CodePolicy, CodeRuntime, CodeServerSettings, CodeSettings,
-    CodeTool, CodeToolSettings, DangerousPatterns, Language, MountRules, NetworkPolicy,
-    OnDenoAbsent, PersonalDataType, RecordSettings, RuntimeSettings, SkillScope, SkillSettings,
-    StubFormat, TokenizationSettings,
+    AnswerForm, CallPolicy, CallVerdict, CodePolicy, CodeRuntime, CodeServerSettings,
+    CodeSessionOwner, CodeSettings, CodeTool, CodeToolSettings, DangerousPatterns, Language,
+    MountRules, NetworkPolicy, OnDenoAbsent, PersonalDataType, RecordSettings, RuntimeSettings,
+    SkillScope, SkillSettings, StubFormat, TokenizationSettings,
 };
 pub use globs::Globs;
 pub use hooks::{HookPhase, HookSettings, OnHookFailure};

@@ -74,6 +74,7 @@ numbers! {
     };
     Duration: Duration::from_millis;
     Option<u32>: |number: u64| u32::try_from(number).ok().filter(|number| *number > 0);
+    NonZeroU64: |number: u64| NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN);
     Option<NonZeroU64>: NonZeroU64::new;
     Option<Duration>: |number: u64| (number > 0).then(|| Duration::from_millis(number));
 }

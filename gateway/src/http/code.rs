@@ -1,6 +1,7 @@
 //! Requests to servers of kind `code`, which the gateway answers itself.
 //!
-//! Such a server keeps no MCP session: all its state follows from the principal. So there is no stream to GET and
+//! Such a server keeps no MCP session: all its state follows from the principal, and from the name of the
+//! client where `code.session_by` says so. So there is no stream to GET and
 //! nothing to DELETE. A client that can answer elicitations still gets a session id, since only its `initialize` says
 //! so: the id encodes just that (see [`asking_id`]).
 //!
@@ -8,15 +9,16 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 
 use super::answer;
 use super::built_in::{call_of, reply_to};
 use super::endpoint::{RequestContext, session_id, with_session_id};
 use super::nested_servers::NestedServers;
 use mooring_code::calls::{AnswerPlace, RunClient, Upstreams as _};
+use mooring_code::place::{ClientName, ClientNameError};
 use mooring_code::server::{CallContext, Caller, CodeServer};
-use mooring_protocol::{ErrorKind, Kind, Message, Method, Reply, Revision};
+use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Reply, Revision};
 
 /// Prefix of the ids of clients that can answer questions.
 const ASKING: &str = "asking-";
@@ -50,12 +52,13 @@ pub(super) async fn post(
         }
         _ => (RunClient::silent(), None),
     };
+    let caller = match caller(context) {
+        Ok(caller) => caller,
+        Err(error) => return invalid_client(&error, message),
+    };
     let counted = context.call.clone();
     let context = CallContext {
-        caller: Caller {
-            principal: context.identity.principal.clone(),
-            teams: Arc::clone(&context.identity.teams),
-        },
+        caller,
         upstreams: Arc::new(NestedServers::of_caller(&context.app, &context.identity)),
         client,
     };
@@ -64,11 +67,13 @@ pub(super) async fn post(
 
 /// Delivers a client's answer to a question that a tool asked during a run.
 async fn answered(context: &CodeContext, message: &Message<'_>) -> Reply {
+    let caller = match caller(context) {
+        Ok(caller) => caller,
+        Err(error) => return invalid_client(&error, message),
+    };
     let place = message.id().and_then(|id| AnswerPlace::read(id.as_json()));
     let session = place.as_ref().and_then(|place| {
-        let session = context
-            .server
-            .session_of(&context.identity.principal, place.language);
+        let session = context.server.session_of(&caller, place.language);
         session.ok()
     });
     let reply = place.as_ref().and_then(|place| place.answer(message));
@@ -79,6 +84,21 @@ async fn answered(context: &CodeContext, message: &Message<'_>) -> Reply {
         }
         _ => answer::plain(ErrorKind::AnswerUnexpected, message.id()),
     }
+}
+
+/// Who calls, by the request's identity and headers.
+fn caller(context: &CodeContext) -> Result<Caller, ClientNameError> {
+    let header = context.headers.get(ClientName::HEADER);
+    Ok(Caller {
+        principal: context.identity.principal.clone(),
+        teams: Arc::clone(&context.identity.teams),
+        client: context.server.client(header.map(HeaderValue::as_bytes))?,
+    })
+}
+
+fn invalid_client(error: &ClientNameError, message: &Message<'_>) -> Reply {
+    let body = ErrorBody::new(ErrorKind::InvalidRequest).detail(error);
+    answer::error(&body.answering(message.id()))
 }
 
 /// Whether a client's `initialize` declares that it answers questions.

@@ -21,7 +21,7 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, DELETE");
 /// The non-safelisted request headers that MCP clients send.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
     "accept, authorization, content-type, dpop, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, \
-     traceparent, tracestate, x-api-key, x-mcp-session-id",
+     mooring-client, traceparent, tracestate, x-api-key, x-mcp-session-id",
 );
 /// The reply headers that MCP clients read and browsers hide by default.
 const REPLY_HEADERS: HeaderValue = HeaderValue::from_static(

@@ -16,6 +16,8 @@ use mooring_store::unix_now_ms;
 
 /// Longest wait for a server's first list of tools.
 const FIRST_WITHIN: Duration = Duration::from_secs(10);
+/// The same for a program, which has to start and may have to be fetched first, as `npx` and `uvx` do.
+const FIRST_OF_PROGRAM_WITHIN: Duration = Duration::from_secs(30);
 /// How long the list of a program is believed at least: asking for it starts the program.
 const PROGRAM_BELIEVED_FOR: Duration = Duration::from_secs(60 * 60);
 /// Between two looks whether another gateway has the first list.
@@ -86,7 +88,11 @@ impl Source {
             let (source, asked) = (Arc::clone(self), Arc::clone(upstreams));
             let refreshing = tokio::spawn(async move { source.refresh(&asked).await });
             if tools.is_none() && need == CatalogNeed::Tools {
-                let wait = upstreams.answer_wait(self.server(), FIRST_WITHIN);
+                let limit = match self.server.is_program {
+                    true => FIRST_OF_PROGRAM_WITHIN,
+                    false => FIRST_WITHIN,
+                };
+                let wait = upstreams.answer_wait(self.server(), limit);
                 // A longer query continues by itself, for a later call.
                 if tokio::time::timeout(wait, refreshing).await.is_err() {
                     upstreams.note_answer(self.server(), false);

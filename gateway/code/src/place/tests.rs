@@ -6,7 +6,7 @@ use std::path::Path;
 
 use mooring_session::names::{Principal, ServerName, SessionId};
 
-use super::{CodePlace, PlaceError};
+use super::{ClientName, CodePlace, PlaceError};
 use mooring_settings::Language;
 use mooring_store::SessionKey;
 
@@ -16,7 +16,7 @@ fn principal(text: &str) -> Principal {
 
 fn place(server: &str, user: &str, language: Language) -> Result<CodePlace, PlaceError> {
     let server = ServerName::parse(server.as_bytes()).unwrap();
-    CodePlace::new(&server, &principal(user), language)
+    CodePlace::new(&server, &principal(user), language, None)
 }
 
 /// The SHA-256 of `sandbox:alice@example.com:python` begins with these 24 digits, as `sha256sum` says.
@@ -106,6 +106,49 @@ fn a_key_is_read_back_where_it_belongs_to_the_record() {
         code_key("../x", "typescript"),
     ] {
         assert_eq!(CodePlace::of_key(&wrong, &id, &owner), None, "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_client_that_is_named_has_a_place_of_its_own() {
+    let server = ServerName::parse(b"sandbox").unwrap();
+    let alice = principal("alice@example.com");
+    let of = |client: Option<&str>| {
+        let client = client.map(|name| ClientName::parse(name.as_bytes()).unwrap());
+        CodePlace::new(&server, &alice, Language::Python, client.as_ref()).unwrap()
+    };
+    let (shared, editor, other) = (of(None), of(Some("editor")), of(Some("Editor")));
+    assert!(editor.is_of_client() && !shared.is_of_client());
+    assert_ne!(editor.id(), shared.id());
+    assert_ne!(editor.id(), other.id());
+    assert_eq!(editor.slug(), shared.slug());
+    let key = |language: &str, place: &CodePlace| {
+        SessionKey::code("mcpgw:", &server, ALICE_SLUG, language, place.id()).unwrap()
+    };
+    let read =
+        |language, place: &CodePlace| CodePlace::of_key(&key(language, place), place.id(), &alice);
+    assert_eq!(read("python.editor", &editor), Some(editor.clone()));
+    assert_eq!(read("python.editor", &shared), None);
+    assert_eq!(read("python", &editor), None);
+    assert_eq!(read("python.a.b", &editor), None);
+}
+
+#[test]
+fn the_name_of_a_client_is_short_and_plain() {
+    let longest = "a".repeat(32);
+    for (name, good) in [
+        ("editor", true),
+        ("Claude_Code-2", true),
+        (longest.as_str(), true),
+        ("", false),
+        (&format!("{longest}a"), false),
+        ("a.b", false),
+        ("a:b", false),
+        ("a/b", false),
+        ("a b", false),
+        ("\u{e9}", false),
+    ] {
+        assert_eq!(ClientName::parse(name.as_bytes()).is_ok(), good, "{name}");
     }
 }
 

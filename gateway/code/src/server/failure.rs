@@ -107,7 +107,10 @@ impl From<LockError> for Failure {
 
 fn store_error_text(error: &StoreError) -> &'static str {
     match error {
-        StoreError::Refused(Refusal::Limit { .. } | Refusal::Cap { .. }) => {
+        StoreError::Refused(Refusal::Cap { .. }) => {
+            "this user has as many code sessions as allowed (code.sessions_max); use the name of an earlier client, or wait until a session has expired"
+        }
+        StoreError::Refused(Refusal::Limit { .. }) => {
             "session limit of the store reached; try again later"
         }
         StoreError::Refused(_) => "the session store refused the session",

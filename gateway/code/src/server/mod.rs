@@ -40,11 +40,12 @@ use self::tools::LanguageOffer;
 use crate::calls::{RunClient, Upstreams};
 use crate::catalog::MountableServer;
 use crate::patterns::Patterns;
+use crate::place::{ClientName, ClientNameError};
 use crate::proxy::AddressPolicy;
 use crate::records::SecurityEvent;
 use mooring_settings::{
-    CodePolicy, CodeServerSettings, CodeSettings, CodeToolSettings, Language, MountRules,
-    NetworkPolicy, SkillScope, SkillSettings, StubFormat, TokenizationSettings,
+    CodePolicy, CodeServerSettings, CodeSessionOwner, CodeSettings, CodeToolSettings, Language,
+    MountRules, NetworkPolicy, SkillScope, SkillSettings, StubFormat, TokenizationSettings,
 };
 use mooring_store::{SessionAccess, UserSlug};
 
@@ -55,6 +56,8 @@ pub struct Caller {
     pub principal: Principal,
     /// The teams that the principal is in.
     pub teams: Arc<[String]>,
+    /// The name of a client with sessions of its own; none where all clients of the principal share theirs.
+    pub client: Option<ClientName>,
 }
 
 /// What a call needs besides its arguments.
@@ -179,6 +182,17 @@ impl CodeServer {
             policy: server.policy.clone(),
             settings: settings.tools.clone(),
             services,
+        }
+    }
+
+    /// The client whose own sessions are meant, by what its request names; none where clients share theirs.
+    ///
+    /// # Errors
+    /// What it names is no name.
+    pub fn client(&self, named: Option<&[u8]>) -> Result<Option<ClientName>, ClientNameError> {
+        match self.policy.session_by {
+            CodeSessionOwner::User => Ok(None),
+            CodeSessionOwner::Client => named.map(ClientName::parse).transpose(),
         }
     }
 

@@ -51,6 +51,8 @@ impl Repeater {
             caller: Caller {
                 principal: request.principal,
                 teams: request.teams.into(),
+                // A record does not name the client.
+                client: None,
             },
             upstreams: Arc::clone(&self.upstreams),
             client: RunClient::silent(),

@@ -7,17 +7,17 @@
 //! store is away.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use mooring_sandbox::tree::{self, VirtualPath, WriteReport};
-use mooring_session::names::Principal;
 use mooring_session::rules::{CreateRequest, Revival, TouchRequest};
 use mooring_session::time::Millis;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 
 use super::failure::Failure;
-use super::{CallContext, CodeServer};
+use super::{CallContext, Caller, CodeServer};
 use crate::catalog::CatalogNeed;
 use crate::place::CodePlace;
 use crate::volume::{
@@ -39,6 +39,8 @@ const READS_MAX: usize = 3;
 pub(super) struct ResolvedSession {
     handle: SessionHandle,
     pub(super) session: Session,
+    /// How many sessions of code the principal may have when this one is made.
+    cap: Option<NonZeroU64>,
     incarnation: Incarnation,
     /// What the session sees of other servers' tools, and of skills.
     pub(super) mounted: MountManifest,
@@ -71,7 +73,7 @@ impl LockedSession {
 }
 
 impl CodeServer {
-    /// The principal's session in this language: created, found, or revived.
+    /// The caller's session in this language: created, found, or revived.
     pub(super) async fn resolve_session(
         &self,
         context: &CallContext,
@@ -80,27 +82,29 @@ impl CodeServer {
     ) -> Result<ResolvedSession, Failure> {
         let volume = &self.services.storage()?.volume;
         let language = self.language_or_default(language);
-        let place = CodePlace::new(&self.id, &context.caller.principal, language)?;
+        let Caller {
+            principal, client, ..
+        } = &context.caller;
+        let place = CodePlace::new(&self.id, principal, language, client.as_ref())?;
         let session = place.session(self.services.sessions.store())?;
         let mounted = self.resolve_manifest(context, language, need).await?;
-        let incarnation = self.read_record(&session, &mounted, None).await?;
+        let cap = place.is_of_client().then_some(self.policy.sessions_max);
+        let incarnation = self.read_record(&session, cap, &mounted, None).await?;
         self.services.note_use(&session.key);
         Ok(ResolvedSession {
             _in_flight: self.services.sessions.begin_call(&session, &self.id),
             handle: volume.session(&place).with_ttl(self.policy.session_ttl),
             session,
+            cap,
             incarnation,
             mounted,
         })
     }
 
-    /// The principal's session in this language, as calls of its code know it.
-    pub fn session_of(
-        &self,
-        principal: &Principal,
-        language: Language,
-    ) -> Result<Session, Failure> {
-        let place = CodePlace::new(&self.id, principal, language)?;
+    /// The caller's session in this language, as calls of its code know it.
+    pub fn session_of(&self, caller: &Caller, language: Language) -> Result<Session, Failure> {
+        let client = caller.client.as_ref();
+        let place = CodePlace::new(&self.id, &caller.principal, language, client)?;
         Ok(place.session(self.services.sessions.store())?)
     }
 
@@ -108,6 +112,7 @@ impl CodeServer {
     async fn read_record(
         &self,
         session: &Session,
+        cap: Option<NonZeroU64>,
         mounted: &MountManifest,
         outranks: Option<u64>,
     ) -> Result<Incarnation, Failure> {
@@ -119,7 +124,7 @@ impl CodeServer {
             content_hash: Some(mounted.content_hash().clone()),
             labels: BTreeMap::new(),
             revival: Revival::Allowed,
-            cap: None,
+            cap,
         };
         let was_degraded = store.is_degraded();
         let created = store.create(&session.key, &request).await?;
@@ -158,7 +163,7 @@ impl CodeServer {
                 Err(SessionOpenError::Superseded { generation }) if reads < READS_MAX => {
                     reads += 1;
                     known.incarnation = self
-                        .read_record(&known.session, &known.mounted, Some(generation))
+                        .read_record(&known.session, known.cap, &known.mounted, Some(generation))
                         .await?;
                 }
                 opened => break opened?,

@@ -34,7 +34,7 @@ pub use language::{Language, StubFormat};
 pub use mounts::MountRules;
 pub use network::NetworkPolicy;
 pub use patterns::DangerousPatterns;
-pub use policy::CodePolicy;
+pub use policy::{CodePolicy, CodeSessionOwner};
 pub use records::RecordSettings;
 pub use runtime::{OnDenoAbsent, RuntimeSettings};
 pub use skills::{SkillScope, SkillSettings};

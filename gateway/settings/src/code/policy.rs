@@ -1,6 +1,7 @@
 //! What one `code` server allows its runs: the defaults of `[code]`, with what the server's own `sandbox_policy`
 //! says in their place.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use mooring_sandbox::Limits;
@@ -12,11 +13,30 @@ use super::network::{NetworkPolicy, parse_connections};
 use crate::globs::GLOB_BYTES_MAX;
 use crate::reader::Reader;
 use crate::rows::inherited;
+use crate::setting::{Word, Words};
 use crate::{Language, StoreLocation, StoreSettings};
 
 /// How long files live where nothing is set: of a fleet, as ContextForge has it, and on one machine.
 const SESSION_TTL: Duration = Duration::from_secs(900);
 const SESSION_TTL_ON_ONE_MACHINE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Whose a session of code is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeSessionOwner {
+    /// The user's: all clients of a user share it.
+    User,
+    /// That of a client which names itself; clients of the user that do not, share one.
+    Client,
+}
+
+impl Words for CodeSessionOwner {
+    const DEFAULT: Word<Self> = ("user", Self::User, "all clients of a user share one");
+    const OTHERS: &'static [Word<Self>] = &[(
+        "client",
+        Self::Client,
+        "a client that sends `Mooring-Client: NAME` has its own",
+    )];
+}
 
 /// What one `code` server allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +47,10 @@ pub struct CodePolicy {
     pub runtimes: Vec<CodeRuntime>,
     /// What one run may use. A call may ask for less time.
     pub limits: Limits,
+    /// Whose a session is.
+    pub session_by: CodeSessionOwner,
+    /// Most sessions of code of one principal, where clients have their own.
+    pub sessions_max: NonZeroU64,
     /// Most runs of one principal in a minute, over all gateways.
     pub runs_per_minute: u64,
     /// How long a session and its files live after their last use.
@@ -58,6 +82,14 @@ inherited! {
         ).contextforge_name("CODE_EXECUTION_SESSION_TTL_SECONDS")
             .unset("900 over Redis; 604800, a week, where `store.url` is `embedded`: on one machine yesterday's files are there")
             => |reader, row| reader.if_written(row),
+        /// Whose a session and its files are. With `client`, two agents of one user that name themselves differently do
+        /// not overwrite each other's files. It keeps nobody out: a client may send another name.
+        session_by: CodeSessionOwner = Choice("code.session_by" / "sandbox_policy.session_by"),
+        /// Most sessions of code that one principal may have, over all code servers and languages, when another client
+        /// asks for one of its own. Each may fill its disk.
+        sessions_max: NonZeroU64 = Integer(
+            "code.sessions_max" / "sandbox_policy.sessions_max", "sessions", 16, 1..=10_000,
+        ),
         /// How long one run may take; then all its processes are killed. A call may ask for less.
         wall_time: Duration = Integer(
             "code.default_max_execution_time_ms" / "sandbox_policy.max_execution_time_ms"
@@ -156,6 +188,8 @@ impl PolicyDraft {
                 access,
                 output_bytes: self.output_bytes,
             },
+            session_by: self.session_by,
+            sessions_max: self.sessions_max,
             runs_per_minute: self.runs_per_minute,
             session_ttl: self.session_ttl.unwrap_or(SESSION_TTL),
             calls,

@@ -1,6 +1,7 @@
 //! A code server as a client sees it: what it says of itself, what its tools answer, and what they refuse.
 
 mod answers;
+mod clients;
 mod degraded;
 mod runs;
 mod surface;

@@ -106,7 +106,7 @@ pub(super) fn names(directory: &Path) -> Vec<String> {
 pub(super) fn place_of(user: &str) -> CodePlace {
     let server = ServerName::parse(b"sandbox").unwrap();
     let principal = Principal::parse(user.as_bytes()).unwrap();
-    CodePlace::new(&server, &principal, Language::Python).unwrap()
+    CodePlace::new(&server, &principal, Language::Python, None).unwrap()
 }
 
 pub(super) fn nothing(place: &CodePlace) -> MountManifest {
