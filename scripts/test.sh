@@ -3,11 +3,12 @@
 #
 # Two lanes side by side: the integration tests of `it`, which keep the processors busy, and every other test program,
 # most of which wait. A test that passes on the second try is named as flaky, and the run goes on. The run fails if a test
-# fails twice, if more than three fail, or if a test program ends without saying which of its tests failed.
+# fails twice, if more than eight fail, or if a test program ends without saying which of its tests failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-retried_max=3
+retried_max=8
+output_lines_max=40
 
 logs=$(mktemp -d)
 lane=
@@ -38,6 +39,15 @@ report() {
     ' "$@"
 }
 
+# The first lines that each failed test printed.
+output_of_failed() {
+    awk -v lines_max="$output_lines_max" '
+        /^---- .* stdout ----$/ { printed = 0; printing = 1 }
+        /^failures:$/ { printing = 0 }
+        printing && printed++ < lines_max
+    ' "$logs/it" "$logs/others" >&2
+}
+
 mapfile -t others < <(cargo metadata --locked --no-deps --format-version 1 | jq --raw-output \
     '[.packages[].targets[] | select(.kind == ["test"]) | .name] - ["it"] | unique[] | "--test", .')
 # A process group of its own, which ends with this script.
@@ -62,6 +72,8 @@ if [ "$counted" -eq 0 ] || [ "${#failed[@]}" -ne "$counted" ] || [ "$programs" -
 fi
 printf 'FAILED on the first try: %s\n' "${failed[@]}" >&2
 if [ "$counted" -gt $retried_max ]; then
+    # Once more, last: what is in the middle of a long log is easily cut.
+    output_of_failed
     echo "test: $counted tests failed; not tried again, because they are more than $retried_max" >&2
     exit 1
 fi
