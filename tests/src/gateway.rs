@@ -105,12 +105,19 @@ impl Settings {
 
     /// TLS with these certificates; `client` is one that may speak to it.
     #[must_use]
-    pub fn tls(mut self, certificates: &[&Certificate], client: &HttpClient) -> Self {
+    pub fn tls(self, certificates: &[&Certificate], client: &HttpClient) -> Self {
         let tables: Vec<_> = (certificates.iter())
             .map(|files| json!({"cert_file": files.certificate, "key_file": files.key}))
             .collect();
+        self.asked_over_tls(client)
+            .env("MOORING_LISTEN_TLS", &json!(tables).to_string())
+    }
+
+    /// The configuration file has certificates; `client` is one that may speak to it.
+    #[must_use]
+    pub fn asked_over_tls(mut self, client: &HttpClient) -> Self {
         self.tls_client = Some(Box::new(client.clone()));
-        self.env("MOORING_LISTEN_TLS", &json!(tables).to_string())
+        self
     }
 
     /// `mooring` with these settings and this `subcommand`. Its own files are in `directory`.

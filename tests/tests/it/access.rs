@@ -9,6 +9,7 @@ use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::legacy::LegacySession;
+use mooring_tests::pages;
 use mooring_tests::session::{McpSession, Opening, read_exchange};
 use serde_json::{Value, json};
 
@@ -54,9 +55,8 @@ struct Arrangement {
 impl Arrangement {
     /// The settings of the page.
     fn settings() -> anyhow::Result<String> {
-        let (_, rest) = PAGE.split_once("```toml\n").context("settings")?;
-        let (toml, _) = rest.split_once("```").context("an end of the settings")?;
-        Ok(toml.to_owned())
+        let blocks = pages::blocks("docs/access.md", "toml")?;
+        blocks.into_iter().next().context("settings")
     }
 
     async fn start() -> anyhow::Result<Self> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::ensure;
-use mooring_tests::pages::{Block, blocks_in};
+use mooring_tests::pages::{Block, blocks_in, inline_code};
 use mooring_tests::paths;
 use tempfile::TempDir;
 
@@ -92,10 +92,17 @@ fn every_command_of_mooring_on_a_page_is_one_that_there_is() -> anyhow::Result<(
     let mut asked = 0;
     for page in pages()? {
         let text = std::fs::read_to_string(&page)?;
-        for block in blocks_in(&text, &COMMANDS) {
+        let mut places: Vec<(String, Vec<String>)> = blocks_in(&text, &COMMANDS)
+            .iter()
+            .map(|block| (format!("line {}", block.line), calls(block)))
+            .collect();
+        let mut inline = inline_code(&text);
+        inline.retain(|code| code.starts_with("mooring "));
+        places.push(("running text".to_owned(), inline));
+        for (place, calls) in places {
             let directory = TempDir::with_prefix("mooring-guides-")?;
             let read = |name| std::fs::read_to_string(directory.path().join(name));
-            for call in calls(&block) {
+            for call in calls {
                 let mut command = Command::new("bash");
                 command.args(["-c", &format!("{ASK_FOR_HELP}{call}")]);
                 command.current_dir(directory.path());
@@ -110,12 +117,11 @@ fn every_command_of_mooring_on_a_page_is_one_that_there_is() -> anyhow::Result<(
                 command.output()?;
             }
             let refused = read("refused").unwrap_or_default();
-            let place = format!("{}, line {}", page.display(), block.line);
-            ensure!(refused.is_empty(), "{place}: {refused}");
+            ensure!(refused.is_empty(), "{}, {place}: {refused}", page.display());
             asked += read("asked").unwrap_or_default().lines().count();
         }
     }
-    ensure!(asked > 25, "only {asked} commands were found");
+    ensure!(asked > 60, "only {asked} commands were found");
     Ok(())
 }
 
@@ -159,5 +165,31 @@ fn every_link_on_a_page_leads_to_something() -> anyhow::Result<()> {
         }
     }
     ensure!(followed > 100, "only {followed} links were found");
+    Ok(())
+}
+
+#[test]
+fn every_target_of_make_on_a_page_is_one_that_there_is() -> anyhow::Result<()> {
+    let makefile = std::fs::read_to_string(paths::workspace().join("Makefile"))?;
+    let mut named = 0;
+    for page in pages()? {
+        let text = std::fs::read_to_string(&page)?;
+        for code in inline_code(&text) {
+            let Some(target) = code.strip_prefix("make ") else {
+                continue;
+            };
+            let target = target.split(' ').next().unwrap_or_default();
+            let is_there = makefile
+                .lines()
+                .any(|line| line.starts_with(&format!("{target}:")));
+            ensure!(
+                is_there,
+                "{}: {code}: there is no such target",
+                page.display()
+            );
+            named += 1;
+        }
+    }
+    ensure!(named > 3, "only {named} targets were found");
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! Hooks: services that are asked about tool calls, and decide about each one whatever way it takes.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,12 +12,8 @@ use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::hook::{Hook, HookAnswer};
 use mooring_tests::legacy::LegacySession;
-use mooring_tests::paths;
-use mooring_tests::port::free_port;
-use mooring_tests::process::Process;
 use mooring_tests::session::{McpSession, Opening, read_exchange};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::recovery::{call, mark_of};
 
@@ -429,47 +424,6 @@ async fn a_resumed_result_is_shown_to_the_hook_too() -> anyhow::Result<()> {
         (&Value::Null, &json!("child"))
     );
     assert!(resumed["result"]["content"].is_array(), "{resumed}");
-    Ok(())
-}
-
-/// The program of docs/hooks.md, as operators copy it.
-#[tokio::test]
-async fn the_example_of_the_guide_works() -> anyhow::Result<()> {
-    let guide = std::fs::read_to_string(paths::workspace().join("docs/hooks.md"))?;
-    let (_, program) = guide.split_once("```python\n").context("a program")?;
-    let (program, _) = program.split_once("```").context("its end")?;
-    let directory = TempDir::with_prefix("mooring-hook-")?;
-    let (file, port) = (directory.path().join("hook.py"), free_port()?);
-    std::fs::write(&file, program)?;
-    let mut command = Command::new(paths::tool("python")?);
-    command.arg(&file).arg(port.to_string());
-    let mut hook = Process::start("hook", &mut command, &directory.path().join("log"))?;
-    hook.ready(async || {
-        Ok(tokio::net::TcpStream::connect(("127.0.0.1", port))
-            .await
-            .map(drop)?)
-    })
-    .await?;
-
-    let command = stdio_command("child", None, &[])?;
-    let settings = Settings::toml(format!(
-        "[[servers]]\nid = \"tracker\"\nkind = \"stdio\"\ncommand = {command:?}\n\
-         env = {{ CONTACT = \"ask ada@example.org\" }}\n\
-         [[calls.hooks]]\nurl = \"http://127.0.0.1:{port}/\"\nwhen = [\"before\", \"after\"]\n"
-    ));
-    let gateway = Gateway::start("example", settings).await?;
-    let endpoints = [gateway.mcp_url("tracker")];
-    let mut session = McpSession::open(&HttpClient::default(), &endpoints).await?;
-    let refused = refusal(&mut session, "delete_everything", json!({})).await?;
-    assert!(
-        refused.1.ends_with("only administrators may delete"),
-        "{refused:?}"
-    );
-    let around = session.call("surroundings", json!({})).await?.to_string();
-    assert!(
-        around.contains("ask [address]") && !around.contains("ada@"),
-        "{around}"
-    );
     Ok(())
 }
 

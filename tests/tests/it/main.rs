@@ -73,6 +73,7 @@ mod migration;
 mod older_servers;
 mod order;
 mod owned;
+mod pages;
 mod peer_proxy;
 mod peers;
 mod placement;
