@@ -193,3 +193,58 @@ fn every_target_of_make_on_a_page_is_one_that_there_is() -> anyhow::Result<()> {
     ensure!(named > 3, "only {named} targets were found");
     Ok(())
 }
+
+/// Names like those of settings that are something else: commands in ACLs, rights, tables.
+const NO_SETTINGS: [&str; 6] = [
+    "servers.oauth",
+    "servers.read",
+    "servers.use",
+    "servers.vault",
+    "worker.beat",
+    "worker.gone",
+];
+
+/// The name in code such as `auth.mode` or `auth.mode = "none"`.
+fn setting_in(code: &str) -> Option<&str> {
+    let name = code.split(" = ").next()?;
+    let is_name = |word: &str| {
+        let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+        !word.is_empty() && word.chars().all(is_letter)
+    };
+    (name.contains('.') && name.split('.').all(is_name)).then_some(name)
+}
+
+#[test]
+fn every_setting_that_a_page_names_is_one_that_there_is() -> anyhow::Result<()> {
+    let reference = std::fs::read_to_string(paths::workspace().join("docs/settings.md"))?;
+    let reference = inline_code(&reference);
+    let settings: BTreeSet<&str> = reference
+        .iter()
+        .filter_map(|code| setting_in(code))
+        .collect();
+    let section = |name: &str| name.split('.').next().map(str::to_owned);
+    let mut sections: BTreeSet<_> = settings.iter().filter_map(|name| section(name)).collect();
+    // The module's own, and units of systemd.
+    sections.remove("mooring");
+    let mut named = 0;
+    for page in pages()? {
+        let text = std::fs::read_to_string(&page)?;
+        for code in inline_code(&text) {
+            let Some(name) = setting_in(&code) else {
+                continue;
+            };
+            let is_setting = section(name).is_some_and(|section| sections.contains(&section));
+            if !is_setting || NO_SETTINGS.contains(&name) || name.ends_with(".toml") {
+                continue;
+            }
+            ensure!(
+                settings.contains(name),
+                "{}: {name}: there is no such setting",
+                page.display()
+            );
+            named += 1;
+        }
+    }
+    ensure!(named > 300, "only {named} settings were found");
+    Ok(())
+}
