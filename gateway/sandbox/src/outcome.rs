@@ -74,7 +74,8 @@ pub enum StopReason {
 /// A limit at which the kernel refuses what would go beyond, while the run goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunLimit {
-    /// No further process or thread was made. Known only with a control group.
+    /// No further process or thread was made. Without a control group: it had as many as it may have when it was
+    /// measured.
     Processes,
     /// The layer of its files is full.
     DiskBytes,

@@ -84,8 +84,8 @@ pub(super) struct State {
     most: CgroupUsage,
     /// What the group measured in the end, where there was one.
     group_memory_peak_bytes: Option<u64>,
-    /// Whether the group has refused a process.
-    was_process_refused: bool,
+    /// Whether the group has refused a process or, without one, the run was seen with as many as it may have.
+    has_reached_processes: bool,
     objects: ObjectsMeter,
     chunk: Box<[u8; Pump::CHUNK]>,
 }
@@ -110,21 +110,17 @@ impl State {
             stopped: None,
             most: CgroupUsage::default(),
             group_memory_peak_bytes: None,
-            was_process_refused: false,
+            has_reached_processes: false,
             objects: ObjectsMeter::default(),
             chunk: Box::new([0; Pump::CHUNK]),
         }
     }
 
-    /// The limits at which the kernel refused something. Killing a run lowers the group's limit of processes, but what
-    /// is killed counts as stopped.
+    /// The limits at which the kernel refused something.
     fn limits_reached(&self) -> Vec<RunLimit> {
         let layer = self.upper.as_ref().and_then(|upper| fstatfs(upper).ok());
         let is_reached = [
-            (
-                RunLimit::Processes,
-                self.was_process_refused && self.stopped.is_none(),
-            ),
+            (RunLimit::Processes, self.has_reached_processes),
             (
                 RunLimit::DiskBytes,
                 layer.is_some_and(|layer| layer.f_bfree == 0),
@@ -180,7 +176,9 @@ impl Watch<'_, '_> {
         }
         let group = self.begun.group.as_ref();
         self.state.group_memory_peak_bytes = group.and_then(Cgroup::memory_peak_bytes);
-        self.state.was_process_refused = group.is_some_and(Cgroup::was_process_refused);
+        // Killing a run lowers the group's limit, at which its processes are then refused others.
+        self.state.has_reached_processes |=
+            self.state.stopped.is_none() && group.is_some_and(Cgroup::was_process_refused);
         Ok(())
     }
 
@@ -400,8 +398,11 @@ impl Watch<'_, '_> {
                 .usage()
                 .map_err(RunError::host("control group: read"))?,
             None => {
-                let mut usage = watchdog::measure(self.begun.helper.pid())
+                let tree = watchdog::measure(self.begun.helper.pid())
                     .map_err(RunError::host("watchdog"))?;
+                // Process 1 is counted too.
+                self.state.has_reached_processes |= tree.threads > u64::from(self.limits.processes);
+                let mut usage = tree.usage;
                 usage.memory_bytes += self.state.objects.memory_bytes();
                 usage
             }

@@ -4,7 +4,8 @@
 //! Pages that two processes share are counted for both, so a tree that forks is stopped earlier rather than later;
 //! memory that nobody has mapped (a memfd that was only written to) is not seen, which is why the filter has to refuse
 //! it, and the queues of sockets and pipes are counted by [`super::kernel_objects`]. Processor time is that of the
-//! living and of the dead they waited for.
+//! living and of the dead they waited for. Processes are those of one moment: a run that has all it may have only between
+//! two measurements is not told.
 //!
 //! Invariant: what is measured begins at the helper, to which every process of the run is a descendant: orphans become
 //! children of process 1 or of the helper.
@@ -23,20 +24,29 @@ const PROCESSES_MAX: usize = 8192;
 /// In which `/proc` counts processor time, on every architecture that Rust has.
 const TICKS_PER_SECOND: u64 = 100;
 
+/// What a tree of processes uses at one moment.
+#[derive(Debug, Default)]
+pub(super) struct TreeUsage {
+    pub(super) usage: CgroupUsage,
+    /// Processes, and threads beyond the first of each, as the kernel counts them at its limit of processes.
+    pub(super) threads: u64,
+}
+
 /// What all descendants of `root` use; the root itself is not counted.
-pub(super) fn measure(root: Pid) -> io::Result<CgroupUsage> {
-    let mut usage = CgroupUsage::default();
+pub(super) fn measure(root: Pid) -> io::Result<TreeUsage> {
+    let mut tree = TreeUsage::default();
     let mut cpu_ticks = 0;
     for pid in descendants(root)? {
         // One that has ended meanwhile is counted by its parent, the next time.
-        let Ok(ticks) = cpu_ticks_of(pid) else {
+        let Ok(stat) = ProcessStat::read(pid) else {
             continue;
         };
-        usage.memory_bytes += memory_of(pid);
-        cpu_ticks += ticks;
+        tree.usage.memory_bytes += memory_of(pid);
+        tree.threads += stat.threads;
+        cpu_ticks += stat.cpu_ticks;
     }
-    usage.cpu_time = Some(Duration::from_millis(cpu_ticks * 1000 / TICKS_PER_SECOND));
-    Ok(usage)
+    tree.usage.cpu_time = Some(Duration::from_millis(cpu_ticks * 1000 / TICKS_PER_SECOND));
+    Ok(tree)
 }
 
 /// The processes that descend from `root`, without it.
@@ -104,17 +114,25 @@ pub(super) fn find_in_threads<T>(pid: i32, look: impl Fn(&Path) -> Option<T>) ->
     threads.flatten().find_map(|thread| look(&thread.path()))
 }
 
-/// Own time in both modes, and that of the children that were waited for.
-fn cpu_ticks_of(pid: i32) -> io::Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name, in parentheses, may hold anything; the four times begin at the 12th field after it.
-    let (_, fields) = stat.rsplit_once(')').ok_or(io::ErrorKind::InvalidData)?;
-    Ok(fields
-        .split_whitespace()
-        .skip(11)
-        .take(4)
-        .filter_map(|ticks| ticks.parse::<u64>().ok())
-        .sum())
+/// One process in `/proc/PID/stat`.
+struct ProcessStat {
+    /// Own time in both modes, and that of the children that were waited for.
+    cpu_ticks: u64,
+    threads: u64,
+}
+
+impl ProcessStat {
+    fn read(pid: i32) -> io::Result<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The name, in parentheses, may hold anything; the four times begin at the 12th field after it, and two fields
+        // follow before the number of threads.
+        let (_, fields) = stat.rsplit_once(')').ok_or(io::ErrorKind::InvalidData)?;
+        let mut fields = fields.split_whitespace().skip(11).map(str::parse::<u64>);
+        Ok(Self {
+            cpu_ticks: fields.by_ref().take(4).flatten().sum(),
+            threads: fields.nth(2).and_then(Result::ok).unwrap_or(0),
+        })
+    }
 }
 
 #[cfg(test)]

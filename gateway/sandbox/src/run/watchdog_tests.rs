@@ -41,8 +41,9 @@ fn descendants_of_every_generation_are_counted() {
         let found = descendants(own).expect("this process's descendants");
         // The shell, two more in the pipe, and three cats.
         if found.len() >= 6 {
-            let usage = measure(own).expect("what they use");
-            assert!(usage.memory_bytes >= 6 * 4096, "{usage:?}");
+            let tree = measure(own).expect("what they use");
+            assert!(tree.usage.memory_bytes >= 6 * 4096, "{tree:?}");
+            assert!(tree.threads >= 6, "{tree:?}");
             break;
         }
         assert!(

@@ -27,6 +27,8 @@ pub(crate) enum Scene {
     Probe,
     /// Says how runs end that keep memory where it is in no process's resident pages.
     HiddenMemory,
+    /// Says which limits a run has met that starts threads until it is refused one, and one that starts a few.
+    ManyThreads,
     /// Says how the commits of a run that wrote much and of one that wrote little end.
     Commit,
 }
@@ -37,6 +39,7 @@ impl Scene {
             Self::Endless => "endless",
             Self::Probe => "probe",
             Self::HiddenMemory => "hidden-memory",
+            Self::ManyThreads => "many-threads",
             Self::Commit => "commit",
         }
     }
@@ -107,6 +110,10 @@ fn a_scene() {
     } else if scene == Scene::HiddenMemory.name() {
         for (_, source) in HIDDEN_MEMORY {
             say(&sandbox, &planted, source, limits());
+        }
+    } else if scene == Scene::ManyThreads.name() {
+        for count in [16, 4] {
+            say_limits(&sandbox, &planted, count);
         }
     } else if scene == Scene::Commit.name() {
         for kilobytes in [800, 8] {
@@ -220,6 +227,24 @@ fn say(sandbox: &Sandbox, planted: &Planted, source: &str, limits: Limits) {
         }
         Err(error) => println!("run refused: {error}"),
     }
+}
+
+/// A run with `count` threads, where 8 are allowed. It goes on with those that it has until it is stopped.
+fn say_limits(sandbox: &Sandbox, planted: &Planted, count: usize) {
+    let source = format!(
+        "import threading, time\ntry:\n    for _ in range({count} - 1):\n        \
+         threading.Thread(target=time.sleep, args=(60,)).start()\nexcept RuntimeError:\n    pass\ntime.sleep(60)"
+    );
+    let limits = Limits {
+        processes: 8,
+        wall_time: Duration::from_secs(2),
+        ..limits()
+    };
+    let outcome = run(sandbox, planted, &source, limits).unwrap();
+    println!(
+        "{count} threads: {:?} {:?}",
+        outcome.ended, outcome.limits_reached
+    );
 }
 
 fn say_commit(sandbox: &Sandbox, planted: &Planted, kilobytes: usize) {

@@ -154,6 +154,25 @@ fn without_control_groups_hidden_memory_is_bounded() {
     );
 }
 
+/// 113: the watchdog sees that a run has as many processes and threads as it may have.
+#[test]
+fn without_control_groups_a_run_with_all_its_processes_is_told() {
+    as_each(
+        "platform::without_control_groups_a_run_with_all_its_processes_is_told",
+        |planted| {
+            let script = "mount -t tmpfs -o ro none /sys/fs/cgroup";
+            let driver = command(Scene::ManyThreads, Tier::Strict, planted);
+            let said = output(&mut in_namespaces(script, &driver));
+            assert!(said.contains("Watchdog"), "{said}");
+            assert!(
+                said.contains("16 threads: Stopped(WallTime) [Processes]"),
+                "{said}"
+            );
+            assert!(said.contains("4 threads: Stopped(WallTime) []"), "{said}");
+        },
+    );
+}
+
 /// 106: a machine on which nothing can be written.
 #[test]
 fn a_read_only_machine_will_do() {
