@@ -59,8 +59,8 @@ Examples:
       shows which users and sessions send most; mooring digest NAME says which user is which
   mooring keys create --user ada --team dev --note 'build server'
       makes an API key, and prints it
-  mooring sessions import sessions.json --server claude
-      takes the sessions of agents that another server kept in a file
+  mooring sessions import --server claude
+      takes the sessions of agents that claude-code-mcp kept in its file; another file can be named
 
 Exit codes:
   0   clean stop (SIGTERM, SIGINT)

@@ -42,8 +42,8 @@ pub struct OwnerArguments {
 pub enum SessionsCommand {
     /// Import agents' sessions from a sessions.json; entries that cannot be imported are listed on standard error
     Import {
-        /// The file; - reads standard input
-        file: PathBuf,
+        /// The file; - reads standard input [default: ~/.config/claude-code-mcp/sessions.json]
+        file: Option<PathBuf>,
         /// The owner of the imported sessions.
         #[command(flatten)]
         owner: OwnerArguments,

@@ -3,7 +3,7 @@
 //! Invariant: for each parent the session that was used later stays, and importing a file twice equals importing it
 //! once.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::agent_records::{AgentRecords, AgentSessionState, PutOutcome};
 use super::target::{Owner, StoreTarget};
@@ -15,6 +15,8 @@ use mooring_store::unix_now_ms;
 
 /// Selects stdin.
 const STANDARD_INPUT: &str = "-";
+/// Where claude-code-mcp keeps its sessions, below its user's home directory. It does not look at `XDG_CONFIG_HOME`.
+const DEFAULT_FILE: &str = ".config/claude-code-mcp/sessions.json";
 
 /// The policy for a parent that has a session in both the file and the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,20 @@ struct Counts {
     replaced: usize,
     /// The store's own was used later, or is the same.
     kept: usize,
+}
+
+/// The file of a command that names none.
+///
+/// # Errors
+/// [`SessionsError::Flag`]: this user has no home directory.
+pub(super) fn default_file() -> Result<PathBuf, SessionsError> {
+    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    home.map(|home| home.join(DEFAULT_FILE)).ok_or_else(|| {
+        let text = format!(
+            "the home directory, which ~/{DEFAULT_FILE} is in, is not known: name the file"
+        );
+        SessionsError::Flag(text)
+    })
 }
 
 pub(super) async fn run(

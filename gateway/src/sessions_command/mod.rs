@@ -164,6 +164,7 @@ pub async fn run(arguments: SessionsArguments) -> Result<Outcome, SessionsError>
             } else {
                 import::OnKnown::KeepNewer
             };
+            let file = file.map_or_else(import::default_file, Ok)?;
             import::run(&target, &owner, &file, conflicts).await
         }
         SessionsCommand::Export { file, owner } => export::run(&target, &owner, &file).await,

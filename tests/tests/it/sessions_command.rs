@@ -191,6 +191,25 @@ async fn is_managed(machine: &Machine) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Where that server keeps it, whatever `XDG_CONFIG_HOME` is.
+#[tokio::test]
+async fn an_import_without_a_file_takes_that_of_claude_code_mcp() -> anyhow::Result<()> {
+    let machine = Machine::new("embedded")?;
+    let absent = machine.sessions(&["import"]).await?;
+    let errors = String::from_utf8(absent.stderr)?;
+    let default = machine.path(".config/claude-code-mcp/sessions.json");
+    assert_eq!(absent.status.code(), Some(1), "{errors}");
+    assert!(errors.contains(text(&default)), "{errors}");
+
+    let sessions = json!({"parent-session-123": entry("s-1", &ago(DAY / 24).await?)});
+    std::fs::create_dir_all(default.parent().context("a directory")?)?;
+    std::fs::write(&default, sessions.to_string())?;
+    let (said, errors) = machine.told(&["import"]).await?;
+    assert!(said.starts_with("1 sessions imported"), "{said}{errors}");
+    assert_eq!(machine.exported().await?, sessions);
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_file_goes_through_the_embedded_store_and_back() -> anyhow::Result<()> {
     let machine = Machine::new("embedded")?;
