@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::context::Context;
 use crate::names::{ServerName, WorkerId};
-use crate::record::{Binding, Cleaning, Phase, Record, SessionState};
+use crate::record::{Binding, Cleaning, Phase, Record, SessionLifetime, SessionState};
 use crate::time::{Millis, Timestamp};
 use crate::turns::QueueView;
 use crate::view::BindingState;
@@ -61,6 +61,18 @@ impl Explanation<'_> {
         format!("{} ago", span(between(then, self.context.now)))
     }
 
+    /// When it was last used, as exactly as the record tells.
+    fn last_use(&self, lifetime: &SessionLifetime) -> String {
+        let Context { now, tuning, .. } = *self.context;
+        let bounds = lifetime.last_use_bounds(now, tuning);
+        let [earliest, latest] = bounds.map(|bound| span(between(bound, now)));
+        match bounds {
+            [first, last] if first < last && last == now => format!("within the last {earliest}"),
+            _ if latest == earliest => format!("{earliest} ago"),
+            _ => format!("{latest} to {earliest} ago"),
+        }
+    }
+
     fn left(&self, until: Timestamp) -> Millis {
         between(self.context.now, until)
     }
@@ -81,10 +93,7 @@ impl Explanation<'_> {
         self.line(format!(
             "session {digest} (digest) of {principal} is {state}, generation {generation}"
         ));
-        let (created, used) = (
-            self.ago(lifetime.created_at),
-            self.ago(lifetime.last_used_at),
-        );
+        let (created, used) = (self.ago(lifetime.created_at), self.last_use(lifetime));
         let told = lifetime.expiry_told(now);
         let end = match session_state {
             SessionState::Active => {

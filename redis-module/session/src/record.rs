@@ -132,6 +132,18 @@ impl SessionLifetime {
         true
     }
 
+    /// The earliest and the latest moment at which the session may have been used last: a use within one touch step of the
+    /// last written one is not written. An end always is.
+    #[must_use]
+    pub fn last_use_bounds(&self, now: Timestamp, tuning: &Tuning) -> [Timestamp; 2] {
+        let written = self.last_used_at;
+        let latest = match self.lifecycle {
+            Lifecycle::Active => written.plus(step(self.ttl, tuning)).min(now).max(written),
+            Lifecycle::Ended => written,
+        };
+        [written, latest]
+    }
+
     /// When the session expires, as callers are told: once it was idle for its TTL. Uses that were not written may keep
     /// it up to one touch step longer; from then on the stored deadline is told. For an ended one, when it ended.
     #[must_use]

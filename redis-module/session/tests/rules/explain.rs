@@ -29,14 +29,14 @@ fn every_state_has_its_sentences() {
         State::Active,
         "\
 session <2> (digest) of alice is active, generation 999500000
-created 500 ms ago, last used 500 ms ago, expires in 15 s unless it is used
+created 500 ms ago, last used within the last 500 ms, expires in 15 s unless it is used
 next, in 15 s: the session expires unless it is used",
     );
     check(
         State::Claimed,
         "\
 session <2> (digest) of alice is active, generation 999500000
-created 500 ms ago, last used 500 ms ago, expires in 15 s unless it is used
+created 500 ms ago, last used within the last 500 ms, expires in 15 s unless it is used
 tools: claimed by holder:1 for a 400 ms ago, lapses in 4 s, epoch 999600000
 next, in 4 s: the claim on tools lapses",
     );
@@ -44,7 +44,7 @@ next, in 4 s: the claim on tools lapses",
         State::Lapsed,
         "\
 session <2> (digest) of alice is active, generation 999500000
-created 500 ms ago, last used 500 ms ago, expires in 15 s unless it is used
+created 500 ms ago, last used within the last 500 ms, expires in 15 s unless it is used
 tools: orphaned: holder:1 did not initialize a within its lease, epoch 999600000
 \x20   the next request to it rebinds it
 next, in 15 s: the session expires unless it is used",
@@ -53,7 +53,7 @@ next, in 15 s: the session expires unless it is used",
         State::Bound,
         "\
 session <2> (digest) of alice is active, generation 999500000
-created 500 ms ago, last used 500 ms ago, expires in 15 s unless it is used
+created 500 ms ago, last used within the last 500 ms, expires in 15 s unless it is used
 tools: bound to a for 400 ms, epoch 999600000
 \x20   any worker may call it; holder:1 did last
 \x20   upstream session <2> (digest)
@@ -63,7 +63,7 @@ next, in 15 s: the session expires unless it is used",
         State::Owned,
         "\
 session <2> (digest) of alice is active, generation 999500000
-created 500 ms ago, last used 500 ms ago, expires in 15 s unless it is used
+created 500 ms ago, last used within the last 500 ms, expires in 15 s unless it is used
 tools: bound to a for 400 ms, epoch 999600000
 \x20   owner holder:1 at 10.0.0.1:4000 is alive; only it can call the instance
 \x20   upstream session <2> (digest)
@@ -73,7 +73,7 @@ next, in 15 s: the session expires unless it is used",
         State::OwnedByTheDead,
         "\
 session <2> (digest) of alice is active, generation 999500000
-created 500 ms ago, last used 500 ms ago, expires in 15 s unless it is used
+created 500 ms ago, last used within the last 500 ms, expires in 15 s unless it is used
 tools: orphaned at a: its owner is dead, epoch 999600000
 \x20   the next request to it rebinds it
 \x20   owner dead:1 is dead
@@ -84,7 +84,7 @@ next, in 15 s: the session expires unless it is used",
         State::OwnedByTheDraining,
         "\
 session <2> (digest) of alice is active, generation 999500000
-created 500 ms ago, last used 500 ms ago, expires in 15 s unless it is used
+created 500 ms ago, last used within the last 500 ms, expires in 15 s unless it is used
 tools: bound to a for 400 ms, epoch 999600000
 \x20   owner draining:1 is draining; only it can call the instance
 \x20   upstream session <2> (digest)
@@ -94,7 +94,7 @@ next, in 15 s: the session expires unless it is used",
         State::ExpiredBound,
         "\
 session <2> (digest) of alice is expired, generation 980000000
-created 20 s ago, last used 20 s ago, expired 3 s ago
+created 20 s ago, last used 19 s to 20 s ago, expired 3 s ago
 waits for a worker that cleans it up
 tools: bound to a for 19 s, epoch 980100000
 \x20   any worker may call it; holder:1 did last
@@ -157,7 +157,7 @@ fn losses_and_turns_are_told_and_no_secret_is() {
         shown,
         "\
 session <2> (digest) of alice is active, generation 999500000
-created 2 s ago, last used 2 s ago, expires in 13 s unless it is used
+created 2 s ago, last used 1500 ms to 2 s ago, expires in 13 s unless it is used
 tools: claimed by caller:1 for b 2 s ago, lapses in 3 s, epoch 1000000000
 \x20   owner caller:1 is alive; only it can call the instance
 \x20   rebinds: 1, the last 2 s ago: HTTP 404

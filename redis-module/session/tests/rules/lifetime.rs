@@ -1,7 +1,7 @@
 //! The sliding deadline against an exact model of the last use, over every touch step.
 
 use mooring_session::Tuning;
-use mooring_session::record::{SessionLifetime, SessionState};
+use mooring_session::record::{Lifecycle, SessionLifetime, SessionState};
 use mooring_session::time::Millis;
 
 use crate::states::at;
@@ -61,6 +61,31 @@ fn the_expiry_that_is_told_has_no_slack() {
     assert_eq!(lifetime.expiry_told(at(ttl + 2 * step)), at(ttl + step));
     assert!(lifetime.slide(at(step), None, &tuning));
     assert_eq!(lifetime.expiry_told(at(step)), at(step + ttl));
+}
+
+#[test]
+fn the_last_use_is_known_to_a_touch_step() {
+    let tuning = Tuning::default();
+    let mut lifetime = SessionLifetime::begin(at(0), Millis::new(16_000), &tuning);
+    assert_eq!(lifetime.last_use_bounds(at(0), &tuning), [at(0), at(0)]);
+    assert!(!lifetime.slide(at(999), None, &tuning));
+    assert_eq!(lifetime.last_use_bounds(at(999), &tuning), [at(0), at(999)]);
+    assert_eq!(
+        lifetime.last_use_bounds(at(9_000), &tuning),
+        [at(0), at(1_000)],
+        "a later one would have been written"
+    );
+    assert!(lifetime.slide(at(1_000), None, &tuning));
+    assert_eq!(
+        lifetime.last_use_bounds(at(1_000), &tuning),
+        [at(1_000), at(1_000)]
+    );
+    lifetime.lifecycle = Lifecycle::Ended;
+    assert_eq!(
+        lifetime.last_use_bounds(at(9_000), &tuning),
+        [at(1_000), at(1_000)],
+        "an end is written"
+    );
 }
 
 /// A use moves the end of the key, and most uses leave it written as it is: never shorter than the tombstone.
