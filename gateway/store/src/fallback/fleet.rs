@@ -19,10 +19,11 @@ use crate::redis::RedisStore;
 const OTHERS_ASKED_EVERY: Millis = Millis::new(60_000);
 
 impl FallbackStore {
-    /// Memory acknowledges no heartbeat: a worker must notice that its heartbeats do not reach the others. A gateway that
-    /// is alone asks with each whether it still is, for when Redis is away.
+    /// Memory acknowledges no heartbeat: a worker must notice that its heartbeats do not reach the others. Nor does a
+    /// replica. A gateway that is alone asks with each whether it still is, for when Redis is away.
     pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
         self.shared.redis.beat(beat).await?;
+        self.shared.memory().replica_since = None;
         if self.shared.asks_for_others() {
             let is_other = |worker: &WorkerView| worker.alive && worker.worker != beat.worker;
             // While Redis is away, what it said last holds.

@@ -42,6 +42,8 @@ pub(crate) struct Memory {
     /// Rates while Redis is away: each gateway counts for itself.
     pub(super) rates: Rates,
     pub(super) away_since: Monotonic,
+    /// Since when the server refuses commands as a replica, until it accepts one that it has refused, or a heartbeat.
+    pub(super) replica_since: Option<Monotonic>,
     sessions: Sessions,
     workers: EveryWorkerAlive,
     origins: HashMap<SessionKey, Origin>,
@@ -118,6 +120,7 @@ impl Memory {
             pending_inits: Vec::new(),
             rates: Rates::default(),
             away_since: Monotonic::default(),
+            replica_since: None,
             sessions: Sessions::new(SESSIONS_MAX),
             workers: EveryWorkerAlive::default(),
             origins: HashMap::new(),

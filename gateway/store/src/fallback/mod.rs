@@ -26,7 +26,7 @@ mod turns;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mooring_session::time::Millis;
+use mooring_session::time::{Millis, Monotonic};
 use tokio::sync::watch;
 
 pub use self::loss::{Loss, LossReason, Losses};
@@ -41,9 +41,9 @@ use super::status::{StatusCell, StoreMode};
 
 /// Most queued losses. Beyond it they are logged and dropped.
 const LOSSES_MAX: usize = 10_000;
-/// For so long from the beginning of an absence, and with a server that has become a replica, a command waits that memory
-/// cannot serve: a failover takes about two seconds, and some clients end their session at the first 503. A longer absence is
-/// not waited for.
+/// For so long from the beginning of an absence, or since the server has become a replica, a command waits that memory cannot
+/// serve: a failover takes about two seconds, and some clients end their session at the first 503. A longer absence is not
+/// waited for.
 const RETURNS_WITHIN: Duration = Duration::from_secs(4);
 /// Pause before the next attempt to reconcile with a Redis that replies but is not ready, and before
 /// the next command to one that is a replica.
@@ -223,12 +223,16 @@ impl Shared {
         if std::mem::replace(has_waited, true) {
             return false;
         }
-        let away_since = self.memory().away_since.ms();
-        let passed = self.clock.mono().ms().saturating_sub(away_since);
-        let left = RETURNS_WITHIN.saturating_sub(Duration::from_millis(passed));
+        let left = self.left_to_return(self.memory().away_since);
         let mut changes = self.phase.subscribe();
         let returned = changes.wait_for(|phase| *phase == Phase::Normal);
         matches!(tokio::time::timeout(left, returned).await, Ok(Ok(_)))
+    }
+
+    /// How long a command may still wait for the end of an absence that began then.
+    fn left_to_return(&self, absent_since: Monotonic) -> Duration {
+        let passed = self.clock.mono().ms().saturating_sub(absent_since.ms());
+        RETURNS_WITHIN.saturating_sub(Duration::from_millis(passed))
     }
 
     /// The reply of Redis; `None` while it is away, or if that is found now.
@@ -236,7 +240,7 @@ impl Shared {
     where
         F: Future<Output = Result<R, StoreError>>,
     {
-        let started = Instant::now();
+        let mut was_refused = false;
         loop {
             if self.settled_phase().await? != Phase::Normal {
                 return Ok(None);
@@ -247,12 +251,21 @@ impl Shared {
                     return Ok(None);
                 }
                 // Nothing was changed.
-                Err(StoreError::NotReady(why))
-                    if why.is_of_replica() && started.elapsed() < RETURNS_WITHIN =>
-                {
+                Err(StoreError::NotReady(why)) if why.is_of_replica() => {
+                    was_refused = true;
+                    let now = self.clock.mono();
+                    let since = *self.memory().replica_since.get_or_insert(now);
+                    if self.left_to_return(since).is_zero() {
+                        return Err(StoreError::NotReady(why));
+                    }
                     tokio::time::sleep(RETRY_AFTER).await;
                 }
-                result => return result.map(Some),
+                result => {
+                    if was_refused && result.is_ok() {
+                        self.memory().replica_since = None;
+                    }
+                    return result.map(Some);
+                }
             }
         }
     }

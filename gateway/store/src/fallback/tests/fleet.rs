@@ -267,3 +267,47 @@ async fn a_session_that_memory_does_not_know_waits_for_a_redis_that_returns_soon
     assert!(created.is_ok(), "{created:?}");
     assert_eq!(store.status().mode, StoreMode::Normal);
 }
+
+/// How many CREATEs the server has refused.
+fn refused_creates(server: &RedisServer) -> u64 {
+    let answer = server.command(&["INFO", "commandstats"]);
+    let text = redis::from_redis_value::<String>(answer).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("cmdstat_session.create:"));
+    let mut values = line.unwrap_or_default().split(',');
+    let refused = values.find_map(|value| value.strip_prefix("rejected_calls="));
+    refused.map_or(0, |number| number.parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_server_that_stays_a_replica_is_waited_for_once() {
+    let server = RedisServer::start(Module::Loaded);
+    let store = open(&server, WhenAway::Fallback).await;
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let (key, create) = (make::key("new"), make::create("new"));
+    let failed = |created: Result<_, StoreError>| {
+        let error = created.map(drop).unwrap_err();
+        assert!(error.to_string().contains("READONLY"), "{error}");
+    };
+    failed(store.create(&key, &create).await);
+    let before = refused_creates(&server);
+    assert!(before > 1, "the first one waits: {before}");
+    for later in 1..4 {
+        failed(store.create(&key, &create).await);
+        assert_eq!(refused_creates(&server), before + later);
+    }
+
+    // After its return, the next failover is waited for again.
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    store.beat(&make::beat("w0", 60_000)).await.unwrap();
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let (created, ()) = tokio::join!(store.create(&key, &create), async {
+        eventually("it was refused", async || {
+            refused_creates(&server) > before + 3
+        })
+        .await;
+        server.command(&["REPLICAOF", "NO", "ONE"]);
+    });
+    assert!(created.is_ok(), "{created:?}");
+}
