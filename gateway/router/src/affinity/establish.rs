@@ -193,7 +193,10 @@ impl SessionRouter {
             upstream_session: initialized.upstream_session.clone(),
         };
         let error = match self.store().confirm(&session.key, &request).await {
-            Ok(binding) => return Ok(Some((binding, initialized))),
+            Ok(binding) => {
+                self.waiters().note_binding(&session.key, &server.id);
+                return Ok(Some((binding, initialized)));
+            }
             Err(error) => error,
         };
         if server.ownership == Ownership::Owned {

@@ -49,7 +49,7 @@ pub(crate) use resolve::BindingLookup;
 pub use resolve::{RebindNotice, ResolveError, ResolvedBinding};
 pub use stream::{HoldError, StreamHold, StreamKind};
 pub use turn::{Turn, Withdrawal};
-pub use wake_ups::wake_waiters;
+pub use wake_ups::{BindingWatch, wake_waiters};
 
 use self::stream::OpenStreams;
 use self::turn::HeldTurns;
@@ -166,7 +166,7 @@ impl SessionRouter {
         &self.0.active_bindings
     }
 
-    /// The calls that wait here for other gateways' claims or for turns.
+    /// The calls that wait here for other gateways' claims or for turns, and the streams that wait for bindings.
     fn waiters(&self) -> &Waiters {
         &self.0.waiters
     }

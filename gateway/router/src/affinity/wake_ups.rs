@@ -1,4 +1,5 @@
-//! Wake-ups: the calls that wait here for another gateway's claim or for a turn, and the task that wakes them.
+//! Wake-ups: the calls that wait here for another gateway's claim or for a turn, the streams that wait for a binding, and
+//! the task that wakes them.
 //!
 //! Invariant: correctness does not depend on wake-ups. A call that is woken asks the store again; without a wake-up it
 //! asks again after a timeout.
@@ -12,7 +13,7 @@ use foldhash::fast::RandomState;
 use mooring_session::names::{ServerName, Token, WorkerId};
 use tokio::sync::watch;
 
-use super::SessionRouter;
+use super::{Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_store::{SessionKey, Store, WorkerEvent};
 
@@ -84,6 +85,12 @@ impl Waiters {
     /// How many outcomes were reported so far: if there are more after a query and before joining, one may concern it.
     pub(super) fn outcomes(&self) -> u64 {
         self.0.outcomes.load(Ordering::Acquire)
+    }
+
+    /// This gateway has made a binding of the session at this server.
+    pub(super) fn note_binding(&self, key: &SessionKey, server: &ServerName) {
+        let settled = WaitKey::Settled(key.clone(), server.clone());
+        self.wake(&settled, WakeReason::Ask);
     }
 
     /// Withdraws the call that waits for the turn of a ticket.
@@ -159,6 +166,27 @@ impl Drop for Waiter {
         if is_last {
             waiting.remove(&self.key);
         }
+    }
+}
+
+/// Watches for a binding of a session at a server, from its creation on.
+#[derive(Debug)]
+pub struct BindingWatch(Waiter);
+
+impl BindingWatch {
+    /// Returns when the binding may have been made: by this gateway, or by another one whose claim a call here waits for.
+    /// Not every binding that another gateway makes is noticed. Cancel safe.
+    pub async fn may_be_made(&mut self) {
+        // The sender lives as long as its waiters.
+        let _ = self.0.wake_ups.changed().await;
+    }
+}
+
+impl SessionRouter {
+    /// Begins to watch for the session's binding at this server.
+    #[must_use]
+    pub fn watch_binding(&self, session: &Session, server: &ServerName) -> BindingWatch {
+        BindingWatch(self.waiters().join(&session.key, server))
     }
 }
 

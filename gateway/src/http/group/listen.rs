@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_all};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{Stream, StreamExt, future, stream};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -20,13 +20,19 @@ use crate::http::visible_tools::VisibleTools;
 use crate::http::{answer, stateful};
 use mooring_protocol::header::LAST_EVENT_ID;
 use mooring_protocol::{ErrorBody, ErrorKind, Event, EventStream, Reply, ReplyBody};
-use mooring_router::affinity::{InFlightKind, Session, StreamHold, StreamKind};
+use mooring_router::affinity::{
+    BindingWatch, InFlight, InFlightKind, Session, StreamHold, StreamKind,
+};
 use mooring_store::StoreError;
 use mooring_upstream::Server;
 use tokio::time::sleep;
 
-/// How often the stream of a group looks whether programs have been started meanwhile. Their messages wait until then.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// The stream of a group looks at the session's record for programs that other gateways have started: after the first pause,
+/// and while it finds none, after ever longer ones up to the second. Their messages wait until then. What this gateway starts
+/// is seen at once.
+const LOOK_FIRST: Duration = Duration::from_secs(2);
+/// See [`LOOK_FIRST`]: a thousand idle streams read sixty records in a second.
+const LOOK_MAX: Duration = Duration::from_secs(16);
 
 /// The stream of messages that answer no request, or of those after an event.
 pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
@@ -115,42 +121,79 @@ fn started_later(
     session: &Session,
     waiting: Vec<Arc<Server>>,
 ) -> impl Stream<Item = EventStream> + Send + use<> {
-    // The session is in use for as long as its stream is read.
-    let active_bindings = context.app.session_router.active_bindings();
-    let in_use = active_bindings.begin(session, &context.server.id, InFlightKind::Stream);
-    let state = (context.clone(), session.clone(), waiting, in_use);
-    let started = stream::unfold(state, |(context, session, waiting, in_use)| async move {
-        let mut state = (context, session, waiting, in_use);
-        while !state.2.is_empty() {
+    let router = &context.app.session_router;
+    let watched = waiting.into_iter().map(|server| {
+        let watch = router.watch_binding(session, &server.id);
+        (server, watch)
+    });
+    let later = LaterMembers {
+        context: context.clone(),
+        session: session.clone(),
+        waiting: watched.collect(),
+        look_after: LOOK_FIRST,
+        _in_use: router
+            .active_bindings()
+            .begin(session, &context.server.id, InFlightKind::Stream),
+    };
+    let started = stream::unfold(later, |mut later| async move {
+        let streams = later.next_streams().await?;
+        Some((stream::iter(streams), later))
+    });
+    started.flatten()
+}
+
+/// The members of a stream whose programs the session has not started.
+struct LaterMembers {
+    context: GroupContext,
+    session: Session,
+    waiting: Vec<(Arc<Server>, BindingWatch)>,
+    /// The pause before the next look at the record.
+    look_after: Duration,
+    /// The session is in use for as long as its stream is read.
+    _in_use: InFlight,
+}
+
+impl LaterMembers {
+    /// The streams of the members that are started next; none at the end.
+    async fn next_streams(&mut self) -> Option<Vec<EventStream>> {
+        while !self.waiting.is_empty() {
+            let made = self.waiting.iter_mut();
+            let made = made.map(|(_, watch)| Box::pin(watch.may_be_made()));
             tokio::select! {
-                () = state.0.app.relay.stopping.cancelled() => return None,
-                () = sleep(LOOK_EVERY) => {}
+                () = self.context.app.relay.stopping.cancelled() => return None,
+                _ = select_all(made) => {}
+                () = sleep(self.look_after) => self.look_after = next_pause(self.look_after),
             }
-            let still = match unstarted(&state.0, &state.1).await {
+            let still = match unstarted(&self.context, &self.session).await {
                 Ok(still) => still,
                 Err(StoreError::Refused(_)) => return None,
                 // The store is away for a while.
                 Err(_) => continue,
             };
-            let waiting = std::mem::take(&mut state.2);
+            let waiting = std::mem::take(&mut self.waiting);
             let (still, started): (Vec<_>, Vec<_>) = waiting
                 .into_iter()
-                .partition(|server| still.iter().any(|other| other.id == server.id));
-            state.2 = still;
+                .partition(|(server, _)| still.iter().any(|other| other.id == server.id));
+            self.waiting = still;
             if !started.is_empty() {
-                let opening = started.iter().map(|server| {
-                    let mut member = member_context(&state.0, server);
+                self.look_after = LOOK_FIRST;
+                let opening = started.iter().map(|(server, _)| {
+                    let mut member = member_context(&self.context, server);
                     resume_after(&mut member.headers, None);
-                    let known = Arc::clone(state.0.server.known());
-                    open(member, state.1.clone(), known)
+                    let known = Arc::clone(self.context.server.known());
+                    open(member, self.session.clone(), known)
                 });
                 let opened = join_all(opening.collect::<Vec<_>>()).await;
-                return Some((stream::iter(opened.into_iter().flatten()), state));
+                return Some(opened.into_iter().flatten().collect());
             }
         }
         None
-    });
-    started.flatten()
+    }
+}
+
+/// The pause after a look that followed this pause, and found nothing new.
+fn next_pause(pause: Duration) -> Duration {
+    LOOK_MAX.min(pause * 2)
 }
 
 /// Claims the session's unrelated stream for this gateway, once for all members. A client that resumes already had it.
@@ -291,6 +334,16 @@ mod tests {
 
     async fn without_a_stream() -> Option<EventStream> {
         None
+    }
+
+    #[test]
+    fn a_stream_whose_programs_nobody_starts_looks_ever_less_often() {
+        let (mut looks, mut passed, mut pause) = (0, Duration::ZERO, LOOK_FIRST);
+        while passed < Duration::from_secs(3_600) {
+            (looks, passed) = (looks + 1, passed + pause);
+            pause = next_pause(pause);
+        }
+        assert!(looks <= 240, "{looks} in an hour");
     }
 
     #[tokio::test]

@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 
 use axum::body::Body;
+use futures_util::FutureExt;
 use http::{Request, StatusCode};
+use mooring_session::names::{Principal, ServerName, SessionId};
+use mooring_store::{Session, SessionKey};
 use serde_json::{Value, json};
 
 use super::{Answer, Gateway, post, request};
@@ -68,6 +71,25 @@ async fn every_call_of_a_session_reaches_the_instance_that_knows_it() {
     }
     by.sort_by_key(Value::to_string);
     assert_eq!(by, ["a", "a", "b", "b"], "sessions are spread");
+}
+
+/// As the stream of a group does for the programs of its members.
+#[tokio::test]
+async fn a_binding_that_is_made_here_ends_the_wait_for_it() {
+    let gateway = Gateway::start().await;
+    let session = gateway.open("a").await;
+    let router = &gateway.routes.app.as_ref().unwrap().session_router;
+    let id = SessionId::parse(session.as_bytes()).unwrap();
+    let key = SessionKey::mcp(&router.options().key_prefix, &id);
+    let of_client = Session::new(key, id, Principal::parse(b"anybody").unwrap());
+    let server = ServerName::parse(b"a").unwrap();
+    let mut watch = router.watch_binding(&of_client, &server);
+    gateway.echo("a", &session, json!({})).await;
+    let is_made = watch.may_be_made().now_or_never().is_some();
+    assert!(!is_made, "the session has its binding");
+    gateway.a.forget_sessions();
+    gateway.echo("a", &session, json!({})).await;
+    assert!(watch.may_be_made().now_or_never().is_some());
 }
 
 #[tokio::test]
