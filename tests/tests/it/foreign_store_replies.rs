@@ -54,6 +54,10 @@ async fn count_answers(
     Ok((own_answers, foreign))
 }
 
+#[expect(
+    clippy::print_stderr,
+    reason = "how many replies were spoiled is a figure, and no assertion"
+)]
 async fn check(fault: Fault, lasts: Duration) -> anyhow::Result<()> {
     let redis = Redis::start().await?;
     let proxy = ReplyProxy::before_redis(redis.port()).await?;
@@ -89,6 +93,7 @@ async fn check(fault: Fault, lasts: Duration) -> anyhow::Result<()> {
     let foreign: usize = counts.iter().map(|(_, foreign)| foreign).sum();
     let own: usize = counts.iter().map(|(own, _)| own).sum();
     let spoiled = proxy.spoiled();
+    eprintln!("{fault:?} at Redis: {own} answers, {spoiled} spoiled");
     assert_eq!(
         foreign, 0,
         "{fault:?}: {counts:?}, {spoiled} replies spoiled"

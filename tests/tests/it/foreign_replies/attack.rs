@@ -70,19 +70,26 @@ impl Attack {
 
     /// Runs the sessions of both users: `call` makes the calls of one, by the user's name and a number, and returns how
     /// many were answered.
+    #[expect(
+        clippy::print_stderr,
+        reason = "how many replies were spoiled is a figure, and no assertion"
+    )]
     pub(super) async fn run<F>(&self, call: impl Fn(&'static str, usize) -> F) -> anyhow::Result<()>
     where
         F: Future<Output = anyhow::Result<usize>> + Send + 'static,
     {
         let mut sessions = JoinSet::new();
+        let mut own = 0;
         for (number, user) in USERS.into_iter().cycle().take(SESSIONS).enumerate() {
             sessions.spawn(call(user, number));
         }
         while let Some(answered) = sessions.join_next().await {
             let answered = answered?.with_context(|| self.name.to_string())?;
             assert!(answered > 0, "{}: a session got no answer", self.name);
+            own += answered;
         }
         let spoiled = self.spoiled();
+        eprintln!("{}: {own} answers, {spoiled} spoiled", self.name);
         assert!(spoiled >= SPOILED_MIN, "{}: {spoiled} spoiled", self.name);
         Ok(())
     }
