@@ -77,7 +77,7 @@ const TYPESCRIPT: [DefaultPattern; 6] = [
 
 /// The first match of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("blocked by the pattern {pattern:?} in line {line}: {text}")]
+#[error("blocked by the pattern {pattern:?} in line {line}, which code here may not use: {text}")]
 pub struct PatternMatch {
     /// The pattern's name; of a configured one the expression itself.
     pub pattern: Box<str>,

@@ -31,6 +31,7 @@ mod conformance;
 mod console;
 mod counting_server;
 mod cross_origin;
+mod data_tasks;
 mod doctor;
 mod everything;
 mod everything_streams;

@@ -111,7 +111,7 @@ fn the_first_line_is_named_and_shown() {
     let found = standard().check(Language::Python, code).unwrap_err();
     assert_eq!(
         found.to_string(),
-        "blocked by the pattern \"os.system\" in line 2: x = os.system(b)  # why"
+        "blocked by the pattern \"os.system\" in line 2, which code here may not use: x = os.system(b)  # why"
     );
     let long = format!("breakpoint({})", "1".repeat(1000));
     let found = standard().check(Language::Python, &long).unwrap_err();

@@ -48,12 +48,13 @@ pub(super) fn save(
                 error => error.to_string(),
             })
         });
-    let saved = if output.is_truncated() {
-        "what was kept of it"
-    } else {
-        "all of it"
-    };
-    SavedOutput(written.map(|_| format!("{saved} is in {name}")))
+    SavedOutput(written.map(|_| {
+        if output.is_truncated() {
+            format!("its first {} bytes are in {name}", output.bytes.len())
+        } else {
+            format!("all of it is in {name}")
+        }
+    }))
 }
 
 /// Both ends of a long output, and a mark between them that says where all of it is. None where it is short.

@@ -92,7 +92,7 @@ pub enum ShellError {
     /// Code that names no language and begins as lines for a shell do.
     #[error(
         "this looks like a command line ({command:?}), and there is no shell: without a language, one line of {} with pipes \
-         is run, and everything else is code; write it in Python or TypeScript, or give a language if it is code",
+         is run, and everything else is code; write it as code, or give its language if it is code",
         TOOLS.join(", ")
     )]
     NoShell {

@@ -114,7 +114,7 @@ impl BegunHelper {
                 text: format!("{other:?}"),
             }),
             None => Err(RunError::HelperDied {
-                during: "while it built the walls",
+                during: "while it set up the isolation layers",
                 status: "it closed its channel".to_owned(),
             }),
         }

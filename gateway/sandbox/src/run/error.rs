@@ -58,7 +58,9 @@ pub enum RunError {
         status: String,
     },
     /// The isolation layers were not built in time.
-    #[error("sandbox_unavailable: the walls were not built within {seconds} s")]
+    #[error(
+        "sandbox_unavailable: the isolation layers were not ready within {seconds} s; try again"
+    )]
     SetupTimeout {
         /// The limit.
         seconds: u64,

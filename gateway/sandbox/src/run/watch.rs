@@ -381,7 +381,7 @@ impl Watch<'_, '_> {
 
     fn died(&mut self) -> RunError {
         let during = match (self.handover.is_done, self.state.started) {
-            (false, _) => "while it built the walls",
+            (false, _) => "while it set up the isolation layers",
             (true, None) => "before the program started",
             (true, Some(_)) => "while the program ran",
         };

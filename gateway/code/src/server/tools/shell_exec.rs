@@ -111,8 +111,8 @@ pub(super) fn definition(policy: &CodePolicy, form: AnswerForm, offer: &Language
         "name": "shell_exec",
         "title": "Run code",
         "description": format!(
-            "Runs {} in a sandbox; only what it prints is answered, so filter and combine \
-             there. Top-level await works. Code can call other servers' tools as functions: find them with tool_search. \
+            "Runs {} in a sandbox with the standard library alone: no packages such as pandas, no other programs. Only \
+             what it prints is answered, so filter and combine there. Top-level await works. Code can call other servers' tools as functions: find them with tool_search. \
              /scratch and /results keep files for later calls, and lose all of them {} after the last call; variables and \
              processes do not stay. There is no shell{line}.",
             offer.in_words(),

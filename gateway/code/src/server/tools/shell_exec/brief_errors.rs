@@ -1,4 +1,5 @@
-//! Errors that one line says: a missing module, and a network that is not there.
+//! Errors as an agent needs them: one line for a missing module or a network that is not there, and tracebacks without the
+//! frames of the functions that call tools.
 //!
 //! What an interpreter writes of them are kilobytes about its own library, and "temporary failure in name resolution"
 //! invites an agent to try again.
@@ -21,10 +22,15 @@ const NET_ACCESS_ADVICE: &str = ", run again with the --allow-net flag";
 /// Where a traceback names a line of the program.
 const OWN_LINE: &str = "code/main.py\", line ";
 
+/// How a frame of a traceback begins, and a frame of the functions that call tools.
+const FRAME: &str = "  File \"";
+const RUNTIME_FRAME: &str = "tools/_runtime.py\", line ";
+
 const NO_NETWORK: &str = "code has no network here";
 
-/// The error output of a failed program, with one line in place of a traceback that says no more. `wanted_network`:
-/// whether the program tried to make a socket and was refused.
+/// The error output of a failed program, with one line in place of a traceback that says no more, and other tracebacks
+/// without the frames of the functions that call tools. `wanted_network`: whether the program tried to make a socket and
+/// was refused.
 pub(super) fn shortened(stderr: &str, wanted_network: bool) -> Option<String> {
     shortened_python(stderr, wanted_network).or_else(|| shortened_deno(stderr))
 }
@@ -38,17 +44,44 @@ fn shortened_python(stderr: &str, wanted_network: bool) -> Option<String> {
     let error = traceback.trim_end().lines().last()?;
     let is_network = wanted_network && NO_SOCKETS.iter().any(|text| error.contains(text));
     if !is_network && !error.starts_with(NO_MODULE) {
-        return None;
+        return without_runtime_frames(traceback).map(|shorter| format!("{before}{shorter}"));
     }
     let line = match own_line(traceback) {
         Some(line) => format!(" (line {line})"),
         None => String::new(),
     };
-    let reason = match is_network {
-        true => format!("{NO_NETWORK}: "),
-        false => String::new(),
-    };
-    Some(format!("{before}{reason}{error}{line}\n"))
+    Some(match is_network {
+        true => format!("{before}{NO_NETWORK}: {error}{line}\n"),
+        false => format!("{before}{error}{line}: {}\n", module_advice(error)),
+    })
+}
+
+/// What to do about a module that is not there.
+fn module_advice(error: &str) -> &'static str {
+    let module = error.strip_prefix(NO_MODULE).unwrap_or_default();
+    match module.trim_start_matches('\'').split(['.', '\'']).next() {
+        Some("tools") => "tool_search finds what can be imported",
+        Some("skills") => "/skills has what can be imported",
+        _ => {
+            "only the standard library is here, and modules in /scratch after sys.path.append('.')"
+        }
+    }
+}
+
+/// A traceback without the frames of the functions that call tools, which say nothing about the program. None if it has
+/// no such frames.
+fn without_runtime_frames(traceback: &str) -> Option<String> {
+    let mut is_skipped = false;
+    let mut shorter = String::with_capacity(traceback.len());
+    for line in traceback.split_inclusive('\n') {
+        if line.starts_with(FRAME) || !line.starts_with(' ') {
+            is_skipped = line.starts_with(FRAME) && line.contains(RUNTIME_FRAME);
+        }
+        if !is_skipped {
+            shorter.push_str(line);
+        }
+    }
+    (shorter.len() < traceback.len()).then_some(shorter)
 }
 
 /// The program's last own line that a traceback names.
@@ -89,7 +122,8 @@ mod tests {
     fn each_error_that_one_line_says_is_one_line() {
         let module = "Traceback (most recent call last):\n  File \"/code/main.py\", line 3, in <module>\n    import pandas\n\
                       ModuleNotFoundError: No module named 'pandas'\n";
-        let short = "ModuleNotFoundError: No module named 'pandas' (line 3)\n";
+        let short = "ModuleNotFoundError: No module named 'pandas' (line 3): only the standard library is here, and \
+                     modules in /scratch after sys.path.append('.')\n";
         check(module, false, Some(short));
         check(
             &format!("a warning\n{module}"),
@@ -124,6 +158,22 @@ mod tests {
                 "first\ncode has no network here: NotCapable: Requires net access to \"a.example:443\"\n",
             ),
         );
+    }
+
+    #[test]
+    fn frames_of_the_functions_that_call_tools_are_left_out() {
+        let failed = "Traceback (most recent call last):\n  File \"/code/main.py\", line 2, in <module>\n    \
+                      print(get_order(id=999))\n          ^^^^^^^^^^^^^^^^^\n  File \"/tools/_runtime.py\", line 411, in \
+                      invoke\n    return call(server, name)\n           ^^^^\n  File \"/tools/_runtime.py\", line 240, in \
+                      _result\n    raise ToolError(message)\ntools._runtime.ToolError: no order 999\n  and a second line\n";
+        let expected = "last\nTraceback (most recent call last):\n  File \"/code/main.py\", line 2, in <module>\n    \
+                        print(get_order(id=999))\n          ^^^^^^^^^^^^^^^^^\ntools._runtime.ToolError: no order \
+                        999\n  and a second line\n";
+        check(&format!("last\n{failed}"), false, Some(expected));
+        let missing = "Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\n\
+                       ModuleNotFoundError: No module named 'tools.github'\n";
+        let expected = "ModuleNotFoundError: No module named 'tools.github' (line 1): tool_search finds what can be imported\n";
+        check(missing, false, Some(expected));
     }
 
     #[test]

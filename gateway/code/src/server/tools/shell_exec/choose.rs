@@ -37,7 +37,9 @@ pub(super) enum RunRefusal {
     #[error(transparent)]
     Line(#[from] ShellError),
     /// What would run it is not installed.
-    #[error("{name} is not installed on this gateway: {remedy}")]
+    #[error(
+        "{name} is not installed on this gateway, which only its operator can change: {remedy}"
+    )]
     Missing {
         /// What is missing.
         name: &'static str,

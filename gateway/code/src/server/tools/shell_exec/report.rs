@@ -191,7 +191,7 @@ fn text(output: &Output) -> String {
     let mut text = String::from_utf8_lossy(&output.bytes).into_owned();
     if output.is_truncated() {
         text.push_str(&format!(
-            "\n[truncated: the first {} of {} bytes]",
+            "\n[truncated: the first {} of {} bytes; what is longer belongs into a file]",
             output.bytes.len(),
             output.written_bytes
         ));
@@ -252,7 +252,7 @@ fn error(ran: &RunResult, limits: &Limits) -> Option<String> {
 fn stopped(why: StopReason, limits: &Limits) -> String {
     match why {
         StopReason::WallTime => format!(
-            "timed out: it took longer than {} ms, and was stopped",
+            "timed out: it took longer than {} ms, and was stopped: split the work, and keep what is done in /scratch",
             limits.wall_time.as_millis()
         ),
         StopReason::CpuTime => format!(
