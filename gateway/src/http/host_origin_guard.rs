@@ -38,9 +38,10 @@ pub(super) async fn guard<F: Future<Output = Response>>(
             refused(&error.detail("it is not in listen.allowed_hosts"))
         }
         Ok(_) if !is_origin_allowed(app, request.headers()) => {
-            let origin = request.headers().get(ORIGIN).map(tracing::field::debug);
+            let origin = request.headers().get(ORIGIN);
+            let origin = origin.map(|origin| String::from_utf8_lossy(origin.as_bytes()));
             tracing::info!(
-                origin,
+                origin = origin.as_deref(),
                 "request refused: its Origin is not in listen.allowed_origins"
             );
             let error = ErrorBody::new(ErrorKind::OriginForbidden);

@@ -88,7 +88,10 @@ pub enum ServeError {
     #[error(transparent)]
     Name(#[from] NameError),
     /// `mooring stdio` was given an unknown server id; exit code 64.
-    #[error("there is no server `{id}` in the settings; there is {known}")]
+    #[error(
+        "there is no server `{id}` in the settings; there is {known}. To name one here, write --server ID=URL or \
+         --server \"ID=PROGRAM ARGUMENT...\""
+    )]
     NoServer {
         /// The given id.
         id: String,

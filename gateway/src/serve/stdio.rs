@@ -52,7 +52,8 @@ pub struct StdioOptions {
 /// # Errors
 /// See [`ServeError`].
 pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<(), ServeError> {
-    let server = ServerName::parse(options.server.as_bytes())?;
+    let server = ServerName::parse(options.server.as_bytes())
+        .map_err(|_| no_server(&settings, &options.server))?;
     let principal = Principal::parse(options.principal.as_bytes())?;
     let settings = settings_for_server(settings, &options.server)?;
     let recorder = record_metrics()?;

@@ -141,6 +141,35 @@ async fn the_doctor_says_that_a_setting_of_redis_makes_sessions_large() -> anyho
 }
 
 #[tokio::test]
+async fn the_doctor_says_that_redis_wants_a_password() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    redis.cli(&["CONFIG", "SET", "requirepass", "a-secret"])?;
+    let toml = format!(
+        "[store]\nurl = {:?}\n[listen]\naddress = \"127.0.0.1:{}\"\n[[servers]]\nid = \"code\"\nkind = \"code\"\n",
+        redis.url(),
+        free_port()?
+    );
+    let (_, text) = mooring(&["doctor"], &toml).await?;
+    let store = about(&text, "store (redis://");
+    assert!(store.contains("NOAUTH Authentication required"), "{text}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_program_in_place_of_a_servers_id_is_answered_with_how_to_write_it() -> anyhow::Result<()>
+{
+    let toml = "[[servers]]\nid = \"tools\"\ninstances = [\"http://127.0.0.1:9/mcp\"]\n";
+    for named in ["nobody", "npx -y @scope/server"] {
+        let (code, text) = mooring(&["stdio", "--server", named], toml).await?;
+        assert_eq!(code, Some(64), "{text}");
+        for part in [named, "there is tools", "ID=PROGRAM"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_doctor_knows_the_gateways_own_port_from_anothers() -> anyhow::Result<()> {
     let fixture = Fixture::start("one").await?;
     let gateway = Gateway::start("running", crate::rig::kept(&[fixture.url()])).await?;

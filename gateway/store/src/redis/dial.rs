@@ -94,10 +94,7 @@ impl Dialer {
         let mut command = redis::cmd("COMMAND");
         command.arg("INFO").arg(&NEEDED);
         match timeout(self.command_timeout, connection.send(&command)).await {
-            Ok(Ok(Value::ServerError(error))) => Err(DownReason::Denied(failure::in_its_words(
-                error.code(),
-                error.details(),
-            ))),
+            Ok(Ok(Value::ServerError(error))) => Err(denied(error.code(), error.details())),
             Ok(Ok(value)) => is_complete(&value).map(|()| connection),
             Ok(Err(error)) => Err(down(error)),
             Err(_) => Err(timed_out()),
@@ -110,6 +107,18 @@ const WITHOUT_NAMES: &str = "replies that name their request";
 
 /// Where an entry of COMMAND INFO has the hints.
 const HINTS: usize = 7;
+
+/// What Redis says of a long command before a client has authenticated: it reads only the number of its words.
+const UNREAD: &str = "unauthenticated multibulk length";
+
+fn denied(code: &str, details: Option<&str>) -> DownReason {
+    DownReason::Denied(match details {
+        Some(details) if details.contains(UNREAD) => {
+            "NOAUTH Authentication required; store.url has no password".to_owned()
+        }
+        details => failure::in_its_words(code, details),
+    })
+}
 
 /// COMMAND INFO returns one entry per name: null or an empty list if the command is unknown.
 fn is_complete(answer: &Value) -> Result<(), DownReason> {
