@@ -60,6 +60,7 @@ mod held_database;
 mod hooks;
 mod hostile;
 mod identity;
+mod images;
 mod incidents;
 mod init_params;
 mod installed;
