@@ -104,8 +104,8 @@ settings! {
         /// Who may use the server, and which of its tools: a caller whom one of the rules fits. With `auth.mode = "none"`
         /// it has no effect.
         ALLOW = Tables("servers.allow", RULES_MAX, &[CallerMatch::ROWS, ToolMatch::ROWS])
-            .unset("callers with the right `servers.use`; nobody at a server of kind `code` or `agent`; at a group, \
-                    whoever may use one of its members"),
+            .unset("callers with the right `servers.use`; no caller at a server of kind `code` or `agent`; at a group, \
+                    callers that may use one of its members"),
     }
 }
 
@@ -122,8 +122,7 @@ settings! {
 settings! {
     /// The rows of `[auth]` with the rights that callers get.
     pub(crate) const ROWS {
-        /// The rights that callers get besides those that their roles name: whoever has a role called like a right has
-        /// that right.
+        /// The rights that callers get in addition to their roles: a role that is named like a right grants it.
         GRANTS = Tables("auth.grants", RULES_MAX, &[CallerMatch::ROWS, GRANT_ROWS]).unset("none"),
     }
 }
@@ -179,8 +178,7 @@ pub(super) fn globs(reader: &mut Reader<'_>, row: &'static List) -> Globs {
     Globs::new(not_empty(reader, row, |pattern| Ok(pattern.to_owned())))
 }
 
-/// An empty list could mean nobody, while one that is left out means everybody; so it is refused, before the two are
-/// mixed up.
+/// Refuses an empty list: it could be read as "no one", while a list that is left out means everyone.
 fn not_empty<T>(
     reader: &mut Reader<'_>,
     row: &'static List,

@@ -23,24 +23,23 @@ settings! {
         /// How long a session lives after its last use.
         pub session_ttl: Duration = Integer("affinity.ttl_seconds", "seconds", 3600, 1..=2_592_000)
             .contextforge_name("MCPGATEWAY_SESSION_AFFINITY_TTL"),
-        /// Most active sessions of one principal; 0 means no cap. A new session beyond it ends the principal's least
-        /// recently used one that is idle, and is refused with status 429 where none is. All gateways of a fleet should
-        /// have the same.
+        /// Maximum active sessions of one principal; 0 means no limit. A new session beyond it ends the principal's
+        /// least recently used idle session; if none is idle, it is refused with 429. All gateways of a fleet should
+        /// use the same value.
         pub sessions_max: Option<NonZeroU64> =
             Integer("affinity.max_sessions_per_principal", "sessions", 0, 0..=1_000_000_000),
-        /// Most sessions that one principal may begin within a minute, over the whole fleet; 0 means no limit. A
-        /// further `initialize` gets status 429 with Retry-After. Where `auth.mode` is `none`, all clients are one
-        /// principal.
+        /// Maximum sessions per minute that one principal may start in the whole fleet; 0 means no limit. A further
+        /// `initialize` gets 429 with Retry-After. If `auth.mode` is `none`, all clients are one principal.
         pub initializes_per_minute: Option<NonZeroU64> =
             Integer("affinity.initializes_per_minute", "sessions", 600, 0..=1_000_000),
-        /// How often this process looks for sessions that expired or ended and still hold something upstream, to delete
-        /// it there. Each pause is up to a quarter shorter or longer, so that the processes of a fleet do not look at
+        /// How often this process looks for expired or ended sessions that still have upstream sessions, and deletes
+        /// those. Each interval is up to a quarter shorter or longer, so that the processes of a fleet do not look at
         /// the same time.
         pub reap_interval: Duration =
             Integer("affinity.reap_interval_ms", "milliseconds", 10_000, 100..=3_600_000),
-        /// How long a tool call waits for its turn, where its server's `concurrency` is `serial`, before it is answered
-        /// with an error. It has then not run. A call whose server has been silent for as long lets the next one run
-        /// beside it: its client may have given up without cancelling it.
+        /// How long a tool call waits for its turn (`concurrency = "serial"`) before it fails with an error, without
+        /// having run. A running call whose server has been silent for this long lets the next one run beside it: its
+        /// client may have given up without canceling it.
         pub turn_wait_max: Duration =
             Integer("affinity.turn_wait_max_ms", "milliseconds", 60_000, 1000..=86_400_000),
     }

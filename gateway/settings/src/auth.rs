@@ -1,4 +1,4 @@
-//! `[auth]`: who a request is from, and who may say so.
+//! `[auth]`: how callers are authenticated.
 
 use std::path::PathBuf;
 
@@ -24,8 +24,8 @@ settings! {
 settings! {
     /// The rows of API keys.
     pub(crate) const API_KEY_ROWS {
-        /// The file of API keys, which `mooring keys` writes, with the digests of the keys. It is read again within two
-        /// seconds of a change; gateways may share it. Required where `auth.mode` is `api-key`.
+        /// The file of API keys, which `mooring keys` writes, with the digests of the keys. It is reloaded within two
+        /// seconds of a change; gateways may share it. Required if `auth.mode` is `api-key`.
         API_KEYS_FILE = Text("auth.api_keys_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None).unset("there are no API keys"),
     }
 }
@@ -40,7 +40,7 @@ settings! {
 }
 
 settings! {
-    /// Which headers are believed, and from whom.
+    /// The identity headers, and the peers from which they are trusted.
     pub struct TrustedHeaderSettings {
         /// The header that names the principal. The proxy must overwrite it on every request.
         pub user_header: HeaderName =
@@ -51,12 +51,12 @@ settings! {
         /// The header that lists the principal's roles, separated by commas. The proxy must overwrite it.
         pub roles_header: HeaderName =
             Text("auth.roles_header", HEADER_BYTES_MAX, HEADER_SHAPE, Some("x-mooring-roles")) => parse_header,
-        /// The proxies whose headers are believed; a request from any other peer gets 403. Required where `auth.mode`
-        /// is `trusted-header`, refused where it is `none`. Where it is another one, no header is believed: they are the load
+        /// The proxies whose headers are trusted; a request from any other peer gets 403. Required if `auth.mode` is
+        /// `trusted-header`, refused if it is `none`. In the other modes no header is trusted, and this lists the load
         /// balancers, for `listen.connections_per_peer_max` and `listen.probe_detail`.
         pub trusted_peers: Vec<IpNet> = List(
             "auth.trusted_peers", 256, 64, "IP addresses or networks, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8")
-            .unset("nobody is believed") => list(parse_peer),
+            .unset("no proxy is trusted") => list(parse_peer),
     }
 }
 
@@ -101,28 +101,28 @@ words! {
     }
 }
 
-/// Who a request is from, and who may say so.
+/// How callers are authenticated.
 #[derive(Debug, Clone)]
 pub enum AuthSettings {
     /// Everybody is `local`.
     None,
-    /// A listed proxy says who it is.
+    /// A trusted proxy names the user.
     TrustedHeader(TrustedHeaderSettings),
-    /// Access tokens say who it is.
+    /// Access tokens name the user.
     Jwt {
         /// Which tokens are accepted.
         tokens: TokenSettings,
         /// The load balancers.
         trusted_peers: Vec<IpNet>,
     },
-    /// API keys say who it is.
+    /// API keys name the user.
     ApiKey {
         /// The file with their digests.
         keys_file: PathBuf,
         /// The load balancers.
         trusted_peers: Vec<IpNet>,
     },
-    /// Client certificates say who it is.
+    /// Client certificates name the user.
     Mtls {
         /// Which of their names is the user.
         user: CertificateName,
@@ -141,7 +141,7 @@ impl AuthSettings {
         }
     }
 
-    /// Refuses a mode in which callers have no token that this server could get another one for.
+    /// Refuses a mode in which callers have no token to exchange for one of this server.
     pub(super) fn check_tokens(&self, reader: &mut Reader<'_>, server: &str) {
         if matches!(self, Self::Jwt { .. }) || reader.was_refused(&MODE) {
             return;
@@ -200,7 +200,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
         Mode::None | Mode::TrustedHeader | Mode::ApiKey | Mode::Mtls => {}
     }
     if mode == Mode::ApiKey && keys_file.is_none() && !reader.was_refused(&API_KEYS_FILE) {
-        let reason = "auth.mode is \"api-key\", and without a file nobody has a key";
+        let reason = "auth.mode is \"api-key\", and without a file there are no keys";
         reader.refuse(&API_KEYS_FILE, "", reason, ABSOLUTE_FILE);
     }
     match mode {
@@ -245,7 +245,7 @@ fn parse_peer(text: &str) -> Result<IpNet, Reason> {
         .map_err(|_| format!("{text:?} is no IP address and no network"))?;
     if network.prefix_len() == 0 {
         return Err(format!(
-            "{text:?} is every address: whoever connects could say that they are anybody; list the proxies' own"
+            "{text:?} is every address: any client could claim any user; list the addresses of the proxies"
         ));
     }
     Ok(network)
@@ -277,7 +277,7 @@ impl TrustedHeaderSettings {
         let row = &Self::trusted_peers;
         match (mode, self.trusted_peers.is_empty()) {
             (Mode::TrustedHeader, true) => {
-                let reason = "auth.mode is \"trusted-header\", and without a trusted peer nobody could be heard";
+                let reason = "auth.mode is \"trusted-header\", and without a trusted peer every request is refused";
                 reader.refuse(
                     row,
                     "[]",

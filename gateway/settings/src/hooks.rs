@@ -1,4 +1,4 @@
-//! `[calls]`: who else is asked about each tool call.
+//! `[calls]`: hooks that check each tool call.
 //!
 //! Invariant: a hook that says nothing about servers and tools is asked about every call.
 
@@ -21,7 +21,7 @@ words! {
     pub enum OnHookFailure {
         /// the call is refused, or its result is withheld
         Refuse = "refuse",
-        /// it goes on as if the hook were not there
+        /// the call continues without this hook
         Allow = "allow",
     }
 }
@@ -78,8 +78,8 @@ settings! {
 settings! {
     /// The rows of `[calls]`.
     pub(crate) const ROWS {
-        /// Services that are asked about each tool call, one after the other in this order: they let it through, change
-        /// it or refuse it. What they are sent and answer is in hooks.md.
+        /// Services that check each tool call, one after another in this order: each allows, changes or refuses it.
+        /// hooks.md describes requests and answers.
         HOOKS = Tables("calls.hooks", HOOKS_MAX, &[HookSettings::ROWS]).unset("none"),
     }
 }

@@ -1,9 +1,9 @@
 //! The settings: one typed tree, parsed whole before a port is bound.
 //!
-//! Texts come from the command line, the environment and a TOML file ([`source`]); each subsystem's file turns
-//! its own into types; one table ([`table`]) says what there is and also makes the documents ([`generate`]).
-//! Either every setting is right and known, or all problems are reported and nothing is started. A secret is
-//! never in an error message nor in `Debug`.
+//! Texts come from the command line, the environment and a TOML file ([`source`]); each subsystem's file parses its
+//! own; one table ([`table`]) lists every setting, and the documents are generated from it ([`generate`]). If any
+//! setting is unknown or invalid, all problems are reported and nothing is started. A secret never appears in an error
+//! message or in `Debug`.
 
 mod access;
 mod affinity;
@@ -144,7 +144,7 @@ impl Settings {
         of_each.max().unwrap_or(1)
     }
 
-    /// Whether a server is told by signed tokens whom requests are for. The keys of the fleet are then there.
+    /// Whether a server gets signed tokens with the caller's identity. The fleet keys are then set.
     pub fn forwards_identity(&self) -> bool {
         self.servers.iter().any(ServerSettings::forwards_identity)
     }
@@ -249,7 +249,7 @@ fn parse(
         .map(|_| code.for_servers(&mut reader));
     if let Some(server) = servers.iter().find(|server| server.forwards_identity()) {
         let need = format!(
-            "server {:?} is told by signed tokens whom requests are for",
+            "server {:?} gets identity tokens (forward_identity)",
             server.id.as_str()
         );
         worker
@@ -306,7 +306,7 @@ fn parse(
     })
 }
 
-/// Rules that have no effect, and servers that nobody may use.
+/// Rules that have no effect, and servers that no caller may use.
 fn access_remarks(auth: &AuthSettings, servers: &[ServerSettings]) -> Vec<String> {
     let is_open = matches!(auth, AuthSettings::None);
     let remarks = servers.iter().filter_map(|server| {
@@ -316,7 +316,7 @@ fn access_remarks(auth: &AuthSettings, servers: &[ServerSettings]) -> Vec<String
                 "servers.allow of server {id:?} has no effect: with auth.mode = \"none\" everybody may use every server"
             )),
             (false, None, ServerKind::Code(_) | ServerKind::Agent(_)) => Some(format!(
-                "nobody may use server {id:?}: a server of kind \"{}\" needs servers.allow as soon as auth.mode is \
+                "no caller may use server {id:?}: a server of kind \"{}\" needs servers.allow as soon as auth.mode is \
                  not \"none\"",
                 server.kind.name()
             )),

@@ -25,15 +25,15 @@ settings! {
         pub public_url: Option<String> = Text("listen.public_url", 512,
             "an http:// or https:// URL without query, such as https://gateway.example", None)
             .unset("the Host header of each request, with https:// if there is `listen.tls`") => text(parse_public_url),
-        /// The Host headers that are answered; any other gets 421. This keeps a web page that points its own name at
-        /// this machine (DNS rebinding) away. A name without a port allows every port; `*` alone turns the check off.
+        /// The accepted Host headers; any other gets 421. This protects against DNS rebinding, where a web page points
+        /// its own name at this machine. A name without a port allows every port; `*` alone turns the check off.
         pub allowed_hosts: AllowedHosts = List("listen.allowed_hosts", 64, 260,
             "host names or addresses with or without a port, such as gateway.example, 10.0.0.7:4444 or [::1], or \"*\" alone")
             .unset("localhost, 127.0.0.1, [::1] and the address of `listen.address`, on every port")
             => |reader, row| parse_hosts(reader, row, address.ip()),
         /// The web origins whose pages may call the gateway: their browsers are answered as CORS asks, without cookies.
         /// A request with any other Origin header gets 403. Requests without an Origin header do not come from a web
-        /// page and are not concerned.
+        /// page and are accepted.
         pub allowed_origins: AllowedOrigins = List("listen.allowed_origins", 64, 300,
             "origins, each a scheme, a host and a port if it is not the scheme's own, such as https://app.example or \
              http://localhost:6274")
@@ -44,66 +44,65 @@ settings! {
                 None if address.ip().is_loopback() => AllowedOrigins::Loopback,
                 None => AllowedOrigins::Listed(Vec::new()),
             },
-        /// The largest request body that is read; a larger one gets 413.
+        /// Maximum size of a request body; a larger one gets 413.
         pub body_bytes_max: usize =
             Integer("listen.body_bytes_max", "bytes", 4 * 1024 * 1024, 1024..=64 * 1024 * 1024),
-        /// The most bytes of all request bodies together that are held at a time, from the first byte that is read to
-        /// the moment at which the request needs its body no more, with the copies that are made of long ones. One user
-        /// gets a quarter of it at most, and an eighth is for bodies up to 64 KiB alone; where `auth.mode` is `none`, all
-        /// clients are one user, who gets all of it. A request whose body no longer fits gets 503 with Retry-After. At
-        /// least `listen.body_bytes_max`.
+        /// Maximum total size of the request bodies in memory, including copies of long ones. A body counts from its
+        /// first byte until the request no longer needs it. One user gets at most a quarter of it, and an eighth is
+        /// reserved for bodies up to 64 KiB; if `auth.mode` is `none`, all clients are one user, who gets all of it. A
+        /// request whose body no longer fits gets 503 with Retry-After. At least `listen.body_bytes_max`.
         pub body_budget_bytes: usize =
             Integer("listen.body_budget_bytes", "bytes", 256 * 1024 * 1024, 1024..=64 * 1024 * 1024 * 1024)
             => |reader, row| parse_body_budget(reader, row, body_bytes_max),
-        /// Most requests of one user within a minute, to this process; 0 means no limit. So many may come at once; further
-        /// ones get 429 with Retry-After. Each message of a batch counts. Where `auth.mode` is `none`, all clients are one
-        /// user.
+        /// Maximum requests per minute of one user to this process; 0 means no limit. They may arrive in one burst;
+        /// further ones get 429 with Retry-After. Each message of a batch counts. If `auth.mode` is `none`, all clients
+        /// are one user.
         pub requests_per_user_per_minute: Option<u32> =
             Integer("listen.requests_per_user_per_minute", "requests", 0, 0..=1_000_000),
-        /// Most requests of one user that this process serves at a time; 0 means no limit. A request counts from the moment
-        /// at which its body is read until its reply has ended, or its client has disconnected and nothing more is done
-        /// for it. Further ones get 429 with Retry-After. A batch counts once, and so does a call of a group or of code with
-        /// all that it calls. Streams that a client opens with GET do not count. Where `auth.mode` is `none`, all clients
-        /// are one user.
+        /// Maximum concurrent requests of one user at this process; 0 means no limit. A request counts from when its
+        /// body is read until its reply has ended, or until its client has disconnected and all work for it is done.
+        /// Further ones get 429 with Retry-After. A batch counts once, and so does a call of a group or of code with
+        /// all calls that it makes. Streams that a client opens with GET do not count. If `auth.mode` is `none`, all
+        /// clients are one user.
         pub calls_per_user_at_once: Option<u32> =
             Integer("listen.calls_per_user_at_once", "requests", 256, 0..=1_000_000),
-        /// Most refusals that are sent within a second to unknown senders at one IPv4 address or one IPv6 network of 64
-        /// bits, by this process; 0 means no limit. A further one is delayed until the rate permits it, by 2 seconds at
-        /// most. A sender is unknown until it is authenticated; where `auth.mode` is `none`, until it names a server
-        /// that is there. Replies that are for everybody (health probes, metrics, metadata, CORS preflights) are delayed
-        /// beyond ten times as many, by half a second at most.
+        /// Maximum refusals per second that this process sends to unknown senders at one IPv4 address or one IPv6 /64
+        /// network; 0 means no limit. Further ones are delayed until the rate permits them, by at most 2 seconds. A
+        /// sender is unknown until it is authenticated; if `auth.mode` is `none`, until it names an existing server.
+        /// Public replies (health probes, metrics, metadata, CORS preflights) have ten times this limit, and are
+        /// delayed by at most half a second.
         pub refusals_per_peer_per_second: Option<u32> =
             Integer("listen.refusals_per_peer_per_second", "refusals", 10, 0..=1_000_000),
-        /// Who sees what is behind `/readyz`, such as the names of servers and their state, and `/metrics`. Others are
-        /// told the status of `/readyz` alone, and get 403 for `/metrics`. `/healthz` is the same for everybody.
+        /// Who sees the details of `/readyz`, such as the names and states of servers, and `/metrics`. Other clients
+        /// get only the status of `/readyz`, and 403 for `/metrics`. `/healthz` is the same for all.
         pub probe_detail: ProbeDetail = Choice("listen.probe_detail"),
         /// Whether their connections are encrypted.
         pub tls: Option<ListenerTlsSettings> => parse_tls,
-        /// What their connections may use up.
+        /// Limits of their connections.
         pub connections: ConnectionSettings => ConnectionSettings::read,
     }
 }
 
 settings! {
-    /// What client connections may use up.
+    /// Limits of client connections.
     pub struct ConnectionSettings {
-        /// Most client connections at a time, and never more than half of the files that the system lets the process
-        /// open. In up to 64 connections beyond it, `/healthz`, `/readyz` and `/metrics` are answered, and everything
-        /// else with status 503; further ones are closed.
+        /// Maximum client connections, and never more than half of the files that the system lets the process open. Up
+        /// to 64 connections beyond it are served only `/healthz`, `/readyz` and `/metrics`, and 503 for everything
+        /// else; further ones are closed.
         pub connections_max: usize = Integer("listen.connections_max", "connections", 10_000, 1..=1_000_000),
-        /// Most client connections at a time from one IPv4 address or one IPv6 network of 64 bits; further ones are
-        /// closed. Loopback addresses and `auth.trusted_peers`, from where the connections of many clients come, have
-        /// no such limit.
+        /// Maximum client connections from one IPv4 address or one IPv6 /64 network; further ones are closed. Loopback
+        /// addresses and `auth.trusted_peers` have no such limit, because the connections of many clients come from
+        /// them.
         pub connections_per_peer_max: usize =
             Integer("listen.connections_per_peer_max", "connections", 256, 1..=1_000_000),
-        /// How long the head of a request may take: of the first from the moment that the connection is accepted, of a
-        /// later one up to twice as long from its first byte. The connection is closed then.
+        /// How long a client may take to send the head of a request before the connection is closed: for the first
+        /// request from when the connection is accepted, for a later one up to twice as long from its first byte.
         pub header_timeout: Duration = Integer("listen.header_timeout_ms", "milliseconds", 10_000, 100..=600_000),
-        /// How long a client connection is kept without an open request. A load balancer in front should let go of its
+        /// How long a client connection is kept without an open request. A load balancer in front should close its idle
         /// connections sooner, so that it never sends a request into one that is being closed.
         pub idle_timeout: Duration = Integer("listen.idle_timeout_ms", "milliseconds", 120_000, 100..=86_400_000),
-        /// Most requests at a time in one HTTP/2 connection. HTTP/2 is spoken over TLS to clients that offer it
-        /// (ALPN), and without TLS to clients that begin with it (h2c with prior knowledge); 0 turns it off.
+        /// Maximum concurrent requests in one HTTP/2 connection. HTTP/2 is used over TLS with clients that offer it
+        /// (ALPN), and without TLS with clients that start with it (h2c with prior knowledge); 0 turns HTTP/2 off.
         pub http2_streams_max: Option<u32> = Integer("listen.http2_streams_max", "requests", 64, 0..=1000),
     }
 }
@@ -111,16 +110,16 @@ settings! {
 settings! {
     /// The rows of TLS.
     pub(crate) const TLS_ROWS {
-        /// Certificates with which the listener proves who it is: then clients speak TLS, and nothing else is heard. A client
-        /// gets the first certificate that is for the name it asks for, else the first one. Changed files are read again
-        /// within seconds; if they cannot be used, those before stay in use.
+        /// The certificates of the listener. If set, clients must use TLS. A client gets the first certificate that is
+        /// valid for the name it asks for, otherwise the first one. Changed files are reloaded within seconds; if they
+        /// cannot be used, the previous ones stay in use.
         TLS = Tables("listen.tls", 16, &[CERTIFICATE_ROWS]).unset("no TLS"),
-        /// Authorities, in PEM: then every client has to prove by a certificate of one of them who it is, also one that
-        /// only looks at `/healthz`.
+        /// Client certificate authorities, in PEM. If set, every client must present a certificate of one of them, even
+        /// for `/healthz`.
         CLIENT_CA_FILE = Text("listen.tls_client_ca_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("clients need no certificate"),
-        /// The revocation lists of these authorities, in PEM (RFC 5280, section 5). An authority without a list here has
-        /// revoked nothing. A list is used also after the time for which its next update was announced.
+        /// The revocation lists of these authorities, in PEM (RFC 5280, section 5). Certificates of an authority
+        /// without a list here are never revoked. A list stays in use after its next-update time.
         CLIENT_CRL_FILE = Text("listen.tls_client_crl_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("no certificate is revoked"),
     }
@@ -131,7 +130,7 @@ settings! {
     const CERTIFICATE_ROWS {
         /// The certificate and those that lead to its authority, in PEM.
         CERTIFICATE_FILE = Text("certificate.cert_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None).unset("refused"),
-        /// Its private key, in PEM. Nobody but the gateway may read it.
+        /// Its private key, in PEM. Only the gateway's user may be able to read it.
         KEY_FILE = Text("certificate.key_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None).unset("refused"),
     }
 }
@@ -161,7 +160,7 @@ words! {
     pub enum ProbeDetail {
         /// loopback addresses and `auth.trusted_peers`
         Trusted = "trusted",
-        /// whoever can connect, for instance a scraper that is no proxy
+        /// every client, for instance a scraper that is not a trusted peer
         Everyone = "everyone",
     }
 }

@@ -15,7 +15,7 @@ settings! {
         /// digests, server, instance, tool, outcome, times to the first and the last byte, bytes and request id. With
         /// `log.level = "debug"` the others have one too, except with `off`.
         pub requests: LoggedRequests = Choice("log.requests"),
-        /// From which time on a request is slow: from its arrival to the last byte of its reply.
+        /// Minimum duration of a slow request, from its arrival to the last byte of its reply.
         pub slow_request: Duration = Integer("log.slow_request_ms", "milliseconds", 1000, 1..=3_600_000),
     }
 }
@@ -37,7 +37,7 @@ words! {
         Slow = "slow",
         /// those that fail or are refused, also by their tool
         Errors = "errors",
-        /// all of them; only these lines are written however many there are, and lost only if nobody reads stderr
+        /// all of them; only these lines are never rate-limited, and lost only if stderr is not read
         All = "all",
         /// none
         Off = "off",

@@ -38,7 +38,7 @@ pub(super) fn state_home(environment: &Environment) -> Option<PathBuf> {
         .or_else(|| Some(home(environment)?.join(".local/state")))
 }
 
-/// `$XDG_CONFIG_HOME`, where a user's programs keep what they are told, else `~/.config`.
+/// `$XDG_CONFIG_HOME`, the directory of the user's configuration files, else `~/.config`.
 pub(super) fn config_home(environment: &Environment) -> Option<PathBuf> {
     variable(environment, "XDG_CONFIG_HOME").or_else(|| Some(home(environment)?.join(".config")))
 }

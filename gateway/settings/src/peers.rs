@@ -1,6 +1,6 @@
-//! The part of `[worker]` about the other workers of the fleet: where this one listens for them, how they reach it, and
-//! the keys by which they know each other. Where a server's sessions live in one worker, all of that is there and can
-//! work, or nothing is started.
+//! The part of `[worker]` about the other gateways of the fleet: where this one listens for them, how they reach it,
+//! and the keys with which they authenticate each other. If a server's sessions live in one gateway, startup fails
+//! unless all of this is set and usable.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use super::setting::Text;
 use super::store::{StoreLocation, StoreSettings};
 
 settings! {
-    /// How the other gateways of the fleet reach this one, and know it.
+    /// How the other gateways of the fleet reach and authenticate this one.
     pub struct PeerSettings(store: &StoreSettings) {
-        /// Where this process listens for the other gateways, which forward to it what belongs to connections that it
-        /// holds: of servers of kind `stdio` or `sse`, and of clients of HTTP+SSE. Keep it off public networks, as no
+        /// Where this process listens for the other gateways. They forward to it the requests of connections that it
+        /// owns: those of servers of kind `stdio` or `sse`, and of clients of HTTP+SSE. Keep it off public networks: no
         /// client uses it. Port 0 lets the system choose a free port, as `mooring stdio` always does.
         pub listen: SocketAddr = Text("worker.peer_listen", 64,
             "an IP address and a port, such as 127.0.0.1:0, 10.0.0.7:4445 or 0.0.0.0:4445", Some("127.0.0.1:0"))
@@ -31,10 +31,10 @@ settings! {
             ADDRESS_BYTES_MAX - PORT_BYTES_MORE,
             "a host name or IP address and a port, such as gateway-1.internal:4445, 10.0.0.7:4445 or [fd00::7]:4445", None)
             .unset("the address and port that were bound") => text(parse_advertise),
-        /// The file with the keys by which the gateways of a fleet know each other, the same at each: one key of 64 to
-        /// 128 hexadecimal digits a line, at most 8 of them, the one in use first; those after it are believed as well.
-        /// Nobody but the gateway may read it. Required where `store.url` names a Redis and a server is of kind `stdio`
-        /// or `sse` or has `forward_identity`; clients of HTTP+SSE of several gateways need it as well.
+        /// The file with the keys with which the gateways of a fleet authenticate each other, the same at each: one key
+        /// of 64 to 128 hexadecimal digits a line, at most 8. The first is used; the others are accepted too. Only the
+        /// gateway's user may be able to read the file. Required if `store.url` names a Redis and a server is of kind
+        /// `stdio` or `sse` or has `forward_identity`, and if clients use HTTP+SSE with several gateways.
         pub fleet_keys_file: Option<FleetKeysFile> =
             Text("worker.fleet_keys_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("with the embedded store a key is made beside its file, `<store.path>.keys`")
@@ -52,8 +52,8 @@ const PORT_BYTES_MORE: usize = 4;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A host and a port under which other workers reach this one: at most 128 visible ASCII characters, an IPv6 address
-/// in brackets, as it stands in a URL.
+/// The host and port under which other gateways reach this one: at most 128 visible ASCII characters, with an IPv6
+/// address in brackets as in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerAddress(String);
 
@@ -73,9 +73,9 @@ impl PeerAddress {
 /// Where the fleet's keys are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FleetKeysFile {
-    /// Somebody has put them there; a missing file is an error.
+    /// A file that the operator provides; a missing file is an error.
     Given(PathBuf),
-    /// Beside the embedded store's file, whose processes share it; the first that needs it makes it.
+    /// A file beside the embedded store's file, shared by its processes and created by the first that needs it.
     BesideStore(PathBuf),
 }
 
@@ -92,9 +92,9 @@ fn parse_advertise(text: &str) -> Result<PeerAddress, Reason> {
         url::Host::Ipv6(address) => address.is_unspecified(),
     };
     match port {
-        _ if is_wildcard => Err("nobody can be reached under a wildcard address".to_owned()),
+        _ if is_wildcard => Err("no gateway can be reached at a wildcard address".to_owned()),
         None => Err("it has no port".to_owned()),
-        Some(0) => Err("nobody can be reached at port 0".to_owned()),
+        Some(0) => Err("no gateway can be reached at port 0".to_owned()),
         Some(port) => Ok(PeerAddress(format!("{host}:{port}"))),
     }
 }
@@ -141,8 +141,8 @@ impl PeerSettings {
         }
     }
 
-    /// Refuses what would leave workers unable to reach or to know each other where that is needed, for the reason
-    /// `need`; returns a remark on what may do so.
+    /// Refuses settings with which gateways cannot reach or authenticate each other where the reason `need` requires
+    /// it; returns a remark on settings that may have this effect.
     pub(super) fn check(
         &self,
         reader: &mut Reader<'_>,

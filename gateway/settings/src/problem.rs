@@ -122,9 +122,9 @@ pub(super) fn shown(text: &str, disclosure: Disclosure) -> String {
     format!("{start:?}... ({} bytes)", text.len())
 }
 
-/// `redis://user:secret@host` without what stands between the scheme and the last `@`, and without the query,
-/// which carries the password of a Unix-socket URL. Where the two cannot be told apart, only the scheme is left. In a
-/// command, `@` begins the scope of a package.
+/// Removes from `redis://user:secret@host` everything between the scheme and the last `@`, and the query, which carries
+/// the password of a Unix-socket URL. If these parts cannot be distinguished, only the scheme is left. In a command,
+/// `@` begins the scope of a package.
 pub(super) fn without_credentials(text: &str) -> String {
     if !text.contains("://") && text.matches('@').count() == 1 && text.contains(" @") {
         return text.to_owned();

@@ -1,6 +1,6 @@
-//! From written values to typed ones. A value that does not fit is noted with what is allowed and the default
-//! stands in for it, so that parsing goes on and every problem is reported at once; whoever started the
-//! reader must look at the problems before using what came out.
+//! Converts written values to typed ones. An invalid value is recorded as a problem, with what is allowed, and replaced
+//! by the default, so that parsing continues and all problems are reported at once. The caller must check the problems
+//! before it uses the settings.
 
 use std::fmt::Display;
 use std::net::Ipv6Addr;
@@ -308,7 +308,7 @@ impl<'a> Reader<'a> {
                 self.refuse(
                     setting,
                     shown,
-                    format!("{item} stands there twice"),
+                    format!("{item} is a duplicate"),
                     setting.allowed(),
                 );
             } else {

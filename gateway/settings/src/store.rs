@@ -14,7 +14,7 @@ use super::rows::{settings, words};
 use super::setting::Disclosure;
 
 settings! {
-    /// The rows that say which store, in the order of the page.
+    /// The rows that choose the store, in the order of the page.
     pub(crate) const LOCATION_ROWS {
         /// Where session records live: `embedded` is a SQLite file that the processes of one machine share; a Redis URL
         /// names a server with the mooring module loaded, which any number of gateways share.
@@ -22,7 +22,7 @@ settings! {
             "embedded, redis://[user:password@]host[:port][/database], rediss://... with TLS, or unix:///path/to/socket \
              (also redis+unix://)", Some(EMBEDDED))
             .contextforge_name("REDIS_URL").flag("--store").disclosure(Disclosure::Credentials),
-        /// The file of the embedded store; its directory is made if it is missing. Without effect where `store.url`
+        /// The file of the embedded store; its directory is created if it does not exist. No effect if `store.url`
         /// names a Redis.
         PATH = Text("store.path", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("`$XDG_STATE_HOME/mooring/sessions.db`, or `~/.local/state/mooring/sessions.db`"),
@@ -48,7 +48,7 @@ settings! {
 words! {
     /// What happens to requests while the store is away.
     pub enum OnUnavailable {
-        /// serve from memory what can be served safely, and say so in every reply
+        /// serve from memory what can be served safely, and mark every reply (`Mooring-Degraded`)
         Fallback = "fallback",
         /// answer 503 with Retry-After until it is back
         Fail = "fail",
@@ -80,7 +80,7 @@ impl RedisUrl {
         }
     }
 
-    /// Whether it is surely on this machine: a Unix socket or a loopback address.
+    /// Whether it is known to be on this machine: a Unix socket or a loopback address.
     pub(super) fn is_on_this_machine(&self) -> bool {
         let Ok(information) = self.0.as_str().into_connection_info() else {
             return false;

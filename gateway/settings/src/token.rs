@@ -17,24 +17,24 @@ settings! {
     pub struct TokenSettings {
         /// Who must have issued a token: its `iss`, character for character. Required where `auth.mode` is `jwt`. Where
         /// neither `auth.jwks_file` nor `auth.jwks_url` is set, its metadata (OpenID Connect Discovery, or RFC 8414) say
-        /// where its keys are. A user is identified by this issuer's name for them alone: with another issuer, a user of
-        /// the same name gets the sessions of the one before, until they expire.
+        /// where its keys are. A user is identified by name only, without the issuer: after a change of issuer, a user
+        /// with the same name gets the sessions of the earlier user until they expire.
         pub issuer: String = Text("auth.issuer", URL_BYTES_MAX, URL_SHAPE, None)
             => |reader, row| reader.text(row, parse_issuer).unwrap_or_default(),
-        /// The audiences that this gateway is: a token's `aud` must have one of them (RFC 8707). Required where
-        /// `auth.mode` is `jwt`.
+        /// The audiences of this gateway: a token's `aud` must contain one of them (RFC 8707). Required if `auth.mode`
+        /// is `jwt`.
         pub audiences: Vec<String> = List("auth.audiences", 256, 512, "audiences, such as https://gateway.example/mcp")
             => list(|text| Ok(text.to_owned())),
-        /// The file with the issuer's keys, a JSON Web Key Set. It is read again every 10 seconds. One with symmetric
-        /// keys may only be readable by its owner.
+        /// The file with the issuer's keys, a JSON Web Key Set. It is reloaded every 10 seconds. A file with symmetric
+        /// keys may be readable by its owner only.
         pub jwks_file: Option<PathBuf> = Text("auth.jwks_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("the keys are fetched") => text(absolute_file),
         /// Where the issuer's keys are fetched: when the gateway starts, every 5 minutes, and when a token names an
         /// unknown key, at most once in 10 seconds.
         pub jwks_url: Option<Url> = Text("auth.jwks_url", URL_BYTES_MAX, URL_SHAPE, None)
             .unset("the issuer's metadata name the address") => text(parse_fetched_url),
-        /// How long keys stay in use that cannot be read again. After that requests with tokens get 503 until keys are
-        /// read, so that a key which the issuer has withdrawn meanwhile does not count for ever.
+        /// How long keys stay in use while they cannot be reloaded. After that, requests with tokens get 503 until keys
+        /// are loaded, so that a key that the issuer has revoked does not stay valid forever.
         pub keys_max_age: Duration = Integer("auth.jwks_max_age_seconds", "seconds", 86_400, 600..=2_592_000),
         /// The signature algorithms that are accepted. HS256, HS384 and HS512 need `auth.jwks_file`.
         pub algorithms: Vec<SigningAlgorithm> = List("auth.algorithms", 12, 8,
@@ -43,8 +43,8 @@ settings! {
             => |reader, row| parse_algorithms(reader, row, jwks_file.is_some()),
         /// How far the issuer's clock may be off.
         pub leeway: Duration = Integer("auth.leeway_seconds", "seconds", 60, 0..=600),
-        /// Whether a token has to be bound to a key that its sender proves with each request (DPoP, RFC 9449). Without it,
-        /// such tokens need their proof, and others none.
+        /// Whether every token must be bound to a key whose possession the sender proves with each request (DPoP, RFC
+        /// 9449). If false, only tokens that are bound to a key need this proof.
         pub dpop_required: bool = Switch("auth.dpop_required", false),
         /// The claim that names the user. The name of a claim, or the path to a nested one, with dots.
         pub user_claim: String = Text("auth.user_claim", CLAIM_BYTES_MAX, CLAIM_SHAPE, Some("sub"))
@@ -130,7 +130,7 @@ impl TokenSettings {
     }
 }
 
-/// Whether what the URL names may be believed: it is fetched over TLS, or from this machine.
+/// Whether a document at this URL can be trusted: it is fetched over TLS, or from this machine.
 #[must_use]
 pub fn is_fetched_safely(url: &Url) -> bool {
     let is_loopback = match url.host() {

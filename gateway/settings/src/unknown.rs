@@ -185,7 +185,7 @@ pub(super) fn refuse_unknown_variables(
 }
 
 /// Kubernetes gives every pod variables such as `MOORING_SERVICE_HOST` and `MOORING_PORT_4444_TCP_ADDR`
-/// for a service named `mooring`; they are nobody's settings.
+/// for a service named `mooring`; they are not settings.
 fn is_service_link(name: &str) -> bool {
     let words: Vec<&str> = name.split('_').collect();
     let is_protocol = |word: &&str| ["TCP", "UDP", "SCTP"].contains(word);

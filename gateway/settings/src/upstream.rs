@@ -14,36 +14,36 @@ settings! {
         /// How long a refused connection is tried again before the instance counts as lost and its sessions move to
         /// another one. Longer bridges a restart in place; shorter moves sessions sooner.
         pub lost_after: Duration = Integer("upstream.lost_after_ms", "milliseconds", 600, 0..=60_000),
-        /// How long an idle connection is kept. Shorter than the keep-alive of the servers in use (5000 is common), so
-        /// that a connection is not reused in the moment its server closes it.
+        /// How long an idle connection is kept. It should be shorter than the keep-alive of the servers (5000 is
+        /// common), so that a connection is not reused while its server closes it.
         pub idle_connection: Duration = Integer("upstream.idle_connection_ms", "milliseconds", 4000, 0..=3_600_000),
         /// How long one gateway may take to initialize an upstream session before another may try; at least
         /// `upstream.response_headers_timeout_ms`.
         pub claim_lease: Duration = Integer("upstream.claim_lease_ms", "milliseconds", 10_000, 100..=600_000),
-        /// How long an instance may take to begin its answer to `initialize` and to a probe. Calls of clients have no
-        /// such limit: a tool may take as long as its client waits.
+        /// How long an instance may take to begin its reply to `initialize` and to a probe. Clients' calls have no such
+        /// limit: a tool may take as long as its client waits.
         pub response_headers_timeout: Duration =
             Integer("upstream.response_headers_timeout_ms", "milliseconds", 10_000, 100..=600_000),
-        /// The largest single event of an upstream that is passed on; a larger one ends the reply with an error.
-        /// JSON answers whose `id` comes first stream through at any length; others are withheld up to their id, at most
-        /// this many bytes.
+        /// Maximum size of one event of an upstream; a larger one ends the reply with an error. JSON replies whose `id`
+        /// comes first are streamed at any length; others are buffered up to their id, at most this many bytes.
         pub event_bytes_max: usize =
             Integer("upstream.event_bytes_max", "bytes", 16 * 1024 * 1024, 1024..=256 * 1024 * 1024),
-        /// The most bytes of all replies together that are held at a time because they have to be whole, such as events
-        /// and what a hook is shown, or because a client reads slowly. Only what is longer than 64 KiB counts, and each
-        /// reply is read on only while there is room for it, for 30 seconds at most. One user gets a quarter of it at most;
-        /// where `auth.mode` is `none`, all clients are one user, who gets all of it. At least `upstream.event_bytes_max`.
+        /// Maximum total size of the replies in memory, which are buffered because they must be complete (events,
+        /// results that a hook checks) or because a client reads slowly. Only the part of a reply beyond 64 KiB counts.
+        /// Reading a reply pauses while there is no room, for at most 30 seconds. One user gets at most a quarter of
+        /// it; if `auth.mode` is `none`, all clients are one user, who gets all of it. At least
+        /// `upstream.event_bytes_max`.
         pub reply_budget_bytes: usize =
             Integer("upstream.reply_budget_bytes", "bytes", 256 * 1024 * 1024, 1024..=64 * 1024 * 1024 * 1024)
             => |reader, row| parse_reply_budget(reader, row, event_bytes_max),
-        /// How long what a server asks of a client (elicitation, sampling, roots) may wait for its answer before the
-        /// server is told that nobody answered. A person may be asked, so it is long.
+        /// How long a server's request to a client (elicitation, sampling, roots) may wait for an answer before the
+        /// server gets a timeout error. It is long because a person may have to answer.
         pub client_answer_timeout: Duration =
             Integer("upstream.client_answer_timeout_ms", "milliseconds", 300_000, 1000..=86_400_000),
-        /// How many of its last events a session's connection of kind `stdio` or `sse` keeps for clients that resume a
-        /// stream with Last-Event-ID. Whoever has missed more is told so.
+        /// How many of its latest events a session's connection of kind `stdio` or `sse` keeps for clients that resume
+        /// a stream with Last-Event-ID. A client that has missed more is notified.
         pub event_log_events_max: usize = Integer("upstream.event_log_events_max", "events", 100, 1..=10_000),
-        /// How many bytes these events may have together; the oldest go first.
+        /// Maximum total size of these events; the oldest are dropped first.
         pub event_log_bytes_max: usize =
             Integer("upstream.event_log_bytes_max", "bytes", 1024 * 1024, 1024..=64 * 1024 * 1024),
     }

@@ -14,20 +14,21 @@ settings! {
     /// How the secrets of users are kept.
     pub struct VaultSettings {
         /// The file of the keys that encrypt what users store for servers with `servers.vault`, the same at every gateway:
-        /// one key on each line, of 64 to 128 hexadecimal digits. The first encrypts, all decrypt. Nobody else may be able to
-        /// read it. It is read again within five seconds of a change. Required where a server has `servers.vault`.
+        /// one key on each line, of 64 to 128 hexadecimal digits. The first encrypts, all decrypt. Only the gateway's
+        /// user may be able to read it. It is reloaded within five seconds of a change. Required if a server has
+        /// `servers.vault`.
         pub keys_file: Option<PathBuf> = Text("vault.keys_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("refused where a server needs it") => text(absolute_file),
-        /// The page on which users store their credential for a server: your own, which calls the gateway for the user. A
-        /// client that can open addresses for its user (MCP elicitation in URL mode) gets this one, with the server's id as
-        /// the parameter `server`, where the user has stored nothing yet.
+        /// The page on which users store their credential for a server. You provide it; it calls the gateway for the
+        /// user. If the user has stored no credential yet, a client that can open URLs for its user (MCP elicitation in
+        /// URL mode) gets this one, with the server's id as the parameter `server`.
         pub page_url: Option<Url> = Text("vault.page_url", URL_BYTES_MAX, URL_SHAPE, None)
             .unset("the error only says what to do") => text(parse_fetched_url),
     }
 }
 
 impl VaultSettings {
-    /// Refuses settings with which nothing can be stored for this server.
+    /// Refuses settings with which users cannot store credentials for this server.
     pub(super) fn check(&self, reader: &mut Reader<'_>, auth: &AuthSettings, server: &str) {
         let file = &Self::keys_file;
         if self.keys_file.is_none() && !reader.was_refused(file) {

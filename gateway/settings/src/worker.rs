@@ -1,4 +1,4 @@
-//! `[worker]`: how this process is known to the fleet, and how it shows that it lives.
+//! `[worker]`: the name, heartbeats and addresses of this process in the fleet.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ settings! {
     /// How this process is known to the fleet.
     pub struct WorkerSettings(store: &StoreSettings) {
         /// The name of this process in the fleet; a random boot id is added at every start. Two processes that run at
-        /// the same time must not share a name: the later one makes the earlier one count as dead.
+        /// the same time must not share a name: the later one makes the fleet treat the earlier one as dead.
         pub name: WorkerName =
             Text("worker.name", NAME_BYTES_MAX, "1 to 96 characters out of letters, digits and . _ : -", None)
             .unset("`<host name>-<listen port>`, so that several gateways on one host do not take each other's name")
             => |reader, row| reader.text(row, parse_name).map_or(WorkerName::HostAndPort, WorkerName::Given),
-        /// How often this process tells the store that it lives.
+        /// How often this process sends a heartbeat to the store.
         pub beat_interval: Duration = Integer("worker.beat_interval_ms", "milliseconds", 500, 50..=60_000),
-        /// How long after its last beat this process counts as alive; at least twice `worker.beat_interval_ms`, so that
-        /// one lost beat does not kill it.
+        /// How long after its last heartbeat this process counts as alive; at least twice `worker.beat_interval_ms`, so
+        /// that one lost heartbeat does not make it count as dead.
         pub beat_ttl: Duration = Integer("worker.beat_ttl_ms", "milliseconds", 1500, 100..=600_000),
         /// How many threads serve client connections; 0 stands for one for each core that the process may use. A
         /// connection stays with one thread, which has its own connections to Redis and to upstream instances.
         pub threads: usize = Integer("worker.threads", "threads", 0, 0..=256),
-        /// How long open replies may take to finish after SIGTERM; then they are cut and the process ends. Whoever
-        /// stops it (systemd, Kubernetes, docker compose) must wait longer than this before it kills.
+        /// How long open replies may take to finish after SIGTERM; then they are cut and the process ends. The service
+        /// manager (systemd, Kubernetes, docker compose) must wait longer than this before it sends SIGKILL.
         pub stop_patience: Duration = Integer("worker.stop_patience_ms", "milliseconds", 10_000, 0..=600_000),
         /// How the other workers reach this one.
         pub peers: PeerSettings => |reader| PeerSettings::parse(reader, store),
@@ -74,8 +74,8 @@ impl WorkerName {
         }
     }
 
-    /// A name that no other process has, with a mark that none has: for processes that stand beside each other under
-    /// the same settings, none of which is a later boot of another.
+    /// A unique name, made with a unique mark: for processes that run concurrently with the same settings and are not
+    /// later boots of one another.
     pub fn beside_others(&self, mark: &str) -> String {
         match self {
             Self::Given(name) => marked(name, mark),

@@ -31,9 +31,9 @@ inherited! {
                 / "sandbox_policy.permissions.tools.deny",
             GLOBS_MAX, GLOB_BYTES_MAX, SHAPE,
         ).contextforge_name("CODE_EXECUTION_DEFAULT_TOOL_DENY_PATTERNS").unset("no tool") => parse_globs,
-        /// How many calls of tools one run may make; the next one is answered with an error.
+        /// Maximum tool calls of one run; further ones fail with an error.
         pub calls_max: u64 = Integer("code.calls_per_run", "calls", 1000, 1..=100_000),
-        /// How many calls of one run go to tools at the same time; more wait their turn.
+        /// Maximum concurrent tool calls of one run; further ones are queued.
         pub at_once_max: usize = Integer("code.calls_at_once", "calls", 16, 1..=256),
     }
 }

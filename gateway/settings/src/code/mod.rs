@@ -50,11 +50,11 @@ use trees::NamedTrees;
 settings! {
     /// How servers of kind `code` run what agents write.
     pub struct CodeSettings {
-        /// Whether servers of kind `code` are served; otherwise they are left out, with a line in the log. Where no server
-        /// is configured at all, there is one, named `sandbox`.
+        /// Whether servers of kind `code` are served; otherwise they are skipped, with a log line. If no server is
+        /// configured at all, there is one, named `sandbox`.
         pub(crate) is_enabled: bool = Switch("code.enabled", true).contextforge_name("CODE_EXECUTION_ENABLED"),
-        /// The directory under which sessions keep their files. All gateways of a fleet share it: one volume, mounted
-        /// at each. It is made if it is missing.
+        /// The directory of the sessions' files. All gateways of a fleet share it: one volume, mounted at each. It is
+        /// created if it does not exist.
         pub base_dir: PathBuf = Text("code.base_dir", PATH_BYTES_MAX, ABSOLUTE_DIRECTORY, None)
             .contextforge_name("CODE_EXECUTION_BASE_DIR")
             .unset("`$XDG_STATE_HOME/mooring/code`, or `~/.local/state/mooring/code`")
@@ -64,13 +64,13 @@ settings! {
                 }
                 written => written.unwrap_or_default(),
             },
-        /// The file with the key that the sessions' maps of tokens are encrypted with, the same at every gateway: 32
-        /// bytes, as 64 hexadecimal digits or in base64. Nobody but the gateway may read it.
+        /// The file with the key that encrypts the sessions' token maps, the same at every gateway: 32 bytes, as 64
+        /// hexadecimal digits or in base64. Only the gateway's user may be able to read it.
         pub tokens_key_file: Option<PathBuf> = Text("code.tokens_key_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("maps are not encrypted; only the gateway's user can read them") => text(absolute_file),
         /// Which isolation layers a run needs.
         pub isolation: Tier = Choice("code.isolation"),
-        /// Most runs at the same time in this process; more wait their turn.
+        /// Maximum concurrent runs in this process; further ones are queued.
         pub runs_at_once: NonZeroUsize = Integer("code.runs_at_once", "runs", 16, 1..=1024),
         /// Sandbox helpers that this process starts in advance. Each waits for one run, which then starts sooner, and is
         /// replaced once the run has started; a run that finds none starts its own. 0 turns it off, as does
@@ -124,7 +124,7 @@ pub(super) const SERVER_ROWS: [&[Setting]; 7] = [
 settings! {
     /// One server of kind `code`.
     pub struct CodeServerSettings(section: &CodeSection) {
-        /// What it allows its runs.
+        /// The policy for its runs.
         pub policy: CodePolicy => |reader| {
             let access = NamedTrees::read(reader, Some(&section.trees)).access(reader, section.settings.isolation);
             let policy = PolicyDraft::read(reader, Some(&section.policy));
@@ -138,7 +138,7 @@ settings! {
         /// Which personal data is replaced by tokens; none where nothing is.
         pub tokenization: Option<TokenizationSettings>
             => |reader| TokensDraft::of_server(reader, &section.tokens).settings(),
-        /// Whose skills it has.
+        /// The scope of its skills.
         pub skills: SkillSettings => SkillSettings::read,
     }
 }

@@ -1,4 +1,4 @@
-//! What of the network code reaches: nothing, or public addresses over HTTP through the gateway.
+//! Network access of code: none, or public addresses over HTTP through the gateway.
 
 use crate::reader::Reader;
 use crate::setting::Integer;
@@ -6,7 +6,7 @@ use crate::setting::Integer;
 /// Connections where HTTP is allowed and their number is not said.
 const CONNECTIONS_DEFAULT: u32 = 8;
 
-/// What of the network code reaches.
+/// Network access of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkPolicy {
     /// Nothing.
@@ -31,7 +31,7 @@ impl NetworkPolicy {
     }
 }
 
-/// Connections that nothing may open are a permission that is not there.
+/// Refuses a number of connections where raw HTTP is not allowed.
 pub(super) fn parse_connections(
     reader: &mut Reader<'_>,
     row: &'static Integer,

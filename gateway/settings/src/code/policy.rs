@@ -20,12 +20,12 @@ use crate::{Language, StoreLocation, StoreSettings};
 const SESSION_TTL: Duration = Duration::from_secs(900);
 const SESSION_TTL_ON_ONE_MACHINE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Whose a session of code is.
+/// Who shares a code session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodeSessionOwner {
-    /// The user's: all clients of a user share it.
+    /// All clients of a user.
     User,
-    /// That of a client which names itself; clients of the user that do not, share one.
+    /// A client that names itself has its own; the user's other clients share one.
     Client,
 }
 
@@ -41,13 +41,13 @@ impl Words for CodeSessionOwner {
 /// What one `code` server allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodePolicy {
-    /// What code that names no language is taken for, and whose session the file tools and the one-line shell use.
+    /// The runtime for code that names no language, whose session the file tools and the one-line shell use.
     pub language: Language,
     /// What may run code.
     pub runtimes: Vec<CodeRuntime>,
     /// What one run may use. A call may ask for less time.
     pub limits: Limits,
-    /// Whose a session is.
+    /// Who shares a session.
     pub session_by: CodeSessionOwner,
     /// Most sessions of code of one principal, where clients have their own.
     pub sessions_max: NonZeroU64,
@@ -82,15 +82,15 @@ inherited! {
         ).contextforge_name("CODE_EXECUTION_SESSION_TTL_SECONDS")
             .unset("900 over Redis; 604800, a week, where `store.url` is `embedded`: on one machine yesterday's files are there")
             => |reader, row| reader.if_written(row),
-        /// Whose a session and its files are. With `client`, two agents of one user that name themselves differently do
-        /// not overwrite each other's files. It keeps nobody out: a client may send another name.
+        /// Who shares a session and its files. With `client`, two agents of one user with different names do not
+        /// overwrite each other's files. This is not access control: a client may send another name.
         session_by: CodeSessionOwner = Choice("code.session_by" / "sandbox_policy.session_by"),
-        /// Most sessions of code that one principal may have, over all code servers and languages, when another client
-        /// asks for one of its own. Each may fill its disk.
+        /// Maximum code sessions of one principal, over all code servers and languages; a client that asks for one more
+        /// is refused. Each may fill its disk.
         sessions_max: NonZeroU64 = Integer(
             "code.sessions_max" / "sandbox_policy.sessions_max", "sessions", 16, 1..=10_000,
         ),
-        /// How long one run may take; then all its processes are killed. A call may ask for less.
+        /// Maximum duration of one run; then all its processes are killed. A call may ask for less.
         wall_time: Duration = Integer(
             "code.default_max_execution_time_ms" / "sandbox_policy.max_execution_time_ms"
                 / "sandbox_policy.limits.max_execution_time_ms",
@@ -138,8 +138,8 @@ inherited! {
                 / "sandbox_policy.limits.max_runs_per_minute",
             "runs", 20, 1..=1000,
         ).contextforge_name("CODE_EXECUTION_DEFAULT_MAX_RUNS_PER_MINUTE"),
-        /// Most bytes of a run's output, and of its error output, that are kept. What comes after is read, counted and
-        /// dropped, and the answer says so.
+        /// Maximum bytes of a run's stdout, and of its stderr, that are kept. The rest is read, counted and dropped,
+        /// and the answer reports this.
         output_bytes: usize = Integer("code.output_bytes_max", "bytes", 1024 * 1024, 1024..=64 * 1024 * 1024),
         /// Whether code may reach public addresses over HTTP and HTTPS, through a proxy of the gateway. Loopback,
         /// private and link-local addresses, the gateway and its store are never reached.
@@ -148,8 +148,8 @@ inherited! {
                 / "sandbox_policy.permissions.network.allow_raw_http",
             false,
         ).contextforge_name("CODE_EXECUTION_DEFAULT_ALLOW_RAW_HTTP"),
-        /// How many connections a run may have open at the same time where raw HTTP is allowed; 0 then means 8. Where
-        /// it is not allowed, there is no other number than 0.
+        /// How many connections a run may have open at the same time where raw HTTP is allowed; 0 then means 8. If it
+        /// is not allowed, only 0 is accepted.
         connections: u32 = Integer(
             "code.default_max_network_connections" / "sandbox_policy.max_network_connections"
                 / "sandbox_policy.limits.max_network_connections",

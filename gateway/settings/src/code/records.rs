@@ -12,23 +12,23 @@ settings! {
     pub struct RecordSettings {
         /// Whether runs may be replayed.
         pub replay_enabled: bool = Switch("code.replay_enabled", true).contextforge_name("CODE_EXECUTION_REPLAY_ENABLED"),
-        /// Most characters of a run's output, and of its error output, that its record keeps.
+        /// Maximum characters of a run's stdout, and of its stderr, that its record keeps.
         pub persisted_output_chars_max: usize =
             Integer("code.max_persisted_output_chars", "characters", 200_000, 1000..=10_000_000)
             .contextforge_name("CODE_EXECUTION_MAX_PERSISTED_OUTPUT_CHARS"),
-        /// Of how many runs of one server the records are kept; the oldest go first.
+        /// Maximum run records of one server; the oldest are deleted first.
         pub runs_kept_max: usize = Integer("code.runs_kept_max", "runs", 10_000, 1..=1_000_000),
-        /// How long the record of a run is kept after the run began.
+        /// How long the record of a run is kept after the start of the run.
         pub runs_kept: Duration = Integer("code.runs_kept_days", "days", 30, 1..=3650),
-        /// How much the records of one server's runs take on the volume; the oldest finished ones go first.
+        /// Maximum size of one server's run records on the volume; the oldest finished ones are deleted first.
         pub runs_kept_bytes: u64 = Integer("code.runs_kept_mb", "MiB", 1024, 1..=MIB_MAX),
-        /// How much the records of one user's runs take of that.
+        /// Maximum size of one user's run records, as part of that.
         pub user_runs_kept_bytes: u64 = Integer("code.runs_kept_mb_per_user", "MiB", 256, 1..=MIB_MAX),
         /// Free space of the volume below which runs are recorded without code, output and bodies of calls; the record
-        /// says so. 0 is no floor.
+        /// says so. 0 means no minimum.
         pub records_free_bytes_min: u64 = Integer("code.records_min_free_mb", "MiB", 256, 0..=MIB_MAX),
-        /// How long what other servers said of their tools is believed before they are asked again. A server of kind `stdio`
-        /// is believed for an hour at least: asking it starts its program.
+        /// How long the tool lists of other servers are cached. Those of kind `stdio` are cached for at least an hour,
+        /// because a refresh starts the program.
         pub catalog_ttl: Duration = Integer("code.catalog_ttl_seconds", "seconds", 60, 1..=86_400),
     }
 }

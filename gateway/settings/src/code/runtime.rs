@@ -44,7 +44,7 @@ settings! {
     }
 }
 
-/// What becomes of code without a language on a server whose runtime is an absent `deno`.
+/// What happens to code without a language on a server whose runtime is `deno` while deno is not installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDenoAbsent {
     /// It runs as Python, in the same sandbox.

@@ -1,18 +1,18 @@
-//! Whose skills a server has, and whether somebody has to approve them.
+//! Which scope a server's skills belong to, and whether new ones need approval.
 
 use crate::reader::{Reason, text};
 use crate::rows::settings;
 
 settings! {
-    /// What a server says of its skills.
+    /// A server's settings for skills.
     #[derive(Default, PartialEq, Eq)]
     pub struct SkillSettings {
-        /// Whose skills the server has.
+        /// Which scope the server's skills belong to.
         pub scope: Option<SkillScope> = Text("servers.skills_scope", 255,
             "team:<id> or user:<email>, the name at most 250 bytes without control characters", None)
             .unset("those that were made at this server") => text(parse_scope),
-        /// Whether a new skill waits for somebody with the right to approve it. Otherwise it is there as soon as it is
-        /// made.
+        /// Whether a new skill can be used only after approval (right `skills.approve`). Otherwise it can be used at
+        /// once.
         pub require_approval: bool = Switch("servers.skills_require_approval", false),
     }
 }
@@ -29,7 +29,7 @@ pub enum SkillScope {
 fn parse_scope(text: &str) -> Result<SkillScope, Reason> {
     match text.split_once(':') {
         _ if text.contains(char::is_control) => Err("it has control characters".to_owned()),
-        Some((_, "")) => Err("it names nobody".to_owned()),
+        Some((_, "")) => Err("it has no name".to_owned()),
         Some(("team", id)) => Ok(SkillScope::Team(id.to_owned())),
         Some(("user", name)) => Ok(SkillScope::User(name.to_owned())),
         _ => Err(String::new()),

@@ -119,7 +119,7 @@ impl TokensDraft {
     }
 }
 
-/// Who names data and switches nothing on most likely believes that it is protected.
+/// Refuses settings that name data while tokenization is off: the operator probably assumes that it is protected.
 fn refuse_idle(reader: &mut Reader<'_>) {
     for row in [&TokensDraft::types.own, &TokensDraft::patterns.own]
         .into_iter()

@@ -15,16 +15,16 @@ type Directories = Vec<VirtualPath>;
 inherited! {
     /// The directories that are named.
     pub(super) struct NamedTrees {
-        /// What code and the file tools may read; the rest of the trees is not there. With a part of `/tools` or
-        /// `/skills`, the files that their modules are imported with can be read too. Not with
-        /// `code.isolation = "degraded"`.
+        /// What code and the file tools may read; the rest of the trees is hidden. With a part of `/tools` or
+        /// `/skills`, the files that their modules are imported with can be read too. Not with `code.isolation =
+        /// "degraded"`.
         readable: Directories = List(
             "code.default_filesystem_read_paths" / "sandbox_policy.filesystem_read_paths"
                 / "sandbox_policy.permissions.filesystem.read",
             TreeAccess::PATHS_MAX, TreeAccess::PATH_BYTES_MAX, READABLE_SHAPE)
             .contextforge_name("CODE_EXECUTION_DEFAULT_FILESYSTEM_READ_PATHS").unset("all four trees")
             => |reader, row| parse(reader, row, &Mount::ALL),
-        /// What code and the file tools may write, as far as it may be read. Other files are read-only. Not with
+        /// What code and the file tools may write, if they may also read it. Other files are read-only. Not with
         /// `code.isolation = "degraded"`.
         writable: Directories = List(
             "code.default_filesystem_write_paths" / "sandbox_policy.filesystem_write_paths"
@@ -108,8 +108,7 @@ fn parse_directory(pattern: &str, trees: &[Mount]) -> Result<VirtualPath, Reason
     let directory = without_end(pattern);
     if directory.contains(['*', '?', '[']) {
         return Err(
-            "only whole directories can be named: a pattern has no * but in /** at its end"
-                .to_owned(),
+            "only whole directories can be named: * is allowed only in a final /**".to_owned(),
         );
     }
     let path = VirtualPath::parse(directory).map_err(|error| error.to_string())?;

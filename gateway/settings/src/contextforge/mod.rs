@@ -101,7 +101,7 @@ fn some_of(names: &[&str]) -> String {
     }
 }
 
-/// Refuses `AUTH_REQUIRED=true` where nobody is authenticated.
+/// Refuses `AUTH_REQUIRED=true` together with `auth.mode = "none"`.
 pub(super) fn refuse_missing_authentication(
     reader: &mut Reader<'_>,
     environment: &Environment,
@@ -115,7 +115,7 @@ pub(super) fn refuse_missing_authentication(
         reader.refuse(
             &auth::MODE,
             "\"none\"",
-            format!("{AUTH_REQUIRED} is true in the environment, and nobody is authenticated"),
+            format!("{AUTH_REQUIRED} is true in the environment, and auth.mode is \"none\""),
             "\"jwt\", \"api-key\", \"mtls\" or \"trusted-header\"; or AUTH_REQUIRED=false where only this machine connects",
         );
     }
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_is_not_read_is_named_with_what_to_set() {
-        let told = remarks_on(&[
+        let remarks = remarks_on(&[
             ("MCPGATEWAY_SESSION_AFFINITY_ENABLED", "true"),
             ("HOST", "0.0.0.0"),
             ("PORT", "4444"),
@@ -184,9 +184,9 @@ mod tests {
             ("SMTP_USER", ""),
             ("PATH", "/bin"),
         ]);
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].starts_with("not read: HOST, PORT. Set `MOORING_LISTEN_ADDRESS`"));
-        assert!(told[1].starts_with("without a counterpart here: SMTP_HOST;"));
+        assert_eq!(remarks.len(), 2, "{remarks:?}");
+        assert!(remarks[0].starts_with("not read: HOST, PORT. Set `MOORING_LISTEN_ADDRESS`"));
+        assert!(remarks[1].starts_with("without a counterpart here: SMTP_HOST;"));
     }
 
     #[test]

@@ -11,15 +11,15 @@ const HEAD: &str = "\
 
 # Settings
 
-Every setting of `mooring serve`, read once and whole before a port is bound. What is unknown, out of range or
-impossible in combination is refused with exit code 64, all of it at once.
+Every setting of `mooring serve`. All are read once, before a port is bound. Unknown keys, values out of range and
+impossible combinations are refused with exit code 64; all problems are reported together.
 
 A value is taken from the first of: the command-line flag, the `MOORING_*` environment variable, the ContextForge name
 (so that an environment file of ContextForge works), the TOML file (`--config FILE` or `MOORING_CONFIG`; where neither
-is given, `$XDG_CONFIG_HOME/mooring/mooring.toml` or `~/.config/mooring/mooring.toml`, if it is there), the default.
+is given, `$XDG_CONFIG_HOME/mooring/mooring.toml` or `~/.config/mooring/mooring.toml`, if it exists), the default.
 In the environment, lists are separated by commas, `true` may also be written `on`, `yes` or `1` (and `false` `off`,
-`no` or `0`), and an empty variable counts as unset. Numbers have the unit that their name ends with, and none is
-written after them. A list in the environment may also be a JSON array, which patterns with a comma need.
+`no` or `0`), and an empty variable counts as unset. A number has the unit that its setting's name ends with; write it
+without the unit. A list in the environment may also be a JSON array, which patterns with a comma need.
 `CODE_EXECUTION_RUST_ACCELERATION_ENABLED` is accepted and has no effect.
 
 ```toml

@@ -75,7 +75,7 @@ impl<'a> ServerEntry<'a> {
         })
     }
 
-    /// Whether `kind` is nothing that is served, so that nobody knows which fields the server should have.
+    /// Whether `kind` is not a valid kind, so that it is unknown which fields the server should have.
     pub(super) fn has_a_refused_kind(&self) -> bool {
         let Some((_, entry)) = self.field(&KIND.about) else {
             return false;
@@ -132,8 +132,8 @@ fn list_of_words(text: &str) -> Value {
     Value::List(split_words(text).into_iter().map(Value::Text).collect())
 }
 
-/// Every server of the file in its order, then the servers that only flags and the environment name. The one that is
-/// wanted is served alone: where nobody says what it is, it may be an agent that is known.
+/// Every server of the file in its order, then the servers that only flags and the environment name. A wanted server is
+/// the only one; if it is not defined anywhere, its id may be that of a known agent.
 pub(super) fn collect<'a>(
     file: &'a FileTables,
     flags: &Flags,
@@ -281,7 +281,7 @@ fn is_command(text: &str) -> bool {
     })
 }
 
-/// Every name under which a field is written, with what stands there.
+/// Every name under which a field is written, with its entry.
 fn written<'a>(
     table: &'a Table,
     about: &SettingInfo,
@@ -291,7 +291,7 @@ fn written<'a>(
         .filter_map(|name| Some((name, find(table, name)?)))
 }
 
-/// What stands under a name, whose dots lead into tables.
+/// The entry under a name, whose dots lead into tables.
 fn find<'a>(table: &'a Table, name: &str) -> Option<&'a Entry> {
     match name.split_once('.') {
         None => table.get(name),

@@ -44,7 +44,7 @@ pub(crate) fn parse(reader: &mut Reader<'_>, row: &'static Map) -> UpstreamHeade
     reader.map(row, |name, text| {
         let name = parse_header_name(name)?;
         if map.contains_key(&name) {
-            return Err("the header stands there twice, in other letters".to_owned());
+            return Err("the header is a duplicate: names differ only in case".to_owned());
         }
         map.insert(name, parse_value(text, environment)?);
         Ok(())

@@ -159,7 +159,7 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// Whether the server is told by signed tokens whom requests are for.
+    /// Whether the server gets signed tokens with the caller's identity.
     pub fn forwards_identity(&self) -> bool {
         matches!(&self.kind, ServerKind::Http(http) if http.forward_identity)
     }

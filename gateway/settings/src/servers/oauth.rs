@@ -46,9 +46,9 @@ settings! {
         /// The gateway's id at the authorization server. Required with `servers.oauth.token_url`.
         client_id: Option<String> = Text("servers.oauth.client_id", 256, "printable ASCII", None)
             .unset("refused") => text(parse_ascii),
-        /// The file with the gateway's secret there. Nobody else may be able to read it. It is read for each token, and every
-        /// five seconds: tokens that were fetched with another secret are then fetched anew. Required with
-        /// `servers.oauth.token_url`.
+        /// The file with the gateway's secret at the authorization server, readable by the gateway's user only. It is
+        /// read for each token, and every five seconds: if the secret has changed, tokens are fetched again. Required
+        /// with `servers.oauth.token_url`.
         client_secret_file: Option<PathBuf> =
             Text("servers.oauth.client_secret_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("refused") => text(absolute_file),

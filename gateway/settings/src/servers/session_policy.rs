@@ -49,8 +49,8 @@ words! {
 words! {
     /// What happens to a session whose instance, process or connection was lost.
     pub enum OnUpstreamLoss {
-        /// a new upstream session on another instance, in a new process or over a new connection, and the client is
-        /// told that state was lost
+        /// a new upstream session on another instance, in a new process or over a new connection; the client is
+        /// notified that state was lost
         Reinitialize = "reinitialize",
         /// 404, so that the client initializes again
         Fail = "fail",

@@ -107,7 +107,7 @@ fn rules_without_effect_and_servers_that_nobody_may_use_are_remarked() {
         "{PROXY}[[servers]]\nid = \"sandbox\"\nkind = \"code\"\n"
     ));
     assert!(
-        closed.contains("nobody may use server \"sandbox\""),
+        closed.contains("no caller may use server \"sandbox\""),
         "{closed}"
     );
     let ruled = remarks(&format!(
@@ -141,7 +141,7 @@ fn an_identity_is_forwarded_by_servers_of_http_with_the_fleets_keys() {
         &[("MOORING_STORE_URL", "redis://127.0.0.1:6379")],
         &[
             "worker.fleet_keys_file",
-            "told by signed tokens whom requests are for",
+            "gets identity tokens (forward_identity)",
         ],
     );
 }

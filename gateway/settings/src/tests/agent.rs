@@ -289,7 +289,7 @@ fn bad_commands_are_refused() {
     );
     check_command(
         "command = [\"claude\", \"{prompt}\", \"{resume}\", \"{resume}\"]",
-        &["{resume} stands there twice"],
+        &["{resume} is a duplicate"],
     );
     check_command(
         "command = [\"claude\", \"{prompt}\", \"-{resume}\"]",

@@ -297,5 +297,5 @@ fn skills_have_a_scope() {
             .require_approval
     );
     refused("skills_scope = \"red\"", &["team:<id> or user:<email>"]);
-    refused("skills_scope = \"team:\"", &["it names nobody"]);
+    refused("skills_scope = \"team:\"", &["it has no name"]);
 }

@@ -43,7 +43,7 @@ fn bad_groups_are_refused() {
     check("members = [\"a__b\"]", &["= \"a__b\"", "\"__\" separates"]);
     check(
         "members = [\"tools\", \"tools\"]",
-        &["= \"tools\"", "stands there twice"],
+        &["= \"tools\"", "is a duplicate"],
     );
     check("members = [\"all\"]", &["= \"all\"", "the group itself"]);
     check(

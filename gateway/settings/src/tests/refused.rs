@@ -94,7 +94,7 @@ fn bad_values_are_refused_with_what_is_allowed() {
     check("[log]\nformat = \"xml\"", &["\"text\" or \"json\""]);
     check(
         "[auth]\nmode = \"api-key\"",
-        &["auth.api_keys_file", "nobody has a key"],
+        &["auth.api_keys_file", "there are no keys"],
     );
     check(
         "[auth]\nmode = \"mtls\"",
@@ -284,7 +284,7 @@ fn bad_servers_are_refused() {
     check("instances = [\"http://a/#x\"]", &["fragment"]);
     check(
         "instances = [\"http://a/\", \"http://A:80\"]",
-        &["stands there twice"],
+        &["is a duplicate"],
     );
     check(
         &format!("instances = [\"http://a/{}\"]", "x".repeat(128)),

@@ -81,7 +81,7 @@ fn check_by_the_gateway(name: &str, rendered: &Rendered) -> anyhow::Result<()> {
         "{name}: {told}\n{}",
         std::fs::read_to_string(&file)?
     );
-    ensure!(!told.contains("nobody may use"), "{name}: {told}");
+    ensure!(!told.contains("no caller may use"), "{name}: {told}");
     Ok(())
 }
 

@@ -446,7 +446,7 @@ pub(super) const VALUES: &[ChartValue] = &[
         "preStopSeconds",
         Shape::Integer(0, 120),
         "5",
-        "How long a gateway goes on serving after it was told to stop, until all load balancers of the cluster know.",
+        "How long a gateway keeps serving before it gets SIGTERM, so that the cluster's load balancers drop it first.",
     ),
     row(
         "ipFamily",

@@ -41,7 +41,7 @@ settings! {
             },
         /// Whether the agent resumes a conversation only in the folder in which it last worked on it.
         pub is_bound_to_folder: bool => |_| profile.is_bound_to_folder,
-        /// What clients and their models are told of the server's one tool.
+        /// The description of the server's one tool, for clients and their models.
         pub description: String = Text("servers.description", 4096, "a text of at most 4096 bytes", None)
             .unset("a sentence that says which agent it is")
             => |reader, row| {

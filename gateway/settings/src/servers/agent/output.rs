@@ -11,7 +11,7 @@ const TEXT_BYTES_MAX: usize = 512;
 const CONDITIONS_MAX: usize = 16;
 const POINTER_SHAPE: &str =
     "a JSON pointer (RFC 6901) such as /item/text, or an empty text for none";
-const CONDITION_SHAPE: &str = "texts of at most 512 bytes, each a JSON pointer (RFC 6901) and what stands there, such as \
+const CONDITION_SHAPE: &str = "texts of at most 512 bytes, each a JSON pointer (RFC 6901) and the value there, such as \
                                /type=result or /done=true";
 
 settings! {
@@ -88,7 +88,7 @@ impl OutputRules {
     }
 }
 
-/// Beside plain text the other rows would be wishes that nobody hears.
+/// Refuses the pointers if the output is plain text, where they would have no effect.
 fn refuse_pointers(reader: &mut Reader<'_>) {
     for setting in OutputRules::ROWS.iter().skip(1) {
         if reader.is_written(setting) {

@@ -57,7 +57,7 @@ pub struct Condition {
 /// Why a text is no [`Condition`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// Nothing says what has to stand there.
+    /// The expected value is missing.
     #[error("it has no \"=\" between a JSON pointer and a text")]
     NoText,
     /// What is in front of the `=` is no pointer.

@@ -17,8 +17,8 @@ settings! {
         /// yourself: it has the gateway's HOME, and keys in variables need `servers.inherit_env` or `servers.env`. What
         /// it may do without asking is its own default; give a `command` with its flags to allow more.
         PROFILE = Choice("servers.profile", words::<&'static Profile>),
-        /// The arguments with which the agent takes up an earlier session, whose id it gave: `{session}`. They stand
-        /// where `servers.command` has the argument `{resume}`, else at its end.
+        /// The arguments with which the agent resumes an earlier session; `{session}` is the id that the agent gave it.
+        /// They replace the argument `{resume}` of `servers.command`, or follow its last argument.
         RESUME = List("servers.resume", 32, 4096,
             "texts of at most 4096 bytes, of which one holds {session}, such as [\"--resume={session}\"]")
             .unset("the profile's; without one, every run is fresh").disclosure(Disclosure::Hidden),
@@ -73,8 +73,8 @@ const NONE: Profile = Profile {
 };
 
 /// `stream-json` with `-p` needs `--verbose`. `-p` takes no value: the prompt is positional, and `--` ends the flags.
-/// `--resume` takes an optional value, which only the form with `=` binds whatever it begins with. A conversation goes on
-/// from any folder, under the same id.
+/// `--resume` takes an optional value, which only the form with `=` binds whatever it begins with. A conversation can
+/// be resumed from any folder, under the same id.
 ///
 /// The last line is of type `result`, with `result`, `session_id` and `is_error`. Of a failure `result` has the text; a run
 /// of an unknown session has none, and says so on both streams. An `assistant` line carries one block of a message.
@@ -97,10 +97,10 @@ const CLAUDE: Profile = Profile {
 };
 
 /// `resume ID` is a subcommand of `exec`, in front of the prompt; `--` ends the flags, and after it the words `resume` and
-/// `review` are prompts too. A prompt that is just `-` would be read from standard input, which is at its end: that run
-/// fails. Without `--skip-git-repo-check` it refuses to work outside a Git repository. It never asks for approval, and its
-/// sandbox is by default read-only: `--sandbox workspace-write` in a command lets it write. A conversation goes on from any
-/// folder, under the same id.
+/// `review` are prompts too. A prompt that is just `-` would be read from stdin, which is closed: that run fails.
+/// Without `--skip-git-repo-check` it refuses to work outside a Git repository. It never asks for approval, and its
+/// sandbox is by default read-only: `--sandbox workspace-write` in a command lets it write. A conversation can be
+/// resumed from any folder, under the same id.
 ///
 /// `thread.started` has `thread_id`, `item.completed` an item of type `agent_message`, of which the last is the answer, and
 /// `turn.failed` an `error`. The event `error` is not taken for a failure: a connection that is tried again is reported by

@@ -76,7 +76,7 @@ pub enum TemplateError {
     #[error("{{resume}} has to be an argument of its own")]
     ResumeWithinArgument,
     /// They would be given twice.
-    #[error("{{resume}} stands there twice")]
+    #[error("{{resume}} is a duplicate")]
     ResumeTwice,
     /// Nothing would say what to resume.
     #[error("no argument that resumes holds {{session}}")]
@@ -95,8 +95,8 @@ impl TemplateError {
 }
 
 impl CommandTemplate {
-    /// Reads a command, its program first, and the arguments that resume a session; of these there may be none, and then
-    /// every run is fresh. They stand where the command has `{resume}`, else at its end.
+    /// Reads a command, its program first, and the arguments that resume a session; without these, every run is fresh.
+    /// They replace `{resume}` in the command, or follow its last argument.
     ///
     /// # Errors
     /// What is wrong with either of them.
