@@ -44,7 +44,7 @@ allow = [
 "#;
 
 fn main() {
-    // `cargo test --benches` runs this file too; a benchmark that nobody asked for measures nothing.
+    // `cargo test --benches` runs this file too; without `--bench` it measures nothing.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -71,12 +71,7 @@ fn main() {
         proxied.insert("x-mooring-teams", "red,dev".parse().expect("a value"));
         let known = issuer.request(0);
         for (name, arrangement, requests, calls) in [
-            (
-                "nobody is authenticated",
-                &none,
-                vec![HeaderMap::new()],
-                CALLS,
-            ),
+            ("no authentication", &none, vec![HeaderMap::new()], CALLS),
             ("named by a proxy", &header, vec![proxied], CALLS),
             ("token verified before", &jwt, vec![known], CALLS),
         ] {

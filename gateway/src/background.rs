@@ -109,7 +109,7 @@ pub(crate) async fn fetch_server_tokens(app: &Arc<App>, tasks: &mut JoinSet<()>)
         let (token, client) = (Arc::clone(token), app.session_router.client().clone());
         tasks.spawn(async move {
             let attempted = || {
-                // If nobody waits, the gateway stops.
+                // The receiver is gone only if the gateway stops.
                 let _ = attempted.send(());
             };
             token.keep_current(&client, attempted).await;

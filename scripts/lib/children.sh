@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# For scripts that keep programs running until they are told to stop; to be sourced.
+# For scripts that keep programs running until they are stopped; to be sourced.
 #
 # Invariant: only what this script started is stopped, by its process id, and it is stopped however the
 # script ends.

@@ -25,7 +25,7 @@ const OPERATIONS: usize = 500;
 const TTL: Duration = Duration::from_secs(86_400);
 
 fn main() {
-    // `cargo test --benches` runs this file too; a benchmark that nobody asked for measures nothing.
+    // `cargo test --benches` runs this file too; without `--bench` it measures nothing.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

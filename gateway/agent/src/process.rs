@@ -225,7 +225,7 @@ fn ending(end: &watch::Receiver<Option<LinkEnd>>) -> ProcessExit {
         Some(other @ (LinkEnd::Closed | LinkEnd::Broken(_))) => {
             ProcessExit::Broken(other.to_string())
         }
-        None => ProcessExit::Broken("nobody said how it ended".to_owned()),
+        None => ProcessExit::Broken("no exit status".to_owned()),
     }
 }
 

@@ -39,7 +39,7 @@ impl Callee for Immediate {
 }
 
 fn main() {
-    // `cargo test --benches` runs this file too; a benchmark that nobody asked for measures nothing.
+    // `cargo test --benches` runs this file too; without `--bench` it measures nothing.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

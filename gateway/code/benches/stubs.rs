@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     if volume::is_second_process() {
         return volume::second_process();
     }
-    // `cargo test --benches` runs this file too; a benchmark that nobody asked for measures nothing.
+    // `cargo test --benches` runs this file too; without `--bench` it measures nothing.
     if std::env::args().any(|argument| argument == "--bench") {
         measure();
     }

@@ -1,8 +1,8 @@
 //! Where a code session is: its key in the store, its id, and its directory on the volume.
 //!
-//! Invariant: all three follow from server, principal, language and the name that a client may have alone, so every process
-//! of a fleet derives the same ones, and nobody has to ask. Two principals never share a key or a path, whatever their
-//! e-mail addresses look like.
+//! Invariant: all three follow from server, principal, language and the name that a client may have alone, so every
+//! process of a fleet derives the same ones without communication. Two principals never share a key or a path, whatever
+//! their e-mail addresses look like.
 
 mod client_name;
 

@@ -192,7 +192,7 @@ impl Key {
         })
     }
 
-    /// A public key, and its thumbprint. None for one with private members, which nobody may send.
+    /// A public key and its thumbprint. None for a key with private members, which must never be sent.
     pub(crate) fn public(written: Value) -> Option<(Self, Thumbprint)> {
         let is_private = |name: &&str| written.get(name).is_some();
         if PRIVATE_MEMBERS.iter().any(is_private) {

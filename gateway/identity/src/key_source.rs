@@ -219,8 +219,8 @@ impl KeySource {
         if attempts.are_recent() {
             return;
         }
-        // The attempt goes on without the request, for the others. Only one that has the lock is a task, so that
-        // strangers cannot pile them up.
+        // The attempt continues for the other requests if this one is dropped. Only the attempt that has the lock is a
+        // task, so that unauthenticated senders cannot pile up tasks.
         let source = Arc::clone(self);
         let reading = tokio::spawn(async move { source.read(&mut attempts).await });
         if let Err(error) = reading.await {

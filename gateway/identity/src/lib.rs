@@ -371,7 +371,7 @@ impl Authenticator {
         }
     }
 
-    /// Whether callers are told apart; otherwise everybody is the same one.
+    /// Whether callers are authenticated; otherwise all are the same one.
     #[must_use]
     pub const fn authenticates(&self) -> bool {
         !matches!(self.mode, Mode::Open(_))

@@ -5,7 +5,7 @@ use strum::VariantArray as _;
 
 use crate::IdentityError;
 
-/// Requests that were refused because nobody could say who they are from, by `reason`.
+/// Requests that were refused because their caller could not be authenticated, by `reason`.
 const REFUSED: &str = "mooring_authentication_refused_total";
 /// Attempts to read the issuer's keys, or the API keys, by `outcome`.
 const KEYS_READ: &str = "mooring_token_keys_read_total";

@@ -111,7 +111,7 @@ pub enum SandboxHelper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum LockUse {
-    /// To initialise the session, or to change what it is.
+    /// To initialize, replace or remove the session's directory.
     Open,
     /// For a run and its commit.
     Run,

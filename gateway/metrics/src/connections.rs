@@ -60,13 +60,13 @@ pub enum ConnectionRefusal {
     Tls,
 }
 
-/// What a stranger is told.
+/// The kind of a reply to an unauthenticated sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum StrangerReply {
-    /// That the request is refused.
+    /// The refusal of a request.
     Refusal,
-    /// What everybody may know.
+    /// A public reply.
     Public,
 }
 

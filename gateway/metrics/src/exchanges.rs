@@ -1,7 +1,7 @@
-//! Times of requests of clients and of exchanges with upstream servers, from their begin to the last byte of the reply.
+//! Durations of clients' requests and of exchanges with upstream servers, up to the last byte of the reply.
 //!
-//! Invariant: labels are configured servers and instances, known methods and [`ExchangeOutcome`]s. What is in flight is
-//! counted until it is dropped, also if nobody reports its end.
+//! Invariant: labels are configured servers and instances, known methods and [`ExchangeOutcome`]s. An exchange is
+//! counted as in flight until its timer is dropped, even if its end is never reported.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -28,11 +28,11 @@ pub(super) fn describe() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum HookOutcome {
-    /// The call or its result goes on as it is.
+    /// The call or its result is forwarded unchanged.
     Allowed,
-    /// It goes on changed.
+    /// It is forwarded with changes.
     Changed,
-    /// It does not go on.
+    /// It is not forwarded.
     Refused,
     /// There was no valid answer in time.
     Failed,

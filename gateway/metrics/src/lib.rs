@@ -52,7 +52,7 @@ pub const CAPPED: &str = "mooring_capped_sessions_total";
 pub const UPSTREAM_DROPPED: &str = "mooring_upstream_messages_dropped_total";
 /// Replies that answer another request than the one they came for, by `source`.
 pub const REPLIES_MISMATCHED: &str = "mooring_mismatched_replies_total";
-/// Times that the store told this worker that another's claim has settled.
+/// Events from the store that another worker's claim has settled.
 pub const CLAIM_NEWS: &str = "mooring_claim_news_total";
 /// Always 1, with the `version` of the gateway.
 pub const BUILD_INFO: &str = "mooring_build_info";
@@ -100,7 +100,10 @@ pub fn describe() {
     for source in ReplySource::VARIANTS {
         counter!(REPLIES_MISMATCHED, "source" => <&'static str>::from(source)).absolute(0);
     }
-    describe_counter!(CLAIM_NEWS, "Claims of other workers told to have settled");
+    describe_counter!(
+        CLAIM_NEWS,
+        "Claims of other workers that the store reported as settled"
+    );
     describe_gauge!(BUILD_INFO, "Always 1, with the gateway's version");
     gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     describe_gauge!(DEGRADED, "1 while the store is away");
@@ -212,7 +215,7 @@ pub fn session_capped(outcome: CapOutcome) {
     counter!(CAPPED, "outcome" => <&'static str>::from(outcome)).increment(1);
 }
 
-/// The store told that another worker's claim has settled.
+/// The store reported that another worker's claim has settled.
 pub fn claim_news() {
     counter!(CLAIM_NEWS).increment(1);
 }

@@ -173,7 +173,7 @@ impl PeerClient {
     /// Sends one request to the gateway `to` at the address that it `announced`. Returns when the reply begins, or when
     /// `given_up` yields the reason to stop waiting.
     ///
-    /// Dropping the body of an unfinished reply closes the connection, which tells the peer that nobody reads it.
+    /// Dropping the body of an unfinished reply closes the connection, so the peer stops sending it.
     ///
     /// # Errors
     /// See [`PeerError`].

@@ -89,7 +89,7 @@ pub enum EnvelopeError {
     /// `method` is not a string.
     #[error("`method` must be a string")]
     MethodType,
-    /// A client's request without an id. Servers may execute such a message, although nobody can be answered.
+    /// A client's request without an id. Servers may execute such a message, although no reply can be sent.
     #[error("`{0}` is a request, which needs an `id`")]
     RequestWithoutId(&'static str),
     /// `params` is a string, a number or a boolean.

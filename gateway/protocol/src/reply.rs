@@ -229,7 +229,7 @@ impl ReplyBody {
         }
     }
 
-    /// Reads a short text, at most `bytes_max` bytes, which takes nobody's memory. Events are not read.
+    /// Reads a short text, at most `bytes_max` bytes, that counts toward no user's memory. Events are not read.
     ///
     /// # Errors
     /// [`ReplyError`].

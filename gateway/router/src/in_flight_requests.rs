@@ -39,7 +39,7 @@ struct Requests {
 struct Entry {
     request: PendingRequest,
     began: Instant,
-    /// When other gateways were last told of it.
+    /// When it was last published to the other gateways.
     published: Option<Instant>,
     /// Since when its client is gone.
     disconnected: Option<Instant>,

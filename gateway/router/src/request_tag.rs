@@ -2,8 +2,8 @@
 //!
 //! A tag is 64 random bits and a check value over them that is keyed by the session. The random half distinguishes the
 //! requests of a session, whose client may reuse ids. The check value lets any gateway verify that a message on a stream
-//! of the session, which may have been resumed, belongs to the session at all. Invariant: without knowing the session's
-//! id, nobody can make a tag that is valid for it; its upstream server sees only tags of its own requests.
+//! of the session, which may have been resumed, belongs to the session at all. Invariant: a valid tag cannot be made
+//! without the session's id; the upstream server sees only tags of its own requests.
 
 use mooring_protocol::{RequestOrigin, RequestTag};
 use mooring_session::names::ServerName;

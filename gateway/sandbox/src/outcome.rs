@@ -27,7 +27,7 @@ pub struct Outcome {
     pub start: HelperStart,
     /// The isolation layers that were in place.
     pub layers: Vec<Layer>,
-    /// The limits that it reached without being stopped, as far as they can be told afterwards.
+    /// The limits that it reached without being stopped, as far as they can be determined afterwards.
     pub limits_reached: Vec<RunLimit>,
     /// The system calls that it was refused.
     pub refused_calls: Vec<RefusedCall>,
@@ -71,7 +71,7 @@ pub enum StopReason {
     Asked,
 }
 
-/// A limit at which the kernel refuses what would go beyond, while the run goes on.
+/// A limit that the kernel enforces by refusing the call, while the run continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunLimit {
     /// No further process or thread was made. Without a control group: it had as many as it may have when it was

@@ -1,8 +1,8 @@
 //! The protocol between the host and the re-executed helper.
 //!
 //! They speak over descriptor 0 of the helper, one end of a `SOCK_SEQPACKET` pair: one message is one packet, JSON,
-//! with its descriptors in the same packet. Everything long (the program, the system call filter) goes by descriptor,
-//! so that every packet stays below [`PACKET_BYTES_MAX`].
+//! with its descriptors in the same packet. Everything long (the program, the system call filter) is passed as a
+//! descriptor, so that every packet stays below [`PACKET_BYTES_MAX`].
 //!
 //! ```text
 //! host   Begin{tier} + [doors..]

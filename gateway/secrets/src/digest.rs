@@ -5,8 +5,8 @@ use sha2::{Digest, Sha256};
 /// Number of digits of [`short`].
 pub const SHORT_DIGITS: usize = 16;
 
-/// The first 16 hex digits of the SHA-256 of `text`, which has to be a secret that nobody can guess: enough to name one of
-/// billions of sessions in logs, too little to find the text.
+/// The first 16 hex digits of the SHA-256 of `text`, which must be an unguessable secret: enough to identify one of
+/// billions of sessions in logs, too few to recover the text.
 #[must_use]
 pub fn short(text: &str) -> Box<str> {
     let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(text.as_bytes()));

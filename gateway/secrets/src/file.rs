@@ -101,7 +101,7 @@ pub fn owner_below_root(path: &Path) -> Option<u32> {
 }
 
 /// Whether a file of this user may hold a secret of a process of the user `own`. Root runs commands on the files of the
-/// gateway's user, and nobody can keep a secret from it.
+/// gateway's user, and can read every secret anyway.
 const fn is_trusted(owner: u32, own: u32) -> bool {
     owner == ROOT || owner == own || own == ROOT
 }

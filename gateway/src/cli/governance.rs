@@ -28,7 +28,7 @@ pub struct ClientArguments {
     /// The caller's certificate and those that lead to its authority, in PEM, where the gateway asks for certificates
     #[arg(long, global = true, value_name = "FILE", requires = "key_file")]
     pub cert_file: Option<PathBuf>,
-    /// The certificate's private key, in PEM; nobody but its owner may read the file
+    /// The certificate's private key, in PEM; only its owner may be able to read the file
     #[arg(long, global = true, value_name = "FILE", requires = "cert_file")]
     pub key_file: Option<PathBuf>,
     /// The settings file (TOML); else the one that MOORING_CONFIG names, else mooring/mooring.toml in XDG_CONFIG_HOME

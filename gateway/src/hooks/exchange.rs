@@ -15,10 +15,10 @@ use mooring_upstream::{Client, SendError};
 
 /// The version of the payload.
 pub(super) const VERSION: u32 = 1;
-/// Longest part of a reason that a caller is told, in characters.
+/// Maximum characters of a reason that the caller gets; the rest is cut off.
 const REASON_CHARS_MAX: usize = 500;
 
-/// What a hook is asked.
+/// A request to a hook.
 #[derive(Debug, Serialize)]
 pub(super) struct Question<'a> {
     pub(super) version: u32,
@@ -53,14 +53,14 @@ struct Answer {
     result: Option<Box<RawValue>>,
 }
 
-/// What a hook decides.
+/// A hook's decision.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It goes on as it is.
+    /// Forward it unchanged.
     Allowed,
-    /// It goes on with these arguments, or with this result.
+    /// Forward it with these arguments, or with this result.
     Changed(Box<RawValue>),
-    /// It does not go on; with the reason for the caller.
+    /// Refuse it, with the reason for the caller.
     Refused(Option<String>),
 }
 

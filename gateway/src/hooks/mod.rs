@@ -1,7 +1,7 @@
-//! Asks other services about tool calls: each may let a call through, change it, or refuse it (`calls.hooks`).
+//! Asks other services about tool calls: each may allow, change or refuse a call (`calls.hooks`).
 //!
-//! Invariant: a call that a hook refused is not sent, and a result that a hook refused reaches nobody. Where a hook
-//! gives no valid answer, its `on_failure` decides, and nothing else.
+//! Invariant: a call that a hook refused is not sent, and a result that a hook refused is not returned. If a hook gives
+//! no valid answer, its `on_failure` alone decides.
 
 mod exchange;
 

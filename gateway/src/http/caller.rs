@@ -29,7 +29,7 @@ impl RequestSender {
         }
     }
 
-    /// The sender is authenticated, or, where nobody is, has named a server that is there.
+    /// Marks the sender as known: it is authenticated or, if `auth.mode` is `none`, has named an existing server.
     pub(super) fn admit(&self) {
         self.is_admitted.store(true, Ordering::Relaxed);
     }

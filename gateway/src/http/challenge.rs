@@ -90,7 +90,7 @@ impl App {
         HeaderValue::try_from(challenge.trim_end()).ok()
     }
 
-    /// The URL under which this client reaches the gateway, without a slash at its end.
+    /// The URL under which this client reaches the gateway, without a trailing slash.
     pub(super) fn base_url(&self, head: RequestHead<'_>) -> Option<String> {
         if let Some(url) = &self.listen.public_url {
             return Some(url.clone());

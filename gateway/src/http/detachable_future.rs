@@ -1,7 +1,7 @@
-//! A future that runs to its end even if its caller does not wait for it.
+//! A future that runs to completion even if its caller drops it.
 //!
-//! Invariant: while its caller waits, it runs in the caller's task, which saves a task for every request; dropped before
-//! its end, it goes on in a task of its own. A panic in it does not reach the caller.
+//! Invariant: while its caller waits, it runs in the caller's task, which saves a task for every request; if it is
+//! dropped before completion, it continues in a task of its own. A panic in it does not reach the caller.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;

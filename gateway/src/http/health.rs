@@ -67,7 +67,7 @@ pub(super) async fn readyz(
     }
     let keys = app.authenticator.keys_state();
     match &keys {
-        // Nobody can be known, so nobody can be served.
+        // Without keys no caller can be authenticated, so none can be served.
         Some((_, KeysState { keys: None, .. })) if word != "stopping" => {
             (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "unavailable");
         }

@@ -116,7 +116,7 @@ async fn consult(call: Arc<HookedCall>, text: Bytes) -> Bytes {
         Ok(Some(changed)) => {
             let id_json = id.map_or("null", |id| id.as_json());
             let response = call::result(id_json, changed.get());
-            // A hook knows nothing of the loss that the client has to be told of.
+            // A hook does not know of the loss that must be reported to the client.
             let marked = message
                 .outcome()
                 .and_then(|result| mark::copy_mark(result, &response));

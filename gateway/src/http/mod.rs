@@ -108,7 +108,7 @@ pub struct App {
     pub hooks: CallHooks,
     /// What callers may use.
     pub policy: Arc<AccessPolicy>,
-    /// Signs whom upstream requests are for; none if no server is told.
+    /// Signs the caller's identity for upstream requests; none if no server gets it.
     pub caller_signer: Option<Arc<CallerSigner>>,
     /// The tokens of authorization servers for upstream servers.
     pub server_tokens: Vec<Arc<OauthTokens>>,

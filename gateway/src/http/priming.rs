@@ -10,8 +10,8 @@
 //! refused, or whose stream ends at once without an event, ends with the same error. A server may end a stream with events
 //! to let its client come back later.
 //!
-//! Invariant: clients of earlier revisions, which may take an event without data for a broken message, get none, whoever
-//! wrote it.
+//! Invariant: clients of earlier revisions, which may take an event without data for a broken message, get none,
+//! neither the gateway's nor a server's.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl StreamOwner {
                 last_event_id,
             }),
             (Some(id_json), None) => {
-                let error = unknown_outcome(&id_json, "the gateway at its end may be gone");
+                let error = unknown_outcome(&id_json, "the gateway that served it may be gone");
                 ResumedStream::Settled(Reply::events(stream::iter([Ok(error)])))
             }
             (None, _) => ResumedStream::Settled(answer::error(

@@ -263,7 +263,7 @@ where
                 true => text,
                 false => map(text).await,
             };
-            // Its memory is taken, and nobody may take it once more.
+            // Its memory is reserved already and must not be reserved twice.
             let body = ReplyBody::Json(held_bytes(text, held.as_ref()));
             return Ok(Reply {
                 memory: None,

@@ -35,7 +35,7 @@ pub(super) async fn post(
     let lane = match session_id(&context.headers) {
         Ok(id) if id.as_str().starts_with(STATELESS_PREFIX) => lane_of(id.as_str()),
         Ok(_) => return answer::plain(ErrorKind::SessionNotFound, message.id()),
-        // Clients without a session id are told apart too: two of them may use the same request id concurrently.
+        // Clients without a session id get separate lanes too: two of them may use the same request id concurrently.
         Err(ErrorKind::SessionMissing) => Lane(rand::random()),
         Err(kind) => return answer::plain(kind, message.id()),
     };
@@ -96,7 +96,7 @@ pub(super) async fn post(
             Err(cause) => answer::pool_error(&cause, message.id()),
         }
     };
-    // The call of a client that disconnected goes on, and is given up after as long as one with a session.
+    // The call of a client that disconnected continues, and is given up after the same time as one with a session.
     let given_up = async {
         context.client_gone.cancelled().await;
         tokio::time::sleep(READ_MAX).await;

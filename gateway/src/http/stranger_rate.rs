@@ -1,8 +1,9 @@
-//! The rate of replies to strangers, by address: beyond it a reply comes late, so that whoever waits for it sends less.
+//! Limits the rate of replies to unauthenticated senders, by address: replies beyond it are delayed, so that a sender
+//! that waits for them sends less.
 //!
-//! Who is a stranger says [`super::caller::RequestSender`]. Each address has a token bucket of one second, kept as the
-//! moment at which it is full again (the generic cell rate algorithm). These moments are in a table of fixed size, in
-//! which each address has [`ROWS`] slots, chosen by secret hashes; the earliest of its slots counts.
+//! [`super::caller::RequestSender`] says which senders these are. Each address has a token bucket of one second, kept
+//! as the moment at which it is full again (the generic cell rate algorithm). These moments are in a table of fixed
+//! size, in which each address has [`ROWS`] slots, chosen by secret hashes; the earliest of its slots counts.
 //!
 //! Invariant: memory does not grow, and no address can displace what it or another one has used up. Addresses that share
 //! all their slots share a bucket, so the worst that a flood from many addresses does is to delay replies to other

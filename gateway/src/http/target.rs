@@ -94,7 +94,7 @@ impl App {
             let missing = ErrorBody::new(ErrorKind::ServerNotFound);
             let error = match (id, self.server_ids(caller)) {
                 (_, ids) if ids.is_empty() => {
-                    missing.detail("you may use none here: ask whoever runs this gateway")
+                    missing.detail("you may use none here: ask the operator of this gateway")
                 }
                 (Some(_), ids) => missing.detail(format_args!("the servers are {ids}")),
                 (None, ids) => missing.detail(format_args!(

@@ -91,7 +91,7 @@ impl Log {
         let mut reported_at = Instant::now();
         loop {
             let LineBatch { lines, dropped } = self.queue.take(REPORT_INTERVAL);
-            // If nobody can ever read them, nothing is left to tell that to.
+            // If stderr cannot be written, there is nowhere to report it.
             let _ = write_to_stderr(lines.as_bytes());
             if dropped > 0 {
                 let _ = write_to_stderr(self.dropped_line(dropped).as_bytes());

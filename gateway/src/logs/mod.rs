@@ -1,8 +1,9 @@
 //! Structured logs on stderr, as text or JSON. Crates of this workspace log from the configured level on, libraries
 //! only from `warn` on, because their debug lines contain headers and bodies.
 //!
-//! Invariant: no thread waits for stderr, whoever reads it; no value ends a line or reaches a terminal as a control
-//! character; and what clients do makes no more lines of one kind than [`repeats`] allows. No call site has to see to it.
+//! Invariant: no thread waits for stderr, even if it is not read; no value ends a line or reaches a terminal as a
+//! control character; and clients cannot cause more lines of one kind than [`repeats`] allows. Call sites need not
+//! care.
 
 mod layer;
 mod line;

@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_millis(1000 / LINES_PER_SECOND as u64)
 /// How far ahead of its time a kind may be.
 const AHEAD_MAX: Duration =
     Duration::from_millis(1000 / LINES_PER_SECOND as u64 * (BURST as u64 - 1));
-/// Most kinds that are told apart by their server and user. All further ones of one place share a kind.
+/// Maximum kinds that are distinguished by server and user. All further ones of one place share a kind.
 const KINDS_MAX: usize = 4096;
 
 /// Lines that count as the same.

@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 const OUTSIDE_CHARACTERS_MAX: usize = 64;
 /// Most characters of a message, and of the fields below. Causes quote outsiders, but in sentences of our own.
 const OWN_CHARACTERS_MAX: usize = 1024;
-/// Reasons, what the settings name, and what a server's program writes for whoever operates it.
+/// Reasons, values of settings, and what a server's program writes for its operator.
 const OWN_FIELDS: &[&str] = &[
     "advice",
     "base_dir",

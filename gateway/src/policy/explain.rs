@@ -1,4 +1,4 @@
-//! What somebody may do, in words: for `mooring config check --as`.
+//! Describes the access of one caller, for `mooring config check --as`.
 
 use super::{Access, AccessPolicy};
 use mooring_identity::Identity;

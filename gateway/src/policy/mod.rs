@@ -42,7 +42,7 @@ struct ServerRules {
 enum RuleKind {
     /// Without rules the right `servers.use`.
     Upstream,
-    /// Without rules nobody.
+    /// Without rules no caller.
     Program,
     /// One of these members has to be usable.
     Group(Vec<Box<str>>),
@@ -130,7 +130,7 @@ impl AccessPolicy {
         }))
     }
 
-    /// Everybody may do everything: nobody is authenticated, or the only caller has started the process.
+    /// Every caller may do everything: `auth.mode` is `none`, or the only caller has started the process.
     #[must_use]
     pub const fn open() -> Self {
         Self(None)
@@ -225,7 +225,7 @@ impl Rules {
         }
     }
 
-    /// A group is there for whoever may use one of its members. Settings refuse groups of groups, so this ends.
+    /// A group may be used by callers that may use one of its members. Settings refuse groups of groups, so this ends.
     fn decide_by_members<'a>(
         &'a self,
         own: Decision<'a>,

@@ -150,7 +150,7 @@ fn usage_limits(settings: &Settings) -> UsageLimits {
     }
 }
 
-/// Signs whom requests are for, if a server is told that.
+/// Signs the caller's identity, if a server gets it.
 fn caller_signer(
     settings: &Settings,
     ring: Option<&KeyRing>,

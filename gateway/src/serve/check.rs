@@ -205,7 +205,7 @@ fn vault_keys(settings: &Settings) -> Option<SettingsCheck> {
     ))
 }
 
-/// A file of secrets that can be read. Root trusts those of every user, so it is told whom it trusts.
+/// A file of secrets that can be read. Root accepts files of every owner, so the report names the owner.
 fn readable(subject: impl Into<String>, path: &Path, detail: String) -> SettingsCheck {
     match secret_file::owner_below_root(path) {
         None => SettingsCheck::ok(subject, detail),

@@ -48,8 +48,8 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
 /// Limit for the head in a connection for health probes only, and for its handshake of TLS.
 const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a stopping gateway keeps a connection on which nothing is received. A client that makes one call after another
-/// uses its connection again within this time, and is told in the reply to open another one elsewhere.
+/// How long a stopping gateway keeps a connection on which nothing is received. A client that makes one call after
+/// another reuses its connection within this time, and the reply tells it to open another one elsewhere.
 pub(super) const CLOSE_GRACE: Duration = Duration::from_millis(500);
 
 /// The configuration of all client connections.

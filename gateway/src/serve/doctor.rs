@@ -297,7 +297,7 @@ fn caller_keys(app: &App) -> Option<SettingsCheck> {
             CheckOutcome::Problem,
             subject,
             failure,
-            "docs/authentication.md says what `auth` needs; without keys, nobody is served",
+            "docs/authentication.md says what `auth` needs; without keys, no caller is served",
         ),
     })
 }

@@ -77,7 +77,7 @@ pub(super) struct ClientListener {
 impl ClientListener {
     /// Serves until `stopping`, and returns when the last open reply has ended.
     pub(super) async fn serve(self, stopping: CancellationToken) {
-        // Clients are told to close their connections, and some connect here again before a load balancer has noticed.
+        // Clients are asked to close their connections, and some reconnect here before a load balancer has noticed.
         let mut closing = pin!(after_grace(&stopping));
         let mut at_once = 0;
         loop {
@@ -132,9 +132,9 @@ impl ClientListener {
     }
 }
 
-/// Has the kernel drop every packet that would begin a connection. Closing a listener resets what nobody accepted, which
-/// a client cannot tell from a request that was lost; a handshake that is ignored is tried again by the client's kernel
-/// a second later (RFC 6298), and refused then.
+/// Makes the kernel drop every packet that would begin a connection. Closing a listener resets connections that were
+/// not accepted, which a client cannot distinguish from a lost request; an ignored handshake is retried by the client's
+/// kernel a second later (RFC 6298), and refused then.
 fn ignore_handshakes(listener: &TcpListener) -> io::Result<()> {
     // Classic BPF (linux/bpf_common.h); a listener's filter reads packets from the TCP header on.
     const LOAD_BYTE: u16 = 0x30;

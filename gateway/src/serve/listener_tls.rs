@@ -1,4 +1,4 @@
-//! TLS of the listener for clients: certificates by name, and client authorities, read anew when their files change.
+//! TLS of the listener for clients: certificates by name, and client authorities, reloaded when their files change.
 //!
 //! Invariant: the files in use were read together and fit each other. Files that cannot be used change nothing; the
 //! ones before stay in use.

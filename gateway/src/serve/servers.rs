@@ -82,7 +82,7 @@ pub(super) fn fetches_tokens_over_tls(settings: &Settings) -> bool {
 
 /// What servers are called with.
 pub(super) struct UpstreamCredentials<'a> {
-    /// Makes the tokens of servers that are told whom requests are for.
+    /// Makes the tokens with the caller's identity, for servers that get them.
     pub(super) signer: Option<&'a Arc<CallerSigner>>,
     /// Those of authorization servers.
     pub(super) tokens: &'a ServerTokens,

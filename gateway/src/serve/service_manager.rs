@@ -73,8 +73,9 @@ pub(super) fn report_stopping(patience: Duration) {
     ]);
 }
 
-/// Tells a manager that watches the gateway (`WatchdogSec=`) again and again that every serving thread has run a task. If
-/// one is blocked, it is told nothing, and restarts the gateway: connections of that thread would hang without end.
+/// Notifies a manager that watches the gateway (`WatchdogSec=`) repeatedly that every serving thread has run a task. If
+/// a thread is blocked, the notifications stop and the manager restarts the gateway: connections of that thread would
+/// hang forever.
 pub(super) async fn report_liveness(threads: Arc<ServingThreads>) {
     let Some(limit) = watchdog_enabled() else {
         return;

@@ -80,7 +80,7 @@ pub enum SessionsError {
         location: String,
     },
     /// The store was opened, but a command failed.
-    #[error("the store did not answer as it should")]
+    #[error("unexpected reply of the store")]
     Store(#[from] StoreError),
     /// The store's session index is not complete yet.
     #[error("the store is still looking through its sessions; ask again in a moment")]

@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(key.family(), Family::Code);
         assert_eq!(key.id().unwrap().as_str(), "0123456789abcdef01234567");
         let named = SessionKey::named("mcpgw:", key.secret().as_bytes()).unwrap();
-        assert_eq!(named, key, "whoever made it");
+        assert_eq!(named, key, "the same key, however it was made");
         assert_eq!((named.id(), named.digest()), (None, key.digest()));
         assert!(!format!("{key:?}").contains("zoe"));
     }

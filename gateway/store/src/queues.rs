@@ -48,7 +48,7 @@ pub(super) struct Queues {
 struct State {
     turns: Turns,
     news: News,
-    /// When somebody who waits looks for due work again; none if nobody is known to.
+    /// When the next waiting caller looks for due work again; none if there is no such caller.
     looks_at: Option<Monotonic>,
 }
 
@@ -287,8 +287,8 @@ impl Queues {
         result
     }
 
-    /// Wakes waiting callers if there are events for any of them, or work becomes due before any of them looks for it.
-    /// A turn that is entered and left between two looks wakes nobody.
+    /// Wakes waiting callers if there are events for any of them, or if work becomes due before any of them looks for
+    /// it. A turn that is entered and left between two looks wakes no caller.
     fn ring_for(&self, state: &mut State, due_before: Option<Monotonic>) {
         let mut has_news = false;
         while state.news.pop_fresh().is_some() {
@@ -365,10 +365,10 @@ mod tests {
         let lease = enter("w:1", "t1").lease;
         time.pass(lease.get());
         tokio::time::advance(Duration::from_millis(lease.get())).await;
-        let told = waiting.now_or_never().unwrap();
+        let events = waiting.now_or_never().unwrap();
         assert!(
-            matches!(&told[..], [WorkerEvent::Turn { ticket, .. }] if *ticket == make::token("t2")),
-            "{told:?}"
+            matches!(&events[..], [WorkerEvent::Turn { ticket, .. }] if *ticket == make::token("t2")),
+            "{events:?}"
         );
     }
 }

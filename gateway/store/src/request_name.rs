@@ -1,6 +1,6 @@
-//! The names under which gateways tell each other of client requests.
+//! The names under which gateways publish client requests to each other.
 //!
-//! Invariant: without knowing the session, nobody can compute the name of one of its requests.
+//! Invariant: the name of a request cannot be computed without the session's id.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Sealed values: what the gateways keep encrypted under names of their choosing, until it is deleted.
 //!
-//! Invariant: nobody gets an older value from memory: while the store is away, or serves from memory, there are none.
+//! Invariant: no older value is ever read from memory: while the store is away, or serves from memory, there are none.
 
 use mooring_session::Refusal;
 use mooring_session::names::{NameError, Problem};

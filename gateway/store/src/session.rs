@@ -49,7 +49,7 @@ impl Session {
         }
     }
 
-    /// The same session in a request of somebody in these teams, with this token, at the expense of this user.
+    /// The same session in a request of a caller in these teams, with this token, charged to this user.
     #[must_use]
     pub fn of_caller(
         self,

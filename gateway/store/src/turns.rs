@@ -126,12 +126,12 @@ impl Store {
         on_backend!("SESSION.ENTER", self.enter(key, request))
     }
 
-    /// Passes a turn on, or stops waiting for it.
+    /// Releases a turn, or stops waiting for it.
     ///
     /// # Errors
-    /// Refused: `STALE` for a ticket that has no turn, or has lost it, and where nobody waits; `BUSY` where one of those
-    /// that might have waited has its turn; `DENIED`, and `NOSESSION` or `ENDED`, where there is nothing left to pass on.
-    /// A module of before WAITING has nobody waiting.
+    /// Refused: `STALE` if the ticket has no turn or has lost it, or if no such call waits; `BUSY` if a call to be
+    /// withdrawn has its turn already; `DENIED`, `NOSESSION` or `ENDED` if there is nothing left to release. A module
+    /// older than WAITING reports no waiting call.
     pub async fn leave(&self, key: &SessionKey, request: &LeaveRequest) -> Result<(), StoreError> {
         on_backend!(LEAVE, self.leave(key, request))
     }

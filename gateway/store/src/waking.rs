@@ -14,7 +14,7 @@ use mooring_session::view::{BindingState, BindingView};
 
 use super::transition::{Get, Transition};
 
-/// A worker that was told of another's claim and waits for it to be settled.
+/// A worker that found another's claim and waits for it to be settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClaimWaiter<'a> {
     pub(super) worker: &'a WorkerId,

@@ -127,14 +127,14 @@ pub fn say(text: &str) {
     output.flush().unwrap();
 }
 
-/// In the child: the next line that it is told; none when its parent is gone.
+/// In the child: the next line from its parent; none when the parent is gone.
 pub fn heard() -> Option<String> {
     let mut line = String::new();
     let count = std::io::stdin().lock().read_line(&mut line).unwrap();
     (count > 0).then(|| line.trim_end().to_owned())
 }
 
-/// Whether a process is there and has not ended: one that nobody has waited for yet has ended.
+/// Whether a process exists and has not ended. A zombie has ended.
 pub fn is_alive(pid: i32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;

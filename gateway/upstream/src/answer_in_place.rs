@@ -1,12 +1,12 @@
-//! The error in place of an answer of a server that cannot be read, so that its call ends and the session goes on.
+//! Replaces an unreadable response of a server by an error, so that its call ends and the session continues.
 //!
-//! Invariant: a call that cannot be told is left open, and none gets the error of another one.
+//! Invariant: if the call cannot be determined, it is left open; no call gets the error of another one.
 
 use bytes::Bytes;
 
 use mooring_protocol::{CutMessage, ErrorKind, call, response_id};
 
-/// An error in place of the response that begins and ends with these bytes; none if it cannot be told which call it is for.
+/// An error in place of the response that begins and ends with these bytes; none if its call cannot be determined.
 pub(crate) fn error_in_place(beginning: &[u8], end: &[u8], what: &str) -> Option<Bytes> {
     let id = response_id(beginning, end)?;
     let kind = ErrorKind::UpstreamInvalid;

@@ -325,7 +325,7 @@ mod tests {
         assert!(futures_util::poll!(&mut next).is_pending());
         let arrived = memory.used();
         assert!(arrived <= 3 * CHUNK_BYTES + 10, "{arrived}");
-        // It goes on.
+        // Reading continues.
         chunks.send(Bytes::from_static(b"x")).await.unwrap();
         assert!(futures_util::poll!(&mut next).is_pending());
         assert_eq!(memory.used(), EVENT_BYTES_MAX);

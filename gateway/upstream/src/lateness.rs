@@ -1,7 +1,7 @@
 //! Servers that did not answer in time: remembered for all callers of this gateway, for longer than they were waited for.
 //!
-//! Invariant: while a server is remembered nobody waits long for it, requests are still sent, and its first answer in time
-//! ends that: one that is back is used again at once.
+//! Invariant: while a server is remembered as late, callers wait only briefly for it, and requests are still sent. Its
+//! first answer in time ends this, so that a recovered server is used again at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use mooring_usage::MemoryShare;
 const WAIT_WHILE_LATE: Duration = Duration::from_millis(250);
 /// How long a server is remembered that did not answer once; twice as long each further time.
 const REMEMBERED_FIRST: Duration = Duration::from_secs(60);
-/// See [`REMEMBERED_FIRST`]. After that somebody waits for the server again.
+/// See [`REMEMBERED_FIRST`]. After that a caller waits for the server again.
 const REMEMBERED_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Whether one server answers in time.
@@ -86,7 +86,7 @@ impl Lateness {
 
 impl Server {
     /// Makes a request to this server in a task, and waits for its outcome for `limit`, or briefly if the server did not
-    /// answer lately. None without an outcome in time; the task goes on, so that no binding is left half made.
+    /// answer lately. None without an outcome in time; the task continues, so that no binding is left half made.
     /// `is_answer` says whether an outcome shows that the server answers.
     ///
     /// The answer may wait for room in `memory`, which says nothing about the server.

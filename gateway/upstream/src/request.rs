@@ -173,7 +173,7 @@ impl Outgoing {
     }
 
     /// Sets whom the request is for: the digest of the session's id, which correlates the upstream's log with the
-    /// gateway's, and the caller's identity, if the server is told it.
+    /// gateway's, and the caller's identity, if the server gets it.
     #[must_use]
     pub fn on_behalf_of(mut self, server: &Server, caller: &Caller<'_>) -> Self {
         let digest = caller.session_digest.map(HeaderValue::from_str);

@@ -52,7 +52,7 @@ pub struct Server {
     pub lost_state_notice: LostStateNotice,
     /// Headers that every request to it carries; credentials, never logged.
     pub headers: HeaderMap,
-    /// Tells the server whom a request is for; none where it is not told.
+    /// Adds the caller's identity to requests; none if the server does not get it.
     pub caller_credentials: Option<Arc<dyn CallerCredentials>>,
     /// The tokens that requests to it have; none where no authorization server makes them.
     pub tokens: Option<Arc<OauthTokens>>,

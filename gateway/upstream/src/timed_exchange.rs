@@ -1,4 +1,4 @@
-//! The time of one exchange with an instance, to the last byte of its reply, whoever reads that.
+//! Measures one exchange with an instance, up to the last byte of its reply, whichever task reads that.
 
 use mooring_metrics::{ExchangeOutcome, ExchangeTimer};
 use mooring_protocol::{BodyEnd, CompleteWith, Method, Reply, ReplySummary, ResponseOutcome};

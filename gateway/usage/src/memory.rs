@@ -3,8 +3,7 @@
 //! Invariants: what is held never exceeds the share of its user nor the budget, and is given back on drop. A part of
 //! each share and of the budget is for short messages alone. What long messages of one user may take is a part of what is
 //! free, so users who hold as much as they can leave room for one more: the dynamic threshold of switches with shared
-//! memory (Choudhury and Hahne, 1998). Who waits for room holds nothing of the budget meanwhile, so that nobody waits
-//! for somebody who waits.
+//! memory (Choudhury and Hahne, 1998). A waiter holds nothing of the budget while it waits, so waiters cannot deadlock.
 
 use std::fmt;
 use std::pin::Pin;

@@ -67,8 +67,8 @@ impl UserUsage {
         charge_to(self.flow).await;
     }
 
-    /// Does work that would keep a serving thread from other users, on a thread of its own. None if it panicked. Work that
-    /// has begun goes on if nobody waits for it.
+    /// Runs work that would block a serving thread for other users on a thread of its own. None if it panicked. Work
+    /// that has begun runs to completion, even if its caller stops waiting.
     pub async fn work_apart<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -108,7 +108,7 @@ impl UserUsage {
             .map_err(|_| TooManyCalls(most))
     }
 
-    /// Whether somebody else has a reference to it, or to a share.
+    /// Whether there are other references to it, or to one of its shares.
     #[must_use]
     pub fn is_in_use(self: &Arc<Self>) -> bool {
         let shares = [&self.messages, &self.replies];
@@ -174,7 +174,7 @@ mod tests {
         while ada.apart.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        // Work goes on without who waits for it.
+        // Work continues after its caller stopped waiting.
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
         let second = tokio::spawn({

@@ -17,7 +17,7 @@ const PAGE: &str = include_str!("../../../docs/access.md");
 
 /// The headers of each caller, by the names of the table's columns.
 const CALLERS: [(&str, &[(&str, &str)]); 7] = [
-    ("nobody", &[]),
+    ("anonymous", &[]),
     ("guest", &[("x-mooring-user", "guest")]),
     (
         "dev",

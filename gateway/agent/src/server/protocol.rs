@@ -26,9 +26,9 @@ impl ToolServer for AgentServer {
             },
             "instructions": format!(
                 "The tool {id} gives a prompt to a command-line agent, which works by itself, and returns what it answers at \
-                 the end. Name your own conversation in parentSessionId, and use the same name again: the agent then goes on \
-                 where it was, also after a restart of this server, until it was not used for {} s. Without a name each \
-                 call begins anew. One call may take {} s; calls of one conversation run one after another.",
+                 the end. Name your own conversation in parentSessionId, and use the same name again: the agent then resumes \
+                 it, also after a restart of this server, until it has not been used for {} s. Without a name each call \
+                 is a new conversation. One call may take {} s; calls of one conversation run one after another.",
                 self.settings.session_ttl.as_secs(),
                 self.settings.timeout.as_secs(),
             ),
@@ -67,8 +67,8 @@ pub(super) fn tools_json(id: &str, settings: &AgentServerSettings) -> String {
                     "type": "string",
                     "minLength": 1,
                     "description": format!(
-                        "The conversation that goes on: any name of your own, at most {PARENT_BYTES_MAX} bytes. Under a new \
-                         name the agent begins anew, and goes on under it later."
+                        "The conversation to resume: any name of your own, at most {PARENT_BYTES_MAX} bytes. A new name begins \
+                         a conversation, which later calls with the same name resume."
                     ),
                 },
             },
@@ -83,12 +83,12 @@ pub(super) fn tools_json(id: &str, settings: &AgentServerSettings) -> String {
                 "parentSessionId": { "type": ["string", "null"] },
                 "agentSessionId": {
                     "type": ["string", "null"],
-                    "description": "The agent's own id of the conversation, where it told one.",
+                    "description": "The agent's own id of the conversation, if it gave one.",
                 },
-                "resumed": { "type": "boolean", "description": "Whether the agent went on where it was." },
+                "resumed": { "type": "boolean", "description": "Whether the agent resumed the conversation." },
                 "startedFresh": {
                     "type": ["string", "null"],
-                    "description": "Why the agent began anew although the conversation had been there before.",
+                    "description": "Why the agent began a new conversation although one of this name existed.",
                 },
                 "exitCode": { "type": ["integer", "null"] },
                 "durationMs": { "type": "integer" },

@@ -9,8 +9,9 @@
 //!
 //! Whoever writes here is hostile, or broken. A frame that is understood and is no call is answered so. Where nothing
 //! can be understood any more (`Violation::ends_reading`), nothing more is read: what is open is answered, and then the
-//! socket is shut down, so that a program which waits for an answer is told at once that there is none. Descriptors that
-//! a program sends along are closed by the kernel, because nothing here receives any; that it did so ends the bridge too.
+//! socket is shut down, so that a program that waits for an answer learns at once that there is none. Descriptors that
+//! a program sends along are closed by the kernel, because nothing here receives any; that it did so ends the bridge
+//! too.
 //!
 //! A call takes one of `at_once_max` places until its answer is written out. Where all are taken nothing is read, so that
 //! what a program sends waits in its own socket: a program that asks without reading answers waits for itself. At the

@@ -1,6 +1,6 @@
-//! What a tool's answer is to code: a value, or an error with the tool's own words.
+//! A tool's answer as code gets it: a value, or an error with the tool's own text.
 //!
-//! Invariant: code is told that nothing ran only if that is known: it may make the call again then.
+//! Invariant: an error says that the tool did not run only if that is certain, because code may then repeat the call.
 
 use http::StatusCode;
 use serde::Deserialize;

@@ -29,7 +29,7 @@ impl RunClient {
         Self { questions: None }
     }
 
-    /// One that can be asked, and where its questions come out.
+    /// A client that can be asked, and the receiver of its questions.
     pub fn asked() -> (Self, mpsc::Receiver<Box<str>>) {
         let (questions, asked) = mpsc::channel(WAITING_MAX);
         let questions = Some(questions);

@@ -38,7 +38,8 @@ pub trait Upstreams: fmt::Debug + Send + Sync {
     /// Deletes the session that was opened to list tools.
     fn leave(&self, server: &str, session_id: &HeaderValue) -> BoxFuture<'static, ()>;
 
-    /// How long an answer of this server is waited for, `limit` at most: less if it did not answer lately, whoever asked.
+    /// How long an answer of this server is waited for, `limit` at most: less if it recently failed to answer any
+    /// caller.
     fn answer_wait(&self, server: &str, limit: Duration) -> Duration;
 
     /// Records whether this server answered within such a wait.

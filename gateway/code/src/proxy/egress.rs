@@ -135,7 +135,7 @@ pub(super) struct MeteredStream {
 }
 
 impl MeteredStream {
-    /// Ends when nothing came or went on this connection for a while.
+    /// Ends when this connection has been idle for a while.
     pub(super) fn idle(&self) -> impl Future<Output = ()> + Send + 'static {
         let moved = Arc::clone(&self.moved_bytes);
         async move {

@@ -211,7 +211,7 @@ impl From<PathError> for ToolRefusal {
 }
 
 impl From<Failure> for ToolRefusal {
-    /// A link, a special file, a tree that nobody may write, or a path that the policy withholds.
+    /// A link, a special file, a read-only tree, or a path that the policy withholds.
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Tree(

@@ -26,7 +26,7 @@ pub struct Repeater {
 }
 
 impl Repeater {
-    /// The tool that made the run: nobody who may not call it may have its runs run again.
+    /// The tool that made the run: only callers that may use it may replay its runs.
     pub const TOOL: &str = tools::name(CodeTool::ShellExec);
 
     /// Runs a recorded run again.

@@ -47,7 +47,7 @@ pub(super) struct Run {
     pub(super) record: NewRun,
     /// Who answers the calls that its code makes.
     pub(super) calls: CallTarget,
-    /// Which servers have lost the session's state, as its calls are told.
+    /// The servers that have lost the session's state, as reported by its calls.
     pub(super) lost: LostStates,
     /// What becomes of the files that it writes.
     pub(super) files: WrittenFiles,

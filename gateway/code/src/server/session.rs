@@ -28,7 +28,7 @@ use mooring_metrics::{self as metrics, LockUse};
 use mooring_settings::Language;
 use mooring_store::{DropGuard, Session, SessionTurn};
 
-/// Longest wait for a session's lock where its turn is not held: to initialise it, and to look into it.
+/// Longest wait for a session's lock if its turn is not held: to initialize and to inspect the session.
 const LOCK_WITHIN: Duration = Duration::from_secs(10);
 /// How much longer a turn and a lock are waited for than one run may last.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -159,8 +159,7 @@ pub fn refuse_shell_code(code: &str) -> Result<(), ShellError> {
     }
 }
 
-/// The word that a line begins with and the one after it, where the line goes on as that of a shell does, and not as an
-/// assignment.
+/// The first two words of a line, if the line continues like a shell command and not like an assignment.
 fn command(line: &str) -> Option<(&str, &str)> {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
     let command_end = line.find(|letter| !is_word(letter)).unwrap_or(line.len());

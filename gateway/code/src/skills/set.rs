@@ -63,8 +63,8 @@ impl SkillSet {
         self.each().collect()
     }
 
-    /// Changes with every change of what is mounted, and with nothing else: what was made of a set with this digest is
-    /// good for every other one.
+    /// Changes with every change of what is mounted, and with nothing else: sets with the same digest give the same
+    /// files.
     pub(crate) fn digest(&self) -> &str {
         &self.digest
     }

@@ -1,4 +1,4 @@
-//! The lock of one session: a `flock` on a file of its own, so that a process that dies lets go of it at once.
+//! The lock of one session: a `flock` on a file of its own, which the kernel releases at once when a process dies.
 //!
 //! Invariant: the file is never unlinked or replaced, so all callers wait for the same file.
 

@@ -9,8 +9,8 @@
 //! base/.skills/<server>/            skills
 //! ```
 //!
-//! Invariants: a directory is served only by the incarnation that its stamp names; it is initialised, adopted, retired
-//! and swept only under its lock, and looked at again there; it leaves its path only by a rename into the trash. A
+//! Invariants: a directory is served only by the incarnation that its stamp names; it is initialized, adopted, retired
+//! and swept only under its lock, after a second check there; it leaves its path only by a rename into the trash. A
 //! process that is killed at any moment leaves what the next one completes.
 //!
 //! Everything here blocks: callers run it on threads of their own.

@@ -60,7 +60,7 @@ pub enum VolumeProblem {
     Openat2(Errno),
     /// `openat2` followed a link out of its directory.
     #[error(
-        "openat2 followed a link although it was told not to; use another file system or kernel"
+        "openat2 followed a link despite RESOLVE_NO_SYMLINKS; use another file system or kernel"
     )]
     Openat2Follows,
     /// A rename onto an existing file failed.

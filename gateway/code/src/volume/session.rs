@@ -34,8 +34,8 @@ impl SessionHandle {
         self
     }
 
-    /// Opens the session's directory for this incarnation, with these tools. Where it is initialised for both, no lock
-    /// is taken; else the lock is waited for at most `wait`, and the directory looked at again under it.
+    /// Opens the session's directory for this incarnation, with these tools. If it is initialized for both, no lock is
+    /// taken; otherwise the lock is waited for at most `wait`, and the directory is checked again under it.
     ///
     /// What was opened without the lock may be retired by the time something is written: runs and writes take the lock
     /// and open by [`SessionHandle::open_locked`].

@@ -54,7 +54,7 @@ pub struct NewApiKey {
     pub roles: Vec<String>,
     /// The scopes that rules may ask for.
     pub scopes: Vec<String>,
-    /// What it is for, in the words of whoever makes it.
+    /// What the key is for, as its creator wrote it.
     pub note: Option<String>,
     /// How long it is valid.
     pub lifetime: Duration,

@@ -24,9 +24,9 @@ use mooring_upstream::{Caller, CallerCredentials};
 const ISSUER: &str = "mooring";
 /// How long a token is valid.
 const VALID: Duration = Duration::from_secs(300);
-/// How long a token is sent again, so that it is valid for a while when it arrives.
+/// How long a token is reused, so that it is still valid for a while when it arrives.
 const SENT_AGAIN: Duration = Duration::from_secs(200);
-/// Most tokens that are kept; then all are dropped and made anew.
+/// Maximum cached tokens; beyond it the cache is cleared.
 const TOKENS_MAX: usize = 10_000;
 
 /// A derived key is no key for signatures. Cannot happen: every 32 bytes are one.
@@ -125,7 +125,7 @@ impl CallerCredentials for CallerSigner {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = tokens.get(name.as_str());
         let is_fresh = |token: &&SignedToken| {
-            // A clock that was set back makes a token anew.
+            // If the clock was set back, a new token is made.
             now.duration_since(token.made_at)
                 .is_ok_and(|age| age < SENT_AGAIN)
         };

@@ -1,7 +1,7 @@
-//! Encrypts secrets for whom and what they belong to (AES-256-GCM), under names that tell neither.
+//! Encrypts secrets for their owner and purpose (AES-256-GCM), under names that reveal neither.
 //!
-//! Invariant: a sealed secret opens only with the key that sealed it and with the same parts, whoever has moved it. The
-//! name of a secret follows from key and parts, so that each key finds its own.
+//! Invariant: a sealed secret opens only with the key that sealed it and with the same parts, so it cannot be moved to
+//! another owner. The name of a secret follows from key and parts, so that each key finds its own.
 
 use std::fmt;
 

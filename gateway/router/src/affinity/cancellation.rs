@@ -18,9 +18,9 @@ use mooring_protocol::{Kind, Lane, Message, PendingRequest, RequestTag};
 use mooring_store::{RequestName, StoreError};
 use mooring_upstream::Server;
 
-/// Age at which other gateways are told of a request.
+/// Age at which a request is published to the other gateways.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(250);
-/// How often they are told again; shorter than the store keeps it.
+/// How often it is published again; shorter than the store keeps it.
 const PUBLISHED_EVERY: Duration = Duration::from_secs(20);
 /// Interval of looking for such requests.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

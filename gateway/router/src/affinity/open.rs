@@ -221,7 +221,7 @@ impl SessionRouter {
         if !is_created {
             return;
         }
-        // A store that did not answer would be waited for once more before the client is told.
+        // In a task: if the store did not answer, waiting for it once more would delay the client's reply.
         if let OpenError::Store(StoreError::NotReady(_)) = error {
             let (router, session) = (self.clone(), session.clone());
             tokio::spawn(for_same_user(

@@ -53,7 +53,7 @@ impl Loss {
             Self::InstanceUnreachable => "upstream instance cannot be reached",
             Self::SessionUnknown => "upstream session unknown to its instance",
             Self::InstanceRemoved => "upstream instance not configured any more",
-            Self::ClaimLapsed => "initialisation not finished",
+            Self::ClaimLapsed => "initialization not finished",
             Self::OwnerDead => "the worker that held the connection is dead",
             Self::OwnerStopped => "the worker that held the connection was stopped",
             Self::ConnectionEnded => "the connection to the server ended",

@@ -65,7 +65,7 @@ fn label_part(text: &str) -> String {
 
 impl SessionRouter {
     /// Restores the client's log level and subscriptions in a new upstream session. Refusals of the instance are
-    /// logged: if state was lost, the client is told anyway.
+    /// logged: if state was lost, the client is notified anyway.
     pub(super) async fn restore(
         &self,
         session: &Session,

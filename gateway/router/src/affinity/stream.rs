@@ -219,7 +219,7 @@ impl SessionRouter {
         })
     }
 
-    /// Takes over a stream that nobody has, unless another gateway was faster.
+    /// Takes over a stream without an owner, unless another gateway was faster.
     async fn take_over(
         &self,
         session: &Session,

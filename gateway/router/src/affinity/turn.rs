@@ -42,7 +42,7 @@ use mooring_upstream::Server;
 /// The result of withdrawing a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// The call was waiting for its turn and has not run. The server need not be told.
+    /// The call was waiting for its turn and has not run. The cancellation need not be forwarded.
     Withdrawn,
     /// As far as known, the call is not waiting: it is at its server, or over. The cancellation has to be forwarded. If
     /// it has a turn, the turn ends after a grace, whether or not its server answers.
@@ -167,7 +167,7 @@ impl SessionRouter {
     /// Waits up to `wait_max` for the turn that a client's message needs, which any gateway can
     /// [`withdraw`](Self::withdraw) meanwhile. Also returns the route of the session's calls, which saves a ROUTE. `None`
     /// if the message needs no turn. `lane` distinguishes several clients of one session. A call whose server has been silent
-    /// for `wait_max` lets the next one run: nobody waits longer for a call of which nothing is heard.
+    /// for `wait_max` lets the next one run, which limits the wait for a call without any sign of life.
     ///
     /// Concurrent requests with the same id, which MCP forbids, get separate turns.
     ///

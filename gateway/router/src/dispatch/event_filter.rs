@@ -198,9 +198,9 @@ impl EventFilter {
                 self.is_marked |= marked.is_some();
                 Some(marked.map_or_else(|| into_bytes(down.text, text), Bytes::from))
             }
-            // Progress on a request of somebody else.
+            // Progress of another client's request.
             Some(origin) if origin.is_known() && !self.owner.owns(origin) => {
-                let what = "dropped progress of an upstream on a request of nobody here";
+                let what = "dropped an upstream's progress notification";
                 report_dropped_message(what, "its token is not of this session");
                 None
             }
@@ -230,18 +230,18 @@ impl EventFilter {
             StreamKind::Call => self.pending_request.take_if(is_pending).is_some(),
             StreamKind::Resumable => self.owner.owns(origin),
         };
-        // A server that replays events may have answers to nobody or to a gateway among them.
+        // A replay may contain responses to unknown requests or to a gateway's own.
         let is_harmless =
             self.kind == StreamKind::Resumable && !matches!(origin, RequestOrigin::Client { .. });
         if !is_relayed && is_harmless {
-            report_dropped_message(DROPPED_RESPONSE, "nobody here waits for it");
+            report_dropped_message(DROPPED_RESPONSE, "no client of this session waits for it");
         } else if !is_relayed {
             metrics::reply_mismatched(metrics::ReplySource::Upstream);
             let what = "an upstream's stream has a response to another request; it is closed";
             report_dropped_message(what, "its id is not that of the request");
             self.is_mismatched = true;
             match (&self.audience, &self.origin) {
-                // It may be the server's own error, and not somebody's reply.
+                // It may be the server's own error, and not another client's reply.
                 _ if !origin.is_known() => {}
                 (Audience::Shared(responder), _) => responder.distrust_connections(),
                 (_, Some(origin)) => origin.caller.distrust_connections(&origin.binding),

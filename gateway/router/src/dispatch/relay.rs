@@ -1,10 +1,10 @@
 //! Relays the body of an upstream's reply to the client while it arrives.
 //!
 //! Invariant: memory is bounded by one event, or by what arrives of a JSON reply before its id, which its reader holds at
-//! the expense of its user. A reply to another request reaches nobody: its connection is closed, and the caller gets an
-//! error. A call whose stream ends without its answer gets an error that says so, unless the stream has event ids with
-//! which the client can resume it. If a stream breaks, a ping shows whether the upstream session still exists: otherwise
-//! it cannot be resumed, and the error says that its state is lost.
+//! the expense of its user. A reply to another request is not forwarded to any client: its connection is closed, and
+//! the caller gets an error. A call whose stream ends without its answer gets an error that says so, unless the stream
+//! has event ids with which the client can resume it. If a stream breaks, a ping shows whether the upstream session
+//! still exists: otherwise it cannot be resumed, and the error says that its state is lost.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -270,7 +270,7 @@ impl EventRelay {
         if let ReplyError::Broken(_) = error {
             match filter.has_pending_request() {
                 true => self.guards.log_broken(error),
-                // Such a stream ends with its upstream session, whoever ended that.
+                // Such a stream ends with its upstream session.
                 false => tracing::debug!(%error, "a stream of an upstream broke"),
             }
             self.checking = filter.check_session();

@@ -226,7 +226,7 @@ fn relay(
                 let opened = JsonRelay::open(chunks, request, guards, message_bytes_max, held);
                 let mut relay = opened.await?;
                 Ok(match relay.take_whole() {
-                    // It has its memory, which nobody may take once more.
+                    // Its memory is reserved already and must not be reserved twice.
                     Some(whole) => Reply::json(status, whole),
                     None => Reply {
                         memory,

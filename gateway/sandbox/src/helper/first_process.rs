@@ -63,7 +63,7 @@ pub(super) fn run(first: FirstProcess) -> ! {
         doors,
         channel,
     } = first;
-    // If the helper outside is gone already, the channel is at its end.
+    // If the helper outside is gone already, the channel is closed.
     let told = process::die_with_parent()
         .and_then(|()| control_group::step_into(doors))
         .and_then(|()| course(isolation, &channel))
@@ -71,7 +71,7 @@ pub(super) fn run(first: FirstProcess) -> ! {
             |error| FirstProcessMessage::Failed(StepFailure::from(&error)),
             FirstProcessMessage::Ended,
         );
-    // If nobody reads the message, the run ends all the same.
+    // The run ends even if the message cannot be sent.
     let _ = send(channel.as_fd(), &told, &[]);
     super::end(0)
 }

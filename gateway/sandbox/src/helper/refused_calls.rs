@@ -1,7 +1,7 @@
 //! Answers the refused system calls that the filter reports, and counts them.
 //!
-//! The filter suspends a caller until somebody answers. This process does, with the error that the filter gives for every
-//! other refused call, so that a program cannot tell the two apart.
+//! The filter suspends a caller until it gets an answer. This process answers with the error that the filter gives for
+//! every other refused call, so that a program cannot distinguish the two.
 //!
 //! Invariant: a run has a bounded number of calls answered. After that the listener is closed, and the kernel gives the
 //! same error by itself. So it does if the helper has died.
@@ -37,7 +37,7 @@ impl RefusedCalls {
         }
     }
 
-    /// Answers calls until one of these descriptors is readable or at its end; its index is returned.
+    /// Answers calls until one of these descriptors is readable or closed, and returns its index.
     pub(super) fn answer_until_ready(&mut self, others: &[&OwnedFd]) -> Result<usize, StepError> {
         loop {
             let descriptors = others.iter().copied().chain(&self.listener);

@@ -4,7 +4,7 @@
 //! who cannot enter the gateway's directories.
 //!
 //! Invariant: a private directory is removed when its value is dropped, and those of a host process that was killed are
-//! removed by the next probe of another: whoever has one holds a lock on it.
+//! removed by the next probe of another process: their lock is free.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -41,7 +41,7 @@ impl Pump {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Takes what is there, and no more than one turn's worth.
+    /// Reads what is available, at most `TURN_BYTES_MAX`.
     pub(super) fn take(&mut self, chunk: &mut [u8; Pump::CHUNK]) {
         let mut taken = 0;
         while taken < TURN_BYTES_MAX {

@@ -2,10 +2,10 @@
 //!
 //! Memory is the sum over the tree's processes of their private and shared resident pages and of their page tables.
 //! Pages that two processes share are counted for both, so a tree that forks is stopped earlier rather than later;
-//! memory that nobody has mapped (a memfd that was only written to) is not seen, which is why the filter has to refuse
-//! it, and the queues of sockets and pipes are counted by [`super::kernel_objects`]. Processor time is that of the
-//! living and of the dead they waited for. Processes are those of one moment: a run that has all it may have only between
-//! two measurements is not told.
+//! unmapped memory (a memfd that was only written to) is not counted, which is why the filter must refuse memfds, and
+//! the queues of sockets and pipes are counted by [`super::kernel_objects`]. Processor time is that of the living and
+//! of the dead they waited for. The number of processes is that at one moment: a run that reaches its limit only between
+//! two measurements is not reported.
 //!
 //! Invariant: what is measured begins at the helper, to which every process of the run is a descendant: orphans become
 //! children of process 1 or of the helper.

@@ -215,7 +215,7 @@ async fn give_up(context: &StreamContext, id: Id<'_>, status: StatusCode, error:
             String::from_utf8_lossy(&body.answering(Some(id)).to_bytes()).into_owned()
         }
     };
-    // If the stream has ended, nobody reads the error.
+    // If the stream has ended, the error is dropped.
     let _ = context.stream.send(&text, None).await;
 }
 

@@ -76,7 +76,7 @@ pub(super) async fn identify(
     Ok((sender, identity))
 }
 
-/// Whether the caller may know of the server: whoever may use it, and who has a right over its runs or skills.
+/// Whether the caller may know of the server: callers that may use it or have a right over its runs or skills.
 fn may_see(policy: &AccessPolicy, caller: &Identity, server: &str) -> bool {
     let governing = [
         Right::ServersRead,

@@ -1,4 +1,4 @@
-//! The credentials that users store for servers. What is stored is never shown, to nobody.
+//! The credentials that users store for servers. They are write-only.
 //!
 //! Invariant: a user stores, sees and deletes their own, at servers that they may use. An administrator can only delete
 //! what another user has stored.

@@ -15,10 +15,10 @@
 //! and events are per process: each process orders its own calls, and a caller that waits for another process's claim
 //! polls.
 //!
-//! SQLite blocks, so one dedicated thread of a process writes; callers reach it through a bounded channel. A caller reads
-//! by itself if nobody else is using the database, since what is read is in memory and the way to the thread costs more:
-//! it waits for no lock, overtakes no command on the same session ([`pending`]), and leaves everything but a plain read to
-//! the thread.
+//! SQLite blocks, so one dedicated thread of a process writes; callers reach it through a bounded channel. A caller
+//! reads by itself if the database is idle, since the data is in memory and the way to the thread costs more: it waits
+//! for no lock, overtakes no command on the same session ([`pending`]), and leaves everything but a plain read to the
+//! thread.
 
 mod database;
 mod failure;

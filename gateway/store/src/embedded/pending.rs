@@ -1,7 +1,8 @@
-//! Which sessions have commands on their way to the thread.
+//! The sessions with commands that are queued for the thread.
 //!
-//! Invariant: while a session has one, a later command on it is not done before it. Otherwise a LEAVE could overtake the
-//! ENTER of a caller that has gone away, whose turn nobody would release, and calls would not be ordered by arrival.
+//! Invariant: while a session has one, a later command on it is not done before it. Otherwise a LEAVE could overtake
+//! the ENTER of a caller that is gone, so that its turn would never be released, and calls would not be ordered by
+//! arrival.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;

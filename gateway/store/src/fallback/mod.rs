@@ -1,9 +1,9 @@
 //! Redis with a fallback to memory: while Redis is unreachable, memory serves what it safely can, and the changes are
 //! sent to Redis when it returns.
 //!
-//! Only transport failures count: a server that replies LOADING or READONLY is reachable, and its callers are told to
-//! retry (one that has become a replica is asked again for a while: its address is about to lead to the next primary).
-//! There are three phases, and every command is served in exactly one of them. *Normal*: by Redis; what this
+//! Only transport failures count: a server that replies LOADING or READONLY is reachable, and its callers get an error
+//! to retry (a server that has become a replica is tried again for a while: its address will soon lead to the next
+//! primary). There are three phases, and every command is served in exactly one of them. *Normal*: by Redis; what this
 //! gateway reads is noted in the [`shadow`]. *Away*: by [`memory`]. *Reconciling*: by neither, while [`reconcile`]
 //! sends the changes to Redis; callers wait for at most the command timeout, plus one command.
 //!

@@ -1,4 +1,4 @@
-//! Sealed values while Redis may be away: memory has none, so that nobody uses one that was replaced or deleted.
+//! Sealed values while Redis may be away: memory has none, so that a value that was replaced or deleted is never used.
 
 use super::FallbackStore;
 use crate::error::{StoreError, UnavailableReason};

@@ -1,8 +1,8 @@
 //! Turns, events and rates of a store that falls back to memory.
 //!
 //! While Redis is away, every gateway orders its own callers, without order across gateways: a session's calls stay in
-//! order as long as they reach one gateway. When Redis returns, these turns end: waiting callers are told to enter
-//! again, and a holder that renews names the turn that it had.
+//! order as long as they reach one gateway. When Redis returns, these turns end: waiting callers must enter again, and
+//! a holder that renews names the turn that it had.
 
 use std::time::{Duration, Instant};
 

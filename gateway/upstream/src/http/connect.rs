@@ -168,7 +168,7 @@ impl UpstreamStream {
         let mut byte = [0; 1];
         let mut byte = ReadBuf::new(&mut byte);
         let looking = poll_fn(|context| Pin::new(&mut *self).poll_read(context, &mut byte));
-        // A task that has used up its budget would be told that nothing has arrived.
+        // A task that has used up its budget would always see `Pending`.
         let looking = pin!(unconstrained(looking));
         let mut context = Context::from_waker(Waker::noop());
         looking.poll(&mut context).is_pending()

@@ -181,8 +181,8 @@ impl OriginConnections {
 impl OriginPool {
     /// Takes the connection that was used last, if it can still be used.
     ///
-    /// A response that arrives between this look and the request cannot be told from the request's own. Its reader
-    /// finds by the id that it answers another message.
+    /// A response that arrives between this check and the request cannot be distinguished from the request's own. Its
+    /// reader detects by the id that it answers another message.
     pub(super) fn take(&self) -> Option<UpstreamStream> {
         let distrusted = self.origin.times_distrusted();
         loop {

@@ -118,7 +118,7 @@ impl ExchangedTokens {
 }
 
 impl SlotState {
-    /// The token that is sent now, exchanged anew if need be.
+    /// The token to send, exchanged again if necessary.
     async fn current(
         &mut self,
         endpoint: &TokenEndpoint,

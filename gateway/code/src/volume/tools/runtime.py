@@ -81,7 +81,7 @@ _READ_BYTES = 64 * 1024
 
 
 class ToolError(Exception):
-    """A call of a tool that failed. str() of it is what the tool, or whoever refused the call, says."""
+    """A call of a tool that failed. str() of it is the message of the tool, or the reason why the call was refused."""
 
     kind = "tool_error"
 
@@ -354,7 +354,7 @@ class _Bridge:
         return data
 
     def _settle(self, answer: Any) -> None:
-        """Hands an answer to whoever waits for it. Nobody does where the wait was given up."""
+        """Passes an answer to the waiting call, if it has not given up."""
         if not isinstance(answer, dict) or not isinstance(answer.get("id"), int):
             return
         with self._guard:

@@ -1,7 +1,7 @@
 //! Stops this gateway's connections when it stops, after in-flight calls have been answered.
 //!
 //! Invariants: while calls are in flight the store counts this gateway as alive, so that no peer takes over their
-//! sessions or cuts their replies; connections are closed only after the store was told that this gateway is gone, so
+//! sessions or cuts their replies; connections are closed only after this gateway is marked as gone in the store, so
 //! that the next message of a session finds its binding orphaned.
 
 use std::sync::{Arc, Mutex, PoisonError};

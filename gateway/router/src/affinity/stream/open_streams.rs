@@ -12,7 +12,7 @@ use mooring_session::names::{Principal, ServerName};
 use super::super::Session;
 use mooring_store::SessionKey;
 
-/// A stream: its session, whoever says that it is theirs, and the name of its binding.
+/// A stream: its session, the principal of the request, and the name of its binding.
 type StreamName = (SessionKey, Principal, ServerName);
 
 /// The streams of this gateway.

@@ -1,10 +1,10 @@
 //! The task of a turn: holds, releases and resumes it as the call commands, and ends it with the call.
 //!
-//! A turn has this task once it is not [short](super::held_turns). A turn with a patience is released when its call's server
-//! has been silent for so long: its client may have given up without a word, and the others would wait for nobody. What the
-//! server says later resumes it. Invariants: the call never waits for this task; the task ends with the call; a lost turn is
-//! not requested again, because its call may have been cancelled and would block the others for as long as its server is
-//! silent.
+//! A turn has this task once it is not [short](super::held_turns). A turn with a patience is released when its call's
+//! server has been silent for that long: its client may have given up without a cancellation, and the other calls would
+//! wait in vain. A later message of the server resumes the turn. Invariants: the call never waits for this task; the
+//! task ends with the call; a lost turn is not requested again, because its call may have been cancelled and would
+//! block the others for as long as its server is silent.
 
 use std::future;
 use std::sync::Arc;

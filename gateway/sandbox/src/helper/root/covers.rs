@@ -1,7 +1,7 @@
 //! Step: covers over what a policy denies within the readable parts of the trees.
 //!
-//! A cover is a mount, which the program can neither remove nor move, with an own root that nobody can open. It is put
-//! on the directory itself, so it stays on it whatever is renamed above.
+//! A cover is a mount that the program can neither remove nor move, and whose root no one can open. It is mounted on
+//! the directory itself, so it stays there whatever is renamed above.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;

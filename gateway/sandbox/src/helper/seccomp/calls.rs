@@ -50,8 +50,8 @@ pub(super) const ANY: &[Call] = calls![
     SYS_clock_gettime SYS_clock_getres SYS_gettimeofday SYS_uname SYS_sysinfo SYS_getrandom
 ];
 
-/// Refused ones that are reported: ordinary programs do not try them, but for sockets, and whoever tries to leave the
-/// sandbox does. Where a call is allowed with some arguments, others are not reported.
+/// Refused calls that are reported: except for sockets, ordinary programs do not make them, but attempts to escape the
+/// sandbox do. Where a call is allowed with some arguments, others are not reported.
 pub(super) const REPORTED: &[Call] = calls![
     // The network.
     SYS_socket SYS_connect SYS_bind SYS_listen

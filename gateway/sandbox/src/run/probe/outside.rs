@@ -69,7 +69,7 @@ fn expect(status: &str, name: &'static str, wanted: &str) -> Result<(), ProbeErr
     }
     Err(ProbeError::wall(
         name,
-        format!("is {}, it has to be {wanted}", found.unwrap_or("not told")),
+        format!("is {}, it has to be {wanted}", found.unwrap_or("missing")),
     ))
 }
 
@@ -96,7 +96,7 @@ fn check_environment(environment: &str) -> Result<(), ProbeError> {
         if !OWN_VARIABLES.contains(&name) {
             return Err(ProbeError::wall(
                 "environment",
-                "holds a variable that nobody set",
+                "holds an unexpected variable",
             ));
         }
     }
