@@ -120,7 +120,7 @@ pub enum Command {
     Top(TopArguments),
     /// Show whom a gateway takes a token, key, certificate or name for, and what that caller may use
     Whoami(WhoamiArguments),
-    /// Print the digest that stands for a user in logs and figures
+    /// Print the digest that identifies a user in logs and metrics
     Digest(DigestArguments),
     /// Make, list and revoke API keys
     Keys(KeysArguments),

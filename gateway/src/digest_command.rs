@@ -1,4 +1,4 @@
-//! `mooring digest`: what stands for a user in the logs and figures of a fleet.
+//! `mooring digest`: the digest that identifies a user in the logs and metrics of a fleet.
 
 use mooring_peers::fleet::{KeyRing, KeyRingError, UserDigests};
 use mooring_session::names::{NameError, Principal};

@@ -204,7 +204,7 @@ fn run_sessions(arguments: SessionsArguments) -> u8 {
     }
 }
 
-/// Prints what stands for a user.
+/// Prints the digest of a user.
 fn run_digest(arguments: DigestArguments) -> u8 {
     match digest_command::run(arguments) {
         Ok(text) => print(&text),

@@ -1,7 +1,8 @@
 //! One run of an agent's program.
 //!
-//! Invariant: after a run none of its processes is left, however it ended; if the gateway or the caller goes away
-//! during the run, the program is ended too: it is a child of the supervisor in [`mooring_upstream::stdio`].
+//! Invariant: after a run none of its processes is left, however it ended; if the gateway dies or the caller
+//! disconnects during the run, the program is ended too: it is a child of the supervisor in
+//! [`mooring_upstream::stdio`].
 
 use std::path::PathBuf;
 use std::sync::Arc;

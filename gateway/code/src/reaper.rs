@@ -102,7 +102,7 @@ impl Reaper for CodeReaper<'_> {
             }
         };
         if matches!(outcome, SessionRetired::InUse | SessionRetired::Failed) {
-            // Nobody cleans it for a while. If this fails, the present lease ends sooner.
+            // Defers the next cleaning attempt. If this fails, the present lease ends sooner.
             let _ = store.claim_tombstone(worker, &key, PAUSE).await;
         }
         metrics::code_session_retired(outcome, 1);

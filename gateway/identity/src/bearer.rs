@@ -105,7 +105,7 @@ impl TokenAuthenticator {
 /// How a request sends its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenScheme {
-    /// Whoever has the token may use it.
+    /// Any holder of the token may use it.
     Bearer,
     /// With a proof of the token's key.
     Dpop,

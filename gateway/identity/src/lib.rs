@@ -170,7 +170,7 @@ pub enum IdentityError {
     #[error(transparent)]
     #[strum(transparent)]
     Certificate(#[from] CertificateError),
-    /// Nobody can be known, because the issuer's keys, or the API keys, could not be read yet.
+    /// No caller can be authenticated, because the issuer's keys, or the API keys, could not be read yet.
     #[error("the keys that callers are known by cannot be read at present")]
     KeysUnavailable,
 }

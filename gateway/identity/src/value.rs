@@ -12,7 +12,7 @@ pub(crate) struct InvalidItems {
     pub(crate) are_too_many: bool,
 }
 
-/// The user of this name. Nobody has the name that the gateway itself has towards servers.
+/// The user of this name. The name that the gateway itself uses at servers is reserved.
 pub(crate) fn principal(text: &str) -> Option<Principal> {
     if !is_printable(text) || text.trim() != text {
         return None;

@@ -125,7 +125,7 @@ pub enum LockUse {
 pub enum SessionRetired {
     /// Its directory is gone, or there was none, and its tombstone is dropped.
     Cleaned,
-    /// Somebody still uses the directory: tried again.
+    /// The directory is still in use: tried again.
     InUse,
     /// Its client came back meanwhile, or another worker took it over.
     Stale,
@@ -157,7 +157,7 @@ pub fn code_session_opened(found: &'static str) {
     counter!(OPENED, "found" => found).increment(1);
 }
 
-/// A session's lock was let go.
+/// A session's lock was released.
 pub fn code_lock_held(used_for: LockUse, held: Duration) {
     histogram!(LOCK_HELD_SECONDS, "use" => <&'static str>::from(used_for))
         .record(held.as_secs_f64());

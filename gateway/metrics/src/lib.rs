@@ -48,7 +48,7 @@ pub const FAILURES: &str = "session_affinity_failures_total";
 pub const REAPED: &str = "mooring_reaped_sessions_total";
 /// Sessions that a principal's cap cost, by `outcome`.
 pub const CAPPED: &str = "mooring_capped_sessions_total";
-/// Messages of upstream servers that were dropped because they cannot be passed on.
+/// Messages of upstream servers that were dropped because they cannot be forwarded.
 pub const UPSTREAM_DROPPED: &str = "mooring_upstream_messages_dropped_total";
 /// Replies that answer another request than the one they came for, by `source`.
 pub const REPLIES_MISMATCHED: &str = "mooring_mismatched_replies_total";

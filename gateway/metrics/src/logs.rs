@@ -23,7 +23,7 @@ pub(super) fn describe() {
 pub enum LogLoss {
     /// There were too many of its kind; they are counted in a line.
     Repeated,
-    /// Nobody read stderr, and the lines that waited filled their room.
+    /// stderr was not read, and the queue of lines was full.
     Unread,
 }
 

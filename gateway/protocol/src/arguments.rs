@@ -156,7 +156,7 @@ impl Arguments {
         }
     }
 
-    /// An optional text that stands for one of several values, which `allowed` lists.
+    /// An optional text that is one of several words, which `allowed` lists.
     pub fn choice_if_given<T>(
         &mut self,
         field: &'static str,

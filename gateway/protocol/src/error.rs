@@ -46,7 +46,7 @@ pub enum ErrorKind {
     Unauthenticated,
     /// The request has more than one credential, or one where it must not be.
     CredentialsInvalid,
-    /// Nobody can be authenticated at present.
+    /// No caller can be authenticated at present.
     AuthenticationUnavailable,
     /// The principal lacks the permission.
     Forbidden,

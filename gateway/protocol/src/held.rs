@@ -1,4 +1,4 @@
-//! Bytes that are counted as held memory for as long as they are there.
+//! Bytes that count as held memory for as long as they exist.
 //!
 //! Invariant: the memory is given back when the last reference to the bytes is dropped, wherever they have gone.
 

@@ -89,8 +89,8 @@ impl InFlightRequests {
         }
     }
 
-    /// Notes that the client cancels the newest request with this id whose client is there, or else the newest. Returns its
-    /// tag.
+    /// Records that the client cancels the newest request with this id whose client is connected, or else the newest.
+    /// Returns its tag.
     pub(crate) fn cancel(&self, scope: &RequestScope, id_json: &str) -> Option<RequestTag> {
         let mut requests = self.lock();
         let named = |entry: &&mut Entry| *entry.request.id_json == *id_json;

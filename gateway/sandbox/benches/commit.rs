@@ -1,6 +1,6 @@
 //! What a commit costs, by the number of files, against a plain `cp -r` of the same layer.
 //!
-//! The layer lies on a tmpfs, as a run's does, and the session in the temporary directory. Each figure is the median.
+//! The layer is on a tmpfs, as a run's is, and the session in the temporary directory. Each figure is the median.
 
 #![allow(
     clippy::unwrap_used,

@@ -147,7 +147,7 @@ fn options(warm_helpers: usize) -> Options {
     }
 }
 
-/// Those whose runtimes are there.
+/// Those whose runtimes are installed.
 fn subjects(sandbox: &Sandbox, directory: &Path) -> Vec<Subject> {
     let mut subjects = Vec::new();
     let runtimes = sandbox.runtimes();

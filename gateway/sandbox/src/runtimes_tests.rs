@@ -48,7 +48,7 @@ fn what_is_missing_says_how_to_get_it() {
         assert!(remedy(tool).starts_with(name), "{name}");
     }
     assert!(remedy(&found.tools[3].1).contains("ripgrep"));
-    // A file that is there and is none.
+    // A file that exists and is no program.
     let options = Options {
         python: "/etc/passwd".into(),
         ..options

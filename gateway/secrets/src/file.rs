@@ -32,7 +32,7 @@ pub enum SecretFileError {
         /// The file.
         path: PathBuf,
     },
-    /// Somebody else owns it, who can change it, and its mode, at any time.
+    /// Another user owns it, and can change it and its mode at any time.
     #[error("the key file {} belongs to the user {owner}: it must be root's or of the user of this process, {own}", path.display())]
     Owner {
         /// The file.
@@ -106,8 +106,8 @@ const fn is_trusted(owner: u32, own: u32) -> bool {
     owner == ROOT || owner == own || own == ROOT
 }
 
-/// Reads the whole file, which has to be root's or of the user of this process, unless that is root. Nobody but its owner
-/// may be able to; where it is root's, its group may as well.
+/// Reads the whole file. It must belong to root or to the user of this process, unless that is root. Only its owner may
+/// be able to read it; if it is root's, its group may too.
 ///
 /// # Errors
 /// See [`SecretFileError`].

@@ -1,4 +1,4 @@
-//! Secrets: tokens of callers, how secrets are read from files, and what stands for one in logs and keys.
+//! Secrets: tokens of callers, reading of secret files, and digests that identify a secret in logs and keys.
 //!
 //! Invariant: no error, log line or key contains a secret.
 

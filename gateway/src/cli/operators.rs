@@ -31,7 +31,7 @@ pub struct WhoamiArguments {
     pub client: ClientArguments,
 }
 
-/// What stands for a user in logs.
+/// The digest of a user in logs.
 #[derive(Debug, Clone, Args)]
 pub struct DigestArguments {
     /// The user's name, as the gateways know it

@@ -169,10 +169,10 @@ impl HookedCall {
         Ok(self.arguments.as_deref().filter(|_| is_changed))
     }
 
-    /// Asks the hooks about what the server has answered. Returns the result to pass on if it changed.
+    /// Asks the hooks about the server's answer. Returns the result to forward if it changed.
     ///
     /// # Errors
-    /// [`HookRefusal`]: the answer must not be passed on.
+    /// [`HookRefusal`]: the answer must not be forwarded.
     pub async fn after(
         &self,
         outcome: CallOutcome<'_>,

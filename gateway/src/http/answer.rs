@@ -93,7 +93,7 @@ pub(super) fn no_room(cause: NoRoom, id: Option<Id<'_>>) -> Reply {
     )
 }
 
-/// A reply could not be read whole, so nothing of it is passed on. What it answers has run.
+/// A reply could not be read completely, so nothing of it is forwarded. Its request has run.
 pub(super) fn unread(cause: &ReplyError) -> Reply {
     match cause {
         ReplyError::NoRoom(_) => error(&ErrorBody::new(ErrorKind::OutcomeUnknown).detail(cause)),

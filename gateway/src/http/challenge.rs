@@ -1,8 +1,8 @@
 //! How a refused client finds out where to get a token: challenges (RFC 6750), and the metadata of this resource
 //! (RFC 9728).
 //!
-//! Invariant: neither has anything of the request's token, and both are the same whether or not the server of the path
-//! is there.
+//! Invariant: neither contains any part of the request's token, and both are the same whether or not the server of the
+//! path exists.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Asks hooks about tool calls: about a call before it is sent, and about its answer before it is passed on.
+//! Asks hooks about tool calls: about a call before it is sent, and about its answer before it is forwarded.
 //!
-//! Invariant: a call or an answer that no hook can be shown goes no further.
+//! Invariant: a call or an answer that cannot be sent to a hook is not forwarded.
 
 use std::sync::Arc;
 
@@ -138,7 +138,7 @@ fn is_of_a_call(result: &RawValue) -> bool {
     contents.map_or(true, |of| of.structured.is_some() || of.content.is_some())
 }
 
-/// JSON text that is passed on as it is.
+/// JSON text that is forwarded unchanged.
 fn raw(text: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(text.to_owned()).ok()
 }

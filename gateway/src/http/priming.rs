@@ -6,9 +6,9 @@
 //! have run: the reply was with the gateway that is gone.
 //!
 //! The server's own ids are behind that name, so that its server replays what follows them. A server may have nothing to
-//! replay, as one that forgets a stream once it has answered: clients would come back for ever. So a resumption that is
-//! refused, or whose stream ends at once without an event, ends with the same error. A server may end a stream with events
-//! to let its client come back later.
+//! replay, as one that forgets a stream once it has answered: clients would retry forever. So a resumption that is
+//! refused, or whose stream ends at once without an event, ends with the same error. A server may end a stream with
+//! events to let its client come back later.
 //!
 //! Invariant: clients of earlier revisions, which may take an event without data for a broken message, get none,
 //! neither the gateway's nor a server's.
@@ -177,7 +177,7 @@ pub(super) struct ResumedRequest {
 
 impl ResumedRequest {
     /// The client's reply, made of that to the server's id. With nothing to replay, it is the error that the call may have
-    /// run; a refusal of the caller or the session is passed on.
+    /// run; a refusal of the caller or the session is forwarded.
     pub(super) fn complete(self, reply: Reply) -> Reply {
         let events = match (reply.status, reply.body) {
             (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND, body) => {

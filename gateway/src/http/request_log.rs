@@ -70,7 +70,7 @@ impl RequestLog {
         }
     }
 
-    /// What stands for this user in the log.
+    /// The digest of this user in the log.
     pub(super) fn user_digest(&self, user: &Principal) -> Box<str> {
         self.users.of(user)
     }

@@ -109,8 +109,8 @@ impl App {
         })
     }
 
-    /// Logs that the caller may not use a server that is there. Returns the scopes that would let the caller in, if they are
-    /// all that is missing.
+    /// Logs that the caller may not use an existing server. Returns the scopes that would let the caller in, if they
+    /// are all that is missing.
     fn refused<'a>(&'a self, id: &str, caller: &'a Identity) -> Option<&'a [String]> {
         self.target(id)?;
         let decision = self.policy.decide(caller, id);

@@ -1,6 +1,6 @@
 //! The tools of a server as one caller sees them: calls of others are refused, and lists do not have them.
 //!
-//! Invariant: a list of tools that cannot be read is not passed on to a caller who may not use every tool.
+//! Invariant: a list of tools that cannot be read is not forwarded to a caller that may not use every tool.
 
 use std::sync::Arc;
 

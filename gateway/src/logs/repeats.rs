@@ -66,7 +66,7 @@ struct LineRate {
 pub(super) enum Admission {
     /// It is written.
     Written,
-    /// It is counted, and stands for those that follow: [`Repeats::describe`] takes it.
+    /// It is counted, and represents those that follow: [`Repeats::describe`] takes it.
     Described,
     /// It is counted, and need not even be formatted.
     Counted,
@@ -96,7 +96,7 @@ impl Repeats {
         }
     }
 
-    /// Takes the line that stands for the counted ones of its kind.
+    /// Takes the line that represents the counted ones of its kind.
     pub(super) fn describe(&mut self, kind: &LineKind, line: RepeatedLine) {
         if let Some(rate) = self.0.get_mut(kind) {
             rate.example = Some(line);

@@ -37,7 +37,7 @@ const OWN_FIELDS: &[&str] = &[
     "violation",
     "why",
 ];
-/// Stands for what was cut.
+/// Marks a cut.
 const CUT_MARK: char = '…';
 
 /// Formats the value of a field: escaped as in a Rust string, except for quotes, and cut.

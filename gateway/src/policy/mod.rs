@@ -71,7 +71,7 @@ pub(crate) enum Access<'a> {
 /// What decided about a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Basis {
-    /// Nobody is authenticated.
+    /// `auth.mode` is `none`.
     NoAuthentication,
     /// The rule at this index of `servers.allow`; of several the first.
     Rule(usize),

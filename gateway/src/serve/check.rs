@@ -241,7 +241,7 @@ fn base_dir(settings: &Settings) -> Option<SettingsCheck> {
     let subject = "code.base_dir";
     let reason = match access(existing, Access::WRITE_OK | Access::EXEC_OK) {
         _ if !existing.is_dir() => "not a directory".to_owned(),
-        // Nobody can create directories in these file systems, not even root.
+        // Not even root can create directories in these file systems.
         _ if existing.starts_with("/proc") || existing.starts_with("/sys") => {
             "not a disk".to_owned()
         }

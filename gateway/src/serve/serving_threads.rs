@@ -61,8 +61,8 @@ struct ServingThread {
 }
 
 impl ServingThreads {
-    /// The thread of the caller's runtime, and so many more that they are `count`; 0 stands for one for each core that
-    /// the process may use.
+    /// The thread of the caller's runtime, and further ones up to `count`; 0 means one for each core that the process
+    /// may use.
     ///
     /// # Errors
     /// A thread or its runtime cannot be started.

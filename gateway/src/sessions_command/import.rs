@@ -95,7 +95,7 @@ pub(super) async fn run(
     target.check(&store)?;
     let is_fruitless = counts == Counts::default() && !remarks.is_empty();
     Ok(Outcome {
-        text: told(&owner, counts, remarks.len(), expired),
+        text: describe_import(&owner, counts, remarks.len(), expired),
         remarks,
         is_fruitless,
     })
@@ -141,7 +141,7 @@ fn remark(key: &str, reason: &str) -> String {
     format!("skipped \"{}\": {reason}", shortened(key))
 }
 
-fn told(owner: &Owner, counts: Counts, skipped: usize, expired: usize) -> String {
+fn describe_import(owner: &Owner, counts: Counts, skipped: usize, expired: usize) -> String {
     let taken = counts.created + counts.replaced;
     let text = format!(
         "{taken} sessions imported for {} at {}: {} new, {} replaced; {} kept as the store has them, {skipped} skipped, \

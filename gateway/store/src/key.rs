@@ -66,8 +66,8 @@ impl SessionKey {
         Self::of(Family::Mcp, prefix, id.as_str(), Some(id.clone()))
     }
 
-    /// The key of a code session: `<prefix>code_exec_session:<server>:<user_slug>:<language>`. The id stands in the record
-    /// alone.
+    /// The key of a code session: `<prefix>code_exec_session:<server>:<user_slug>:<language>`. Only the record has the
+    /// id.
     ///
     /// # Errors
     /// A part is empty, holds a colon, a space or what is not visible ASCII, or the key is longer than 1024 bytes.
@@ -81,8 +81,8 @@ impl SessionKey {
         Self::of_parts(Family::Code, prefix, server, [user_slug, language], id)
     }
 
-    /// The key of an agent session: `<prefix>agent_session:<server>:<user_slug>:<parent_part>`. The id stands in the record
-    /// alone.
+    /// The key of an agent session: `<prefix>agent_session:<server>:<user_slug>:<parent_part>`. Only the record has the
+    /// id.
     ///
     /// # Errors
     /// A part is empty, holds a colon, a space or what is not visible ASCII, or the key is longer than 1024 bytes.

@@ -1,8 +1,8 @@
 //! Turns and events among the callers of one process: the counterpart of the module's queues for stores without Redis.
 //!
-//! The rules are the same ([`Turns`], [`News`]); this file gives them a lock, a clock, and a bell for those who wait.
-//! Invariants: nothing waits while the lock is held; news is taken out only in the moment in which it is returned, so
-//! that a caller who goes away loses none.
+//! The rules are the same ([`Turns`], [`News`]); this file gives them a lock, a clock, and a notification for waiting
+//! callers. Invariants: nothing waits while the lock is held; an event is removed only when it is returned, so that a
+//! dropped caller loses none.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -205,11 +205,11 @@ impl Queues {
         let State { turns, news, .. } = &mut *self.state();
         news.take(worker, NEWS_BATCH_MAX, |_| true)
             .into_iter()
-            .filter_map(|item| self.told(item, turns, mono))
+            .filter_map(|item| self.to_event(item, turns, mono))
             .collect()
     }
 
-    fn told(
+    fn to_event(
         &self,
         item: news::NewsItem,
         turns: &mut Turns,
@@ -312,7 +312,7 @@ impl Queues {
     }
 }
 
-/// Somebody who waits, and looks for due work at the time in the state.
+/// A waiting caller that looks for due work at the time in the state.
 struct PlannedLook<'a>(&'a Queues);
 
 impl Drop for PlannedLook<'_> {

@@ -1,7 +1,7 @@
 //! Tests with several processes: the test binary is started again, for one ignored test that does what its role is.
 //!
-//! The child says lines among those of the test harness, and hears lines until its parent is gone. Invariant: it is gone
-//! when what stands for it is dropped.
+//! The child prints lines among those of the test harness, and reads lines until its parent is gone. Invariant: it is
+//! killed when its handle is dropped.
 
 #![allow(
     clippy::unwrap_used,
@@ -96,7 +96,7 @@ impl TestProcess {
         self.input.flush().unwrap();
     }
 
-    /// Kills it at once, as an operator's `kill -9` does. What it said before can still be heard.
+    /// Kills it at once, as an operator's `kill -9` does. Its earlier output can still be read.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

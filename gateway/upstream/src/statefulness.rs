@@ -16,7 +16,7 @@ use super::{
 use mooring_protocol::{Revision, call};
 use mooring_session::names::Principal;
 
-/// Stands for the session's digest in the gateway's own handshake.
+/// Replaces the session's digest in the gateway's own handshake.
 const NO_SESSION: &str = "none";
 
 /// Whether a server, or an instance of it, is stateful.

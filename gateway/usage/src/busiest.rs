@@ -1,7 +1,7 @@
-//! Who sends most, in bounded memory: the Space-Saving algorithm (Metwally, Agrawal, El Abbadi: Efficient Computation of
-//! Frequent and Top-k Elements in Data Streams, 2005), for the last one to two minutes.
+//! The busiest users, in bounded memory: the Space-Saving algorithm (Metwally, Agrawal, El Abbadi: Efficient
+//! Computation of Frequent and Top-k Elements in Data Streams, 2005), for the last one to two minutes.
 //!
-//! Invariant: at most [`ENTRIES_MAX`] entries in each of two periods. Whoever made more than a thousandth of a period's
+//! Invariant: at most [`ENTRIES_MAX`] entries in each of two periods. A user with more than a thousandth of a period's
 //! calls is among them, and a count is too high by at most `overcount`, never too low.
 
 use std::collections::HashMap;
@@ -64,7 +64,7 @@ impl<K> Default for Period<K> {
 }
 
 impl<K: Clone + Eq + Hash> Busiest<K> {
-    /// Nobody yet.
+    /// Without entries.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {

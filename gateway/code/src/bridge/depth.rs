@@ -1,6 +1,6 @@
-//! How deep a JSON text is, found without recursion, before anything is parsed that would recurse.
+//! Measures the depth of a JSON text without recursion, before a recursive parser reads it.
 
-/// Whether no more than `most` arrays and objects are nested. The text is JSON.
+/// Whether at most `most` arrays and objects are nested. The text is JSON.
 pub(super) fn is_within(text: &str, most: usize) -> bool {
     let mut depth = 0_usize;
     let mut bytes = text.bytes();

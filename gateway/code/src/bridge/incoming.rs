@@ -1,7 +1,7 @@
-//! Bytes of the program, received without anything that was sent along, and taken apart into frames.
+//! Bytes of the program, received without ancillary data, and split into frames.
 //!
-//! Invariant: no more is held than one frame and one piece that was read behind it, and no memory is taken on the word of
-//! a length alone.
+//! Invariant: at most one frame and one further read are buffered, and memory is never allocated from a length field
+//! alone.
 
 use std::io::{self, IoSliceMut};
 
@@ -78,7 +78,7 @@ impl Incoming {
         })
     }
 
-    /// What is there of a frame that is not whole.
+    /// The length of an incomplete frame so far.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }

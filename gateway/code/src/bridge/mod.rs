@@ -7,15 +7,15 @@
 //! {"id": 1, "result": ..}      {"id": 1, "error": {"kind": "not_mounted", "message": ".."}}
 //! ```
 //!
-//! Whoever writes here is hostile, or broken. A frame that is understood and is no call is answered so. Where nothing
-//! can be understood any more (`Violation::ends_reading`), nothing more is read: what is open is answered, and then the
-//! socket is shut down, so that a program that waits for an answer learns at once that there is none. Descriptors that
-//! a program sends along are closed by the kernel, because nothing here receives any; that it did so ends the bridge
-//! too.
+//! The writer is assumed to be hostile or broken. A valid frame that is not a call is answered with an error. After a
+//! frame that makes the rest unreadable (`Violation::ends_reading`), nothing more is read: open calls are answered, and
+//! then the socket is shut down, so that a program that waits for an answer learns at once that there is none.
+//! Descriptors that a program sends along are closed by the kernel, because nothing here receives any; sending them
+//! ends the bridge too.
 //!
-//! A call takes one of `at_once_max` places until its answer is written out. Where all are taken nothing is read, so that
-//! what a program sends waits in its own socket: a program that asks without reading answers waits for itself. At the
-//! end of the run the socket is closed and what is open is cancelled.
+//! A call takes one of `at_once_max` places until its answer is written out. While all are taken nothing is read, so
+//! that what a program sends waits in its own socket: a program that asks without reading answers waits for itself. At
+//! the end of the run the socket is closed and what is open is cancelled.
 //!
 //! Invariant: the memory of a bridge is at most that of `at_once_max` calls and their answers and of one frame,
 //! whatever the program does; and nothing that it does is waited for beyond the end of the run.

@@ -1,7 +1,7 @@
-//! The one task of a bridge: what is read, what runs, and what is written.
+//! The one task of a bridge: it reads frames, runs calls and writes answers.
 //!
-//! Invariant: the numbers in `open` are those of the calls that run and of the answers that are not yet written out. They
-//! are no more than `at_once_max`.
+//! Invariant: `open` has the numbers of the calls that run and of the answers that are not yet written out; at most
+//! `at_once_max`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -75,7 +75,7 @@ impl<C: Callee> BridgeServer<C> {
                     Ok(Some(id)) => {
                         self.open.remove(&id);
                     }
-                    // Nobody is there who could read any more.
+                    // The program reads no more.
                     Err(_) => break,
                 },
                 Some(done) = self.running.join_next_with_id() => self.finish(done),

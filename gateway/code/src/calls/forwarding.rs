@@ -35,9 +35,9 @@ pub(crate) struct ForwardingCallee {
     pub(crate) language: Language,
     /// The way to the servers.
     pub(crate) upstreams: Arc<dyn Upstreams>,
-    /// What may be called.
+    /// The policy for calls.
     pub(crate) policy: CallPolicy,
-    /// What is there to be called.
+    /// The tools that are mounted.
     pub(crate) mounted: MountManifest,
     /// The servers that run code themselves.
     pub(crate) code_servers: Arc<[ServerName]>,
@@ -129,7 +129,7 @@ impl ForwardingCallee {
         })
     }
 
-    /// Reads the reply up to its answer. Requests of the server are passed on or answered; notifications have no reader.
+    /// Reads the reply up to its answer. Requests of the server are forwarded or answered; notifications are dropped.
     async fn read_answer(&self, reply: Reply, server: &str) -> Result<Value, CallError> {
         let head = ReplyHead {
             status: reply.status,

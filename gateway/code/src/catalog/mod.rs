@@ -5,8 +5,8 @@
 //! for again while it is still used. A server that does not
 //! answer keeps the tools it had.
 //!
-//! Invariants: no call waits for a server that it has an earlier list of, or that did not answer lately; what one gateway sees is what the fleet sees, for
-//! as long as the volume is there.
+//! Invariants: no call waits for a server if there is an earlier list of it, or if it recently failed to answer; while
+//! the volume is available, all gateways of a fleet see the same lists.
 
 mod file;
 mod listing;

@@ -45,8 +45,8 @@ pub(super) enum EgressError {
 }
 
 impl Destination {
-    /// What an authority means, where it says no port with this one. Whoever writes a user before the host means to be
-    /// misread.
+    /// The destination of an authority, by default with this port. An authority with user information is refused, since
+    /// it is meant to be misread.
     pub(super) fn new(
         authority: &Authority,
         default_port: Option<u16>,

@@ -40,7 +40,7 @@ pub struct ProxyOptions {
     pub policy: Arc<AddressPolicy>,
     /// Most connections at the same time. Further ones wait to be accepted.
     pub connections_max: u32,
-    /// Told of refusals, of the first [`REPORTED_MAX`] of a run. It must not block.
+    /// Called for each of the first [`REPORTED_MAX`] refusals of a run. It must not block.
     pub on_refused: Box<dyn Fn(&RefusedRequest) + Send + Sync>,
 }
 

@@ -5,7 +5,7 @@
 //! or `{seq, latency_ms, error: {kind, message}}` after. Where the log is full, or the volume nearly so, a line has `omitted_bytes` (and in the
 //! place of arguments their hash), so that a replay can say what it lacks.
 //!
-//! Invariant: a line is written before the call or its result is passed on. The log of one run has a bounded length.
+//! Invariant: a line is written before the call or its result is forwarded. The log of one run has a bounded length.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -28,7 +28,7 @@ use mooring_store::unix_now_ms;
 
 /// Most bytes of arguments and results in the log of one run.
 const BODIES_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Most bytes of the log: where bodies have no more room, lines without them have.
+/// Most bytes of the log: once bodies no longer fit, there is still room for lines without them.
 pub(super) const BYTES_MAX: u64 = BODIES_BYTES_MAX + 4 * 1024 * 1024;
 /// Most ends that a line is written with: its own, and that of a line before it that has none.
 const LINE_ENDS_MAX: usize = 2;

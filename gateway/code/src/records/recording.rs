@@ -156,7 +156,7 @@ impl Recording {
         RunEvents(self.log.clone())
     }
 
-    /// The same tools, whose calls are recorded as they happen. Where there can be no record, they are only passed on.
+    /// The same tools, whose calls are recorded as they happen. If there can be no record, they are only forwarded.
     pub(crate) fn callee<C: Callee>(&self, inner: C) -> RecordingCallee<C> {
         RecordingCallee::new(inner, self.log.clone())
     }

@@ -1,7 +1,7 @@
 //! One run: the session's turn and lock, a run slot, the bridge for its calls, the sandbox, and the commit of what the run
 //! wrote.
 //!
-//! The thread that starts a run stays with it until its commit, also if the caller goes away.
+//! The thread that starts a run stays with it until its commit, even if the caller disconnects.
 //!
 //! Invariant: what a run wrote is committed under the lock under which its lower layers were mounted, with the number of
 //! its turn, so that a run that was overtaken changes nothing.

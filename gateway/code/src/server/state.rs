@@ -1,4 +1,4 @@
-//! What code servers need of the machine, and whether it is there: the part `code` of the readiness.
+//! What code servers need of the machine, and whether it is available: the part `code` of `/readyz`.
 
 use mooring_sandbox::{Layer, Runtime, Sandbox};
 use serde_json::{Value, json};

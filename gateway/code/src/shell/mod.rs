@@ -102,7 +102,7 @@ pub enum ShellError {
     /// A command that is not one of [`TOOLS`].
     #[error("{command:?} is not a command of this shell; it has {}", TOOLS.join(", "))]
     Denied {
-        /// The word that stands for it.
+        /// The name of the command.
         command: String,
     },
     /// An option by which a tool would run another program.

@@ -57,7 +57,7 @@ pub enum SkillsError {
     /// They could not be read.
     #[error("the skills of this server could not be read")]
     Read(#[source] io::Error),
-    /// What is there was written by a later version, or is not whole.
+    /// The files were written by a later version, or are incomplete.
     #[error("the skills of this server cannot be read by this version of the gateway")]
     Unreadable,
     /// The lock was held all the while.

@@ -22,7 +22,7 @@ const SOURCES_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A skill to be made.
 #[derive(Clone, Debug)]
 pub struct NewSkill {
-    /// What code imports it by; a name that is there gets a new version.
+    /// The name by which code imports it; an existing name gets a new version.
     pub name: String,
     /// What it is written in.
     pub language: Language,

@@ -1,7 +1,7 @@
 //! The files of `/tools`: what is mounted, as functions that code imports.
 //!
 //! ```text
-//! _catalog.json _schema.json     what there is, for programs that look
+//! _catalog.json _schema.json     all tools, for programs
 //! _runtime.py _runtime.ts        the client of the bridge
 //! _import_map.json               where deno finds `tools` and `skills`
 //! __init__.py __init__.pyi mod.ts    the package itself

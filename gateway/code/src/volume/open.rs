@@ -216,7 +216,7 @@ pub(super) fn under_lock(
     Err(SessionOpenError::Contended)
 }
 
-/// What the look under the lock comes to, where the directory stays.
+/// The result of the check under the lock, if the directory stays.
 fn opening(
     found: Option<&Stamp>,
     decision: Option<Decision>,

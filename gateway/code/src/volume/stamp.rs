@@ -1,7 +1,7 @@
 //! The stamp of a session's directory: which incarnation it belongs to, and what was mounted when it was last opened.
 //!
 //! Invariant: a stamp is replaced in one step, under the session's lock, and last: a directory with a stamp is whole.
-//! When it was last used is the time of its file, because a use must cost no more than that.
+//! The time of the last use is the modification time of its file, so that recording a use is cheap.
 
 use std::fs::File;
 use std::io::Read as _;

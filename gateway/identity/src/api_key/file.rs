@@ -106,8 +106,8 @@ pub struct ApiKeyFile {
 }
 
 impl ApiKeyFile {
-    /// Reads the file, which has to be root's or of the user of this process, unless that is root. Nobody but its owner
-    /// may be able to; where it is root's, its group may as well.
+    /// Reads the file. It must belong to root or to the user of this process, unless that is root. Only its owner may
+    /// be able to read it; if it is root's, its group may too.
     ///
     /// # Errors
     /// See [`ApiKeyFileError`].

@@ -21,7 +21,7 @@ pub use self::file::{ApiKeyFile, ApiKeyFileError, StoredApiKey};
 const PREFIX: &str = "mk_";
 /// Random bytes of a key's id, which is no secret.
 const ID_BYTES: usize = 6;
-/// Random bytes of its secret. Nobody can try 2^256 of them, so a fast digest of it is as good as a slow one.
+/// Random bytes of its secret. 2^256 values cannot be tried, so a fast digest is as safe as a slow one.
 const SECRET_BYTES: usize = 32;
 /// Longest key in a request; one that was made here is shorter.
 const KEY_BYTES_MAX: usize = 128;
@@ -60,7 +60,7 @@ pub struct NewApiKey {
     pub lifetime: Duration,
 }
 
-/// The parts of a key as it stands in a request.
+/// The parts of a key in a request.
 struct WrittenKey<'a> {
     id: &'a str,
     digest: [u8; 32],

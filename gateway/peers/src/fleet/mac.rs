@@ -28,7 +28,7 @@ pub(super) enum Purpose {
     SealedSecret,
     /// Names what users store.
     SealedSecretName,
-    /// Stands for users in logs.
+    /// Identifies users in logs.
     UserDigest,
 }
 

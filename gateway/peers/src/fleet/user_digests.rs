@@ -1,4 +1,4 @@
-//! What stands for a user in logs and figures: the same at every gateway of a fleet, also after a restart.
+//! The digests that identify users in logs and metrics: the same at every gateway of a fleet, also after a restart.
 //!
 //! Invariant: a digest has a key that only the fleet has. Names can be guessed, and a plain digest of each guess compared.
 

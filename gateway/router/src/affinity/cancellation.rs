@@ -165,7 +165,7 @@ impl SessionRouter {
             let RequestScope::Session(key, server, lane) = scope else {
                 continue;
             };
-            // Whoever cancels one with a lane is its own gateway.
+            // A request with a lane can be cancelled by its own gateway only.
             if lane.is_some() || !self.store().is_shared() {
                 continue;
             }

@@ -27,7 +27,7 @@ use mooring_usage::for_same_user;
 
 /// The prefix of these binding names. Server ids begin with a letter or a digit.
 const PREFIX: char = '@';
-/// Stands for instance and upstream session in them.
+/// The placeholder for instance and upstream session in them.
 const NOTHING: &[u8] = b"stream";
 /// How long to retry if the stream is open here: a client that reopens it may be faster than the end of its former
 /// connection.

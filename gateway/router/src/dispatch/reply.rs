@@ -37,8 +37,8 @@ pub struct RelayOptions {
     pub stopping: CancellationToken,
 }
 
-/// The reply for the client. Most are there at once; the future of those that have to be read first is boxed, so that a
-/// call's own is small.
+/// The reply for the client. Most are ready at once; the future of those that must be read first is boxed, so that a
+/// call's own future is small.
 pub type RelayFuture =
     Either<Ready<Result<Reply, ExchangeError>>, BoxFuture<'static, Result<Reply, ExchangeError>>>;
 

@@ -82,7 +82,7 @@ struct OpenError {
     errno: Errno,
 }
 
-/// A reference to what stands at a path of the root or of the host.
+/// A reference to the entry at a path of the root or of the host.
 fn hold(path: impl AsRef<Path>) -> Result<OwnedFd, OpenError> {
     let path = path.as_ref();
     open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| OpenError {

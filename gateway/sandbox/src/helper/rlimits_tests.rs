@@ -1,4 +1,4 @@
-//! Which limit stands for memory, and that none overflows.
+//! Which limit is used for memory, and that none overflows.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

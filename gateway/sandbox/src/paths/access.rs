@@ -4,8 +4,8 @@
 //! enforcer needs: the sandbox shows the readable directories and nothing else of the trees, lets code write to the
 //! writable ones, and covers the denied ones; the commit and the file tools ask about single paths.
 //!
-//! Invariant: no two paths of a list contain one another, every writable or denied path lies within a readable one, and
-//! no readable or writable path lies within a denied one.
+//! Invariant: no two paths of a list contain one another, every writable or denied path is within a readable one, and
+//! no readable or writable path is within a denied one.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,8 +45,8 @@ impl TreeAccess {
     /// Reading everything, and writing to `/scratch` and `/results`.
     pub const WHOLE: Self = Self { lists: None };
 
-    /// What these lists of directories allow: a path may be read that lies in a readable directory and in no denied one,
-    /// and written if it also lies in a writable one, in `/scratch` or `/results`.
+    /// What these lists of directories allow: a path may be read if it is in a readable directory and in no denied one,
+    /// and written if it is also in a writable one, in `/scratch` or `/results`.
     #[must_use]
     pub fn new(readable: &[VirtualPath], writable: &[VirtualPath], denied: &[VirtualPath]) -> Self {
         let readable = outermost(readable, denied);
@@ -100,8 +100,8 @@ impl TreeAccess {
         self.allows_reading(path) || self.leads_to_readable(path)
     }
 
-    /// Whether a file or directory may be made, changed and deleted. The directories of the policy's own lists may not:
-    /// what lies in them may.
+    /// Whether a file or directory may be made, changed and deleted. The directories of the policy's own lists may not;
+    /// their content may.
     #[must_use]
     pub fn allows_writing(&self, path: &VirtualPath) -> bool {
         let is_below = |root: &VirtualPath| path.is_within(root) && path != root;

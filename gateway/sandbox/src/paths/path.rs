@@ -152,7 +152,7 @@ impl VirtualPath {
         &self.names
     }
 
-    /// Whether it is this directory, or lies in it at any depth.
+    /// Whether it is this directory, or is in it at any depth.
     pub(crate) fn is_within(&self, directory: &Self) -> bool {
         match directory.mount {
             None => true,

@@ -50,7 +50,7 @@ pub enum RunError {
         text: String,
     },
     /// The helper was gone before the run had ended.
-    #[error("sandbox_unavailable: the helper ended {during} without a word ({status})")]
+    #[error("sandbox_unavailable: the helper ended {during} without a message ({status})")]
     HelperDied {
         /// What the helper was doing.
         during: &'static str,

@@ -54,7 +54,7 @@ impl Pump {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // A pipe has no other errors; were there one, it would be there for ever.
+                // A pipe has no other errors; if there were one, it would be permanent.
                 Err(_) => self.pipe = None,
             }
         }

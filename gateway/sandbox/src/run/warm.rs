@@ -2,8 +2,8 @@
 //!
 //! One thread does both. It lives as long as the sandbox, because a helper is tied to the thread that started it.
 //!
-//! Invariant: a run never fails because of a waiting helper. One that is dead is passed over, and a run that comes to
-//! nothing in one is begun again in a fresh helper, unless its program may have been started.
+//! Invariant: a run never fails because of a waiting helper. A dead helper is skipped, and a run that fails in its
+//! helper is started again in a fresh one, unless its program may have been started.
 
 use std::collections::VecDeque;
 use std::io;
@@ -107,7 +107,7 @@ impl WarmHelpers {
         self.pool.changed.notify_all();
     }
 
-    /// Ends the helpers that wait and those whose run is over, and begins no more.
+    /// Ends the waiting helpers and those whose run is over, and starts no further ones.
     pub(super) fn close(&self) {
         let mut state = self.pool.lock();
         state.stage = Stage::Closed;

@@ -24,7 +24,7 @@ pub(super) fn apply(
             Step::Remove { path, slot } => {
                 let old = old_name(*slot);
                 // If it is in staging already, the step was performed before, and the one at the path is the new one.
-                if !stands(staging, &old)? {
+                if !exists(staging, &old)? {
                     let (parent, name) = parents.of(path)?;
                     rename_if_there((parent, name), (staging, &old))?;
                 }
@@ -58,7 +58,7 @@ impl Parents<'_> {
     }
 }
 
-fn stands(at: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
+fn exists(at: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
     match fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
@@ -66,7 +66,7 @@ fn stands(at: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
     }
 }
 
-/// Renames; nothing standing there means that it was renamed before.
+/// Renames; if nothing is there, it was renamed before.
 fn rename_if_there(from: (BorrowedFd<'_>, &str), to: (BorrowedFd<'_>, &str)) -> io::Result<()> {
     match fs::renameat(from.0, from.1, to.0, to.1) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),

@@ -39,7 +39,7 @@ pub struct CommitReport {
     pub refused: Vec<RefusedEntry>,
     /// How many were not kept in all.
     pub refused_total: u64,
-    /// Whether a file has exactly as many bytes as one may: where a write stops that would have gone on.
+    /// Whether a file has exactly the maximum size: a write that hit the limit stops there.
     pub is_file_limit_reached: bool,
     /// The usage of the session's trees.
     pub usage: TreeUsage,

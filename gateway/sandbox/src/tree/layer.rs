@@ -2,8 +2,8 @@
 //!
 //! Only the kernel can make them, since the run's system calls include neither device nodes nor extended attributes: a
 //! character device 0:0 says that the name was deleted, and the attribute `user.overlay.opaque` that a directory
-//! replaced what stood there. A forged mark could say no more than that: it deletes what the run could have deleted
-//! anyway. No other attribute is looked at, `redirect` and `metacopy` in particular.
+//! replaced the entry there. A forged mark has no other effect: it deletes what the run could have deleted anyway. No
+//! other attribute is looked at, `redirect` and `metacopy` in particular.
 
 use std::os::fd::OwnedFd;
 

@@ -1,9 +1,8 @@
 //! The only ways into an untrusted tree.
 //!
-//! Invariant: whatever is opened here lies beneath the directory that was given, on the same mount, and was reached
-//! without a link. A file is opened for reading only after its inode was seen to be a regular file, through a
-//! descriptor that already holds that inode, so nothing can be put in its place in between; and never in a way that
-//! waits.
+//! Invariant: everything that is opened here is beneath the given directory, on the same mount, and was reached without
+//! a link. A file is opened for reading only after its inode was seen to be a regular file, through a descriptor that
+//! already holds that inode, so nothing can be put in its place in between; and never in a way that waits.
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 

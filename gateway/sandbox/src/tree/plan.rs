@@ -74,7 +74,7 @@ impl Plan {
         self.slots == 0
     }
 
-    /// Whether its steps still fit into a journal, so that no more memory than that is taken for them.
+    /// Whether its steps still fit into a journal, which bounds their memory.
     pub(super) const fn fits_journal(&self) -> bool {
         self.path_bytes <= JOURNAL_BYTES_MAX
     }

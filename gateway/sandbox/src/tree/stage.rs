@@ -14,10 +14,10 @@ use rustix::io::Errno;
 
 use super::commit::{Checkpoint, CommitError};
 use super::copy::{Copier, DIRECTORY_MODE};
+use super::existing::{existing_kind, existing_usage};
 use super::layer::{Marks, is_opaque, is_whiteout, special_name};
 use super::open::{self, FileKind};
 use super::plan::{Path, Plan, RefusalReason};
-use super::standing::{standing, standing_kind};
 use super::usage::{TreeUsage, is_self_or_parent};
 use crate::limits::Limits;
 use crate::paths::{self};
@@ -93,7 +93,7 @@ impl Stager<'_> {
             let entry = entry.map_err(CommitError::system("list a tree"))?;
             if !is_self_or_parent(entry.file_name())
                 && let Ok(name) = paths::checked(entry.file_name().to_bytes())
-                && let Some((_, held)) = standing(lower, entry.file_name())?
+                && let Some((_, held)) = existing_usage(lower, entry.file_name())?
             {
                 self.plan.remove(format!("{}/{name}", mount.name()), held);
             }
@@ -245,10 +245,10 @@ impl Stager<'_> {
         if !is_directory {
             return Ok(AccessVerdict::Denied);
         }
-        // The sandbox makes the directories of the policy, places to cover denied ones, and copies of what lies above
-        // both.
+        // The sandbox makes the directories of the policy, mount points to cover denied ones, and copies of the parents
+        // of both.
         let is_kept = match &level.target {
-            Target::Kept(lower) => standing_kind(lower.as_fd(), name)? == Some(FileKind::Directory),
+            Target::Kept(lower) => existing_kind(lower.as_fd(), name)? == Some(FileKind::Directory),
             Target::Emptied | Target::Prepared(_) => false,
         };
         if is_kept || access.leads_to_named(&shown) {
@@ -298,7 +298,7 @@ impl Stager<'_> {
 
     fn delete(&mut self, target: &Target, path: Path, name: &CStr) -> Result<(), CommitError> {
         if let Target::Kept(lower) = target
-            && let Some((_, held)) = standing(lower.as_fd(), name)?
+            && let Some((_, held)) = existing_usage(lower.as_fd(), name)?
         {
             self.plan.remove(path.text, held);
             self.plan.deleted += 1;
@@ -332,7 +332,7 @@ impl Stager<'_> {
                 self.copier.copy(&source, stat, self.staging, slot)
             }
             Target::Kept(lower) => {
-                match standing(lower.as_fd(), name)? {
+                match existing_usage(lower.as_fd(), name)? {
                     // A rename writes over a file in one step.
                     Some((FileKind::File, held)) => {
                         self.plan.removed = self.plan.removed.plus(held)
@@ -370,7 +370,7 @@ impl Stager<'_> {
                 let slot = self.plan.place(path.text.clone());
                 self.prepare_directory(self.staging, slot.as_str())?
             }
-            Target::Kept(lower) => match standing_kind(lower.as_fd(), name)? {
+            Target::Kept(lower) => match existing_kind(lower.as_fd(), name)? {
                 Some(FileKind::Directory) if !is_opaque(&opened) || !self.may_replace(&path) => {
                     Target::Kept(
                         open::directory(lower, name)
@@ -379,7 +379,7 @@ impl Stager<'_> {
                 }
                 found => {
                     if found.is_some()
-                        && let Some((_, held)) = standing(lower.as_fd(), name)?
+                        && let Some((_, held)) = existing_usage(lower.as_fd(), name)?
                     {
                         self.plan.remove(path.text.clone(), held);
                     }

@@ -92,7 +92,7 @@ impl<'a> WriteLocation<'a> {
             missing = missing.get(1..).unwrap_or_default();
         }
         let old = match missing {
-            [name] => standing_file(&directory, name, path)?,
+            [name] => stat_existing_file(&directory, name, path)?,
             _ => None,
         };
         Ok(Self {
@@ -157,7 +157,7 @@ fn prepare(
 }
 
 /// The file at a name, or nothing; anything else is refused.
-fn standing_file(
+fn stat_existing_file(
     directory: &OwnedFd,
     name: &str,
     path: &VirtualPath,

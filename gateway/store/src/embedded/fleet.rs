@@ -119,7 +119,7 @@ impl EmbeddedStore {
     }
 
     /// The thread is asked to check which workers are alive; the events are taken here, so that none is lost if the
-    /// caller goes away while the thread works.
+    /// caller is dropped while the thread works.
     pub(crate) async fn wait_for_events(
         &self,
         worker: &WorkerId,

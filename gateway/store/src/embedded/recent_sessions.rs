@@ -32,7 +32,7 @@ pub(super) struct FileVersion {
     pub(super) rows_changed: u64,
 }
 
-/// A session whose record is there, and its columns.
+/// A session with its record and its columns.
 #[derive(Clone, Debug)]
 pub(super) struct RecentSession {
     pub(super) record: Record,

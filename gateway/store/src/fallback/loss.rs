@@ -46,7 +46,7 @@ impl Losses {
         Self(None)
     }
 
-    /// Waits for the next loss; none if there will be no more.
+    /// Waits for the next loss; none if there cannot be another.
     pub async fn next(&self) -> Option<Loss> {
         self.0.as_ref()?.recv_async().await.ok()
     }

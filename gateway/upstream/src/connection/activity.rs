@@ -36,7 +36,7 @@ pub struct IdleLimits {
 }
 
 impl IdleLimits {
-    /// The limits of a server that may be idle for this long while its client is there.
+    /// The limits of a server that may be idle for this long while its client is connected.
     #[must_use]
     pub fn of(attended: Duration) -> Self {
         let least = LEAST.min(attended);

@@ -43,7 +43,7 @@ pub(super) const SLOW_FOR: Duration = Duration::from_secs(2);
 pub(super) const LISTENER_WAIT: Duration = Duration::from_secs(30);
 /// The reason in errors for messages that arrive after the server was stopped for being idle.
 pub(super) const STOPPED: &str = "it was idle, and the gateway stopped it";
-/// Stands for a deadline that overflows.
+/// Replaces a deadline that overflows.
 const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A command to the actor.

@@ -39,7 +39,7 @@ enum AfterBody {
     GiveBack(OriginPool),
 }
 
-/// A body that is there, or arriving.
+/// A body that is complete, or arriving.
 #[derive(Debug)]
 pub(crate) struct ResponseBody(BodyState);
 

@@ -31,7 +31,7 @@ impl MainProcess {
     /// Kills its descendants, its group and itself. Does nothing if it has exited, because its id may have been reused.
     ///
     /// Descendants come first, because they can only be found below a living parent. The child is stopped so that it
-    /// forks no more, but not before the first round: its keeper may still be exiting, and the kernel sends SIGHUP to a
+    /// cannot fork, but not before the first round: its keeper may still be exiting, and the kernel sends SIGHUP to a
     /// stopped group that loses its parent.
     pub(super) fn end(&self) {
         if self.has_ended() {

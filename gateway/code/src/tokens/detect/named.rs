@@ -69,7 +69,8 @@ fn skip_blank(bytes: &[u8], at: usize) -> usize {
         .count()
 }
 
-/// The end of the text: at its mark, which has no more backslashes than the one that opened it, or with the line.
+/// The end of the text: at its quotation mark, which has at most as many backslashes as the opening one, or at the end
+/// of the line.
 fn value_end(bytes: &[u8], body: &Body) -> usize {
     let mut backslashes = 0;
     for (at, byte) in bytes.iter().enumerate().skip(body.start) {

@@ -1,7 +1,7 @@
 //! The streams that are open at this gateway, or that it is opening.
 //!
 //! Invariant: a stream is in the set before its binding is made, so a binding of this gateway whose stream is not in the
-//! set has no stream. Nobody learns from the set of another's stream: whose session it is, is decided by the store.
+//! set has no stream. The set does not reveal other principals' streams: the store decides whose session it is.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

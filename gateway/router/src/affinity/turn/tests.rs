@@ -191,7 +191,7 @@ async fn dropped_callers_block_no_other(store: &Store) {
     begun(store).await;
     let worker = Worker::new(store, "w:1");
     let held = worker.take("held", PATIENCE).await.unwrap();
-    // It is told who has the turn.
+    // It learns who has the turn.
     let late = worker.take("late", SHORT).await;
     let by_itself = |holder: &TurnHolder| holder.worker == worker.id;
     assert!(

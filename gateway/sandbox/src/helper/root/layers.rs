@@ -89,7 +89,7 @@ fn lay_one(
     };
     let stat = fstat(&lower).map_err(at(format!("look at {path}")))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-        // A file stands where the policy has a directory: nothing lies in it.
+        // A file is where the policy has a directory: there is nothing in it.
         return Ok(());
     }
     let place = place_of(path);
@@ -108,7 +108,7 @@ fn make_writable_directory(root: BorrowedFd<'_>, path: &VirtualPath) -> Result<(
             true => None,
             false => match open_place(root, &place) {
                 Ok(parent) => Some(parent),
-                // A file stands at or above it.
+                // A file is at this path or at one of its parents.
                 Err(Errno::NOTDIR | Errno::LOOP) => return Ok(()),
                 Err(errno) => return Err(at(format!("open {path}"))(errno)),
             },

@@ -156,7 +156,7 @@ fn place_of(path: &VirtualPath) -> PathBuf {
     PathBuf::from(path.to_string().trim_start_matches('/'))
 }
 
-/// Opens what stands at a path of the trees within the root, across its mounts and through no link.
+/// Opens the entry at a path of the trees within the root, across its mounts and through no link.
 fn open_place(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

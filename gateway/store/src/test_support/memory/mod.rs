@@ -30,7 +30,7 @@ use crate::status::AnsweredBy;
 use crate::turns::{self, EnterReply, EnterRequest, LeaveRequest};
 use crate::waking::{BindingChange, PriorBinding, SettledScope, WakingTransition};
 
-/// Most deadlines that one command follows the clock past, for whoever asks about many sessions.
+/// Most deadlines that one command processes, for commands about many sessions.
 const ADVANCED_MAX: usize = 1_000;
 
 /// Sessions, workers and initialize params in memory.
@@ -241,7 +241,7 @@ impl State {
         for dropped in sessions.make_room(now) {
             session_index.forget(&dropped);
         }
-        // Nobody asks who expired; but whoever asks how full something is asks as of now.
+        // The expired sessions are not needed, but counts must be as of now.
         session_index.index().advance(now, ADVANCED_MAX);
         let before = PriorBinding::of(request, sessions.record(key));
         let node = MemoryNode {

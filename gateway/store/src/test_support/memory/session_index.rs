@@ -1,6 +1,6 @@
-//! What is known of all sessions in memory beside each of them: their index, and what was just moved.
+//! What memory has about all sessions together: their index, and the latest moves.
 //!
-//! Invariant: every record that is written or dropped is told here, so the index is whole at every moment.
+//! Invariant: every record that is written or dropped is reported here, so the index is always complete.
 
 use std::cell::RefCell;
 

@@ -11,7 +11,7 @@ use super::open::{self, FileKind};
 use super::usage::{TreeUsage, usage};
 
 /// The kind of the existing entry at a name.
-pub(super) fn standing_kind(
+pub(super) fn existing_kind(
     lower: BorrowedFd<'_>,
     name: &CStr,
 ) -> Result<Option<FileKind>, CommitError> {
@@ -23,7 +23,7 @@ pub(super) fn standing_kind(
 }
 
 /// Its usage with all its content, itself included.
-pub(super) fn standing(
+pub(super) fn existing_usage(
     lower: BorrowedFd<'_>,
     name: &CStr,
 ) -> Result<Option<(FileKind, TreeUsage)>, CommitError> {
