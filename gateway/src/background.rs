@@ -1,4 +1,4 @@
-//! What a gateway does besides serving: heartbeats, keeping sessions in use alive, waking waiting calls, cleaning up.
+//! The background tasks of a gateway: heartbeats, keeping sessions in use alive, waking waiting calls, cleaning up.
 //!
 //! Invariant: no request waits for any of it. If this gateway is killed, another one does the same work.
 

@@ -1,4 +1,4 @@
-//! What counts as one client address, where clients are limited before it is known who they are.
+//! The address or network by which clients are limited before they are authenticated.
 
 use std::net::{IpAddr, Ipv6Addr};
 

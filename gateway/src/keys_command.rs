@@ -41,7 +41,7 @@ impl KeysCommandError {
     }
 }
 
-/// What a command prints.
+/// The output of a command.
 #[derive(Debug)]
 pub struct KeysOutput {
     /// To standard output.

@@ -30,7 +30,7 @@ enum PatternScope {
     Strings,
 }
 
-/// What becomes of code that meets a pattern.
+/// The effect of a pattern on code that matches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PatternAction {
     /// It does not run.

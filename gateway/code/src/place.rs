@@ -123,7 +123,7 @@ impl CodePlace {
         &self.server
     }
 
-    /// Whose session it is.
+    /// The principal of the session.
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.principal
@@ -147,7 +147,7 @@ impl CodePlace {
         &self.slug
     }
 
-    /// What logs call it.
+    /// The digest that identifies it in logs.
     #[must_use]
     pub fn digest(&self) -> Box<str> {
         digest::short(self.id.as_str())

@@ -30,7 +30,7 @@ pub(crate) struct TokenAuthenticator {
 }
 
 impl TokenAuthenticator {
-    /// Who sends this token, if it may be sent like this.
+    /// Identifies the sender of this token, if it may be sent like this.
     pub(crate) async fn identify(
         &self,
         scheme: TokenScheme,

@@ -86,14 +86,14 @@ impl Peer {
         }
     }
 
-    /// Whom its certificate names, at this time in seconds since 1970.
+    /// The identity in its certificate, at this time in seconds since 1970.
     pub(crate) fn certified(&self, now: u64) -> Result<Arc<Identity>, IdentityError> {
         let certificate = self.certificate.as_ref().ok_or(CertificateError::Missing)?;
         Ok(certificate.identity(now)?)
     }
 }
 
-/// What a certificate says of the client.
+/// The client's data in a certificate.
 #[derive(Debug)]
 struct ClientCertificate {
     identity: Result<Arc<Identity>, CertificateError>,

@@ -153,7 +153,7 @@ pub(crate) struct KeySource {
     max_age: Duration,
     current: RwLock<Option<ReadKeys>>,
     failure: RwLock<Option<Box<str>>>,
-    /// Who attempts to read the keys holds the lock.
+    /// Held while the keys are read.
     attempts: Arc<Mutex<Attempts>>,
     /// An attempt was made, so that another one is due at another time.
     attempted: Notify,

@@ -1,4 +1,4 @@
-//! Who a request is from: a complete, valid identity or a typed refusal.
+//! Identifies the caller of a request: a complete, valid identity or a typed refusal.
 //!
 //! Invariant: no value of a header appears in a message.
 

@@ -1,4 +1,4 @@
-//! What a token says, once it is verified: a JSON Web Token (RFC 7519) as an access token (RFC 9068).
+//! The content of a verified token: a JSON Web Token (RFC 7519) as an access token (RFC 9068).
 //!
 //! Invariant: no claim is looked at before the signature is verified, and no part of a token is in an error.
 
@@ -94,7 +94,7 @@ pub(crate) struct VerifiedToken {
 
 /// A signed JWT in its compact form (RFC 7515, 7.1), decoded and not verified.
 pub(crate) struct SignedParts<'a> {
-    /// What is signed.
+    /// The signed part.
     pub(crate) signed: &'a str,
     pub(crate) header: Vec<u8>,
     pub(crate) claims: Vec<u8>,

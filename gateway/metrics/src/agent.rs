@@ -1,4 +1,4 @@
-//! What is counted of command-line agents.
+//! Metrics of command-line agents.
 
 use std::time::Duration;
 

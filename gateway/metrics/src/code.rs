@@ -10,7 +10,7 @@ use strum::VariantArray as _;
 
 /// Time of one run, by `runtime` and `outcome`; blocked ones count as nothing.
 const RUN_SECONDS: &str = "mooring_code_run_duration_seconds";
-/// What the walls around a run cost before its program started.
+/// Time to set up the isolation layers of a run before its program starts.
 const START_SECONDS: &str = "mooring_sandbox_start_seconds";
 /// Runs whose program was started, by whether the `helper` had been started in advance.
 const STARTS: &str = "mooring_sandbox_starts_total";
@@ -107,7 +107,7 @@ pub enum SandboxHelper {
     Cold,
 }
 
-/// What a session's lock was held for.
+/// The purpose for which a session's lock was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum LockUse {
@@ -185,7 +185,7 @@ pub fn turn_wait(waited: Duration) {
     HISTOGRAM.record(waited.as_secs_f64());
 }
 
-/// What is set when it is scraped.
+/// Sets the gauges that are computed at each scrape.
 pub fn code_snapshot(sessions: usize) {
     #[allow(
         clippy::cast_precision_loss,

@@ -83,7 +83,7 @@ pub enum ExchangeOutcome {
     NoReply,
 }
 
-/// What one server, or one instance of it, has in common.
+/// The series of one server, or of one instance of it.
 #[derive(Debug)]
 struct ExchangeSeries {
     side: ExchangeSide,
@@ -93,7 +93,7 @@ struct ExchangeSeries {
     ended: RwLock<Vec<(EndKind, Histogram)>>,
 }
 
-/// What tells the ends of exchanges with one server apart: method, status class and outcome.
+/// The labels of the ends of one server's exchanges: method, status class and outcome.
 type EndKind = (&'static str, &'static str, ExchangeOutcome);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,7 @@ pub(super) fn describe() {
     counter!(RUNS_LOST).absolute(0);
 }
 
-/// What was not written.
+/// A record that was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Record {

@@ -24,7 +24,7 @@ pub(super) fn describe() {
     }
 }
 
-/// What a hook answered.
+/// The answer of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum HookOutcome {

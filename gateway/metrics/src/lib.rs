@@ -195,7 +195,7 @@ pub fn upstream_message_dropped() {
     counter!(UPSTREAM_DROPPED).increment(1);
 }
 
-/// Who sent a reply to another request than the one it came for.
+/// The sender of a reply that does not match its request.
 #[derive(Clone, Copy, Debug, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum ReplySource {
@@ -220,7 +220,7 @@ pub fn claim_news() {
     counter!(CLAIM_NEWS).increment(1);
 }
 
-/// What is set when it is scraped.
+/// Sets the gauges that are computed at each scrape.
 #[allow(
     clippy::cast_precision_loss,
     reason = "counts of bindings and connections are far below 2^52"

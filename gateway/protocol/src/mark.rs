@@ -17,11 +17,11 @@ use super::splice::{Edit, Fill, span_of, splice};
 /// The `_meta` key of the mark.
 pub const REBOUND_KEY: &str = "mooring/rebound";
 
-/// What an error says of a call whose upstream session is known to be lost.
+/// The error text for a call whose upstream session is known to be lost.
 pub const STATE_LOST: &str =
     "the upstream session was lost with it; what the server remembered of this session is gone";
 
-/// What a model reads at the end of a tool's result. It needs no escape in JSON.
+/// The sentence for models at the end of a tool's result. It needs no escape in JSON.
 pub const LOST_STATE_SENTENCE: &str = "The server lost its state before this call: what earlier calls of this session \
     left there (such as variables, logins, open pages) is gone. This result does not build on them. [mooring]";
 

@@ -1,4 +1,4 @@
-//! What a response says: a result, a tool's error or an error. Read while it arrives, from its keys alone.
+//! The outcome of a response: a result, a tool's error or an error. Read while it arrives, from its keys alone.
 //!
 //! Invariant: only top-level keys and those right inside of `result` and `error` count, so no text of a tool looks like
 //! an error.
@@ -90,7 +90,7 @@ enum InnerKey {
 }
 
 impl OutcomeScanner {
-    /// What the message says so far; none if it is no response.
+    /// The outcome as far as it is known; none if the message is no response.
     #[must_use]
     pub const fn outcome(&self) -> Option<ResponseOutcome> {
         self.outcome

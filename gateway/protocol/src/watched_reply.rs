@@ -36,12 +36,12 @@ pub enum BodyEnd {
     Abandoned,
 }
 
-/// What is known of a reply once it has ended.
+/// The summary of a reply that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplySummary {
     /// Its status.
     pub status: StatusCode,
-    /// What its response says; none if it has none.
+    /// The outcome of its response; none if it has no response.
     pub outcome: Option<ResponseOutcome>,
     /// The limit for which the gateway refuses the request.
     pub refused_by: Option<&'static str>,
@@ -102,7 +102,7 @@ impl ReplySummary {
     }
 }
 
-/// What is done with the summary of a reply.
+/// Receives the summary of a reply.
 type Report = Box<dyn FnOnce(&ReplySummary) + Send>;
 
 /// A report that is still to be made.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::paths::TreeAccess;
 
-/// What one run may use. Every limit is enforced, or the run is refused.
+/// The limits of one run. Every limit is enforced, or the run is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// From the start of the program to its end; then the whole tree of processes is killed.

@@ -60,7 +60,7 @@ pub const DOORS_MAX: usize = 4;
 /// Messages of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToHelper {
-    /// What comes first. Carries files of control groups, at most [`DOORS_MAX`]: process 1 first writes `0` to each,
+    /// The first message. Carries files of control groups, at most [`DOORS_MAX`]: process 1 first writes `0` to each,
     /// which moves it into the group. None if there is no group, or if the host moves process 1 into it.
     Begin {
         /// The isolation tier. If one of its layers is unavailable, the reply is [`FromHelper::Failed`].
@@ -103,7 +103,7 @@ pub struct Spec {
     pub seen: Vec<PathBuf>,
     /// The limits of the run.
     pub limits: WireLimits,
-    /// What of the trees is shown, and what of it can be written to. Less than everything in the strict tier only.
+    /// The visible and the writable parts of the trees. Less than everything only in the strict tier.
     pub access: TreeAccess,
     /// Whether the packet has [`ProgramDescriptors::bridge`].
     pub has_bridge: bool,
@@ -185,7 +185,7 @@ pub struct WireLimits {
     pub memory_bytes: u64,
     /// One file.
     pub file_bytes: u64,
-    /// What the run may add to `/scratch` and `/results` together: the limit less what earlier runs left.
+    /// How much the run may add to `/scratch` and `/results` together: the limit less what earlier runs left.
     pub upper_bytes: u64,
     /// The same for files and directories.
     pub upper_inodes: u64,

@@ -10,7 +10,7 @@ use super::target::GatewayTarget;
 use super::{ClientError, CommandOutput, good, raw};
 use crate::cli::{ClientArguments, TopArguments};
 
-/// What a user or session has sent, at all gateways.
+/// The requests of one user or session, at all gateways.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct SenderFigures {
     calls: u64,

@@ -21,7 +21,7 @@ use mooring_usage::{CallPermit, HeldMemory, TooManyCalls, UserUsage};
 /// answered.
 const CALLS_MAX: usize = 256;
 
-/// What a client's `initialize` negotiated; applies to every later message.
+/// The result of a client's `initialize`, which applies to every later message.
 #[derive(Clone, Debug)]
 pub struct NegotiatedSession {
     /// The session id that a client of Streamable HTTP would send; none at servers that keep no session.
@@ -64,7 +64,7 @@ pub struct OpenStream {
     pub session: Session,
     /// Who opened it.
     pub identity: Arc<Identity>,
-    /// What that user uses up.
+    /// The usage of that user.
     pub usage: Arc<UserUsage>,
     /// The client's server.
     pub server: ServerName,

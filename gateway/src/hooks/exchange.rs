@@ -42,7 +42,7 @@ fn phase_name<S: Serializer>(phase: &HookPhase, serializer: S) -> Result<S::Ok, 
     serializer.serialize_str(phase.into())
 }
 
-/// What a hook answers. An unknown field is a mistake that could let an unchanged call through.
+/// A hook's answer. Unknown fields are refused: a misspelled one could let a call through unchanged.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answer {

@@ -25,7 +25,7 @@ pub struct CallHooks {
     answer_bytes_max: usize,
 }
 
-/// Who calls, and where.
+/// The caller and the server of a call.
 #[derive(Debug)]
 pub struct CallRoute<'a> {
     /// Who calls.
@@ -54,7 +54,7 @@ pub struct HookedCall {
     arguments: Option<Box<RawValue>>,
 }
 
-/// What a server has answered to a call, as JSON text.
+/// A server's answer to a call, as JSON text.
 #[derive(Clone, Copy, Debug)]
 pub enum CallOutcome<'a> {
     /// The `result`.

@@ -215,7 +215,7 @@ pub(super) fn turn_error(cause: &TurnError, id: Option<Id<'_>>) -> Reply {
     }
 }
 
-/// What a call waited for, and what to do about it.
+/// Advice for a call that waited for its turn in vain: what it waited for, and what to do.
 fn turn_advice(holder: Option<&TurnHolder>) -> String {
     let held = match holder {
         Some(TurnHolder { worker, held_for }) => format!(

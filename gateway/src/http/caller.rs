@@ -1,4 +1,4 @@
-//! Who sends a request, and whether the proof of a token's key is used for the first time.
+//! Identifies the caller of a request, and checks that the proof of a token's key is used for the first time.
 //!
 //! Invariant: a proof is accepted once in the whole fleet, while the store can be reached.
 
@@ -13,7 +13,7 @@ use mooring_identity::{
     Authentication, BoundToken, Identity, IdentityError, Peer, ProofError, UsedProof, now,
 };
 
-/// Who sent a request, as far as is known yet: a stranger, until the gateway admits the sender.
+/// The sender of a request: unknown until the gateway admits it.
 #[derive(Debug)]
 pub(super) struct RequestSender {
     pub(super) peer: Peer,

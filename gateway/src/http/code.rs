@@ -86,7 +86,7 @@ async fn answered(context: &CodeContext, message: &Message<'_>) -> Reply {
     }
 }
 
-/// Who calls, by the request's identity and headers.
+/// The caller, from the request's identity and headers.
 fn caller(context: &CodeContext) -> Result<Caller, ClientNameError> {
     let header = context.headers.get(ClientName::HEADER);
     Ok(Caller {

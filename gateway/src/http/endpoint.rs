@@ -47,11 +47,11 @@ pub(super) struct RequestContext<S = ServerTarget> {
     pub(super) lane: Option<Lane>,
     /// Cancelled when the client no longer waits for the reply.
     pub(super) client_gone: CancellationToken,
-    /// What its sender uses up.
+    /// The usage of its user.
     pub(super) usage: Arc<UserUsage>,
     /// Counts it among the calls of its sender; none if it is no call, or part of another one.
     pub(super) call: Option<Arc<CallPermit>>,
-    /// What is known of it; none of a request that begins inside the gateway.
+    /// Its entry for metrics and the log; none for a request that begins inside the gateway.
     pub(super) entry: Option<Arc<RequestEntry>>,
 }
 
@@ -76,7 +76,7 @@ impl<S> RequestContext<S> {
         }
     }
 
-    /// Who calls, and where, for hooks.
+    /// The caller and the server, for hooks.
     pub(super) fn call_route<'a>(&'a self, server: &'a str) -> CallRoute<'a> {
         CallRoute {
             caller: &self.identity,

@@ -164,7 +164,7 @@ pub(super) async fn metrics(
     reply
 }
 
-/// Who sends most here, for `mooring top`.
+/// The busiest users and sessions of this gateway, for `mooring top`.
 pub(super) async fn top(
     State(app): State<Arc<App>>,
     Extension(sender): Extension<Arc<RequestSender>>,

@@ -100,13 +100,13 @@ pub struct App {
     pub legacy: Streams,
     /// Settings of the listener for clients.
     pub listen: ListenSettings,
-    /// What each user uses up.
+    /// The usage of each user.
     pub usages: UserUsages,
     /// How request bodies are read.
     pub request_bodies: RequestBodies,
-    /// Who else is asked about tool calls.
+    /// The hooks that check tool calls.
     pub hooks: CallHooks,
-    /// What callers may use.
+    /// The access policy for callers.
     pub policy: Arc<AccessPolicy>,
     /// Signs the caller's identity for upstream requests; none if no server gets it.
     pub caller_signer: Option<Arc<CallerSigner>>,

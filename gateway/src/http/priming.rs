@@ -36,14 +36,14 @@ use mooring_protocol::{
 };
 use mooring_upstream::connection::event_id::{CARRIED_ID_BYTES_MAX, PREFIX as OWNED_PREFIX};
 
-/// What the ids begin with, which no other id of an event does.
+/// The prefix of these ids, which no other event id has.
 const PREFIX: &str = "mooring:";
 /// Keeps their seals apart from those of other ids.
 const DOMAIN: &[u8] = b"event id";
 /// A resumed stream that ends as soon has nothing to replay.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Whose reply a stream is.
+/// The owner of a stream's reply.
 pub(super) struct StreamOwner {
     app: Arc<App>,
     server: ServerTarget,
@@ -87,7 +87,7 @@ impl StreamOwner {
         Reply { body, ..reply }
     }
 
-    /// What a GET with this header asks for.
+    /// Determines what a GET with this header resumes.
     pub(super) fn resume(&self, last_event_id: Option<&HeaderValue>) -> ResumedStream {
         let named = last_event_id
             .and_then(|id| id.to_str().ok())
@@ -327,7 +327,7 @@ mod tests {
         assert!(futures_util::poll!(its.next()).is_pending());
     }
 
-    /// What the client gets of a resumed stream with these events of its server.
+    /// The events that the client gets of a resumed stream with these events of its server.
     async fn resumed(events: Vec<Event>) -> Vec<Event> {
         let request = ResumedRequest {
             name: "mooring:request.seal".into(),

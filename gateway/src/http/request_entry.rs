@@ -1,4 +1,4 @@
-//! What is known of one request, from its arrival to the last byte of its reply: for metrics and the log.
+//! The facts about one request, from its arrival to the last byte of its reply, for metrics and the log.
 //!
 //! Invariant: an entry ends once, with its reply, also if the client leaves before.
 
@@ -49,7 +49,7 @@ pub(super) struct RequestFacts {
     timer: Option<ExchangeTimer>,
 }
 
-/// What a request is.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestKind {
     /// Not known, because it was refused before or cannot be read.
@@ -87,7 +87,7 @@ pub(super) struct EndedRequest<'a> {
     pub(super) id: &'a str,
     /// What is known of it.
     pub(super) facts: RequestFacts,
-    /// What is known of its reply.
+    /// The summary of its reply.
     pub(super) reply: &'a ReplySummary,
     /// How it ended.
     pub(super) outcome: ExchangeOutcome,

@@ -180,7 +180,7 @@ impl RequestLog {
         }
     }
 
-    /// Who sent most in the last one to two minutes, as JSON.
+    /// The busiest users and sessions of the last one to two minutes, as JSON.
     pub(super) fn top(&self) -> Value {
         let now = Instant::now();
         let (users, sessions, covered) = {

@@ -159,7 +159,7 @@ async fn initialize(
     }
 }
 
-/// Whom the request is for: it belongs to no session.
+/// The caller of a request that belongs to no session.
 fn caller_of(context: &UpstreamContext) -> Caller<'_> {
     Caller {
         teams: &context.identity.teams,

@@ -1,4 +1,4 @@
-//! What each user of this process uses up, by principal.
+//! The usage of each user of this process, by principal.
 //!
 //! Invariant: a user that uses something is remembered, and others are forgotten, so memory grows with the users whose
 //! requests are in progress at a time.

@@ -58,7 +58,7 @@ impl<'a> VisibleTools<'a> {
         ))
     }
 
-    /// What takes the other tools out of replies; none where the caller may use every tool.
+    /// Removes the other tools from replies; none if the caller may use every tool.
     pub(super) fn list_filter(&self) -> Option<ToolListFilter> {
         match self.access() {
             Access::Whole => None,

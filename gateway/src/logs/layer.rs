@@ -187,7 +187,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
     }
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Default)]
 struct LineSubject {
     server: Option<String>,

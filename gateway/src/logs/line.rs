@@ -1,4 +1,4 @@
-//! What a log line looks like: `TIME LEVEL TARGET: MESSAGE FIELD=VALUE ...`, or one JSON object with the same.
+//! The format of a log line: `TIME LEVEL TARGET: MESSAGE FIELD=VALUE ...`, or one JSON object with the same.
 //!
 //! Invariant: a line is one line, and in text a value with a space, a quote or an equals sign is quoted, so that no value
 //! looks like a field.

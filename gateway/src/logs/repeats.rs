@@ -61,7 +61,7 @@ struct LineRate {
     example: Option<RepeatedLine>,
 }
 
-/// What becomes of a line.
+/// The decision about a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// It is written.

@@ -1,4 +1,4 @@
-//! What a caller may use: each server, its tools, and the rights that go beyond one server.
+//! The access policy: which servers and tools a caller may use, and which rights it has beyond one server.
 //!
 //! A pure function of the settings and an [`Identity`]. Invariant: while callers are authenticated, nothing is allowed
 //! but by a rule or a right, and what is denied looks to the caller as if it did not exist.
@@ -37,7 +37,7 @@ struct ServerRules {
     kind: RuleKind,
 }
 
-/// What decides besides the rules.
+/// What decides in addition to the rules.
 #[derive(Clone, Debug)]
 enum RuleKind {
     /// Without rules the right `servers.use`.
@@ -68,7 +68,7 @@ pub(crate) enum Access<'a> {
     Denied(&'a [String]),
 }
 
-/// What decided about a server.
+/// The basis of a decision about a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Basis {
     /// `auth.mode` is `none`.

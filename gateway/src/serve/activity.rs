@@ -1,4 +1,4 @@
-//! What a client connection is waiting for, and since when.
+//! Tracks what a client connection is waiting for, and since when.
 //!
 //! Invariant: nothing is overdue while a request is open. Otherwise the connection either waits for the rest of a
 //! partly received head (for the first head from the start), or is idle.

@@ -123,7 +123,7 @@ pub(crate) async fn assemble(
     }))
 }
 
-/// What all users share, and how much of it one of them may use.
+/// The shared resources, and how much of them one user may use.
 fn usage_limits(settings: &Settings) -> UsageLimits {
     let part = match settings.auth {
         AuthSettings::None => SharePart::Whole,
@@ -165,7 +165,7 @@ fn caller_signer(
     })
 }
 
-/// What users store for servers, if there are keys for it.
+/// The vault of user credentials, if there are keys for it.
 fn vault(settings: &Settings, store: &Store) -> Result<Option<Arc<Vault>>, ServeError> {
     let opened = Vault::open(&settings.vault, &settings.auth, store.clone());
     opened.map_err(|error| ServeError::Unavailable {

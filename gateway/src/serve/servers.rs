@@ -80,13 +80,13 @@ pub(super) fn fetches_tokens_over_tls(settings: &Settings) -> bool {
     fetched.any(|oauth| oauth.token_url.scheme() == "https")
 }
 
-/// What servers are called with.
+/// The credentials for requests to servers.
 pub(super) struct UpstreamCredentials<'a> {
     /// Makes the tokens with the caller's identity, for servers that get them.
     pub(super) signer: Option<&'a Arc<CallerSigner>>,
     /// Those of authorization servers.
     pub(super) tokens: &'a ServerTokens,
-    /// What users store for servers.
+    /// The vault of user credentials.
     pub(super) vault: Option<&'a Arc<Vault>>,
 }
 

@@ -1,5 +1,5 @@
-//! What the gateway and its service manager tell each other, by the protocol of systemd: the listener that the manager
-//! passes, when the gateway is ready and when it stops, and that its threads still run.
+//! The protocol of systemd between the gateway and its service manager: the listener that the manager passes, and
+//! notifications that the gateway is ready, that it stops, and that its threads still run.
 //!
 //! Invariant: without a service manager nothing here has an effect, and no failure to tell it anything ends a gateway.
 

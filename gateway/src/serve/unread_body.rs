@@ -1,4 +1,5 @@
-//! What is left of a request's body when its answer is ready: usually nothing, but a refusal comes before the body is read.
+//! The unread rest of a request's body when its answer is ready: usually nothing, but a refusal comes before the body
+//! is read.
 //!
 //! Invariant: a client has sent a small body whole before it gets its answer, so that HTTP/2 need not reset its stream, and
 //! HTTP/1 can keep the connection. Otherwise the answer says that the connection closes.

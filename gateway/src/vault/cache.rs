@@ -26,7 +26,7 @@ struct CachedSecrets {
     generation: u64,
 }
 
-/// Whose a secret is, and for what.
+/// The owner and purpose of a secret.
 #[derive(PartialEq, Eq, Hash)]
 struct Owner {
     server: ServerName,

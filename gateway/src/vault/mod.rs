@@ -30,7 +30,7 @@ pub const SECRET_BYTES_MAX: usize = 8 * 1024;
 pub struct Vault {
     store: Store,
     keys: VaultKeys,
-    /// Who vouches for the names of users: with another issuer, a name is another user.
+    /// The authority for user names: with another issuer, a name is another user.
     realm: Box<str>,
     page_url: Option<Url>,
     cache: SecretCache,
@@ -264,7 +264,7 @@ impl StoredSecret {
     }
 }
 
-/// Who vouches for the names of users.
+/// The authority for user names.
 fn realm(auth: &AuthSettings) -> &str {
     match auth {
         AuthSettings::None => "none",

@@ -161,7 +161,7 @@ impl SessionKey {
         self.text.get(self.head_len..).unwrap_or("")
     }
 
-    /// What all keys of its family under its prefix start with.
+    /// The common start of all keys of its family under its prefix.
     pub(super) fn head(&self) -> &str {
         self.text.get(..self.head_len).unwrap_or("")
     }

@@ -42,7 +42,7 @@ pub enum ClaimRefusal {
     NotAsked,
 }
 
-/// What became of a tombstone that was to be dropped.
+/// The result of dropping a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForgetOutcome {
     /// It is dropped.

@@ -12,7 +12,7 @@ use super::{Store, StoreError};
 /// Most candidates for one new session: those in use are skipped, and another caller may take the room that was made.
 const ROUNDS_MAX: usize = 16;
 
-/// What happened to the candidate.
+/// The result of evicting the candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictionOutcome {
     /// It is ended, or was before.

@@ -17,13 +17,13 @@ use mooring_usage::UserUsage;
 pub struct Session {
     /// The id the client knows. A secret.
     pub id: SessionId,
-    /// Who the request comes from.
+    /// The caller of the request.
     pub principal: Principal,
     /// The teams of who the request comes from; empty where the gateway acts by itself.
     pub teams: Arc<[String]>,
     /// The token of who the request comes from, where a server gets one in exchange for it.
     pub token: Option<Arc<AccessToken>>,
-    /// What the user who it comes from uses up; none where the gateway acts by itself.
+    /// The usage of the caller's user; none if the gateway acts by itself.
     pub usage: Option<Arc<UserUsage>>,
     /// The key of its record.
     pub key: SessionKey,

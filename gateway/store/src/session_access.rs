@@ -1,4 +1,4 @@
-//! What code and agent servers, which a gateway runs itself, use of the session router.
+//! The part of the session router that code and agent servers, which a gateway runs itself, use.
 //!
 //! Invariant: they see nothing else of it: no binding, no upstream connection and no reply.
 

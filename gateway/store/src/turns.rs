@@ -56,7 +56,7 @@ pub struct EnterReply {
     pub turn: Option<u64>,
     /// Who has the turn, where the caller waits and the store knows.
     pub holder: Option<TurnHolder>,
-    /// What assigned the turn: memory orders only this worker's callers, not those of other workers.
+    /// The store that assigned the turn: memory orders only this worker's callers, not those of other workers.
     pub answered_by: AnsweredBy,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct ClaimWaiter<'a> {
     pub(super) lapses_at: Timestamp,
 }
 
-/// What an answer settles.
+/// The claims that an answer settles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SettledScope<'a> {
     Nothing,
@@ -85,7 +85,7 @@ impl PriorBinding {
         })
     }
 
-    /// What has become of it.
+    /// The change of the binding.
     pub(super) fn moved(&self, record: Option<&Record>) -> BindingChange {
         match record.and_then(|record| record.bindings.get(&self.server)) {
             Some(after) if after.epoch == self.epoch => BindingChange::Not,

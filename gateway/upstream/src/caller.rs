@@ -1,4 +1,4 @@
-//! Whom a request to an upstream server is for, and how the server learns it.
+//! The caller for whom a request to an upstream server is made, and how the server learns it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use mooring_secrets::access_token::AccessToken;
 use mooring_session::names::{Principal, ServerName};
 use mooring_usage::MemoryShare;
 
-/// Whom a request is for.
+/// The caller for whom a request is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
     /// The owner of the session, or the gateway itself.

@@ -8,7 +8,7 @@ use super::user_secret::RequestSecret;
 use super::{Client, TokenExchangeError, UserSecretError};
 use mooring_protocol::Reply;
 
-/// What a request is sent with, besides its headers.
+/// The credential of a request, besides its headers.
 #[derive(Clone, Debug)]
 pub(crate) enum RequestCredential {
     /// A token of an authorization server.

@@ -46,7 +46,7 @@ pub struct Outgoing {
     timed_as: Option<McpMethod>,
     headers: HeaderMap,
     body: Bytes,
-    /// What it is sent with besides, which may have to be fetched first.
+    /// A further credential, which may have to be fetched first.
     credential: Option<RequestCredential>,
     /// At whose expense its reply is held.
     memory: Option<Arc<MemoryShare>>,
@@ -121,7 +121,7 @@ impl Outgoing {
         &self.method
     }
 
-    /// What it is sent with besides; none if its headers say all.
+    /// A further credential; none if its headers are sufficient.
     pub(crate) const fn credential(&self) -> Option<&RequestCredential> {
         self.credential.as_ref()
     }

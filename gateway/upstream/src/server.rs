@@ -118,7 +118,7 @@ impl Server {
         instances.any(|instance| instance.name.as_str() == STARTED_HERE)
     }
 
-    /// What a request for this caller is sent with.
+    /// The credential of a request for this caller.
     pub(crate) fn credential(
         &self,
         caller: &Caller<'_>,

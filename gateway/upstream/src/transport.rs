@@ -1,5 +1,5 @@
-//! What sends a message to a server: a client of an instance over HTTP, or a connection that a gateway owns. Transports
-//! of such connections are [`Link`](super::connection::link::Link)s.
+//! The transport of a message to a server: a client of an instance over HTTP, or a connection that a gateway owns.
+//! Transports of such connections are [`Link`](super::connection::link::Link)s.
 
 use super::{Client, Instance, Outgoing, ReplySource, SendError};
 use mooring_protocol::Reply;

@@ -40,7 +40,7 @@ pub enum UserSecretError {
     /// The user has stored none for the server, or has deleted it.
     #[error("you have stored no credential for this server: PUT one to /servers/{{id}}/credential")]
     Missing,
-    /// What is stored cannot be decrypted.
+    /// The stored credential cannot be decrypted.
     #[error(
         "the credential that you have stored for this server cannot be read any more: PUT it to \
          /servers/{{id}}/credential again"
@@ -66,7 +66,7 @@ pub trait UserSecrets: fmt::Debug + Send + Sync {
 pub struct SecretHeader {
     /// The header of requests.
     pub name: HeaderName,
-    /// What its value begins with.
+    /// The prefix of its value.
     pub prefix: Box<str>,
     /// The secrets.
     pub secrets: Arc<dyn UserSecrets>,

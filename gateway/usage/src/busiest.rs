@@ -13,7 +13,7 @@ const ENTRIES_MAX: usize = 1000;
 /// How long a period is. The figures are those of the running one and the one before.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// What one user or session has used.
+/// The usage of one user or session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallFigures {
     /// Requests, at least these less `overcount`.

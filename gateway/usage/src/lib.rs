@@ -1,4 +1,4 @@
-//! What each user uses up of what all users of a gateway share: memory, calls, and the time of processors.
+//! Each user's usage of the shared resources of a gateway: memory, calls, and processor time.
 //!
 //! A user's messages and replies are held in memory while they are read, changed, and written to a client that may read
 //! slowly. What is held is taken from a [`MemoryBudget`], of which each user has a share. Invariants: one user takes no

@@ -33,7 +33,7 @@ pub struct MemoryBudget {
     patience: Patience,
 }
 
-/// What part of a budget is the share of one user.
+/// The part of a budget that is the share of one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharePart {
     /// A quarter at most, or what the longest message takes, if that is more.
@@ -182,7 +182,7 @@ impl MemoryShare {
         self.limit.used()
     }
 
-    /// What takes the room for which something waits that is held at the expense of this share; none if nothing waits.
+    /// What occupies the room for which a message of this share waits; none if nothing waits.
     #[must_use]
     pub fn awaited(&self) -> Option<NoRoom> {
         if self.waiting.load(Ordering::Relaxed) == 0 {
@@ -228,7 +228,7 @@ impl MemoryShare {
         Ok(())
     }
 
-    /// What this user may hold now in long messages. Who holds nothing may hold the longest one.
+    /// How many bytes of long messages this user may hold now. A user that holds nothing may hold the longest one.
     fn long_bytes_max(&self) -> usize {
         let most = self.limit.long_bytes_max();
         match self.budget.part {

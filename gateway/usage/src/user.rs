@@ -1,4 +1,4 @@
-//! What one user uses up at a time.
+//! The current usage of one user.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use crate::fair_task::{FlowId, charge_to};
 use crate::memory::{MemoryBudget, MemoryShare};
 
-/// What all users share, and how much of it one of them may use.
+/// The shared resources, and how much of them one user may use.
 #[derive(Debug)]
 pub struct UsageLimits {
     /// Most calls of one user at once; none if there is no limit.
@@ -20,7 +20,7 @@ pub struct UsageLimits {
     pub replies: Arc<MemoryBudget>,
 }
 
-/// What one user uses up.
+/// The usage of one user.
 #[derive(Debug)]
 pub struct UserUsage {
     calls_max: Option<usize>,
@@ -28,7 +28,7 @@ pub struct UserUsage {
     messages: Arc<MemoryShare>,
     replies: Arc<MemoryShare>,
     flow: FlowId,
-    /// What runs at a time on threads of its own.
+    /// Limits the work on threads of its own.
     apart: Arc<Semaphore>,
 }
 

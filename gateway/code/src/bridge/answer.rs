@@ -19,7 +19,7 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 pub(super) struct Answer {
     /// Which call it answers.
     pub(super) id: u64,
-    /// What of the frame is not yet written.
+    /// The rest of the frame that is not yet written.
     pub(super) rest: Bytes,
 }
 
@@ -41,7 +41,7 @@ enum Outcome<'a> {
 }
 
 impl Answer {
-    /// What came of a call.
+    /// The answer to a call.
     pub(super) fn new(id: u64, result: &Result<Value, CallError>, bytes_max: usize) -> Self {
         let outcome = match result {
             Ok(result) => Outcome::Result(result),

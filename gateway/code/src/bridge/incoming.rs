@@ -16,7 +16,7 @@ pub(super) const LENGTH_BYTES: usize = 4;
 /// Read at once.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// What was read and not yet taken.
+/// The bytes that were read and not yet consumed.
 pub(super) struct Incoming {
     bytes: BytesMut,
     /// Where the kernel writes.
@@ -34,7 +34,7 @@ pub(super) enum ReadOutcome {
     End,
 }
 
-/// What the received bytes begin with.
+/// The first item in the received bytes.
 pub(super) enum Next {
     /// A whole frame, without its length.
     Frame(BytesMut),

@@ -42,7 +42,7 @@ use mooring_usage::for_same_user;
 use serving::BridgeServer;
 pub(crate) use violation::Violation;
 
-/// What code may ask for over one bridge.
+/// The limits of one bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BridgeLimits {
     /// Longest frame from the program, without its length, in bytes.
@@ -77,14 +77,14 @@ impl BridgeLimits {
     }
 }
 
-/// What was served over a bridge.
+/// The summary of a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BridgeSummary {
     /// Calls that were made, those that were cancelled at the end of the run included.
     pub calls: u64,
     /// Frames that were answered here and never became a call.
     pub refused: u64,
-    /// What was not as it has to be: each kind once, in the order of their first time.
+    /// The violations of the protocol: each kind once, in the order of their first occurrence.
     pub(crate) violations: Vec<Violation>,
 }
 

@@ -18,7 +18,7 @@ const NAME_BYTES_MAX: usize = 1024;
 
 /// A frame that can be answered.
 pub(super) struct Request<'a> {
-    /// What the answer has to name.
+    /// The id that the answer must have.
     pub(super) id: u64,
     envelope: Envelope<'a>,
 }

@@ -1,4 +1,4 @@
-//! What a program did on the bridge that no program of good will does. Becomes a security event.
+//! Violations of the bridge's protocol, which no well-behaved program commits. Each becomes a security event.
 
 /// One kind of it, with what was found the first time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +14,7 @@ pub(crate) enum Violation {
     /// The program's end was closed within a frame: it lied about the length, or was ended while it wrote.
     #[error("the bridge was closed after {bytes} bytes of a frame")]
     CutShort {
-        /// What was there of it, its length included.
+        /// The bytes of the incomplete frame, its length field included.
         bytes: usize,
     },
     /// Descriptors were sent along with bytes. They were closed unseen.

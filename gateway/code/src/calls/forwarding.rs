@@ -29,7 +29,7 @@ use mooring_usage::for_same_user;
 /// Forwards the calls of a code session to upstream servers, over the session's own bindings.
 #[derive(Debug)]
 pub(crate) struct ForwardingCallee {
-    /// Whose session it is, and which bindings it has.
+    /// The session whose bindings the calls use.
     pub(crate) session: Session,
     /// Which of the user's sessions: answers come back to it.
     pub(crate) language: Language,
@@ -41,9 +41,9 @@ pub(crate) struct ForwardingCallee {
     pub(crate) mounted: MountManifest,
     /// The servers that run code themselves.
     pub(crate) code_servers: Arc<[ServerName]>,
-    /// Who is asked where a tool asks.
+    /// The client that answers questions of tools.
     pub(crate) client: RunClient,
-    /// What ids of calls begin with.
+    /// The prefix of the ids of calls.
     pub(crate) run_id: Box<str>,
     pub(crate) calls: AtomicU64,
     pub(crate) initialize_params: OnceCell<()>,

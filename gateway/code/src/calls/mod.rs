@@ -28,7 +28,7 @@ pub struct NestedCall {
     pub(crate) server: Box<str>,
     /// The tool's name, as its server gave it.
     pub(crate) tool: Box<str>,
-    /// What it is called with.
+    /// Its arguments.
     pub arguments: Map<String, Value>,
 }
 
@@ -36,13 +36,13 @@ pub struct NestedCall {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {
-    /// What went wrong, in one word.
+    /// The kind of error.
     pub(crate) kind: CallErrorKind,
     /// The same in a sentence. It names no path of the host and no address.
     pub(crate) message: String,
 }
 
-/// What went wrong with a call. Others script against the words.
+/// The kind of error of a call. The words are part of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, EnumString, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
@@ -81,7 +81,7 @@ impl CallErrorKind {
     }
 }
 
-/// What answers calls.
+/// Answers calls.
 pub trait Callee: Send + Sync + 'static {
     /// Makes the call.
     fn call(&self, call: NestedCall) -> impl Future<Output = Result<Value, CallError>> + Send;

@@ -54,9 +54,9 @@ pub(super) struct ReplyHead {
 }
 
 impl ReplyHead {
-    /// What its status alone says of the call; none for a success. A server refuses with 4xx before it begins, and so does
-    /// one that names the time for another attempt with 503. Any other 5xx may come from a proxy that lost a call under
-    /// way, and 408 from one that waited for its end.
+    /// The outcome that the status alone shows; none for a success. A server sends 4xx, or 503 with Retry-After, before
+    /// it begins a call. Any other 5xx may come from a proxy that lost a call in flight, and 408 from one whose wait
+    /// for the reply timed out.
     pub(super) fn failure(self) -> Option<CallError> {
         let status = self.status;
         let is_refusal = match status {

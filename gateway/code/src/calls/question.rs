@@ -1,4 +1,4 @@
-//! What a tool asks during a call: it goes to the client of the run, whose answer may come to any gateway.
+//! Questions that a tool asks during a call: they go to the client of the run, whose answer may reach any gateway.
 //!
 //! A code server keeps no MCP session, so the id of the question says where the answer belongs:
 //! `n:<language>:<server>:<id>`, where `<id>` is the one that the server's own client would be given, sealed where the fleet
@@ -13,7 +13,7 @@ use mooring_settings::Language;
 
 /// Questions and their like that may wait to be sent to one client.
 const WAITING_MAX: usize = 64;
-/// What the id of a question begins with.
+/// The prefix of the id of a question.
 const PREFIX: &str = "n:";
 
 /// The client of a run, as far as it can be spoken to.
@@ -47,7 +47,7 @@ impl RunClient {
 pub struct AnswerPlace {
     /// Which of the client's sessions.
     pub language: Language,
-    /// Who asked.
+    /// The server that asked.
     pub server: ServerName,
     /// The id by which it asked, as JSON text.
     id_json: Box<str>,

@@ -119,7 +119,7 @@ async fn pages(
     Err(ListError::TooLong)
 }
 
-/// What one page lists.
+/// The tools of one page.
 struct ToolsPage {
     tools: Vec<ListedTool>,
     /// How many were left out because their definitions are longer than [`TOOL_BYTES_MAX`].

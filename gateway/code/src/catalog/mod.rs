@@ -1,4 +1,4 @@
-//! What is mounted: the tools of other servers, as their servers list them.
+//! The catalog: the tools of other servers that are mounted, as their servers list them.
 //!
 //! One gateway of the fleet asks a server, as a client of its own, and writes the answer to the volume; the others read it
 //! there. What is older than `code.catalog_ttl_seconds`, or than an hour where a program has to be started to ask, is asked
@@ -34,13 +34,13 @@ pub struct ListedTool {
     pub(crate) title: Option<String>,
     /// What it does.
     pub(crate) description: String,
-    /// What it is filed under: the server's tags and its own, sorted, each once.
+    /// Its tags: the server's and its own, sorted, without duplicates.
     pub(crate) tags: Vec<String>,
-    /// What it takes.
+    /// The JSON schema of its arguments.
     pub(crate) input_schema: Value,
     /// Its output schema, if it has one.
     pub(crate) output_schema: Option<Value>,
-    /// What its server says of how it behaves.
+    /// Its server's annotations of its behavior.
     pub(crate) annotations: Option<Value>,
 }
 
@@ -65,7 +65,7 @@ impl ListedTool {
     }
 }
 
-/// What one JSON value or key takes beside its text.
+/// The memory of one JSON value or key in addition to its text.
 const VALUE_BYTES: usize = 64;
 
 /// JSON is parsed no deeper than 128 levels.
@@ -96,13 +96,13 @@ pub(crate) struct ServerTools {
 pub struct MountableServer {
     /// Its id.
     pub id: ServerName,
-    /// What all its tools are filed under.
+    /// The tags that all its tools inherit.
     pub tags: Vec<String>,
     /// Whether the gateway has to start a program to ask it.
     pub is_program: bool,
 }
 
-/// What a call needs the lists for.
+/// The purpose for which a call needs the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CatalogNeed {
     /// It uses the tools: the first list of a server is waited for.
@@ -133,7 +133,7 @@ impl Catalog {
         Self { sources }
     }
 
-    /// What is known of every server that is wanted, asked for where nothing is. A server that is away is left out.
+    /// The lists of all wanted servers; unknown ones are requested. An unavailable server is skipped.
     pub(crate) async fn tools(
         &self,
         upstreams: &Arc<dyn Upstreams>,

@@ -14,7 +14,7 @@ pub(super) struct MaskedCode {
     pub(super) without_strings: String,
 }
 
-/// What the lexer is inside of.
+/// The lexer's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LexerState {
     Code,

@@ -2,7 +2,7 @@
 //!
 //! Invariant: it has no dot, colon or slash, so that a key and the material of an id are read in one way only.
 
-/// What a client calls itself, so that the agents of one user do not share files: 1 to 32 letters, digits, `_` and `-`.
+/// The name of a client, so that the agents of one user do not share files: 1 to 32 letters, digits, `_` and `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientName(Box<str>);
 

@@ -55,7 +55,7 @@ const NOT_PUBLIC_4: &[Range4] = &[
 /// IPv6 that is unicast over the whole internet. Nothing outside of it is public.
 const GLOBAL_6: Range6 = v6(0x2000, 0, 0, 3);
 
-/// What of that is not public.
+/// The ranges of it that are not public.
 const NOT_PUBLIC_6: &[Range6] = &[
     // Assignments of protocols, Teredo and benchmarks among them.
     v6(0x2001, 0, 0, 23),

@@ -34,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Most refusals that are reported of one run. All are counted.
 pub const REPORTED_MAX: u8 = 100;
 
-/// What one run's proxy may do, and whom it tells.
+/// The options of one run's proxy.
 pub struct ProxyOptions {
     /// Where it may connect to.
     pub policy: Arc<AddressPolicy>,
@@ -54,7 +54,7 @@ impl fmt::Debug for ProxyOptions {
     }
 }
 
-/// What went through a proxy.
+/// The traffic of a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Egress connections made.
@@ -76,7 +76,7 @@ pub struct Proxy {
     shared: Arc<Shared>,
 }
 
-/// What all connections of a proxy share.
+/// The state shared by all connections of a proxy.
 #[derive(Debug)]
 struct Shared {
     options: ProxyOptions,

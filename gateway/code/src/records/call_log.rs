@@ -50,7 +50,7 @@ pub(crate) struct CallMade {
     pub(crate) latency_ms: f64,
     /// Whether the tool answered without an error.
     pub(crate) success: bool,
-    /// What went wrong.
+    /// The error of the call.
     pub(crate) error: Option<String>,
 }
 

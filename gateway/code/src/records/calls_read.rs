@@ -23,9 +23,9 @@ pub(crate) struct RecordedCall {
     pub(crate) server: String,
     /// The tool's name.
     pub(crate) tool: String,
-    /// What it was called with; none where there was no room for it.
+    /// The arguments of the call; none if they did not fit into the log.
     pub(crate) arguments: Option<Map<String, Value>>,
-    /// What it is found by: see [`super::call_key`].
+    /// The key by which a replay finds it: see [`super::call_key`].
     pub(crate) key: String,
     /// When it began, in milliseconds since 1970.
     pub(crate) started_at_ms: u64,

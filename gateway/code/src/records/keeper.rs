@@ -1,5 +1,4 @@
-//! What a gateway does for the records of the fleet: it ends those of runs that died with their gateway, and removes old
-//! ones.
+//! Maintains the records of the fleet: ends those of runs that died with their gateway, and removes old ones.
 //!
 //! Invariant: while the store is away no run is given up, and what was seen of living gateways before does not count.
 

@@ -10,7 +10,7 @@ use super::stored::{self, RecordedEnd, RunStart, RunStatus, Texts};
 use super::{Records, RecordsError};
 use crate::volume::Area;
 
-/// What the name of a file ends with that says when a run began.
+/// The suffix of the file that records the start of a run.
 pub(super) const BEGUN: &str = ".run";
 /// Most bytes of it.
 const BEGUN_BYTES_MAX: usize = 64 * 1024;
@@ -36,10 +36,10 @@ pub struct RunFilter {
     pub limit: usize,
 }
 
-/// What is recorded of a run, but for its code, its calls and what it printed.
+/// The record of a run, without its code, its calls and its output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunRecord {
-    /// What was known when it began.
+    /// The facts at its start.
     pub begun: RunStart,
     /// How it ended; `None` while it is running.
     pub(crate) ended: Option<RecordedEnd>,
@@ -48,11 +48,11 @@ pub struct RunRecord {
 /// All that is recorded of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WholeRun {
-    /// What lists have.
+    /// The record as in lists.
     pub(crate) record: RunRecord,
     /// Its code; none where it was not recorded.
     pub(crate) code: Option<String>,
-    /// What it printed.
+    /// Its output.
     pub(crate) texts: Texts,
     /// The tools it called.
     pub(crate) calls: RecordedCalls,

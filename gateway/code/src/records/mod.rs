@@ -103,9 +103,9 @@ struct Shared {
     options: RecordsOptions,
     flood: EventRateLimit,
     free_space: Arc<FreeSpace>,
-    /// What the last pass of this process that pruned found.
+    /// The sizes that the last prune pass of this process found.
     sizes: Mutex<HashMap<ServerName, RecordSizes>>,
-    /// What this process has recorded since it last pruned, in bytes.
+    /// Bytes that this process has recorded since its last prune pass.
     recorded_bytes: Mutex<HashMap<ServerName, u64>>,
 }
 
@@ -210,7 +210,7 @@ impl Records {
         self.area(server).map_err(RecordsError::Server)
     }
 
-    /// What this process has recorded of each server since it last pruned, in bytes.
+    /// Bytes that this process has recorded of each server since its last prune pass.
     fn recorded_bytes(&self) -> MutexGuard<'_, HashMap<ServerName, u64>> {
         let recorded = self.0.recorded_bytes.lock();
         recorded.unwrap_or_else(PoisonError::into_inner)

@@ -26,12 +26,12 @@ const EVENTS_KEPT_MAX: usize = 50_000;
 const LIES_MS: u64 = 60 * 60 * 1_000;
 /// How often one gateway of the fleet prunes.
 const INTERVAL_MS: u64 = 30 * 1_000;
-/// What part of one user's bytes a process records before it prunes early.
+/// The part of one user's quota that a process records before it prunes early.
 const RECORDED_PART: u64 = 4;
 /// The lock held while pruning. Its modification time is that of the last pass that left nothing to do.
 const LOCK: &str = "prune.lock";
 
-/// What a prune pass removed.
+/// The result of a prune pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PruneOutcome {
     /// Runs whose record is gone.

@@ -9,14 +9,14 @@ use super::id::{RunId, name_mark};
 use super::list;
 use crate::volume::Area;
 
-/// What the record of a finished run takes, and whose it is.
+/// The size and the owner of a finished run's record.
 #[derive(Clone, Debug)]
 pub(super) struct RecordSize {
     user: Box<str>,
     bytes: u64,
 }
 
-/// What is remembered of a server's finished runs from one pass to the next.
+/// The sizes of a server's finished runs, kept from one pass to the next.
 pub(super) type RecordSizes = BTreeMap<RunId, RecordSize>;
 
 /// The records counted so far in a pass, which goes from the newest to the oldest.
@@ -65,7 +65,7 @@ impl QuotaCount {
         Ok(is_used_up)
     }
 
-    /// What is to be remembered. A pass that came to its end has seen every record that is left.
+    /// The sizes to keep. A complete pass has seen every record that is left.
     pub(super) fn into_sizes(mut self, is_whole_pass: bool) -> RecordSizes {
         if !is_whole_pass {
             self.seen.append(&mut self.known);

@@ -35,7 +35,7 @@ pub(crate) struct NewRun {
     pub(crate) id: RunId,
     /// The code session; none where it is blocked before there is one.
     pub(crate) session_id: Option<Box<str>>,
-    /// Whose run it is.
+    /// The principal of the run.
     pub(crate) principal: Principal,
     /// The principal's teams.
     pub(crate) teams: Vec<String>,
@@ -49,7 +49,7 @@ pub(crate) struct NewRun {
     pub(crate) code: Arc<str>,
     /// The longest time that the call asked for, in milliseconds.
     pub(crate) timeout_ms: Option<u64>,
-    /// What it repeats; none for a run of its own.
+    /// The run that it replays; none if it is no replay.
     pub(crate) replay_of: Option<ReplayOf>,
 }
 
@@ -67,15 +67,15 @@ pub(crate) struct ReplayOf {
 pub(crate) struct RunCompletion {
     /// As its answer and the metrics say it.
     pub(crate) outcome: RunOutcome,
-    /// What it printed. Kept to the settings' number of characters.
+    /// Its output, cut to the characters that the settings allow.
     pub(crate) output: String,
-    /// What its answer has as `error`. Kept likewise.
+    /// The `error` of its answer, cut in the same way.
     pub(crate) error: Option<String>,
-    /// What its answer has as `metrics`: kept as it is.
+    /// The `metrics` of its answer, unchanged.
     pub(crate) metrics: Map<String, Value>,
 }
 
-/// What a recording and those who record calls share.
+/// The state shared by a recording and its recorders of calls.
 #[derive(Debug)]
 pub(super) struct Log {
     records: Records,

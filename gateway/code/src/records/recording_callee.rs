@@ -50,7 +50,7 @@ impl<C: Callee> Callee for RecordingCallee<C> {
     }
 }
 
-/// What an error of a call is as an event.
+/// The kind of event for an error of a call.
 const fn event_kind(kind: CallErrorKind) -> EventKind {
     match kind {
         CallErrorKind::NotMounted | CallErrorKind::Denied | CallErrorKind::Recursion => {

@@ -1,5 +1,4 @@
-//! What is stored of a run: what was known when it began, in a file that never changes, and how it ended, in one that is
-//! made once.
+//! The stored record of a run: its start, in a file that never changes, and its end, in one that is made once.
 //!
 //! Invariant: both files have a version. A later one is not read, and counts as an existing record.
 
@@ -68,7 +67,7 @@ pub struct RunStart {
     pub(crate) team_id: Option<String>,
     /// `python` or `typescript`.
     pub(crate) language: String,
-    /// What ran it: `python`, `deno` or `shell`.
+    /// The runtime: `python`, `deno` or `shell`.
     pub(crate) runtime: String,
     /// SHA-256 of the code, in hexadecimal digits.
     pub(crate) code_hash: String,
@@ -101,7 +100,7 @@ pub(crate) struct RecordedEnd {
     pub(crate) tool_calls_made: Vec<CallMade>,
     /// How many it called, also where not all of them are listed.
     pub(crate) tool_calls_total: u64,
-    /// What happened that has to do with security.
+    /// Its security events.
     pub(crate) security_events: Vec<StoredEvent>,
     /// How many such events there were, also where not all of them are listed.
     pub(crate) security_events_total: u64,

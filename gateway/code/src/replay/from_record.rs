@@ -42,7 +42,7 @@ pub(crate) struct Divergence {
     pub(crate) server: String,
     /// The tool's name.
     pub(crate) tool: String,
-    /// What is different.
+    /// The kind of difference.
     pub(crate) what: DivergenceKind,
 }
 

@@ -21,7 +21,7 @@ use crate::records::{RunId, RunRecord};
 /// A replay as it is asked for.
 #[derive(Clone, Debug)]
 pub struct ReplayRequest {
-    /// Who asks. The replay runs in this principal's session, and calls tools as this principal.
+    /// The caller. The replay runs in this principal's session, and calls tools as this principal.
     pub principal: Principal,
     /// The principal's teams.
     pub teams: Vec<String>,

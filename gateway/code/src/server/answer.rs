@@ -15,7 +15,7 @@ use mooring_protocol::arguments::ArgumentError;
 use mooring_sandbox::tree::{NameFault, PathError, TreeError};
 use mooring_settings::AnswerForm;
 
-/// What is escaped in the path of a URI: all but RFC 3986's unreserved characters and the slash.
+/// The characters to escape in the path of a URI: all but RFC 3986's unreserved characters and the slash.
 const PATH_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -31,15 +31,15 @@ pub(crate) const RUN_KEY: &str = "mooring/run";
 pub(crate) struct ToolAnswer {
     /// The structured content, an object.
     content: Value,
-    /// What the model reads in the form `brief`; the structured content as JSON where there is none.
+    /// The text for the model in the form `brief`; if there is none, the structured content as JSON.
     model_content: Option<ModelContent>,
-    /// What [`RUN_KEY`] has.
+    /// The value of [`RUN_KEY`].
     run: Option<Value>,
     /// Whether the agent should take it for a failure of what it asked.
     is_error: bool,
 }
 
-/// What a model reads.
+/// The content for the model.
 #[derive(Debug, Clone, PartialEq)]
 enum ModelContent {
     Text(String),
@@ -170,7 +170,7 @@ impl ToolAnswer {
 pub(crate) struct ToolRefusal {
     /// The agent's message.
     pub(crate) message: String,
-    /// What was asked for that the sandbox forbids: a security event.
+    /// The request that the sandbox forbids, as a security event.
     pub(crate) violation: Option<SecurityEvent>,
 }
 

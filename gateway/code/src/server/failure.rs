@@ -31,7 +31,7 @@ pub enum Failure {
     /// There is no session of this name. A defect.
     #[error("no session can be created for this server and user")]
     Place(#[from] PlaceError),
-    /// What was approved could not be looked up, and what was revoked may be among it.
+    /// The skills could not be looked up, and revoked ones may be among those that are mounted.
     #[error(
         "the skills of this server cannot be read at present; nothing was done; try again later"
     )]
@@ -39,7 +39,7 @@ pub enum Failure {
     /// Personal data could not be tokenized, so the output is withheld.
     #[error("personal data could not be tokenized; the output is withheld: {0}")]
     Tokens(#[from] TokensError),
-    /// What is mounted could not be described.
+    /// The manifest of the mounted tools could not be made.
     #[error("{0}")]
     Mounted(#[from] ManifestError),
     /// A name of the gateway's own making was refused. A defect.

@@ -1,4 +1,4 @@
-//! What a code server keeps for people to look at.
+//! The data of a code server for the governance API.
 
 use mooring_session::names::ServerName;
 
@@ -9,7 +9,7 @@ use crate::records::Records;
 use crate::skills::Skills;
 use mooring_settings::{Language, SkillScope};
 
-/// What the governance API reads and changes of one code server.
+/// The part of one code server that the governance API reads and changes.
 #[derive(Clone, Debug)]
 pub struct GovernedServer {
     /// The server's id.
@@ -22,9 +22,9 @@ pub struct GovernedServer {
     pub skills_scope: Option<SkillScope>,
     /// Whether a new skill requires approval.
     pub requires_approval: bool,
-    /// What the source of a skill is looked through for.
+    /// The patterns for which the source of a skill is checked.
     pub patterns: Patterns,
-    /// What a skill is written in that does not say.
+    /// The default language of a skill.
     pub language: Language,
 }
 

@@ -52,7 +52,7 @@ use mooring_store::{SessionAccess, UserSlug};
 /// The principal that calls a code server, and its teams.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Whose sessions they are.
+    /// The principal of the sessions.
     pub principal: Principal,
     /// The teams that the principal is in.
     pub teams: Arc<[String]>,
@@ -60,14 +60,14 @@ pub struct Caller {
     pub client: Option<ClientName>,
 }
 
-/// What a call needs besides its arguments.
+/// The context of a call, besides its arguments.
 #[derive(Clone, Debug)]
 pub struct CallContext {
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
     /// The way to other servers.
     pub upstreams: Arc<dyn Upstreams>,
-    /// Who is asked where a tool asks something.
+    /// The client that answers questions of tools.
     pub client: RunClient,
 }
 
@@ -151,7 +151,7 @@ impl CodeServers {
         }
     }
 
-    /// What the servers share.
+    /// The shared services of all code servers.
     pub fn services(&self) -> &Arc<Services> {
         &self.services
     }
@@ -188,7 +188,7 @@ impl CodeServer {
     /// The client whose own sessions are meant, by what its request names; none where clients share theirs.
     ///
     /// # Errors
-    /// What it names is no name.
+    /// The client's name is invalid.
     pub fn client(&self, named: Option<&[u8]>) -> Result<Option<ClientName>, ClientNameError> {
         match self.policy.session_by {
             CodeSessionOwner::User => Ok(None),
@@ -204,7 +204,7 @@ impl CodeServer {
         }
     }
 
-    /// Whose files are meant where a call does not say.
+    /// The language of a call, by default the server's: it selects the session and its files.
     fn language_or_default(&self, language: Option<Language>) -> Language {
         language.unwrap_or(self.offer.default)
     }

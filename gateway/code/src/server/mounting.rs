@@ -1,4 +1,4 @@
-//! What is mounted in a session: the tools that the server's rules let in, and the skills that its user may see.
+//! What is mounted in a session: the tools that the server's rules include, and the skills that its user may see.
 //!
 //! Invariant: it follows from the lists of other servers, the rules, the skills and the caller alone, so every gateway
 //! mounts the same, and makes nothing again while nothing has changed.
@@ -21,7 +21,7 @@ const REMEMBERED_MAX: usize = 32;
 /// Most memory that the tools of the remembered variants take. The one that was used last is remembered always.
 const REMEMBERED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What was mounted lately, by what it was made from; what was used last comes last.
+/// Recently mounted content by its inputs, in order of last use.
 #[derive(Debug, Default)]
 pub(super) struct MountedCache(Mutex<VecDeque<MountCacheEntry>>);
 
@@ -211,7 +211,7 @@ mod tests {
     use mooring_session::names::ServerName;
     use serde_json::json;
 
-    /// What is remembered of a server whose list changes is bounded by its size, not by the number of changes.
+    /// The memory for a server whose list changes is bounded by the list's size, not by the number of changes.
     #[test]
     fn a_changing_list_does_not_grow_what_is_remembered() {
         let cache = MountedCache::default();

@@ -1,4 +1,4 @@
-//! What a code server says of itself, and which of its tools a call is for.
+//! The MCP description of a code server, and the dispatch of calls to its tools.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const PLACES_DEGRADED: &str = " In shell_exec the directories stand elsewhere: c
     others are ../results, ../tools and ../skills, and MOORING_SCRATCH, MOORING_RESULTS, MOORING_TOOLS, MOORING_SKILLS \
     and TMPDIR name them; the fs_ tools keep the names above.";
 
-/// What of the network there is where the policy opens it.
+/// The description of network access, if the policy allows it.
 const NETWORK_PUBLIC: &str = "of the network there is what the proxy in HTTP_PROXY reaches (public addresses over HTTP and HTTPS)";
 
 /// A tool call that can be made.

@@ -19,7 +19,7 @@ use mooring_settings::{AnswerForm, CodeTool, Language};
 /// A server that can repeat its runs.
 #[derive(Debug)]
 pub struct Repeater {
-    /// Whose runs.
+    /// The server whose runs are replayed.
     pub server: Arc<CodeServer>,
     /// The way to the tools, for a replay that calls them.
     pub upstreams: Arc<dyn Upstreams>,
@@ -114,7 +114,7 @@ impl Repeater {
     }
 }
 
-/// What a recorded run was called with.
+/// The arguments of a recorded run.
 struct RepeatedCall<'a> {
     code: &'a str,
     language: Option<Language>,

@@ -35,27 +35,27 @@ use crate::tokens::Tokenizer;
 use mooring_metrics::{self as metrics, LockUse, RunOutcome, SandboxHelper};
 use mooring_settings::{AnswerForm, Language, NetworkPolicy};
 
-/// What is to be run.
+/// A run to execute.
 pub(super) struct Run {
-    /// Whose session: each language has its own.
+    /// Selects the session: each language has its own.
     pub(super) language: Language,
     /// What runs.
     pub(super) program: Program,
-    /// What it may use.
+    /// Its limits.
     pub(super) limits: Limits,
     /// How it is recorded. The session is filled in here.
     pub(super) record: NewRun,
-    /// Who answers the calls that its code makes.
+    /// Answers the calls that its code makes.
     pub(super) calls: CallTarget,
     /// The servers that have lost the session's state, as reported by its calls.
     pub(super) lost: LostStates,
-    /// What becomes of the files that it writes.
+    /// Whether the files that it writes are kept.
     pub(super) files: WrittenFiles,
     /// How much its answer will have of its output.
     pub(super) answer: AnswerForm,
 }
 
-/// What becomes of the files that a run writes.
+/// Whether the files that a run writes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WrittenFiles {
     /// They are the session's from then on.
@@ -78,7 +78,7 @@ pub(super) struct RunResult {
     pub(super) limits_reached: Vec<RunLimit>,
     /// The system calls that it was refused.
     pub(super) refused_calls: Vec<RefusedCall>,
-    /// What of its files was kept, or why none was. None where none were to be.
+    /// The result of the commit of its files; none if nothing was to be committed.
     pub(super) committed: Option<Result<CommitReport, CommitError>>,
     /// Where its output is, where that is too long for its answer.
     pub(super) saved_stdout: Option<SavedOutput>,
@@ -89,7 +89,7 @@ pub(super) struct RunResult {
 /// A run that has ended; its record is still open.
 pub(super) struct CompletedRun {
     pub(super) ran: RunResult,
-    /// What was served over its bridge.
+    /// The summary of its bridge.
     pub(super) served: BridgeSummary,
     pub(super) recording: Recording,
 }
@@ -193,7 +193,7 @@ impl CodeServer {
         Ok((ran??, served))
     }
 
-    /// What the run's code calls tools over. None for lines of tools, which are no code.
+    /// The bridge over which the run's code calls tools. None for lines of the shell, which are not code.
     fn bridge(&self, run: &Run, callee: impl Callee) -> Result<Option<(Bridge, OwnedFd)>, Failure> {
         if matches!(run.program, Program::Pipeline { .. }) {
             return Ok(None);
@@ -236,7 +236,7 @@ async fn note_all(events: RunEvents, mut received: mpsc::Receiver<SecurityEvent>
     }
 }
 
-/// What a run does on its own thread.
+/// The part of a run on its own thread.
 fn run_held(
     sandbox: &Sandbox,
     stop: &StopHandle,
@@ -312,7 +312,7 @@ fn with_long_output_saved(
     ran
 }
 
-/// What the run sees.
+/// The trees that the run sees.
 fn trees(view: &View) -> std::io::Result<SessionTrees> {
     Ok(SessionTrees {
         tools: view.tools.try_clone()?,

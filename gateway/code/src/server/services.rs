@@ -1,5 +1,5 @@
-//! What all code servers of a process share: the volume, the sandbox, the sessions of the fleet, and the limits on
-//! concurrent work.
+//! Shared services of all code servers of a process: the volume, the sandbox, the sessions of the fleet, and the limits
+//! on concurrent work.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,7 +59,7 @@ pub(crate) struct CodeStorage {
 #[derive(Debug)]
 pub struct Services {
     pub(crate) sessions: Arc<dyn SessionAccess>,
-    /// What is kept on the volume, where that can be used.
+    /// The storage on the volume, or why it cannot be used.
     pub(crate) storage: Result<CodeStorage, VolumeProblem>,
     pub(crate) sandbox: Result<Arc<Sandbox>, ProbeError>,
     /// Whether runs may be repeated.

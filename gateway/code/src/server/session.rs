@@ -42,7 +42,7 @@ pub(super) struct ResolvedSession {
     /// How many sessions of code the principal may have when this one is made.
     cap: Option<NonZeroU64>,
     incarnation: Incarnation,
-    /// What the session sees of other servers' tools, and of skills.
+    /// The tools of other servers, and the skills, that the session sees.
     pub(super) mounted: MountManifest,
     /// Keeps the record from expiring while the call waits and works.
     _in_flight: DropGuard,
@@ -56,7 +56,7 @@ pub(super) struct LockedSession {
 }
 
 impl ResolvedSession {
-    /// What logs call the session.
+    /// The digest that identifies the session in logs.
     pub(super) fn digest(&self) -> &str {
         &self.session.digest
     }
@@ -108,7 +108,7 @@ impl CodeServer {
         Ok(place.session(self.services.sessions.store())?)
     }
 
-    /// What the store says of the session; `outranks` is the generation of a directory that contradicted it before.
+    /// Reads the session's record; `outranks` is the generation of a directory that contradicted it before.
     async fn read_record(
         &self,
         session: &Session,

@@ -17,7 +17,7 @@ use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
 use crate::tokens::{TokenMap, Tokenizer, TokensError};
 
 impl CodeServer {
-    /// What opens the tokens of a session, on a thread that may block. None where the policy has none.
+    /// Opens the token map of a session, on a thread that may block. None if the policy has no tokenization.
     pub(super) fn tokenizer_opening(
         &self,
     ) -> Option<impl FnOnce(&SessionDirectory) -> Result<Arc<Tokenizer>, Failure> + Send + 'static>

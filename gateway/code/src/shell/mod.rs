@@ -23,9 +23,9 @@ pub const WORDS_MAX: usize = Limits::ARGUMENTS_MAX;
 
 /// Most characters of a line that an error repeats as its command.
 const COMMAND_CHARS_MAX: usize = 64;
-/// What a shell answers where a command may not be run.
+/// The exit code of a shell for a command that may not be run.
 const EXIT_DENIED: i32 = 126;
-/// What a shell answers where it cannot read the line.
+/// The exit code of a shell for a line that it cannot parse.
 const EXIT_UNREADABLE: i32 = 2;
 
 /// Why a line is not run. Places are counted in characters, the first is 1.
@@ -46,7 +46,7 @@ pub enum ShellError {
          and pipes; quote the character to mean it literally, or use a language for more"
     )]
     Unsupported {
-        /// What another shell would take it for.
+        /// Its meaning to another shell.
         what: &'static str,
         /// The character, or the operator.
         found: &'static str,

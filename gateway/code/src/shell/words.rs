@@ -21,7 +21,7 @@ pub(super) enum Token {
     },
 }
 
-/// What an unquoted character would mean to another shell: the character as it is shown, and its name.
+/// Unquoted characters with a meaning to other shells: the character, as it is shown, and its name.
 const UNSUPPORTED: [(char, &str, &str); 12] = [
     (';', ";", "a list of commands"),
     ('&', "&", "a background command or a list"),
@@ -39,9 +39,9 @@ const UNSUPPORTED: [(char, &str, &str); 12] = [
 /// The same for characters that mean something only where a word begins.
 const UNSUPPORTED_FIRST: [(char, &str, &str); 2] =
     [('#', "#", "a comment"), ('~', "~", "a home directory")];
-/// What stays special between double quotes.
+/// The characters that stay special between double quotes.
 const UNSUPPORTED_IN_QUOTES: [char; 2] = ['$', '`'];
-/// What makes a word a pattern of file names.
+/// The characters that make a word a pattern of file names.
 const PATTERN: [char; 3] = ['*', '?', '['];
 
 /// The words and pipes of a line.

@@ -14,7 +14,7 @@ use crate::volume::Area;
 
 /// The file that names the index that counts.
 const REVISION: &str = ".revision";
-/// What the names of indexes begin with.
+/// The prefix of the names of indexes.
 const INDEX_PREFIX: &str = ".index.";
 /// ... and end with.
 const INDEX_SUFFIX: &str = ".json";

@@ -75,7 +75,7 @@ pub struct Skills(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     volume: Volume,
-    /// What was read last of each server.
+    /// The last index that was read of each server.
     read: Mutex<HashMap<ServerName, Arc<SkillIndex>>>,
 }
 
@@ -88,8 +88,8 @@ impl Skills {
         }))
     }
 
-    /// What is mounted for this principal at present. Cheap enough for every call: it reads one number, and the index
-    /// where that has changed.
+    /// The skills that are mounted for this principal now. Cheap enough for every call: it reads one number, and the
+    /// index where that has changed.
     ///
     /// # Errors
     /// They could not be read. Nothing may run then: what was revoked might still be there.

@@ -1,4 +1,4 @@
-//! What a skill may be called: a name that both languages can import.
+//! The name of a skill: one that both languages can import.
 
 use crate::stubs::is_python_keyword;
 use mooring_settings::Language;

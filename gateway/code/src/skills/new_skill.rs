@@ -24,15 +24,15 @@ const SOURCES_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub struct NewSkill {
     /// The name by which code imports it; an existing name gets a new version.
     pub name: String,
-    /// What it is written in.
+    /// The language of its source.
     pub language: Language,
     /// Its source.
     pub source: String,
-    /// What it is for.
+    /// The description of its purpose.
     pub description: String,
-    /// Who may see it.
+    /// The principals that may see it.
     pub scope: Scope,
-    /// Who makes it.
+    /// Its author.
     pub author: String,
 }
 

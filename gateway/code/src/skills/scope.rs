@@ -37,7 +37,7 @@ impl Scope {
         }
     }
 
-    /// What a server's settings say.
+    /// The scope of a server's settings.
     pub fn of_settings(scope: Option<&SkillScope>) -> Self {
         match scope {
             None => Self::Server,
@@ -71,7 +71,7 @@ impl From<Scope> for String {
     }
 }
 
-/// Whose eyes see skills.
+/// The principal for whom skills are listed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Viewer {
     /// The principal.

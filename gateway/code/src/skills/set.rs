@@ -1,4 +1,4 @@
-//! What one principal has mounted at `/skills`.
+//! The skills that one principal has mounted at `/skills`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

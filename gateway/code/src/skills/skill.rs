@@ -36,17 +36,17 @@ pub struct Skill {
     pub version: u32,
     /// `python` or `typescript`.
     pub language: String,
-    /// Who may see it.
+    /// The principals that may see it.
     pub scope: Scope,
     /// Where it is.
     pub status: SkillStatus,
-    /// What it is for.
+    /// The description of its purpose.
     pub(crate) description: String,
     /// The length of its source.
     pub(crate) source_bytes: usize,
     /// SHA-256 of its source, in hexadecimal digits.
     pub(crate) source_hash: String,
-    /// Who made it.
+    /// Its author.
     pub owner_email: String,
     /// When, in milliseconds since 1970.
     pub created_at_ms: u64,
@@ -54,13 +54,13 @@ pub struct Skill {
     pub approval_id: Option<String>,
     /// Until when it may be approved.
     pub approval_expires_at_ms: Option<u64>,
-    /// Who approved or rejected it; none where no approval is required.
+    /// The user who approved or rejected it; none if no approval is required.
     pub decided_by: Option<String>,
     /// When it was approved or rejected.
     pub decided_at_ms: Option<u64>,
     /// Why it was rejected.
     pub rejection_reason: Option<String>,
-    /// Who revoked it.
+    /// The user who revoked it.
     pub(crate) revoked_by: Option<String>,
     /// When.
     pub(crate) revoked_at_ms: Option<u64>,

@@ -1,4 +1,4 @@
-//! What is mounted, as JSON for programs and as lines for `grep`.
+//! The mounted tools, as JSON for programs and as lines for `grep`.
 
 use serde::Serialize;
 use serde_json::json;
@@ -23,9 +23,9 @@ struct Catalog<'a> {
 struct Entry<'a> {
     #[serde(flatten)]
     tool: &'a MountedTool,
-    /// What code calls its server.
+    /// The name of its server's package in code.
     package: &'a str,
-    /// What code calls it.
+    /// The name of its function in code.
     function: &'a str,
     /// Its file in `/tools`.
     path: String,
@@ -61,7 +61,7 @@ pub(super) fn catalog(
     Ok(StubFile::new("_catalog.json", pretty(&catalog)?))
 }
 
-/// What the tree is.
+/// The schema of the tree.
 pub(super) fn schema(tree: &ToolTree<'_>) -> Result<StubFile, serde_json::Error> {
     let schema = json!({
         "version": SCHEMA_VERSION,

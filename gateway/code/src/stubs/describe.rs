@@ -1,4 +1,4 @@
-//! What a stub says of its tool, in words.
+//! The text that describes a tool in its stub.
 
 use serde_json::Value;
 
@@ -129,7 +129,7 @@ fn listed<T>(fields: &[T], written: impl Fn(&T) -> String) -> String {
     listed.join(", ")
 }
 
-/// What its server says of its effects.
+/// The effects of the tool according to its server.
 fn effects(tool: &MountedTool) -> Option<&'static str> {
     let hints = tool.annotations.as_ref()?;
     let hint = |name| hints.get(name).and_then(Value::as_bool);

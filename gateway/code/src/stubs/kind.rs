@@ -1,4 +1,4 @@
-//! What a schema says, in a form that both languages can be written from.
+//! The meaning of a schema, in a form from which the stubs of both languages are written.
 //!
 //! Invariant: a kind has an end. Where a schema refers to itself it does so by the number of a named kind, and between a
 //! name and itself there always is a list, a map or an object.
@@ -49,7 +49,7 @@ pub(super) struct Tuple {
     pub(super) places: Vec<Kind>,
     /// How many of them are always there.
     pub(super) required: usize,
-    /// What may follow them.
+    /// The type of further items.
     pub(super) rest: Option<Box<Kind>>,
 }
 
@@ -99,7 +99,7 @@ impl ToolSchemas {
 /// A kind that the schema has a name for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NamedKind {
-    /// What the schema calls it.
+    /// Its name in the schema.
     pub(super) name: String,
     pub(super) kind: Kind,
 }
@@ -113,7 +113,7 @@ impl TypeSchema {
         }
     }
 
-    /// What a kind is, through its names.
+    /// Resolves the names of a kind.
     pub(super) fn resolve<'a>(&'a self, mut kind: &'a Kind) -> &'a Kind {
         // Names have no circle; the bound holds if that is ever broken.
         for _ in 0..=self.named.len() {

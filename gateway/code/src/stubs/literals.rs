@@ -33,7 +33,7 @@ fn literal(value: &Value) -> Kind {
     named.map_or_else(|| kind_of_value(value), |named| Kind::Literals(vec![named]))
 }
 
-/// What kind of value it is.
+/// The kind of the value.
 fn kind_of_value(value: &Value) -> Kind {
     match value {
         Value::Null => Kind::Null,

@@ -1,4 +1,4 @@
-//! What satisfies two kinds at once: the `allOf` of a schema.
+//! The intersection of two kinds: the `allOf` of a schema.
 //!
 //! Where nothing does, the schema contradicts itself, and the first of the two is used: a stub that says too little is of
 //! more use than one that cannot be called.
@@ -6,7 +6,7 @@
 use super::kind::{Field, Kind, Literal, Object};
 use super::limits;
 
-/// What satisfies both.
+/// The intersection of both.
 pub(super) fn meet(first: Kind, second: Kind) -> Kind {
     match common(&first, &second) {
         Some(kind) => kind,

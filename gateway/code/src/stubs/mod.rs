@@ -47,9 +47,9 @@ use mooring_settings::{Language, StubFormat};
 
 /// The version of the catalog's and the schema's format.
 pub(crate) const SCHEMA_VERSION: &str = "2026-02-01";
-/// What Python code imports.
+/// The module that Python code imports.
 pub(crate) const RUNTIME_PYTHON: &str = include_str!("../volume/tools/runtime.py");
-/// What TypeScript code imports.
+/// The module that TypeScript code imports.
 pub(crate) const RUNTIME_TYPESCRIPT: &str = include_str!("../volume/tools/runtime.ts");
 /// The version of everything that is written here. A change of it increments this, so that no session keeps files of the
 /// old form.
@@ -73,14 +73,14 @@ impl StubFile {
     }
 }
 
-/// What a tree is made from.
+/// The inputs of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ToolTree<'a> {
     /// The server of kind `code` whose sessions see it.
     pub(crate) server: &'a str,
-    /// What the stubs are for.
+    /// The language that the stubs are for.
     pub(crate) language: Language,
-    /// What they are written in.
+    /// The format of the stubs.
     pub(crate) format: StubFormat,
     /// The tools, in any order.
     pub(crate) tools: &'a [MountedTool],

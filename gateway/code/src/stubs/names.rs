@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::limits;
 
-/// What an identifier is for.
+/// The role of an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// An attribute of `tools`.
@@ -22,10 +22,10 @@ pub(super) enum Role {
     Parameter,
 }
 
-/// What `_async` functions are called by.
+/// The suffix of asynchronous functions.
 pub(super) const ASYNC_SUFFIX: &str = "_async";
 
-/// What `tools` itself offers in either language, so that no server is called so.
+/// The names that `tools` itself exports in either language, which no server's package may have.
 pub(super) const OFFERED: &[&str] = &[
     "READ_ONLY_ROOTS",
     "ROOTS",

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::limits;
 
-/// What a reference points to. Only references within the schema are followed: nothing is fetched.
+/// The target of a reference. Only references within the schema are followed: nothing is fetched.
 pub(super) fn target<'a>(root: &'a Value, pointer: &str) -> Option<&'a Value> {
     if pointer.len() > limits::REFERENCE_BYTES_MAX {
         return None;

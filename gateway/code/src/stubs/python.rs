@@ -17,7 +17,7 @@ const LINE_CHARS_MAX: usize = 100;
 
 /// One parameter.
 struct Parameter<'a> {
-    /// What Python calls it.
+    /// Its name in Python.
     name: &'a str,
     field: &'a Field,
 }
@@ -89,7 +89,7 @@ fn parameters<'a>(
     parameters
 }
 
-/// What the parameter is called that takes every other name.
+/// The name of the parameter that takes all other arguments.
 fn others(identifiers: &BTreeMap<&str, String>) -> String {
     let mut name = "others".to_owned();
     while identifiers.values().any(|known| *known == name) {
@@ -148,7 +148,7 @@ fn signature(
     broken(&written, "    ")
 }
 
-/// What the function returns: names as the tool has them.
+/// The dictionary of arguments, under the tool's own names.
 fn given(parameters: &[Parameter<'_>], others: Option<&str>) -> String {
     let pairs: Vec<String> = parameters
         .iter()

@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         chosen
     }
 
-    /// What the schema itself says of the type.
+    /// The kind according to the schema itself.
     fn own(&mut self, schema: &'a Map<String, Value>, depth: usize) -> Kind {
         if let Some(value) = schema.get("const") {
             return literals(std::slice::from_ref(value));
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What all of the members say besides.
+    /// Intersects it with all members of `allOf`.
     fn all_of(&mut self, schema: &'a Map<String, Value>, own: Kind, depth: usize) -> Kind {
         let reference = schema.get("$ref").and_then(Value::as_str);
         let members = match schema.get("allOf") {
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
         Kind::union(kinds)
     }
 
-    /// What satisfies both; the first alone where that is too much to find out.
+    /// The intersection of both; the first alone if it is too large to compute.
     fn meet(&mut self, first: Kind, second: Kind) -> Kind {
         let work = |one: &Kind, other: &Kind| one.weight().saturating_mul(other.alternatives());
         let cost = work(&first, &second).saturating_add(work(&second, &first));
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What a reference points to, read in place.
+    /// The target of a reference, read in place.
     fn in_place(&mut self, pointer: &'a str, depth: usize) -> Kind {
         let Some(target) = pointer::target(self.root, pointer) else {
             return Kind::Any;

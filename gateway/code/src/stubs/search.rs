@@ -36,17 +36,17 @@ pub(crate) struct SearchResults {
     pub(crate) servers: Vec<String>,
 }
 
-/// What a word is worth, by its place.
+/// The score of a word, by its place.
 const IN_NAME: u32 = 16;
 const IN_SERVER: u32 = 8;
 const IN_TAGS: u32 = 8;
 const IN_PARAMETERS: u32 = 4;
 const IN_DESCRIPTION: u32 = 3;
-/// What the beginning of a word is worth of it: half.
+/// A match with the beginning of a word has half of its score.
 const OF_BEGINNING: u32 = 2;
-/// What every word of the query is worth that is found at all: more than any place.
+/// The score of each word of the query that is found at all: higher than that of any place.
 const FOUND: u32 = 1_000;
-/// What the exact name is worth: more than all words together.
+/// The score of the exact name: higher than that of all words together.
 const EXACT: u32 = 1_000_000;
 /// Words of questions that say nothing of a tool.
 const STOP_WORDS: [&str; 60] = [

@@ -21,14 +21,14 @@ pub struct MountedTool {
     pub title: Option<String>,
     /// What it does.
     pub description: String,
-    /// What it is filed under.
+    /// Its tags.
     pub tags: Vec<String>,
-    /// What it takes.
+    /// The JSON schema of its arguments.
     pub input_schema: Value,
     /// Its output schema, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// What its server says of its effects, where it does.
+    /// Its server's annotations of its effects, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Value>,
 }

@@ -28,7 +28,7 @@ pub(super) enum DraftValue {
 /// Collects the personal data found, in the order of the gaps it leaves.
 pub(super) struct DraftBuilder<'a> {
     detector: &'a Detector,
-    /// What belongs into the gaps.
+    /// The values for the gaps.
     pub(super) gaps: Vec<PersonalValue>,
 }
 

@@ -23,7 +23,7 @@ pub enum TokenKeyError {
     /// The file cannot be read, or others can read it too.
     #[error(transparent)]
     File(#[from] SecretFileError),
-    /// What is in it is no key. It is never repeated.
+    /// Its content is not a valid key. It is never repeated in messages.
     #[error("the key file {} does not hold 32 bytes as 64 hexadecimal digits or in base64", path.display())]
     NoKey {
         /// The file.

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// What every token begins with.
+/// The prefix of every token.
 const START: &str = "TKN_";
 /// Fewest digits of a number.
 const DIGITS_MIN: usize = 6;

@@ -19,12 +19,12 @@ use super::lock::{self, FileLock};
 use super::{Shared, Volume};
 use crate::place;
 
-/// What the names of files begin with that are being written.
+/// The prefix of the names of files that are being written.
 const NEW_PREFIX: &str = ".new-";
 /// How often a directory is made again if a pruning gateway removes it, empty, in between.
 const ATTEMPTS_MAX: usize = 100;
 
-/// What an area holds.
+/// The content of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AreaKind {
     /// Records of runs and security events, at `.runs/<server>`.
@@ -321,7 +321,7 @@ fn write_fresh(directory: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<String> {
     }
 }
 
-/// What cannot be removed here is found by its age.
+/// Removes a file. If this fails, a sweep removes it later by its age.
 fn remove_quietly(directory: BorrowedFd<'_>, name: &str) {
     let _ = fs::unlinkat(directory, name, AtFlags::empty());
 }

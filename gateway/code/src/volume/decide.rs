@@ -6,7 +6,7 @@
 use super::incarnation::Incarnation;
 use super::stamp::Stamp;
 
-/// What to do with a directory.
+/// The decision about a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// It is this incarnation's.

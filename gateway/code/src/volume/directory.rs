@@ -56,7 +56,7 @@ pub(super) fn write_file(
     Ok(file)
 }
 
-/// What was opened; none where there is nothing of that name.
+/// The opened file; none if the name does not exist.
 pub(super) fn existing<T>(opened: Result<T, Errno>) -> Result<Option<T>, Errno> {
     match opened {
         Ok(opened) => Ok(Some(opened)),

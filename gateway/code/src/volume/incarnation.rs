@@ -1,6 +1,6 @@
 //! The incarnation of a session for which a directory is opened.
 
-/// What the store has of the session, or that it was away.
+/// The session's incarnation in the store, or that the store was away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incarnation {
     /// The store has a record of it.

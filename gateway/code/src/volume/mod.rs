@@ -62,7 +62,7 @@ use mooring_store::unix_now_ms;
 use super::place::CodePlace;
 pub use super::stubs::MountedTool;
 
-/// What the volume is to be.
+/// The options of the volume.
 #[derive(Clone, Debug)]
 pub struct VolumeOptions {
     /// The directory that all gateways of a fleet share. Made where it is missing.
@@ -79,7 +79,7 @@ pub struct Volume {
     shared: Arc<Shared>,
 }
 
-/// What all handles of one volume share.
+/// The state shared by all handles of one volume.
 #[derive(Debug)]
 struct Shared {
     base: OwnedFd,

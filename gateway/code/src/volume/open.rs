@@ -20,7 +20,7 @@ use super::tools::{self, MountManifest, MountedTrees, ToolsError};
 use super::trash;
 use super::{Incarnation, unix_now_ms};
 
-/// What a killed commit leaves in a session's directory.
+/// The journal that a killed commit leaves in a session's directory.
 const JOURNAL: &str = ".mooring/journal.json";
 /// How often a directory is looked at again after the one before it was retired. Under the lock, once is enough.
 const LOOKS_MAX: usize = 3;
@@ -47,10 +47,10 @@ pub enum SessionOpenError {
     /// Its directory could not be made.
     #[error("the session's directory could not be made: {0}")]
     Make(Errno),
-    /// What is within its directory could not be made or opened.
+    /// The content of its directory could not be created or opened.
     #[error("the contents of the session's directory could not be opened")]
     Trees(#[source] TreeError),
-    /// What an earlier incarnation left could not be moved into the trash.
+    /// The directory of an earlier incarnation could not be moved into the trash.
     #[error("files of an earlier session could not be moved to the trash: {0}")]
     Retire(Errno),
     /// Its stamp could not be read or written.
@@ -107,7 +107,7 @@ pub struct OpenedSession {
     pub directory: SessionDirectory,
     /// For looking into it; the same trees a run sees.
     pub view: View,
-    /// What is mounted.
+    /// The hash of the mounted content.
     pub content_hash: ContentHash,
     /// The incarnation on the disk; zero where it began while the store was away.
     pub generation: u64,

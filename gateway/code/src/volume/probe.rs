@@ -14,7 +14,7 @@ use super::lock::{self, FileLock};
 use super::second_process::{Finding, SecondProcess};
 use super::{VolumeOptions, VolumeProblem};
 
-/// What the names of directories begin with in which a probe works.
+/// The prefix of the names of a probe's directories.
 pub(super) const PROBE_PREFIX: &str = ".probe-";
 /// A file that is written, renamed onto another, and locked.
 const FILE: &str = "file";
@@ -88,7 +88,7 @@ pub(super) fn prove(base: &OwnedFd, options: &VolumeOptions) -> Result<(), Volum
     })
 }
 
-/// What needs no other process.
+/// The checks that need no other process.
 pub(super) fn prove_here(base: &OwnedFd) -> Result<(), VolumeProblem> {
     within(base, |probe, _| prove_steps(probe))
 }

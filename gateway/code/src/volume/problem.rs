@@ -25,7 +25,7 @@ pub enum VolumeProblem {
         "the base directory belongs to user {owner}; it must belong to user {expected}, as whom the gateway runs, or to root: chown it"
     )]
     Owner {
-        /// Whose it is.
+        /// The user id of its owner.
         owner: u32,
         /// The gateway's user.
         expected: u32,
@@ -83,7 +83,7 @@ pub enum VolumeProblem {
         "the second process for proving locks did not answer: {reason}; /proc must be mounted, and the gateway's binary be executable"
     )]
     SecondProcess {
-        /// What happened.
+        /// The reason.
         reason: &'static str,
     },
     /// Two processes locked one file at once.
@@ -114,7 +114,7 @@ pub enum VolumeProblem {
         /// How many must be.
         least: u64,
     },
-    /// What the probe made could not be removed.
+    /// The probe's files could not be removed.
     #[error("what the probe of the base directory made could not be removed: {0}")]
     Remove(Errno),
 }

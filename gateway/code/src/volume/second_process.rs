@@ -45,7 +45,7 @@ impl Default for SecondProcess {
     }
 }
 
-/// What the second process found.
+/// The result of the second process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// The lock is taken.

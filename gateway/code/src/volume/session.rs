@@ -37,8 +37,8 @@ impl SessionHandle {
     /// Opens the session's directory for this incarnation, with these tools. If it is initialized for both, no lock is
     /// taken; otherwise the lock is waited for at most `wait`, and the directory is checked again under it.
     ///
-    /// What was opened without the lock may be retired by the time something is written: runs and writes take the lock
-    /// and open by [`SessionHandle::open_locked`].
+    /// A directory that was opened without the lock may be retired before something is written: runs and writes take
+    /// the lock and open by [`SessionHandle::open_locked`].
     ///
     /// # Errors
     /// [`SessionOpenError`] names the step. [`SessionOpenError::Superseded`] asks for reading the record again.

@@ -47,12 +47,12 @@ pub enum StampError {
     Touch(Errno),
 }
 
-/// What a session's directory says of itself.
+/// The stamp in a session's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     /// The incarnation; zero where the session began while the store was away, or where the stamp cannot be read.
     pub(super) generation: u64,
-    /// What was mounted when it was last opened; none where the stamp cannot be read.
+    /// The content that was mounted when it was last opened; none if the stamp cannot be read.
     pub(super) content_hash: Option<ContentHash>,
     /// The last use, in milliseconds since 1970.
     pub(super) used_at_ms: u64,

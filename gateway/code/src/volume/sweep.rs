@@ -32,7 +32,7 @@ pub enum SweepError {
     Trees(Errno),
 }
 
-/// What a sweep removed.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepOutcome {
     /// Directories of sessions that went to the trash.
@@ -41,9 +41,9 @@ pub struct SweepOutcome {
     pub trees: usize,
     /// Directories of users and servers that were empty.
     pub directories: usize,
-    /// What was old and in use.
+    /// Old directories that are still in use.
     pub in_use: usize,
-    /// What could not be looked at or moved. The next sweep tries again.
+    /// Entries that could not be inspected or moved. The next sweep tries again.
     pub failed: usize,
 }
 
@@ -207,7 +207,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// What a killed process left of its making.
+    /// Removes an incomplete directory that a killed process left.
     fn remove_leftover(&mut self, parent: BorrowedFd<'_>, name: &str) {
         let is_old = directory::modified_at_ms(parent, name).is_ok_and(|ms| self.is_old(ms));
         if !is_old {

@@ -19,7 +19,7 @@ use crate::place::CodePlace;
 const LOCK: &str = ".trash";
 /// Most entries of one name in the trash at once.
 const SAME_NAME_MAX: u32 = 10_000;
-/// What the names of trees of tools begin with in the trash.
+/// The prefix of the names of tool trees in the trash.
 const TOOLS_PREFIX: &str = "tools-";
 /// How long a tree of tools stays in the trash: longer than any run that had it open may last.
 const TOOLS_LIE: Duration = Duration::from_secs(15 * 60);
@@ -38,7 +38,7 @@ pub enum TrashError {
     Remove(#[source] std::io::Error),
 }
 
-/// What was deleted, and what remains.
+/// How much was deleted, and how much remains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrashOutcome {
     /// How many things were deleted.

@@ -75,7 +75,7 @@ impl ApiKeyAuthenticator {
         }
     }
 
-    /// Whose key this is, at this time in seconds since 1970.
+    /// The identity of this key's owner, at this time in seconds since 1970.
     pub(crate) fn identify(&self, text: &str, now: u64) -> Result<Arc<Identity>, IdentityError> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let keys = keys.as_ref().ok_or(IdentityError::KeysUnavailable)?;

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 pub(crate) use self::authenticator::{ApiKeyAuthenticator, key_of};
 pub use self::file::{ApiKeyFile, ApiKeyFileError, StoredApiKey};
 
-/// What every key begins with, so that scanners of secrets find it.
+/// The prefix of every key, so that secret scanners find it.
 const PREFIX: &str = "mk_";
 /// Random bytes of a key's id, which is no secret.
 const ID_BYTES: usize = 6;

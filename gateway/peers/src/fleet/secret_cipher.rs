@@ -10,7 +10,7 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use super::keys::KeyRing;
 use super::mac::{MacKey, Purpose};
 
-/// What a sealed secret begins with: its format, which is authenticated too.
+/// The first byte of a sealed secret: its format, which is authenticated too.
 const FORMAT: u8 = 1;
 
 /// The keys that seal and open secrets. The first one seals.

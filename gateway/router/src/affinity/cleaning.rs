@@ -20,7 +20,7 @@ use mooring_upstream::{Caller, DiscardOutcome, Outgoing, discard};
 /// that END grants.
 pub(super) const DELETED_WITHIN: Duration = Duration::from_secs(10);
 
-/// What cleaning has left.
+/// The result of cleaning a session.
 #[derive(Debug, Default)]
 pub(super) struct CleanupResult {
     /// Instances that did not answer or were not asked.

@@ -341,7 +341,7 @@ impl SessionRouter {
     }
 }
 
-/// What a route says about the binding.
+/// Reads the binding from a route.
 fn look_up(server: &Server, routed: RouteReply) -> Result<BindingLookup, Unready> {
     let binding = routed.binding.ok_or(Unready::Unbound)?;
     match binding.state {

@@ -15,7 +15,7 @@ use mooring_upstream::{InitializedSession, Outgoing, Server, read_answer, within
 /// The label with the client's latest log level.
 pub(super) const LOG_LEVEL_LABEL: &[u8] = b"log_level";
 
-/// What a new upstream session gets after the handshake.
+/// The state that a new upstream session gets after the handshake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RestoredState {
     log_level: Option<Box<str>>,

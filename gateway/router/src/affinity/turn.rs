@@ -268,7 +268,7 @@ impl QueueEntry {
     }
 }
 
-/// What a server's message means for the turn of the call on whose stream it arrives.
+/// The effect of a server's message on the turn of the call on whose stream it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TurnSignal {
     /// The call waits for its client from now on.

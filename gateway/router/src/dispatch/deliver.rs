@@ -153,7 +153,7 @@ pub async fn deliver(
     }
 }
 
-/// What the attempts of one delivery have led to.
+/// The state of one delivery after its attempts so far.
 struct Progress {
     resolved: ResolvedBinding,
     /// Attempts that count towards [`ATTEMPTS_MAX`].

@@ -30,7 +30,7 @@ use mooring_upstream::{ProbeResult, ReplySource as _, Server, report_dropped_mes
 /// How long the error of a call whose stream broke waits for what a ping shows of the upstream session.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 
-/// What the log says of a response on a stream of no request.
+/// The log message for a response on a stream without a request.
 const DROPPED_RESPONSE: &str = "dropped a response of an upstream";
 
 /// Records in the store that a loss was reported.

@@ -72,7 +72,7 @@ pub(super) fn course(host: &OwnedFd, doors: Vec<OwnedFd>) -> Result<(), StepErro
     }
 }
 
-/// What the leader reported before the rest of the run was killed.
+/// The leader's report before the rest of the run was killed.
 enum LeaderResult {
     /// The wait status of the program, if it is known, and its refused calls.
     Ended(Option<i32>, RefusedCalls),

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::protocol::{ProtocolError, StepFailure};
 
-/// What exactly a step did when it failed.
+/// The operation of a step that failed.
 #[derive(Debug)]
 pub(super) struct Cause {
     what: Cow<'static, str>,

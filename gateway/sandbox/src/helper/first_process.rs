@@ -101,7 +101,7 @@ fn course(isolation: ExistingIsolation, channel: &OwnedFd) -> Result<i32, StepEr
     Ok(wait(started))
 }
 
-/// What the helper outside says next.
+/// The next message of the helper outside.
 fn hear(channel: &OwnedFd) -> Result<(ToHelper, Vec<OwnedFd>), StepError> {
     receive(channel.as_fd())?
         .ok_or_else(|| StepError::Parent(Cause::words("the helper outside is gone")))

@@ -81,7 +81,7 @@ impl OwnUser {
     }
 }
 
-/// Who the host is.
+/// The kind of user that the host process runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostKind {
     /// It can become every user.
@@ -92,7 +92,7 @@ pub(crate) enum HostKind {
     Ordinary,
 }
 
-/// Who this process is.
+/// The kind of user that this process runs as.
 pub(crate) fn kind_of_host() -> HostKind {
     if !geteuid().is_root() {
         return HostKind::Ordinary;

@@ -23,7 +23,7 @@ const SUPPORT_FILES: &[&str] = &[
     "/skills/_mod.ts",
 ];
 
-/// What of the trees may be read and written.
+/// The readable and the writable parts of the trees.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeAccess {
     /// None: the whole trees.
@@ -144,7 +144,7 @@ impl TreeAccess {
         }
     }
 
-    /// What within the readable paths may not be reached.
+    /// The denied paths within the readable ones.
     pub(crate) fn denied(&self) -> &[VirtualPath] {
         (self.lists.as_ref()).map_or(&[], |lists| lists.denied.as_slice())
     }

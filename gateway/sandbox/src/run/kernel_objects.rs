@@ -67,7 +67,7 @@ impl ObjectsMeter {
     }
 }
 
-/// What one run keeps in the kernel at one moment.
+/// The kernel objects of one run at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct KernelObjects {
     sockets: usize,

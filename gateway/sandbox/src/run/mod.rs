@@ -323,7 +323,7 @@ struct PreparedRun<'a> {
     trees: &'a SessionTrees,
     private: Option<&'a PrivateDirectory>,
     limits: &'a Limits,
-    /// What it may write counts as its memory, where that is in memory.
+    /// Memory for the files that it may write, if these are in memory.
     memory_for_files: u64,
     begun: Instant,
     /// The processor time of this thread then.

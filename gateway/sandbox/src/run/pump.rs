@@ -36,7 +36,7 @@ impl Pump {
         })
     }
 
-    /// What to wait on; `None` at the end of the stream.
+    /// The descriptor to wait on; `None` at the end of the stream.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }

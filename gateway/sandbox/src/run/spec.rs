@@ -83,8 +83,8 @@ pub(super) fn connected(mut spec: Spec, network: WireNetwork) -> Spec {
     Spec { network, ..spec }
 }
 
-/// What deno may reserve besides what its program uses. Where a control group counts what is touched, room for some
-/// workers costs nothing; where nothing does between two looks of the watchdog, workers are refused memory.
+/// The memory that deno may reserve in addition to its program's. If a control group counts touched pages, room for
+/// some workers costs nothing; if nothing counts between two checks of the watchdog, workers are refused memory.
 const fn deno_data_bytes(counter: Layer) -> u64 {
     match counter {
         Layer::CgroupV1 | Layer::CgroupV2 => {

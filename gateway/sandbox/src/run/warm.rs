@@ -1,4 +1,4 @@
-//! What no run has to wait for: helpers that are begun in advance, each for one run, and the end of those that had one.
+//! Work that no run waits for: starting helpers in advance, each for one run, and ending those that had one.
 //!
 //! One thread does both. It lives as long as the sandbox, because a helper is tied to the thread that started it.
 //!

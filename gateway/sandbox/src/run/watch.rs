@@ -54,11 +54,11 @@ pub(super) struct Watch<'a, 'w> {
     pub(super) witness: &'a mut Option<Witness<'w>>,
 }
 
-/// What the host has until the program is about to be started.
+/// The host's state until the program is about to be started.
 pub(super) struct Handover {
     /// From then on only the program has it, so that its closing is noticed.
     pub(super) bridge: Option<OwnedFd>,
-    /// Who answers at the socket that listens inside.
+    /// The callback for connections to the socket that listens inside.
     pub(super) listening: Option<ListenerCallback>,
     /// Whether it is over: the program may have been started.
     pub(super) is_done: bool,
@@ -82,7 +82,7 @@ pub(super) struct State {
     pub(super) stopped: Option<StopReason>,
     /// The most that was ever measured of each.
     most: CgroupUsage,
-    /// What the group measured in the end, where there was one.
+    /// The peak that the control group measured, if there was one.
     group_memory_peak_bytes: Option<u64>,
     /// Whether the group has refused a process or, without one, the run was seen with as many as it may have.
     has_reached_processes: bool,

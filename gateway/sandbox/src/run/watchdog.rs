@@ -32,7 +32,7 @@ pub(super) struct TreeUsage {
     pub(super) threads: u64,
 }
 
-/// What all descendants of `root` use; the root itself is not counted.
+/// The usage of all descendants of `root`; the root itself is not counted.
 pub(super) fn measure(root: Pid) -> io::Result<TreeUsage> {
     let mut tree = TreeUsage::default();
     let mut cpu_ticks = 0;

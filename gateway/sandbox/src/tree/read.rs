@@ -12,7 +12,7 @@ use super::view::View;
 use crate::paths::TreeAccess;
 use crate::paths::{Mount, VirtualPath};
 
-/// What was read of a file.
+/// The content that was read from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileContent {
     /// The content, or the part of it that was asked for.

@@ -49,7 +49,7 @@ impl TreeUsage {
 ///
 /// # Errors
 ///
-/// What the system said, and `ENAMETOOLONG` for a tree that is deeper than 64 directories.
+/// The system's error, and `ENAMETOOLONG` for a tree that is deeper than 64 directories.
 pub fn usage(directory: BorrowedFd<'_>) -> io::Result<TreeUsage> {
     let mut total = TreeUsage::default();
     let mut open_directories = vec![Dir::new(open::directory(directory, c".")?)?];

@@ -68,7 +68,7 @@ async fn read_negotiated(
     (reply, negotiated)
 }
 
-/// What the text of an `initialize` result negotiates; none if it is no result.
+/// The parameters that an `initialize` result negotiates; none if the text is no result.
 pub(in super::super) fn initialize_params(
     text: &[u8],
     session_header: Option<HeaderValue>,

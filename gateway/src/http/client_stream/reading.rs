@@ -24,7 +24,7 @@ pub(super) enum ReplyEnd {
     Early(EarlyEnd),
 }
 
-/// What is known of an interrupted reply.
+/// How a reply was interrupted.
 pub(super) struct EarlyEnd {
     pub(super) status: StatusCode,
     pub(super) last_event_id: Option<HeaderValue>,

@@ -55,7 +55,7 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
     }
 }
 
-/// Who sends the request, which is counted.
+/// Identifies the caller, and counts the request.
 pub(super) async fn identify(
     parts: &mut Parts,
     app: &Arc<App>,

@@ -54,7 +54,7 @@ pub(super) struct Database {
     pub(super) reaped_to: HashMap<Family, (i64, i64)>,
 }
 
-/// What a caller has read without the thread.
+/// The result of a read without the thread.
 pub(super) struct NowRead<R> {
     pub(super) reply: Result<R, StoreError>,
     /// The time of use to write beside the record.

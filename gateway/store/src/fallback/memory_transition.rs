@@ -1,4 +1,5 @@
-//! What each transition requires of memory to be served while Redis is away, and what is noted of its replies before.
+//! What each transition requires of memory to be served while Redis is away, and what is recorded of its replies
+//! before.
 
 use mooring_session::names::{Principal, ServerName};
 use mooring_session::refusal::{Refusal, Stale};

@@ -1,5 +1,6 @@
-//! What the tests of stores and of those that use one share: stores of every kind, a Redis of the test's own, and requests
-//! with everything filled in that a test does not care about. Built for tests alone (feature `test-support`).
+//! Shared parts of the tests of stores and of their users: stores of every kind, a Redis of the test's own, and
+//! requests with defaults for everything that a test does not care about. Built for tests alone (feature
+//! `test-support`).
 #![allow(
     missing_docs,
     clippy::unwrap_used,

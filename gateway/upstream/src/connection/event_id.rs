@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use mooring_protocol::{Id, RequestTag};
 
-/// What every such id begins with.
+/// The prefix of every such id.
 pub const PREFIX: &str = "m:";
 /// The longest id of a client's request, in bytes of JSON text, that event ids carry. Streams of requests with longer
 /// ids have no event ids and cannot be resumed, because the id would be repeated in every event and in the header of

@@ -5,7 +5,7 @@
 
 use mooring_protocol::{Kind, Message, Method};
 
-/// What a message of the server belongs to.
+/// The destination of a server's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageRoute {
     /// The request that it answers.

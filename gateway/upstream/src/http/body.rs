@@ -57,7 +57,7 @@ enum BodyState {
 struct ArrivingBody {
     round_trip: RoundTrip,
     decoder: BodyDecoder,
-    /// What arrived with the head and was not taken yet.
+    /// Data that arrived with the head and was not read yet.
     first: Result<Bytes, RoundTripError>,
     after: AfterBody,
 }
@@ -227,7 +227,7 @@ enum ChunkPart {
     Trailers,
     /// Nothing.
     End,
-    /// What is no chunk, after data that was returned.
+    /// An invalid chunk, after data that was returned.
     Invalid,
 }
 

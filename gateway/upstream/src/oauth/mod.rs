@@ -131,7 +131,7 @@ impl OauthTokens {
     }
 }
 
-/// Whom a token is for.
+/// The subject of a token.
 #[derive(Clone)]
 enum Subject {
     Gateway,

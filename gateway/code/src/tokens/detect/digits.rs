@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::Hint;
 use mooring_settings::PersonalDataType;
 
-/// What [`find`] looks for, all of it in one go.
+/// The types that [`find`] looks for in one pass.
 pub(super) const TYPES: [PersonalDataType; 3] = [
     PersonalDataType::CreditCard,
     PersonalDataType::Ssn,
@@ -25,11 +25,11 @@ const GROUPS_MAX: usize = DIGITS_MAX;
 #[derive(Clone, Debug)]
 struct Group {
     range: Range<usize>,
-    /// What separates the group from the one before it in its run; nothing for the first.
+    /// The separator between this group and the previous one of its run; none for the first.
     between: Separator,
 }
 
-/// What separates two groups of a run.
+/// The separator of two groups of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Separator {
     Nothing,
@@ -68,7 +68,7 @@ pub(super) fn find(text: &str, hint: Hint, push: &mut impl FnMut(PersonalDataTyp
     read_run(text, &run, push);
 }
 
-/// What the digits of a JSON number are.
+/// Classifies the digits of a JSON number.
 pub(super) fn of_number(decimal: &str, hint: Hint) -> Option<PersonalDataType> {
     let digits: Vec<u8> = values(decimal);
     if digits.len() != decimal.len() {
@@ -82,7 +82,7 @@ pub(super) fn of_number(decimal: &str, hint: Hint) -> Option<PersonalDataType> {
     }
 }
 
-/// What the whole of a text is by its key.
+/// Classifies a whole text by its key.
 fn classify_by_hint(text: &str, hint: Hint) -> Option<PersonalDataType> {
     let (kind, counts, marks) = match hint {
         Hint::Phone => (

@@ -1,6 +1,7 @@
-//! What the key says of the value under it. Keys differ in case, in `_` and `-`, and in being put together.
+//! Hints that a key gives about its value. Spellings of keys differ in case, in `_` and `-`, and in the joining of
+//! words.
 
-/// What a value most likely is.
+/// The likely type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Hint {
     /// The key says nothing, or there is none.
@@ -14,7 +15,7 @@ pub(in super::super) enum Hint {
 }
 
 impl Hint {
-    /// What this key says.
+    /// The hint of this key.
     pub(in super::super) fn of(key: &str) -> Self {
         let letters: String = key
             .chars()

@@ -39,7 +39,7 @@ struct RankedMatch<'a> {
     is_in_json_text: bool,
 }
 
-/// What is looked for.
+/// The types and patterns to look for.
 #[derive(Debug)]
 pub(super) struct Detector {
     settings: TokenizationSettings,

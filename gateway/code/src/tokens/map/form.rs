@@ -87,7 +87,7 @@ impl Form {
         Ok(format!("{text} {checksum}\n"))
     }
 
-    /// What a line says, given without its end; none where it cannot be believed.
+    /// Parses a line, given without its newline; none if its checksum or its content is invalid.
     pub(super) fn read(&self, line: &[u8]) -> Option<(u32, PersonalValue)> {
         let line = std::str::from_utf8(line).ok()?;
         let (text, checksum) = line.rsplit_once(' ')?;

@@ -1,4 +1,4 @@
-//! What is mounted, and the hash by which it is known.
+//! The manifest of the mounted content, and its hash.
 //!
 //! Invariant: the hash follows from everything that a session sees at `/tools` and `/skills`, and from nothing else: not
 //! from the order in which tools are named, nor from when and by whom they were made.
@@ -151,7 +151,7 @@ impl MountManifest {
         self.language
     }
 
-    /// What the stubs are written in.
+    /// The format of the stubs.
     #[must_use]
     pub fn format(&self) -> StubFormat {
         self.format

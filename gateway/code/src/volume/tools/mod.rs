@@ -1,4 +1,4 @@
-//! What is mounted at `/tools` and `/skills`: content-addressed trees that all sessions with the same tools share.
+//! The trees at `/tools` and `/skills`: content-addressed, and shared by all sessions with the same tools.
 //!
 //! Invariant: a tree is made in a directory of its own and renamed into place, so that half of one is never visible; of
 //! two that are made at once, one stays. A tree in place is never changed.
@@ -20,13 +20,13 @@ use super::unix_now_ms;
 use crate::stubs::{self, StubFile, ToolTree};
 use mooring_store::rfc3339;
 
-/// What the names of directories begin with in which trees are made.
+/// The prefix of the names of directories in which trees are made.
 pub(super) const NEW_PREFIX: &str = ".new-";
 /// The tree that is mounted at `/tools`.
 const TOOLS_TREE: &str = "tools";
 /// The tree that is mounted at `/skills`.
 const SKILLS_TREE: &str = "skills";
-/// What is mounted is read-only.
+/// The mounted trees are read-only.
 const MOUNTED_DIRECTORY: Mode = Mode::from_raw_mode(0o555);
 /// See [`MOUNTED_DIRECTORY`].
 const MOUNTED_FILE: Mode = Mode::from_raw_mode(0o444);
@@ -51,7 +51,7 @@ pub enum ToolsError {
     /// It could not be put into place.
     #[error("the tree of tools could not be put into place: {0}")]
     Place(Errno),
-    /// What was made in vain could not be removed.
+    /// An unneeded tree could not be removed.
     #[error("a redundant tree of tools could not be removed")]
     Remove(#[source] std::io::Error),
     /// Its use could not be noted.

@@ -35,7 +35,7 @@ pub(super) enum TurnCommand {
     End,
 }
 
-/// What a call and the task of its turn tell each other, in one allocation.
+/// The signals between a call and the task of its turn, in one allocation.
 #[derive(Debug)]
 pub(super) struct TurnSignals {
     /// A [`TurnCommand`].

@@ -31,8 +31,8 @@ const DENO_TEXT: &str = "main.ts";
 /// of a stopped program is complete.
 const PYTHON_ARGUMENTS: &[&str] = &["-s", "-S", "-B", "-u"];
 
-/// What runs a python program that may await outside of every function, which the interpreter itself refuses, or that may
-/// call `exit` or `quit`, which are not there without site packages.
+/// Runs a Python program that may use `await` outside of functions, which the interpreter itself refuses, or that may
+/// call `exit` or `quit`, which do not exist without site packages.
 const PYTHON_LAUNCHER: &str = include_str!("python_launcher.py");
 
 /// The words without which no program needs [`PYTHON_LAUNCHER`].

@@ -1,4 +1,4 @@
-//! What of the host a program sees: its runtime, the shared libraries, five devices, and nothing else.
+//! The parts of the host that a program sees: its runtime, the shared libraries, five devices, and nothing else.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};

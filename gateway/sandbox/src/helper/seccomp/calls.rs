@@ -84,7 +84,7 @@ pub(super) const OLDER: &[Call] = calls![SYS_getrlimit SYS_setrlimit];
 /// killed by its group, which no process may leave.
 pub(super) const GROUPS: &[Call] = calls![SYS_setpgid SYS_setsid];
 
-/// What can be done to any process of the same user: within a process namespace, to those of the run alone.
+/// Calls that affect any process of the same user: within a process namespace, only those of the run.
 pub(super) const PROCESSES: &[Call] = calls![SYS_setpriority SYS_sched_setaffinity SYS_pidfd_open];
 
 /// Modes and times of files. Landlock does not cover them, so without a private root a run could change those of every
@@ -182,7 +182,7 @@ pub(super) const SOME: &[ArgumentRule] = allowed![
     SYS_ioctl[1] ArgumentTest::Is(libc::TIOCGWINSZ as u32),
 ];
 
-/// What a kind of socket is asked for together with.
+/// The flags that may be combined with a socket type.
 const SOCKET_FLAGS: u32 = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u32;
 
 /// Allowed with these combinations of arguments. Only pairs that stay connected: one of datagrams could send to every

@@ -1,4 +1,4 @@
-//! What the store in memory asks of its records without changing them.
+//! Queries of the store in memory, which do not change its records.
 
 use mooring_session::context::{Context, Liveness, NoIndex};
 use mooring_session::names::Principal;
@@ -11,7 +11,7 @@ use crate::sessions::Sessions;
 use crate::transition::Transition;
 
 impl Sessions {
-    /// What a transition would be refused with. Changes nothing.
+    /// Checks whether a transition would be refused. Changes nothing.
     ///
     /// # Errors
     /// What the rules refuse.
