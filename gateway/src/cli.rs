@@ -137,7 +137,7 @@ pub enum ConfigCommand {
     Schema,
     /// Print the reference page of all settings
     Reference,
-    /// Print what becomes of each variable of a ContextForge environment
+    /// Print the counterpart of each variable of a ContextForge environment
     Contextforge,
     /// Print values.yaml of the Helm chart
     ChartValues,

@@ -125,7 +125,7 @@ pub(crate) fn token_of(headers: &HeaderMap) -> Result<(TokenScheme, &str), Ident
         return Err(IdentityError::SeveralCredentials);
     }
     let text = value.to_str().map_err(|_| TokenError::Malformed)?;
-    // Another scheme is as good as none (RFC 6750, 3.1).
+    // Another scheme counts as no credential (RFC 6750, 3.1).
     match text.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
             Ok((TokenScheme::Bearer, token.trim()))

@@ -212,7 +212,7 @@ fn verify(proof: &str) -> Result<(Thumbprint, ProofClaims), ProofError> {
 }
 
 /// Whether both name the same resource, without query and fragment, once they are normalized (RFC 3986, 6.2.2 and
-/// 6.2.3). Escapes within a segment of the path are as good as what they stand for: the router decodes them.
+/// 6.2.3). Percent-escapes within a segment of the path equal the characters that they encode: the router decodes them.
 fn is_same_target(htu: &str, url: &str) -> bool {
     let target = |text| {
         let mut url = Url::parse(text).ok()?;

@@ -120,7 +120,7 @@ struct WrittenKey {
     k: Option<String>,
 }
 
-/// The keys of a set that can verify, at least one. Others are passed over, as RFC 7517, section 5, asks.
+/// The keys of a set that can verify, at least one. Others are ignored, as RFC 7517, section 5, requires.
 ///
 /// # Errors
 /// See [`KeySetError`].

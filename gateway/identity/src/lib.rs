@@ -339,7 +339,7 @@ impl Authenticator {
     /// Counts a refusal.
     pub fn note_refused(&self, peer: IpAddr, error: IdentityError) {
         metrics::refused(error);
-        // Strangers must not be able to fill the log; the metric counts them.
+        // Unauthenticated senders must not be able to fill the log; the metric counts them.
         tracing::debug!(%peer, reason = error.reason(), "request refused: not authenticated");
     }
 
@@ -361,7 +361,7 @@ impl Authenticator {
         }
     }
 
-    /// The state of these keys, and what they are called where operators see it; none where there are none.
+    /// The state of these keys, and their name for operators; none if there are none.
     #[must_use]
     pub fn keys_state(&self) -> Option<(&'static str, KeysState)> {
         match &self.mode {
@@ -401,7 +401,7 @@ impl Authenticator {
         }
     }
 
-    /// The proxies whose headers are believed, or the load balancers.
+    /// The proxies whose headers are trusted, or the load balancers.
     #[must_use]
     pub fn trusted_peers(&self) -> &[IpNet] {
         &self.trusted_peers

@@ -85,9 +85,9 @@ pub(super) fn describe() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum RunOutcome {
-    /// By itself, with exit code 0.
+    /// It exited with code 0.
     Completed,
-    /// By itself, with another exit code or by a signal.
+    /// It exited with another code, or by a signal of its own.
     Failed,
     /// It took longer than it may.
     TimedOut,

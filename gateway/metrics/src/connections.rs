@@ -9,7 +9,7 @@ const REFUSED: &str = "mooring_client_connections_refused_total";
 /// Requests beyond a limit of their user, by `limit`.
 const REQUESTS_REFUSED: &str = "mooring_requests_refused_total";
 
-/// Replies to strangers that were sent late, by `reply`.
+/// Delayed replies to unauthenticated senders, by `reply`.
 const REPLIES_DELAYED: &str = "mooring_replies_delayed_total";
 
 /// The limits of users that are settings.
@@ -80,7 +80,7 @@ pub fn requests_refused(limit: &'static str) {
     counter!(REQUESTS_REFUSED, "limit" => limit).increment(1);
 }
 
-/// A reply to a stranger was delayed.
+/// A reply to an unauthenticated sender was delayed.
 pub fn reply_delayed(reply: StrangerReply) {
     counter!(REPLIES_DELAYED, "reply" => <&'static str>::from(reply)).increment(1);
 }

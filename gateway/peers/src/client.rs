@@ -40,8 +40,8 @@ const IDLE_CONNECTIONS_PER_PEER_MAX: usize = 512;
 /// Idle time before the first TCP keepalive probe, and the interval between probes: replies have no time limit.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
 /// How long a peer's host may acknowledge nothing, neither data nor probes, before TCP breaks the connection. A gateway
-/// that has stopped counts as dead earlier; this is for one that the store still hears of, and that cannot be reached.
-/// TCP also counts how long a peer that is slow takes nothing of a request.
+/// that has stopped counts as dead earlier; this is for one that still sends heartbeats to the store but cannot be
+/// reached. TCP also counts the time in which a slow peer reads nothing of a request.
 const SILENT_MAX: Duration = Duration::from_secs(20);
 
 /// Connections to peers. The user part of an authority is the [`tls_name`] of the intended boot, so a connection to one

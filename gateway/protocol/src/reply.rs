@@ -136,7 +136,7 @@ impl Reply {
         Self::new(StatusCode::OK, ReplyBody::Events(Box::pin(events)))
     }
 
-    /// Reads its text, at most `bytes_max` bytes, at the expense of its memory. Events are not read.
+    /// Reads its text, at most `bytes_max` bytes, which is charged to its memory. Events are not read.
     ///
     /// # Errors
     /// [`ReplyError`].

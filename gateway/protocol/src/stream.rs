@@ -397,7 +397,7 @@ impl StreamRewriter {
         rest.len()
     }
 
-    /// Reads on in the id. At its end, it is compared and the client's own is written in its place.
+    /// Continues to read the id. Once it is complete, it is compared and replaced by the client's own.
     fn id(
         &mut self,
         rest: &[u8],

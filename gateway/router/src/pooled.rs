@@ -425,7 +425,7 @@ impl Pool {
         })
     }
 
-    /// The session that was initialized with this secret, or a new one in its place.
+    /// The session that was initialized with this secret, or a new one.
     fn cell(&self, shared: Shared, secret: Option<u128>) -> Arc<OnceCell<PooledSession>> {
         let mut sessions = self.lock();
         if sessions.len() >= SESSIONS_MAX && !sessions.contains_key(&shared) {

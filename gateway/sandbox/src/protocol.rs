@@ -22,8 +22,8 @@
 //! the spec.
 //!
 //! `Failed` can come in place of every message of the helper, and is its last one. A host that wants the run to end
-//! sends `SIGKILL` to the pidfd; `Finished` follows all the same. The thread of the host that started the helper must
-//! live as long as the run does: its death is the run's.
+//! sends `SIGKILL` to the pidfd; `Finished` still follows. The thread of the host that started the helper must live as
+//! long as the run does: its death is the run's.
 //!
 //! Invariant: nothing of the program ever holds an end of this channel.
 

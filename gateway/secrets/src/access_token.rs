@@ -39,7 +39,7 @@ impl AccessToken {
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         let expires_at = UNIX_EPOCH.checked_add(Duration::from_secs(self.expires_at));
-        // A time that the clock cannot express is as good as never.
+        // A time that the clock cannot express counts as never.
         let remaining =
             expires_at.map_or(Ok(Duration::MAX), |at| at.duration_since(SystemTime::now()));
         remaining.ok().filter(|remaining| !remaining.is_zero())

@@ -26,7 +26,7 @@ pub enum SecretFileError {
         #[source]
         error: io::Error,
     },
-    /// It is a directory, a pipe or the like.
+    /// It is not a regular file, but for instance a directory or a pipe.
     #[error("the key file {} is not a regular file", path.display())]
     NotAFile {
         /// The file.
@@ -157,7 +157,7 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecretFileError> {
         })
 }
 
-/// All of it; none where it is too large.
+/// The whole content; none if it is too large.
 fn read_at_most(file: File, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let read = file

@@ -1,7 +1,7 @@
-//! Who may use what: the rules of each server, and the rights that go beyond one server.
+//! The rules of access to each server, and the rights beyond one server.
 //!
-//! Invariant: a rule that says nothing about users, teams, roles and scopes is for every authenticated caller, and
-//! nothing but a rule or a right lets anybody in.
+//! Invariant: a rule without users, teams, roles and scopes matches every authenticated caller, and only a rule or a
+//! right grants access.
 
 use super::globs::{GLOB_BYTES_MAX, GLOBS_MAX, Globs};
 use super::reader::{Reader, Reason};

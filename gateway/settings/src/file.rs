@@ -42,7 +42,7 @@ impl FileTables {
             let reason = error.message().trim().replace('\n', "; ");
             errors.refuse("bad TOML", format!("{name}, line {line}"), "", reason, "");
         }
-        // A file that does not parse is not half believed: what it holds would only cause wrong follow-ups.
+        // Nothing of a file that does not parse is used: its parts would only cause misleading further errors.
         let root = if syntax_errors.is_empty() {
             lines.table(root.get_ref())
         } else {

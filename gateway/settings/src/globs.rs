@@ -161,8 +161,8 @@ impl Piece {
     }
 }
 
-/// The set whose `[` stands before `rest`, and what follows its `]`; none where nothing closes it. A `]` that comes first
-/// is one of the set.
+/// The set whose `[` is before `rest`, and the text after its `]`; none if nothing closes it. A `]` that comes first is
+/// one of the set.
 fn set(rest: &[char]) -> Option<(Piece, &[char])> {
     let (is_negated, body) = match rest.split_first() {
         Some(('!', body)) => (true, body),

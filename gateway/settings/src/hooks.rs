@@ -1,6 +1,6 @@
 //! `[calls]`: hooks that check each tool call.
 //!
-//! Invariant: a hook that says nothing about servers and tools is asked about every call.
+//! Invariant: a hook without `servers` and `tools` is asked about every call.
 
 use std::time::Duration;
 

@@ -191,8 +191,8 @@ fn read_file(environment: &Environment, flags: &Flags, errors: &mut SettingsErro
     }
 }
 
-/// `$XDG_CONFIG_HOME/mooring/mooring.toml`, if it is there. A directory that may not be looked into is passed over, as the
-/// rule says; a file that is there and cannot be read is not.
+/// `$XDG_CONFIG_HOME/mooring/mooring.toml`, if it is there. A directory that may not be read is ignored, as the XDG
+/// specification requires; an existing file that cannot be read is an error.
 fn file_of_user(environment: &Environment) -> Option<PathBuf> {
     let path = paths::config_home(environment)?.join(FILE_OF_USER);
     path.try_exists().is_ok_and(|exists| exists).then_some(path)

@@ -48,7 +48,7 @@ pub(super) fn home(environment: &Environment) -> Option<PathBuf> {
     variable(environment, "HOME")
 }
 
-/// The path that a variable holds; none where it is unset, relative or no text.
+/// The path in a variable; none if it is unset, relative or not text.
 fn variable(environment: &Environment, name: &str) -> Option<PathBuf> {
     match environment.get(name) {
         Some(Value::Word(text)) => Some(PathBuf::from(text)).filter(|path| path.is_absolute()),

@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         read(self, setting)
     }
 
-    /// What `[code]` says of a row or, where that is known, what a server says in its place.
+    /// The value of a row in `[code]`, or the server's own where that is set.
     pub(super) fn inherit<S: Row, T: Clone>(
         &mut self,
         rows: &'static InheritedSetting<S>,
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Refuses a value that is fine by itself and impossible beside another.
+    /// Refuses a value that is valid alone but conflicts with another.
     pub(super) fn refuse(
         &mut self,
         setting: &impl Row,
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// What is written, as this function reads it; what it refuses is noted. None where nothing is written, or it was
+    /// The written value, as this function parses it; a refusal is recorded. None if nothing is written, or it was
     /// refused.
     fn written<T>(
         &mut self,
@@ -499,14 +499,14 @@ fn list_item<T>(
     parse(text)
 }
 
-/// Reads a text as this function parses it; none where there is no text, or it was refused.
+/// Reads a text as this function parses it; none if there is no text, or it was refused.
 pub(super) fn text<T>(
     parse: impl Fn(&str) -> Result<T, Reason>,
 ) -> impl FnOnce(&mut Reader<'_>, &'static Text) -> Option<T> {
     move |reader, setting| reader.text(setting, parse)
 }
 
-/// Reads a list, each item as this function parses it; empty where there is none.
+/// Reads a list, each item as this function parses it; empty if there is none.
 pub(super) fn list<T>(
     parse: impl Fn(&str) -> Result<T, Reason>,
 ) -> impl FnOnce(&mut Reader<'_>, &'static List) -> Vec<T> {

@@ -47,7 +47,7 @@ impl Value {
         }
     }
 
-    /// It as a table; none where it is none.
+    /// The value as a table; none if it is of another type.
     pub(crate) fn as_table(&self) -> Option<Table> {
         match self {
             Self::Table(table) => Some(table.clone()),
@@ -55,8 +55,8 @@ impl Value {
         }
     }
 
-    /// It as a boolean; none where it is none. The environment has no booleans, so it may say on, yes and 1 as well; the
-    /// file may not.
+    /// The value as a boolean; none if it is of another type. The environment has no booleans, so on, yes and 1 are
+    /// accepted there too; the file may not.
     pub(crate) fn as_switch(&self) -> Option<bool> {
         match self {
             Self::Switch(value) => Some(*value),

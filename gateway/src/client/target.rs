@@ -31,7 +31,7 @@ const STANDARD_HEADERS: [HeaderName; 3] = [
 pub(super) struct GatewayTarget {
     /// URL without a trailing slash.
     pub(super) gateway: String,
-    /// The id of a code server; empty where none is asked for.
+    /// The id of a code server; empty if none is needed.
     pub(super) server: String,
     /// The identity headers.
     pub(super) headers: HeaderMap,

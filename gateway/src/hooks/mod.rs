@@ -30,7 +30,7 @@ pub struct CallHooks {
 pub struct CallRoute<'a> {
     /// Who calls.
     pub caller: &'a Arc<Identity>,
-    /// The digest of the session; none where there is none.
+    /// The digest of the session, if there is one.
     pub session_digest: Option<Box<str>>,
     /// The id of the server.
     pub server: &'a str,

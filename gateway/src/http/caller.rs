@@ -21,7 +21,7 @@ pub(super) struct RequestSender {
 }
 
 impl RequestSender {
-    /// A stranger, over a connection from `peer`.
+    /// An unknown sender, over a connection from `peer`.
     pub(super) const fn over(peer: Peer) -> Self {
         Self {
             peer,

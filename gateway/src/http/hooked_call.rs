@@ -93,7 +93,7 @@ pub(super) async fn answered(call: HookedCall, reply: Reply, bytes_max: usize) -
     }
 }
 
-/// A message of a reply, or what the hooks put in its place.
+/// A message of a reply, or its replacement by the hooks.
 async fn consult(call: Arc<HookedCall>, text: Bytes) -> Bytes {
     let message = match Message::parse(&text, Sender::Upstream) {
         Ok(message) => message,

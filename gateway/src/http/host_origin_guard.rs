@@ -61,7 +61,7 @@ pub(super) async fn guard<F: Future<Output = Response>>(
     // A browser must not take text of a tool for a page or a script (WHATWG Fetch, 3.6).
     let nosniff = HeaderValue::from_static("nosniff");
     headers.insert(X_CONTENT_TYPE_OPTIONS, nosniff);
-    // A reply is for its caller alone, also where a cache does not know by what a caller is named (RFC 9111, 3.5).
+    // A reply is for its caller alone, even if a cache does not know how callers are identified (RFC 9111, 3.5).
     let no_store = HeaderValue::from_static("no-store");
     headers.entry(CACHE_CONTROL).or_insert(no_store);
     if app.session_router.store().is_degraded() {

@@ -118,7 +118,7 @@ pub struct App {
     pub request_log: Arc<RequestLog>,
     /// How many requests each user may send; none if there is no limit.
     pub request_rates: Option<RequestRates>,
-    /// How many replies strangers get in time; none if there is no limit.
+    /// How many replies unauthenticated senders get without delay; none if there is no limit.
     pub stranger_rates: Option<StrangerRates>,
     /// How requests are authenticated.
     pub authenticator: Authenticator,
@@ -168,7 +168,7 @@ impl Routes {
         }
     }
 
-    /// Returns the response: to a stranger when the rate of strangers permits it.
+    /// Returns the response; to an unauthenticated sender, once the rate limit permits it.
     async fn in_time(&self, sender: &RequestSender, response: Response) -> Response {
         if !sender.is_admitted()
             && let Some(app) = &self.app

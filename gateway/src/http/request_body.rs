@@ -58,7 +58,7 @@ impl RequestBodies {
         Self { bytes_max }
     }
 
-    /// Reads a whole body at the expense of `memory`, until the last reference to it is dropped.
+    /// Reads a whole body, which is charged to `memory` until the last reference to it is dropped.
     ///
     /// # Errors
     /// See [`RequestBodyError`]; the rest of the body is not read.

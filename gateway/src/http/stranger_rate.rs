@@ -5,9 +5,9 @@
 //! as the moment at which it is full again (the generic cell rate algorithm). These moments are in a table of fixed
 //! size, in which each address has [`ROWS`] slots, chosen by secret hashes; the earliest of its slots counts.
 //!
-//! Invariant: memory does not grow, and no address can displace what it or another one has used up. Addresses that share
-//! all their slots share a bucket, so the worst that a flood from many addresses does is to delay replies to other
-//! strangers.
+//! Invariant: memory does not grow, and no address can evict its own or another's bucket. Addresses that share all
+//! their slots share a bucket, so a flood from many addresses can at worst delay replies to other unauthenticated
+//! senders.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -69,8 +69,8 @@ impl StrangerRates {
         }
     }
 
-    /// Returns the response to a stranger at this address when it may be sent: at the latest when `stopping` is
-    /// cancelled.
+    /// Returns the response to an unauthenticated sender at this address once it may be sent: at the latest when
+    /// `stopping` is cancelled.
     pub(super) async fn delay(
         &self,
         peer: IpAddr,

@@ -92,7 +92,7 @@ impl ToolListFilter {
         }
     }
 
-    /// The message itself if it is no list of tools; an error in its place if it is one that cannot be read.
+    /// The message itself if it is no list of tools; an error instead if it is a list that cannot be read.
     fn without_others(&self, text: Bytes) -> Bytes {
         let message = match Message::parse(&text, Sender::Upstream) {
             Ok(message) => message,

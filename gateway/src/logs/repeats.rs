@@ -17,7 +17,7 @@ const BURST: u32 = 50;
 const LINES_PER_SECOND: u32 = 10;
 /// Time in which one line is earned.
 const INTERVAL: Duration = Duration::from_millis(1000 / LINES_PER_SECOND as u64);
-/// How far ahead of its time a kind may be.
+/// How far ahead of its rate a kind may be.
 const AHEAD_MAX: Duration =
     Duration::from_millis(1000 / LINES_PER_SECOND as u64 * (BURST as u64 - 1));
 /// Maximum kinds that are distinguished by server and user. All further ones of one place share a kind.

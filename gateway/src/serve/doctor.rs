@@ -284,7 +284,7 @@ async fn parts(
     Ok(checks)
 }
 
-/// Whether the keys that callers are known by can be read. None where nothing is read.
+/// Whether the keys that authenticate callers can be read. None if there are no such keys.
 fn caller_keys(app: &App) -> Option<SettingsCheck> {
     let (_, state) = app.authenticator.keys_state()?;
     let subject = "keys of callers";

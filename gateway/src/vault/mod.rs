@@ -121,8 +121,8 @@ impl Vault {
         Ok(stored_at_ms)
     }
 
-    /// When the user has stored a secret for each of these servers, in Unix milliseconds; none where there is none that can
-    /// be read.
+    /// When the user has stored a secret for each of these servers, in Unix milliseconds; none if there is none that
+    /// can be read.
     ///
     /// # Errors
     /// The store's own only.

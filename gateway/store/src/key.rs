@@ -229,7 +229,7 @@ impl InitDigest {
         Self(mooring_secrets::digest::hex(json.as_bytes()).into())
     }
 
-    /// Reads a digest back from a label; none where it is not one.
+    /// Reads a digest back from a label; none if it is invalid.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);

@@ -42,8 +42,8 @@ impl Store {
     /// One page of the sessions that match a query. Counts as no use.
     ///
     /// # Errors
-    /// Refused: `ERR` for a cursor that no store of this kind gave. `UnavailableReason` while Redis is: memory does not know what
-    /// there is.
+    /// Refused: `ERR` for a cursor that is not of a store of this kind. `UnavailableReason` while Redis is unavailable:
+    /// memory does not know all sessions.
     pub async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
         on_backend!("SESSION.LIST", self.list(query))
     }

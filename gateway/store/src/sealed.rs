@@ -14,7 +14,7 @@ pub const SEALED_BYTES_MAX: usize = 16 * 1024;
 const NAME_BYTES_MAX: usize = 512;
 
 impl Store {
-    /// The values with these names, in their order; none where there is none.
+    /// The values with these names, in their order; none for a name without a value.
     ///
     /// # Errors
     /// The store's own only.

@@ -19,9 +19,9 @@ pub struct Session {
     pub id: SessionId,
     /// The caller of the request.
     pub principal: Principal,
-    /// The teams of who the request comes from; empty where the gateway acts by itself.
+    /// The caller's teams; empty if the gateway acts by itself.
     pub teams: Arc<[String]>,
-    /// The token of who the request comes from, where a server gets one in exchange for it.
+    /// The caller's token, if a server gets one in exchange for it.
     pub token: Option<Arc<AccessToken>>,
     /// The usage of the caller's user; none if the gateway acts by itself.
     pub usage: Option<Arc<UserUsage>>,

@@ -1,4 +1,4 @@
-//! Effects of a transition besides its reply: which waiting callers it concerns, and what it means for use and load.
+//! Effects of a transition besides its reply: which waiting callers it concerns, and its effect on use and load.
 //!
 //! Redis's module knows this by itself; the other stores learn it from requests and answers.
 

@@ -19,7 +19,7 @@ pub struct Caller<'a> {
     pub session_digest: Option<&'a str>,
     /// The token with which the caller was authenticated; none where no server gets one in exchange for it.
     pub token: Option<&'a Arc<AccessToken>>,
-    /// At whose expense replies are held; none for requests that the gateway makes by itself.
+    /// The memory share that buffered replies are charged to; none for requests that the gateway makes by itself.
     pub memory: Option<&'a Arc<MemoryShare>>,
 }
 

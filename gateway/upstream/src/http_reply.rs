@@ -25,8 +25,8 @@ use mooring_usage::{HeldMemory, MemoryShare, RoomWait, SHORT_BYTES_MAX};
 /// After so long without a byte of a long event, memory is held only for what has arrived of it.
 const STALLED_AFTER: Duration = Duration::from_secs(2);
 
-/// Reads a response. Events are limited to `event_bytes_max` bytes, and long ones are held at the expense of `memory`.
-/// `broken` makes the error for a broken body.
+/// Reads a response. Events are limited to `event_bytes_max` bytes, and long ones are charged to `memory`. `broken`
+/// makes the error for a broken body.
 pub fn read_http<B>(
     response: Response<B>,
     event_bytes_max: usize,

@@ -89,7 +89,7 @@ impl Server {
     /// answer lately. None without an outcome in time; the task continues, so that no binding is left half made.
     /// `is_answer` says whether an outcome shows that the server answers.
     ///
-    /// The answer may wait for room in `memory`, which says nothing about the server.
+    /// The answer may wait for room in `memory`, which does not count as lateness of the server.
     pub async fn answer_in_time<T: Send + 'static>(
         self: &Arc<Self>,
         limit: Duration,
@@ -98,7 +98,7 @@ impl Server {
         is_answer: impl FnOnce(&T) -> bool + Send + 'static,
     ) -> Option<T> {
         let begun = Instant::now();
-        // A process of one session says nothing about those of others.
+        // The lateness of one session's process does not indicate that of others.
         let is_shared = self.ownership != Ownership::Owned;
         let wait = match is_shared {
             true => self.lateness.wait(limit, begun),

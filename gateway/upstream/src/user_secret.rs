@@ -84,7 +84,7 @@ pub(crate) struct RequestSecret {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SecretNeed {
     Required,
-    /// The caller may have deleted it, and the upstream session is to be deleted all the same.
+    /// The caller may have deleted it, but the upstream session must still be deleted.
     IfStored,
 }
 

@@ -167,7 +167,7 @@ impl MemoryBudget {
 }
 
 impl MemoryShare {
-    /// Nothing yet, at the expense of this share.
+    /// An empty hold, charged to this share.
     #[must_use]
     pub const fn hold(self: Arc<Self>) -> HeldMemory {
         HeldMemory {
@@ -273,7 +273,7 @@ impl HeldMemory {
             wait.0 = None;
             return Poll::Ready(Ok(()));
         }
-        // What others give back makes room too, and everything is given back to the budget.
+        // Memory that others release makes room too, and all memory is released to the budget.
         self.share.budget.limit.register(context.waker());
         let Err(error) = self.try_grow(bytes) else {
             wait.0 = None;

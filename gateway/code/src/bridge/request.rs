@@ -1,7 +1,7 @@
 //! One frame of the program: a call, or what is wrong with it.
 //!
-//! The envelope is parsed by itself, its values unparsed, which recurses nowhere; the arguments are parsed only once
-//! their depth is known.
+//! The envelope is parsed first, without its values and without recursion; the arguments are parsed only once their
+//! depth is known.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

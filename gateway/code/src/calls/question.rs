@@ -19,7 +19,7 @@ const PREFIX: &str = "n:";
 /// The client of a run, as far as it can be spoken to.
 #[derive(Clone, Debug)]
 pub struct RunClient {
-    /// None where it does not support requests.
+    /// None if it does not support requests.
     questions: Option<mpsc::Sender<Box<str>>>,
 }
 

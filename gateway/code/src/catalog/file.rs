@@ -43,7 +43,7 @@ impl ListFile {
         }
     }
 
-    /// The list. None where there is none, or none that this version understands.
+    /// The list. None if there is no list, or this version does not understand it.
     pub(super) fn read(&self) -> Option<ListSnapshot> {
         serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
     }

@@ -56,7 +56,7 @@ pub enum ListError {
     /// Its list takes too much memory.
     #[error("the parsed list takes more than {MEMORY_BYTES_MAX} bytes of memory")]
     TooLarge,
-    /// The task that read a page ended by itself.
+    /// The task that read a page panicked.
     #[error("a page could not be read")]
     Task(#[from] tokio::task::JoinError),
 }

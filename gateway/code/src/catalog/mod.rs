@@ -118,8 +118,8 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// Of these servers, shared below `base_dir` where the volume can be used. A list is believed for `ttl`, and its server
-    /// is waited for as long as for any answer.
+    /// The catalog of these servers, shared below `base_dir` if the volume can be used. A list is cached for `ttl`; the
+    /// wait for a server's list is that for any answer.
     pub(crate) fn new(
         servers: Vec<MountableServer>,
         base_dir: Option<&Path>,

@@ -18,9 +18,9 @@ use mooring_store::unix_now_ms;
 const FIRST_WITHIN: Duration = Duration::from_secs(10);
 /// The same for a program, which has to start and may have to be fetched first, as `npx` and `uvx` do.
 const FIRST_OF_PROGRAM_WITHIN: Duration = Duration::from_secs(30);
-/// How long the list of a program is believed at least: asking for it starts the program.
+/// Minimum time for which the list of a program is cached, because a refresh starts the program.
 const PROGRAM_BELIEVED_FOR: Duration = Duration::from_secs(60 * 60);
-/// Between two looks whether another gateway has the first list.
+/// Interval of checking whether another gateway has the first list.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a server that failed is left alone.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
@@ -93,7 +93,7 @@ impl Source {
                     false => FIRST_WITHIN,
                 };
                 let wait = upstreams.answer_wait(self.server(), limit);
-                // A longer query continues by itself, for a later call.
+                // A longer query continues in its task, for a later call.
                 if tokio::time::timeout(wait, refreshing).await.is_err() {
                     upstreams.note_answer(self.server(), false);
                 }

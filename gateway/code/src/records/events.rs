@@ -122,7 +122,7 @@ pub struct StoredEvent {
     pub(crate) server_id: String,
     /// The principal.
     pub(crate) user_email: String,
-    /// The run; none where there was none.
+    /// The run, if there was one.
     pub run_id: Option<String>,
     /// `<server>/<tool>`, where it is about one.
     pub(crate) tool: Option<String>,

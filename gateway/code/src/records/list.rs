@@ -181,7 +181,7 @@ fn read_end(area: &Area, id: &RunId) -> Result<Option<RecordedEnd>, RecordsError
         .transpose()
 }
 
-/// One file of a record. One that is too large says nothing about the volume: it costs its own run only.
+/// One file of a record. A file that is too large is not a failure of the volume: it affects its own run only.
 fn read(area: &Area, path: &str, bytes_max: usize) -> Result<Option<Vec<u8>>, RecordsError> {
     area.read(path, bytes_max)
         .map_err(|error| match error.kind() {

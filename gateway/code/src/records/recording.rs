@@ -33,7 +33,7 @@ const DROPPED: &str = "the gateway dropped the run before its end was recorded";
 pub(crate) struct NewRun {
     /// Its name: what its answer has as `run_id`.
     pub(crate) id: RunId,
-    /// The code session; none where it is blocked before there is one.
+    /// The code session; none if the run was blocked before there was one.
     pub(crate) session_id: Option<Box<str>>,
     /// The principal of the run.
     pub(crate) principal: Principal,

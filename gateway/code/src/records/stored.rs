@@ -147,7 +147,7 @@ pub(super) fn head(text: &str, chars_max: usize) -> String {
     text.chars().take(chars_max).collect()
 }
 
-/// Reads a stored value; none where it is of a later version or not whole.
+/// Reads a stored value; none if it is of a later version or incomplete.
 pub(super) fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     serde_json::from_slice(bytes).ok()
 }

@@ -1,8 +1,8 @@
 //! The answers of tools: what a model reads, and the structured content that programs read.
 //!
-//! Hosts differ in which half they show a model, so both are small: the text is what was asked for, and the structured
-//! content has no field that says nothing. What is about the run itself is in `_meta`, which no host shows.
-//! `code.answer = "full"` answers as ContextForge's ADR-0041 has it instead: one object, and the same as JSON in the text.
+//! Hosts differ in which half they show a model, so both are small: the text has only the requested data, and the
+//! structured content has no empty field. Data about the run itself is in `_meta`, which no host shows. `code.answer =
+//! "full"` answers as ContextForge's ADR-0041 has it instead: one object, and the same as JSON in the text.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

@@ -66,7 +66,7 @@ pub enum Failure {
     /// The system gave no handle to stop it by.
     #[error("the run could not be prepared")]
     Stop(#[source] std::io::Error),
-    /// The thread that did the work ended by itself. A defect.
+    /// The thread that did the work panicked. A defect.
     #[error("internal error: the call was not completed")]
     Thread(#[from] tokio::task::JoinError),
 }

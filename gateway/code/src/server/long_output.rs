@@ -57,7 +57,7 @@ pub(super) fn save(
     }))
 }
 
-/// Both ends of a long output, and a mark between them that says where all of it is. None where it is short.
+/// Both ends of a long output, and a mark between them that names the file with all of it. None if the output is short.
 pub(super) fn abridged(text: &str, saved: Option<&SavedOutput>) -> Option<String> {
     if text.len() <= ANSWER_BYTES_MAX {
         return None;

@@ -98,8 +98,8 @@ pub struct CodeServer {
 }
 
 impl CodeServers {
-    /// Opens the volume, proves the sandbox, and makes the servers. If one of the two is unavailable, the readiness and
-    /// answers say so; other servers are served. A list of tools is waited for as long as `answer_timeout`.
+    /// Opens the volume, tests the sandbox, and makes the servers. If one of the two is unavailable, `/readyz` and
+    /// answers report it; other servers are served. A list of tools is waited for as long as `answer_timeout`.
     ///
     /// # Errors
     /// [`CodeServersError`]: a defect, not a state of the machine.

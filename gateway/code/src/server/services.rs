@@ -39,7 +39,7 @@ pub enum CodeServersError {
     /// The key of the maps of tokens cannot be used.
     #[error("the key that maps of tokens are encrypted with cannot be used")]
     TokenKey(#[from] TokenKeyError),
-    /// The thread that opens the volume and proves the sandbox ended by itself.
+    /// The thread that opens the volume and tests the sandbox panicked.
     #[error("the volume and sandbox checks could not run")]
     Thread(#[from] tokio::task::JoinError),
 }
@@ -66,7 +66,7 @@ pub struct Services {
     pub(super) is_replay_enabled: bool,
     /// Where code may connect to that may use the network.
     pub(super) addresses: Arc<AddressPolicy>,
-    /// The key that maps of tokens are encrypted with; none where they are not.
+    /// The key that encrypts token maps; none if they are not encrypted.
     pub(super) token_key: Option<TokenKey>,
     pub(crate) patterns: Patterns,
     /// The same for servers that let code use the network.

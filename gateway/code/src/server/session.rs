@@ -128,7 +128,7 @@ impl CodeServer {
         };
         let was_degraded = store.is_degraded();
         let created = store.create(&session.key, &request).await?;
-        // What memory makes up while the store is away says nothing of the session that the store knows.
+        // A record that memory creates while the store is away is unrelated to the session in the store.
         if was_degraded || store.is_degraded() {
             return Ok(Incarnation::StoreAway);
         }

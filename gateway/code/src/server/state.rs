@@ -30,9 +30,9 @@ impl CodeServers {
                 Ok(sandbox) => Ok(sandbox_report(sandbox)),
                 Err(error) => Err(error.to_string()),
             },
-            // A look that ended by itself found nothing good.
+            // A check that panicked counts as a failure.
             volume: volume.unwrap_or(Err(VolumeProblem::SecondProcess {
-                reason: "the look at the volume ended by itself",
+                reason: "the check of the volume panicked",
             })),
         }
     }

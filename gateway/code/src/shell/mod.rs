@@ -1,10 +1,11 @@
 //! The one-line shell: tools of a fixed list, their arguments, and pipes between them.
 //!
-//! There is no shell behind it. A line is read into stages that the sandbox starts one beside the other, so what this
-//! parser does not know cannot happen: it refuses by name, with the place, everything that another shell would read as
-//! more than words, quotes and pipes. It is no wall either: the tools run inside the sandbox like any other code.
+//! There is no shell behind it. A line is parsed into stages that the sandbox starts concurrently, so syntax that this
+//! parser does not know cannot have an effect: it refuses everything that another shell would read as more than words,
+//! quotes and pipes, and names it with its position. The parser is not an isolation layer: the tools run inside the
+//! sandbox like any other code.
 //!
-//! Invariant: what is accepted means the same to a POSIX shell, as far as the words go.
+//! Invariant: an accepted line has the same words in a POSIX shell.
 
 mod tools;
 mod words;

@@ -60,7 +60,7 @@ pub enum SkillsError {
     /// The files were written by a later version, or are incomplete.
     #[error("the skills of this server cannot be read by this version of the gateway")]
     Unreadable,
-    /// The lock was held all the while.
+    /// The lock was held by another process for the whole wait.
     #[error("the skills of this server are being changed; try again")]
     Busy,
     /// They could not be written.

@@ -1,6 +1,6 @@
 //! The intersection of two kinds: the `allOf` of a schema.
 //!
-//! Where nothing does, the schema contradicts itself, and the first of the two is used: a stub that says too little is of
+//! If it is empty, the schema contradicts itself, and the first of the two is used: a stub that says too little is of
 //! more use than one that cannot be called.
 
 use super::kind::{Field, Kind, Literal, Object};

@@ -137,7 +137,7 @@ fn identifier(name: &str, role: Role) -> String {
     }
 }
 
-/// Whether the name means something else in its place.
+/// Whether the name is a keyword or builtin in this role.
 fn is_word(text: &str, role: Role) -> bool {
     let is_keyword = is_python_keyword(text);
     let is_known = || PYTHON_BUILTINS.contains(&text) || TYPESCRIPT_WORDS.contains(&text);

@@ -1,7 +1,7 @@
-//! Words of strangers as comments and literals of both languages.
+//! Untrusted text as comments and literals of both languages.
 //!
-//! Invariant: whatever the words are, the result is one comment, or one literal, of the language it is for, and
-//! nothing follows it. No control character and none that changes the order in which text is shown is left in it.
+//! Invariant: for any text, the result is exactly one comment or one literal of its language. No control character and
+//! none that changes the order in which text is shown is left in it.
 
 use std::fmt::Write as _;
 

@@ -79,7 +79,7 @@ fn arguments(input: &TypeSchema) -> Kind {
     }
 }
 
-/// Nothing has to be given where nothing is required.
+/// The argument is optional if no field is required.
 fn default(input: &TypeSchema) -> &'static str {
     let is_optional = match input.resolve(&input.root) {
         Kind::Object(object) => object.fields.iter().all(|field| !field.is_required),

@@ -56,7 +56,7 @@ pub(super) fn find(text: &str) -> impl Iterator<Item = TokenMatch<'_>> {
     })
 }
 
-/// The token that begins at `start`, where one does.
+/// The token that begins at `start`, if there is one.
 fn read(text: &str, start: usize) -> Option<TokenMatch<'_>> {
     let body = text.get(start + START.len()..)?;
     let bytes = body.as_bytes();

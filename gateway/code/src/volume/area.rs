@@ -79,7 +79,7 @@ impl Area {
         format!("{}/{path}", self.root)
     }
 
-    /// Opens a directory; none where there is none.
+    /// Opens a directory; none if it does not exist.
     fn open_existing(&self, path: &str) -> Result<Option<OwnedFd>, Errno> {
         directory::existing(directory::open_directory(self.base(), self.path(path)))
     }
@@ -95,7 +95,7 @@ impl Area {
         step(parent.as_fd(), name)
     }
 
-    /// The whole of a file; none where there is none.
+    /// The whole content of a file; none if it does not exist.
     ///
     /// # Errors
     /// It has more than `bytes_max` bytes (`FileTooLarge`), is no file, or the file system refused.
@@ -114,8 +114,8 @@ impl Area {
         Ok(Some(bytes))
     }
 
-    /// The names in a directory, in no order; none where there is no directory. Files that are being written have no
-    /// names yet.
+    /// The names in a directory, in no order; none if it does not exist. Files that are being written have no names
+    /// yet.
     ///
     /// # Errors
     /// The file system refused.
@@ -136,7 +136,7 @@ impl Area {
         Ok(self.stat(path)?.is_some())
     }
 
-    /// When a file was last modified, in milliseconds since 1970; none where there is none.
+    /// When a file was last modified, in milliseconds since 1970; none if it does not exist.
     ///
     /// # Errors
     /// The file system refused.
@@ -144,7 +144,7 @@ impl Area {
         Ok(self.stat(path)?.map(|stat| directory::modified_ms(&stat)))
     }
 
-    /// How long a file is, in bytes; none where there is none.
+    /// The length of a file in bytes; none if it does not exist.
     ///
     /// # Errors
     /// The file system refused.
@@ -265,7 +265,7 @@ impl Area {
     /// Takes the lock of this name, which is a file that is never removed, or waits for it at most `wait`.
     ///
     /// # Errors
-    /// `WouldBlock` where another held it all the while; or the file system refused.
+    /// `WouldBlock` if another process held it for the whole wait; or an error of the file system.
     pub(crate) fn lock(&self, name: &str, wait: Duration) -> io::Result<AreaLock> {
         let flags = OFlags::RDWR | OFlags::CREATE;
         let file = self.within("", |directory| {

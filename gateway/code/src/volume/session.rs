@@ -75,7 +75,7 @@ impl SessionHandle {
     /// value, or with the process.
     ///
     /// # Errors
-    /// [`LockError::Busy`] where it was held all the while.
+    /// [`LockError::Busy`] if it was held for the whole wait.
     pub fn lock(&self, wait: Duration) -> Result<SessionLock, LockError> {
         lock::take(self.shared.base.as_fd(), LockName::of(&self.place), wait)
     }

@@ -72,7 +72,7 @@ impl Stamp {
         used_while_away: false,
     };
 
-    /// Whether there is a stamp that says nothing: one of a machine that lost power, say.
+    /// Whether the stamp is unreadable, for instance after a power failure.
     pub(super) const fn is_unread(&self) -> bool {
         self.content_hash.is_none()
     }
@@ -113,7 +113,7 @@ pub(super) fn read(session: BorrowedFd<'_>) -> Result<Option<Stamp>, StampError>
     parse(&bytes, modified_at_ms).map(Some)
 }
 
-/// A stamp that does not parse says nothing but when the directory was last used.
+/// A stamp that does not parse still gives the time of the directory's last use.
 fn parse(bytes: &[u8], modified_at_ms: u64) -> Result<Stamp, StampError> {
     if let Ok(StampVersion { version }) = serde_json::from_slice(bytes)
         && version > VERSION
@@ -138,8 +138,8 @@ fn parse(bytes: &[u8], modified_at_ms: u64) -> Result<Stamp, StampError> {
 
 /// Replaces the stamp. The caller holds the session's lock.
 ///
-/// Nothing is forced to the disk: after a loss of power an empty stamp is one that says nothing, and the rule for
-/// directories knows what to do with that.
+/// Nothing is synced to disk: an empty stamp after a power failure counts as unreadable, which the rule for directories
+/// handles.
 pub(super) fn write(session: BorrowedFd<'_>, stamp: &Stamp) -> Result<(), StampError> {
     let hash = stamp.content_hash.as_ref().map(ContentHash::as_str);
     let stored = StoredStamp {

@@ -48,10 +48,10 @@ pub struct TrashOutcome {
 }
 
 impl Volume {
-    /// Deletes at most `limit` of the things in the trash. Where another process is at it, nothing is done.
+    /// Deletes at most `limit` of the entries in the trash. Does nothing while another process does this.
     ///
     /// # Errors
-    /// Names the step; the rest of what could be deleted is deleted all the same.
+    /// Names the step; all other entries that can be deleted are still deleted.
     pub fn empty_trash(&self, limit: usize) -> Result<TrashOutcome, TrashError> {
         let base = self.shared.base.as_fd();
         let locks = directory::make_directories(base, &[LOCKS]).map_err(TrashError::Lock)?;

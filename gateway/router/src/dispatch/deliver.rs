@@ -1,6 +1,6 @@
 //! Delivers a message: resolves the binding, sends, and after a loss rebinds and decides whether to send again.
 //!
-//! Invariant: once an attempt may have run, the only errors are those that say so, whatever fails afterwards.
+//! Invariant: once an attempt may have run, every error says so, whatever fails afterwards.
 
 use std::time::{Duration, Instant};
 

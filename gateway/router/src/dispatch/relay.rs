@@ -405,7 +405,7 @@ mod tests {
     use mooring_protocol::ids::Epoch;
     use mooring_protocol::{Lane, Marker, RequestTag};
 
-    /// A call's stream whose server says nothing.
+    /// A call's stream whose server is silent.
     fn silent(requests: &InFlightRequests) -> (EventRelay, RequestScope) {
         let pending_request = PendingRequest {
             id_json: "1".into(),

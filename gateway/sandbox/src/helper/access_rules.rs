@@ -127,7 +127,7 @@ fn in_root(spec: &Spec) -> Result<Vec<Rule>, OpenError> {
     }
     rules.push((hold("/tmp")?, write()));
     for path in spec.access.writable() {
-        // One that is missing has a file in its place, in which nothing can be written.
+        // If a directory is missing, a file is at its path, and nothing can be written there.
         if let Some(directory) = hold_directory(&path)? {
             rules.push((directory, write()));
         }

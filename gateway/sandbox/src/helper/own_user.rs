@@ -16,7 +16,7 @@ use rustix::thread::{
 
 use super::error::{Cause, StepError, at};
 
-/// The first of the numbers of runs. Above those of accounts and of the ranges that container engines hand out.
+/// The first user id of runs, above those of accounts and of the ranges that container engines assign.
 const NUMBERS_FROM: u32 = 0x7000_0000;
 
 /// How many there are, as a mask.

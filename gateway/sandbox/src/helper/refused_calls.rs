@@ -3,8 +3,8 @@
 //! The filter suspends a caller until it gets an answer. This process answers with the error that the filter gives for
 //! every other refused call, so that a program cannot distinguish the two.
 //!
-//! Invariant: a run has a bounded number of calls answered. After that the listener is closed, and the kernel gives the
-//! same error by itself. So it does if the helper has died.
+//! Invariant: a run has a bounded number of calls answered. After that the listener is closed, and the kernel returns
+//! the same error. It does the same if the helper has died.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -14,7 +14,7 @@ use crate::options::Launcher;
 use crate::protocol::{self, FromHelper, ToHelper, WireTier};
 use crate::tier::Tier;
 
-/// For a helper that waits to end by itself. It is killed then.
+/// How long a waiting helper may take to exit before it is killed.
 const DISMISS_WAIT: Duration = Duration::from_secs(1);
 
 /// A helper, its streams and its control group. The helper is dropped before its group.

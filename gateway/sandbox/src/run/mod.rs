@@ -52,7 +52,7 @@ use watch::{FinishedRun, Handover, State, Watch};
 pub struct Sandbox {
     options: Options,
     groups: Arc<CgroupBackend>,
-    /// None where none are to wait.
+    /// None if no helpers wait.
     warm: Option<WarmHelpers>,
     layers: Vec<Layer>,
     runtimes: Runtimes,

@@ -55,7 +55,7 @@ enum Stage {
     Over,
 }
 
-/// A helper for one run. When this is dropped, another one is begun in its place.
+/// A helper for one run. When this is dropped, a replacement is started.
 #[derive(Debug)]
 pub(super) struct Replacement<'a>(&'a Pool);
 

@@ -1,8 +1,8 @@
 //! Watching one run from the moment its helper was started to the death of its last process: one loop, on one thread,
 //! over everything that can happen.
 //!
-//! Invariant: every run ends, by itself or killed at a limit. A program that keeps a stream open, stays silent, writes
-//! without end or ignores signals never makes this loop wait beyond its next deadline.
+//! Invariant: every run ends: it exits, or is killed at a limit. A program that keeps a stream open, stays silent,
+//! writes endlessly or ignores signals never makes this loop wait beyond its next deadline.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -155,8 +155,8 @@ pub(super) struct FinishedRun {
 }
 
 impl Watch<'_, '_> {
-    /// Returns when no process of the run is left, also with an error. What is left of a run that went well is its
-    /// helper, which ends by itself, and its empty group.
+    /// Returns when no process of the run is left, also with an error. After a successful run only its helper, which
+    /// then exits, and its empty control group are left.
     pub(super) fn until_over(mut self) -> Result<(FinishedRun, BegunHelper), RunError> {
         let last = self.until_finished();
         let measured = last.as_ref().map_or(Ok(()), |_| self.measure_group());

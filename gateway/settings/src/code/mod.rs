@@ -130,12 +130,12 @@ settings! {
             let policy = PolicyDraft::read(reader, Some(&section.policy));
             policy.policy(CallPolicy::read(reader, Some(&section.calls)), access)
         },
-        /// What `/tools` describes the tools of other servers in.
+        /// The form in which `/tools` describes the tools of other servers.
         pub stub_format: StubFormat = Choice("servers.stub_language").unset("the language of the server's runtime")
             => |reader, row| reader.if_written(row).unwrap_or(StubFormat::of(policy.language)),
         /// Which tools of other servers are mounted.
         pub mounts: MountRules => MountRules::read,
-        /// Which personal data is replaced by tokens; none where nothing is.
+        /// Which personal data is replaced by tokens; none if tokenization is off.
         pub tokenization: Option<TokenizationSettings>
             => |reader| TokensDraft::of_server(reader, &section.tokens).settings(),
         /// The scope of its skills.

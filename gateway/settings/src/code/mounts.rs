@@ -32,12 +32,12 @@ settings! {
         pub exclude_servers: Globs =
             List("servers.mount_rules.exclude_servers", GLOBS_MAX, GLOB_BYTES_MAX, SERVER_SHAPE)
             .unset("none is left out") => parse_globs,
-        /// Only these tools are mounted. A pattern with a slash is held against `server/tool`, one without against the
-        /// tool's own name.
+        /// Only these tools are mounted. A pattern with a slash is matched against `server/tool`, one without against
+        /// the tool's own name.
         pub include_tools: Globs = List("servers.mount_rules.include_tools", GLOBS_MAX, GLOB_BYTES_MAX, TOOL_SHAPE)
             .unset("every one") => parse_globs,
-        /// These tools are not mounted. A pattern with a slash is held against `server/tool`, one without against the
-        /// tool's own name.
+        /// These tools are not mounted. A pattern with a slash is matched against `server/tool`, one without against
+        /// the tool's own name.
         pub exclude_tools: Globs = List("servers.mount_rules.exclude_tools", GLOBS_MAX, GLOB_BYTES_MAX, TOOL_SHAPE)
             .unset("none is left out") => parse_globs,
     }

@@ -16,7 +16,7 @@ use crate::rows::inherited;
 use crate::setting::{Word, Words};
 use crate::{Language, StoreLocation, StoreSettings};
 
-/// How long files live where nothing is set: of a fleet, as ContextForge has it, and on one machine.
+/// The default lifetime of files: that of ContextForge in a fleet, and a longer one on one machine.
 const SESSION_TTL: Duration = Duration::from_secs(900);
 const SESSION_TTL_ON_ONE_MACHINE: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -65,11 +65,11 @@ inherited! {
     /// What is written of a policy, under the names that ContextForge's environment gives it, and in a server's
     /// `sandbox_policy`, where a pasted policy may keep it under `limits` and `permissions`.
     pub(super) struct PolicyDraft {
-        /// What runs code that names no language, and whose session the file tools use.
+        /// The runtime for code that names no language; the file tools use its session.
         language: Language = Choice(
             "code.default_runtime" / "sandbox_policy.runtime" / "sandbox_policy.limits.runtime",
         ).contextforge_name("CODE_EXECUTION_DEFAULT_RUNTIME"),
-        /// What may run code. Code for any other runtime is refused before it runs, and recorded as blocked.
+        /// The runtimes that may run code. Code for any other is refused before it runs, and recorded as blocked.
         runtimes: Vec<CodeRuntime> = List(
             "code.default_allowed_runtimes" / "sandbox_policy.allowed_runtimes" / "sandbox_policy.runtime_requirements",
             CodeRuntime::ALL.len(), GLOB_BYTES_MAX, SHAPE,

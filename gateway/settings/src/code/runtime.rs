@@ -53,8 +53,8 @@ pub enum OnDenoAbsent {
     Refuse,
 }
 
-/// The first file of this name in the directories of `PATH`. Relative directories are passed over: what they name
-/// depends on where the gateway was started.
+/// The first file of this name in the directories of `PATH`. Relative directories are skipped, because they depend on
+/// the gateway's working directory.
 fn find_in_path(name: &str, environment: &Environment) -> Option<PathBuf> {
     let Some(Value::Word(directories)) = environment.get("PATH") else {
         return None;

@@ -15,8 +15,8 @@ const CATEGORY_BYTES_MAX: usize = 24;
 inherited! {
     /// What is written of tokens.
     pub(super) struct TokensDraft {
-        /// Whether personal data in what tools answer and in what runs print is replaced by tokens, and tokens in the
-        /// arguments of tools by the data.
+        /// Whether personal data in the results of tools and the output of runs is replaced by tokens, and tokens in
+        /// the arguments of tools by the original data.
         is_enabled: bool = Switch("code.default_tokenization_enabled" / "tokenization.enabled", false)
             .contextforge_name("CODE_EXECUTION_DEFAULT_TOKENIZATION_ENABLED"),
         /// Which personal data is replaced: e-mail addresses, telephone numbers, social security numbers, card numbers
@@ -26,7 +26,7 @@ inherited! {
             5, 16, "email, phone, ssn, credit_card and name")
             .contextforge_name("CODE_EXECUTION_DEFAULT_TOKENIZATION_TYPES").unset("all of them")
             => |reader, row| reader.list(row, parse_type).map_or(PersonalDataType::ALL.to_vec(), distinct),
-        /// Which way data is replaced.
+        /// The direction of the replacement.
         strategy: TokenizationStrategy = Choice("code.default_tokenization_strategy" / "tokenization.strategy")
             .contextforge_name("CODE_EXECUTION_DEFAULT_TOKENIZATION_STRATEGY"),
         /// Further data that is replaced: what a regular expression finds, by the category that its tokens have.
@@ -42,7 +42,7 @@ inherited! {
 }
 
 words! {
-    /// Which way data is replaced.
+    /// The direction of the replacement.
     pub(super) enum TokenizationStrategy {
         /// on the way out, and back on the way to a tool
         Bidirectional = "bidirectional",
@@ -98,7 +98,7 @@ pub struct TokenizationSettings {
 }
 
 impl TokensDraft {
-    /// What a server says, and the standard where it says nothing.
+    /// The server's own settings, with the defaults for those that it does not set.
     pub(super) fn of_server(reader: &mut Reader<'_>, standard: &Self) -> Self {
         let draft = Self::read(reader, Some(standard));
         let own = Self::is_enabled.own.as_ref();
@@ -109,7 +109,7 @@ impl TokensDraft {
         draft
     }
 
-    /// What is replaced; none where nothing is.
+    /// The data to replace; none if tokenization is off.
     pub(super) fn settings(&self) -> Option<TokenizationSettings> {
         let TokenizationStrategy::Bidirectional = self.strategy;
         self.is_enabled.then(|| TokenizationSettings {

@@ -21,7 +21,7 @@ pub enum CodeTool {
 words! {
     /// How much the tools of a `code` server answer.
     pub enum AnswerForm {
-        /// what was asked for, which of a run is what it printed; metrics, calls and isolation are in `_meta`
+        /// the requested data, for a run its output; metrics, calls and isolation are in `_meta`
         Brief = "brief",
         /// the whole object of ContextForge's ADR-0041, as structured content and as JSON text
         Full = "full",

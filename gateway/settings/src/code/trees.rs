@@ -71,7 +71,7 @@ impl NamedTrees {
         access
     }
 
-    /// The list that withholds something, where one does.
+    /// The list that withholds something, if one does.
     fn narrowest(&self) -> (&Directories, Option<&'static List>) {
         let has_all = |list: &Directories, trees: &[Mount]| {
             let mut trees = trees.iter().copied().map(VirtualPath::of);
@@ -87,7 +87,7 @@ impl NamedTrees {
     }
 }
 
-/// The directories of these trees that are named; all of the trees where none are.
+/// The named directories of these trees; all of the trees if none are named.
 fn parse(reader: &mut Reader<'_>, row: &'static List, trees: &[Mount]) -> Directories {
     let named = reader.list(row, |pattern| parse_directory(pattern, trees));
     named.unwrap_or_else(|| trees.iter().copied().map(VirtualPath::of).collect())

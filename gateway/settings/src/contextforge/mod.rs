@@ -1,5 +1,5 @@
-//! What becomes of the variables of ContextForge's environment file. Those that are settings here stand in the table of
-//! settings by their name; all others in `variables.txt`, by topics that say what to do instead.
+//! The variables of ContextForge's environment file. Those that are settings here are in the table of settings under
+//! their name; all others are in `variables.txt`, by topics that say what to do instead.
 //!
 //! Invariant: in an environment that was written for ContextForge no variable is ignored silently, and one that asks for
 //! authentication is refused where there is none.

@@ -1,4 +1,4 @@
-//! `docs/contextforge.md`: each variable of ContextForge's environment file, and what becomes of it.
+//! `docs/contextforge.md`: each variable of ContextForge's environment file, and its counterpart.
 
 use std::fmt::Write as _;
 

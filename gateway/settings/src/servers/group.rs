@@ -21,9 +21,9 @@ settings! {
         /// it uses, also at one of kind `http` whose own `affinity` is off.
         pub members: Vec<ServerId> = List("servers.members", MEMBERS_MAX, 60,
             "ids of configured servers that are neither groups nor of kind `agent`, each once") => |reader, row| reader.distinct(row, ServerId::parse, "the group has no member", "this member"),
-        /// Whether the members' tools and prompts have names of their own, which the group then leaves as they are. Of
-        /// two equal names the first member's wins, and a log line says so. Otherwise each is prefixed with its server:
-        /// `<server>__<tool>`.
+        /// Whether the names of the members' tools and prompts are unique, so that the group leaves them unchanged. If
+        /// two names are equal, the first member's wins, with a log line. Otherwise each name is prefixed with its
+        /// server: `<server>__<tool>`.
         pub names: GroupNames = Switch("servers.unique_names", false)
             => |reader, row| match reader.read(row) {
                 true => GroupNames::Unchanged,

@@ -37,7 +37,7 @@ settings! {
             .unset("none; a client's own credentials are never passed on") => headers::parse,
         /// Whether each request tells the server by a signed token whom it is for.
         pub forward_identity: bool => |reader| parse_forward_identity(reader, &headers),
-        /// How the tokens of requests are fetched; none where none is.
+        /// How the tokens of requests are fetched; none if none are needed.
         pub oauth: Option<OauthSettings>
             => |reader| OauthRows::parse(reader, &headers, forward_identity),
         /// How requests have the secret of their user; none where users store none.
@@ -50,7 +50,7 @@ settings! {
         pub concurrency: Concurrency => |reader| reader.read(&CONCURRENCY),
         /// What happens to a session whose instance or stream was lost.
         pub on_upstream_loss: OnUpstreamLoss => |reader| reader.read(&ON_UPSTREAM_LOSS),
-        /// Where the first result of a tool after a loss tells that state is gone.
+        /// Where the first result of a tool after a loss reports that state is gone.
         pub lost_state_notice: LostStateNotice => |reader| reader.read(&LOST_STATE_NOTICE),
     }
 }
@@ -58,9 +58,9 @@ settings! {
 settings! {
     /// The rows of servers of kind `http` alone.
     pub(super) const IDENTITY_ROWS {
-        /// Whether each request tells the server whom it is for: `Authorization` is a token (JWT) that the gateway signs
-        /// with a key of `worker.fleet_keys_file`, with the user (`sub`), the teams, a digest of the session (`sid`) and the
-        /// server's id (`aud`), valid for five minutes. `/.well-known/jwks.json` has the keys to verify it.
+        /// Whether each request carries the caller's identity: `Authorization` is a token (JWT) that the gateway signs
+        /// with a key of `worker.fleet_keys_file`, with the user (`sub`), the teams, a digest of the session (`sid`)
+        /// and the server's id (`aud`), valid for five minutes. `/.well-known/jwks.json` has the keys to verify it.
         FORWARD_IDENTITY = Switch("servers.forward_identity", false),
     }
 }

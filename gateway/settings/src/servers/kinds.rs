@@ -34,7 +34,7 @@ words! {
         Sse = "sse",
         /// several of the other servers behind one endpoint
         Group = "group",
-        /// a command-line agent that the gateway runs once for each call; a call can take up the conversation of an
+        /// a command-line agent that the gateway runs once for each call; a call can resume the conversation of an
         /// earlier one
         Agent = "agent",
     }

@@ -46,7 +46,7 @@ pub use vault::UserSecretSettings;
 /// Most servers of one gateway.
 pub(super) const SERVERS_MAX: usize = 256;
 
-/// The id of the server that is there where none is configured.
+/// The id of the default server, which exists if no server is configured.
 const STANDARD_ID: &str = "sandbox";
 
 settings! {
@@ -164,7 +164,7 @@ impl ServerSettings {
         matches!(&self.kind, ServerKind::Http(http) if http.forward_identity)
     }
 
-    /// How the tokens of requests to the server are fetched; none where none is.
+    /// How the tokens of requests to the server are fetched; none if none are needed.
     pub fn oauth(&self) -> Option<&OauthSettings> {
         match &self.kind {
             ServerKind::Http(http) => http.oauth.as_ref(),
@@ -187,7 +187,7 @@ impl ServerSettings {
     }
 }
 
-/// Parses every server of the file and of the flags. Where there is none at all, there is the standard one.
+/// Parses every server of the file and of the flags. If there is none at all, returns the default one.
 pub(super) fn parse(
     file: &FileTables,
     flags: &Flags,

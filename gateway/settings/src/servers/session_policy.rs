@@ -18,7 +18,7 @@ settings! {
         CONCURRENCY = Choice("servers.concurrency", words::<Concurrency>),
         /// What happens to a session whose instance, process or connection was lost.
         ON_UPSTREAM_LOSS = Choice("servers.on_upstream_loss", words::<OnUpstreamLoss>),
-        /// Where the first result of a tool after a loss tells that state is gone.
+        /// Where the first result of a tool after a loss reports that state is gone.
         LOST_STATE_NOTICE = Choice("servers.lost_state_notice", words::<LostStateNotice>),
     }
 }
@@ -58,7 +58,7 @@ words! {
 }
 
 words! {
-    /// Where the first result of a tool after a loss tells that state is gone.
+    /// Where the first result of a tool after a loss reports that state is gone.
     pub enum LostStateNotice {
         /// in `content`, as a sentence after what the tool said, and in `_meta["mooring/rebound"]`: models read only the
         /// former. Code gets the result as the tool gave it; its run tells of the loss

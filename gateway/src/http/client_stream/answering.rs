@@ -1,8 +1,8 @@
 //! Serves a message of a client that has a single stream: as if it had arrived over Streamable HTTP, with its reply
 //! written onto the stream.
 //!
-//! Invariant: a request gets exactly one response on the stream, from the server or an error in its place, unless the
-//! stream ends.
+//! Invariant: a request gets exactly one response on the stream, the server's or an error instead, unless the stream
+//! ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,7 +173,7 @@ impl StreamContext {
 }
 
 /// Writes a reply onto the stream until the request `id` is answered, resuming it where it ends early and can be
-/// resumed. If there is no response, an error is written in its place.
+/// resumed. If there is no response, an error is written instead.
 async fn read_answer(context: &StreamContext, id: Id<'_>, reply: Reply) {
     let first_status = reply.status;
     let mut read = write_reply(context, Some(id), reply).await;

@@ -149,7 +149,7 @@ impl EmbeddedStore {
         self.is_private
     }
 
-    /// Whether the file is in use, or memory in its place.
+    /// Whether the file is in use, or memory instead.
     pub(super) fn status(&self) -> Arc<StatusCell> {
         Arc::clone(&self.status)
     }

@@ -140,7 +140,7 @@ pub(super) struct Reader {
     room: RoomWait,
 }
 
-/// Both halves of an empty queue. What is read of it is held at the expense of `memory`.
+/// Both halves of an empty queue. Messages read from it are charged to `memory`.
 pub(super) fn outbox(
     backlog: &Arc<Backlog>,
     memory: Option<&Arc<MemoryShare>>,

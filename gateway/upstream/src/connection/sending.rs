@@ -103,7 +103,7 @@ impl SendQueue {
         has_room
     }
 
-    /// Takes out the next message.
+    /// Removes and returns the next message.
     pub(super) fn next(&mut self) -> Option<QueuedMessage> {
         let message = self.messages.pop_front()?;
         if message.receipt.is_some() {

@@ -93,7 +93,7 @@ impl Actor {
         call.stream.end(End::Whole);
     }
 
-    /// Drops a message that is too long. If it is an answer, the client gets an error in its place.
+    /// Drops a message that is too long. If it is an answer, the client gets an error instead.
     fn handle_too_long(&mut self, message: &Message<'_>) {
         let why = format!("it is {} bytes long", message.text().len());
         report_dropped_message("dropped a message of the server", &why);

@@ -94,7 +94,7 @@ pub(super) fn build_response(
 }
 
 impl AfterBody {
-    /// Closes the connection or gives it back, after the whole body.
+    /// Closes the connection or returns it to the pool, after the whole body.
     fn apply(self, mut round_trip: RoundTrip) {
         match self {
             Self::Close => {}

@@ -51,7 +51,7 @@ pub(super) fn encode(request: &HttpRequest<'_>) -> Chain<Bytes, Bytes> {
     if let Some(credential) = credential {
         put_header(&mut head, &credential.name, &credential.value);
     }
-    // A request that says nothing accepts any coding (RFC 9110, section 12.5.3). Nothing here decodes one.
+    // Without the header any coding is acceptable (RFC 9110, section 12.5.3), and nothing here decodes one.
     if !request.headers.contains_key(ACCEPT_ENCODING) {
         head.put_slice(b"accept-encoding: identity\r\n");
     }

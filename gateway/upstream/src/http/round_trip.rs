@@ -225,7 +225,7 @@ impl RoundTrip {
     ) -> Poll<Result<(), RoundTripError>> {
         self.poll_send(context);
         if self.received.is_empty() {
-            // Gives back the room behind the part that was taken.
+            // Frees the buffer behind the part that was consumed.
             self.received = BytesMut::new();
         }
         ready!(self.share.poll_more(context));

@@ -24,7 +24,7 @@ pub struct Lines {
 pub enum LongLinePolicy {
     /// Return an error and no further lines.
     Refuse,
-    /// Skip the line and return an error in its place.
+    /// Skip the line and return an error instead.
     Report,
     /// Keep the beginning and skip the rest.
     Cut,

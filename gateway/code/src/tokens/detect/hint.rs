@@ -4,7 +4,7 @@
 /// The likely type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Hint {
-    /// The key says nothing, or there is none.
+    /// The key gives no hint, or there is no key.
     None,
     /// A person's name: the key is or ends with `name`.
     Name,

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The body is the category, a space, `t` for text or `n` for a number, and the value; where the file is encrypted, it is a
-//! nonce and what it was encrypted to, bound to the number. The checksum covers the map's name, the number and the body: a
-//! line that was damaged, half written, or is of another map is not believed.
+//! nonce and what it was encrypted to, bound to the number. The checksum covers the map's name, the number and the
+//! body: a line that is damaged, incomplete or of another map is ignored.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD_NO_PAD;

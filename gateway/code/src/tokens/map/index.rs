@@ -34,8 +34,8 @@ impl TokenIndex {
         self.highest.saturating_add(1)
     }
 
-    /// Notes what a line says. Two values of one number make it unusable; of two numbers of one value the first is its
-    /// token, and the other one turns back to it all the same.
+    /// Adds a line. Two values of one number make the number unusable; of two numbers of one value the first is its
+    /// token, and the other still resolves to the value.
     pub(super) fn note(&mut self, number: u32, value: PersonalValue) {
         self.highest = self.highest.max(number);
         match self.values.entry(number) {

@@ -6,10 +6,10 @@
 //! lock: they stop at the last whole line, and whole lines are never taken back.
 //!
 //! A session has room for [`ENTRIES_MAX`] values of at most [`VALUE_BYTES_MAX`] bytes each and a file of [`FILE_BYTES_MAX`];
-//! what goes beyond gets a token that never turns back, such as `TKN_EMAIL_OVERFLOW`.
+//! further values get a token that is never resolved, such as `TKN_EMAIL_OVERFLOW`.
 //!
-//! Invariant: what [`TokenMap::tokens_of`] returns is on the volume. A line that cannot be believed is passed over, and the
-//! number it had is not given again.
+//! Invariant: the tokens that [`TokenMap::tokens_of`] returns are on the volume. An invalid line is skipped, and its
+//! number is not reused.
 
 mod error;
 mod file;

@@ -262,7 +262,7 @@ async fn renew(entry: &mut QueueEntry, mut numbers: TurnNumbers, first: FirstRen
         let was_degraded = entry.store().is_degraded();
         let is_lost = match Box::pin(entry.ask(numbers.store)).await {
             Ok(entered) => numbers.update(&entered),
-            // The fallback's refusal says nothing about a turn of the store.
+            // A refusal of the fallback is not about a turn of the store.
             Err(StoreError::Refused(_)) => {
                 numbers.store.is_some() && !was_degraded && !entry.store().is_degraded()
             }

@@ -31,8 +31,8 @@ settings! {
         pub template: CommandTemplate => |reader| command::parse(reader, profile),
         /// What its output says.
         pub rules: Arc<OutputRules> => |reader| Arc::new(OutputRules::parse(reader, profile)),
-        /// Texts by which the agent says that it does not know the session that it is to resume. A run that fails and
-        /// prints one of them, on either stream, is begun afresh, once, and the reply says so.
+        /// Texts by which the agent reports that it does not know the session to resume. A run that fails and prints
+        /// one of them, on stdout or stderr, is repeated once without a session, and the reply reports this.
         pub unknown_session: Vec<String> = List("servers.unknown_session", 16, 512, "texts of at most 512 bytes")
             .unset("the profile's, else none")
             => |reader, row| match reader.is_written(row) {
@@ -63,10 +63,10 @@ settings! {
         pub output_bytes_max: usize = Integer("servers.output_bytes_max", "bytes", 16_777_216, 1024..=67_108_864),
         /// Most runs at the same time in this worker.
         pub children_max: NonZeroUsize => |reader| reader.read(&stdio::CHILDREN_MAX),
-        /// How long after its last call a conversation can be taken up.
+        /// How long after its last call a conversation can be resumed.
         pub session_ttl: Duration = Integer("servers.session_ttl_seconds", "seconds", 86_400, 1..=2_592_000),
-        /// Most conversations of one principal that can be taken up, at all agent servers together: the largest number
-        /// that one of them has counts. One more makes the server forget the one that was not used for longest.
+        /// Maximum stored conversations of one principal, over all agent servers; the largest value of any of them
+        /// applies. A further one replaces the least recently used one.
         pub sessions_max: u64 = Integer("servers.sessions_max", "conversations", 1000, 1..=1_000_000),
     }
 }

@@ -29,12 +29,12 @@ settings! {
         pub result_pointer: Option<Pointer> = Text("servers.result_pointer", TEXT_BYTES_MAX, POINTER_SHAPE, None)
             .unset("the profile's")
             => |reader, row| pointer(reader, row, form, profile.result_pointer),
-        /// What has to stand in a value of the output, all of it, for its answer to count.
+        /// Conditions that a value of the output must all meet for its answer to count.
         pub result_where: Vec<Condition> =
             List("servers.result_where", CONDITIONS_MAX, TEXT_BYTES_MAX, CONDITION_SHAPE)
             .unset("the profile's, else nothing")
             => |reader, row| conditions(reader, row, form, profile.result_where),
-        /// What becomes of several answers in one output.
+        /// Which of several answers in one output is the result.
         pub results: Results = Choice("servers.results").unset("as the profile has it, else `last`")
             => |reader, row| reader.if_written(row).unwrap_or(profile.results),
         /// Where the output says that the run failed: by anything but `false` and `null`. A run whose exit code is not
@@ -46,7 +46,7 @@ settings! {
         pub progress_pointer: Option<Pointer> = Text("servers.progress_pointer", TEXT_BYTES_MAX, POINTER_SHAPE, None)
             .unset("the profile's, else there is none")
             => |reader, row| pointer(reader, row, form, profile.progress_pointer),
-        /// What has to stand in a value of the output, all of it, for its text to be shown.
+        /// Conditions that a value of the output must all meet for its text to be shown.
         pub progress_where: Vec<Condition> =
             List("servers.progress_where", CONDITIONS_MAX, TEXT_BYTES_MAX, CONDITION_SHAPE)
             .unset("the profile's, else nothing")
@@ -67,7 +67,7 @@ words! {
 }
 
 words! {
-    /// What becomes of several results of one run.
+    /// Which of several answers of one run is the result.
     pub enum Results {
         /// the last one is the result
         Last = "last",

@@ -14,8 +14,8 @@ settings! {
     pub(in super::super) const ROWS {
         /// Which agent it is. The profile says what the fields from `servers.command` and `servers.resume` to
         /// `servers.description` are; each that is written wins over it. The agent is installed and logged in by
-        /// yourself: it has the gateway's HOME, and keys in variables need `servers.inherit_env` or `servers.env`. What
-        /// it may do without asking is its own default; give a `command` with its flags to allow more.
+        /// yourself: it has the gateway's HOME, and keys in variables need `servers.inherit_env` or `servers.env`. Its
+        /// own defaults decide what it may do without asking; set a `command` with its flags to allow more.
         PROFILE = Choice("servers.profile", words::<&'static Profile>),
         /// The arguments with which the agent resumes an earlier session; `{session}` is the id that the agent gave it.
         /// They replace the argument `{resume}` of `servers.command`, or follow its last argument.

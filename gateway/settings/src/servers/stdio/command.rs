@@ -68,7 +68,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> CommandLine {
     }
 }
 
-/// The program and its arguments, at least the program; none where there is nothing that could be run.
+/// The program and its arguments, at least the program; none if there is no program.
 pub(in crate::servers) fn parse_words(reader: &mut Reader<'_>) -> Option<Vec<String>> {
     let mut words = reader.list(&COMMAND, parse_word)?;
     let Some(program) = words.first() else {

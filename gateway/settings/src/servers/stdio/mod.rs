@@ -23,7 +23,7 @@ settings! {
     pub(super) const PROGRAM_ROWS {
         /// Most processes of this server at the same time in this gateway: one that npx starts takes about 130 MB.
         /// When a session needs one more, the process
-        /// that was idle for longest is stopped; where none is idle, the session is refused. A call of kind `agent` is
+        /// that was idle for longest is stopped; if none is idle, the session is refused. A call of kind `agent` is
         /// refused.
         CHILDREN_MAX = Integer("servers.children_max", "processes", 32, 1..=4096),
     }
@@ -60,7 +60,7 @@ settings! {
         pub concurrency: Concurrency => |reader| reader.read(&CONCURRENCY),
         /// What happens to a session whose process was lost.
         pub on_upstream_loss: OnUpstreamLoss => |reader| reader.read(&ON_UPSTREAM_LOSS),
-        /// Where the first result of a tool after a loss tells that state is gone.
+        /// Where the first result of a tool after a loss reports that state is gone.
         pub lost_state_notice: LostStateNotice => |reader| reader.read(&LOST_STATE_NOTICE),
     }
 }
