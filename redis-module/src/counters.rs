@@ -16,11 +16,11 @@ pub(crate) struct Counters {
     pub(crate) binds: u64,
     /// A binding was moved.
     pub(crate) rebinds: u64,
-    /// The first use of a binding by another worker after the death of the one before.
+    /// A binding was used by another worker for the first time after the previous one died.
     pub(crate) worker_losses: u64,
-    /// CREATE began an incarnation.
+    /// CREATE created a session or revived one.
     pub(crate) creates: u64,
-    /// CREATE found the session.
+    /// CREATE found an active session.
     pub(crate) reuses: u64,
     /// CREATE revived a session that had expired.
     pub(crate) expirations: u64,
@@ -28,17 +28,17 @@ pub(crate) struct Counters {
     pub(crate) ends: u64,
     /// A use was written.
     pub(crate) touches_written: u64,
-    /// A use came so soon after a written one that it was not.
+    /// A use followed a written one so closely that it was not written.
     pub(crate) touches_coalesced: u64,
     /// CREATE was refused at a cap.
     pub(crate) caps_refused: u64,
-    /// CREATE with CAP was answered without, since the index was not whole.
+    /// CREATE did not apply its CAP, because the index was incomplete.
     pub(crate) caps_skipped: u64,
     /// The wall clock was set.
     pub(crate) clock_steps: u64,
     /// The server evicted an active session.
     pub(crate) evicted_active: u64,
-    /// A key was read because an event or a walk told of it.
+    /// A key was read for the indexes, after an event or by a scan.
     pub(crate) index_reads: u64,
     /// How long the last tick took, in microseconds.
     pub(crate) tick_us: u64,

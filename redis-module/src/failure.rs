@@ -1,6 +1,6 @@
-//! Why a command answers with an error: the one table from causes to codes.
+//! Why a command fails: the one table from causes to error codes.
 //!
-//! Invariant: the first word of every message is its code, an upper-case word that operators count by.
+//! Invariant: the first word of every message is its code, in upper case. Operators count errors by it.
 
 use std::ffi::CStr;
 
@@ -11,37 +11,37 @@ use mooring_session::names::NameError;
 /// Why a command failed: see [`Command::run`](crate::handler::Command::run) for what it may have changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The rules said no.
+    /// The rules refused it.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The key holds something else than a hash. The server's own words.
+    /// The key holds a value that is not a hash. The message is the server's own.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
     WrongType,
-    /// A word that the grammar has no place for.
+    /// A word that the grammar does not allow.
     #[error("ERR syntax error near '{0}'")]
     Syntax(Box<str>),
-    /// An option that has to be there.
+    /// A required option is missing.
     #[error("ERR syntax error: {} is missing", .0.to_string_lossy())]
     Missing(&'static CStr),
-    /// The key of a rate limit holds a string of somebody else's.
+    /// The key of a rate limit holds a string that RATE did not write.
     #[error("ERR corrupt rate record")]
     CorruptRate,
-    /// A cap counts the sessions under a prefix.
+    /// A cap counts the sessions under a prefix, and the key has none.
     #[error("ERR CAP needs a key under one of mooring.prefixes")]
     NoPrefix,
     /// As [`Refusal::Cap`], for a caller that may not read the key that this names.
     #[error("LIMIT {0}")]
     CapOfUnreadable(u64),
-    /// A session there would never be listed, counted or cleaned up.
+    /// A session under this key would never be listed, counted or cleaned up.
     #[error("ERR the key is under none of mooring.prefixes")]
     KeyOutsidePrefixes,
-    /// Nobody waits while the module is made ready to be unloaded.
+    /// WORKER.WAIT does not block while the module is being prepared for its unload.
     #[error("ERR mooring.quiesce is on: WORKER.WAIT does not wait")]
     Quiesced,
-    /// A worker is announced to and waits at the primary alone. The server's own words.
+    /// Workers announce themselves to, and wait at, the primary only. The message is the server's own.
     #[error("READONLY You can't write against a read only replica.")]
     ReadOnlyReplica,
-    /// The record would grow, and the server has reached maxmemory. The server's own words.
+    /// The record would grow, and the server has reached maxmemory. The message is the server's own.
     #[error("OOM command not allowed when used memory > 'maxmemory'.")]
     OutOfMemory,
     /// A defect of this module.
@@ -81,7 +81,7 @@ pub(crate) struct ErrorSpec {
     /// The stable code.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the pages"))]
     pub(crate) code: &'static str,
-    /// When it comes, in words that go on after "where".
+    /// When it occurs: the end of a sentence that starts with "if".
     #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the pages"))]
     pub(crate) when: &'static str,
 }
@@ -90,14 +90,14 @@ impl ErrorSpec {
     /// There is no such session.
     pub(crate) const NO_SESSION: Self = Self::new(
         "NOSESSION",
-        "there is no such session: it never was, expired, or was reaped",
+        "there is no such session: it was never created, has expired, or was reaped",
     );
     /// It was ended.
     pub(crate) const ENDED: Self = Self::new(
         "ENDED",
-        "the session was ended, and its tombstone still stands",
+        "the session was ended, and its tombstone has not expired",
     );
-    /// It is another's.
+    /// It belongs to another principal.
     pub(crate) const DENIED: Self = Self::new(
         "DENIED",
         "the session belongs to another principal; nothing else about it is revealed",
@@ -109,12 +109,12 @@ impl ErrorSpec {
     );
     /// The key is no hash.
     pub(crate) const WRONG_TYPE: Self =
-        Self::new("WRONGTYPE", "the key holds something else than a hash");
+        Self::new("WRONGTYPE", "the key holds a value that is not a hash");
 
     /// The server is a replica.
     pub(crate) const READ_ONLY_REPLICA: Self = Self::new(
         "READONLY",
-        "the server is a replica: workers are announced to, and wait at, the primary",
+        "the server is a replica: workers announce themselves to, and wait at, the primary",
     );
 
     /// An error of one command.
@@ -124,10 +124,10 @@ impl ErrorSpec {
 }
 
 impl Failure {
-    /// How much of a client's word an error repeats.
+    /// The most bytes of a client's word that an error repeats.
     const WORD_SHOWN_BYTES_MAX: usize = 64;
 
-    /// A syntax error at `word`, which is shown escaped and cut.
+    /// A syntax error at `word`, which is shown escaped and truncated.
     pub(crate) fn near(word: &[u8]) -> Self {
         let shown = word
             .get(..Self::WORD_SHOWN_BYTES_MAX)

@@ -1,6 +1,6 @@
 //! What the module reports about itself: one table for `INFO mooring`, `SESSION.STATS` and the page of the latter.
 //!
-//! Invariant: a name is never dropped and never changes its meaning.
+//! Invariant: a name is never removed and never changes its meaning.
 
 use std::ffi::CStr;
 
@@ -22,7 +22,7 @@ pub(crate) struct Figure {
     read: fn(&FigureSources<'_>) -> u64,
 }
 
-/// What figures are read from. What takes a walk is counted once for all of them.
+/// The sources of the figures. A count that needs an iteration is made once for all of them.
 struct FigureSources<'m> {
     module: &'m Module,
     counters: &'m Counters,
@@ -45,21 +45,21 @@ impl Figure {
     }
 }
 
-/// All figures but those of failures, in the order in which they are told.
+/// All figures but those of failures, in the order in which they are reported.
 pub(crate) static FIGURES: &[Figure] = &[
     Figure::new(
         c"sessions_active",
-        "sessions that are active, by the indexes",
+        "active sessions, according to the indexes",
         |now| now.sessions.active,
     ),
     Figure::new(
         c"sessions_expired",
-        "sessions that expired and whose tombstone still stands",
+        "expired sessions whose tombstone has not been dropped",
         |now| now.sessions.expired,
     ),
     Figure::new(
         c"sessions_ended",
-        "sessions that were ended and whose tombstone still stands",
+        "ended sessions whose tombstone has not been dropped",
         |now| now.sessions.ended,
     ),
     Figure::new(c"bindings_active", "bindings of active sessions", |now| {
@@ -67,19 +67,21 @@ pub(crate) static FIGURES: &[Figure] = &[
     }),
     Figure::new(c"hits", "ROUTE found a binding", |now| now.counters.hits),
     Figure::new(c"misses", "ROUTE found none", |now| now.counters.misses),
-    Figure::new(c"binds", "BIND made a binding", |now| now.counters.binds),
+    Figure::new(c"binds", "BIND created a binding", |now| now.counters.binds),
     Figure::new(c"rebinds", "REBIND moved a binding", |now| {
         now.counters.rebinds
     }),
     Figure::new(
         c"worker_losses",
-        "the first use of a binding by another worker after the death of the one before",
+        "a binding was used by another worker for the first time after the previous one died",
         |now| now.counters.worker_losses,
     ),
-    Figure::new(c"creates", "CREATE began an incarnation", |now| {
-        now.counters.creates
-    }),
-    Figure::new(c"reuses", "CREATE found the session", |now| {
+    Figure::new(
+        c"creates",
+        "CREATE created a session or revived one",
+        |now| now.counters.creates,
+    ),
+    Figure::new(c"reuses", "CREATE found an active session", |now| {
         now.counters.reuses
     }),
     Figure::new(
@@ -97,7 +99,7 @@ pub(crate) static FIGURES: &[Figure] = &[
     ),
     Figure::new(
         c"touches_coalesced",
-        "a use came so soon after a written one that it was not",
+        "a use followed a written one so closely that it was not written",
         |now| now.counters.touches_coalesced,
     ),
     Figure::new(c"turns_granted", "a caller got its turn", |now| {
@@ -118,7 +120,7 @@ pub(crate) static FIGURES: &[Figure] = &[
     }),
     Figure::new(
         c"turn_waiters",
-        "callers that wait for their turn now",
+        "callers that are waiting for their turn now",
         |now| now.module.turns.sizes().1 as u64,
     ),
     Figure::new(c"workers_waiting", "workers in WORKER.WAIT now", |now| {
@@ -134,12 +136,12 @@ pub(crate) static FIGURES: &[Figure] = &[
     ),
     Figure::new(
         c"index_ready",
-        "1 where the indexes are whole and verified, 0 while they are filled or verified",
+        "1 if the indexes are complete and verified, 0 while they are being filled or verified",
         |now| u64::from(now.module.are_all_verified()),
     ),
     Figure::new(
         c"index_bytes",
-        "memory that the indexes take, estimated",
+        "estimated memory of the indexes, in bytes",
         |now| now.module.indexes.bytes(),
     ),
     Figure::new(
@@ -149,12 +151,12 @@ pub(crate) static FIGURES: &[Figure] = &[
     ),
     Figure::new(
         c"rebuild_keys",
-        "keys that the walk under way has read; the database has as many as DBSIZE says",
+        "keys that the current scan has read, of the number that DBSIZE returns",
         |now| now.module.rebuild.keys(),
     ),
     Figure::new(
         c"index_reads",
-        "keys that were read for the indexes: after events, and by walks",
+        "keys read for the indexes, after events and by scans",
         |now| now.counters.index_reads,
     ),
     Figure::new(c"caps_refused", "CREATE was refused at a cap", |now| {
@@ -162,7 +164,7 @@ pub(crate) static FIGURES: &[Figure] = &[
     }),
     Figure::new(
         c"caps_skipped",
-        "CREATE kept no cap, because the index was being filled",
+        "CREATE did not apply a cap, because the index was being filled",
         |now| now.counters.caps_skipped,
     ),
     Figure::new(
@@ -182,7 +184,7 @@ pub(crate) static FIGURES: &[Figure] = &[
     ),
     Figure::new(
         c"tick_us_max",
-        "microseconds that the longest one took",
+        "microseconds that the longest tick took",
         |now| now.counters.tick_us_max,
     ),
 ];

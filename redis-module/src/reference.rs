@@ -1,8 +1,8 @@
-//! docs/commands.md and docs/commands/: the reference pages, made from the tables that the module runs by.
+//! docs/commands.md and docs/commands/: the reference pages, generated from the tables that register the commands.
 //!
-//! Invariant: what the pages say is what the tables say; a page that is behind, and one of a command that is no more,
-//! fail a test. What no table can know, the limits of arguments and examples, is in `glossary` and in
-//! `commands/examples`; the examples are run against a server by redis-module/tests/server/documentation.rs.
+//! Invariant: the pages say what the tables say; a test fails for an outdated page and for the page of a removed command.
+//! The limits of arguments are in `glossary` and the examples in `commands/examples`;
+//! redis-module/tests/server/documentation.rs runs the examples against a server.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use crate::commands::TABLE;
 use crate::failure::CODES;
 use crate::registrar::{ArgumentKind, ArgumentSpec, KeyAccess};
 
-/// How pages are made anew.
+/// The command that regenerates the pages.
 const BLESS: &str = "MOORING_BLESS=1 cargo test -p mooring-module reference";
 
 /// All pages by their path under docs/.
@@ -66,7 +66,7 @@ fn the_reference_pages_say_what_the_tables_say() {
             std::fs::write(&path, page).unwrap();
         }
         let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(*page == written, "docs/{name} is behind: {BLESS}");
+        assert!(*page == written, "docs/{name} is outdated: {BLESS}");
     }
     for entry in std::fs::read_dir(docs().join("commands")).unwrap() {
         let path = entry.unwrap().path();
@@ -88,7 +88,7 @@ fn every_example_is_that_of_a_command() {
         let name = path.file_stem().unwrap().to_str().unwrap();
         assert!(
             TABLE.iter().any(|command| text(command.name) == name),
-            "{} is of no command",
+            "{} is the example of no command",
             path.display()
         );
     }
@@ -108,7 +108,7 @@ fn every_command_is_registered_in_lower_case_and_once() {
     }
 }
 
-/// The fewest words that an argument is written with.
+/// The least number of words of an argument.
 fn words_least(argument: &ArgumentSpec) -> i32 {
     let token = i32::from(argument.token.is_some());
     match argument.kind {
@@ -161,7 +161,7 @@ fn flags_and_categories_agree() {
         match command.key {
             KeyAccess::Keyless => assert!(!has("write"), "{name} has no key to write"),
             KeyAccess::Update | KeyAccess::Delete => assert!(has("write"), "{name}"),
-            // What is not in the keyspace, as turns, is the primary's as well.
+            // A write command may only read its key: turns are not in the keyspace.
             KeyAccess::Read => {}
         }
     }

@@ -20,7 +20,7 @@ pub(crate) struct Setting {
         expect(dead_code, reason = "a test makes the reference page")
     )]
     pub(crate) meaning: &'static str,
-    /// Its value when nobody says anything.
+    /// Its value if it is not set.
     pub(crate) default: i64,
     /// The least value allowed.
     pub(crate) least: i64,
@@ -54,15 +54,15 @@ impl SwitchSetting {
     }
 }
 
-/// Makes ready for MODULE UNLOAD. A load turns it off, whatever the configuration file says: what is loaded serves.
+/// Prepares for MODULE UNLOAD. A load turns it off, whatever the configuration file says: a loaded module serves.
 pub(crate) static QUIESCE: SwitchSetting = SwitchSetting {
     name: c"quiesce",
-    meaning: "makes MODULE UNLOAD possible while clients go on: nobody waits in WORKER.WAIT and no timer is set; off after \
-              every load",
+    meaning: "makes MODULE UNLOAD possible on a live server: waiting WORKER.WAIT calls are released and no timer is set; off \
+              after every load",
     value: AtomicBool::new(false),
 };
 
-/// Why a setting was not taken.
+/// Why a setting was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SettingError {
     /// No setting has this name.
@@ -71,7 +71,7 @@ pub(crate) enum SettingError {
     /// A name without a value.
     #[error("the setting {0:?} has no value")]
     NoValue(String),
-    /// A list of prefixes that cannot be.
+    /// An invalid list of prefixes.
     #[error(transparent)]
     Prefixes(#[from] prefixes::PrefixesError),
     /// Not an integer, or out of range.
@@ -110,7 +110,7 @@ impl Setting {
         self.value.load(Ordering::Relaxed)
     }
 
-    /// Sets it. A value out of range sets the nearest one allowed; Redis has refused such before.
+    /// Sets it. A value out of range is clamped; Redis refuses such values before.
     pub(crate) fn set(&self, value: i64) {
         self.value
             .store(value.clamp(self.least, self.most), Ordering::Relaxed);
@@ -140,7 +140,7 @@ static TOMBSTONE_RATIO: Setting = Setting::new(
     2,
     1,
     10,
-    "the key of a session lives this many TTLs after its last use, and up to a quarter of one longer",
+    "the key of a session expires this many TTLs after its last use, or up to a quarter of a TTL later",
 );
 
 static TOMBSTONE_MIN_MS: Setting = Setting::new(
@@ -148,7 +148,7 @@ static TOMBSTONE_MIN_MS: Setting = Setting::new(
     600_000,
     0,
     86_400_000,
-    "and at least this many milliseconds after its expiry or end; 30000 at most where an ended session holds nothing",
+    "and at least this many milliseconds after the session expired or ended; at most 30000 if an ended session holds nothing",
 );
 
 static TOUCH_STEP: Setting = Setting::new(
@@ -156,7 +156,7 @@ static TOUCH_STEP: Setting = Setting::new(
     16,
     1,
     1_000,
-    "a use is written when one part in this many of the TTL has passed since the last written one",
+    "a use is written if the TTL divided by this number has passed since the last written use",
 );
 
 static WORKER_GRACE_MS: Setting = Setting::new(
@@ -164,7 +164,7 @@ static WORKER_GRACE_MS: Setting = Setting::new(
     15_000,
     1_000,
     600_000,
-    "for how many milliseconds a worker that this node never heard counts as alive",
+    "for how many milliseconds a worker that has not sent a beat to this node counts as alive",
 );
 
 static TURN_QUEUE_MAX: Setting = Setting::new(
@@ -180,7 +180,7 @@ static TURN_LEASE_MAX_MS: Setting = Setting::new(
     2_000,
     100,
     600_000,
-    "the longest lease of a turn, in milliseconds; after a start or promotion only HELD is granted for as long",
+    "the longest lease of a turn, in milliseconds; after a start or promotion, only HELD is granted for this time",
 );
 
 /// All integer settings, in the order of the reference page. The others are [`prefixes`] and [`QUIESCE`].
@@ -202,7 +202,7 @@ pub(crate) fn tuning() -> Tuning {
     }
 }
 
-/// For how long a worker that this node never heard counts as alive.
+/// For how long a worker that has not sent a beat to this node counts as alive.
 pub(crate) fn worker_grace() -> Millis {
     Millis::new(WORKER_GRACE_MS.unsigned())
 }
@@ -220,8 +220,8 @@ pub(crate) fn turn_lease_max() -> Millis {
     Millis::new(TURN_LEASE_MAX_MS.unsigned())
 }
 
-/// Takes the settings that stand after the file name in `loadmodule`. They are what the configuration file starts
-/// from. A reload begins at the defaults again.
+/// Applies the settings after the file name in `loadmodule`. The configuration file is applied on top of them. A reload
+/// starts from the defaults again.
 ///
 /// # Errors
 /// Names the setting and its range.

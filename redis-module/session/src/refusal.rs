@@ -1,4 +1,4 @@
-//! Why a rule refused: the stable codes of the contract, in one table.
+//! Why a rule refused a request: the stable error codes, in one table.
 //!
 //! Invariant: a refusal means that nothing was changed, with one exception:
 //! [`Turns::withdraw`](crate::turns::Turns::withdraw).
@@ -9,10 +9,10 @@ use crate::names::{NameError, WorkerId};
 /// Why a transition did not happen. The first word of the message is the stable code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// There is no such session: it never was, expired, or was reaped.
-    #[error("NOSESSION no such session: it never was, expired, or was reaped")]
+    /// There is no such session: it was never created, has expired, or was reaped.
+    #[error("NOSESSION no such session: it was never created, has expired, or was reaped")]
     NoSession,
-    /// The session was ended on purpose, and its tombstone still stands.
+    /// The session was ended by a command, and its tombstone has not expired.
     #[error("ENDED the session was ended")]
     Ended,
     /// The session belongs to another principal. Nothing else about it is revealed.
@@ -40,7 +40,7 @@ pub enum Refusal {
     Cap {
         /// How many it may hold.
         cap: u64,
-        /// The key of the one that was not used for longest, to be ended instead.
+        /// The key of the least recently used one, to be ended instead.
         least_recently_used: Box<[u8]>,
     },
     /// The key holds a session with another id.
@@ -60,8 +60,8 @@ pub enum Stale {
     /// The binding has another epoch or token, or is gone.
     #[error("the epoch or token given is not the binding's current one")]
     Binding,
-    /// The session has another incarnation, or another worker cleans it.
-    #[error("the generation given is not the current one, or another worker holds the cleaning")]
+    /// The session has another generation, or another worker is cleaning it up.
+    #[error("the generation given is not the current one, or another worker holds the cleanup")]
     Generation,
     /// A later boot of the same worker name is alive.
     #[error("a later boot of this worker name is alive")]
@@ -69,21 +69,21 @@ pub enum Stale {
     /// The ticket neither holds the turn nor waits for it, or a later turn was given.
     #[error("the ticket given has no turn here, or has lost it")]
     Turn,
-    /// The node counts the worker as dead, so what it is given would be taken from it at once.
-    #[error("the worker counts as dead here until it beats again")]
+    /// The node counts the worker as dead, so it would lose whatever it was granted at once.
+    #[error("this node counts the worker as dead until its next WORKER.BEAT")]
     Worker,
 }
 
-/// What holds a session or keeps a step from being taken.
+/// What holds a session or blocks a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
-    /// Somebody is initializing one of its bindings.
+    /// A claim on one of its bindings is live.
     #[error("a claim is live")]
     Claim,
     /// Another worker is cleaning up.
     #[error("another worker is cleaning it up")]
     Cleaning,
-    /// Somebody holds its turn at a server.
+    /// A caller has its turn at a server.
     #[error("a turn is held")]
     Turn,
     /// The session is still active.

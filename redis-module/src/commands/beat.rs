@@ -17,7 +17,7 @@ use crate::settings;
 
 struct BeatCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"worker.beat",
     entry: ffi::entry::<BeatCommand>(),
@@ -26,7 +26,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     key: KeyAccess::Keyless,
     summary:
         c"Announces that a worker is alive. A new boot of the same name makes the old one dead.",
-    complexity: c"O(log(W)) with W being the number of workers heard",
+    complexity: c"O(log(W)) with W being the number of known workers",
     since: c"0.1.0",
     tips: Some(c"request_policy:all_shards response_policy:all_succeeded names_request"),
     categories: c"fast worker",
@@ -34,21 +34,19 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "`alive` 1",
     details: "\
-A worker's id is its name, a colon, and a boot id that is new with every start. While a boot is alive, earlier ones of its
-name are refused. The worker counts as alive until the
-TTL has passed since its last beat, measured by the server's monotonic clock. A worker that this node never heard counts
-as alive for `mooring.worker-grace-ms` after the node's start or promotion. A draining worker gets no new OWNED binding,
-and its owned bindings may be moved.
+A worker's id is its name, a colon, and a boot id that is new at every start. While a boot is alive, earlier boots of
+its name are refused. The worker counts as alive until the TTL has passed since its last beat, measured by the
+server's monotonic clock. A worker that has not sent a beat to this node counts as alive for `mooring.worker-grace-ms`
+after the node's start or promotion. A draining worker gets no new OWNED binding, and its owned bindings may be moved.
 
-The address is fixed while the worker is alive: a process that is reached elsewhere from now on beats with a new boot
-id.
+The address is fixed while the worker is alive: to announce another address, a process uses a new boot id.
 
-An owner whose last answered beat is older than two thirds of its TTL has to stop driving what it owns.",
+An owner whose last acknowledged beat is older than two thirds of its TTL has to stop driving what it owns.",
     errors: &[
         ErrorSpec::READ_ONLY_REPLICA,
         ErrorSpec::new("STALE", "a later boot of the same worker name is alive"),
         ErrorSpec::new("BUSY", "the worker is alive with another address"),
-        ErrorSpec::new("LIMIT", "4096 living workers are known already: `LIMIT workers 4096`"),
+        ErrorSpec::new("LIMIT", "4096 workers are alive already: `LIMIT workers 4096`"),
     ],
 };
 
@@ -61,8 +59,8 @@ grammar! {
     }
 }
 
-/// Refuses where workers are not announced. A primary that became a replica would otherwise go on taking the beats of those
-/// that send nothing else, and its clients would not notice that the new primary hears none.
+/// Refuses the command on a replica. Otherwise a primary that became a replica would still accept the beats of workers
+/// that send nothing else, and they would not notice that the new primary receives none.
 ///
 /// # Errors
 /// `READONLY`.

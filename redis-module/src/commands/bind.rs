@@ -21,7 +21,7 @@ use crate::reply;
 
 struct BindCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.bind",
     entry: ffi::entry::<BindCommand>(),
@@ -37,14 +37,15 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "`won` 0|1, then the binding",
     details: "\
-Where the server is unbound, one of the instances is chosen and the caller gets a claim on it: the binding is
-`claimed`, with a new epoch, until the lease, so that exactly one attempt initialises upstream. With UPSTREAM, which
-says that it is initialised already, it is `bound` at once. Where the server is claimed or bound, nothing changes and
-the answer tells what holds; the same token again renews the lease and is still `won` 1, so a lost answer does no harm.
+If the server is unbound, the module chooses one of the instances and gives the caller a claim on it: the binding is
+`claimed`, with a new epoch, until the lease lapses, so that exactly one attempt initializes the upstream. With
+UPSTREAM the upstream session exists already, and the binding is `bound` at once. If the server is claimed or bound,
+nothing changes and the reply is the current binding. The same token renews the lease and still gets `won` 1, so a
+lost reply is harmless.
 
-The instance chosen is the one with the fewest live bindings on this node. One that sessions were just moved away from
-counts as fuller for 30 seconds. Ties, and times when the index is not whole, are decided by the hash of the key.
-OWNED says that only the caller's process can drive the binding.",
+The chosen instance is the one with the fewest live bindings on this node. An instance that sessions were just moved
+away from counts as fuller for 30 seconds. The hash of the key decides ties, and every choice while the index is
+incomplete. OWNED means that only the caller's process can drive the binding.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::ENDED,
@@ -82,7 +83,7 @@ impl Command for BindCommand {
             bindings_before = bindings(record.as_ref());
             rules::bind(record, key.as_bytes(), &request, rules_context)
         })?;
-        tell(module, slot.moment(), &request, &decided.reply);
+        notify_watchers(module, slot.moment(), &request, &decided.reply);
         reply::bound(context, &decided.reply);
         let is_new = bindings(slot.record.as_ref()) != bindings_before;
         module.counters.binds += u64::from(is_new);
@@ -95,8 +96,13 @@ impl Command for BindCommand {
     }
 }
 
-/// Whoever lost against a claim hears of its end; a claim that is confirmed by this has come to it.
-fn tell(module: &mut Module, moment: &Moment<'_>, request: &BindRequest, bound: &BindReply) {
+/// A worker that lost against a claim is notified when it settles; a claim that this command confirms is settled.
+fn notify_watchers(
+    module: &mut Module,
+    moment: &Moment<'_>,
+    request: &BindRequest,
+    bound: &BindReply,
+) {
     let binding = &bound.binding;
     if !bound.won {
         claims::watch_binding(module, moment, &request.worker, binding);

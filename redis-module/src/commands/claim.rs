@@ -15,15 +15,15 @@ use crate::reply;
 
 struct ClaimCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.claim",
     entry: ffi::entry::<ClaimCommand>(),
-    // No deny-oom, although a tombstone grows by one lease: it is how memory comes back.
+    // No deny-oom, although the lease makes the tombstone grow: cleanup is how memory is freed.
     flags: c"write fast",
     arity: 5,
     key: KeyAccess::Update,
-    summary: c"Takes a tombstone for cleaning up what its session held.",
+    summary: c"Takes a tombstone for cleanup of what its session held.",
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output names_request"),
@@ -32,9 +32,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "the record",
     details: "\
-For reapers: SESSION.REAP names the keys. Until the lease is over nobody else may clean the session up; the same worker
-asking again renews the lease. The caller deletes the upstream sessions of the bindings in the answer and then drops the
-tombstone by SESSION.FORGET with the answer's `gen`.",
+For reapers: SESSION.REAP names the keys. Until the lease lapses, no other worker may clean up the session; the same
+worker renews the lease by asking again. The caller deletes the upstream sessions of the bindings in the reply and
+then drops the tombstone with SESSION.FORGET and the `gen` of the reply.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::new(

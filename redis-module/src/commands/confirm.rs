@@ -17,11 +17,11 @@ use crate::reply;
 
 struct ConfirmCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.confirm",
     entry: ffi::entry::<ConfirmCommand>(),
-    // No deny-oom: it settles what BIND or REBIND began, and frees about what it takes.
+    // No deny-oom: it settles what BIND or REBIND began, and frees about as much memory as it takes.
     flags: c"write fast",
     arity: -6,
     key: KeyAccess::Update,
@@ -34,9 +34,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "the binding",
     details: "\
-The holder of a claim says that the upstream is initialised: the binding is `bound` from now on, with the upstream
-session given. Saying so twice is no error. A caller that gets `STALE` lost the claim and deletes the upstream session
-that it made.",
+The holder of a claim reports that the upstream is initialized. The binding becomes `bound`, with the given upstream
+session. Confirming twice is no error. A caller that gets `STALE` has lost the claim and deletes the upstream session
+that it created.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::ENDED,
@@ -72,7 +72,7 @@ impl Command for ConfirmCommand {
         reply::binding(context, &decided.reply);
         Ok(match decided.written {
             RecordChange::Record => Outcome::Transitions(&[c"session.bound"]),
-            // Said twice.
+            // A repeated confirmation.
             _ => Outcome::Quiet,
         })
     }

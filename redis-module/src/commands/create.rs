@@ -24,11 +24,11 @@ use crate::rule_inputs::RuleInputs;
 
 struct CreateCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.create",
     entry: ffi::entry::<CreateCommand>(),
-    // No deny-oom: a session that is there is found at the end of memory too.
+    // No deny-oom: an existing session must be found when memory is exhausted, too.
     flags: c"write fast",
     arity: -6,
     key: KeyAccess::Update,
@@ -39,25 +39,26 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,
-    reply: "`created` 1, `gen`, `created_at` and `expires_at` where nothing stood under the key: the rest of the record is \
-            what the caller said; else `created` 0|1, `revived` expired|ended|null, `hash_changed` 0|1, `previous` \
-            (bindings that the tombstone still held), then the record",
+    reply: "`created` 1, `gen`, `created_at` and `expires_at` if the key did not exist, because the rest of the \
+            record is what the caller sent; otherwise `created` 0|1, `revived` expired|ended|null, `hash_changed` \
+            0|1, `previous` (bindings that the tombstone still held), then the record",
     details: "\
-Where nothing stands under the key, a new record begins. Where an active session of the same principal and id
-stands, its TTL slides and it is answered as it is; a HASH that differs from its own is not set but told as
-`hash_changed` 1, and TOUCH sets it once the content is in place. On the tombstone of an expired or ended session a new
-incarnation begins, its `gen` one higher; `revived` tells which it was, `expired` or `ended`, and `previous` the bindings
-that the old one still held: the caller deletes their upstream sessions.
+If the key does not exist, a new record is created. If it holds an active session of the same principal and id, the
+TTL of that session slides and its record is returned unchanged; a HASH that differs from the stored one is not set
+but reported as `hash_changed` 1, and TOUCH sets it once the content is in place. If the key holds the tombstone of an
+expired or ended session, a new generation begins, with a `gen` one higher; `revived` is `expired` or `ended`, and
+`previous` lists the bindings that the old generation still held: the caller deletes their upstream sessions.
 
-NOREVIVE leaves a tombstone standing, for a session that was made while the store was away and must not undo an END.
-The labels, at most 16, carry what another worker needs to continue the session; they are set by a new incarnation
-only.
+NOREVIVE keeps the tombstone. It is for a session that was created while the store was unavailable and must not undo
+an END. The labels, at most 16, carry what another worker needs to continue the session; only a new generation sets
+them.
 
-With CAP, 1 to 1000000000, the principal may hold that many active sessions under the key's prefix on this node, this one
-included. At the cap nothing is created, and the error names the one that was not used for longest: the caller ENDs it
-with IFIDLE and tries again. While the index is filled, after a start with data or a change of `mooring.prefixes`, nothing
-is refused; while it is verified, caps hold. From a principal's first CAP on, for as long as it has a session, the order
-of use is exact; of uses before that, and before a restart, it knows what was written (see `mooring.touch-step`).",
+CAP, 1 to 1000000000, is the highest number of active sessions that the principal may have under the key's prefix on
+this node, this one included. At the cap nothing is created, and the error names the least recently used session: the
+caller ENDs it with IFIDLE and tries again. While the index is being filled, after a start with data or a change of
+`mooring.prefixes`, no cap applies; while it is being verified, caps apply. From a principal's first CAP on, for as
+long as it has a session, the order of use is exact; for uses before that, and before a restart, it is the order of
+the written uses (see `mooring.touch-step`).",
     errors: &[
         ErrorSpec::new("NOSESSION", "NOREVIVE was given and the session under the key has expired"),
         ErrorSpec::new("ENDED", "NOREVIVE was given and the session under the key was ended"),
@@ -66,16 +67,16 @@ of use is exact; of uses before that, and before a restart, it knows what was wr
         ErrorSpec::new(
             "LIMIT",
             "the principal holds CAP active sessions: `LIMIT <n> <key of the least recently used>`, without the key \
-             where the caller's ACL does not let it read that",
+             if the caller's ACL does not let it read that key",
         ),
         ErrorSpec::new(
             "OOM",
-            "a record would begin, or a revived one grow, and the server has reached `maxmemory` and never evicts",
+            "a record would be created, or a revived one would grow, and the server has reached `maxmemory` and never evicts",
         ),
         ErrorSpec::new("ERR", "the key holds a session with another id"),
         ErrorSpec::new(
             "ERR",
-            "a new incarnation would begin, and the key is under none of `mooring.prefixes`",
+            "the session would be created or revived, and the key is under none of `mooring.prefixes`",
         ),
         ErrorSpec::new("ERR", "CAP was given and the key is under none of `mooring.prefixes`"),
         ErrorSpec::CORRUPT,
@@ -157,7 +158,7 @@ fn apply<'c>(
     slot.refuse_growth(decided.written)?;
     slot.store(decided.written, module);
     if decided.reply.created {
-        // Of the incarnation before, if there was one.
+        // Those of the previous generation, if there was one.
         claims::settle_session(module, slot.moment());
         if decided.reply.revived.is_none() {
             let place = SessionPlace::new(slot.moment().database, key.as_bytes());

@@ -15,7 +15,7 @@ use crate::reply;
 
 struct EndCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.end",
     entry: ffi::entry::<EndCommand>(),
@@ -31,9 +31,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "`ended_now` 0|1, then the record",
     details: "\
-The caller that ended it (`ended_now` 1) deletes the upstream sessions of the bindings in the answer and has 30
-seconds for that before a reaper may take it over; FORGET with the answer's `gen` then drops the tombstone. Ending
-twice is no error. With IFIDLE only a session that nothing holds is ended.",
+The caller that ended the session (`ended_now` 1) deletes the upstream sessions of the bindings in the reply. It has
+30 seconds for that before a reaper may take over the cleanup; FORGET with the `gen` of the reply then drops the
+tombstone. Ending a session twice is no error. With IFIDLE, a session with a live claim or a held turn is not ended.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::DENIED,

@@ -18,41 +18,42 @@ use crate::registrar::{CommandSpec, KeyAccess};
 
 struct EnterCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.enter",
     entry: ffi::entry::<EnterCommand>(),
     flags: c"write fast",
     arity: -8,
     key: KeyAccess::Update,
-    summary: c"Asks for the turn of a session at a server, or renews it, and answers as ROUTE does.",
-    complexity: c"O(log(Q)) with Q being the number of callers that wait",
+    summary: c"Asks for the turn of a session at a server, or renews it, and replies as ROUTE does.",
+    complexity: c"O(log(Q)) with Q being the number of waiting callers",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output names_request"),
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,
-    reply: "that of ROUTE, and `turn`: the turn's number, or null while the caller waits; then also `turn_holder`, the \
-            worker that has it, and `turn_held_ms`, for how long. With EPOCH, where the turn is the caller's and the rest \
-            would say nothing new: an array of the integer that ROUTE answers and the turn's number",
+    reply: "the reply of ROUTE, and `turn`: the turn's number, or null while the caller waits; then also \
+            `turn_holder`, the worker that has the turn, and `turn_held_ms`, for how long. With EPOCH, if the caller \
+            has the turn and nothing else has changed: an array of the integer that ROUTE returns and the turn's \
+            number",
     details: "\
-Of the callers of one session at one server, one at a time has the turn, in the order of their arrival over the whole
-fleet. A caller that waits hears by WORKER.WAIT when its turn comes; a grant that is not picked up within a second (by
-that, or by the same ticket asking again) passes on, and its caller leaves the queue. The ticket is random and the
-caller's own; the same one again renews the lease and slides the session's TTL, and keeps a waiter's place. A holder
-whose lease lapses or whose worker dies loses the turn to the next: asking again it is a newcomer, and sees that by
-another `turn`.
+At each server, one caller of a session at a time has the turn, in the order of arrival across the whole fleet. A
+waiting caller learns from WORKER.WAIT that its turn has come. A grant that is not picked up within a second, by
+WORKER.WAIT or by the same ticket asking again, passes to the next caller, and the first one leaves the queue. The
+ticket is random and chosen by the caller; the same ticket renews the lease, slides the session's TTL, and keeps a
+waiter's place. A holder whose lease lapses or whose worker dies loses the turn to the next caller. If it asks again
+it joins the queue as a new caller, and learns this from another `turn`.
 
-FIRST goes before everybody who does not say so: for a call that passed its turn on while it waited for its client.
-HELD claims a turn again after a restart or a failover of the server, by the number that it had. For `mooring.turn-
-lease-max-ms` after a start or promotion only that is granted, while everybody else waits, except in sessions that
-were created since where nothing was under their key. Of two who claim one turn again the higher number is right; one
-that no clock can have given yet is refused. Where a session leaves its key and comes back to it (SWAPDB, RENAME,
-RESTORE), the same holds for it until the lease of its holder lapses. At any other time HELD makes a difference only
-if another caller has the turn: where nobody has it, it is granted under a new number.
+FIRST puts the caller before all callers without FIRST: it is for a call that passed its turn on while it waited for
+its client. HELD reclaims a turn after a restart or a failover of the server, by the number that the turn had. For
+`mooring.turn-lease-max-ms` after a start or promotion only HELD is granted and all others wait, except in sessions
+that were created since then under a key that did not exist. If two callers reclaim the same turn, the higher number
+is right; a number that no clock can have given yet is refused. If a session leaves its key and returns to it (SWAPDB,
+RENAME, RESTORE), the same applies to it until the lease of its holder lapses. At any other time HELD makes a
+difference only if another caller has the turn: if none has, the turn is granted under a new number.
 
-A lease lasts at most `mooring.turn-lease-max-ms`. Turns exclude each other while their leases hold, measured by the
-server's monotonic clock; who needs more fences with the turn's number, which only grows.",
+A lease lasts at most `mooring.turn-lease-max-ms`. Turns are exclusive while their leases hold, measured by the
+server's monotonic clock. For a stronger guarantee, use the turn's number as a fencing token: it only grows.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::ENDED,

@@ -18,7 +18,7 @@ use crate::rule_inputs::RuleInputs;
 
 struct ExplainCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.explain",
     entry: ffi::entry::<ExplainCommand>(),
@@ -34,12 +34,13 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "an array of lines",
     details: "\
-For people at redis-cli; programs ask SESSION.GET, because the sentences may change with any version. No line shows a
-token, a ticket, the session's id or an upstream session: it shows the digests that stand in logs, the first 16 hex digits
-of the SHA-256. The digest of a session is that of its key without what all keys of its kind begin with: for
-`mcpgw:session_affinity:<id>` that of the id, as gateways name the session too. Touches nothing.
+For people at redis-cli; programs use SESSION.GET, because the sentences may change with any version. The lines show
+no token, ticket, session id or upstream session. In their place they show digests as logs do: the first 16 hex digits
+of the SHA-256. The digest of a session is that of its key without the prefix that all keys of its kind share: for
+`mcpgw:session_affinity:<id>` it is the digest of the id, as in the gateways' logs. The command does not count as a
+use.
 
-Turns and workers are in the memory of the primary. A replica knows of no turn and calls every owner alive.",
+Turns and workers are in the memory of the primary. A replica knows of no turns and reports every owner as alive.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::CORRUPT,

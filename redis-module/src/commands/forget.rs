@@ -16,14 +16,14 @@ use crate::reply;
 
 struct ForgetCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.forget",
     entry: ffi::entry::<ForgetCommand>(),
     flags: c"write fast",
     arity: 4,
     key: KeyAccess::Delete,
-    summary: c"Drops a tombstone after what its session held was cleaned up.",
+    summary: c"Drops a tombstone after cleanup of what its session held.",
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"names_request"),
@@ -32,15 +32,15 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "`forgotten` 1",
     details: "\
-Only the tombstone of exactly the incarnation `gen` is dropped, and only by who cleaned it up: the worker that claimed
-it, or after SESSION.END and SESSION.KILL, whose cleaning names no worker, whoever knows the `gen` from the answer. A
-session that began anew under the key in the meantime is left alone. Later incarnations under the key never repeat a
-number of the one that was dropped.",
+Drops only the tombstone of exactly the generation `gen`, and only for the worker that claimed its cleanup. After
+SESSION.END and SESSION.KILL, whose cleanup names no worker, any caller may drop it that knows the `gen` from their
+reply. A session that was created under the key since then is left alone. Later generations under the key never repeat
+a number of the dropped one.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::new(
             "STALE",
-            "the session is active, has another incarnation, or another worker holds the cleaning",
+            "the session is active or has another generation, or another worker holds the cleanup",
         ),
         ErrorSpec::CORRUPT,
         ErrorSpec::WRONG_TYPE,

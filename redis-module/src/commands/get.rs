@@ -16,7 +16,7 @@ use crate::rule_inputs::RuleInputs;
 
 struct GetCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.get",
     entry: ffi::entry::<GetCommand>(),
@@ -32,9 +32,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "the record",
     details: "\
-For operators, and for callers that need the whole record: `state` tells whether the session is active or which
-kind of tombstone stands. It names no principal, so keep it from users that serve clients. Workers beat to primaries, so
-a replica calls every owner alive.",
+For operators, and for callers that need the whole record: `state` is `active`, or the kind of the tombstone. The
+command names no principal, so do not grant it to users that serve clients. Workers announce themselves to primaries
+only, so a replica reports every owner as alive.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::CORRUPT,

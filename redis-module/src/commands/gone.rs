@@ -13,7 +13,7 @@ use crate::reply;
 
 struct GoneCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"worker.gone",
     entry: ffi::entry::<GoneCommand>(),
@@ -21,7 +21,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arity: 2,
     key: KeyAccess::Keyless,
     summary: c"Deregisters a worker at once, at a clean shutdown.",
-    complexity: c"O(log(W)) with W being the number of workers heard",
+    complexity: c"O(log(W)) with W being the number of known workers",
     since: c"0.1.0",
     tips: Some(c"request_policy:all_shards response_policy:agg_max names_request"),
     categories: c"fast worker",
@@ -29,7 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "`was_alive` 0|1",
     details: "\
-For a clean shutdown: what the worker owned can be taken over at once instead of after its TTL.",
+For a clean shutdown: other workers can take over at once what the worker owned, instead of after its TTL.",
     errors: &[ErrorSpec::READ_ONLY_REPLICA],
 };
 

@@ -7,7 +7,7 @@ use super::{
     touch, unbind, wait,
 };
 
-/// Reads the words of a command, its name first; none where no such command is here.
+/// Parses the words of a command, its name first; `None` if the command is not in this list.
 pub(crate) fn parse(words: &[&[u8]]) -> Option<Result<(), Failure>> {
     let name = words.first()?.to_ascii_lowercase();
     Some(match name.as_slice() {

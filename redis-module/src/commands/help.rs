@@ -10,7 +10,7 @@ use crate::reply;
 
 struct HelpCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.help",
     entry: ffi::entry::<HelpCommand>(),
@@ -26,8 +26,8 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "an array of lines",
     details: "\
-For people at redis-cli, in the shape of the server's own HELP subcommands: a line with a command's arguments, then an
-indented line that says what it does. Programs ask COMMAND DOCS.",
+For people at redis-cli, in the format of the server's own HELP subcommands: a line with a command's arguments, then
+an indented line that says what it does. Programs use COMMAND DOCS.",
     errors: &[],
 };
 

@@ -16,14 +16,14 @@ use crate::reply;
 
 struct KillCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.kill",
     entry: ffi::entry::<KillCommand>(),
     flags: c"write fast",
     arity: 2,
     key: KeyAccess::Update,
-    summary: c"Ends anybody's session: the operator's END.",
+    summary: c"Ends the session of any principal: the operator's END.",
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output names_request"),
@@ -32,16 +32,16 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "as SESSION.END; for a record that cannot be read, `ended_now` 1 and `unreadable`, the reason",
     details: "\
-Ends the session as SESSION.END does, whoever owns it. It is in the ACL category `@dangerous`.
+Ends the session as SESSION.END does, but for any principal. The command is in the ACL category `@dangerous`.
 
-A record that cannot be read, because a field is corrupt or a newer version of the module wrote it, is dropped: no
-tombstone can be made of it, so what it held upstream ends with the upstream servers' own time-outs. A hash without the
-field `s`, or under none of `mooring.prefixes`, is not the module's and is left alone.",
+A record that cannot be read, because a field is corrupt or a newer version of the module wrote it, is dropped. It
+leaves no tombstone, so its upstream sessions end with the upstream servers' own timeouts. A hash without the field
+`s`, or under none of `mooring.prefixes`, does not belong to the module and is left alone.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::new(
             "ERR",
-            "the hash under the key is no record and is not the module's: `corrupt session record: <field>`",
+            "the hash under the key is no record and does not belong to the module: `corrupt session record: <field>`",
         ),
         ErrorSpec::WRONG_TYPE,
     ],

@@ -18,16 +18,16 @@ use crate::reply;
 
 struct LeaveCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.leave",
     entry: ffi::entry::<LeaveCommand>(),
-    // It writes no key. But turns are the primary's, and a replica that answered would be wrong.
+    // It writes no key, but turns exist on the primary only, and the reply of a replica would be wrong.
     flags: c"write fast",
     arity: -5,
     key: KeyAccess::Read,
-    summary: c"Passes a turn on to the next that waits, or stops waiting for it.",
-    complexity: c"O(log(Q)+N) with Q being the number of callers that wait, and N of those that leave",
+    summary: c"Passes a turn on to the next waiting caller, or stops waiting for it.",
+    complexity: c"O(log(Q)+N) with Q being the number of waiting callers, and N the number of callers that leave",
     since: c"0.1.0",
     tips: Some(c"names_request"),
     categories: c"write fast session",
@@ -35,21 +35,21 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "`left`: how many callers left, 1 without WAITING",
     details: "\
-The holder of the turn passes it on; a caller that waits leaves the queue. Nothing is written, and the session's TTL does
-not slide. A caller that gets `STALE` had lost its turn before: to a lapsed lease, to the death of its worker, or to a
-restart of the server.
+The holder of the turn passes it on; a waiting caller leaves the queue. Nothing is written, and the session's TTL does
+not slide. A caller that gets `STALE` had lost its turn before: its lease lapsed, its worker died, or the server
+restarted.
 
-WAITING withdraws a call on behalf of whoever asked for it, from any worker: `ticket` is what its tickets begin with, and
-every caller that waits under such a ticket leaves the queue, one included whose turn has come and who has not heard of
-it. WORKER.WAIT tells their workers, by `withdrawn`. A caller that knows of its turn is not taken out, and then nobody is:
-`BUSY`. Its call runs and has to be cancelled at its server. It keeps the turn for one more second at most, however often
-it renews; then the next caller has it.",
+WAITING withdraws a call, and any worker may send it: `ticket` is the prefix of the call's tickets. Every caller that
+waits under such a ticket leaves the queue, even if it was granted the turn but has not been notified. WORKER.WAIT
+reports it to their workers as `withdrawn`. If a caller that was notified has the turn, the reply is `BUSY` and no
+caller is withdrawn: its call is running and has to be cancelled at its server. It keeps the turn for at most one more
+second, even if it renews; then the next caller has it.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::ENDED,
         ErrorSpec::DENIED,
         ErrorSpec::new("STALE", "the ticket neither has the turn nor waits for it"),
-        ErrorSpec::new("BUSY", "WAITING was given, and a ticket that begins so has the turn: it ends within a second"),
+        ErrorSpec::new("BUSY", "WAITING was given, and a ticket with that prefix has the turn: it ends within a second"),
         ErrorSpec::CORRUPT,
         ErrorSpec::WRONG_TYPE,
     ],
@@ -78,8 +78,7 @@ impl Command for LeaveCommand {
     }
 }
 
-/// The words are only compared. The server's is not even checked: one that has been asked for before needs no other
-/// check.
+/// The arguments are only compared. The server name is not even validated: a name that is in the cache is valid.
 pub(super) struct LeaveRequest<'a> {
     principal: &'a str,
     server: &'a [u8],
@@ -87,12 +86,12 @@ pub(super) struct LeaveRequest<'a> {
     mode: LeaveMode,
 }
 
-/// Who leaves.
+/// Which callers leave.
 #[derive(Clone, Copy)]
 enum LeaveMode {
-    /// The ticket, whether it has the turn or waits for it.
+    /// The one with this ticket, whether it has the turn or waits for it.
     Leave,
-    /// Every caller that waits under a ticket that begins with it.
+    /// All that wait under a ticket with this prefix.
     Withdraw,
 }
 
@@ -113,7 +112,7 @@ fn apply(
         workers: &module.workers.at(mono),
         mono,
     };
-    // A turn is passed on whatever has become of the session meanwhile; where there is none, that is what is told.
+    // A turn is passed on whatever the state of the session is; without a turn, the error reports that state.
     let (server, ticket) = (fields.server, request.ticket);
     let left = match request.mode {
         LeaveMode::Leave => queues.leave(&moment, server, ticket).map(|()| 1),

@@ -23,22 +23,22 @@ use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply::{self, ListLine};
 use crate::rule_inputs::RuleInputs;
 
-/// Sessions on a page where nobody says how many.
+/// Sessions on a page if COUNT is not given.
 const COUNT_DEFAULT: usize = 100;
-/// For how long a page is gathered; the first session comes whatever it takes. Writing the reply takes a third as long
-/// again, which makes two milliseconds of both.
+/// How long a page is gathered, except for its first session, which has no limit. Writing the reply takes a third of
+/// that in addition: two milliseconds in total.
 const GATHERED_WITHIN: Duration = Duration::from_micros(1_500);
 
 struct ListCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.list",
     entry: ffi::entry::<ListCommand>(),
     flags: c"readonly",
     arity: -1,
     key: KeyAccess::Keyless,
-    summary: c"Lists the sessions of a database that are as asked for, page by page.",
+    summary: c"Lists the sessions of a database that match the given filters, page by page.",
     complexity: c"O(N) with N being the number of sessions looked at, at most 10000 a call",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output request_policy:special response_policy:special names_request"),
@@ -47,20 +47,22 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "`complete` 0|1, `cursor`, `sessions`: for each its `key`, then the record",
     details: "\
-Everything that is given has to hold; SERVER, INSTANCE, OWNER and DRIVER have to hold of one binding. DRIVER is the
-worker that used a binding last; there is no index of it, so pages may be short. STATE is `active`, `expired` or `ended`; MATCH is a pattern over keys as KEYS takes it, of at most 256 bytes; ORDER is `newest`, by
-creation, if it is not given, or `oldest`; COUNT is 1 to 1000, 100 if it is not given.
+A session is listed if it matches all given filters; SERVER, INSTANCE, OWNER and DRIVER must match the same binding.
+DRIVER is the worker that used a binding last; it has no index, so pages may be short. STATE is `active`, `expired` or
+`ended`. MATCH is a key pattern as in KEYS, of at most 256 bytes. ORDER is by creation: `newest` (the default) or
+`oldest` first. COUNT is 1 to 1000 (default 100).
 
-A walk begins without CURSOR, or at `0`, and goes on at the cursor of the page before, with the same options, until that
-is `0` again. A page may have fewer sessions than COUNT, or none, and still not be the last: a call looks at a bounded
-number of sessions and works for about two milliseconds. A session that is there during all of a walk is listed once.
+An iteration starts without CURSOR, or at `0`, and continues with the cursor of the previous page and the same
+options, until the cursor is `0` again. A page may have fewer sessions than COUNT, or none, and still not be the last:
+a call looks at a bounded number of sessions and works for about two milliseconds. A session that exists during the
+whole iteration is listed once.
 
-The index of the selected database is looked at, and each record again before it is shown. Only keys that the caller's
-ACL lets it read are listed. `complete` 0 says that the index is being filled, so that sessions may be missing, or
-verified.",
+The command searches the index of the selected database, and checks each record again before it returns it. Only keys
+that the caller's ACL lets it read are listed. `complete` 0 means that the index is being verified, or filled: then
+sessions may be missing.",
     errors: &[ErrorSpec::new(
         "ERR",
-        "a state, an order, a cursor, a pattern or a count is none",
+        "a state, an order, a cursor, a pattern or a count is invalid",
     )],
 };
 
@@ -106,7 +108,7 @@ impl Command for ListCommand {
     }
 }
 
-/// How many sessions or keys one call answers with at most.
+/// Reads COUNT: how many sessions or keys one reply has at most.
 pub(super) fn list_count(word: &[u8]) -> Result<usize, NameError> {
     let count = parse_integer("COUNT", word, 1, LIST_COUNT_MAX as u64)?;
     Ok(usize::try_from(count).unwrap_or(LIST_COUNT_MAX))
@@ -161,7 +163,7 @@ fn collect(
     let mut listed = page.sessions.iter().peekable();
     while let Some(session) = listed.next() {
         let name = OwnedText::new(session.key);
-        // What is no record any more is none that was asked for.
+        // A key that no longer holds a record is skipped.
         if reader.may_read(name.text())
             && let Ok(fields) = record_io::peek(context, name.text())
             && let Ok(record) = codec::decode(fields.iter())

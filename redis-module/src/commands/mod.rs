@@ -1,7 +1,7 @@
 //! The commands, one file each, and the table of them.
 //!
-//! Every command reads its arguments, applies one rule and replies, in that order, so that bad input changes nothing.
-//! What they mean is said in docs/commands/, which is made from this table.
+//! Every command parses its arguments, applies one rule and replies, in that order, so that bad input changes nothing.
+//! docs/commands/ describes the commands and is generated from this table.
 
 mod beat;
 mod bind;

@@ -15,31 +15,32 @@ use crate::reply;
 
 struct RateCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.rate",
     entry: ffi::entry::<RateCommand>(),
     flags: c"write deny-oom fast",
     arity: -6,
     key: KeyAccess::Update,
-    summary: c"Counts a request against a rate limit that a whole fleet shares, and lets it through or not.",
+    summary: c"Counts a request against a rate limit shared by the whole fleet, and returns whether it passes.",
     complexity: c"O(1)",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output names_request"),
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,
-    reply: "`allowed` 0|1, `remaining` (how many of cost one would still pass now), `retry_after_ms` (0 where it passed)",
+    reply: "`allowed` 0|1, `remaining` (how many of cost one would still pass now), `retry_after_ms` (0 if it \
+            passed)",
     details: "\
-The generic cell rate algorithm: `n` may pass at once, and after that as many as their share of the window allows, evenly.
-The key is one of its own, a string with the moment at which all that passed would have been spent (in nanoseconds) and the
-widest WINDOW that was asked for meanwhile, and lives until that moment: a narrower WINDOW does not shorten it. A request
-that does not pass writes nothing, unless the server's clock was set back: a moment further ahead than the widest window is
-then set to one such window ahead. A request counts for COST, 1 if it is not given, at most `n`. LIMIT is 1
-to 1000000, WINDOW 1 ms to 30 days.",
+Implements the generic cell rate algorithm (GCRA): `n` requests may pass at once, and after that as many as their
+share of the window allows, evenly. The key is not that of a session. It holds a string: the time at which all
+requests that passed will have been spent at that pace (in nanoseconds), and the widest WINDOW that was requested
+meanwhile. The key expires at that time: a narrower WINDOW does not shorten it. A request that does not pass writes
+nothing, unless the server's clock was set back: a time further ahead than the widest window is then set to one such
+window ahead. A request counts as COST (default 1, at most `n`). LIMIT is 1 to 1000000, WINDOW 1 ms to 30 days.",
     errors: &[
-        ErrorSpec::new("ERR", "the key holds a string that is none of these: `corrupt rate record`"),
-        ErrorSpec::new("WRONGTYPE", "the key holds something else than a string"),
+        ErrorSpec::new("ERR", "the key holds a string of another format: `corrupt rate record`"),
+        ErrorSpec::new("WRONGTYPE", "the key holds a value that is not a string"),
     ],
 };
 

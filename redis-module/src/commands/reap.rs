@@ -17,14 +17,14 @@ use crate::reply;
 
 struct ReapCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.reap",
     entry: ffi::entry::<ReapCommand>(),
     flags: c"readonly",
     arity: -4,
     key: KeyAccess::Keyless,
-    summary: c"Names sessions that are over and still hold something upstream.",
+    summary: c"Names expired and ended sessions that still hold something upstream.",
     complexity: c"O(N) with N being the number of tombstones looked at, at most 10000",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special names_request"),
@@ -33,20 +33,21 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "`complete` 0|1, `keys`",
     details: "\
-A session is named when it has expired or was ended, still has bindings or mounted content, and nobody is cleaning it up,
-initialises one of its bindings, or has or awaits a turn of it. One with owned bindings is named to their owner alone
-while that is alive, and to anybody when it is dead. What nobody has tried to clean up yet comes before what somebody has
-claimed and let go of. Only keys that the caller's ACL lets it read are named. COUNT is 1 to 1000. MATCH is a pattern
-over keys as KEYS takes it, of at most 256 bytes: who cleans up for one kind of session is named no other.
+A session is named if it has expired or was ended, and still has bindings or mounted content. It is not named while a
+worker is cleaning it up or initializing one of its bindings, or while a caller has one of its turns or waits for one.
+A session with owned bindings is named to their owner only while the owner is alive, and to any worker once it is
+dead. Sessions whose cleanup was never claimed come before those whose claim has lapsed. Only keys that the caller's
+ACL lets it read are named. COUNT is 1 to 1000. MATCH is a key pattern as in KEYS, of at most 256 bytes: with it, a
+worker that cleans up one kind of session is named no other.
 
-A call looks at a bounded number of sessions, and may name fewer than COUNT, or none, though there are more. The next one
-with the same pattern then goes on behind those, whoever sends it, and from the front again when it has come to the end:
-nothing that others leave lying hides what stands behind it.
+A call looks at a bounded number of sessions and may name fewer than COUNT, or none, although there are more. The next
+call with the same pattern, from any worker, continues after them and starts over at the end: skipped sessions do not
+block later ones.
 
-Naming takes nothing: SESSION.CLAIM takes one of the keys, SESSION.FORGET drops it after the cleaning. `complete` 0 says
-that there may be more than the index knows, because it is being rebuilt, or because the wall clock was set less than a
-minute ago, when nothing is named.",
-    errors: &[ErrorSpec::new("ERR", "the count or the pattern is none")],
+REAP only names keys: SESSION.CLAIM takes one of them for cleanup, and SESSION.FORGET drops it afterwards. `complete`
+0 means that there may be more sessions than the index knows, because it is being rebuilt, or because the wall clock
+was set less than a minute ago; in that minute no session is named.",
+    errors: &[ErrorSpec::new("ERR", "the count or the pattern is invalid")],
 };
 
 /// What REAP asks for.
@@ -71,7 +72,7 @@ impl Command for ReapCommand {
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
-        // Whether anything is over is decided by the wall clock alone.
+        // The wall clock alone decides whether a session has expired.
         housekeeping::watch_clock(module, context);
         let is_allowed = module.clock.reaping_allowed(module.time.real());
         let is_complete = is_allowed && module.is_verified(context.database());

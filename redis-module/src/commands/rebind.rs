@@ -22,7 +22,7 @@ use crate::reply;
 
 struct RebindCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.rebind",
     entry: ffi::entry::<RebindCommand>(),
@@ -38,20 +38,20 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "`won` 0|1, `previous` (the upstream session left behind), then the binding",
     details: "\
-A compare-and-set on the epoch: of many callers that see one loss, exactly one moves the binding. Where the epoch
+A compare-and-set on the epoch: if many callers see the same loss, exactly one of them moves the binding. If the epoch
 matches, the caller gets a new claim with a new epoch, `rebinds` grows by one, and `previous` is the upstream session
-left behind, for the winner to delete. Where it does not match, or another attempt's claim is live, nothing changes:
-`won` is 0 and the binding in the answer is to be adopted. The same token again gets the same answer.
+left behind, which the caller deletes. If it does not match, or the claim of another attempt is live, nothing changes:
+`won` is 0 and the caller uses the binding in the reply. The same token gets the same reply again.
 
-With UPSTREAM, which says that the new upstream session is there already, the binding is `bound` at once; `previous` is
-null where that is the one that it was bound to before.
+With UPSTREAM the new upstream session exists already, and the binding is `bound` at once; `previous` is null if the
+binding was bound to that session before.
 
-UNREPORTED is for a caller that has no reply in which it could tell the client that state was lost: SESSION.ROUTE and
-SESSION.ENTER then answer with `lost_instance` while the server is bound, until SESSION.TOUCH says REPORTED, or a REBIND
-without UNREPORTED moves the binding again. A claim that never was bound has no state to lose.
+UNREPORTED is for a caller that has no reply in which to tell the client that state was lost: SESSION.ROUTE and
+SESSION.ENTER then return `lost_instance` while the server is bound, until SESSION.TOUCH with REPORTED, or until a
+REBIND without UNREPORTED moves the binding again. A claim that never was bound has no state to lose.
 
-The present instance is kept where it is among INSTANCES and is not AVOIDed; else placement is as in SESSION.BIND. Every
-move is logged at level notice.",
+The current instance is kept if it is among INSTANCES and is not AVOIDed; otherwise an instance is chosen as in
+SESSION.BIND. Every move is logged at level notice.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::ENDED,
@@ -59,7 +59,7 @@ move is logged at level notice.",
         ErrorSpec::new("STALE", "the server is not bound at all"),
         ErrorSpec::new(
             "OWNED",
-            "the binding's owner is alive, is not the caller, and does not drain or holds a turn",
+            "the binding's owner is alive and not the caller, and it is not draining or holds a turn",
         ),
         ErrorSpec::new("BUSY", "OWNED was given and the worker is draining"),
         ErrorSpec::CORRUPT,
@@ -119,7 +119,7 @@ fn apply(
     let moved = before.filter(|before| before.epoch != rebound.binding.epoch);
     let is_bound = decided.written == RecordChange::Record && request.upstream_session.is_some();
     if moved.is_some() || is_bound {
-        // Whoever waited for a claim of the epoch before, or for this one, asks again.
+        // Workers that wait for a claim of the previous epoch, or for this one, ask again.
         claims::settle(module, moment, server);
     }
     let Some(before) = moved else {

@@ -11,7 +11,7 @@ use crate::reply;
 
 struct ReindexCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.reindex",
     entry: ffi::entry::<ReindexCommand>(),
@@ -25,11 +25,12 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     categories: c"fast admin dangerous session",
     core_categories: c"fast admin dangerous",
     arguments: ARGUMENTS,
-    reply: "`started` 1; 0 where a rebuild is under way already",
+    reply: "`started` 1; 0 if a rebuild is running already",
     details: "\
-The indexes are derived from the records and follow every change, so nobody needs this in ordinary times: it is there
-for doubt. The server goes on serving. Until the rebuild is done the indexes are used and fed as before, also for CAP and
-placement, and SESSION.LIST and SESSION.REAP answer `complete` 0; `index_ready` in SESSION.STATS tells when it is done.",
+The indexes are derived from the records and follow every change. Use this command only if you suspect that an index
+is wrong. The server keeps serving. During the rebuild the indexes stay in use and follow changes as before, also for
+CAP and placement, and SESSION.LIST and SESSION.REAP return `complete` 0. `index_ready` in SESSION.STATS is 1 when the
+rebuild is done.",
     errors: &[],
 };
 

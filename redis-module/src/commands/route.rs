@@ -19,37 +19,39 @@ use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 
 struct RouteCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.route",
     entry: ffi::entry::<RouteCommand>(),
     flags: c"write fast",
     arity: -5,
     key: KeyAccess::Update,
-    summary: c"Tells where a session's calls to a server go, and notes the use.",
+    summary: c"Returns where a session's calls to a server go, and records the use.",
     complexity: c"O(1)",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output names_request"),
     categories: c"write fast session",
     core_categories: c"write fast",
     arguments: ARGUMENTS,
-    reply: "`state` `unbound` alone; or `state` `claimed`|`bound`|`orphaned`, `instance`, `driver`, \
-            `epoch`, and where there is one `upstream_session`, `owner` with `owner_alive` and `owner_address` (null where it is not known), \
-            `lease_until`, `worker_lost` (the dead worker that drove it before, told once), and `lost_instance` with \
-            `lost_reason` (a loss that no reply has reported to the client yet: see SESSION.REBIND, UNREPORTED, and \
-            SESSION.TOUCH, REPORTED). What is absent is left out: this is the hot path, and every field costs. With TURN also `turn`: its number, or null while the \
-            caller waits, then with `turn_holder` and `turn_held_ms` as in SESSION.ENTER. With EPOCH, where the whole \
-            answer would say nothing new: one integer, and with TURN an array of that and the turn's number",
+    reply: "`state` `unbound` alone; or `state` `claimed`|`bound`|`orphaned`, `instance`, `driver`, `epoch`, and if \
+            present `upstream_session`, `owner` with `owner_alive` and `owner_address` (null if unknown), \
+            `lease_until`, `worker_lost` (the dead worker that drove it before, reported once), and `lost_instance` \
+            with `lost_reason` (a loss that no reply has reported to the client yet: see SESSION.REBIND, UNREPORTED, \
+            and SESSION.TOUCH, REPORTED). This is the hot path, so absent fields are left out. With TURN also \
+            `turn`: its number, or null while the caller waits, then with `turn_holder` and `turn_held_ms` as in \
+            SESSION.ENTER. With EPOCH, if nothing has changed: one integer, and with TURN an array of that integer \
+            and the turn's number",
     details: "\
-The hot path: one round trip before every call that a gateway sends. It checks the principal and that the session
-is active, slides the TTL, and answers where calls to the server go. `unbound`: bind it first. `claimed`: another
-attempt is initialising it, and WORKER.WAIT tells when that has come to something. `orphaned`: its owner is dead or its
-claim's lease lapsed, so REBIND moves it. With TURN it asks for the caller's turn too, as ENTER does.
+The hot path: one round trip before every call that a gateway sends. It checks the principal and that the session is
+active, slides the TTL, and returns where calls to the server go. `unbound`: the caller binds the server first.
+`claimed`: another attempt is initializing the binding, and WORKER.WAIT reports when the claim is settled. `orphaned`:
+the owner is dead or the claim's lease lapsed, so the caller moves the binding with REBIND. With TURN the command also
+asks for the caller's turn, as ENTER does.
 
-EPOCH says that the caller knows the binding of that epoch, `bound` and with the caller as its `driver`. Where both are
-still so, nobody owns the binding and no loss is to be reported, all that the caller knows of it holds, and the answer is
-one integer: the 64 bits of the request's digest, as a signed number. Instance and upstream session of a binding never
-change without its epoch.",
+EPOCH is the epoch of the binding that the caller knows, `bound` and with the caller as its `driver`. If epoch, state
+and driver are unchanged, and the binding has no owner and no loss to report, the reply is one integer: the 64 bits of
+the request's digest, as a signed number. The instance and the upstream session of a binding never change without its
+epoch.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::ENDED,

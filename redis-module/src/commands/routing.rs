@@ -1,7 +1,7 @@
-//! What ROUTE and ENTER do: where a session's calls to a server go, and whose turn it is.
+//! ROUTE and ENTER: where a session's calls to a server go, and whose turn it is.
 //!
-//! It reads three fields in one go instead of the record, copies none of them, and most of the time writes nothing. Two
-//! more are read where a loss is still to be reported, which the third one says.
+//! The command reads three fields at once instead of the record, copies none of them, and usually writes nothing. It reads
+//! two more if the third one, the binding's head, says that a loss is still to be reported.
 
 use mooring_session::codec::{self, BindingHead, CorruptRecord};
 use mooring_session::names::{InstanceName, NameError, Principal, ServerName, WorkerId};
@@ -24,25 +24,25 @@ use crate::record_io;
 use crate::reply::{self, OwnerLine, RouteLine, TurnLine};
 use crate::rule_inputs::RuleInputs;
 
-/// The raw words. They are rarely parsed: a principal that equals the record's, and a server whose name is cached, are
-/// valid.
+/// The raw arguments. They are rarely parsed: a principal that equals the record's, and a server whose name is cached,
+/// are valid.
 pub(super) struct RouteRequest<'a> {
     pub(super) principal: &'a [u8],
     pub(super) server: &'a [u8],
     pub(super) worker: &'a str,
-    /// The turn that is asked for, if one is.
+    /// The request for a turn, if there is one.
     pub(super) turn: Option<TurnRequest>,
-    /// The epoch at which the caller knows the binding, in use and driven by itself.
+    /// The epoch of the binding that the caller knows as bound and driven by itself.
     pub(super) known_epoch: Option<u64>,
 }
 
-/// Leaves a word as it came, for [`RouteRequest`].
+/// Returns the word as it was received, for [`RouteRequest`].
 pub(super) fn unparsed(word: &[u8]) -> Result<&[u8], NameError> {
     Ok(word)
 }
 
 impl RouteRequest<'_> {
-    /// A bad principal is told before anything about the record, and so is a foreign one.
+    /// Reports an invalid principal before anything about the record, and so a foreign one.
     fn refuse(&self, refusal: Refusal) -> Failure {
         match Principal::parse(self.principal) {
             Ok(_) => refusal.into(),
@@ -51,7 +51,7 @@ impl RouteRequest<'_> {
     }
 }
 
-/// The fields of the hash, as they were read.
+/// The fields of the hash, as read.
 struct StoredFields {
     lifetime: Option<OwnedText>,
     principal: Option<OwnedText>,
@@ -59,7 +59,7 @@ struct StoredFields {
 }
 
 impl StoredFields {
-    /// Reads what the key holds, which must be the principal's own.
+    /// Reads the fields; the session must belong to the principal of the request.
     fn own(
         key: &Key<'_>,
         fields: &RouteFields<'_>,
@@ -92,8 +92,8 @@ impl StoredFields {
     }
 }
 
-/// Decides, writes and answers. The answer is written while the strings that were read still live, so that none of them
-/// is copied.
+/// Decides, writes and replies. The reply is written while the strings that were read are still borrowed, so that none
+/// of them is copied.
 pub(super) fn serve(
     context: &Context,
     module: &mut Module,
@@ -120,7 +120,7 @@ pub(super) fn serve(
         Some(head) => StoredLoss::read(&key, fields.binding, fields.server, head)?,
         None => None,
     };
-    // Before anything is written: a turn that is refused refuses the command.
+    // Before anything is written: if the turn is refused, the command fails.
     let asked = request.turn.as_ref().map(|turn| {
         let queues = Queues {
             turns: &mut module.turns,
@@ -206,13 +206,13 @@ pub(super) fn serve(
         claims::watch(&mut module.news, &moment, &worker, server, until);
     }
     if replaced.is_some() {
-        // The index counts by the driver; that changes seldom enough to read the whole record.
+        // The index counts by driver. A change of driver is rare enough to read the whole record.
         keyspace::refresh(module, context, name);
     }
     Ok(())
 }
 
-/// A loss that is still to be reported, as it stands in the hash.
+/// A loss that is still to be reported, as stored in the hash.
 struct StoredLoss {
     instance: InstanceName,
     reason: Option<OwnedText>,

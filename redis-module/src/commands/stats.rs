@@ -11,7 +11,7 @@ use crate::reply;
 
 struct StatsCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.stats",
     entry: ffi::entry::<StatsCommand>(),
@@ -19,7 +19,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arity: 1,
     key: KeyAccess::Keyless,
     summary: c"Returns the figures of INFO mooring.",
-    complexity: c"O(W) with W being the number of workers heard",
+    complexity: c"O(W) with W being the number of known workers",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special names_request"),
     categories: c"read fast session",
@@ -27,8 +27,8 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "a map of the figures by name",
     details: "\
-The same figures stand in INFO, in the section `mooring`. They are of this node alone: a fleet's are the sums over all
-primaries.",
+INFO has the same figures in its section `mooring`. They are those of this node only: for a fleet, add up the figures
+of all primaries.",
     errors: &[],
 };
 

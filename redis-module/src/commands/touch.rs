@@ -18,7 +18,7 @@ use crate::rule_inputs::RuleInputs;
 
 struct TouchCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.touch",
     entry: ffi::entry::<TouchCommand>(),
@@ -35,14 +35,15 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "`expires_at`",
     details: "\
-Slides the TTL, to a new value where one is given, and sets the content hash and the labels given; other labels
-stay. A use that comes so soon after a written one that `mooring.touch-step` covers it is not written: the stored
-deadline is always ahead by that step, so a session never expires early. `expires_at` is told without the step: a
-session whose last uses were not written lasts up to that much longer. Where nothing but the TTL slid, client-side
-caches are not invalidated and no WATCH is broken.
+Slides the TTL, or sets a new one if TTL is given, and sets the given content hash and labels; other labels stay. A
+use that follows a written one so closely that `mooring.touch-step` covers it is not written: the stored deadline is
+always ahead by that step, so a session never expires early. `expires_at` in the reply excludes the step: a session
+whose last uses were not written lasts up to one step longer. If only the TTL slid, client-side caches are not
+invalidated and no WATCH is broken.
 
-REPORTED says that a reply has told the client of the loss with which that epoch of the server's binding began: SESSION.ROUTE
-tells of it no more. Of a binding that has another epoch, or of a loss that was reported before, it changes nothing.",
+REPORTED records that a reply has reported to the client the loss with which this epoch of the server's binding began:
+SESSION.ROUTE no longer returns that loss. If the binding has another epoch, or the loss was reported before, nothing
+changes.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::ENDED,
@@ -96,7 +97,7 @@ fn touch(
     Ok(decided)
 }
 
-/// As ROUTE does it: two fields are read, and one is written now and then.
+/// Works like ROUTE: reads two fields, and writes one now and then.
 fn touch_lifetime(
     context: &Context,
     module: &mut Module,

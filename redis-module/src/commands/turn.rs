@@ -1,6 +1,6 @@
-//! What ENTER, LEAVE and ROUTE with TURN share: the queues of this node, asked on behalf of one command.
+//! What ENTER, LEAVE and ROUTE with TURN share: access to the turn queues of this node for one command.
 //!
-//! Turns are in memory alone: nothing here writes to the keyspace or is replicated.
+//! Turns are in memory only: nothing here writes to the keyspace or is replicated.
 
 use mooring_session::limits::LEASE_MIN;
 use mooring_session::names::{NameError, ServerName};
@@ -14,16 +14,16 @@ use crate::failure::ErrorSpec;
 use crate::moment::Moment;
 use crate::settings;
 
-/// The errors of a turn that is asked for.
+/// The errors of a request for a turn.
 pub(super) const WORKER_DEAD: ErrorSpec = ErrorSpec::new(
     "STALE",
-    "a turn was asked for and the worker counts as dead: it beats first",
+    "a turn was requested and the worker counts as dead: it must send WORKER.BEAT first",
 );
 /// See [`WORKER_DEAD`].
 pub(super) const QUEUE_FULL: ErrorSpec = ErrorSpec::new(
     "LIMIT",
-    "`mooring.turn-queue-max` callers wait for the turn already: `LIMIT turn-queue <n>`; or the node has as many \
-     queues or waiting callers as it may: `LIMIT turn-queues 65536`, `LIMIT turn-waiters 262144`",
+    "`mooring.turn-queue-max` callers wait for the turn already: `LIMIT turn-queue <n>`; or the node has reached \
+     its limit of queues or waiting callers: `LIMIT turn-queues 65536`, `LIMIT turn-waiters 262144`",
 );
 
 /// Reads the lease of a turn.
@@ -31,7 +31,7 @@ pub(super) fn lease(word: &[u8]) -> Result<Millis, NameError> {
     duration("LEASE", LEASE_MIN, settings::turn_lease_max())(word)
 }
 
-/// The parts of the module's state that turns need, as a command has borrowed them.
+/// The parts of the module's state that turns need, borrowed for one command.
 pub(super) struct Queues<'a> {
     pub(super) turns: &'a mut Turns,
     pub(super) news: &'a mut News,
@@ -51,7 +51,7 @@ impl Queues<'_> {
         turns.enter(&place, server, request, &mut context)
     }
 
-    /// Passes the turn on, or withdraws.
+    /// Passes the turn on, or leaves the queue.
     pub(super) fn leave(
         self,
         moment: &Moment<'_>,
@@ -62,15 +62,15 @@ impl Queues<'_> {
         turns.leave(&place, server, ticket, &mut context)
     }
 
-    /// Takes those who wait under tickets that begin so out of the queue.
+    /// Removes from the queue all callers that wait under a ticket with this prefix.
     pub(super) fn withdraw(
         self,
         moment: &Moment<'_>,
         server: &ServerName,
-        beginning: &str,
+        ticket_prefix: &str,
     ) -> Result<usize, Refusal> {
         let (turns, mut context, place) = self.at(moment);
-        turns.withdraw(&place, server, beginning, &mut context)
+        turns.withdraw(&place, server, ticket_prefix, &mut context)
     }
 
     fn at<'b>(self, moment: &Moment<'_>) -> (&'b mut Turns, TurnContext<'b>, SessionPlace)

@@ -16,7 +16,7 @@ use crate::reply;
 
 struct UnbindCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.unbind",
     entry: ffi::entry::<UnbindCommand>(),
@@ -32,7 +32,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "the binding as it was",
     details: "\
-Drops the binding of exactly that epoch. A live claim is given up only with its token.",
+Drops the binding if it has exactly that epoch. A live claim is given up only with its token.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::ENDED,

@@ -18,39 +18,39 @@ use crate::worker_wait;
 
 struct WaitCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"worker.wait",
     entry: ffi::entry::<WaitCommand>(),
     flags: c"blocking",
     arity: 4,
     key: KeyAccess::Keyless,
-    summary: c"Waits for events for a worker: turns granted to it or withdrawn, and claims settled that it was told of.",
-    complexity: c"O(N) with N being the number of items in the answer",
+    summary: c"Waits for events of a worker: turns granted or withdrawn, and settled claims.",
+    complexity: c"O(N) with N being the number of events in the reply",
     since: c"0.1.0",
     tips: Some(c"request_policy:all_shards nondeterministic_output"),
     categories: c"slow blocking worker",
     core_categories: c"slow blocking",
     arguments: ARGUMENTS,
-    reply: "an array of at most 1000 maps: `event` `turn`|`withdrawn`|`settled`, `key`, `server`, `ticket` (null where \
-            settled) and `turn` (null but for a turn). Empty after the time-out, and at once where blocking is denied: in \
-            MULTI and in scripts",
+    reply: "an array of at most 1000 maps: `event` `turn`|`withdrawn`|`settled`, `key`, `server`, `ticket` (null for \
+            `settled`) and `turn` (null except for `turn`). Empty after the timeout, and at once where blocking is \
+            denied: in MULTI and in scripts",
     details: "\
-A worker keeps one connection to each node for this and asks again after every answer. It is told of every turn that was
-granted to one of its tickets while it waited; the lease counts from then. `settled` means that it is worth asking again:
-a claim that ROUTE, ENTER, BIND or REBIND answered with was confirmed, given up, moved or has lapsed; the session ended
-while a ticket waited; or a grant was not picked up in time. `withdrawn` means that the ticket was taken out of its queue
-by LEAVE with WAITING, and is wanted no more.
+A worker keeps one connection to each node for this command and sends it again after every reply. `turn` reports a
+turn that was granted to one of the worker's tickets while it waited; the lease starts with the reply. `settled` means
+that the worker should ask again: a claim that ROUTE, ENTER, BIND or REBIND returned to it was confirmed, given up,
+moved or has lapsed; the session ended while a ticket waited; or a grant was not picked up in time. `withdrawn` means
+that LEAVE with WAITING took the ticket out of its queue; its call is no longer wanted.
 
-Answers at once where there is news already. A second call of the same worker ends the first, which is answered with what
-there is, mostly nothing. News of keys that the caller's ACL does not let it read is left for a caller
-that may. The time-out is 1 ms to 10 minutes. What found no room in memory is not told, so a worker that
-waits for more than a few seconds asks for itself.",
+If there are events, the command replies at once. A second call of the same worker ends the first, which replies with
+the pending events, usually none. Events of keys that the caller's ACL does not let it read are kept for a caller that
+may read them. The timeout is 1 ms to 10 minutes. Events that exceed the memory limits are dropped, so a worker that
+waits for more than a few seconds asks on its own.",
     errors: &[
         ErrorSpec::READ_ONLY_REPLICA,
         ErrorSpec::new(
             "ERR",
-            "there is no news and `mooring.quiesce` is on: the caller asks again after a pause",
+            "there are no events and `mooring.quiesce` is on: the caller asks again after a pause",
         ),
     ],
 };

@@ -10,15 +10,15 @@ use crate::reply;
 
 struct WorkersCommand;
 
-/// What Redis shall know of it.
+/// The registration of the command.
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"worker.list",
     entry: ffi::entry::<WorkersCommand>(),
     flags: c"readonly",
     arity: 1,
     key: KeyAccess::Keyless,
-    summary: c"Lists the workers that this node has heard.",
-    complexity: c"O(W) with W being the number of workers heard",
+    summary: c"Lists the workers that this node knows.",
+    complexity: c"O(W) with W being the number of known workers",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),
     categories: c"read slow worker",
@@ -26,8 +26,8 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: ARGUMENTS,
     reply: "for each worker `worker`, `address`, `alive` 0|1, `draining` 0|1, `last_beat_at`, `bindings`",
     details: "\
-The dead are listed until newer ones displace them. `bindings` are those of active sessions that the worker was last seen
-driving, as far as the indexes know.",
+Dead workers are listed until newer ones displace them. `bindings` is the number of bindings of active sessions that
+the worker used last, according to the indexes.",
     errors: &[],
 };
 

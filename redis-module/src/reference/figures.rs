@@ -1,6 +1,6 @@
-//! What the figures mean that SESSION.STATS and INFO tell.
+//! The meaning of the figures in SESSION.STATS and INFO.
 //!
-//! Invariant: these are all figures and no other: redis-module/tests/server/metadata.rs compares them with the answer.
+//! Invariant: the section lists exactly the figures of the reply: redis-module/tests/server/metadata.rs compares them.
 
 use super::{put, text};
 use crate::failure::CODES;
@@ -10,8 +10,8 @@ use crate::figures::{FIGURES, Figure};
 pub(super) fn section(page: &mut String) {
     put(
         page,
-        "\n## Figures\n\nIn INFO each has `mooring_` before its name. Counters begin at zero with every load of the \
-         module.\n\n| figure | meaning |\n|---|---|",
+        "\n## Figures\n\nIn INFO each has `mooring_` before its name. Counters start at zero whenever the module is \
+         loaded.\n\n| figure | meaning |\n|---|---|",
     );
     for Figure { name, meaning, .. } in FIGURES {
         put(page, &format!("| `{}` | {meaning} |", text(name)));

@@ -1,7 +1,7 @@
-//! What the arguments of commands mean, with their limits.
+//! The meaning of each command argument, with its limits.
 //!
-//! Invariant: every argument of every command has a meaning here, and nothing here is without one. Limits are the
-//! constants that the parser checks by.
+//! Invariant: every argument of every command has a meaning here, and every meaning has an argument. Limits are the
+//! constants that the parser checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::text;
 use crate::commands::TABLE;
 use crate::registrar::{ArgumentSpec, CommandSpec};
 
-/// What an argument of a command means: its own meaning for that command, or the general one.
+/// The meaning of an argument: the one specific to the command, or the general one.
 pub(super) fn meaning(command: &CommandSpec, argument: &ArgumentSpec) -> String {
     let meanings = meanings();
     let [own, general] = keys(command, argument);
@@ -23,7 +23,7 @@ pub(super) fn meaning(command: &CommandSpec, argument: &ArgumentSpec) -> String 
         .clone()
 }
 
-/// Under which words an argument may stand: its token or name, with the command and without.
+/// The keys of an argument in the glossary: its token or name, with and without the command.
 fn keys(command: &CommandSpec, argument: &ArgumentSpec) -> [String; 2] {
     let head = text(argument.token.unwrap_or(argument.name)).to_owned();
     let own = format!("{} {head}", text(command.name).to_uppercase());
@@ -60,14 +60,14 @@ fn names() -> Vec<(&'static str, String)> {
         (
             "id",
             format!(
-                "the session's id; 1 to {} of letters, digits and `. _ : -`",
+                "the session's id; 1 to {} letters, digits and `. _ : -`",
                 limits::SESSION_ID_BYTES_MAX
             ),
         ),
         (
             "principal",
             format!(
-                "who owns the session; 1 to {} bytes of UTF-8 without control characters, and not `*`",
+                "the owner of the session; 1 to {} bytes of UTF-8 without control characters, and not `*`",
                 limits::PRINCIPAL_BYTES_MAX
             ),
         ),
@@ -78,33 +78,33 @@ fn names() -> Vec<(&'static str, String)> {
         (
             "worker",
             visible(
-                "the worker that asks, as `name:boot`; `-` is none",
+                "the calling worker, as `name:boot`; `-` is not a worker id",
                 limits::WORKER_BYTES_MAX,
             ),
         ),
         (
             "token",
             visible(
-                "names this attempt; random, and the same again in a retry",
+                "identifies this attempt; random, and the same in a retry",
                 limits::TOKEN_BYTES_MAX,
             ),
         ),
         (
             "epoch",
-            "the epoch of the binding that the caller saw".to_owned(),
+            "the epoch of the binding that the caller has seen".to_owned(),
         ),
-        ("gen", "the incarnation that was cleaned up".to_owned()),
+        ("gen", "the generation that was cleaned up".to_owned()),
         (
             "ticket",
             visible(
-                "names this wait for a turn; random, and the same again in a retry",
+                "identifies this wait for a turn; random, and the same in a retry",
                 limits::TOKEN_BYTES_MAX,
             ),
         ),
         (
             "address",
             visible(
-                "where the worker's peers reach it",
+                "the address at which the worker's peers reach it",
                 limits::ADDRESS_BYTES_MAX,
             ),
         ),
@@ -133,30 +133,30 @@ fn options() -> Vec<(&'static str, String)> {
         (
             "HASH",
             visible(
-                "a digest of what is mounted",
+                "a digest of the mounted content",
                 limits::CONTENT_HASH_BYTES_MAX,
             ),
         ),
         (
             "LABEL",
             format!(
-                "something to remember, at most {} of them; the name 1 to {} of letters, digits and `. _ : -`, the \
+                "a name and value to store, at most {} of them; the name has 1 to {} letters, digits and `. _ : -`, the \
                  value up to {} bytes of UTF-8 without control characters",
                 limits::LABELS_MAX,
                 limits::LABEL_NAME_BYTES_MAX,
                 limits::LABEL_VALUE_BYTES_MAX
             ),
         ),
-        ("NOREVIVE", "a tombstone is left standing".to_owned()),
+        ("NOREVIVE", "keeps a tombstone".to_owned()),
         (
             "IFIDLE",
-            "only if nothing live holds the session".to_owned(),
+            "only if no live claim or turn holds the session".to_owned(),
         ),
         (
             "INSTANCES",
             visible(
                 &format!(
-                    "how many instances follow, 1 to {}, and their names",
+                    "the number of instances, 1 to {}, and their names",
                     limits::INSTANCES_MAX
                 ),
                 limits::INSTANCE_BYTES_MAX,
@@ -165,7 +165,7 @@ fn options() -> Vec<(&'static str, String)> {
         (
             "UPSTREAM",
             visible(
-                "the session id that the upstream gave",
+                "the session id that the upstream assigned",
                 limits::UPSTREAM_SESSION_BYTES_MAX,
             ),
         ),
@@ -175,22 +175,22 @@ fn options() -> Vec<(&'static str, String)> {
         ),
         (
             "AVOID",
-            "an instance to leave, unless it is the only one".to_owned(),
+            "an instance not to choose, unless it is the only one".to_owned(),
         ),
         (
             "REPORTED",
-            "a reply has told the client of the loss with which this epoch of the server's binding began"
+            "a reply has reported to the client the loss with which this epoch of the server's binding began"
                 .to_owned(),
         ),
         (
             "UNREPORTED",
-            "the caller has no reply that tells the client of the loss; the next call's is to"
+            "the caller has no reply that reports the loss to the client; that of the next call must"
                 .to_owned(),
         ),
         (
             "REASON",
             format!(
-                "why, for people; 1 to {} bytes of UTF-8 without control characters",
+                "the reason, for people; 1 to {} bytes of UTF-8 without control characters",
                 limits::REASON_BYTES_MAX
             ),
         ),
@@ -211,28 +211,28 @@ fn turns() -> Vec<(&'static str, String)> {
         (
             "TURN",
             format!(
-                "asks for the turn, too: a ticket as in SESSION.ENTER, and how long the turn holds; {} milliseconds to \
+                "also asks for the turn: a ticket as in SESSION.ENTER, and how long the turn holds; {} milliseconds to \
                  `mooring.turn-lease-max-ms`",
                 limits::LEASE_MIN
             ),
         ),
         (
             "EPOCH",
-            "the caller knows the binding of this epoch, in use and driven by itself: nothing of it is repeated".to_owned(),
+            "the caller knows the binding of this epoch, bound and driven by itself: its fields are not repeated".to_owned(),
         ),
-        ("FIRST", "before everybody who does not say so".to_owned()),
+        ("FIRST", "before all callers without FIRST".to_owned()),
         (
             "WAITING",
-            "only who waits, and everybody whose ticket begins so".to_owned(),
+            "withdraws all waiting callers whose tickets have this prefix".to_owned(),
         ),
         (
             "HELD",
-            "the number of the turn that this ticket held before a restart".to_owned(),
+            "the number of the turn that this ticket had before a restart".to_owned(),
         ),
         (
             "LIMIT",
             format!(
-                "how many may pass in a window; 1 to {}",
+                "how many requests may pass in a window; 1 to {}",
                 limits::RATE_LIMIT_MAX
             ),
         ),
@@ -246,7 +246,7 @@ fn turns() -> Vec<(&'static str, String)> {
         ),
         (
             "COST",
-            "for how many this one counts, 1 where it is left out; at most LIMIT".to_owned(),
+            "how many requests this one counts as; default 1, at most LIMIT".to_owned(),
         ),
         (
             "TIMEOUT",
@@ -261,7 +261,10 @@ fn turns() -> Vec<(&'static str, String)> {
 
 /// Options of LIST and REAP, by the word they begin with.
 fn lists() -> Vec<(&'static str, String)> {
-    let count = format!("how many at most; 1 to {}", limits::LIST_COUNT_MAX);
+    let count = format!(
+        "the highest number to return; 1 to {}",
+        limits::LIST_COUNT_MAX
+    );
     let fixed = [
         ("PRINCIPAL", "only sessions of this principal"),
         ("SERVER", "only sessions bound to this server"),
@@ -272,15 +275,18 @@ fn lists() -> Vec<(&'static str, String)> {
         ),
         (
             "DRIVER",
-            "only sessions with a binding that this worker has used last",
+            "only sessions with a binding that this worker used last",
         ),
         ("STATE", "`active`, `expired` or `ended`"),
         (
             "MATCH",
-            "only keys of this pattern, as in KEYS; at most 256 bytes",
+            "only keys that match this pattern, as in KEYS; at most 256 bytes",
         ),
-        ("ORDER", "by creation: `newest` (first) or `oldest`"),
-        ("CURSOR", "where the page before ended; `0` for the first"),
+        ("ORDER", "by creation: `newest` or `oldest` first"),
+        (
+            "CURSOR",
+            "the cursor of the previous page; `0` for the first",
+        ),
         ("COUNT", &count),
     ];
     fixed
@@ -288,7 +294,7 @@ fn lists() -> Vec<(&'static str, String)> {
         .to_vec()
 }
 
-/// Meanings of one command's own.
+/// Meanings that are specific to one command.
 fn own() -> Vec<(&'static str, String)> {
     vec![
         (
@@ -302,7 +308,7 @@ fn own() -> Vec<(&'static str, String)> {
         (
             "SESSION.RATE key",
             format!(
-                "the key of the limit, one of its own; 1 to {} bytes",
+                "the key of the rate limit, not of a session; 1 to {} bytes",
                 limits::KEY_BYTES_MAX
             ),
         ),
@@ -316,7 +322,7 @@ fn own() -> Vec<(&'static str, String)> {
         (
             "SESSION.CLAIM LEASE",
             milliseconds(
-                "for how long nobody else may clean up",
+                "for how long no other worker may clean up",
                 limits::LEASE_MIN,
                 limits::LEASE_MAX,
             ),
@@ -332,7 +338,7 @@ fn own() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn nothing_is_explained_that_is_not_there() {
+fn every_meaning_has_an_argument() {
     let meanings = meanings();
     let mut used = BTreeSet::new();
     for command in TABLE {

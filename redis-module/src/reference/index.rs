@@ -1,4 +1,4 @@
-//! The index page: what holds for all commands, and the list of them.
+//! The index page: what applies to all commands, and the list of commands and settings.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::commands::TABLE;
 use crate::registrar::KeyAccess;
 use crate::settings::{QUIESCE, SETTINGS, prefixes};
 
-/// What no table says.
+/// What is in no table.
 const PREAMBLE: &str = include_str!("preamble.md");
 
 /// The page.
@@ -39,8 +39,8 @@ fn commands(page: &mut String) {
 fn settings(page: &mut String) {
     page.push_str(
         "\n## Settings\n\n\
-         In redis.conf, by CONFIG SET or MODULE LOADEX as `mooring.<name>`, or as `<name> <value>` after the file name \
-         in\n`loadmodule`. CONFIG REWRITE keeps them. A bad value is refused with the reason.\n\n\
+         Set them as `mooring.<name>` in redis.conf, with CONFIG SET or MODULE LOADEX, or as `<name> <value>` after the file name \
+         in\n`loadmodule`. CONFIG REWRITE saves them. An invalid value is refused with the reason.\n\n\
          | setting | default | allowed | meaning |\n|---|---|---|---|\n",
     );
     let _ = writeln!(

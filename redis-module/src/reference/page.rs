@@ -11,7 +11,7 @@ pub(super) fn examples() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/commands/examples")
 }
 
-/// What the page shows between two lines that only the example has.
+/// The line that ends the setup of an example.
 const SETUP_END: &str = "---\n";
 
 /// The page.
@@ -69,9 +69,9 @@ fn errors(page: &mut String, command: &CommandSpec) {
         let _ = writeln!(page, "| `{}` | {} |", cause.code, cause.when);
     }
     let words = if command.arguments.is_empty() {
-        "a word follows the name"
+        "the command has arguments"
     } else {
-        "a word is missing, out of its limits, unknown or repeated; the message says which"
+        "an argument is missing, out of its limits, unknown or repeated; the message names it"
     };
     let _ = writeln!(page, "| `ERR` | {words} |");
     if text(command.flags).contains("deny-oom") {
@@ -81,9 +81,9 @@ fn errors(page: &mut String, command: &CommandSpec) {
         );
     }
     let changed = if command.name == c"session.leave" {
-        "A refused command has changed nothing, except that the turn ends within a second where it is `BUSY`."
+        "A command that fails changes nothing, with one exception: after `BUSY` the turn ends within a second."
     } else {
-        "A refused command has changed nothing."
+        "A command that fails changes nothing."
     };
     put(page, &format!("\n{changed}"));
 }
@@ -92,7 +92,7 @@ fn facts(page: &mut String, command: &CommandSpec) {
     put(page, "\n## Facts\n\n| | |\n|---|---|");
     let key = match command.key {
         KeyAccess::Keyless => {
-            "none: it acts on this node, and is sent to every primary of a cluster"
+            "none: the command acts on this node; send it to every primary of a cluster"
         }
         KeyAccess::Read => "read",
         KeyAccess::Update => "read and changed",
