@@ -1,7 +1,7 @@
-//! What the module costs those who do not use it: SETs of other keys on a server with it and without it.
+//! The cost of the module for other commands: SETs of other keys on a server with and without it.
 //!
-//! The same server loads and unloads the module between two runs, so that nothing else differs. The keys lie under a
-//! prefix of nobody, and for comparison under one of the module's, where every event has to be looked at.
+//! The same server loads and unloads the module between two runs, so that nothing else differs. The keys have no prefix
+//! of the module, or for comparison one of them, so that the module has to process every event.
 
 use anyhow::Result;
 
@@ -14,7 +14,7 @@ const ROUNDS: usize = 15;
 const DEPTH: usize = 16;
 const COUNT: usize = 400_000;
 
-/// Measures, and prints what it found.
+/// Measures, and prints the results.
 pub(crate) fn measure(server: &Server) -> Result<()> {
     println!(
         "\nSETs of other keys, {CONNECTIONS} connections, -P {DEPTH}: with the module against without it"

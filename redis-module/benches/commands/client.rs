@@ -1,7 +1,7 @@
 //! Many connections, one thread: writes to all of them, then reads from all of them.
 //!
-//! Replies are counted by their bytes. All replies of a variant are of one length, which is taken from one that was
-//! read whole; a reply of another length would show as a time-out or as bytes left over, and ends the benchmark.
+//! Replies are counted by their bytes. All replies of a variant have the same length, which is that of one complete
+//! reply; a reply of another length causes a timeout or surplus bytes, and ends the benchmark.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::workload::{Batch, Requests, Variant};
 
-/// A replica catches up meanwhile.
+/// Long enough for a replica to catch up.
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Commands of a setup in one write.
 const SENT_AT_ONCE: usize = 500;
@@ -56,7 +56,7 @@ impl Client {
         }
     }
 
-    /// Empties the server, and makes what so many operations work on. Answers the digest of the variant's script.
+    /// Empties the server, and creates the data of the operations. Returns the digest of the variant's script.
     pub(crate) fn prepare(&mut self, variant: &Variant, operations: usize) -> Result<String> {
         self.ask(&["FLUSHALL", "SYNC"])?;
         for commands in variant.setup(operations).chunks(SENT_AT_ONCE) {
@@ -79,7 +79,7 @@ impl Client {
         Ok(digest.to_owned())
     }
 
-    /// What one operation answers, with moments blanked out.
+    /// The reply to one operation, with times masked.
     pub(crate) fn answer(&mut self, variant: &Variant) -> Result<String> {
         let script = self.prepare(variant, 1)?;
         let requests = variant.requests(&script, 1, 1, 1);
@@ -117,7 +117,7 @@ impl Client {
     }
 }
 
-/// How long the replies to one operation are.
+/// The length of the replies to one operation.
 #[derive(Clone, Copy)]
 enum ReplyLength {
     Bytes(usize),
@@ -125,7 +125,7 @@ enum ReplyLength {
     Line,
 }
 
-/// Reads the replies to one batch by their structure, and tells how long those of one operation are.
+/// Parses the replies to one batch, and returns the length of those of one operation.
 fn read_replies(connection: &mut TcpStream, batch: &Batch) -> Result<ReplyLength> {
     let replies = count_replies(connection, batch.replies)?;
     if replies
@@ -143,7 +143,7 @@ fn read_replies(connection: &mut TcpStream, batch: &Batch) -> Result<ReplyLength
     Ok(ReplyLength::Bytes(each))
 }
 
-/// Reads so many replies, none of which may be an error.
+/// Reads this many replies, none of which may be an error.
 fn count_replies(connection: &mut TcpStream, expected: usize) -> Result<Vec<u8>> {
     let mut replies = Vec::new();
     let mut buffer = [0; 4096];
@@ -193,7 +193,7 @@ fn read_lines(connection: &mut TcpStream, buffer: &mut [u8], mut count: usize) -
     Ok(())
 }
 
-/// Where the first whole RESP2 reply in `bytes` ends.
+/// The end of the first complete RESP2 reply in `bytes`.
 pub(crate) fn reply_end(bytes: &[u8]) -> Option<usize> {
     let line_end = bytes.windows(2).position(|pair| pair == b"\r\n")? + 2;
     let number = || -> Option<i64> {
@@ -214,7 +214,7 @@ pub(crate) fn reply_end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// A command as Redis reads it.
+/// A command in RESP.
 pub(crate) fn encode(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {

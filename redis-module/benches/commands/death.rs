@@ -1,4 +1,4 @@
-//! One worker of 72 dies: how soon everything it owned can be used by the others.
+//! One worker of 72 dies: how soon the others can use everything that it owned.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::talk::{Reply, Talk};
 
 const SESSIONS: usize = 100_000;
 
-/// Measures, and prints what it found.
+/// Measures, and prints the results.
 pub(crate) fn measure(server: &Server) -> Result<()> {
     let mut talk = Talk::connect(server)?;
     talk.ask("FLUSHALL SYNC")?;

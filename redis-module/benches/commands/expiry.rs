@@ -1,5 +1,5 @@
-//! A million sessions come and go: the server's memory before they were made, while they are there, and when their last
-//! tombstone has gone.
+//! A million sessions are created and expire: the server's memory before, while they exist, and after their last
+//! tombstone was dropped.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::server::Server;
 use crate::talk::Talk;
 
 const SESSIONS: usize = 1_000_000;
-/// Longer than it takes to make them.
+/// Longer than it takes to create them.
 const TTL_MS: u64 = 90_000;
 
-/// Measures, and prints what it found.
+/// Measures, and prints the results.
 pub(crate) fn measure(server: &Server) -> Result<()> {
     let mut talk = Talk::connect(server)?;
     talk.ask("FLUSHALL SYNC")?;
-    // Without tombstones: a session's key goes when it expires.
+    // Without tombstones: a session's key is dropped when it expires.
     talk.ask("CONFIG SET mooring.tombstone-min-ms 0")?;
     talk.ask("CONFIG SET mooring.tombstone-ratio 1")?;
     population::beat(&mut talk)?;
@@ -28,7 +28,7 @@ pub(crate) fn measure(server: &Server) -> Result<()> {
     while talk.ask("DBSIZE")?.integer()? > 0 {
         std::thread::sleep(Duration::from_millis(500));
     }
-    // The module gives memory back in steps.
+    // The module frees memory in steps.
     std::thread::sleep(Duration::from_secs(10));
     let after = used_memory(&mut talk)?;
     let mib = |bytes: u64| bytes as f64 / 1_048_576.0;

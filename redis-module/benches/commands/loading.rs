@@ -1,5 +1,5 @@
 //! How long a server reads a million sessions from its files, with the module and without it: the CPU time of its main
-//! thread from its start to its first answer.
+//! thread from its start to its first reply.
 //!
 //! Invariant: both read copies of the same files, one after the other, in turns.
 
@@ -14,7 +14,7 @@ use crate::{Presence, median};
 const SESSIONS: usize = 1_000_000;
 const ROUNDS: usize = 3;
 
-/// Measures, and prints what it found.
+/// Measures, and prints the results.
 pub(crate) fn measure() -> Result<()> {
     let server = Server::start(Persistence::EverySecond)?;
     let mut talk = Talk::connect(&server)?;

@@ -1,12 +1,13 @@
-//! The module's commands: against what a gateway would use without them (plain strings, Lua, and MULTI/EXEC) on a
-//! primary and its replica, with and without an append-only file; what they cost others on the server; and a million
+//! The module's commands, compared with the alternatives of a gateway (plain strings, Lua, and MULTI/EXEC) on a primary
+//! and its replica, with and without an append-only file; their cost for other commands on the server; and a million
 //! sessions.
 //!
-//! Run by `cargo bench -p mooring-module --bench commands`, for single parts with `-- PART...`: `create`, `found`, `route`,
-//! `cold`, `touch` and `bind` (`rates` for all of them), `bystanders`, `scale`, `death`, `replica`, `expiry`, `loading`,
-//! `aof`. It starts its own redis-server, drives it over many TCP connections at once, with and without pipelining, and
-//! prints ratios: every round measures every variant once, in another order each time, and a ratio is the median over the
-//! rounds of two figures of the same round, so that a noisy machine hits both alike. `us/op` is the server's own CPU time per operation, which a busy client cannot blur.
+//! Run by `cargo bench -p mooring-module --bench commands`, for single parts with `-- PART...`: `create`, `found`,
+//! `route`, `cold`, `touch` and `bind` (`rates` for all of them), `bystanders`, `scale`, `death`, `replica`, `expiry`,
+//! `loading`, `aof`. It starts its own redis-server, drives it over many TCP connections at once, with and without
+//! pipelining, and prints ratios: every round measures every variant once, in another order each time, and a ratio is
+//! the median over the rounds of two figures of the same round, so that noise affects both alike. `us/op` is the
+//! server's CPU time per operation, which does not depend on the load of the client.
 
 #![allow(
     clippy::print_stdout,
@@ -35,18 +36,18 @@ use server::{Persistence, Server};
 use workload::{Table, Variant, tables};
 
 const ROUNDS: usize = 9;
-/// A file grows by a gigabyte in these.
+/// Rounds with a file, which grows by a gigabyte in them.
 const ROUNDS_WITH_FILE: usize = 5;
-/// Of a part that was asked for by itself, so that it takes one to six minutes.
+/// Rounds of a part that runs alone, so that it takes one to six minutes.
 const ROUNDS_ALONE: usize = 3;
-/// Of what a replica spends: CPU time only, which varies less, and takes longest to measure.
+/// Rounds for the cost of a replica: CPU time only, which varies less, and takes longest to measure.
 const ROUNDS_ON_REPLICA: usize = 1;
 const CONNECTIONS: usize = 50;
 
-/// What a replica spends in its own housekeeping, by operation: of a ratio to less than this nothing can be said.
+/// The cost of a replica's own housekeeping per operation: ratios to a smaller cost are not significant.
 const NOTHING_US: f64 = 0.2;
 
-/// How many commands a connection sends before it reads, and how many are measured in one go.
+/// How many commands a connection sends before it reads, and how many are measured at once.
 const DEPTHS: [(usize, usize); 2] = [(1, 40_000), (16, 160_000)];
 
 /// Operations per second, and the server's CPU time for one.
@@ -56,7 +57,7 @@ struct Pace {
     server_us: f64,
 }
 
-/// Whether the module is in the server while something is measured.
+/// Whether the module is loaded during a measurement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Loaded,
@@ -64,7 +65,7 @@ enum Presence {
 }
 
 fn main() -> Result<()> {
-    // `cargo test --benches` runs this file too; a benchmark that nobody asked for measures nothing.
+    // `cargo test --benches` runs this file too; without `--bench`, nothing is measured.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
@@ -103,7 +104,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// With other work on the machine the figures say little.
+/// With other load on the machine the figures are not reliable.
 fn machine() -> Result<String> {
     let load = std::fs::read_to_string("/proc/loadavg")?;
     let load = load.split(' ').next().unwrap_or_default();
@@ -137,7 +138,7 @@ fn rates(server: &Server, rounds: usize, wants: &impl Fn(&str) -> bool) -> Resul
     Ok(())
 }
 
-/// An answer without the digest of its request, which scripts leave out.
+/// A reply without the digest of its request, which scripts leave out.
 fn without_digest(answer: &str) -> String {
     let parts = answer.split_once(" $7 request $16 ");
     let shortened = parts.and_then(|(count, rest)| {
@@ -148,7 +149,7 @@ fn without_digest(answer: &str) -> String {
     shortened.unwrap_or_else(|| answer.to_owned())
 }
 
-/// A script does the same step only if it answers the same.
+/// Checks that a script does the same step: it has to return the same reply.
 fn check_answers(server: &Server, variants: &[Variant]) -> Result<()> {
     let mut client = Client::connect(server.port(), 1)?;
     let module = without_digest(&client.answer(&variants[0])?);
@@ -173,7 +174,7 @@ fn measure<T: Clone>(
     for round in 0..count_of_rounds {
         let mut figures = vec![None; variants.len()];
         for turn in 0..variants.len() {
-            // Another one begins each round, and every second round goes backwards.
+            // Another variant begins each round, and every second round is in reverse order.
             let place = (turn + round) % variants.len();
             let place = if round % 2 == 0 {
                 place

@@ -1,27 +1,27 @@
-//! Many sessions as gateways make them: what they are called, and how they get there.
+//! Many sessions as gateways create them: their names, and the commands that create them.
 
 use anyhow::Result;
 
 use crate::talk::Talk;
 
-/// How many a fleet of 72 gateway processes is.
+/// The number of workers: a fleet of 72 gateway processes.
 pub(crate) const WORKERS: usize = 72;
-/// Over so many people the sessions are spread.
+/// The number of principals of the sessions.
 const PRINCIPALS: usize = 10_000;
 /// Commands in one write.
 const BATCH: usize = 500;
 
-/// Who drives the bindings.
+/// Which workers drive the bindings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Driven {
-    /// Whoever gets the call.
+    /// Any worker that gets the call.
     ByAnybody,
     /// Only the worker that bound it.
     ByOwner,
 }
 
 pub(crate) fn key(session: usize) -> String {
-    // Ids are random in life: neighbours in time are none in the keyspace.
+    // Real ids are random: neighbors in time are not neighbors in the keyspace.
     let bits = (session as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     format!("mcpgw:session_affinity:{bits:016x}{session:016x}")
 }
@@ -65,7 +65,7 @@ pub(crate) fn bind(session: usize, driven: Driven) -> String {
     )
 }
 
-/// Makes the sessions, each with one binding.
+/// Creates the sessions, each with one binding.
 pub(crate) fn make(
     talk: &mut Talk,
     sessions: std::ops::Range<usize>,
@@ -85,7 +85,7 @@ pub(crate) fn make(
     Ok(())
 }
 
-/// All workers say that they live.
+/// All workers send a beat.
 pub(crate) fn beat(talk: &mut Talk) -> Result<()> {
     for number in 0..WORKERS {
         talk.ask(&format!(

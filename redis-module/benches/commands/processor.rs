@@ -1,4 +1,4 @@
-//! How long the server's main thread was on a processor: what a call took, whatever else the machine did meanwhile.
+//! How long the server's main thread was on a processor: the cost of a call, without that of other load.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -18,7 +18,7 @@ impl Processor {
         Ok(Self { count })
     }
 
-    /// Since the server began.
+    /// Since the server started.
     pub(crate) fn so_far(&self) -> Result<Duration> {
         let mut text = [0; 128];
         let length = self.count.read_at(&mut text, 0)?;

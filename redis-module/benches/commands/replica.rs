@@ -1,5 +1,6 @@
-//! What writes cost a replica that applies them: those of the module and of what stands in for it; then what one costs the
-//! primary, a replica with the module, and a replica without it. All are the CPU time of each server's main thread.
+//! The cost of writes for a replica: those of the module and of its alternatives; then the cost of one write for the
+//! primary, a replica with the module, and a replica without it. All figures are the CPU time of each server's main
+//! thread.
 //!
 //! Invariant: in the second part every write changes the record, so that each of them is replicated.
 
@@ -17,7 +18,7 @@ const SESSIONS: usize = 200_000;
 const BATCH: usize = 500;
 const TTL_MS: u64 = 3_600_000;
 
-/// A primary of its own, so that the figures without a replica are not those of a server that has one.
+/// A separate primary, so that the figures without a replica are not those of a server that has one.
 pub(crate) struct Replicated {
     primary: Server,
     with: Server,
@@ -34,7 +35,7 @@ impl Replicated {
         })
     }
 
-    /// What a replica, with the module if the primary has it, spends on one operation at the primary, in us.
+    /// The cost of one operation at the primary for a replica, with the module if the primary has it, in us.
     pub(crate) fn cost(&self, variant: &Variant, depth: usize, count: usize) -> Result<f64> {
         let mut client = Client::connect(self.primary.port(), CONNECTIONS)?;
         let script = client.prepare(variant, count)?;
@@ -59,7 +60,7 @@ impl Replicated {
     }
 }
 
-/// Waits until both replicas have applied everything. WAIT looks at what its own connection wrote last.
+/// Waits until both replicas have applied everything. WAIT refers to the last write of its own connection.
 fn catch_up(client: &mut Client) -> Result<()> {
     client.ask(&["SET", "caught-up", "1"])?;
     let behind = client.ask(&["WAIT", "2", "60000"])?;
@@ -67,7 +68,7 @@ fn catch_up(client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// Measures, and prints what it found.
+/// Measures, and prints the results.
 pub(crate) fn measure(primary: &Server) -> Result<()> {
     let mut talk = Talk::connect(primary)?;
     talk.ask("FLUSHALL SYNC")?;

@@ -1,8 +1,8 @@
-//! A million sessions: what one takes of memory, how long the rebuild of the indexes is, and how long the longest call
-//! of every command while operators page through everything.
+//! A million sessions: the memory of one, the duration of an index rebuild, and the longest call of every command while
+//! operators page through all sessions.
 //!
-//! One connection asks one thing after the other, so that no call waits for another and what its caller sees is what
-//! the server took for it, a step of the background work that came between included.
+//! One connection sends one command after the other, so that no call waits for another: the time that the caller sees
+//! is that of the server, including any step of background work before it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,15 +14,15 @@ use crate::server::Server;
 use crate::talk::{Reply, Talk, WORK_MAX};
 
 const SESSIONS: usize = 1_000_000;
-/// So many more expire at once and are reaped.
+/// The number of further sessions that expire at once and are reaped.
 const EXPIRING: usize = 50_000;
-/// From which on the server remembers a command, in microseconds.
+/// The threshold of the slow log, in microseconds.
 const SLOW_US: u64 = 200;
 const TTL_MS: u64 = 3_600_000;
-/// Calls of other kinds between two pages.
+/// Other calls between two pages.
 const TRAFFIC: usize = 20;
 
-/// Measures, and prints what it found.
+/// Measures, and prints the results.
 pub(crate) fn measure(server: &Server) -> Result<()> {
     let mut talk = Talk::connect(server)?;
     talk.ask("FLUSHALL SYNC")?;
@@ -95,7 +95,7 @@ pub(crate) fn measure(server: &Server) -> Result<()> {
     server.load_module()
 }
 
-/// What the server has allocated, in bytes.
+/// The memory that the server has allocated, in bytes.
 pub(crate) fn used_memory(talk: &mut Talk) -> Result<u64> {
     let info = talk.ask("INFO memory")?;
     let line = info
@@ -105,7 +105,7 @@ pub(crate) fn used_memory(talk: &mut Talk) -> Result<u64> {
     Ok(line.unwrap_or_default().trim().parse()?)
 }
 
-/// Has the server remember what takes long.
+/// Enables the slow log of the server.
 pub(crate) fn watch_times(talk: &mut Talk) -> Result<()> {
     talk.ask(&format!("CONFIG SET slowlog-log-slower-than {SLOW_US}"))?;
     talk.ask("CONFIG SET slowlog-max-len 100000")?;
@@ -123,7 +123,7 @@ pub(crate) fn forget_times(talk: &mut Talk) -> Result<()> {
     Ok(())
 }
 
-/// Every command once in a while, over sessions from all of the keyspace.
+/// A mix of all commands, over sessions from the whole keyspace.
 struct Traffic {
     turn: usize,
 }
@@ -133,7 +133,7 @@ impl Traffic {
         Self { turn: 0 }
     }
 
-    /// Some calls; each turn with another session.
+    /// Some calls, each time with another session.
     fn run(&mut self, talk: &mut Talk) -> Result<()> {
         for _ in 0..TRAFFIC {
             self.turn += 1;
@@ -189,7 +189,7 @@ fn rebind(talk: &mut Talk, of: &str) -> Result<Reply> {
     ))
 }
 
-/// Pages through LIST to its end, traffic between the pages.
+/// Pages through LIST to its end, with traffic between the pages.
 fn walk(talk: &mut Talk, traffic: &mut Traffic, filter: &str) -> Result<(usize, usize, Duration)> {
     let started = Instant::now();
     let (mut pages, mut sessions, mut cursor) = (0, 0, "0".to_owned());
@@ -209,7 +209,7 @@ fn walk(talk: &mut Talk, traffic: &mut Traffic, filter: &str) -> Result<(usize, 
 fn reap(talk: &mut Talk, traffic: &mut Traffic) -> Result<usize> {
     let reaper = worker(0);
     let (mut reaped, mut idle) = (0, 0);
-    // The last of them expires a second after the first page was asked for.
+    // The last of them expires a second after the first page was requested.
     while idle < 3_000 {
         let page = talk.ask(&format!("SESSION.REAP {reaper} COUNT 1000"))?;
         let keys = page.field("keys")?.items();
@@ -232,8 +232,8 @@ fn reap(talk: &mut Talk, traffic: &mut Traffic) -> Result<usize> {
     Ok(reaped)
 }
 
-/// Per command the longest call: as its caller saw it, the server's work for it without what else the machine did
-/// meanwhile, and as the server saw it. PING does nothing: what it took is the machine's noise, or background work.
+/// The longest call of each command: as measured by the caller, by the CPU time of the server, and by the slow log.
+/// PING does nothing: its time is noise of the machine, or background work.
 pub(crate) fn print_times(when: &str, talk: &mut Talk) -> Result<()> {
     let by_server = by_server(talk)?;
     let calls: u64 = talk.taken.values().map(|taken| taken.count).sum();
@@ -262,7 +262,7 @@ pub(crate) fn print_times(when: &str, talk: &mut Talk) -> Result<()> {
     forget_times(talk)
 }
 
-/// The longest of what SLOWLOG remembers of each command, in microseconds.
+/// The longest call of each command in SLOWLOG, in microseconds.
 fn by_server(talk: &mut Talk) -> Result<BTreeMap<String, u64>> {
     let mut longest_us: BTreeMap<String, u64> = BTreeMap::new();
     for entry in talk.ask("SLOWLOG GET -1")?.items() {

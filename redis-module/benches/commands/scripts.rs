@@ -1,6 +1,8 @@
-//! The steps of a session as Lua scripts: each makes the transition of one command of the module, and its whole answer.
+//! The steps of a session as Lua scripts: each makes the transition of one command of the module, and its complete
+//! reply.
 
-/// The transition of CREATE and its whole answer. Bindings of a tombstone are left out, which no benchmark here meets.
+/// The transition of CREATE and its complete reply, without the bindings of a tombstone, which do not occur in the
+/// benchmarks.
 pub(crate) const CREATE: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -49,8 +51,8 @@ return {'created', created, 'revived', revived or false, 'hash_changed', changed
   'expires_at', tonumber(ends), 'ttl_ms', ttl, 'content_hash', hash, 'labels', labels, 'bindings', {}}
 ";
 
-/// A script that uses a session, as every one of these does: reads `s`, `p` and the fields given, as `a` and `b`, checks
-/// the principal and the state, and notes the use in steps.
+/// A script that uses a session, as every one of these does: reads `s`, `p` and the fields given, as `a` and `b`,
+/// checks the principal and the state, and records the use in steps.
 macro_rules! use_lua {
     ($fields:literal, $rest:literal) => {
         concat!(
@@ -78,8 +80,8 @@ end
     };
 }
 
-/// The transition of ROUTE for a binding that no worker owns, with its coalesced touch and its whole answer. Who is
-/// alive a script cannot know, so it does not look for the death of the driver.
+/// The transition of ROUTE for a binding that no worker owns, with its coalesced touch and its complete reply. A script
+/// cannot know which workers are alive, so it does not check the driver.
 pub(crate) const ROUTE: &str = use_lua!(
     ", 'b:' .. ARGV[2]",
     r"

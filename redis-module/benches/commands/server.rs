@@ -1,4 +1,4 @@
-//! A redis-server of its own with the module loaded, ended with the benchmark.
+//! A redis-server with the module loaded, which ends with the benchmark.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::Presence;
 use crate::client::Client;
 
-/// A million sessions are read from a file in it.
+/// Long enough to read a million sessions from a file.
 const START_WAIT_MAX: Duration = Duration::from_secs(120);
 const UNLOAD_WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -20,7 +20,7 @@ const UNLOAD_WAIT_MAX: Duration = Duration::from_secs(60);
 pub(crate) enum Persistence {
     /// It does not.
     None,
-    /// An append-only file, brought to the disk once a second. It is never written anew, which would disturb.
+    /// An append-only file with `appendfsync everysec`. It is never rewritten, which would affect the figures.
     EverySecond,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Builds the module as it is shipped, and starts a server with it, on a processor of its own.
+    /// Builds the module in release mode, and starts a server with it, pinned to one processor.
     pub(crate) fn start(persistence: Persistence) -> Result<Self> {
         let module = build_module()?;
         let server = Self::start_in(
@@ -74,7 +74,7 @@ impl Server {
         Ok(replica)
     }
 
-    /// A server that has read the files of this one, and answers.
+    /// A server that has loaded the files of this one, and replies.
     pub(crate) fn start_from_files(
         &self,
         persistence: Persistence,
@@ -97,7 +97,8 @@ impl Server {
         presence: Presence,
         arguments: &[&str],
     ) -> Result<Self> {
-        // Free a moment ago; should another take it, the server does not come up and the benchmark says so.
+        // The port was free a moment ago. If another process takes it, the server does not start and the benchmark
+        // fails.
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let mut command = Command::new("taskset");
         command
@@ -151,7 +152,7 @@ impl Server {
         self.process.id()
     }
 
-    /// Takes the module out. The server refuses that while something of the module's is under way.
+    /// Unloads the module. The server refuses that while the module has a timer or a blocked client.
     pub(crate) fn unload_module(&self) -> Result<()> {
         let mut client = Client::connect(self.port, 1)?;
         let deadline = Instant::now() + UNLOAD_WAIT_MAX;
@@ -161,7 +162,7 @@ impl Server {
         Ok(())
     }
 
-    /// Puts it in again.
+    /// Loads the module again.
     pub(crate) fn load_module(&self) -> Result<()> {
         let path = self.module.display().to_string();
         Client::connect(self.port, 1)?.ask(&["MODULE", "LOAD", &path])?;
@@ -181,7 +182,7 @@ impl Server {
         Ok(field("used_cpu_user_main_thread:")? + field("used_cpu_sys_main_thread:")?)
     }
 
-    /// What was measured.
+    /// Describes the server.
     pub(crate) fn describe(&self) -> Result<String> {
         let info = Client::connect(self.port, 1)?.ask(&["INFO", "server"])?;
         let version = info.lines().find(|line| line.starts_with("redis_version"));
@@ -199,7 +200,7 @@ impl Drop for Server {
     }
 }
 
-/// Cargo builds no library for the benchmark of a crate that nothing can link.
+/// Cargo does not build the library for the benchmark of a crate that cannot be linked.
 fn build_module() -> Result<PathBuf> {
     let built = Command::new(env!("CARGO"))
         .args(["build", "--release", "--package", "mooring-module"])

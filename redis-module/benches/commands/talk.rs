@@ -1,4 +1,4 @@
-//! One connection that reads what it is answered, and keeps the time of every command.
+//! One connection that parses replies and measures every command.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,10 +11,10 @@ use crate::client::encode;
 use crate::processor::Processor;
 use crate::server::Server;
 
-/// A rebuild of a million sessions answers late, but answers.
+/// Long enough for a reply during a rebuild of a million sessions.
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// What no call may take of the server.
+/// The most CPU time of the server that a call may take.
 pub(crate) const WORK_MAX: Duration = Duration::from_millis(5);
 
 /// One RESP2 reply.
@@ -45,7 +45,7 @@ impl Reply {
         }
     }
 
-    /// Text as it is, everything else as none.
+    /// Text, or an empty string for any other reply.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Text(text) | Self::Error(text) => text,
@@ -62,14 +62,14 @@ impl Reply {
     }
 }
 
-/// What commands of one name took, as their caller saw it.
+/// The times of the commands of one name, as measured by the caller.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Taken {
     pub(crate) count: u64,
     pub(crate) longest: Duration,
-    /// The most that the server's thread was on a processor from the request to the reply.
+    /// The longest CPU time of the server's thread from the request to the reply.
     pub(crate) most_worked: Duration,
-    /// How many calls made it work longer than [`WORK_MAX`].
+    /// How many calls took more than [`WORK_MAX`].
     pub(crate) over: u64,
 }
 
@@ -100,7 +100,7 @@ impl Talk {
         Ok(reply)
     }
 
-    /// The same, and an error is a reply as others.
+    /// The same, but an error is returned as a reply.
     pub(crate) fn try_ask(&mut self, command: &str) -> Result<Reply> {
         let words: Vec<&str> = command.split(' ').collect();
         let request = encode(&words);
@@ -118,7 +118,7 @@ impl Talk {
         Ok(reply)
     }
 
-    /// Many commands in one write; answers with their replies. Their time is not kept.
+    /// Sends many commands in one write and returns their replies. Their time is not measured.
     pub(crate) fn ask_many(&mut self, commands: &[String]) -> Result<Vec<Reply>> {
         let mut request = Vec::new();
         for command in commands {

@@ -1,13 +1,13 @@
-//! What is measured: the module's command, and the same step in other ways.
+//! The measured operations: commands of the module, and the same steps by other means.
 
 use crate::Presence;
 use crate::client::encode;
 use crate::scripts::{BIND, CREATE, ROUTE, TOUCH};
 
 const SESSIONS: usize = 1_000;
-/// More than the processor's caches have.
+/// More than fits into the processor's caches.
 const MANY_SESSIONS: usize = 100_000;
-/// Of the many sessions, ten each.
+/// The principals of the many sessions, with ten sessions each.
 const MANY_PRINCIPALS: usize = 10_000;
 const PRINCIPAL: &str = "zoe@example.org";
 const WORKER: &str = "gateway-1:5f3a9c0d";
@@ -25,20 +25,20 @@ const JSON: &str = "{\"session_id\":\"3f2a9c0d1b4e5f6a7b8c9d0e\",\"content_hash\
     \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\",\
     \"last_used_at\":1790000000.123,\"created_at\":1790000000.123}";
 
-/// One way to do it.
+/// One variant of an operation.
 #[derive(Clone, Copy)]
 pub(crate) struct Variant {
     name: &'static str,
     script: Option<&'static str>,
     target: Target,
-    /// The commands of one operation on a session; several go out in one write.
+    /// The commands of one operation on a session; several are sent in one write.
     operation: Operation,
 }
 
-/// The commands of one operation on a session, or on the string in its stead; a script is called by its digest.
+/// The commands of one operation on a session, or on the string that replaces it; a script is called by its digest.
 type Operation = fn(session: &Session, script: &str) -> Vec<Vec<String>>;
 
-/// What an operation is called with.
+/// The arguments of an operation.
 struct Session {
     key: String,
     principal: String,
@@ -99,7 +99,7 @@ impl Session {
         words(&["SESSION.ROUTE", &self.key, &self.principal, "tools", WORKER])
     }
 
-    /// A binding as `bind` makes it, but of an epoch that is known beforehand.
+    /// A binding as `bind` creates it, but with a known epoch.
     fn set_known_epoch(&self) -> Vec<String> {
         let head =
             format!("bound {KNOWN_EPOCH} 1790000000000 0 0 {INSTANCE} {WORKER} - {UPSTREAM}");
@@ -113,8 +113,8 @@ impl Session {
         vec![call]
     }
 
-    /// A transaction that reads these fields and notes a use. It cannot branch, so it checks nothing, and notes every
-    /// use.
+    /// A transaction that reads these fields and records a use. It cannot branch, so it checks nothing, and records
+    /// every use.
     fn read_and_use(&self, fields: &[&str]) -> Vec<Vec<String>> {
         let mut read = words(&["HMGET", &self.key]);
         read.extend(words(fields));
@@ -146,9 +146,9 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// One table: an operation of the module, its first variant, and the same in other ways.
+/// One table: an operation of the module, its first variant, and the alternatives.
 pub(crate) struct Table {
-    /// By this name the part is asked for.
+    /// The name of the part on the command line.
     pub(crate) part: &'static str,
     pub(crate) title: &'static str,
     pub(crate) variants: Vec<Variant>,
@@ -182,7 +182,7 @@ pub(crate) fn tables() -> Vec<Table> {
     ]
 }
 
-/// CREATE, by what it finds: sessions, and strings where those stand in for them.
+/// CREATE, by its target: sessions, or strings in place of them.
 fn create_variants(sessions: Target, strings: Target) -> Vec<Variant> {
     let variant = |name, script, operation| variant(name, script, sessions, operation);
     vec![
@@ -197,7 +197,7 @@ fn create_variants(sessions: Target, strings: Target) -> Vec<Variant> {
             let id = session.id();
             session.call(script, &[id, &session.principal, "900000", HASH, LABEL])
         }),
-        // It cannot branch, so every field is set only if it is not there: else it would overwrite a session.
+        // It cannot branch, so it sets only missing fields: otherwise it would overwrite a session.
         variant("MULTI, 4 HSETNX, PEXPIRE, HGETALL", None, |session, _| {
             let identity = format!("1790000000000000 0 {} {HASH}", session.id());
             let fields = [
@@ -218,7 +218,7 @@ fn create_variants(sessions: Target, strings: Target) -> Vec<Variant> {
     ]
 }
 
-/// TOUCH of a session in use, the module's first.
+/// TOUCH of an active session, the module's variant first.
 fn touch_variants() -> Vec<Variant> {
     vec![
         variant("SESSION.TOUCH", None, Target::Sessions, |session, _| {
@@ -242,7 +242,7 @@ fn touch_variants() -> Vec<Variant> {
     ]
 }
 
-/// BIND of a server that nobody has bound, the module's first.
+/// BIND of an unbound server, the module's variant first.
 fn bind_variants() -> Vec<Variant> {
     vec![
         variant("SESSION.BIND", None, Target::Unbound, |session, _| {
@@ -264,7 +264,7 @@ fn bind_variants() -> Vec<Variant> {
                 ],
             )
         }),
-        // It can neither check nor give an epoch that only grows.
+        // It can neither check nor assign an epoch that only grows.
         variant(
             "MULTI, HMGET, 2 HSETNX",
             None,
@@ -283,7 +283,7 @@ fn bind_variants() -> Vec<Variant> {
     ]
 }
 
-/// ROUTE where little is in the processor's caches, and the module follows every use for the caps; then without caps.
+/// ROUTE with little data in the processor's caches, while the module tracks every use for the caps; then without caps.
 fn cold_variants() -> Vec<Variant> {
     let mut variants = route_variants(Target::ManyCapped, Target::ManyStrings);
     let uncapped = Variant {
@@ -312,7 +312,7 @@ fn known_variants() -> Vec<Variant> {
     variants
 }
 
-/// ROUTE of a bound session, the module's first, by what it finds.
+/// ROUTE of a bound session by its target, the module's variant first.
 fn route_variants(sessions: Target, strings: Target) -> Vec<Variant> {
     vec![
         variant("SESSION.ROUTE", None, sessions, |session, _| {
@@ -333,7 +333,7 @@ fn route_variants(sessions: Target, strings: Target) -> Vec<Variant> {
     ]
 }
 
-/// SETs of keys that are nobody's sessions.
+/// SETs of keys that are no sessions.
 pub(crate) fn bystander_variants() -> Vec<Variant> {
     let variant = |name, operation| variant(name, None, Target::Others, operation);
     vec![
@@ -346,10 +346,10 @@ pub(crate) fn bystander_variants() -> Vec<Variant> {
     ]
 }
 
-/// What an operation works on.
+/// The target of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
-    /// A key that is not there.
+    /// A key that does not exist.
     New,
     /// One of a thousand strings.
     Strings,
@@ -359,9 +359,9 @@ enum Target {
     KnownSessions,
     /// One of a thousand sessions without a binding.
     Created,
-    /// A session that is there, unbound, and is not met twice.
+    /// An unbound session that is not used twice.
     Unbound,
-    /// One of a thousand keys that the operation makes itself.
+    /// One of a thousand keys that the operation creates itself.
     Others,
     /// One of very many strings, in random order.
     ManyStrings,
@@ -372,11 +372,11 @@ enum Target {
 }
 
 impl Target {
-    /// The number of the session that the nth operation meets.
+    /// The number of the session of the nth operation.
     const fn number(self, nth: usize) -> usize {
         match self {
             Self::New | Self::Unbound => nth,
-            // A stride that meets all of them, so that neighbours are not asked for in a row.
+            // A stride that covers all of them, so that neighbors are not used in a row.
             Self::Strings | Self::Sessions | Self::KnownSessions | Self::Created | Self::Others => {
                 nth * 617 % SESSIONS
             }
@@ -387,13 +387,13 @@ impl Target {
     }
 }
 
-/// Everything that one measurement sends.
+/// All commands of one measurement.
 pub(crate) struct Requests {
     turns: Vec<Vec<Batch>>,
     operations: usize,
 }
 
-/// What one connection sends before it reads.
+/// The commands that one connection sends before it reads.
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     pub(crate) operations: usize,
@@ -415,8 +415,8 @@ impl Variant {
         self.name
     }
 
-    /// Whether the module is in the server meanwhile. What stands in for it is measured without it, so that it does
-    /// not pay for the module's indexes.
+    /// Whether the module is loaded during the measurement. The alternatives are measured without it, so that they do
+    /// not pay for its indexes.
     pub(crate) fn presence(&self) -> Presence {
         match self.name.starts_with("SESSION.") {
             true => Presence::Loaded,
@@ -428,7 +428,7 @@ impl Variant {
         self.script
     }
 
-    /// What has to be there before so many operations.
+    /// The commands that prepare the operations.
     pub(crate) fn setup(&self, operations: usize) -> Vec<Vec<String>> {
         let sessions = match self.target {
             Target::New | Target::Others => 0,
