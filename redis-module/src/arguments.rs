@@ -1,7 +1,7 @@
-//! Reads the words of a command: positional ones first, then options in any order.
+//! Parses the words of a command: positional arguments first, then options in any order.
 //!
-//! Pure: it sees words as bytes, whoever holds them. Invariants: no word is looked at twice and none is skipped; an
-//! option comes once unless its grammar says otherwise; an error shows at most the word that is wrong, never a value.
+//! Pure: words are bytes of any owner. Invariants: every word is read exactly once; an option occurs once unless its
+//! grammar allows more; an error shows at most the invalid word, never a value.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -15,7 +15,7 @@ use mooring_session::{Refusal, limits};
 use crate::failure::Failure;
 use crate::registrar::ArgumentSpec;
 
-/// The greatest number that only grows: the greatest integer that Redis can answer with.
+/// The highest epoch or generation: the highest integer of a Redis reply.
 const NUMBER_MAX: u64 = i64::MAX.unsigned_abs();
 
 /// The words of a command, its name first.
@@ -23,7 +23,7 @@ pub(crate) trait Words<'a> {
     /// The word at `index`.
     fn word(&self, index: usize) -> Option<&'a [u8]>;
 
-    /// Keeps the word at `index` out of what the server shows of its commands, if there is a server.
+    /// Hides the word at `index` in SLOWLOG and MONITOR, if there is a server.
     fn redact(&self, _index: usize) {}
 
     /// The same for all words but the command's name.
@@ -50,18 +50,18 @@ impl<'a> Words<'a> for crate::ffi::Arguments<'a> {
     }
 }
 
-/// A reader that stands before one word.
+/// A parser with its position.
 pub(crate) struct Parser<W> {
     words: W,
     next: usize,
 }
 
-/// The options that were read so far: one bit each, by their index in the list.
+/// The options read so far: one bit each, by their index in the list.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SeenOptions(u32);
 
 impl<'a, W: Words<'a>> Parser<W> {
-    /// Stands before the first word after the command's name.
+    /// Starts at the first word after the command's name.
     pub(crate) const fn new(words: W) -> Self {
         Self { words, next: 1 }
     }
@@ -72,17 +72,17 @@ impl<'a, W: Words<'a>> Parser<W> {
         Some(word)
     }
 
-    /// The word before the reader, for an error about what should follow it.
+    /// The previous word, for an error about what should follow it.
     fn last(&self) -> &'a [u8] {
         self.words.word(self.next.saturating_sub(1)).unwrap_or(b"")
     }
 
-    /// The next word, which has to be there.
+    /// The next word, which is required.
     pub(crate) fn value(&mut self) -> Result<&'a [u8], Failure> {
         self.take().ok_or_else(|| Failure::near(self.last()))
     }
 
-    /// The next word, read by `parse`.
+    /// The next word, parsed by `parse`.
     pub(crate) fn name<T>(
         &mut self,
         parse: impl FnOnce(&'a [u8]) -> Result<T, NameError>,
@@ -90,7 +90,7 @@ impl<'a, W: Words<'a>> Parser<W> {
         Ok(parse(self.value()?)?)
     }
 
-    /// The same for a word that nobody may see in SLOWLOG or MONITOR.
+    /// The same for a word that SLOWLOG and MONITOR must not show.
     pub(crate) fn secret<T>(
         &mut self,
         parse: impl FnOnce(&'a [u8]) -> Result<T, NameError>,
@@ -99,7 +99,8 @@ impl<'a, W: Words<'a>> Parser<W> {
         self.name(parse)
     }
 
-    /// The words could not be read: where a secret is among them, nobody knows which one it is.
+    /// Hides all words of a command that could not be parsed, if one of its arguments is a secret: it is unknown which
+    /// word that is.
     pub(crate) fn redact_all(&self, arguments: &'static [ArgumentSpec]) {
         if arguments.iter().any(|argument| argument.is_secret) {
             self.words.redact_all();
@@ -124,10 +125,10 @@ impl<'a, W: Words<'a>> Parser<W> {
         }
     }
 
-    /// The token of the option that comes next, in either case; none at the end of the words.
+    /// The token of the next option, in either case; `None` at the end of the words.
     ///
     /// # Errors
-    /// A word that is no token of the list, or that came before and does not repeat.
+    /// A word that is no token in the list, or a repeated one that may occur once only.
     pub(crate) fn option(
         &mut self,
         arguments: &'static [ArgumentSpec],
@@ -181,7 +182,7 @@ pub(crate) fn epoch(word: &[u8]) -> Result<u64, NameError> {
     parse_integer("epoch", word, 0, NUMBER_MAX)
 }
 
-/// Reads the number of an incarnation.
+/// Reads a generation.
 pub(crate) fn generation(word: &[u8]) -> Result<u64, NameError> {
     parse_integer("gen", word, 0, NUMBER_MAX)
 }

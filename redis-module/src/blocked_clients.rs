@@ -1,7 +1,7 @@
-//! The clients that are blocked in WORKER.WAIT, and their time-outs.
+//! The clients that are blocked in WORKER.WAIT, and their timeouts.
 //!
-//! Invariants: a blocked client is handed back to the server exactly once, by dropping its [`BlockedClient`], also
-//! after it has disconnected; of one worker at most one client waits.
+//! Invariants: a blocked client is returned to the server exactly once, by dropping its [`BlockedClient`], also after
+//! it has disconnected; at most one client of a worker is blocked.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,30 +21,30 @@ struct BlockedWait {
 #[derive(Default)]
 pub(crate) struct BlockedClients {
     by_worker: BTreeMap<WorkerId, BlockedWait>,
-    /// The worker of each client: of those that wait, and of those that were woken and have no reply yet.
+    /// The worker of each client that is blocked, or that was woken and has no reply yet.
     workers: HashMap<BlockedId, WorkerId>,
 }
 
 impl BlockedClients {
-    /// Number of clients that wait.
+    /// The number of blocked clients.
     pub(crate) fn len(&self) -> usize {
         self.by_worker.len()
     }
 
-    /// Whether a client of this worker waits.
+    /// Whether a client of this worker is blocked.
     pub(crate) fn has(&self, worker: &WorkerId) -> bool {
         self.by_worker.contains_key(worker)
     }
 
-    /// Lets the client wait for news of its worker, at most until the moment given.
+    /// Blocks the client until its worker has events, at most until `until`.
     pub(crate) fn block(&mut self, worker: &WorkerId, client: BlockedClient, until: Monotonic) {
         self.workers.insert(client.id(), worker.clone());
-        // The one before is dropped here, and so woken.
+        // This drops a previous client of the worker, which wakes it.
         self.by_worker
             .insert(worker.clone(), BlockedWait { client, until });
     }
 
-    /// Wakes the worker's client, if it waits.
+    /// Wakes the worker's client, if one is blocked.
     pub(crate) fn wake(&mut self, worker: &WorkerId) {
         drop(self.by_worker.remove(worker));
     }
@@ -54,12 +54,12 @@ impl BlockedClients {
         self.by_worker.clear();
     }
 
-    /// Wakes the clients whose time-out has passed.
-    pub(crate) fn pass_deadlines(&mut self, mono: Monotonic) {
+    /// Wakes the clients whose timeout has passed.
+    pub(crate) fn wake_timed_out(&mut self, mono: Monotonic) {
         self.by_worker.retain(|_, waiter| mono < waiter.until);
     }
 
-    /// The client gets its reply now, or is gone: hands it back if that was not done yet, and answers with its worker.
+    /// The client gets its reply now, or has disconnected: returns it to the server if necessary. Returns its worker.
     pub(crate) fn release(&mut self, client: BlockedId) -> Option<WorkerId> {
         let worker = self.workers.remove(&client)?;
         let waiter = self.by_worker.get(&worker);

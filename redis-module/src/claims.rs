@@ -1,30 +1,30 @@
-//! Notifications of claims: a worker that was answered `claimed` gets an event in WORKER.WAIT once the claim is
+//! Notifications of claims: a worker that got the reply `claimed` gets an event in WORKER.WAIT once the claim is
 //! settled.
 //!
-//! The event only says that it is worth asking again: one too many costs a round trip, a missing one costs a time-out.
-//! No decision depends on it.
+//! The event only means that the worker should ask again: a superfluous one costs a round trip, a missing one costs a
+//! timeout. No decision depends on it.
 
 use mooring_session::SessionPlace;
+use mooring_session::events::EventMailboxes;
 use mooring_session::names::{ServerName, WorkerId};
-use mooring_session::news::News;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::view::{BindingState, BindingView};
 
 use crate::module::Module;
 use crate::moment::Moment;
 
-/// Remembers that the worker was answered `claimed`, until the claim lapses.
+/// Remembers that the worker got the reply `claimed`, until the claim lapses.
 pub(crate) fn watch(
-    news: &mut News,
+    events: &mut EventMailboxes,
     moment: &Moment<'_>,
     worker: &WorkerId,
     server: &ServerName,
     until: Monotonic,
 ) {
-    news.watch(worker, &place(moment), server, until);
+    events.watch(worker, &place(moment), server, until);
 }
 
-/// The same for a worker that asked to bind and was answered with what holds, where that is a claim.
+/// The same for a worker whose BIND or REBIND returned the current binding, if that is a claim.
 pub(crate) fn watch_binding(
     module: &mut Module,
     moment: &Moment<'_>,
@@ -33,7 +33,7 @@ pub(crate) fn watch_binding(
 ) {
     if binding.state == BindingState::Claimed {
         let until = module.monotonic().plus(left(moment, binding.lease_until));
-        watch(&mut module.news, moment, worker, &binding.server, until);
+        watch(&mut module.events, moment, worker, &binding.server, until);
     }
 }
 
@@ -43,12 +43,12 @@ pub(crate) fn left(moment: &Moment<'_>, lease_until: Option<Timestamp>) -> Milli
     Millis::new(until.saturating_sub(moment.now.unix_ms()))
 }
 
-/// Tells those who wait that the claim at this server is settled.
+/// Notifies the watchers that the claim at this server is settled.
 pub(crate) fn settle(module: &mut Module, moment: &Moment<'_>, server: &ServerName) {
-    module.news.settle(&place(moment), server);
+    module.events.settle(&place(moment), server);
 }
 
-/// The session ended: settles its claims and dissolves its queues of turns.
+/// The session ended: settles its claims and removes its queues of turns.
 pub(crate) fn settle_session(module: &mut Module, moment: &Moment<'_>) {
     module.drop_session(&place(moment));
 }

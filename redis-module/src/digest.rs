@@ -1,4 +1,4 @@
-//! What a log line says instead of a secret. Gateways name sessions by the same digests.
+//! The digests that log lines show instead of secrets. Gateways log the same digests of sessions.
 
 use sha2::{Digest as _, Sha256};
 
@@ -6,10 +6,10 @@ use crate::settings::prefixes;
 
 /// Bytes of the hash that are shown.
 const SHOWN_BYTES: usize = 8;
-/// What gateways put between their prefix and the id of a client's session.
+/// The text between a gateway's prefix and the id of a client's session.
 const OF_CLIENTS: &[u8] = b"session_affinity:";
 
-/// The first 16 hex digits of the SHA-256 of a secret: enough to follow one through a log, too little to use it.
+/// The first 16 hex digits of the SHA-256 of a secret: enough to follow it through a log, too little to use it.
 pub(crate) fn digest(secret: &[u8]) -> String {
     let hash = Sha256::digest(secret);
     hash.iter()
@@ -18,12 +18,12 @@ pub(crate) fn digest(secret: &[u8]) -> String {
         .collect()
 }
 
-/// The digest of the session under a key: of what is its own in that.
+/// The digest of the session under a key: that of the key's own part.
 pub(crate) fn session_digest(key: &[u8]) -> String {
     digest(own_part(key, &prefixes::text()))
 }
 
-/// The key without the longest of the prefixes, and without what follows that in every key of a client's session.
+/// The key without its longest prefix, and without the text that follows it in every key of a client's session.
 fn own_part<'a>(key: &'a [u8], prefixes: &str) -> &'a [u8] {
     let rests = prefixes
         .split(' ')

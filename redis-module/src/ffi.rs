@@ -1,14 +1,14 @@
-//! The wall to Redis: every call of its module API, and with its parts the only `unsafe` code of the workspace.
+//! The boundary to Redis: every call of its module API, and with its parts the only `unsafe` code of the workspace.
 //!
-//! Invariants kept here, so that nothing outside needs to know of them:
+//! Invariants that are kept here, so that other code need not know them:
 //! * Text is bytes with a length. Nothing goes through a C string that a client chose, no message is ever used as a
 //!   printf format, and a NUL byte or invalid UTF-8 is data like any other.
 //! * What is opened is closed and what is allocated is freed, by `Drop`, also when a handler unwinds.
-//! * No function leaves a panic to the server: callbacks end in [`crate::handler`], which catches them.
-//! * Redis runs commands and callbacks on one thread at a time. A [`Context`] and what borrows from it cannot leave
-//!   the callback they were made for.
-//! * A function of the API that this server does not have is a null pointer: those that must be there are checked
-//!   once at load ([`loading`]), the others answer as if they did nothing.
+//! * No panic reaches the server: callbacks end in [`crate::handler`], which catches them.
+//! * Redis runs commands and callbacks on one thread at a time. A [`Context`] and what borrows from it cannot outlive
+//!   their callback.
+//! * A function of the API that this server does not have is a null pointer: the required ones are checked once at load
+//!   ([`loading`]), the others do nothing.
 
 #![allow(
     unsafe_code,
@@ -17,16 +17,16 @@
 
 use std::ffi::c_int;
 
-/// The two values that functions and callbacks of the API return.
+/// The two return values of functions and callbacks of the API.
 const OK: c_int = 0;
 const ERR: c_int = 1;
 
-/// Calls a function of the module API, or gives `$absent` where this server does not have it.
+/// Calls a function of the module API, or returns `$absent` if this server does not have it.
 macro_rules! api {
     ($function:ident($($argument:expr),* $(,)?), $absent:expr) => {
         // SAFETY: `RedisModule_Init` wrote this pointer once, before any other code of the module ran; it is only
-        // read afterwards. Its type is the one that Redis declares for it, and every caller, here and in the
-        // parts, hands in pointers that Redis gave for the running callback or that it keeps alive across the call.
+        // read afterwards. Its type is the one that Redis declares for it, and every caller, here and in the parts,
+        // passes pointers that Redis provided for the running callback or that it keeps alive across the call.
         unsafe {
             match raw::$function {
                 Some(function) => function($($argument),*),

@@ -1,4 +1,4 @@
-//! Names of hash fields as strings of the server, made once: the hot path reads by them and allocates none.
+//! Names of hash fields as strings of the server, created once, so that the hot path allocates none.
 
 use mooring_session::codec::{self, letter};
 use mooring_session::names::ServerName;
@@ -6,17 +6,17 @@ use mooring_session::names::ServerName;
 use crate::failure::Failure;
 use crate::ffi::{OwnedText, Text};
 
-/// The names that are asked for again and again.
+/// The cache of field names.
 pub(crate) struct FieldNames {
     lifetime: OwnedText,
     principal: OwnedText,
-    /// The other fields that records have whatever they are bound to.
+    /// The other fields that do not depend on a server.
     others: [(&'static str, OwnedText); 2],
     /// Ordered by server.
     by_server: Vec<(ServerName, BindingFields)>,
 }
 
-/// A fleet has a handful of servers; whoever makes up more loses only the time to make the names again.
+/// A fleet has a handful of servers. A client that invents more names only costs the time to create them again.
 const SERVERS_REMEMBERED_MAX: usize = 1_024;
 
 impl FieldNames {
@@ -31,7 +31,7 @@ impl FieldNames {
         }
     }
 
-    /// The name of any field: one that every record may have is there already.
+    /// The name of any field; those that every record may have are cached.
     pub(crate) fn named(&self, name: &str) -> FieldName<'_> {
         let known = match name {
             codec::LIFETIME_FIELD => Some(&self.lifetime),
@@ -52,7 +52,7 @@ impl FieldNames {
         [self.lifetime.text(), self.principal.text()]
     }
 
-    /// The names of one server's fields. A server that was asked for before is known to have a valid name.
+    /// The names of one server's fields. A cached server has a valid name.
     ///
     /// # Errors
     /// `ERR` for an invalid name.
@@ -84,16 +84,16 @@ impl FieldNames {
     }
 }
 
-/// The name of a field, to write it by.
+/// The name of a field to write.
 pub(crate) enum FieldName<'a> {
-    /// One that is held.
+    /// A cached name.
     Known(Text<'a>),
-    /// One that was made for this write.
+    /// A name that was created for this write.
     Made(OwnedText),
 }
 
 impl FieldName<'_> {
-    /// The string, to hand on.
+    /// The string, to pass to the server.
     pub(crate) fn text(&self) -> Text<'_> {
         match self {
             Self::Known(text) => *text,
@@ -118,7 +118,7 @@ pub(crate) struct RouteFields<'a> {
 pub(crate) struct BindingFields {
     /// Phase, epoch, times, count and names.
     pub(crate) head: OwnedText,
-    /// The loss that is still to be reported. Read where the head says that there is one.
+    /// The loss that is still to be reported. Read if the head says that there is one.
     pub(crate) unreported_loss: OwnedText,
     /// Why it was last moved. Read with the loss.
     pub(crate) reason: OwnedText,

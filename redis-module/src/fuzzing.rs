@@ -1,17 +1,17 @@
-//! The doors of the fuzz targets in `fuzz/`: what reads the words of others and needs no server. There only in a
-//! build for fuzzing.
+//! The entry points of the fuzz targets in `fuzz/`: parsers of untrusted input that need no server. Compiled only for
+//! fuzzing.
 
 use crate::commands;
 use crate::failure::{CODES, Failure};
 use crate::settings::prefixes;
 
-/// Longest message: of a word 64 bytes are shown, each at most as `\xff`.
+/// Longest message: 64 bytes of a word are shown, each as at most `\xff`.
 const MESSAGE_BYTES_MAX: usize = 320;
 
-/// Reads the words of a command, its name first.
+/// Parses the words of a command, its name first.
 ///
 /// # Panics
-/// Where a refusal is not what clients are promised: its code first, and short.
+/// If an error message does not begin with its code, or is too long.
 pub fn arguments(words: &[&[u8]]) {
     if let Some(Err(failure)) = commands::parse(words) {
         check(&failure);
@@ -31,10 +31,10 @@ fn check(failure: &Failure) {
     );
 }
 
-/// Takes a list of prefixes, and asks it about keys.
+/// Sets a list of prefixes, and checks keys against it.
 ///
 /// # Panics
-/// Where what was taken is not what CONFIG GET would tell, or a key under a prefix is not covered.
+/// If CONFIG GET would not return the list, or a key under a prefix is not covered.
 pub fn prefixes(text: &[u8]) {
     if prefixes::set(text).is_err() {
         return;

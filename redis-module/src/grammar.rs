@@ -1,6 +1,6 @@
-//! The one declaration of a command's arguments: COMMAND DOCS, the reference page and the parser are made of it.
+//! The declaration of a command's arguments, from which COMMAND DOCS, the reference page and the parser are generated.
 //!
-//! Invariant: what the server is told of an argument and what reads it are the same row.
+//! Invariant: the description of an argument and its parser are in the same row.
 
 /// Declares the arguments of a command: the list `ARGUMENTS`, and the function `parse` that reads them.
 ///
@@ -9,24 +9,24 @@
 ///
 /// - `text(NAME, reader)`, `integer(NAME, reader)`: one word, read by a function of its bytes; `secret(NAME, reader)`: a
 ///   text that SLOWLOG and MONITOR do not show;
-/// - `rest(SPEC, reader)`: all that follows, read by a function of the parser; `None` where nothing does;
+/// - `rest(SPEC, reader)`: all remaining words, read by a function of the parser; `None` if there are none;
 /// - `required(TOKEN, value)`, `optional(TOKEN, value)`: an option, whose value is one word as above, or a
 ///   `block(NAME, PARTS, reader)` of several words, read by a function of the parser;
 /// - `repeated(TOKEN, block(..))`: the same any number of times, gathered by a function of the parser and the variable;
-/// - `word(TOKEN, NAME, absent => given)`: a word that stands for itself.
+/// - `word(TOKEN, NAME, absent => given)`: a token without a value.
 ///
 /// The request is the struct of all variables, or what follows `=>`.
 macro_rules! grammar {
     (parse<$a:lifetime>($($key:ident)?) -> $request:ty {
         $($name:ident: $kind:ident $row:tt,)*
     } => $built:expr) => {
-        /// What Redis shall know of the arguments.
+        /// The arguments as registered with Redis.
         const ARGUMENTS: &[$crate::registrar::ArgumentSpec] = &[
             $($crate::registrar::ArgumentSpec::$key(),)?
             $($crate::grammar::grammar!(@spec $kind $row),)*
         ];
 
-        /// Reads the words of the command, its name first.
+        /// Parses the words of the command, its name first.
         pub(super) fn parse<$a>(
             words: impl $crate::arguments::Words<$a>,
         ) -> Result<$request, $crate::failure::Failure> {
@@ -58,7 +58,7 @@ macro_rules! grammar {
         }
     };
 
-    // What the server is told.
+    // The description for the server.
     (@spec text($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::text($name) };
     (@spec secret($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::secret($name) };
     (@spec integer($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::integer($name) };

@@ -1,8 +1,8 @@
-//! The edge between the server and the commands.
+//! The boundary between the server and the commands.
 //!
-//! Invariants: nothing unwinds into Redis, which would abort it: a panic becomes `ERR internal error` and a log line
-//! with its place. Every failure is answered with its stable code and counted. The module's state is locked for the
-//! length of one command and never while a keyspace event is published, whose subscribers may call back in.
+//! Invariants: no panic unwinds into Redis, which would abort it: a panic becomes `ERR internal error` and a log line
+//! with its location. Every failure is returned with its stable code and counted. The module's state is locked for one
+//! command at a time, and never while a keyspace event is published, because its subscribers may call the module again.
 
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,10 +22,10 @@ use crate::settings;
 use crate::tick_schedule::TickCause;
 use crate::worker_wait;
 
-/// One command: reads its arguments, applies a rule, replies.
+/// One command: parses its arguments, applies a rule, replies.
 pub(crate) trait Command {
-    /// Runs it to its reply. What fails has replied nothing and changed nothing, with one exception: LEAVE with WAITING that
-    /// is `BUSY` limits the holder's turn.
+    /// Runs it and replies. A command that fails has not replied and changed nothing, with one exception: LEAVE with
+    /// WAITING that returns `BUSY` limits the holder's turn.
     fn run(
         context: &Context,
         module: &mut Module,
@@ -33,16 +33,16 @@ pub(crate) trait Command {
     ) -> Result<Outcome, Failure>;
 }
 
-/// What a command that succeeded has to tell beside its reply.
+/// The keyspace events of a command that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Nothing.
     Quiet,
-    /// Its key made these transitions, in this order: the names of the keyspace events.
+    /// The names of the keyspace events of its key, in this order.
     Transitions(&'static [&'static CStr]),
 }
 
-/// Runs a command behind the edge.
+/// Runs a command behind the boundary.
 pub(crate) fn run<C: Command>(context: &Context, arguments: Arguments<'_>) {
     let result = guard(|| {
         Module::with(|module| {
@@ -67,7 +67,7 @@ pub(crate) fn run<C: Command>(context: &Context, arguments: Arguments<'_>) {
     }
 }
 
-/// Loads the module. Answers whether it went well; if not, the log says why and the server goes without.
+/// Loads the module. Returns whether that succeeded; if not, the log says why and the server runs without it.
 pub(crate) fn load(loading: &Loading<'_>, arguments: Arguments<'_>) -> bool {
     log_panics();
     match guard(|| Ok(crate::load(loading, arguments))) {
@@ -81,25 +81,25 @@ pub(crate) fn load(loading: &Loading<'_>, arguments: Arguments<'_>) -> bool {
     }
 }
 
-/// A key under one of the prefixes came in or changed.
+/// A key under one of the prefixes was loaded or changed.
 pub(crate) fn key_changed(context: &Context, what: KeyEvent, key: &[u8]) {
     guard_callback(|| keyspace::take(context, what, key));
 }
 
-/// Something happened to the server.
+/// An event of the server.
 pub(crate) fn server_changed(context: &Context, event: ServerEvent) {
     match event {
         ServerEvent::Tick { hz } => tick(context, TickCause::Server { hz }),
         event => guard_callback(|| {
             let followed = Module::try_with(|module| events::follow(module, context, event));
             if followed == Err(StateError::Busy) {
-                housekeeping::doubt_the_indexes();
+                housekeeping::schedule_rebuild();
             }
         }),
     }
 }
 
-/// The timer rang.
+/// The timer fired.
 pub(crate) fn ring(context: &Context) {
     tick(context, TickCause::Timer);
 }
@@ -115,7 +115,7 @@ fn tick(context: &Context, cause: TickCause) {
     });
 }
 
-/// A client that waited is to get its reply.
+/// A client that was blocked is to get its reply.
 pub(crate) fn wake(context: &Context, client: BlockedId) {
     let replied = guard(|| {
         let woken = Module::try_with(|module| worker_wait::wake(module, context, client));
@@ -126,12 +126,12 @@ pub(crate) fn wake(context: &Context, client: BlockedId) {
     }
 }
 
-/// A client that waited is gone.
-pub(crate) fn forsake(client: BlockedId) {
+/// A client that was blocked has disconnected.
+pub(crate) fn on_client_gone(client: BlockedId) {
     guard_callback(|| {
-        let taken = Module::try_with(|module| worker_wait::forsake(module, client));
+        let taken = Module::try_with(|module| worker_wait::on_client_gone(module, client));
         if taken == Err(StateError::Busy) {
-            log_warning("a waiting client went away within a command: it stays on the books");
+            log_warning("a waiting client that disconnected during a command was not removed");
         }
     });
 }
@@ -139,12 +139,12 @@ pub(crate) fn forsake(client: BlockedId) {
 /// `mooring.quiesce` was set.
 pub(crate) fn quiesce(context: &Context) {
     guard_callback(|| {
-        // Where the state is at work, the next tick does it.
+        // If the state is locked, the next tick does it.
         let _ = Module::try_with(|module| housekeeping::quiesce(module, context));
     });
 }
 
-/// Gives back what the module holds, before it is unloaded.
+/// Frees the module's state, before it is unloaded.
 pub(crate) fn unload(context: &Context) {
     let _ = guard(|| {
         let _ = Module::try_with(|module| module.tick_schedule.stop(context));
@@ -167,11 +167,11 @@ pub(crate) fn report(report: &Report) {
         })
     });
     if written.is_err() {
-        log_warning("INFO mooring: the module's state is not at hand");
+        log_warning("INFO mooring: the module's state is locked");
     }
 }
 
-/// Runs a step of a callback that has nobody to tell of a failure. The panic hook has logged it.
+/// Runs a step of a callback that cannot return a failure. The panic hook logs a panic.
 pub(crate) fn guard_callback(step: impl FnOnce()) {
     let _ = guard(|| {
         step();
@@ -179,17 +179,17 @@ pub(crate) fn guard_callback(step: impl FnOnce()) {
     });
 }
 
-/// The one place where panics end.
+/// The only place that catches panics.
 pub(crate) fn guard<T>(step: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // What a panic leaves half done is the module's own bookkeeping, which begins anew where it is derived; the record
-    // is written in one go after the rule has decided.
+    // A panic may leave only the module's in-memory state incomplete, and the derived parts of it are rebuilt. The
+    // record is written at once, after the rule has decided.
     catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| {
-        housekeeping::doubt_the_indexes();
+        housekeeping::schedule_rebuild();
         Err(Failure::Internal)
     })
 }
 
-/// Sends the place of every panic to the server's log. The message stays out of it: it may quote a client's words.
+/// Logs the location of every panic. The message is left out: it may contain a client's words.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(

@@ -4,8 +4,9 @@
 //! only reports it in time. A tick works for about a millisecond; if more is left, the next one follows soon. A replica
 //! publishes no event.
 //!
-//! Ticks come with the server's own (`hz`, ten a second by default). Timers, which ring sooner, are set only while work
-//! is under way: with one set, the server refuses to unload the module. While `mooring.quiesce` is on none is set.
+//! Ticks come with the server's own (`hz`, ten a second by default). Timers, which fire sooner, are set only while
+//! there is work: with a timer set, the server refuses to unload the module. While `mooring.quiesce` is on, none is
+//! set.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,24 +25,25 @@ use crate::settings;
 use crate::tick_schedule::TickCause;
 use crate::worker_wait;
 
-/// How soon the next tick comes while there is more to do: a step of a millisecond leaves three quarters of the time.
+/// How soon the next tick comes while there is more to do: a step takes a millisecond, which leaves three quarters of
+/// the time.
 const BUSY_EVERY: Millis = Millis::new(4);
 /// A deadline that is further away than this waits for a tick of the server.
 const TIMER_MAX: Millis = Millis::new(1_000);
 /// How long a tick works on the indexes.
 const STEP: Duration = Duration::from_millis(1);
-/// How many deadlines of sessions, turns and claims a tick passes, of each.
-const PASSED_AT_ONCE: usize = 256;
+/// How many deadlines a tick processes, of sessions, turns and claims each.
+const DEADLINES_AT_ONCE: usize = 256;
 
-/// Set where the indexes may be wrong: something happened that could not be followed.
-static IN_DOUBT: AtomicBool = AtomicBool::new(false);
+/// Set if the indexes may be wrong, because an event could not be processed.
+static NEEDS_REBUILD: AtomicBool = AtomicBool::new(false);
 
-/// Lets the next tick rebuild all indexes from nothing.
-pub(crate) fn doubt_the_indexes() {
-    IN_DOUBT.store(true, Ordering::Relaxed);
+/// Makes the next tick rebuild all indexes from scratch.
+pub(crate) fn schedule_rebuild() {
+    NEEDS_REBUILD.store(true, Ordering::Relaxed);
 }
 
-/// Does what is due. Answers with the sessions whose expiry is to be told of, once the state is given up.
+/// Does the due work. Returns the sessions whose expiry is to be published after the state is unlocked.
 pub(crate) fn tick(module: &mut Module, context: &Context, cause: TickCause) -> Vec<SessionPlace> {
     if let TickCause::Server { hz } = cause {
         module.time.expect_ticks(hz);
@@ -52,7 +54,7 @@ pub(crate) fn tick(module: &mut Module, context: &Context, cause: TickCause) -> 
         return Vec::new();
     }
     if !context.is_primary() {
-        // Nobody beats to a replica, so it calls nobody dead.
+        // Workers send no beats to a replica, so it declares none dead.
         let mono = module.monotonic();
         module.workers.renew_grace(mono);
     }
@@ -61,8 +63,8 @@ pub(crate) fn tick(module: &mut Module, context: &Context, cause: TickCause) -> 
     let now = Timestamp::from_unix_ms(context.unix_ms());
     let turns = advance_turns(module, now, mono);
     let (expired, sessions) = advance_sessions(module, context, now);
-    let indexes = mend_indexes(module, context);
-    module.blocked_clients.pass_deadlines(mono);
+    let indexes = maintain_indexes(module, context);
+    module.blocked_clients.wake_timed_out(mono);
     worker_wait::serve(module);
     let busy = turns
         .and(sessions)
@@ -77,14 +79,14 @@ pub(crate) fn tick(module: &mut Module, context: &Context, cause: TickCause) -> 
     expired
 }
 
-/// Looks whether the wall clock was set. Whoever decides by it alone that something is over looks first.
+/// Checks whether the wall clock was set. Call it before a decision that depends on the wall clock alone.
 pub(crate) fn watch_clock(module: &mut Module, context: &Context) {
     let now = Timestamp::from_unix_ms(context.unix_ms());
     let Some(step) = module.clock.observe(now, module.time.real()) else {
         return;
     };
     let line = format!(
-        "the wall clock was set by {} ms: nothing is reaped for a minute, and workers get their grace again",
+        "the wall clock was set by {} ms: nothing is reaped for a minute, and the grace period of workers starts again",
         step.by_ms
     );
     context.log(Level::Warning, &line);
@@ -101,10 +103,10 @@ fn advance_turns(module: &mut Module, now: Timestamp, mono: Monotonic) -> StepPr
         mono,
         limits: settings::turn_limits(),
         workers: &workers,
-        news: &mut module.news,
+        events: &mut module.events,
     };
-    let turns = module.turns.advance(&mut context, PASSED_AT_ONCE);
-    turns.and(module.news.advance(mono, &workers, PASSED_AT_ONCE))
+    let turns = module.turns.advance(&mut context, DEADLINES_AT_ONCE);
+    turns.and(module.events.advance(mono, &workers, DEADLINES_AT_ONCE))
 }
 
 fn advance_sessions(
@@ -115,8 +117,11 @@ fn advance_sessions(
     let mut expired = Vec::new();
     let mut advanced = StepProgress::Done;
     for database in module.indexes.databases() {
-        let keys = module.indexes.of_mut(database).advance(now, PASSED_AT_ONCE);
-        if keys.len() >= PASSED_AT_ONCE {
+        let keys = module
+            .indexes
+            .of_mut(database)
+            .advance(now, DEADLINES_AT_ONCE);
+        if keys.len() >= DEADLINES_AT_ONCE {
             advanced = StepProgress::More;
         }
         expired.extend(keys.into_iter().map(|key| SessionPlace { database, key }));
@@ -124,33 +129,34 @@ fn advance_sessions(
     for place in &expired {
         module.drop_session(place);
     }
-    // The primary tells, and its replicas' subscribers hear it from nobody else.
+    // Only the primary publishes the expiry of sessions.
     if !context.is_serving_primary() {
         expired.clear();
     }
     (expired, advanced)
 }
 
-fn mend_indexes(module: &mut Module, context: &Context) -> StepProgress {
-    if IN_DOUBT.swap(false, Ordering::Relaxed) {
-        module.indexes.begin_anew();
-        module.rebuild_all(context, RebuildCause::Doubt);
+fn maintain_indexes(module: &mut Module, context: &Context) -> StepProgress {
+    if NEEDS_REBUILD.swap(false, Ordering::Relaxed) {
+        module.indexes.reset();
+        module.rebuild_all(context, RebuildCause::Inconsistent);
     }
-    if !module.indexes.follow_the_setting() {
+    if !module.indexes.are_prefixes_current() {
         module.rebuild_all(context, RebuildCause::Prefixes);
     }
     let now = Instant::now();
-    // First, or what is dropped while one rebuild follows another would pile up in memory.
-    let is_in_parts = module.indexes.take_apart_until(now + STEP / 2);
+    // First, because otherwise dropped indexes would accumulate while one rebuild follows another.
+    let has_dropped = module.indexes.free_dropped_until(now + STEP / 2);
     let rebuilt = rebuild_until(module, context, now + STEP);
-    if is_in_parts {
+    if has_dropped {
         StepProgress::More
     } else {
         rebuilt
     }
 }
 
-/// While `mooring.quiesce` is on: wakes who waits, and stops the timer, so that the server lets the module go.
+/// While `mooring.quiesce` is on: wakes the waiting clients and stops the timer, so that the server can unload the
+/// module.
 pub(crate) fn quiesce(module: &mut Module, context: &Context) {
     if settings::QUIESCE.get() {
         module.tick_schedule.stop(context);
@@ -158,9 +164,9 @@ pub(crate) fn quiesce(module: &mut Module, context: &Context) {
     }
 }
 
-/// Sets the timer to what comes first: more work, or a deadline of a turn or a claim.
+/// Sets the timer for the earliest of: more work, or a deadline of a turn or a claim.
 fn set_timer(module: &mut Module, context: &Context, mono: Monotonic, busy: Option<Monotonic>) {
-    let deadlines = [module.turns.next_deadline(), module.news.next_deadline()];
+    let deadlines = [module.turns.next_deadline(), module.events.next_deadline()];
     let due = deadlines
         .into_iter()
         .flatten()

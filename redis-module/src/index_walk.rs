@@ -1,8 +1,7 @@
 //! The rebuild of indexes: a walk over the keys of each database, in the background.
 //!
 //! The walk reads every key again. Entries of the index whose keys it did not find are then removed, so a rebuild also
-//! corrects an index that was updated all the time. Invariant: a step takes as long as it is given, and at most one
-//! batch of keys more.
+//! corrects an index that was updated all the time. Invariant: a step exceeds its time by at most one batch of keys.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +12,12 @@ use crate::keyspace;
 use crate::module::Module;
 use crate::rebuild::{IndexWalk, WalkStage};
 
-/// How many entries are swept between two looks at the clock.
+/// How many entries are swept between two reads of the clock.
 const SWEPT_AT_ONCE: usize = 256;
 /// How often a long walk logs its progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
-/// Continues the rebuild until the moment given. Leaves another database selected.
+/// Continues the rebuild until `until`. Leaves another database selected.
 pub(crate) fn rebuild_until(
     module: &mut Module,
     context: &Context,

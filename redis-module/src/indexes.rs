@@ -1,7 +1,7 @@
-//! The indexes of this node, one per database, and the prefixes under which they take keys in.
+//! The indexes of this node, one per database, and the prefixes of the keys that they contain.
 //!
-//! Invariant: all indexes go by the same prefixes. A change of the setting begins them anew, since the numbers of
-//! prefixes in them would mean others; until then the keys under new prefixes are strangers.
+//! Invariant: all indexes use the same prefixes. A change of the setting resets them, because they store the numbers of
+//! prefixes; until then, keys under new prefixes are ignored.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -20,20 +20,20 @@ use crate::settings;
 pub(crate) struct Indexes {
     seed: Seed,
     prefixes: Option<Prefixes>,
-    /// Of the setting that `prefixes` was made from.
+    /// The version of the setting that `prefixes` was made from.
     version: u64,
     by_database: BTreeMap<i32, Index>,
     /// Since when the server loads its data in place.
     loading_since: Option<Timestamp>,
-    /// What was dropped, to be taken apart step by step: a million entries take longer than a command may.
+    /// Dropped indexes, to be freed in steps: a million entries take longer than a command may.
     dropped: Vec<Index>,
 }
 
-/// How many entries are taken apart between two looks at the clock.
-const TAKEN_APART_AT_ONCE: usize = 256;
+/// How many entries are freed between two reads of the clock.
+const FREED_AT_ONCE: usize = 256;
 
 impl Indexes {
-    /// Indexes of nothing, by the prefixes that are set now.
+    /// Empty indexes, with the current prefixes.
     pub(crate) fn new() -> Self {
         let random = || RandomState::new().hash_one(0_u8);
         Self {
@@ -46,15 +46,15 @@ impl Indexes {
         }
     }
 
-    /// Indexes of nothing again, by the prefixes that are set now.
-    pub(crate) fn begin_anew(&mut self) {
+    /// Empties the indexes, and takes the current prefixes.
+    pub(crate) fn reset(&mut self) {
         self.drop(None);
         self.version = settings::prefixes::version();
         self.prefixes = prefixes();
     }
 
-    /// Whether the prefixes are still the ones that are set.
-    pub(crate) fn follow_the_setting(&self) -> bool {
+    /// Whether the prefixes are those of the setting.
+    pub(crate) fn are_prefixes_current(&self) -> bool {
         self.version == settings::prefixes::version()
     }
 
@@ -63,7 +63,7 @@ impl Indexes {
         self.prefixes.as_ref()?.of(key)
     }
 
-    /// Notes the record that stands under `key`.
+    /// Adds or updates the record under `key`.
     pub(crate) fn put(
         &mut self,
         database: i32,
@@ -76,7 +76,7 @@ impl Indexes {
         }
     }
 
-    /// Notes that of a record nothing but its lifetime has changed.
+    /// Updates the lifetime of a record.
     pub(crate) fn slide(
         &mut self,
         database: i32,
@@ -89,7 +89,7 @@ impl Indexes {
         }
     }
 
-    /// Notes a use that was not written, where a cap asks for the order of use.
+    /// Records a use that was not written, if a cap needs the order of use.
     pub(crate) fn note_use(&mut self, database: i32, key: &[u8], now: Timestamp) {
         if let Some(index) = self.by_database.get_mut(&database)
             && index.follows_uses()
@@ -98,7 +98,7 @@ impl Indexes {
         }
     }
 
-    /// Notes that a key is gone, or is no session's.
+    /// Removes a key that does not exist any more, or is not that of a session.
     pub(crate) fn remove(&mut self, database: i32, key: &[u8]) {
         if let Some(index) = self.by_database.get_mut(&database) {
             index.remove(key);
@@ -110,7 +110,7 @@ impl Indexes {
         self.by_database.get(&database)
     }
 
-    /// The same, for a question that notes how far it has come.
+    /// The same, for a query that records its progress.
     pub(crate) fn known_mut(&mut self, database: i32) -> Option<&mut Index> {
         self.by_database.get_mut(&database)
     }
@@ -124,12 +124,12 @@ impl Indexes {
         self.by_database.entry(database).or_insert_with(new)
     }
 
-    /// The server begins to load its data in place.
+    /// The server starts to load its data in place.
     pub(crate) const fn begin_loading(&mut self, now: Timestamp) {
         self.loading_since = Some(now);
     }
 
-    /// It has loaded its data, or given up.
+    /// Loading has ended or failed.
     pub(crate) fn end_loading(&mut self) {
         self.loading_since = None;
         self.by_database.values_mut().for_each(Index::end_loading);
@@ -168,13 +168,13 @@ impl Indexes {
         sum
     }
 
-    /// The bytes that they take, about.
+    /// The approximate memory, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let indexes = self.by_database.values().chain(&self.dropped);
         indexes.map(|index| index.bytes() as u64).sum()
     }
 
-    /// What the session under a key is, if it is known.
+    /// The state of the session under a key, if it is known.
     pub(crate) fn state(&self, database: i32, key: &[u8], now: Timestamp) -> Option<SessionState> {
         self.by_database.get(&database)?.state(key, now)
     }
@@ -185,20 +185,20 @@ impl Indexes {
         indexes.map(|index| index.driven_by(worker)).sum()
     }
 
-    /// Takes apart what was dropped, until the moment given. Answers whether there is more.
-    pub(crate) fn take_apart_until(&mut self, until: Instant) -> bool {
+    /// Frees dropped indexes until `until`. Returns whether there is more.
+    pub(crate) fn free_dropped_until(&mut self, until: Instant) -> bool {
         while let Some(index) = self.dropped.last_mut() {
             if Instant::now() >= until {
                 return true;
             }
-            if index.end_sweep(TAKEN_APART_AT_ONCE) == StepProgress::Done {
+            if index.end_sweep(FREED_AT_ONCE) == StepProgress::Done {
                 self.dropped.pop();
             }
         }
         false
     }
 
-    /// Two databases have changed places.
+    /// Two databases were swapped.
     pub(crate) fn swap(&mut self, first: i32, second: i32) {
         let of_first = self.by_database.remove(&first);
         let of_second = self.by_database.remove(&second);
@@ -209,7 +209,7 @@ impl Indexes {
     }
 }
 
-/// None for a setting that is no list of prefixes, which the setting refuses: then nothing is indexed.
+/// `None` if the setting is not a valid list, which the setting refuses: then nothing is indexed.
 fn prefixes() -> Option<Prefixes> {
     let text = settings::prefixes::text();
     Prefixes::new(text.split(' ').map(str::as_bytes)).ok()

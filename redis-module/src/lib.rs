@@ -1,20 +1,20 @@
 //! `libmooring.so`: the Redis module that owns session state.
 //!
-//! The rules are another crate, `mooring-session`, and know no Redis. This one brings them to a server: it reads
-//! arguments, fetches the record, lets a rule decide, writes and replicates what changed, and replies.
+//! The rules are in another crate, `mooring-session`, which does not depend on Redis. This one runs them in a server:
+//! it parses arguments, reads the record, applies a rule, writes and replicates what changed, and replies.
 //!
 //! Where to find what:
 //! * [`commands`]: one file per command, and the table of them. [`registrar`] registers the table with Redis.
 //! * [`handler`]: the boundary where panics and errors end. [`failure`]: errors and their codes.
-//! * [`arguments`], [`record_io`], [`reply`]: what a command reads, changes and answers.
+//! * [`arguments`], [`record_io`], [`reply`]: how a command parses its arguments, changes a record and replies.
 //! * [`module`]: the state in memory. Its parts know nothing of it: [`node_time`], [`field_names`], [`counters`],
 //!   [`indexes`], [`rebuild`], [`blocked_clients`], [`tick_schedule`].
-//! * [`moment`], [`node`], [`rule_inputs`]: the inputs of a rule beside the record and the request.
-//! * [`keyspace`], [`index_walk`], [`events`]: keep the indexes equal to the records, whoever writes them.
+//! * [`moment`], [`node`], [`rule_inputs`]: the inputs of a rule besides the record and the request.
+//! * [`keyspace`], [`index_walk`], [`events`]: keep the indexes equal to the records, also after writes of other clients.
 //! * [`housekeeping`]: periodic work. [`worker_wait`]: blocked clients. [`claims`]: who is notified of a claim's outcome.
 //!   [`figures`]: what INFO reports. [`settings`]: the module's settings.
-//! * `reference`: docs/commands.md and docs/commands/, held equal to the tables by a test.
-//! * [`ffi`]: every call of the server's API, and all the `unsafe` there is.
+//! * `reference`: docs/commands.md and docs/commands/; a test keeps them equal to the tables.
+//! * [`ffi`]: every call of the server's API, and all `unsafe` code.
 
 mod arguments;
 mod blocked_clients;
@@ -75,7 +75,7 @@ enum StartError {
     MissingEffect(&'static CStr),
 }
 
-/// Brings the module to a server: settings, commands, INFO.
+/// Registers the module with a server: settings, commands, INFO.
 fn load(loading: &Loading<'_>, arguments: Arguments<'_>) -> Result<(), StartError> {
     if let Some(command) = loading.context().missing_effect() {
         return Err(StartError::MissingEffect(command));
@@ -98,7 +98,7 @@ fn load(loading: &Loading<'_>, arguments: Arguments<'_>) -> Result<(), StartErro
     Ok(())
 }
 
-/// Room for the longest value of all but unusual records, a binding's. Where the server turns hashes with such values into
+/// The longest value of all but unusual records: that of a binding. If the server converts hashes with such values into
 /// tables, a session takes 1.4 times the memory.
 const LISTPACK_VALUE_BYTES_WANTED: u64 = 512;
 

@@ -1,7 +1,7 @@
-//! The state of this node that rules ask for: load of instances, sessions of a principal, holders of turns.
+//! The state of this node that rules query: load of instances, sessions of a principal, holders of turns.
 //!
-//! Invariant: nothing is looked up before a rule asks, since most never do. While the index is not
-//! whole, its answers are treated as unknown.
+//! Invariant: nothing is looked up before a rule asks for it, because most rules never do. While the index is
+//! incomplete, its results count as unknown.
 
 use mooring_session::names::{InstanceName, Principal, ServerName};
 use mooring_session::{Node, PrincipalSessions, SessionPlace};
@@ -11,7 +11,7 @@ use crate::module::Module;
 use crate::moment::Moment;
 use crate::settings;
 
-/// The node at the moment of a command, bound to the command's key.
+/// The node at the moment of a command, for the command's key.
 pub(crate) struct NodeView<'a> {
     module: &'a Module,
     moment: Moment<'a>,
@@ -58,8 +58,8 @@ impl Node for NodeView<'_> {
     }
 }
 
-/// What the principal holds beside the command's key and under its prefix; none while the index is not whole. From now
-/// on the index follows the principal's uses.
+/// The sessions of the principal under the prefix of the command's key, without that key; `None` while the index is
+/// incomplete. From now on the index tracks the principal's uses.
 ///
 /// # Errors
 /// `ERR` for a key under none of the prefixes.

@@ -23,8 +23,8 @@ impl NodeTime {
         }
     }
 
-    /// Milliseconds since the start, without the time in which the node was suspended. Liveness, leases and time-outs are
-    /// measured by it.
+    /// Milliseconds since the start, without the time in which the node was suspended. It measures liveness, leases and
+    /// timeouts.
     pub(crate) fn now(&self) -> Monotonic {
         self.clock.read(self.real())
     }

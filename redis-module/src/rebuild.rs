@@ -1,4 +1,4 @@
-//! Which indexes hold everything, which are verified, and how far the walks over the others are.
+//! Which indexes are complete, which are verified, and the progress of the walks over the others.
 //!
 //! Invariants: an index is used and updated during a walk, but reported as incomplete. Caps and placement rely on an
 //! index that is verified, because it was updated all the time, and not on one that is filled.
@@ -15,18 +15,18 @@ pub(crate) enum RebuildCause {
     Loaded,
     /// An operator asked for it.
     Asked,
-    /// The setting says other prefixes.
+    /// The prefixes in the setting were changed.
     Prefixes,
     /// This node was promoted.
     Promoted,
-    /// A full synchronization put other data in place, or broke off.
+    /// A full synchronization replaced the data, or was aborted.
     Synchronized,
-    /// The data could not be loaded to its end.
+    /// Loading the data failed.
     LoadingFailed,
     /// The wall clock was set.
     ClockStep,
-    /// Events were missed, or a defect left an index in doubt.
-    Doubt,
+    /// Events were missed, or a defect may have left an index inconsistent.
+    Inconsistent,
 }
 
 impl RebuildCause {
@@ -40,7 +40,7 @@ impl RebuildCause {
             Self::Synchronized => "a full synchronization ended",
             Self::LoadingFailed => "loading the data failed",
             Self::ClockStep => "the wall clock was set",
-            Self::Doubt => "they are in doubt",
+            Self::Inconsistent => "they may be inconsistent",
         }
     }
 
@@ -53,7 +53,7 @@ impl RebuildCause {
             | Self::Prefixes
             | Self::Synchronized
             | Self::LoadingFailed
-            | Self::Doubt => WalkPurpose::Fill,
+            | Self::Inconsistent => WalkPurpose::Fill,
         }
     }
 }
@@ -67,24 +67,24 @@ pub(crate) enum WalkPurpose {
     Fill,
 }
 
-/// Which indexes wait for a walk, and the walk under way.
+/// Which indexes wait for a walk, and the current walk.
 #[derive(Default)]
 pub(crate) struct RebuildState {
-    /// Databases whose turn has not come.
+    /// Databases that wait for their walk.
     waiting: BTreeMap<i32, WalkPurpose>,
     walk: Option<IndexWalk>,
-    /// The data is being loaded in place: every key tells of itself, and all indexes are whole in the end.
+    /// The data is being loaded in place: every key sends an event, and all indexes are complete at the end.
     is_loading: bool,
 }
 
-/// A rebuild that is under way: a walk over the keys of one database.
+/// A rebuild in progress: a walk over the keys of one database.
 pub(crate) struct IndexWalk {
     /// The database.
     pub(crate) database: i32,
     purpose: WalkPurpose,
     /// What the next step does.
     pub(crate) stage: WalkStage,
-    /// How many keys it came past.
+    /// How many keys it has visited.
     pub(crate) keys: u64,
     /// How many of them were read, because they are under one of the prefixes.
     pub(crate) sessions: u64,
@@ -103,17 +103,17 @@ pub(crate) enum WalkStage {
 }
 
 impl RebuildState {
-    /// Whether the index of a database holds all that is in it, as far as events tell.
+    /// Whether the index of a database is complete, according to the events.
     pub(crate) fn is_whole(&self, database: i32) -> bool {
         !self.is_loading && self.purpose_of(database) != Some(WalkPurpose::Fill)
     }
 
-    /// Whether the index of a database is whole, and no walk checks it.
+    /// Whether the index of a database is complete, and no walk verifies it.
     pub(crate) fn is_verified(&self, database: i32) -> bool {
         !self.is_loading && self.purpose_of(database).is_none()
     }
 
-    /// Whether the index of every database is whole, and no walk checks any.
+    /// Whether the index of every database is complete, and no walk verifies any.
     pub(crate) fn has_nothing_to_do(&self) -> bool {
         !self.is_loading && !self.is_running()
     }
@@ -128,12 +128,12 @@ impl RebuildState {
         self.waiting.len() + usize::from(self.walk.is_some())
     }
 
-    /// How many keys the walk under way has read.
+    /// How many keys the current walk has read.
     pub(crate) fn keys(&self) -> u64 {
         self.walk.as_ref().map_or(0, |walk| walk.keys)
     }
 
-    /// Whether the server is loading data in place. Nothing is rebuilt meanwhile.
+    /// Whether the server is loading data in place. No index is rebuilt during that time.
     pub(crate) const fn is_loading(&self) -> bool {
         self.is_loading
     }
@@ -144,14 +144,15 @@ impl RebuildState {
             .is_some_and(|walk| walk.database == database)
     }
 
-    /// What the walk over a database is for, under way or waiting.
+    /// The purpose of the current or pending walk over a database.
     fn purpose_of(&self, database: i32) -> Option<WalkPurpose> {
         let walk = self.walk.as_ref().filter(|walk| walk.database == database);
         walk.map(|walk| walk.purpose)
             .or_else(|| self.waiting.get(&database).copied())
     }
 
-    /// Lets a database be walked over from its first key. An index that is being filled still needs that.
+    /// Requests a walk over a database from its first key. An index that is being filled stays one that has to be
+    /// filled.
     pub(crate) fn request(&mut self, database: i32, purpose: WalkPurpose) {
         let purpose = purpose.max(self.purpose_of(database).unwrap_or(WalkPurpose::Verify));
         if self.walks_over(database) {
@@ -160,7 +161,7 @@ impl RebuildState {
         self.waiting.insert(database, purpose);
     }
 
-    /// A database, or all, is about to be empty: its index is whole without a walk.
+    /// A database, or all, is about to be emptied: its index is complete without a walk.
     pub(crate) fn cancel(&mut self, database: Option<i32>) {
         match database {
             None => {
@@ -176,7 +177,7 @@ impl RebuildState {
         }
     }
 
-    /// Two databases have changed places, and their indexes with them. A walk over one begins again.
+    /// Two databases were swapped, and their indexes with them. A walk over one of them starts again.
     pub(crate) fn swap(&mut self, first: i32, second: i32) {
         let (of_first, of_second) = (self.purpose_of(first), self.purpose_of(second));
         self.cancel(Some(first));
@@ -189,17 +190,17 @@ impl RebuildState {
         }
     }
 
-    /// Puts back a walk that is not finished.
+    /// Puts back an unfinished walk.
     pub(crate) fn put_back(&mut self, walk: IndexWalk) {
         self.walk = Some(walk);
     }
 
-    /// Loading in place begins or ends.
+    /// Loading in place starts or ends.
     pub(crate) fn set_loading(&mut self, is_loading: bool) {
         self.is_loading = is_loading;
     }
 
-    /// Takes the walk that is to continue: the one under way, or one over the next database.
+    /// Takes the walk to continue: the current one, or one over the next database.
     pub(crate) fn take_walk(&mut self) -> Option<IndexWalk> {
         self.walk.take().or_else(|| {
             let now = Instant::now();
@@ -248,7 +249,7 @@ mod tests {
         assert!(rebuild.is_whole(0) && !rebuild.is_verified(0));
         rebuild.request(0, FILL);
         assert!(!rebuild.is_whole(0));
-        // What verifies an index that is being filled fills it.
+        // A walk that verifies an index that is being filled fills it.
         rebuild.request(0, WalkPurpose::Verify);
         assert!(!rebuild.is_whole(0));
         rebuild.cancel(Some(0));

@@ -1,9 +1,9 @@
-//! Records in and out of the keyspace.
+//! Reads and writes records in the keyspace.
 //!
-//! Invariants: what is not a valid record is refused and never overwritten. A change is written in one go after the
-//! rule has decided, as absolute effects (HSET, HDEL, PEXPIREAT, UNLINK) that replicas and the append-only file repeat
-//! without a clock and without this module. A no-op writes and replicates nothing. Client-side caches hear of
-//! changed data, not of a slid TTL. The index hears of every write: no keyspace event tells of the module's own.
+//! Invariants: an invalid record is refused and never overwritten. A change is written at once after the rule has
+//! decided, as absolute effects (HSET, HDEL, PEXPIREAT, UNLINK) that replicas and the append-only file repeat without a
+//! clock and without this module. A no-op writes and replicates nothing. Client-side caches are invalidated for changed
+//! data, not for a slid TTL. Every write updates the index, because the module's own writes cause no keyspace events.
 
 use mooring_session::codec::{self, BorrowedRecord, Changes, CorruptRecord};
 use mooring_session::record::{Record, SessionLifetime};
@@ -20,15 +20,15 @@ use crate::moment::Moment;
 use crate::rule_inputs::RuleInputs;
 use crate::settings;
 
-/// Most fields of a hash that is looked at as a record. A record has 5 for each binding, of which there are at most 64,
-/// one for each of 16 labels, and 4 of its own; the rest is room for those of later versions. What somebody else put
-/// under a session's key may be larger than a command may read.
+/// Most fields of a hash that is read as a record. A record has 5 for each of at most 64 bindings, one for each of 16
+/// labels, and 4 others; the rest is reserved for later versions. A hash that another client wrote under a session's
+/// key may be larger than a command may read.
 const RECORD_FIELDS_MAX: usize = 1_024;
 
 /// Room for the fields of a new record with a few labels.
 const NEW_RECORD_FIELDS: usize = 8;
 
-/// The key of a command with the record under it, if there is one.
+/// The key of a command, with its record if there is one.
 pub(crate) struct Slot<'c> {
     context: &'c Context,
     moment: Moment<'c>,
@@ -36,7 +36,7 @@ pub(crate) struct Slot<'c> {
     key: Key<'c>,
     before: Fields,
     lifetime_before: Option<SessionLifetime>,
-    /// The record, for a rule to change.
+    /// The record, which a rule may change.
     pub(crate) record: Option<Record>,
 }
 
@@ -64,8 +64,8 @@ impl<'c> Slot<'c> {
         &self.moment
     }
 
-    /// Refuses what would make the record grow while the server is out of memory: for commands that the server itself
-    /// cannot refuse, because not all that they do takes memory.
+    /// Refuses a change that makes the record grow while the server is out of memory: for commands that the server
+    /// itself does not refuse, because some of their changes take no memory.
     ///
     /// # Errors
     /// `OOM`.
@@ -100,7 +100,7 @@ impl<'c> Slot<'c> {
         after.map(bytes).sum::<usize>() > before
     }
 
-    /// Writes what a rule changed, and lets the node know of it.
+    /// Writes what a rule changed, and updates the state of the node.
     pub(crate) fn store(&self, written: RecordChange, module: &mut Module) {
         match (&self.record, written) {
             (_, RecordChange::Nothing) | (None, RecordChange::Lifetime | RecordChange::Record) => {}
@@ -127,7 +127,7 @@ impl<'c> Slot<'c> {
                 self.expire(record);
             }
         }
-        self.tell(written, module);
+        self.update_node(written, module);
     }
 
     fn expire(&self, record: &Record) {
@@ -137,8 +137,8 @@ impl<'c> Slot<'c> {
         }
     }
 
-    /// What the node keeps beside the records follows them.
-    fn tell(&self, written: RecordChange, module: &mut Module) {
+    /// Updates the index and the floor of numbers.
+    fn update_node(&self, written: RecordChange, module: &mut Module) {
         let Moment { now, database, key } = self.moment;
         let key = key.as_bytes();
         let record = self.record.as_ref();
@@ -157,11 +157,11 @@ impl<'c> Slot<'c> {
             }
             (None, _) | (_, RecordChange::Removed) => indexes.remove(database, key),
         }
-        // Every command on a session is a use of it, also where the record says so only a step later.
+        // Every command on a session is a use of it, even if it is not written to the record.
         indexes.note_use(database, key, now);
     }
 
-    /// A new record: there is nothing to compare it with.
+    /// Writes a new record, without a comparison.
     fn write_whole(&self, record: &Record, fields: &FieldNames) {
         let mut made = Vec::with_capacity(NEW_RECORD_FIELDS);
         codec::each_field(record, |field, value| {
@@ -198,7 +198,7 @@ impl<'c> Slot<'c> {
     }
 }
 
-/// Applies a rule to the record under `name`, stores what it changed, and answers with both.
+/// Applies a rule to the record under `name`, stores what it changed, and returns both.
 ///
 /// # Errors
 /// As [`Slot::load`], and what the rule refuses. Nothing was changed then.
@@ -221,7 +221,7 @@ pub(crate) fn apply<'c, T>(
 /// Drops a record that cannot be read.
 ///
 /// # Errors
-/// The reason, where the hash does not even have a record's first field: it is somebody else's.
+/// The reason, if the hash lacks the first field of a record: then it does not belong to the module.
 pub(crate) fn drop_unreadable(
     context: &Context,
     module: &mut Module,
@@ -243,7 +243,8 @@ pub(crate) fn drop_unreadable(
     Ok(())
 }
 
-/// Reads of a record no more than its lifetime, which must be the principal's own. `fields` name its lifetime and its principal.
+/// Reads only the lifetime of a record, which must belong to the principal. `fields` are the names of lifetime and
+/// principal.
 ///
 /// # Errors
 /// `NOSESSION`, `DENIED`, and as [`Slot::load`].
@@ -258,7 +259,7 @@ pub(crate) fn own_lifetime(
     decode_lifetime(lifetime, lifetime_field)
 }
 
-/// Refuses a key that holds no record of the principal's. Reads the field that names the principal, and no other.
+/// Refuses a key that holds no record of the principal. Reads only the field of the principal.
 ///
 /// # Errors
 /// `NOSESSION`, `DENIED`, and as [`Slot::load`].
@@ -272,7 +273,7 @@ pub(crate) fn check_principal(
     compare_principal(stored, field, principal)
 }
 
-/// Reads of a record no more than its lifetime.
+/// Reads only the lifetime of a record.
 ///
 /// # Errors
 /// As [`Slot::load`].
@@ -306,7 +307,7 @@ fn decode_lifetime(stored: Option<OwnedText>, field: Text<'_>) -> Result<Session
     Ok(codec::decode_lifetime(stored.as_bytes())?)
 }
 
-/// Writes what a use has changed of a record's lifetime, if anything, and lets the index know of the use.
+/// Writes the lifetime that a use has changed, if it has, and records the use in the index.
 pub(crate) fn store_use(
     context: &Context,
     indexes: &mut Indexes,
@@ -331,7 +332,7 @@ pub(crate) fn store_use(
     indexes.slide(database, name.as_bytes(), after, now);
 }
 
-/// Reads the record under `name`, only to tell of it.
+/// Reads the record under `name`, without changing it.
 ///
 /// # Errors
 /// As [`Slot::load`].
@@ -340,8 +341,8 @@ pub(crate) fn look(context: &Context, name: Text<'_>) -> Result<Option<Record>, 
     Ok(record)
 }
 
-/// Reads the fields under `name` without a trace: for the node's own bookkeeping. A hash of somebody else's under one of the
-/// prefixes, which may be large and change often, is told by one field.
+/// Reads the fields under `name` without noting an access, for the node's own state. One field is enough to recognize a
+/// hash that does not belong to the module; such a hash may be large and change often.
 ///
 /// # Errors
 /// As [`Slot::load`].
@@ -366,7 +367,7 @@ fn read(key: &Key<'_>) -> Result<(Fields, Option<Record>), Failure> {
     Ok((fields, record))
 }
 
-/// The fields of a hash; none of a key that is empty.
+/// The fields of a hash; empty if the key does not exist.
 fn read_fields(key: &Key<'_>) -> Result<Fields, Failure> {
     match key.kind() {
         KeyKind::Empty => Ok(Fields::default()),
@@ -389,8 +390,7 @@ pub(crate) fn set(context: &Context, name: Text<'_>, key: &Key<'_>, pairs: &[[Te
     }
 }
 
-/// Lets the key live until the record's tombstone ends, at `end`, or somewhat longer, and replicates that where it has
-/// changed.
+/// Sets the key to expire when the record's tombstone ends, at `end`, or somewhat later, and replicates a change.
 pub(crate) fn expire(
     context: &Context,
     name: Text<'_>,

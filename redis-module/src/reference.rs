@@ -1,7 +1,7 @@
 //! docs/commands.md and docs/commands/: the reference pages, generated from the tables that register the commands.
 //!
-//! Invariant: the pages say what the tables say; a test fails for an outdated page and for the page of a removed command.
-//! The limits of arguments are in `glossary` and the examples in `commands/examples`;
+//! Invariant: the pages say what the tables say; a test fails for an outdated page and for the page of a removed
+//! command. The limits of arguments are in `glossary` and the examples in `commands/examples`;
 //! redis-module/tests/server/documentation.rs runs the examples against a server.
 
 #![allow(

@@ -1,8 +1,8 @@
-//! What a command is to Redis, and how the table of them gets there.
+//! The registration of commands with Redis.
 //!
-//! The crate's own registration refuses Redis 7.0, so this module registers by itself: every command with its flags,
-//! key spec and description, and its ACL categories where the server has such. Invariant: what COMMAND DOCS says,
-//! what the reference page says and what the parser takes is one table, [`crate::commands::TABLE`].
+//! The registration of the `redis-module` crate refuses Redis 7.0, so this module has its own: every command with its
+//! flags, key spec and description, and its ACL categories if the server has them. Invariant: COMMAND DOCS, the
+//! reference pages and the parser use one table, [`crate::commands::TABLE`].
 
 use std::ffi::CStr;
 
@@ -10,7 +10,7 @@ use crate::failure::ErrorSpec;
 use crate::ffi::Entry;
 use crate::ffi::loading::{LoadError, Loading};
 
-/// One command as Redis shall know it.
+/// One command as registered with Redis.
 pub(crate) struct CommandSpec {
     /// Its name; INFO commandstats prints this spelling.
     pub(crate) name: &'static CStr,
@@ -24,9 +24,9 @@ pub(crate) struct CommandSpec {
     pub(crate) key: KeyAccess,
     /// One sentence.
     pub(crate) summary: &'static CStr,
-    /// In the way of the Redis documentation.
+    /// Complexity, in the notation of the Redis documentation.
     pub(crate) complexity: &'static CStr,
-    /// The version of this module that brought it.
+    /// The version of this module that introduced it.
     pub(crate) since: &'static CStr,
     /// Hints for clients and proxies.
     pub(crate) tips: Option<&'static CStr>,
@@ -36,7 +36,7 @@ pub(crate) struct CommandSpec {
     pub(crate) core_categories: &'static CStr,
     /// Its grammar.
     pub(crate) arguments: &'static [ArgumentSpec],
-    /// What it answers, for the reference page.
+    /// Its reply, for the reference page.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "a test makes the reference page")
@@ -45,15 +45,15 @@ pub(crate) struct CommandSpec {
     /// What it does beyond the summary: paragraphs in Markdown, for its page.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the pages"))]
     pub(crate) details: &'static str,
-    /// The errors it can give beyond those of every command, for its page.
+    /// The errors that it can return beyond those of every command, for its page.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the pages"))]
     pub(crate) errors: &'static [ErrorSpec],
 }
 
-/// What a command does with the key that its first argument names.
+/// What a command does with the key in its first argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyAccess {
-    /// It names none.
+    /// It has no key.
     Keyless,
     /// Reads it.
     Read,
@@ -69,15 +69,15 @@ pub(crate) struct ArgumentSpec {
     pub(crate) name: &'static CStr,
     /// Its type.
     pub(crate) kind: ArgumentKind,
-    /// The word before it.
+    /// The token before it.
     pub(crate) token: Option<&'static CStr>,
     /// Whether it may be left out.
     pub(crate) optional: bool,
-    /// Whether it may come again; with its token, where it has one.
+    /// Whether it may be repeated, with its token if it has one.
     pub(crate) multiple: bool,
     /// Whether SLOWLOG and MONITOR must not show it.
     pub(crate) is_secret: bool,
-    /// What a block is made of.
+    /// The arguments of a block.
     pub(crate) parts: &'static [ArgumentSpec],
 }
 
@@ -90,9 +90,9 @@ pub(crate) enum ArgumentKind {
     Text,
     /// An integer.
     Integer,
-    /// A word that stands for itself.
+    /// A token without a value.
     Word,
-    /// Several values behind one word.
+    /// Several values after one token.
     Block,
 }
 
@@ -132,7 +132,7 @@ impl ArgumentSpec {
         Self::new(name, ArgumentKind::Integer)
     }
 
-    /// A word that may be there or not.
+    /// An optional token.
     pub(crate) const fn word(name: &'static CStr, token: &'static CStr) -> Self {
         Self {
             token: Some(token),
@@ -141,7 +141,7 @@ impl ArgumentSpec {
         }
     }
 
-    /// Several values, behind the word that [`after`](Self::after) gives.
+    /// Several values, after the token that [`after`](Self::after) sets.
     pub(crate) const fn block(name: &'static CStr, parts: &'static [Self]) -> Self {
         Self {
             parts,
@@ -149,7 +149,7 @@ impl ArgumentSpec {
         }
     }
 
-    /// The same behind a word.
+    /// The same after a token.
     pub(crate) const fn after(self, token: &'static CStr) -> Self {
         Self {
             token: Some(token),
@@ -157,7 +157,7 @@ impl ArgumentSpec {
         }
     }
 
-    /// The same, and it may be left out.
+    /// The same, optional.
     pub(crate) const fn optional(self) -> Self {
         Self {
             optional: true,

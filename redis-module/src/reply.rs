@@ -1,17 +1,17 @@
-//! What answers look like on the wire: maps with names (flat in RESP2), integers for counts and flags, null for what
-//! is absent. Only this file knows.
+//! The format of replies: maps with names (flat in RESP2), integers for counts and flags, null for absent values. Only
+//! this file knows it.
 //!
-//! Invariants: what a map announces it holds. Every map that answers a command begins with the digest of its request, and
-//! every error ends with it: a client whose replies came out of order must notice. Arrays do not name it,
-//! except where it is their first item. A reply's fields do not depend on its outcome, except ROUTE's, which is the
-//! hot path, where every field costs, and CREATE's, whose caller knows the rest of a new record.
+//! Invariants: a map has as many fields as it announces. Every map that replies to a command begins with the digest of
+//! its request, and every error ends with it, so that a client notices replies out of order. Arrays have no digest,
+//! except those whose first item it is. The fields of a reply do not depend on its outcome, except those of ROUTE, the
+//! hot path, and of CREATE, whose caller knows the other fields of a new record.
 
 use std::ffi::CStr;
 
 use mooring_session::codec::CorruptRecord;
+use mooring_session::events::MailboxEvent;
 use mooring_session::index::Cursor;
 use mooring_session::names::{Token, WorkerId};
-use mooring_session::news::NewsItem;
 use mooring_session::record::{Record, SessionState};
 use mooring_session::request_digest::REQUEST_FIELD;
 use mooring_session::rules::{BindReply, Creation, EndReply, RateReply, RebindReply, RouteState};
@@ -29,7 +29,7 @@ const BINDING_FIELDS: usize = 13;
 const RECORD_FIELDS: usize = 11;
 
 impl Context {
-    /// Begins the map that answers a command: the digest of the request, and `fields` more.
+    /// Begins the map of a reply: the digest of the request, and `fields` more.
     fn begin_reply(&self, fields: usize) {
         self.reply_map(fields.saturating_add(1));
         self.bytes(REQUEST_FIELD, &self.request.to_hex());
@@ -73,8 +73,8 @@ impl Context {
     }
 }
 
-/// What ROUTE says of a bound server: of the binding, what a caller needs to send a call, and not the
-/// server, which it named. GET tells the rest.
+/// The reply of ROUTE for a bound server: the fields of the binding that a caller needs to send a call. GET returns the
+/// others.
 pub(crate) struct RouteLine<'a> {
     pub(crate) state: RouteState,
     pub(crate) instance: &'a str,
@@ -87,14 +87,14 @@ pub(crate) struct RouteLine<'a> {
     /// The instance of a loss that is still to be reported, and why the binding was moved.
     pub(crate) lost_instance: Option<&'a str>,
     pub(crate) lost_reason: Option<&'a [u8]>,
-    /// The turn, where it was asked for.
+    /// The turn, if it was requested.
     pub(crate) turn: Option<TurnLine>,
 }
 
-/// What became of the turn that was asked for.
+/// The result of a request for a turn.
 pub(crate) struct TurnLine {
     pub(crate) turn: TurnStatus,
-    /// Who has it, where the caller waits.
+    /// The holder, if the caller waits.
     pub(crate) holder: Option<TurnHolder>,
 }
 
@@ -112,19 +112,19 @@ pub(crate) struct OwnerLine<'a> {
     pub(crate) address: Option<&'a str>,
 }
 
-/// A failure of the command.
+/// An error reply.
 pub(crate) fn failed(context: &Context, failure: &Failure) {
     context.reply_error(&format!("{failure} ({REQUEST_FIELD} {})", context.request));
 }
 
-/// The answer of ROUTE where nobody has bound the server; with the turn, where it was asked for.
+/// The reply of ROUTE for an unbound server; with the turn, if it was requested.
 pub(crate) fn unbound(context: &Context, turn: Option<&TurnLine>) {
     context.begin_reply(1 + TurnLine::count(turn));
     context.text("state", RouteState::Unbound.as_str());
     turn_fields(context, turn);
 }
 
-/// The turn, where it was asked for: its number, or null while the caller waits, and who has it.
+/// The turn, if it was requested: its number, or null while the caller waits, and its holder.
 fn turn_fields(context: &Context, line: Option<&TurnLine>) {
     let Some(line) = line else { return };
     match line.turn {
@@ -137,8 +137,8 @@ fn turn_fields(context: &Context, line: Option<&TurnLine>) {
     }
 }
 
-/// The answer of ROUTE to a caller that knows the binding: the digest of the request as a number, and where a turn was
-/// asked for and granted, its number behind that. Writes nothing while the caller waits for its turn, and says so.
+/// The reply of ROUTE to a caller that knows the binding: the digest of the request as a number, and if a turn was
+/// requested and granted, its number. If the caller has to wait for its turn, writes nothing and returns false.
 pub(crate) fn unchanged(context: &Context, turn: Option<&TurnLine>) -> bool {
     match turn.map(|line| line.turn) {
         Some(TurnStatus::Waiting) => return false,
@@ -152,7 +152,7 @@ pub(crate) fn unchanged(context: &Context, turn: Option<&TurnLine>) -> bool {
     true
 }
 
-/// The answer of ROUTE. It is the one reply that leaves out what is absent.
+/// The reply of ROUTE. It is the only reply that leaves out absent fields.
 pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
     const ALWAYS: usize = 4;
     let owner_fields = if line.owner.is_some() { 3 } else { 0 };
@@ -190,14 +190,14 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
     turn_fields(context, line.turn.as_ref());
 }
 
-/// The answer of BIND.
+/// The reply of BIND.
 pub(crate) fn bound(context: &Context, bound: &BindReply) {
     context.begin_reply(BINDING_FIELDS + 1);
     context.flag("won", bound.won);
     binding_fields(context, &bound.binding);
 }
 
-/// The answer of REBIND.
+/// The reply of REBIND.
 pub(crate) fn rebound(context: &Context, rebound: &RebindReply) {
     context.begin_reply(BINDING_FIELDS + 2);
     context.flag("won", rebound.won);
@@ -206,7 +206,7 @@ pub(crate) fn rebound(context: &Context, rebound: &RebindReply) {
     binding_fields(context, &rebound.binding);
 }
 
-/// The answer of CONFIRM and UNBIND.
+/// The reply of CONFIRM and UNBIND.
 pub(crate) fn binding(context: &Context, binding: &BindingView) {
     context.begin_reply(BINDING_FIELDS);
     binding_fields(context, binding);
@@ -241,7 +241,7 @@ fn bindings(context: &Context, name: &str, bindings: &[BindingView]) {
     }
 }
 
-/// The answer of CREATE.
+/// The reply of CREATE.
 pub(crate) fn created(
     context: &Context,
     creation: &Creation,
@@ -249,12 +249,12 @@ pub(crate) fn created(
     rules_context: &mooring_session::Context<'_>,
 ) {
     if creation.created && creation.revived.is_none() {
-        // The rest is what the caller said.
+        // The other fields are those of the request.
         context.begin_reply(4);
         context.flag("created", true);
         context.integer("gen", record.generation);
         context.integer("created_at", record.lifetime.created_at.unix_ms());
-        let expires_at = record.lifetime.expiry_told(rules_context.now);
+        let expires_at = record.lifetime.reported_expiry(rules_context.now);
         context.integer("expires_at", expires_at.unix_ms());
         return;
     }
@@ -266,14 +266,14 @@ pub(crate) fn created(
     record_fields(context, &RecordView::of(record, rules_context));
 }
 
-/// The answer of END and KILL.
+/// The reply of END and KILL.
 pub(crate) fn ended(context: &Context, ended: &EndReply) {
     context.begin_reply(RECORD_FIELDS + 1);
     context.flag("ended_now", ended.ended_now);
     record_fields(context, &ended.record);
 }
 
-/// The answer of KILL for a record that cannot be read.
+/// The reply of KILL for a record that cannot be read.
 pub(crate) fn dropped(context: &Context, reason: &CorruptRecord) {
     context.begin_reply(2);
     context.flag("ended_now", true);
@@ -305,13 +305,13 @@ fn record_fields(context: &Context, record: &RecordView) {
     bindings(context, "bindings", &record.bindings);
 }
 
-/// The answer of TOUCH.
+/// The reply of TOUCH.
 pub(crate) fn expires_at(context: &Context, moment: Timestamp) {
     context.begin_reply(1);
     context.integer("expires_at", moment.unix_ms());
 }
 
-/// The answer of FORGET.
+/// The reply of FORGET.
 pub(crate) fn forgotten(context: &Context) {
     context.begin_reply(1);
     context.flag("forgotten", true);
@@ -323,7 +323,7 @@ pub(crate) struct ListLine {
     pub(crate) record: RecordView,
 }
 
-/// The answer of LIST.
+/// The reply of LIST.
 pub(crate) fn list(
     context: &Context,
     is_complete: bool,
@@ -343,7 +343,7 @@ pub(crate) fn list(
     }
 }
 
-/// The answer of REAP.
+/// The reply of REAP.
 pub(crate) fn due(context: &Context, is_complete: bool, keys: &[&[u8]]) {
     context.begin_reply(2);
     context.flag("complete", is_complete);
@@ -354,13 +354,13 @@ pub(crate) fn due(context: &Context, is_complete: bool, keys: &[&[u8]]) {
     }
 }
 
-/// The answer of REINDEX.
+/// The reply of REINDEX.
 pub(crate) fn reindexing(context: &Context, starts: bool) {
     context.begin_reply(1);
     context.flag("started", starts);
 }
 
-/// The answer of HELP.
+/// The reply of HELP.
 pub(crate) fn lines(context: &Context, lines: &[String]) {
     context.reply_array(lines.len());
     for line in lines {
@@ -368,13 +368,13 @@ pub(crate) fn lines(context: &Context, lines: &[String]) {
     }
 }
 
-/// The answer of LEAVE: how many left.
+/// The reply of LEAVE: how many callers left.
 pub(crate) fn left(context: &Context, count: usize) {
     context.begin_reply(1);
     context.integer("left", u64::try_from(count).unwrap_or(u64::MAX));
 }
 
-/// The answer of RATE.
+/// The reply of RATE.
 pub(crate) fn rated(context: &Context, rated: &RateReply) {
     context.begin_reply(3);
     context.flag("allowed", rated.is_allowed);
@@ -382,23 +382,23 @@ pub(crate) fn rated(context: &Context, rated: &RateReply) {
     context.integer("retry_after_ms", rated.retry_after.get());
 }
 
-/// The answer of WAIT.
-pub(crate) fn news(context: &Context, items: &[NewsItem]) {
+/// The reply of WAIT.
+pub(crate) fn events(context: &Context, items: &[MailboxEvent]) {
     context.reply_array(items.len());
     for item in items {
         let (event, session, server, ticket, turn) = match item {
-            NewsItem::Turn {
+            MailboxEvent::Turn {
                 session,
                 server,
                 ticket,
                 turn,
             } => ("turn", session, server, Some(ticket), Some(*turn)),
-            NewsItem::Withdrawn {
+            MailboxEvent::Withdrawn {
                 session,
                 server,
                 ticket,
             } => ("withdrawn", session, server, Some(ticket), None),
-            NewsItem::Settled { session, server } => ("settled", session, server, None, None),
+            MailboxEvent::Settled { session, server } => ("settled", session, server, None, None),
         };
         context.reply_map(5);
         context.text("event", event);
@@ -409,19 +409,19 @@ pub(crate) fn news(context: &Context, items: &[NewsItem]) {
     }
 }
 
-/// The answer of BEAT.
+/// The reply of BEAT.
 pub(crate) fn alive(context: &Context) {
     context.begin_reply(1);
     context.flag("alive", true);
 }
 
-/// The answer of GONE.
+/// The reply of GONE.
 pub(crate) fn gone(context: &Context, was_alive: bool) {
     context.begin_reply(1);
     context.flag("was_alive", was_alive);
 }
 
-/// The answer of WORKER.LIST, with how many live bindings each worker drives.
+/// The reply of WORKER.LIST, with the number of live bindings that each worker drives.
 pub(crate) fn workers(
     context: &Context,
     workers: &[WorkerView],
@@ -439,7 +439,7 @@ pub(crate) fn workers(
     }
 }
 
-/// The answer of STATS.
+/// The reply of STATS.
 pub(crate) fn figures(context: &Context, figures: &[(&CStr, u64)]) {
     context.begin_reply(figures.len());
     for (name, value) in figures {

@@ -21,8 +21,8 @@ pub(crate) struct RuleInputs<'a> {
     node: Option<NodeView<'a>>,
 }
 
-/// The liveness of all workers at the moment of the command. Most commands never ask, so the monotonic clock is read
-/// by the first question.
+/// The liveness of all workers at the moment of the command. Most commands do not need it, so the monotonic clock is
+/// read on the first query.
 struct WorkersNow<'a> {
     workers: &'a Workers,
     time: &'a NodeTime,
@@ -65,7 +65,7 @@ impl<'a> RuleInputs<'a> {
         self
     }
 
-    /// The same from the parts of a [`Module`] that a command has borrowed, for one that gives no new numbers and
+    /// The same from the parts of a [`Module`] that a command has borrowed, for a command that assigns no numbers and
     /// places nothing.
     pub(crate) fn of(workers: &'a Workers, time: &'a NodeTime, now: Timestamp) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl<'a> RuleInputs<'a> {
         }
     }
 
-    /// This node's clock, at the moment for which liveness is told.
+    /// This node's clock, at the moment of the liveness.
     pub(crate) fn monotonic(&self) -> Monotonic {
         self.workers.known().mono()
     }

@@ -1,4 +1,4 @@
-//! When the next tick of the housekeeping is due, and the timer that makes it.
+//! When the next tick of the housekeeping is due, and the timer that causes it.
 //!
 //! Invariant: at most one timer is set.
 
@@ -6,30 +6,30 @@ use mooring_session::time::{Millis, Monotonic};
 
 use crate::ffi::{Context, Timer};
 
-/// Ticks of the server that come sooner after the last one are skipped.
+/// Ticks of the server that follow the last one sooner are skipped.
 const TICK_MIN: Millis = Millis::new(50);
 
-/// When the last tick was, and when the timer makes the next one.
+/// When the last tick was, and when the timer causes the next one.
 #[derive(Default)]
 pub(crate) struct TickSchedule {
     ticked_at: Option<Monotonic>,
     timer: Option<(Monotonic, Timer)>,
 }
 
-/// What makes a tick.
+/// What causes a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TickCause {
     /// The server's own periodic event.
     Server {
-        /// How often it comes in a second.
+        /// Ticks per second.
         hz: u64,
     },
-    /// The timer that was set. It is gone afterwards.
+    /// The timer that was set. It fires once.
     Timer,
 }
 
 impl TickSchedule {
-    /// Begins a tick. Answers whether there is one: ticks of the server may follow each other too closely.
+    /// Begins a tick. Returns false if the server's ticks follow each other too closely.
     pub(crate) fn begin(&mut self, cause: TickCause, mono: Monotonic) -> bool {
         match cause {
             TickCause::Timer => self.timer = None,
@@ -46,7 +46,7 @@ impl TickSchedule {
         true
     }
 
-    /// Sets the timer to `due`, unless it rings by then already.
+    /// Sets the timer to `due`, unless it fires earlier already.
     pub(crate) fn set_timer(&mut self, context: &Context, mono: Monotonic, due: Monotonic) {
         if let Some((rings_at, timer)) = &self.timer {
             if *rings_at <= due {

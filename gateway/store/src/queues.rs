@@ -1,6 +1,6 @@
 //! Turns and events among the callers of one process: the counterpart of the module's queues for stores without Redis.
 //!
-//! The rules are the same ([`Turns`], [`News`]); this file gives them a lock, a clock, and a notification for waiting
+//! The rules are the same ([`Turns`], [`EventMailboxes`]); this file gives them a lock, a clock, and a notification for waiting
 //! callers. Invariants: nothing waits while the lock is held; an event is removed only when it is returned, so that a
 //! dropped caller loses none.
 
@@ -10,9 +10,9 @@ use std::time::Duration;
 use mooring_session::SessionPlace;
 use mooring_session::StepProgress;
 use mooring_session::context::Liveness;
-use mooring_session::limits::NEWS_BATCH_MAX;
+use mooring_session::events::{EventMailboxes, MailboxEvent};
+use mooring_session::limits::EVENTS_BATCH_MAX;
 use mooring_session::names::{ServerName, WorkerId};
-use mooring_session::news::{self, News};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Monotonic};
 use mooring_session::turns::{TurnContext, TurnLimits, TurnStatus, Turns};
@@ -35,7 +35,7 @@ const STEP_MAX: usize = 256;
 /// How often due work is checked for while callers wait: a worker's death has no deadline of its own to wait for.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The turns and news of one process.
+/// The turns and events of one process.
 #[derive(Debug)]
 pub(super) struct Queues {
     state: Mutex<State>,
@@ -47,14 +47,14 @@ pub(super) struct Queues {
 #[derive(Debug)]
 struct State {
     turns: Turns,
-    news: News,
+    events: EventMailboxes,
     /// When the next waiting caller looks for due work again; none if there is no such caller.
     looks_at: Option<Monotonic>,
 }
 
 impl State {
     fn next_deadline(&self) -> Option<Monotonic> {
-        let due = [self.turns.next_deadline(), self.news.next_deadline()];
+        let due = [self.turns.next_deadline(), self.events.next_deadline()];
         due.into_iter().flatten().min()
     }
 }
@@ -65,7 +65,7 @@ impl Queues {
         Self {
             state: Mutex::new(State {
                 turns: Turns::new(clock.mono(), Millis::new(0)),
-                news: News::new(),
+                events: EventMailboxes::new(),
                 looks_at: None,
             }),
             bell: Notify::new(),
@@ -137,13 +137,13 @@ impl Queues {
                 .unix_ms()
                 .saturating_sub(self.clock.now().unix_ms());
             let until = self.clock.mono().plus(Millis::new(rest_ms));
-            state.news.watch(worker, &place, server, until);
+            state.events.watch(worker, &place, server, until);
         }
         match settles {
             SettledScope::Nothing => {}
-            SettledScope::Server(server) => state.news.settle(&place, server),
+            SettledScope::Server(server) => state.events.settle(&place, server),
             SettledScope::Session => {
-                state.news.settle_session(&place);
+                state.events.settle_session(&place);
                 state.turns.drop_session(&place);
             }
         }
@@ -159,7 +159,7 @@ impl Queues {
 
     /// Whether there are events for the worker.
     pub(super) fn has(&self, worker: &WorkerId) -> bool {
-        self.state().news.has(worker)
+        self.state().events.has(worker)
     }
 
     /// Does the work that is due, or a part of it.
@@ -167,14 +167,14 @@ impl Queues {
         let mono = self.clock.mono();
         self.with(workers, |turns, context| {
             let advanced = turns.advance(context, STEP_MAX);
-            match context.news.advance(mono, workers, STEP_MAX) {
+            match context.events.advance(mono, workers, STEP_MAX) {
                 StepProgress::Done => advanced,
                 StepProgress::More => StepProgress::More,
             }
         })
     }
 
-    /// Waits for news of a worker, for `timeout` at most; `step` has to [`advance`](Self::advance) the queues.
+    /// Waits for events of a worker, for `timeout` at most; `step` has to [`advance`](Self::advance) the queues.
     pub(super) async fn wait<F: Future<Output = ()>>(
         &self,
         worker: &WorkerId,
@@ -202,8 +202,9 @@ impl Queues {
     /// Takes the worker's events. Grants that have become invalid are dropped.
     fn take(&self, worker: &WorkerId) -> Vec<WorkerEvent> {
         let mono = self.clock.mono();
-        let State { turns, news, .. } = &mut *self.state();
-        news.take(worker, NEWS_BATCH_MAX, |_| true)
+        let State { turns, events, .. } = &mut *self.state();
+        events
+            .take(worker, EVENTS_BATCH_MAX, |_| true)
             .into_iter()
             .filter_map(|item| self.to_event(item, turns, mono))
             .collect()
@@ -211,12 +212,12 @@ impl Queues {
 
     fn to_event(
         &self,
-        item: news::NewsItem,
+        item: MailboxEvent,
         turns: &mut Turns,
         mono: Monotonic,
     ) -> Option<WorkerEvent> {
         match item {
-            news::NewsItem::Turn {
+            MailboxEvent::Turn {
                 session,
                 server,
                 ticket,
@@ -231,7 +232,7 @@ impl Queues {
                     turn,
                 })
             }
-            news::NewsItem::Withdrawn {
+            MailboxEvent::Withdrawn {
                 session,
                 server,
                 ticket,
@@ -243,7 +244,7 @@ impl Queues {
                     ticket,
                 })
             }
-            news::NewsItem::Settled { session, server } => {
+            MailboxEvent::Settled { session, server } => {
                 let key = SessionKey::named(&self.prefix, &session.key)?;
                 Some(WorkerEvent::Settled { key, server })
             }
@@ -274,13 +275,13 @@ impl Queues {
         let (now, mono) = (self.clock.now(), self.clock.mono());
         let mut state = self.state();
         let due = state.next_deadline();
-        let State { turns, news, .. } = &mut *state;
+        let State { turns, events, .. } = &mut *state;
         let mut context = TurnContext {
             now,
             mono,
             limits: LIMITS,
             workers,
-            news,
+            events,
         };
         let result = work(turns, &mut context);
         self.ring_for(&mut state, due);
@@ -290,9 +291,9 @@ impl Queues {
     /// Wakes waiting callers if there are events for any of them, or if work becomes due before any of them looks for
     /// it. A turn that is entered and left between two looks wakes no caller.
     fn ring_for(&self, state: &mut State, due_before: Option<Monotonic>) {
-        let mut has_news = false;
-        while state.news.pop_fresh().is_some() {
-            has_news = true;
+        let mut has_events = false;
+        while state.events.pop_fresh().is_some() {
+            has_events = true;
         }
         let is_sooner = match (state.next_deadline(), due_before) {
             (Some(due), Some(before)) => due < before,
@@ -302,7 +303,7 @@ impl Queues {
             (Some(due), Some(look)) => due < look,
             _ => true,
         };
-        if has_news || is_sooner && is_unseen {
+        if has_events || is_sooner && is_unseen {
             self.bell.notify_waiters();
         }
     }

@@ -1,9 +1,9 @@
-//! Whether the clocks can be believed.
+//! Whether the clocks can be trusted.
 //!
-//! What is stored is stamped by the wall clock, and an operator, a time service or a resumed virtual machine may set
-//! it at any moment. The monotonic clock is never set, so a step is the difference between how far the two moved.
+//! Stored times are those of the wall clock, and an operator, a time service or a resumed virtual machine may set it at
+//! any moment. The monotonic clock is never set, so a step is the difference between how far the two moved.
 //!
-//! The monotonic clock goes on while the node itself stands still: suspended, or busy with one long command. Beats and
+//! The monotonic clock also advances while the node is stalled: suspended, or busy with one long command. Beats and
 //! renewals that arrived in time are then read late and must not count as late, so liveness is measured only over the
 //! time in which the node was running.
 
@@ -14,26 +14,27 @@ use crate::time::{Millis, Monotonic, Timestamp};
 
 /// By how much the two clocks may differ before it counts as a step.
 pub const CLOCK_STEP_MIN: Millis = Millis::new(1_000);
-/// How long nothing is reaped after a step: whoever still uses a session has said so by then, or the clock is back.
+/// How long nothing is reaped after a step: by then every session in use has been used again, or the clock is correct
+/// again.
 pub const REAP_PAUSE: Millis = Millis::new(60_000);
 
 /// A step of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// By how many milliseconds: backwards where negative.
+    /// By how many milliseconds; negative if backwards.
     pub by_ms: i64,
 }
 
 /// Watches the two clocks of one node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClockWatch {
-    /// Where the clocks stood when they were last compared and found to agree, or after the last step.
+    /// The clocks when they last agreed, or after the last step.
     agreed: Option<(Timestamp, Monotonic)>,
     paused_until: Monotonic,
 }
 
 impl ClockWatch {
-    /// Compares the clocks, and tells a step once. A step in several small parts is told when they add up to one.
+    /// Compares the clocks, and reports a step once. Several small steps are reported when they add up to one.
     pub fn observe(&mut self, wall: Timestamp, mono: Monotonic) -> Option<Step> {
         let Some((wall_then, mono_then)) = self.agreed else {
             self.agreed = Some((wall, mono));
@@ -53,19 +54,19 @@ impl ClockWatch {
         })
     }
 
-    /// Whether expired sessions may be handed out for cleaning.
+    /// Whether expired sessions may be named for cleanup.
     #[must_use]
     pub fn reaping_allowed(&self, mono: Monotonic) -> bool {
         mono >= self.paused_until
     }
 }
 
-/// A node that was not seen at work for longer than this stood still, unless it reads its clock less often. A node reads
-/// it every 100 ms or so, and a beat lives for longer.
+/// A node that has not read its clock for longer than this was stalled, unless it reads it less often. A node reads it
+/// about every 100 ms, and a beat lives for longer.
 pub const STALL_MIN: Millis = Millis::new(500);
 
-/// The clock of a node's liveness, leases and time-outs: the monotonic one without the time in which the node stood
-/// still. It never runs ahead of it and never back, so whatever it decides is decided late at worst.
+/// The clock of a node's liveness, leases and timeouts: the monotonic clock without the time in which the node was
+/// stalled. It never runs ahead of that clock and never back, so a decision by it is late at worst.
 #[derive(Debug, Default)]
 pub struct NodeClock {
     read_at: Cell<Monotonic>,
@@ -74,13 +75,13 @@ pub struct NodeClock {
 }
 
 impl NodeClock {
-    /// From now on the clock is read at least this often, also where the node has nothing else to do. Until it is said,
-    /// at least every [`STALL_MIN`].
+    /// Announces that the clock is read at least this often from now on, also if the node is idle. The default is every
+    /// [`STALL_MIN`].
     pub fn expect_reads_every(&self, interval: Millis) {
         self.read_interval.set(interval);
     }
 
-    /// What it shows at `real`.
+    /// The time of this clock at `real`.
     pub fn read(&self, real: Monotonic) -> Monotonic {
         let passed = real.ms().saturating_sub(self.read_at.get().ms());
         // A read may come late by half an interval.
@@ -93,8 +94,8 @@ impl NodeClock {
     }
 }
 
-/// The highest number that others follow at this moment. A single number beyond it, in a record that was edited or in a
-/// turn that was never given, would else push those of all keys to the end of their range.
+/// The highest number that others follow at this moment. Without this bound a single higher number, in an edited record
+/// or in a request for a turn that was never granted, would push the numbers of all keys to the end of their range.
 pub(crate) const fn highest_number_followed(now: Timestamp) -> u64 {
     now.plus(NUMBER_AHEAD_MAX).least_number()
 }
@@ -104,11 +105,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_stands_still_counts_little_of_it() {
+    fn most_of_a_stall_is_not_counted() {
         let clock = NodeClock::default();
         let read = |ms| clock.read(Monotonic::from_ms(ms)).ms();
         assert_eq!([read(0), read(100), read(600)], [0, 100, 600]);
-        assert_eq!(read(9_600), 1_100, "nine seconds of standstill");
+        assert_eq!(read(9_600), 1_100, "stalled for nine seconds");
         assert_eq!([read(9_600), read(9_700)], [1_100, 1_200]);
         assert_eq!(read(9_000), 1_200, "never back");
         assert_eq!(read(9_800), 1_300);
@@ -121,7 +122,7 @@ mod tests {
         let read = |ms| clock.read(Monotonic::from_ms(ms)).ms();
         clock.expect_reads_every(Millis::new(1_000));
         assert_eq!([read(0), read(1_000), read(2_400)], [0, 1_000, 2_400]);
-        assert_eq!(read(12_400), 3_900, "ten seconds of standstill");
+        assert_eq!(read(12_400), 3_900, "stalled for ten seconds");
         clock.expect_reads_every(Millis::new(100));
         assert_eq!(read(13_400), 4_400);
     }
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_run_together_are_believed() {
+    fn clocks_that_run_together_are_trusted() {
         let mut watch = ClockWatch::default();
         for at in [0, 100, 10_000, 86_400_000] {
             assert_eq!(observe(&mut watch, START + at, at), None);
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_told_once_and_stops_the_reaping_for_a_minute() {
+    fn a_step_is_reported_once_and_stops_the_reaping_for_a_minute() {
         for by in [3_600_000, 1_001, -1_001, -3_600_000] {
             let mut watch = ClockWatch::default();
             observe(&mut watch, START, 0);

@@ -8,15 +8,15 @@ use crate::tuning::Tuning;
 pub struct Context<'a> {
     /// The wall clock, read once for this command.
     pub now: Timestamp,
-    /// The number that a new record's generation and epochs must exceed, so that a key created anew repeats nothing:
-    /// not in the same millisecond, and not after the wall clock stepped back. The store keeps it for all its keys,
-    /// from zero, and raises it to what FORGET answers and to [`floor_after`](Self::floor_after).
+    /// The number that a new record's generation and epochs must exceed, so that a key that is created again repeats no
+    /// number: not in the same millisecond, and not after the wall clock stepped back. The store keeps it for all its
+    /// keys, from zero, and raises it to the result of FORGET and to [`floor_after`](Self::floor_after).
     pub floor: u64,
     /// The settings of the rules.
     pub tuning: &'a Tuning,
     /// Which workers are alive.
     pub workers: &'a dyn Liveness,
-    /// What the node knows of everything but the record.
+    /// What the node knows beyond the record.
     pub node: &'a dyn Node,
 }
 
@@ -28,10 +28,10 @@ impl Context<'_> {
         highest.saturating_add(1).max(self.now.least_number())
     }
 
-    /// The floor for the commands after this one, now that a record of these
-    /// [numbers](crate::record::Record::numbers_to_follow) stands under the key; none where the key was dropped, at its
-    /// tombstone's end or by hand. A dropped key's numbers are behind the clock, unless they were
-    /// ahead of it when they were given, and then they raised the floor at that time.
+    /// The floor for the commands after this one. `numbers` are the [numbers](crate::record::Record::numbers_to_follow)
+    /// of the record under the key; `None` if the key was dropped, when its tombstone expired or by a client. A dropped
+    /// key's numbers are behind the clock, unless they were ahead of it when they were assigned; then they raised the
+    /// floor at that time.
     #[must_use]
     pub fn floor_after(&self, numbers: Option<u64>) -> u64 {
         let least = self.now.least_number();
@@ -43,25 +43,25 @@ impl Context<'_> {
     }
 }
 
-/// Who is alive, as the node that runs the rule knows it. A worker is asked about by its whole id.
+/// Which workers are alive, as known to the node that runs the rule. A worker is identified by its whole id.
 pub trait Liveness {
-    /// Whether the worker is alive. A worker never heard of counts as alive for its grace.
+    /// Whether the worker is alive. An unknown worker counts as alive for its grace period.
     fn is_alive(&self, worker: &str) -> bool;
     /// Whether the worker announced that it is draining.
     fn is_draining(&self, worker: &str) -> bool;
-    /// Where the worker's peers reach it, if it is known.
+    /// The address at which the worker's peers reach it, if it is known.
     fn address(&self, worker: &str) -> Option<&str>;
 }
 
-/// What the node that runs the rule knows of everything but the record at hand: from its indexes and its queues of
-/// turns, which are derived and lenient. The store that makes it binds it to the key of the command.
+/// What the node that runs the rule knows beyond the record: from its indexes and turn queues, which are derived and
+/// may be incomplete. The store creates it for the key of the command.
 pub trait Node {
-    /// How full an instance is: its live bindings, and more where sessions were just moved away from it. Only the
-    /// order matters, and zero for all is what a node says that does not know.
+    /// How full an instance is: its live bindings, and more if sessions were just moved away from it. Only the order
+    /// matters; a node without an index returns zero for all.
     fn fullness(&self, server: &ServerName, instance: &InstanceName) -> u64;
-    /// What the principal holds beside this key; none where the index is not whole, and then no cap is kept.
+    /// The sessions of the principal except this key; `None` if the index is incomplete, and then no cap applies.
     fn held_by(&self, principal: &Principal) -> Option<PrincipalSessions>;
-    /// Whether somebody holds a turn of this session: at `server`, or at any.
+    /// Whether a caller has a turn of this session: at `server`, or at any server.
     fn holds_turn(&self, server: Option<&ServerName>) -> bool;
 }
 
@@ -74,7 +74,7 @@ pub struct PrincipalSessions {
     pub least_recently_used: Option<Box<[u8]>>,
 }
 
-/// A node without indexes and turns: placement goes by the hash of the key alone.
+/// A node without indexes and turns: the hash of the key alone decides the placement.
 pub struct NoIndex;
 
 impl Node for NoIndex {
@@ -91,17 +91,17 @@ impl Node for NoIndex {
     }
 }
 
-/// What a rule decided: its answer, and what has to be written.
+/// The result of a rule: its reply, and what has to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision<R> {
-    /// The answer.
+    /// The reply.
     pub reply: R,
     /// What changed.
     pub written: RecordChange,
 }
 
 impl<R> Decision<R> {
-    /// An answer with the change behind it.
+    /// A reply with its change.
     pub const fn new(reply: R, written: RecordChange) -> Self {
         Self { reply, written }
     }
@@ -112,10 +112,10 @@ impl<R> Decision<R> {
 pub enum RecordChange {
     /// Nothing: neither stored nor replicated.
     Nothing,
-    /// The record's [`SessionLifetime`](crate::record::SessionLifetime) alone: a TTL slid, no data changed.
+    /// The record's [`SessionLifetime`](crate::record::SessionLifetime) only: a TTL slid, no data changed.
     Lifetime,
     /// Anything in the record.
     Record,
-    /// The record is gone.
+    /// The record was removed.
     Removed,
 }

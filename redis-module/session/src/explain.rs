@@ -1,8 +1,8 @@
 //! A session in sentences, for people: its state and ages, each binding, its turns, what was lost, and what happens
 //! next.
 //!
-//! Invariants: nothing is decided here that a rule does not decide the same way. No line shows a token, a session id
-//! or an upstream session: a digest stands for the ids.
+//! Invariants: every statement agrees with the decision of the rules. No line shows a token, a session id or an
+//! upstream session: it shows digests of the ids.
 
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ use crate::time::{Millis, Timestamp};
 use crate::turns::QueueView;
 use crate::view::BindingState;
 
-/// Explains what stands under a key at the context's moment, a line for each fact. `session` is the digest by which logs
-/// name the session, `queues` are its turns on this node, and `digest` shortens a secret to what a log shows of it.
+/// Explains the record under a key at the context's moment, one line for each fact. `session` is the digest of the
+/// session in logs, `queues` are its turns on this node, and `digest` shortens a secret to its digest in logs.
 #[must_use]
 pub fn explain(
     record: &Record,
@@ -48,7 +48,7 @@ struct Explanation<'a> {
     digest: &'a dyn Fn(&[u8]) -> String,
     context: &'a Context<'a>,
     lines: Vec<String>,
-    /// The earliest of what happens by itself, and in how long.
+    /// The earliest change that needs no request, and the time until then.
     next: Option<(Millis, String)>,
 }
 
@@ -77,7 +77,7 @@ impl Explanation<'_> {
         between(self.context.now, until)
     }
 
-    /// Something happens by itself in `left`.
+    /// Notes a change that needs no request and happens in `left`.
     fn expect(&mut self, left: Millis, what: String) {
         if self.next.as_ref().is_none_or(|(first, _)| left < *first) {
             self.next = Some((left, what));
@@ -94,14 +94,14 @@ impl Explanation<'_> {
             "session {digest} (digest) of {principal} is {state}, generation {generation}"
         ));
         let (created, used) = (self.ago(lifetime.created_at), self.last_use(lifetime));
-        let told = lifetime.expiry_told(now);
+        let expiry = lifetime.reported_expiry(now);
         let end = match session_state {
             SessionState::Active => {
-                let left = self.left(told);
+                let left = self.left(expiry);
                 self.expect(left, "the session expires unless it is used".to_owned());
                 format!("expires in {} unless it is used", span(left))
             }
-            SessionState::Expired | SessionState::Ended => format!("{state} {}", self.ago(told)),
+            SessionState::Expired | SessionState::Ended => format!("{state} {}", self.ago(expiry)),
         };
         self.line(format!("created {created}, last used {used}, {end}"));
         if session_state != SessionState::Active {
@@ -257,12 +257,12 @@ impl Explanation<'_> {
     }
 }
 
-/// From one moment to a later one; nothing where the clock stepped back.
+/// The time from one moment to a later one; zero if the clock stepped back.
 fn between(from: Timestamp, to: Timestamp) -> Millis {
     Millis::new(to.unix_ms().saturating_sub(from.unix_ms()))
 }
 
-/// A length of time for people: in the largest unit of which there are at least two.
+/// A duration for people: in the largest unit of which there are at least two.
 fn span(length: Millis) -> String {
     const UNITS: [(u64, &str); 4] = [
         (86_400_000, "days"),

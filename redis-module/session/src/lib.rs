@@ -1,29 +1,29 @@
 //! The rules of a Mooring session: pure transitions over one record.
 //!
 //! Nothing here reads a clock, a socket, a file or a random number: time, liveness and load are arguments, and every
-//! rule takes the record under a key (or its absence), a request and a [`Context`], and either refuses and changes
-//! nothing, or answers and says what changed ([`RecordChange`]). The Redis module runs these rules over its keyspace,
-//! the gateway's embedded store over SQLite, its fallback over memory, and the tests over virtual time. There is no
-//! second implementation.
+//! rule takes the record under a key (or its absence), a request and a [`Context`]. It either refuses and changes
+//! nothing, or returns a reply and what changed ([`RecordChange`]). The Redis module runs these rules over its
+//! keyspace, the gateway's embedded store over SQLite, its fallback over memory, and the tests over virtual time. There
+//! is no second implementation.
 //!
 //! Where to find what:
-//! * [`names`], [`limits`], [`time`]: what may be said, and how long.
-//! * [`record`], [`codec`]: what a session is, and how it stands in a hash.
+//! * [`names`], [`limits`], [`time`]: the types of arguments, and their limits.
+//! * [`record`], [`codec`]: what a session is, and how it is stored in a hash.
 //! * [`rules`]: one file per transition.
-//! * [`index`]: what the records of a database say together.
+//! * [`index`]: the index over the records of a database.
 //! * [`workers`], [`placement`]: who is alive, and where a new binding goes.
-//! * [`turns`], [`news`]: whose call is next, and what waiting workers are told. [`place`]: what both are kept by.
-//! * [`clock`]: whether the wall clock can be believed.
-//! * [`view`], [`refusal`]: what callers are told. [`explain`]: the same for people.
+//! * [`turns`], [`events`]: whose call is next, and the events for waiting workers. [`place`]: the key of both.
+//! * [`clock`]: whether the wall clock can be trusted.
+//! * [`view`], [`refusal`]: replies and errors. [`explain`]: the state of a session in sentences.
 
 pub mod clock;
 pub mod codec;
 pub mod context;
+pub mod events;
 pub mod explain;
 pub mod index;
 pub mod limits;
 pub mod names;
-pub mod news;
 pub mod place;
 pub mod placement;
 mod progress;

@@ -42,18 +42,18 @@ pub const TTL_MAX: Millis = Millis::new(30 * 24 * 60 * 60 * 1_000);
 pub const LEASE_MIN: Millis = Millis::new(10);
 /// See [`LEASE_MIN`].
 pub const LEASE_MAX: Millis = Millis::new(10 * 60 * 1_000);
-/// How long the caller of END has for the cleaning before a reaper may take it over.
+/// How long the caller of END has for the cleanup before a reaper may take it over.
 pub const END_CLEANING_LEASE: Millis = Millis::new(30_000);
-/// How long the tombstone of a session lives that held nothing when it was ended: there is nothing to clean up.
+/// How long the tombstone of a session lives that held nothing when it was ended, because there is nothing to clean up.
 pub const EMPTY_TOMBSTONE: Millis = END_CLEANING_LEASE;
-/// By which part of its TTL a session's key may outlive its tombstone.
+/// A session's key may outlive its tombstone by one such part of its TTL.
 pub const KEY_OUTLIVES_PARTS: u64 = 4;
-/// By how much the wall clock may step back before what it stamped in the future is no longer believed.
+/// How far the wall clock may step back before leases with a later time are ignored.
 pub const CLOCK_BACK_MAX: Millis = Millis::new(1_000);
-/// How long a turn that was granted waits to be picked up.
+/// How long a granted turn may wait to be picked up.
 pub const TURN_PICKUP: Millis = Millis::new(1_000);
-/// How long a call that was cancelled keeps its turn: most servers do not answer a cancelled call, and one that does answers
-/// within this.
+/// How long a cancelled call keeps its turn: most servers do not reply to a cancelled call, and those that do reply
+/// within this time.
 pub const TURN_CANCELLED_GRACE: Millis = Millis::new(1_000);
 /// Longest queue of one turn that the setting allows.
 pub const TURN_QUEUE_MAX: usize = 65_536;
@@ -61,24 +61,24 @@ pub const TURN_QUEUE_MAX: usize = 65_536;
 pub const TURN_QUEUES_MAX: usize = 65_536;
 /// Most callers that wait for turns at one node.
 pub const TURN_WAITERS_MAX: usize = 262_144;
-/// Highest number that a turn may be claimed again by: 2^53 - 1, the highest integer that every JSON parser keeps.
+/// Highest number by which a turn may be reclaimed: 2^53 - 1, the highest integer that every JSON parser preserves.
 pub const TURN_NUMBER_MAX: u64 = 9_007_199_254_740_991;
-/// How far ahead of the clock a number may be which is found in a record, or by which a turn is claimed again, for the
-/// numbers of other keys to follow it. One beyond it was stamped by no clock.
+/// How far ahead of the clock a number in a record, or the number of a reclaimed turn, may be for the numbers of other
+/// keys to follow it. No clock assigns a higher one.
 pub const NUMBER_AHEAD_MAX: Millis = Millis::new(24 * 60 * 60 * 1_000);
-/// Most mailboxes of a node: twice what it remembers of workers heard and of workers met.
-pub const NEWS_BOXES_MAX: usize = 4 * WORKERS_MAX;
-/// Most items in one mailbox.
-pub const NEWS_ITEMS_MAX: usize = 16_384;
-/// Most items that one WAIT answers with.
-pub const NEWS_BATCH_MAX: usize = 1_000;
-/// Shortest and longest time-out of WAIT.
+/// Most mailboxes of a node: twice the number of workers that it knows from beats and from records.
+pub const MAILBOXES_MAX: usize = 4 * WORKERS_MAX;
+/// Most events in one mailbox.
+pub const MAILBOX_EVENTS_MAX: usize = 16_384;
+/// Most events in one reply of WAIT.
+pub const EVENTS_BATCH_MAX: usize = 1_000;
+/// Shortest and longest timeout of WAIT.
 pub const WAIT_TIMEOUT_MIN: Millis = Millis::new(1);
 /// See [`WAIT_TIMEOUT_MIN`].
 pub const WAIT_TIMEOUT_MAX: Millis = Millis::new(10 * 60 * 1_000);
-/// Most claims of a node that somebody was told of.
+/// Most watched claims of a node.
 pub const WATCHED_MAX: usize = 65_536;
-/// Most workers that were told of claims, over all of those.
+/// Most watchers of all these claims together.
 pub const WATCHERS_MAX: usize = 262_144;
 /// Highest limit of a rate.
 pub const RATE_LIMIT_MAX: u64 = 1_000_000;
@@ -90,47 +90,48 @@ pub const RATE_WINDOW_MAX: Millis = TTL_MAX;
 pub const BEAT_TTL_MIN: Millis = Millis::new(100);
 /// See [`BEAT_TTL_MIN`].
 pub const BEAT_TTL_MAX: Millis = Millis::new(10 * 60 * 1_000);
-/// Most prefixes under which keys are sessions' keys.
+/// Most prefixes of session keys.
 pub const PREFIXES_MAX: usize = 16;
 /// Highest cap on the active sessions of a principal.
 pub const CAP_MAX: u64 = 1_000_000_000;
-/// Longest pattern that keys are matched against, in bytes.
+/// Longest key pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 256;
-/// Most words of a request that its digest covers: all of the longest one that is not refused.
+/// Most words of a request that its digest covers: all words of the longest valid request.
 pub const REQUEST_WORDS_MAX: usize = 2_048;
 /// Most bytes of each word of a request that its digest covers.
 pub const REQUEST_WORD_BYTES_MAX: usize = 1_024;
 /// Most sessions on one page of LIST, and most keys that one REAP names.
 pub const LIST_COUNT_MAX: usize = 1_000;
-/// Most entries of an index that one page looks at.
+/// Most entries of an index that one page examines.
 pub const PAGE_EXAMINED_MAX: usize = 10_000;
-/// Most entries that one page collects and sorts: where no name in the filter is rarer, it walks instead.
+/// Most entries that one page collects and sorts: if no name in the filter is rarer, it iterates in order instead.
 pub const PAGE_COLLECTED_MAX: usize = 5_000;
-/// Most names of instances that one page looks through for those of a server.
+/// Most instance names that one page checks for those of a server.
 pub const PAGE_PLACES_MAX: usize = 5_000;
 /// Most steps that one page takes to match keys against a pattern; the last key may exceed it.
 pub const PAGE_PATTERN_STEPS_MAX: usize = 500_000;
-/// Most entries and owners of an index that one REAP looks at.
+/// Most entries and owners of an index that one REAP examines.
 pub const DUE_EXAMINED_MAX: usize = 10_000;
 /// Most steps that one REAP takes to match keys against a pattern; the last key may exceed it.
 pub const DUE_PATTERN_STEPS_MAX: usize = PAGE_PATTERN_STEPS_MAX;
-/// Most patterns of REAP for which a node knows where the next call goes on.
+/// Most patterns of REAP for which a node remembers where the next call continues.
 pub const REAP_ROUNDS_MAX: usize = 64;
-/// Most deadlines that an index passes along with a change of a record.
+/// Most deadlines that an index processes with a change of a record.
 pub const SETTLED_WITH_A_CHANGE_MAX: usize = 16;
-/// Most deadlines that an index passes before it says what a principal holds.
+/// Most deadlines that an index processes before it returns what a principal holds.
 pub const SETTLED_WITH_A_QUESTION_MAX: usize = 256;
-/// Most sessions of a principal that an index looks at, from the least recently used on, before it says what that holds.
+/// Most sessions of a principal that an index examines, from the least recently used on, before it returns what the
+/// principal holds.
 pub const HELD_EXAMINED_MAX: usize = 256;
-/// Most keys of expired sessions that an index keeps until it is asked for them.
+/// Most keys of expired sessions that an index keeps until they are reported.
 pub const OVERDUE_MAX: usize = 4_096;
-/// For how long an instance that a session was moved away from counts as fuller.
+/// How long an instance that a session was moved away from counts as fuller.
 pub const DEPARTURE_LASTS: Millis = Millis::new(30_000);
 /// Most departures that a node remembers.
 pub const DEPARTURES_MAX: usize = 4_096;
-/// Most worker names a node remembers; the longest dead are forgotten first, the living never.
+/// Most worker names a node remembers; the longest dead are forgotten first, living ones never.
 pub const WORKERS_MAX: usize = 4096;
-/// Most earlier boots of one worker name a node remembers, so that a late beat of one is known for what it is.
+/// Most earlier boots of one worker name that a node remembers, to recognize a late beat of one.
 pub const RETIRED_BOOTS_MAX: usize = 8;
 
 const _: () = {
@@ -143,7 +144,7 @@ const _: () = {
     assert!(INSTANCES_MAX * 2 <= REQUEST_WORDS_MAX);
     assert!(PREFIXES_MAX <= u8::MAX as usize);
     assert!(END_CLEANING_LEASE.get() <= LEASE_MAX.get());
-    // The longest queue of one turn fits the node.
+    // The longest queue of one turn fits into the limit of the node.
     assert!(TURN_QUEUE_MAX <= TURN_WAITERS_MAX);
     // The share of one in the shortest window of the highest rate is at least a nanosecond.
     assert!(RATE_WINDOW_MIN.get() * 1_000_000 >= RATE_LIMIT_MAX);

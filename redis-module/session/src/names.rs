@@ -1,7 +1,7 @@
-//! What may be said: validated names, so that a rule never meets an unchecked string.
+//! Validated names, so that no rule gets an unchecked string.
 //!
-//! Invariant: a value of these types satisfies its limit and alphabet; the only way to one is `parse`. A copy shares the
-//! text: a record's names go from the request through the record to the answer.
+//! Invariant: a value of these types satisfies its limit and alphabet, because only `parse` creates one. Copies share
+//! the text, on the way from the request through the record to the reply.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -14,16 +14,16 @@ use crate::limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid {what}: {problem}")]
 pub struct NameError {
-    /// What was being read, in the words of the command's grammar.
+    /// The argument, as named in the command's grammar.
     pub what: &'static str,
     /// What is wrong with it.
     pub problem: Problem,
 }
 
-/// What is wrong with a name. The value itself is never repeated: it may be a secret.
+/// What is wrong with a name. It never contains the value, which may be a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Nothing was given.
+    /// It is empty.
     #[error("must not be empty")]
     Empty,
     /// More bytes than allowed.
@@ -37,7 +37,7 @@ pub enum Problem {
     Range(u64, u64),
 }
 
-/// What bytes a name may be made of.
+/// The bytes that a name may contain.
 enum Alphabet {
     /// `[A-Za-z0-9._:-]`
     Identifier,
@@ -91,15 +91,15 @@ macro_rules! names {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Reads and checks the name.
+            /// Parses the name.
             ///
             /// # Errors
-            /// Says what is wrong, and never repeats the value.
+            /// Says what is wrong, without the value.
             pub fn parse(bytes: &[u8]) -> Result<Self, NameError> {
                 Self::check(bytes).map(Self::of_checked)
             }
 
-            /// The same without a copy, for what is only compared.
+            /// The same without a copy, for comparison only.
             ///
             /// # Errors
             /// As [`parse`](Self::parse).
@@ -107,7 +107,7 @@ macro_rules! names {
                 check($what, bytes, $least, $most, &Alphabet::$alphabet)
             }
 
-            /// A copy of what [`check`](Self::check) answered with.
+            /// A copy of text that passed [`check`](Self::check).
             pub(crate) fn of_checked(text: &str) -> Self {
                 Self(text.into())
             }
@@ -136,13 +136,13 @@ macro_rules! names {
 names! {
     /// The id of a session as the client or the caller knows it.
     SessionId, "id", 1..=limits::SESSION_ID_BYTES_MAX, Identifier;
-    /// The name of an upstream server: what a binding is named by.
+    /// The name of an upstream server. Bindings are named by it.
     ServerName, "server", 1..=limits::SERVER_BYTES_MAX, VisibleAscii;
     /// One of the interchangeable processes behind a server.
     InstanceName, "instance", 1..=limits::INSTANCE_BYTES_MAX, VisibleAscii;
-    /// Random per attempt, chosen by the caller: a retry says the same one.
+    /// Random per attempt, chosen by the caller: a retry uses the same one.
     Token, "token", 1..=limits::TOKEN_BYTES_MAX, VisibleAscii;
-    /// The session id an upstream gave. A secret between gateway and upstream.
+    /// The session id that an upstream assigned. A secret between gateway and upstream.
     UpstreamSession, "upstream session", 1..=limits::UPSTREAM_SESSION_BYTES_MAX, VisibleAscii;
     /// A digest of what was mounted into a code session.
     ContentHash, "content hash", 1..=limits::CONTENT_HASH_BYTES_MAX, VisibleAscii;
@@ -152,11 +152,11 @@ names! {
     LabelValue, "label value", 0..=limits::LABEL_VALUE_BYTES_MAX, Text;
     /// Why a binding was moved, for people.
     Reason, "reason", 1..=limits::REASON_BYTES_MAX, Text;
-    /// Where a worker can be reached by its peers.
+    /// The address at which a worker's peers reach it.
     Address, "address", 1..=limits::ADDRESS_BYTES_MAX, VisibleAscii;
 }
 
-/// As text: a token that a caller names is looked for without a copy.
+/// As text, to search for a token without a copy.
 impl Deref for Token {
     type Target = str;
 
@@ -171,12 +171,12 @@ impl Borrow<str> for Token {
     }
 }
 
-/// Who owns a session. `*` is not a principal.
+/// The owner of a session. `*` is not a principal.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Principal(Arc<str>);
 
 impl Principal {
-    /// Reads and checks a principal.
+    /// Parses a principal.
     ///
     /// # Errors
     /// Empty, over 320 bytes, not UTF-8, control characters, or `*`.
@@ -184,7 +184,7 @@ impl Principal {
         Self::check(bytes).map(Self::of_checked)
     }
 
-    /// The same without a copy, for what is only compared.
+    /// The same without a copy, for comparison only.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -200,12 +200,12 @@ impl Principal {
         Ok(text)
     }
 
-    /// A copy of what [`check`](Self::check) answered with.
+    /// A copy of text that passed [`check`](Self::check).
     pub(crate) fn of_checked(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// The principal `local`: everybody, where nobody is authenticated.
+    /// The principal `local`: all clients, if authentication is off.
     #[must_use]
     pub fn local() -> Self {
         Self::of_checked("local")
@@ -225,13 +225,12 @@ impl Principal {
 }
 
 /// A worker: a configured name, and after the last colon the boot id of one run of it.
-/// A bare name without a colon is a worker with an empty boot id. `-` is not a worker: where a record may name one, it
-/// stands for none.
+/// A bare name without a colon is a worker with an empty boot id. `-` is not a worker: in a record it means none.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WorkerId(Arc<str>);
 
 impl WorkerId {
-    /// Reads and checks a worker id.
+    /// Parses a worker id.
     ///
     /// # Errors
     /// Empty, over 128 bytes, not visible ASCII, or `-`.
@@ -239,12 +238,12 @@ impl WorkerId {
         Self::check(bytes).map(Self::of_checked)
     }
 
-    /// A copy of what [`check`](Self::check) answered with.
+    /// A copy of text that passed [`check`](Self::check).
     pub(crate) fn of_checked(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// The same without a copy, for what a use only compares.
+    /// The same without a copy, for comparison only.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -279,14 +278,14 @@ impl WorkerId {
         id.rsplit_once(':').map_or(id, |(name, _)| name)
     }
 
-    /// The boot id of this run; empty where none was given.
+    /// The boot id of this run; empty if there is none.
     #[must_use]
     pub fn boot(&self) -> &str {
         self.0.rsplit_once(':').map_or("", |(_, boot)| boot)
     }
 }
 
-/// As text: what is asked about a worker takes the id as it stands in a record, without a copy.
+/// As text, to look up a worker by the id in a record, without a copy.
 impl Deref for WorkerId {
     type Target = str;
 
@@ -301,7 +300,7 @@ impl fmt::Display for WorkerId {
     }
 }
 
-/// Reads a decimal integer within `least..=most`; signs, spaces and leading zeros are refused.
+/// Parses a decimal integer within `least..=most`; signs, spaces and leading zeros are refused.
 ///
 /// # Errors
 /// Names `what` and the range.

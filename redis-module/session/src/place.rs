@@ -1,8 +1,8 @@
-//! A database and a key in it: under this, turns and news of a session are stored.
+//! A database and a key in it: identifies a session in the queues of turns and events of a node.
 
 use std::fmt;
 
-/// A session of a node: a database and a key in it.
+/// A session on a node: a database and a key in it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionPlace {
     /// The number of the database.

@@ -1,13 +1,13 @@
 //! Where a new binding goes.
 //!
-//! The instance with the fewest live bindings wins. Ties, and times when nothing is known of the load, are settled by
+//! The instance with the fewest live bindings wins. Ties, and every choice while the load is unknown, are decided by
 //! rendezvous hashing of the key (Thaler and Ravishankar, 1998): every node and every retry picks the same instance,
-//! and taking one instance away moves only what stood on it.
+//! and removing an instance moves only its own sessions.
 
 use crate::context::Node;
 use crate::names::{InstanceName, ServerName};
 
-/// Picks an instance for `key` among `candidates`, leaving out `avoid` unless it is the only one. None without
+/// Picks an instance for `key` among `candidates`, without `avoid` unless it is the only one. `None` without
 /// candidates.
 #[must_use]
 pub fn place<'a>(
@@ -28,8 +28,8 @@ pub fn place<'a>(
         .or_else(|| candidates.iter().min_by_key(rank))
 }
 
-/// The rendezvous weight of an instance for a key: FNV-1a over both, finished by the mixer of SplitMix64, because
-/// FNV alone leaves the high bits of short inputs alike.
+/// The rendezvous weight of an instance for a key: FNV-1a over both, finished by the mixer of SplitMix64, because FNV
+/// alone leaves the high bits of short inputs alike.
 fn score(key: &[u8], instance: &InstanceName) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in key

@@ -1,7 +1,7 @@
 //! What a session is: one record, its lifetime and its bindings.
 //!
-//! Invariant: expiry is not stored. A record is active, or ended on purpose; that it expired is read from its
-//! deadline by whoever looks, so it happens to everybody at the same moment.
+//! Invariant: expiry is not stored. A record is active, or was ended by a command. Every reader derives expiry from the
+//! deadline, so all of them see it at the same moment.
 
 use std::collections::BTreeMap;
 
@@ -14,71 +14,71 @@ use crate::names::{
 use crate::time::{Millis, Timestamp};
 use crate::tuning::Tuning;
 
-/// The oldest schema version that understands what this module writes of its own.
+/// The oldest schema version that understands what this module writes.
 pub const LEAST_READER: u64 = 1;
 
-/// A session as it stands under its key.
+/// A session as stored under its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The id the client or the caller knows.
     pub id: SessionId,
-    /// Who owns it.
+    /// The owner.
     pub principal: Principal,
-    /// The incarnation. Only grows.
+    /// Grows whenever the session is created again under its key.
     pub generation: u64,
     /// The highest epoch any binding of this key ever had.
     pub highest_epoch: u64,
     /// Its state and times.
     pub lifetime: SessionLifetime,
-    /// What is mounted, for code sessions.
+    /// The digest of the mounted content, for code sessions.
     pub content_hash: Option<ContentHash>,
     /// What another worker needs to continue it.
     pub labels: BTreeMap<LabelName, LabelValue>,
     /// Where its calls go, by server.
     pub bindings: BTreeMap<ServerName, Binding>,
-    /// Who cleans up what it held, once it is a tombstone.
+    /// Which worker cleans up what it held, once it is a tombstone.
     pub cleaning: Option<Cleaning>,
 }
 
-/// The part of a record that every use reads, and the only part that a mere use writes.
+/// The part of a record that every use reads, and the only part that a plain use writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionLifetime {
     /// The oldest schema version that understands the record.
     pub least_reader: u64,
-    /// What was last decided about it.
+    /// Whether it was ended.
     pub lifecycle: Lifecycle,
-    /// When this incarnation began.
+    /// When this generation began.
     pub created_at: Timestamp,
-    /// The last use that was written; a later one may be up to one touch step ahead of it.
+    /// The last written use; the last use may be up to one touch step later.
     pub last_used_at: Timestamp,
-    /// From this moment on an active record counts as expired. For an ended one, when it ended.
+    /// When an active record expires. Of an ended record, when it ended.
     pub expires_at: Timestamp,
     /// How long it may be idle.
     pub ttl: Millis,
 }
 
-/// What is stored of a record's state.
+/// The stored part of a record's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifecycle {
     /// In use, or expired if its deadline has passed.
     Active,
-    /// Ended on purpose.
+    /// Ended by a command.
     Ended,
 }
 
-/// What a record's state is at a moment.
+/// The state of a record at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionState {
     /// In use.
     Active,
     /// Idle past its TTL.
     Expired,
-    /// Ended on purpose.
+    /// Ended by a command.
     Ended,
 }
 
 impl SessionState {
-    /// The word of the contract.
+    /// The word in replies.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -90,7 +90,7 @@ impl SessionState {
 }
 
 impl SessionLifetime {
-    /// A lifetime that begins now.
+    /// A lifetime that starts now.
     #[must_use]
     pub fn begin(now: Timestamp, ttl: Millis, tuning: &Tuning) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl SessionLifetime {
         }
     }
 
-    /// What the record is at `now`.
+    /// The state at `now`.
     #[must_use]
     pub fn state(&self, now: Timestamp) -> SessionState {
         match self.lifecycle {
@@ -113,9 +113,9 @@ impl SessionLifetime {
         }
     }
 
-    /// Notes a use at `now`, and says whether that has to be written: a new TTL always, a mere use only when one
-    /// touch step has passed since the last written one, so that a busy session does not flood the replicas.
-    /// Wall clocks step back; a record's time does not.
+    /// Records a use at `now`, and returns whether it has to be written: a new TTL always, a plain use only if one
+    /// touch step has passed since the last written one, so that a busy session does not flood the replicas. A record's
+    /// time never goes back, even if the wall clock does.
     pub fn slide(&mut self, now: Timestamp, ttl: Option<Millis>, tuning: &Tuning) -> bool {
         let ttl = ttl.unwrap_or(self.ttl);
         let due = self.last_used_at.plus(step(self.ttl, tuning));
@@ -144,10 +144,11 @@ impl SessionLifetime {
         [written, latest]
     }
 
-    /// When the session expires, as callers are told: once it was idle for its TTL. Uses that were not written may keep
-    /// it up to one touch step longer; from then on the stored deadline is told. For an ended one, when it ended.
+    /// The expiry to report to callers: when the session will have been idle for its TTL. Uses that were not written
+    /// may keep it up to one touch step longer; from then on, the stored deadline is reported. Of an ended session,
+    /// when it ended.
     #[must_use]
-    pub fn expiry_told(&self, now: Timestamp) -> Timestamp {
+    pub fn reported_expiry(&self, now: Timestamp) -> Timestamp {
         let idle_for_ttl = self.last_used_at.plus(self.ttl);
         match self.lifecycle {
             Lifecycle::Active if now < idle_for_ttl => idle_for_ttl,
@@ -155,8 +156,8 @@ impl SessionLifetime {
         }
     }
 
-    /// When a key that is to live until `end` expires, if that is to be written; `written` is when it expires now. It may
-    /// live longer by a part of the TTL, so that few uses write it.
+    /// The expiry to write for a key that has to live until `end`, or `None` if its current expiry `written` is good.
+    /// The key may live longer by a part of the TTL, so that few uses write it.
     #[must_use]
     pub fn key_expiry(&self, end: Timestamp, written: Option<Timestamp>) -> Option<Timestamp> {
         let latest = end.plus(self.ttl.divided_by(KEY_OUTLIVES_PARTS));
@@ -164,7 +165,7 @@ impl SessionLifetime {
         (!is_good).then_some(latest)
     }
 
-    /// When the key under which the record stands may be dropped, whatever the record holds: the tombstone's end.
+    /// When the record's key may be dropped, whatever the record holds: the end of its tombstone.
     #[must_use]
     pub fn tombstone_ends_at(&self, tuning: &Tuning) -> Timestamp {
         let by_ratio = self
@@ -174,7 +175,7 @@ impl SessionLifetime {
     }
 }
 
-/// The stored deadline is ahead by one touch step, so that a session whose last touches were not written never
+/// The deadline to store. It is ahead by one touch step, so that a session whose last touches were not written never
 /// expires early.
 fn deadline(now: Timestamp, ttl: Millis, tuning: &Tuning) -> Timestamp {
     now.plus(ttl).plus(step(ttl, tuning))
@@ -187,17 +188,17 @@ fn step(ttl: Millis, tuning: &Tuning) -> Millis {
 /// Where the calls of a session to one server go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Whether somebody still initializes it.
+    /// Whether an attempt is still initializing it.
     pub phase: Phase,
-    /// The instance it goes to.
+    /// The instance of the upstream server.
     pub instance: InstanceName,
-    /// The session id the upstream gave.
+    /// The session id that the upstream assigned.
     pub upstream_session: Option<UpstreamSession>,
     /// The worker that holds its connection, if only one can.
     pub owner: Option<WorkerId>,
-    /// The worker that last bound it, or was last seen driving it when the record was written anyway.
+    /// The worker that last bound it, or that was driving it when the record was last written for another reason.
     pub driver: WorkerId,
-    /// Fences every claim of this binding from every other. Only grows.
+    /// Distinguishes every claim of this binding from every other, as a fencing token. Only grows.
     pub epoch: u64,
     /// When this epoch began.
     pub bound_at: Timestamp,
@@ -205,20 +206,20 @@ pub struct Binding {
     pub rebinds: u64,
     /// Why it was last moved.
     pub last_reason: Option<Reason>,
-    /// The attempt that made this epoch.
+    /// The attempt that created this epoch.
     pub token: Token,
-    /// The upstream session that this epoch leaves behind; dropped when its claim is confirmed, and where there was
-    /// none, with the next epoch.
+    /// The upstream session that this epoch leaves behind. Dropped when the claim is confirmed, or with the next epoch
+    /// if there was no claim.
     pub previous: Option<UpstreamSession>,
-    /// The instance whose state was lost when this binding was last moved, where no reply has told the client of that
+    /// The instance whose state was lost when this binding was last moved, if no reply has reported that to the client
     /// yet.
     pub unreported_loss: Option<InstanceName>,
 }
 
-/// How far a binding is.
+/// The phase of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// One attempt initializes it, until the lease lapses.
+    /// One attempt is initializing it, until the lease lapses.
     Claimed {
         /// When the claim may be taken over.
         lease_until: Timestamp,
@@ -228,10 +229,11 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Whether an attempt is initializing at `now` what was begun at `bound_at`.
+    /// Whether the claim that began at `bound_at` is live at `now`.
     ///
-    /// A claim that begins or ends further ahead than the wall clock could have said at its time was stamped before
-    /// the clock stepped back: it is not believed, or it would freeze the binding until the clock is there again.
+    /// A claim that begins or ends further in the future than any current clock allows was stamped before the wall
+    /// clock stepped back. It does not count as live, or it would block the binding until the clock reaches that time
+    /// again.
     #[must_use]
     pub fn is_claim_live(self, bound_at: Timestamp, now: Timestamp) -> bool {
         match self {
@@ -243,8 +245,8 @@ impl Phase {
     }
 }
 
-/// Whether a lease that ends at `until` runs at `now`. One that ends later than any lease given now would is not
-/// believed: the wall clock stepped back since.
+/// Whether a lease that ends at `until` is live at `now`. A lease that ends later than any lease granted now would is
+/// not: the wall clock stepped back since.
 fn is_lease_live(until: Timestamp, now: Timestamp) -> bool {
     now < until && until <= now.plus(LEASE_MAX).plus(CLOCK_BACK_MAX)
 }
@@ -257,17 +259,17 @@ impl Binding {
     }
 }
 
-/// A worker's lease on the cleaning of a tombstone.
+/// A worker's lease on the cleanup of a tombstone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cleaning {
-    /// Who cleans; none for the caller of END, which names no worker.
+    /// The worker; `None` for the caller of END, which names no worker.
     pub worker: Option<WorkerId>,
-    /// When another may take over.
+    /// When another worker may take over.
     pub lease_until: Timestamp,
 }
 
 impl Cleaning {
-    /// Whether the lease runs at `now`, so that nobody else may clean.
+    /// Whether the lease is live at `now`, so that no other worker may clean up.
     #[must_use]
     pub fn is_live(&self, now: Timestamp) -> bool {
         is_lease_live(self.lease_until, now)
@@ -275,8 +277,8 @@ impl Cleaning {
 }
 
 impl Record {
-    /// When the key under which the record stands may be dropped: the tombstone's end. A session that was ended and holds
-    /// nothing has a short one.
+    /// When the record's key may be dropped: the end of its tombstone. The tombstone of an ended session that holds
+    /// nothing is short.
     #[must_use]
     pub fn tombstone_ends_at(&self, tuning: &Tuning) -> Timestamp {
         let end = self.lifetime.tombstone_ends_at(tuning);
@@ -289,7 +291,7 @@ impl Record {
         }
     }
 
-    /// The highest number that this key ever gave, which the numbers of a new record must exceed. Zero if it is further
+    /// The highest number that this key ever had, which the numbers of a new record must exceed. Zero if it is further
     /// ahead of the clock than [`NUMBER_AHEAD_MAX`](crate::limits::NUMBER_AHEAD_MAX) (an edited record).
     #[must_use]
     pub fn numbers_to_follow(&self, now: Timestamp) -> u64 {

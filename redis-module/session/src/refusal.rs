@@ -24,7 +24,7 @@ pub enum Refusal {
     /// The binding is driven by a worker that is alive and is not the caller.
     #[error("OWNED the binding's owner is alive: {0}")]
     Owned(WorkerId),
-    /// Something live holds it.
+    /// A live claim, turn or cleanup holds it, or its state does not allow the transition.
     #[error("BUSY {0}")]
     Busy(Busy),
     /// A cap was reached.
@@ -57,7 +57,7 @@ pub enum Refusal {
 /// What was not current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stale {
-    /// The binding has another epoch or token, or is gone.
+    /// The binding has another epoch or token, or was dropped.
     #[error("the epoch or token given is not the binding's current one")]
     Binding,
     /// The session has another generation, or another worker is cleaning it up.
@@ -66,7 +66,7 @@ pub enum Stale {
     /// A later boot of the same worker name is alive.
     #[error("a later boot of this worker name is alive")]
     Boot,
-    /// The ticket neither holds the turn nor waits for it, or a later turn was given.
+    /// The ticket neither has the turn nor waits for it, or a later turn was granted.
     #[error("the ticket given has no turn here, or has lost it")]
     Turn,
     /// The node counts the worker as dead, so it would lose whatever it was granted at once.

@@ -1,8 +1,8 @@
-//! Names a request in the reply to it, so that a client can tell that a reply is its own.
+//! The digest of a request, which its reply repeats, so that a client can verify that the reply is to this request.
 //!
-//! Replies of Redis have no numbers: a client assigns them by their order. Where a proxy or a defect drops, repeats or
-//! swaps one, every later reply on the connection is another request's. Invariant: the digest is the same in the module
-//! and in its clients, in all versions, and depends on nothing but the words of the request.
+//! Replies of Redis have no numbers: a client assigns them by their order. If a proxy or a defect drops, repeats or
+//! swaps one, every later reply on the connection is assigned to the wrong request. Invariant: the digest is the same
+//! in the module and in its clients, in all versions, and depends on nothing but the words of the request.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ pub const REQUEST_FIELD: &str = "request";
 /// A hint of COMMAND INFO: replies of this command name their request.
 pub const NAMES_REQUEST: &str = "names_request";
 
-/// 64 bits over the words of a request as they were sent, the command's name first.
+/// 64 bits over the words of a request as they were sent, starting with the command's name.
 ///
-/// It protects from accidents, not from somebody who chooses the words of two requests: those of another client hold a
-/// session's key, which is a secret.
+/// It protects against accidents, not against an attacker who chooses the words of two requests. The requests of
+/// another client contain a session's key, which is a secret.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestDigest(u64);
 
@@ -27,14 +27,14 @@ impl RequestDigest {
     const START: u64 = 0xcbf2_9ce4_8422_2325;
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-    /// The digest of these words. Of a longer request, the first [`REQUEST_WORDS_MAX`] words and the first
-    /// [`REQUEST_WORD_BYTES_MAX`] bytes of each count.
+    /// The digest of these words. It covers the first [`REQUEST_WORDS_MAX`] words and the first
+    /// [`REQUEST_WORD_BYTES_MAX`] bytes of each.
     #[must_use]
     pub fn of<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut digest = Self::START;
         for word in words.into_iter().take(REQUEST_WORDS_MAX) {
             let word = word.get(..REQUEST_WORD_BYTES_MAX).unwrap_or(word);
-            // The length first, so that no two lists of words read alike.
+            // The length first, so that no two lists of words have the same bytes.
             digest = Self::mix(digest, word.len() as u64);
             let (blocks, rest) = word.as_chunks::<8>();
             for block in blocks {

@@ -1,12 +1,11 @@
-//! Looking after many workers, a few at a time and one after another.
+//! Iterates over many workers, a few at a time, in rotation.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::names::WorkerId;
 
-/// The workers of a table that come after `last`, and from the beginning again behind the end: at most `limit`, and
-/// nobody twice.
+/// The workers of a table after `last`, continuing at the beginning: at most `limit`, and no worker twice.
 pub(crate) fn next_in_rotation<T>(
     table: &BTreeMap<WorkerId, T>,
     last: Option<&WorkerId>,

@@ -1,8 +1,8 @@
 //! A map from a session and a server to an entry with an optional deadline, for queues of turns and watches of claims.
 //!
-//! A *spot* is one server of one session. Invariant: an entry stands under its id, in its session's list, and with its
-//! deadline, if it has one, in the order of deadlines; or in none of them. A session without entries takes no room.
-//! Trees throughout: a hash table of all of them would now and then be copied whole within one command.
+//! A *spot* is one server of one session. Invariant: an entry is in the map of ids, in the list of its session and, if
+//! it has a deadline, in the order of deadlines; or in none of them. A session without entries takes no memory. All
+//! maps are trees: a hash table would sometimes be copied as a whole within one command.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::names::ServerName;
 use crate::place::SessionPlace;
 use crate::time::Monotonic;
 
-/// An entry's id. Never used again.
+/// An entry's id. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SpotId(u64);
 
@@ -117,7 +117,7 @@ impl<T> Spots<T> {
         Some(spot)
     }
 
-    /// Says when the entry is to be looked at.
+    /// Sets when the entry is due.
     pub(crate) fn set_deadline(&mut self, id: SpotId, deadline: Option<Monotonic>) {
         let Some(spot) = self.spots.get_mut(&id) else {
             return;
@@ -133,7 +133,7 @@ impl<T> Spots<T> {
         }
     }
 
-    /// The entry whose deadline came first, if that has passed.
+    /// The entry with the earliest deadline, if that has passed.
     pub(crate) fn due(&self, mono: Monotonic) -> Option<SpotId> {
         let (deadline, id) = self.deadlines.first()?;
         (*deadline <= mono).then_some(*id)

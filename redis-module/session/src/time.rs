@@ -28,9 +28,9 @@ impl Timestamp {
         Self(self.0.saturating_add(duration.0))
     }
 
-    /// The least generation, epoch or turn number that may be given at this moment: microseconds since the Unix epoch. So
-    /// a node that gives fewer than a million numbers a second is never ahead of its clock, and what it forgets at a
-    /// restart or a failover it does not repeat. Below 2^53 until the year 2255.
+    /// The lowest generation, epoch or turn number that may be assigned at this moment: microseconds since the Unix
+    /// epoch. A node that assigns fewer than a million numbers a second is never ahead of its clock, so it does not
+    /// repeat the numbers that it forgets at a restart or a failover. Below 2^53 until the year 2255.
     #[must_use]
     pub const fn least_number(self) -> u64 {
         self.0.saturating_mul(1_000)

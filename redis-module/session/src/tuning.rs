@@ -7,7 +7,7 @@ use crate::time::Millis;
 pub struct Tuning {
     /// The record outlives its last use by this many times its TTL. 1 to 10.
     pub tombstone_ratio: u64,
-    /// ... and its expiry or end by at least this long.
+    /// The record outlives its expiry or end by at least this long.
     pub tombstone_min: Millis,
     /// A touch is written when one `touch_step`-th of the TTL has passed since the last written one. 1 to 1000.
     pub touch_step: u64,

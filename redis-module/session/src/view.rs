@@ -1,7 +1,7 @@
-//! What callers are told of a record and its bindings: owned snapshots, made at one moment.
+//! Records and bindings as returned to callers: owned snapshots of one moment.
 //!
-//! Invariant: a view says `orphaned` exactly when the owner is dead or the claim's lease has lapsed. A rebind by
-//! anybody is then let through, unless a living owner's own claim lapsed: that one is the owner's to renew.
+//! Invariant: a view says `orphaned` exactly if the owner is dead or the claim's lease has lapsed. Then any worker may
+//! rebind, unless the lapsed claim is that of a living owner: only the owner may renew that one.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::names::{
 use crate::record::{Binding, Phase, Record, SessionState};
 use crate::time::{Millis, Timestamp};
 
-/// What a binding is at a moment.
+/// The state of a binding at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingState {
     /// An attempt is initializing it.
     Claimed,
     /// In use.
     Bound,
-    /// Its owner is dead, or its claim's lease lapsed: whoever needs it rebinds it.
+    /// Its owner is dead, or its claim's lease lapsed: the next caller rebinds it.
     Orphaned,
 }
 
@@ -43,7 +43,7 @@ impl BindingState {
         }
     }
 
-    /// The word of the contract.
+    /// The word in replies.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -54,26 +54,26 @@ impl BindingState {
     }
 }
 
-/// One binding, as told to callers. Its token is the holder's secret and is left out.
+/// One binding, as returned to callers. Its token is a secret of the holder and is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindingView {
-    /// Which server's calls it carries.
+    /// The server.
     pub server: ServerName,
-    /// What it is now.
+    /// Its current state.
     pub state: BindingState,
     /// The instance its calls go to.
     pub instance: InstanceName,
-    /// The session id the upstream gave.
+    /// The session id that the upstream assigned.
     pub upstream_session: Option<UpstreamSession>,
     /// The worker that holds its connection, if only one can.
     pub owner: Option<OwnerView>,
     /// The worker that last bound it, or was last seen driving it.
     pub driver: WorkerId,
-    /// Its fence.
+    /// Its fencing token.
     pub epoch: u64,
     /// When this epoch began.
     pub bound_at: Timestamp,
-    /// When the claim lapses, while there is one.
+    /// When the claim lapses; `None` if it is bound.
     pub lease_until: Option<Timestamp>,
     /// How often it was moved.
     pub rebinds: u64,
@@ -84,11 +84,11 @@ pub struct BindingView {
 /// The worker that holds a binding's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerView {
-    /// Who.
+    /// Its id.
     pub worker: WorkerId,
-    /// Whether its last beat still holds.
+    /// Whether its last beat has not lapsed.
     pub alive: bool,
-    /// Where its peers reach it, if it is known.
+    /// The address at which its peers reach it, if it is known.
     pub address: Option<Box<str>>,
 }
 
@@ -124,26 +124,27 @@ impl BindingView {
     }
 }
 
-/// One record, as told to callers.
+/// One record, as returned to callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordView {
     /// The session's id.
     pub id: SessionId,
-    /// Its incarnation.
+    /// Its generation.
     pub generation: u64,
-    /// Who owns it.
+    /// The owner.
     pub principal: Principal,
-    /// What it is now.
+    /// Its current state.
     pub state: SessionState,
-    /// When this incarnation began.
+    /// When this generation began.
     pub created_at: Timestamp,
-    /// The last use that was written.
+    /// The last written use.
     pub last_used_at: Timestamp,
-    /// When it expires if it is not used, see [`crate::record::SessionLifetime::expiry_told`]; for an ended one, when it ended.
+    /// When it expires unless it is used, see [`crate::record::SessionLifetime::reported_expiry`]. Of an ended session,
+    /// when it ended.
     pub expires_at: Timestamp,
     /// How long it may be idle.
     pub ttl: Millis,
-    /// What is mounted, for code sessions.
+    /// The digest of the mounted content, for code sessions.
     pub content_hash: Option<ContentHash>,
     /// What another worker needs to continue it.
     pub labels: BTreeMap<LabelName, LabelValue>,
@@ -162,7 +163,7 @@ impl RecordView {
             state: record.lifetime.state(context.now),
             created_at: record.lifetime.created_at,
             last_used_at: record.lifetime.last_used_at,
-            expires_at: record.lifetime.expiry_told(context.now),
+            expires_at: record.lifetime.reported_expiry(context.now),
             ttl: record.lifetime.ttl,
             content_hash: record.content_hash.clone(),
             labels: record.labels.clone(),

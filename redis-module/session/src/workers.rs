@@ -1,8 +1,8 @@
-//! Which workers are alive, as one node has heard it.
+//! Which workers are alive, as known to one node from their beats.
 //!
-//! A worker is a name and the boot id of one run of it. It lives from its last beat until that beat's TTL lapses on
-//! the node's monotonic clock. Invariant: of one name at most one boot is alive, and a boot that a later one has
-//! replaced does not come back while that is alive. A living worker keeps its address.
+//! A worker is a name and the boot id of one run of it. It is alive from a beat until that beat's TTL lapses on the
+//! node's monotonic clock. Invariant: of one name at most one boot is alive, and a replaced boot is refused while the
+//! later one is alive. A living worker keeps its address.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,15 +17,15 @@ use crate::time::{Millis, Monotonic, Timestamp};
 #[derive(Debug)]
 pub struct Workers {
     heard: BTreeMap<Box<str>, WorkerEntry>,
-    /// Workers met in records that have never beaten here, with the end of their grace.
-    /// Behind a `RefCell` because looking is what discovers them.
+    /// Workers known from records only, without a beat, with the end of their grace period. In a `RefCell` because a
+    /// lookup adds them.
     met: RefCell<BTreeMap<Box<str>, Monotonic>>,
-    /// Until then a worker that was never heard counts as alive.
+    /// Until then an unknown worker counts as alive.
     grace_until: Monotonic,
     grace: Millis,
 }
 
-/// A worker that has beaten here.
+/// A worker that has sent a beat.
 #[derive(Debug)]
 struct WorkerEntry {
     worker: WorkerId,
@@ -36,46 +36,45 @@ struct WorkerEntry {
     retired_boots: VecDeque<Box<str>>,
 }
 
-/// Whether a worker takes on new connections of its own.
+/// Whether a worker accepts new owned bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
     /// It does.
     Serving,
-    /// It finishes what it has.
+    /// It only finishes its current ones.
     Draining,
 }
 
-/// What is told of one worker.
+/// One worker, as returned to callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerView {
     /// Name and boot id.
     pub worker: WorkerId,
-    /// Where its peers reach it.
+    /// The address at which its peers reach it.
     pub address: Address,
-    /// Whether its last beat still holds.
+    /// Whether its last beat has not lapsed.
     pub alive: bool,
-    /// What it announced.
+    /// Whether it is draining.
     pub drain: Drain,
-    /// When it was last heard.
+    /// When it last sent a beat.
     pub last_beat_at: Timestamp,
 }
 
-/// One announcement of life.
+/// One beat: a worker announces that it is alive.
 #[derive(Clone, Debug)]
 pub struct Beat {
-    /// Who lives.
+    /// The worker.
     pub worker: WorkerId,
-    /// Where its peers reach it.
+    /// The address at which its peers reach it.
     pub address: Address,
-    /// For how long this beat holds.
+    /// How long the worker is alive after this beat.
     pub ttl: Millis,
-    /// Whether it takes on new connections.
+    /// Whether it accepts new owned bindings.
     pub drain: Drain,
 }
 
 impl Workers {
-    /// A node that starts (or was promoted) at `started`, has heard nobody yet, and counts everybody as alive for
-    /// `grace`.
+    /// A node that starts (or was promoted) at `started`, knows no worker yet, and counts all as alive for `grace`.
     #[must_use]
     pub fn new(started: Monotonic, grace: Millis) -> Self {
         Self {
@@ -86,27 +85,27 @@ impl Workers {
         }
     }
 
-    /// Starts the grace of workers never heard again, at `from`.
+    /// Restarts the grace period of unknown workers, at `from`.
     pub fn renew_grace(&mut self, from: Monotonic) {
         self.met.get_mut().clear();
         self.grace_until = from.plus(self.grace);
     }
 
-    /// Changes the grace of workers not yet met.
+    /// Changes the grace period of workers that are still unknown.
     pub fn set_grace(&mut self, grace: Millis) {
         self.grace = grace;
     }
 
-    /// Notes a beat.
+    /// Records a beat.
     ///
     /// # Errors
-    /// `STALE` for a boot that a later one of the same name has replaced and that is alive; `BUSY` for another address than the one with
-    /// which the worker is alive; `LIMIT` when too many workers live.
+    /// `STALE` for a boot that was replaced by a later one that is alive; `BUSY` if the worker is alive with another
+    /// address; `LIMIT` if too many workers are alive.
     pub fn beat(&mut self, beat: Beat, mono: Monotonic, now: Timestamp) -> Result<(), Refusal> {
         let name = beat.worker.name();
         let known = self.heard.contains_key(name);
         if !known && self.heard.len() >= WORKERS_MAX {
-            self.forget_the_longest_dead(mono)?;
+            self.forget_longest_dead(mono)?;
         }
         let mut retired_boots = VecDeque::new();
         if let Some(heard) = self.heard.get_mut(name) {
@@ -143,8 +142,8 @@ impl Workers {
         Ok(())
     }
 
-    /// The worker says that it is gone. A boot that is not the current one changes nothing; one that never beat here
-    /// loses its grace. Answers whether it was alive.
+    /// Records that a worker has stopped. A boot that is not the current one changes nothing; an unknown worker loses
+    /// its grace period. Returns whether it was alive.
     pub fn gone(&mut self, worker: &WorkerId, mono: Monotonic) -> bool {
         match self.heard.get_mut(worker.name()) {
             Some(heard) if heard.worker == *worker => {
@@ -154,7 +153,7 @@ impl Workers {
             }
             Some(_) => false,
             None => {
-                let was_alive = self.is_stranger_alive(worker, mono);
+                let was_alive = self.is_unknown_alive(worker, mono);
                 if let Some(until) = self.met.get_mut().get_mut(worker.as_str()) {
                     *until = Monotonic::default();
                 }
@@ -163,7 +162,7 @@ impl Workers {
         }
     }
 
-    /// Everybody heard, by name.
+    /// All workers that sent a beat, by name.
     #[must_use]
     pub fn list(&self, mono: Monotonic) -> Vec<WorkerView> {
         self.heard
@@ -178,7 +177,7 @@ impl Workers {
             .collect()
     }
 
-    /// The same knowledge, asked at one moment.
+    /// The workers at one moment.
     #[must_use]
     pub const fn at(&self, mono: Monotonic) -> WorkersAt<'_> {
         WorkersAt {
@@ -187,7 +186,7 @@ impl Workers {
         }
     }
 
-    fn forget_the_longest_dead(&mut self, mono: Monotonic) -> Result<(), Refusal> {
+    fn forget_longest_dead(&mut self, mono: Monotonic) -> Result<(), Refusal> {
         let longest_dead = self
             .heard
             .iter()
@@ -202,9 +201,9 @@ impl Workers {
         Ok(())
     }
 
-    /// A worker that never beat here lives from the first time a record names it until its grace is over. Beyond the
-    /// bound on how many such are remembered, only the node's own grace counts.
-    fn is_stranger_alive(&self, worker: &str, mono: Monotonic) -> bool {
+    /// Whether a worker without a beat counts as alive: from the first lookup until its grace period is over. Beyond
+    /// the limit of remembered workers, only the node's own grace period counts.
+    fn is_unknown_alive(&self, worker: &str, mono: Monotonic) -> bool {
         let mut met = self.met.borrow_mut();
         if let Some(until) = met.get(worker) {
             return mono < *until;
@@ -242,9 +241,10 @@ impl Liveness for WorkersAt<'_> {
     fn is_alive(&self, worker: &str) -> bool {
         match self.workers.heard.get(WorkerId::name_of(worker)) {
             Some(heard) if heard.worker.as_str() == worker => self.mono < heard.lives_until,
-            // Another boot of this name was heard: a name has one living boot, and a new one beats before it binds.
+            // Another boot of this name has sent a beat: a name has one living boot, and a new boot sends a beat before
+            // it binds.
             Some(_) => false,
-            None => self.workers.is_stranger_alive(worker, self.mono),
+            None => self.workers.is_unknown_alive(worker, self.mono),
         }
     }
 

@@ -108,7 +108,7 @@ fn apply(
     let mono = module.time.now();
     let queues = Queues {
         turns: &mut module.turns,
-        news: &mut module.news,
+        events: &mut module.events,
         workers: &module.workers.at(mono),
         mono,
     };

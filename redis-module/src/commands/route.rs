@@ -66,7 +66,7 @@ epoch.",
 const TICKET: ArgumentSpec = ArgumentSpec::text(c"ticket");
 const LEASE: ArgumentSpec = ArgumentSpec::integer(c"ms").after(c"LEASE");
 
-/// The parts of a turn that is asked for.
+/// The parts of a request for a turn.
 const TURN: &[ArgumentSpec] = &[TICKET, LEASE];
 
 grammar! {

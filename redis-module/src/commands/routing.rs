@@ -1,7 +1,7 @@
 //! ROUTE and ENTER: where a session's calls to a server go, and whose turn it is.
 //!
-//! The command reads three fields at once instead of the record, copies none of them, and usually writes nothing. It reads
-//! two more if the third one, the binding's head, says that a loss is still to be reported.
+//! The command reads three fields at once instead of the record, copies none of them, and usually writes nothing. It
+//! reads two more if the third one, the binding's head, says that a loss is still to be reported.
 
 use mooring_session::codec::{self, BindingHead, CorruptRecord};
 use mooring_session::names::{InstanceName, NameError, Principal, ServerName, WorkerId};
@@ -124,7 +124,7 @@ pub(super) fn serve(
     let asked = request.turn.as_ref().map(|turn| {
         let queues = Queues {
             turns: &mut module.turns,
-            news: &mut module.news,
+            events: &mut module.events,
             workers: rules_context.workers,
             mono: inputs.monotonic(),
         };
@@ -203,7 +203,7 @@ pub(super) fn serve(
             .monotonic()
             .plus(claims::left(&moment, line.lease_until));
         let (worker, server) = (WorkerId::parse(request.worker.as_bytes())?, fields.server);
-        claims::watch(&mut module.news, &moment, &worker, server, until);
+        claims::watch(&mut module.events, &moment, &worker, server, until);
     }
     if replaced.is_some() {
         // The index counts by driver. A change of driver is rare enough to read the whole record.

@@ -73,7 +73,7 @@ impl Command for TouchCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        let decided = match request.is_of_life_alone() {
+        let decided = match request.changes_lifetime_only() {
             true => touch_lifetime(context, module, key, &request)?,
             false => touch(context, module, key, &request)?,
         };

@@ -2,9 +2,9 @@
 //!
 //! Turns are in memory only: nothing here writes to the keyspace or is replicated.
 
+use mooring_session::events::EventMailboxes;
 use mooring_session::limits::LEASE_MIN;
 use mooring_session::names::{NameError, ServerName};
-use mooring_session::news::News;
 use mooring_session::time::{Millis, Monotonic};
 use mooring_session::turns::{TurnContext, TurnRequest, TurnStatus, Turns};
 use mooring_session::{Liveness, Refusal, SessionPlace};
@@ -34,7 +34,7 @@ pub(super) fn lease(word: &[u8]) -> Result<Millis, NameError> {
 /// The parts of the module's state that turns need, borrowed for one command.
 pub(super) struct Queues<'a> {
     pub(super) turns: &'a mut Turns,
-    pub(super) news: &'a mut News,
+    pub(super) events: &'a mut EventMailboxes,
     pub(super) workers: &'a dyn Liveness,
     pub(super) mono: Monotonic,
 }
@@ -82,7 +82,7 @@ impl Queues<'_> {
             mono: self.mono,
             limits: settings::turn_limits(),
             workers: self.workers,
-            news: self.news,
+            events: self.events,
         };
         let place = SessionPlace::new(moment.database, moment.key.as_bytes());
         (self.turns, context, place)

@@ -1,6 +1,6 @@
-//! Whose command runs, and which keys that user may read.
+//! The user of the running command, and the keys that it may read.
 //!
-//! Invariant: a check is made against the rules as they are at the call; nothing is remembered between commands.
+//! Invariant: a check uses the current ACL rules; nothing is cached between commands.
 
 use std::ptr;
 
@@ -8,15 +8,15 @@ use redis_module::raw;
 
 use super::{Context, OK, OwnedText, Text};
 
-/// The user behind the running command.
+/// The user of the running command.
 pub(crate) struct Reader {
-    /// Null for a command without a user: the server's own, which may do anything.
+    /// Null for a command of the server itself, which has no user and may do anything.
     raw: *mut raw::RedisModuleUser,
     may_read_all: bool,
 }
 
 impl Context {
-    /// The user behind the running command.
+    /// The user of the running command.
     pub(crate) fn reader(&self) -> Reader {
         let Some(name) = self.user_name() else {
             return Reader {
@@ -33,8 +33,8 @@ impl Context {
         }
     }
 
-    /// None for the clients that the server makes for itself. They have no user, and Redis 7.0 would follow the null
-    /// pointer if it were asked for the running one's; a script runs as its caller, who is not in the list of clients.
+    /// `None` for the server's internal clients. They have no user, and a query for the current user would make Redis
+    /// 7.0 dereference a null pointer. A script runs as its caller, which is not in the list of clients.
     fn user_name(&self) -> Option<OwnedText> {
         let raw = if self.is_in_script() {
             api!(RedisModule_GetCurrentUserName(self.raw), ptr::null_mut())
@@ -50,7 +50,7 @@ impl Context {
 }
 
 impl Reader {
-    /// Whether the user may read the key. A user that was deleted meanwhile may read none.
+    /// Whether the user may read the key. A user that has been deleted may read none.
     pub(crate) fn may_read(&self, key: Text<'_>) -> bool {
         if self.raw.is_null() {
             return self.may_read_all;

@@ -1,6 +1,7 @@
-//! The server's own allocator, so that `INFO memory` and `maxmemory` count what the module holds.
+//! The server's allocator, so that `INFO memory` and `maxmemory` include the module's memory.
 //!
-//! Invariant: a block goes back to where it came from. Tests of this crate run without a server and keep Rust's.
+//! Invariant: a block is freed by the allocator that it came from. Tests of this crate run without a server and use
+//! Rust's.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
@@ -12,12 +13,12 @@ static ALLOCATOR: ServerAllocator = ServerAllocator;
 
 struct ServerAllocator;
 
-/// The alignment that every block of the server's allocator has, whatever is behind it.
+/// The alignment of every block of the server's allocator.
 const SERVER_ALIGNMENT: usize = 16;
 
 // SAFETY: the four functions are malloc, calloc, realloc and free behind the server's accounting. Their blocks are
-// aligned to sixteen bytes once they are that long, and sizes here are multiples of the alignment asked for. What asks
-// for more goes to the system's allocator, by the same test of its layout on the way in and out.
+// aligned to sixteen bytes once they are that long, and sizes here are multiples of the alignment asked for. Layouts
+// with a larger alignment use the system's allocator, by the same check on allocation and deallocation.
 unsafe impl GlobalAlloc for ServerAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > SERVER_ALIGNMENT {

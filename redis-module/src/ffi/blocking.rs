@@ -1,8 +1,8 @@
-//! Clients that wait for their reply.
+//! Blocked clients.
 //!
-//! Invariant: what was blocked is handed back exactly once, when its [`BlockedClient`] is dropped. That is the way to
-//! wake a client, and it is due as well after its disconnect: the server keeps a module with blocked
-//! clients loaded, and frees them only when they are handed back.
+//! Invariant: a blocked client is returned to the server exactly once, when its [`BlockedClient`] is dropped. That
+//! wakes a client, and is also necessary after its disconnect: the server frees blocked clients only when they are
+//! returned, and refuses to unload a module that has any.
 
 use std::ffi::{c_int, c_longlong};
 use std::ptr;
@@ -12,27 +12,27 @@ use redis_module::raw;
 use super::{Context, OK};
 use crate::handler;
 
-/// A client that waits. Dropped, it is woken: on the next turn of the server's loop
-/// [`handler::wake`](crate::handler::wake) writes its reply, unless it went away before.
+/// A blocked client. Dropping it wakes the client: in the next iteration of the server's loop
+/// [`handler::wake`](crate::handler::wake) writes its reply, unless it has disconnected.
 pub(crate) struct BlockedClient {
     raw: *mut raw::RedisModuleBlockedClient,
 }
 
-// SAFETY: the handle is a block of the server's without ties to a thread, and `RM_UnblockClient`, the only use made of
-// it, may be called from any.
+// SAFETY: the handle is a block of the server that is not tied to a thread, and `RM_UnblockClient`, its only use, may
+// be called from any thread.
 unsafe impl Send for BlockedClient {}
 
-/// Which of the waiting clients: unique among those that were not handed back yet.
+/// Identifies a blocked client: unique among those that were not returned yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BlockedId(usize);
 
 impl Context {
-    /// Makes the client of the running command wait, without an end of the server's own: a client whose time is over in
-    /// the turn of the loop in which it is woken would get no reply at all (Redis 7.0 unblocks it and calls nothing).
-    /// The command must not reply. Where an operator unblocks the client,
-    /// [`handler::wake`](crate::handler::wake) replies as well; where it goes away,
-    /// [`handler::forsake`](crate::handler::forsake) is told.
-    /// Never where [`Context::denies_blocking`]. None where this server cannot.
+    /// Blocks the client of the running command, without a timeout of the server: a client whose timeout passes in the
+    /// iteration of the loop in which it is woken would get no reply at all (Redis 7.0 unblocks it and calls no
+    /// callback). The command must not reply. If an operator unblocks the client,
+    /// [`handler::wake`](crate::handler::wake) replies as well; if it disconnects,
+    /// [`handler::on_client_gone`](crate::handler::on_client_gone) is called. Do not call this if
+    /// [`Context::denies_blocking`]. `None` if this server cannot block clients.
     pub(crate) fn block_client(&self) -> Option<BlockedClient> {
         const NO_TIMEOUT: c_longlong = 0;
         let raw = api!(
@@ -58,7 +58,7 @@ impl Context {
 }
 
 impl BlockedClient {
-    /// Which client this is.
+    /// The id of the client.
     pub(crate) fn id(&self) -> BlockedId {
         BlockedId::of(self.raw)
     }
@@ -90,5 +90,5 @@ extern "C" fn disconnected(
     _context: *mut raw::RedisModuleCtx,
     client: *mut raw::RedisModuleBlockedClient,
 ) {
-    handler::forsake(BlockedId::of(client));
+    handler::on_client_gone(BlockedId::of(client));
 }

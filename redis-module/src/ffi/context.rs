@@ -12,7 +12,7 @@ use super::{Arguments, Key, OK, Text};
 /// The running callback's view of the server.
 pub(crate) struct Context {
     pub(super) raw: *mut raw::RedisModuleCtx,
-    /// Names the command that runs; of no meaning in other callbacks.
+    /// The digest of the running command; without meaning in other callbacks.
     pub(crate) request: RequestDigest,
 }
 
@@ -33,18 +33,18 @@ impl Context {
         }
     }
 
-    /// Opens the key for reading and writing. A key whose time has come is gone by then.
+    /// Opens the key for reading and writing. An expired key is deleted by this.
     pub(crate) fn open(&self, name: Text<'_>) -> Key<'_> {
         self.open_as(name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
     }
 
-    /// Opens the key for reading: also on a replica, and without any trace but its last access.
+    /// Opens the key for reading, also on a replica. Only its access time changes.
     pub(crate) fn open_to_read(&self, name: Text<'_>) -> Key<'_> {
         self.open_as(name, raw::REDISMODULE_READ)
     }
 
-    /// Opens the key to look at it as the server itself would: no access is noted and no miss is counted, where this
-    /// server can do without (what Redis 7.0 does not know of these it ignores).
+    /// Opens the key without updating its access time or counting a miss, if this server supports that (Redis 7.0
+    /// ignores the flags that it does not know).
     pub(crate) fn open_to_look(&self, name: Text<'_>) -> Key<'_> {
         self.open_as(
             name,
@@ -70,13 +70,13 @@ impl Context {
         u64::try_from(api!(RedisModule_Milliseconds(), 0)).unwrap_or(0)
     }
 
-    /// The database that this callback is about.
+    /// The database of this callback.
     pub(crate) fn database(&self) -> i32 {
         api!(RedisModule_GetSelectedDb(self.raw), 0)
     }
 
-    /// Turns to another database, and says whether the server has it. Only for callbacks that no client called: a
-    /// command would leave its client there.
+    /// Selects another database, and returns whether the server has it. Only for callbacks without a client: a command
+    /// would leave its client in that database.
     pub(crate) fn select(&self, database: i32) -> bool {
         api!(RedisModule_SelectDb(self.raw, database), 1) == OK
     }
@@ -86,7 +86,7 @@ impl Context {
         api!(RedisModule_DbSize(self.raw), 0)
     }
 
-    /// Whether the client must not be made to wait: in MULTI, in a script, and wherever else the server says so.
+    /// Whether the client must not be blocked: in MULTI, in a script, and wherever else the server forbids it.
     pub(crate) fn denies_blocking(&self) -> bool {
         self.has_any_flag(
             raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
@@ -95,9 +95,9 @@ impl Context {
         )
     }
 
-    /// Whether the server has reached maxmemory and never evicts. With an eviction policy it has made room before the
-    /// command, and is over the limit again by what this command, or this transaction, has written since; what sessions
-    /// add then expires, so every policy may evict it before the next command.
+    /// Whether the server has reached maxmemory and never evicts. With an eviction policy it has freed memory before
+    /// the command, and exceeds the limit only by what this command, or this transaction, has written since. Sessions
+    /// expire, so every policy may evict them before the next command.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_OOM)
             && !self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_EVICT)
@@ -108,17 +108,17 @@ impl Context {
         self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_MASTER)
     }
 
-    /// Whether this server is a replica that takes no writes of clients.
+    /// Whether this server is a replica that refuses writes of clients.
     pub(crate) fn is_read_only_replica(&self) -> bool {
         self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_READONLY)
     }
 
-    /// Whether this server is a primary that is not loading its data: what may write of its own accord.
+    /// Whether this server is a primary that is not loading its data, so that it may write without a client.
     pub(crate) fn is_serving_primary(&self) -> bool {
         self.is_primary() && !self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
     }
 
-    /// Whether the server loads data beside what it serves: a replica in a full synchronization.
+    /// Whether the server loads data while it serves the previous data: a replica in a full synchronization.
     pub(crate) fn is_loading_aside(&self) -> bool {
         self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
     }
@@ -132,7 +132,7 @@ impl Context {
         api!(RedisModule_GetContextFlags(self.raw), 0).cast_unsigned() & flags != 0
     }
 
-    /// Tells clients that cached or watch the key that its data changed.
+    /// Signals to clients that cache or watch the key that its data changed.
     pub(crate) fn signal_modified(&self, key: Text<'_>) {
         api!(RedisModule_SignalModifiedKey(self.raw, key.raw), 0);
     }

@@ -1,4 +1,4 @@
-//! The description of a command in the server's own form: what COMMAND DOCS, GETKEYS and INFO lean on.
+//! The description of a command in the server's format, for COMMAND DOCS, GETKEYS and INFO.
 //!
 //! Invariant: the server copies all of it at once, so the lists built here live for one call.
 
@@ -39,14 +39,14 @@ pub(super) fn describe(
         key_specs: key_specs.as_mut_ptr(),
         args: arguments,
     };
-    // Redis copies all of it, so the lists may go when this function returns.
+    // Redis copies all of it, so the lists may be freed when this function returns.
     check(
         api!(RedisModule_SetCommandInfo(command, &raw const info), ERR),
         LoadError::Description(spec.name),
     )
 }
 
-/// The key specs of a command, closed by an all-zero entry.
+/// The key specs of a command, terminated by an all-zero entry.
 fn key_specs(key: KeyAccess) -> Vec<raw::RedisModuleCommandKeySpec> {
     // SAFETY: a C struct of integers, pointers and unions of such: all zeroes are a value, and the closing one.
     let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
@@ -82,7 +82,7 @@ struct ArgumentLists {
 }
 
 impl ArgumentLists {
-    /// The list for `specs`, closed by an all-zero entry; null for none.
+    /// The list for `specs`, terminated by an all-zero entry; null if `specs` is empty.
     fn build(&mut self, specs: &[ArgumentSpec]) -> *mut raw::RedisModuleCommandArg {
         if specs.is_empty() {
             return ptr::null_mut();

@@ -1,4 +1,4 @@
-//! Where Redis enters: the function behind every command, and the report that `INFO` asks for.
+//! The entry points for Redis: the function of every command, and the module's section of `INFO`.
 //!
 //! Invariant: callbacks only convert their arguments to safe types; [`handler`](crate::handler) does the rest.
 
@@ -17,7 +17,7 @@ pub(crate) type Entry = unsafe extern "C" fn(
     c_int,
 ) -> c_int;
 
-/// The entry point that runs `C` behind the handler's edge.
+/// The entry point that runs `C` behind the boundary of the handler.
 pub(crate) const fn entry<C: Command>() -> Entry {
     run_command::<C>
 }
@@ -28,14 +28,14 @@ unsafe extern "C" fn run_command<C: Command>(
     argc: c_int,
 ) -> c_int {
     let secrets = Secrets::default();
-    // SAFETY: Redis hands in `argc` strings that live until the command has returned.
+    // SAFETY: Redis passes `argc` strings that live until the command has returned.
     let arguments = unsafe { Arguments::from_raw(argv, argc, &secrets) };
     handler::run::<C>(&Context::of_command(context, arguments), arguments);
     secrets.redact(context, argc);
     OK
 }
 
-/// The report that `INFO` asks for.
+/// The module's section of `INFO`.
 pub(crate) struct Report {
     pub(super) raw: *mut raw::RedisModuleInfoCtx,
 }

@@ -1,7 +1,7 @@
-//! What the server tells of by itself: events of keys, and events of its own life.
+//! The events of the server: of keys, and of the server itself.
 //!
-//! Invariants: the name of a key is only shown as bytes. While the server loads its data the string behind it stands on
-//! the stack, and holding on to it aborts the server. An event or a part of one that is not known here is ignored.
+//! Invariants: the name of a key is only passed as bytes. While the server loads its data, the string of the name is on
+//! the stack, and retaining it aborts the server. Unknown events are ignored.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -14,13 +14,13 @@ use crate::handler;
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyEvent {
-    /// It came in with a dump of the data: at a start, in a full synchronization, or by DEBUG RELOAD.
+    /// It was loaded from a file or a stream: at a start, in a full synchronization, or by DEBUG RELOAD.
     Loaded,
     /// A command or a deadline changed it.
     Changed,
-    /// A command changed fields of the hash that it holds, and left it there.
+    /// A command changed fields of its hash, and the key still exists.
     FieldsChanged,
-    /// It was deleted, or its time was over: there is no such key.
+    /// It was deleted or expired: the key does not exist any more.
     Gone,
     /// It was evicted, to free memory.
     Evicted,
@@ -29,29 +29,29 @@ pub(crate) enum KeyEvent {
 /// What happened to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerEvent {
-    /// All keys of a database are about to go, or of every database where none is named.
+    /// All keys of a database, or of every database, are about to be deleted.
     Flushing {
-        /// Which.
+        /// The database; `None` for all.
         database: Option<i32>,
     },
-    /// Two databases have changed places.
+    /// Two databases were swapped.
     Swapped {
-        /// The one.
+        /// The first.
         first: i32,
-        /// The other.
+        /// The second.
         second: i32,
     },
     /// The data is about to be loaded, in place.
     LoadingStarted,
     /// The data was loaded.
     LoadingEnded,
-    /// Loading broke off: what came in so far is there or is about to be flushed.
+    /// Loading failed: the keys loaded so far exist or are about to be flushed.
     LoadingFailed,
-    /// A full synchronization begins to load beside the data that is served.
+    /// A full synchronization starts to load data while the previous data is served.
     AsideStarted,
-    /// What was loaded beside has taken the place of the data.
+    /// The loaded data has replaced the previous data.
     AsideCompleted,
-    /// What was loaded beside was dropped.
+    /// The loaded data was discarded.
     AsideAborted,
     /// This node became a primary.
     Promoted,
@@ -64,7 +64,7 @@ pub(crate) enum ServerEvent {
     },
 }
 
-/// All classes but the module's own, the misses, and news of keys that other classes tell as well.
+/// All classes but the module's own, misses, and events that duplicate those of other classes.
 const CLASSES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
     | raw::REDISMODULE_NOTIFY_STRING
     | raw::REDISMODULE_NOTIFY_LIST
@@ -88,7 +88,7 @@ const EVENTS: [u64; 6] = [
 ];
 
 impl Loading<'_> {
-    /// Asks to be told of everything that happens to keys and to the server. The server forgets it with the module.
+    /// Subscribes to all events of keys and of the server. The server drops the subscription with the module.
     pub(crate) fn subscribe(&self) -> Result<(), LoadError> {
         check(
             api!(
@@ -135,7 +135,7 @@ extern "C" fn key_changed(
         raw::REDISMODULE_NOTIFY_EVICTED => KeyEvent::Evicted,
         raw::REDISMODULE_NOTIFY_HASH => KeyEvent::FieldsChanged,
         raw::REDISMODULE_NOTIFY_EXPIRED => KeyEvent::Gone,
-        // A deadline that was set in the past is told as `del`.
+        // Setting a deadline in the past sends `del`.
         raw::REDISMODULE_NOTIFY_GENERIC if is_one_of(event, [c"expire", c"persist"]) => return OK,
         raw::REDISMODULE_NOTIFY_GENERIC if is_one_of(event, [c"del"]) => KeyEvent::Gone,
         _ => KeyEvent::Changed,
@@ -144,7 +144,7 @@ extern "C" fn key_changed(
     OK
 }
 
-/// Whether it is one of these events. `expire` and `persist` say only that the key got another time to live, or none: a
+/// Whether it is one of these events. `expire` and `persist` only mean that the key got another TTL, or none: a
 /// session's deadline is in its record.
 fn is_one_of<const N: usize>(event: *const c_char, names: [&CStr; N]) -> bool {
     // SAFETY: the server names every event by a string that lives for the length of the callback.
@@ -215,7 +215,7 @@ fn flushing(data: *mut c_void) -> Option<ServerEvent> {
     // SAFETY: the event FLUSHDB carries this structure, which lives for the length of the callback.
     let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
     Some(ServerEvent::Flushing {
-        // The server says -1 for all.
+        // -1 means all databases.
         database: (info.dbnum >= 0).then_some(info.dbnum),
     })
 }

@@ -1,4 +1,4 @@
-//! The content of a hash, copied out in one walk.
+//! The contents of a hash, copied in one scan.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -7,9 +7,9 @@ use redis_module::raw;
 
 use super::{Key, Text};
 
-/// Room for what a record with a binding takes.
+/// The size of a record with one binding.
 const BYTES_COMMON: usize = 640;
-/// Most fields that room is made for beforehand.
+/// Most fields to allocate for in advance.
 const FIELDS_COMMON: usize = 32;
 
 /// The fields and values of one hash, in one block.

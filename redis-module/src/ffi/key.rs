@@ -1,7 +1,7 @@
-//! One open key: what it holds, read and written in place.
+//! An open key, whose value is read and written in place.
 //!
-//! Invariants: a key is closed when it goes out of scope. Nothing here is replicated; who writes says so to the
-//! [`Context`].
+//! Invariants: a key is closed when it goes out of scope. Nothing here is replicated: the caller that writes replicates
+//! it with the [`Context`].
 
 use std::marker::PhantomData;
 use std::ptr;
@@ -10,7 +10,7 @@ use redis_module::raw;
 
 use super::{Context, OwnedText, Text};
 
-/// What a key holds.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     /// Nothing: there is no such key.
@@ -28,15 +28,15 @@ const FIELDS_PER_CALL: usize = 8;
 
 /// An open key.
 pub(crate) struct Key<'c> {
-    /// Null where the key was opened for reading and is not there: Redis takes that for an empty key.
+    /// Null if the key was opened for reading and does not exist: Redis treats that as an empty key.
     pub(super) raw: *mut raw::RedisModuleKey,
     pub(super) lives: PhantomData<&'c Context>,
 }
 
 impl Key<'_> {
-    /// What it holds.
+    /// The type of its value.
     pub(crate) fn kind(&self) -> KeyKind {
-        // Compared as integers: a type that a later server invents is one of the others.
+        // Compared as integers: a type that a later server adds counts as `Other`.
         match api!(RedisModule_KeyType(self.raw), 0) {
             kind if kind as isize == raw::REDISMODULE_KEYTYPE_EMPTY => KeyKind::Empty,
             kind if kind as isize == raw::REDISMODULE_KEYTYPE_HASH => KeyKind::Hash,
@@ -99,7 +99,7 @@ impl Key<'_> {
         })
     }
 
-    /// Sets fields of a hash, and makes the hash if the key is empty. Nothing is replicated.
+    /// Sets fields of a hash, and creates the hash if the key is empty. Nothing is replicated.
     pub(crate) fn set(&self, pairs: &[[Text<'_>; 2]]) {
         if self.raw.is_null() {
             return;
@@ -114,7 +114,7 @@ impl Key<'_> {
             }
             let [n0, n1, n2, n3, n4, n5, n6, n7] = names;
             let [v0, v1, v2, v3, v4, v5, v6, v7] = values;
-            // The count that comes back is of no use: what is set here always goes through.
+            // The returned count is not needed: setting fields without conditions always succeeds.
             api!(
                 RedisModule_HashSet(
                     self.raw,
@@ -163,7 +163,7 @@ impl Key<'_> {
         }
     }
 
-    /// The bytes of a string; none where the key holds none.
+    /// The bytes of a string; `None` if the key holds no string.
     pub(crate) fn read_string(&self) -> Option<Vec<u8>> {
         if self.raw.is_null() || self.kind() != KeyKind::String {
             return None;
@@ -177,26 +177,26 @@ impl Key<'_> {
         if start.is_null() {
             return None;
         }
-        // SAFETY: Redis gives the address and the length of the value, which stays put until the key is written to
-        // or closed; it is copied at once.
+        // SAFETY: Redis returns the address and the length of the value, which is valid until the key is written to or
+        // closed; it is copied at once.
         Some(unsafe { std::slice::from_raw_parts(start.cast_const().cast(), length) }.to_vec())
     }
 
-    /// Makes the key a string, whatever it was, without a time to live. Nothing is replicated.
+    /// Sets the key to a string without a TTL, whatever its type was. Nothing is replicated.
     pub(crate) fn set_string(&self, value: Text<'_>) {
         if !self.raw.is_null() {
             api!(RedisModule_StringSet(self.raw, value.raw), 0);
         }
     }
 
-    /// Drops the key with what it holds, which is freed in the background where it is large. Nothing is replicated.
+    /// Deletes the key with its value, which is freed in the background if it is large. Nothing is replicated.
     pub(crate) fn unlink(&self) {
         if !self.raw.is_null() {
             api!(RedisModule_UnlinkKey(self.raw), 0);
         }
     }
 
-    /// Until when the key lives, if not for ever.
+    /// When the key expires, if it does.
     pub(crate) fn expires_at(&self) -> Option<i64> {
         if self.raw.is_null() {
             return None;
@@ -206,7 +206,7 @@ impl Key<'_> {
         (unix_ms >= 0).then_some(unix_ms)
     }
 
-    /// Lets the key live until `unix_ms`. Nothing is replicated.
+    /// Sets the key to expire at `unix_ms`. Nothing is replicated.
     pub(crate) fn expire_at(&self, unix_ms: i64) {
         if !self.raw.is_null() {
             api!(RedisModule_SetAbsExpire(self.raw, unix_ms), 0);

@@ -1,7 +1,7 @@
-//! The module's hour of birth and death: what only `RedisModule_OnLoad` and `RedisModule_OnUnload` may do.
+//! Loading and unloading: the calls that only `RedisModule_OnLoad` and `RedisModule_OnUnload` may make.
 //!
-//! Invariant: everything handed to the server here is either copied by it (descriptions) or lives as long as the
-//! module (settings, functions).
+//! Invariant: everything passed to the server here is either copied by it (descriptions) or lives as long as the module
+//! (settings, functions).
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
@@ -16,10 +16,10 @@ use crate::registrar::{CommandSpec, KeyAccess};
 
 const API_VERSION: c_int = raw::REDISMODULE_APIVER_1.cast_signed();
 
-/// The server refused a step of the loading; its own log line says more.
+/// The server refused a step of the loading; its own log line has the details.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
-    /// Another module of this name, or a server that does not know this version of the API.
+    /// Another module has this name, or the server does not support this version of the API.
     #[error("the server refused the module")]
     Init,
     /// A server older than Redis 7.0.
@@ -45,13 +45,13 @@ pub(crate) enum LoadError {
     Events,
 }
 
-/// The module's hour of birth: what only [`RedisModule_OnLoad`] may do.
+/// The loading of the module: the calls that only [`RedisModule_OnLoad`] may make.
 pub(crate) struct Loading<'a> {
     context: &'a Context,
 }
 
 impl<'a> Loading<'a> {
-    /// Introduces the module, and checks once that everything it leans on is there.
+    /// Registers the module, and checks once that the server has all required functions.
     fn begin(context: &'a Context) -> Result<Self, LoadError> {
         // SAFETY: called once, with the context that the server gave to `RedisModule_OnLoad`; this is what fills the
         // table of function pointers that everything else reads.
@@ -99,15 +99,16 @@ impl<'a> Loading<'a> {
         Ok(Self { context })
     }
 
-    /// The server, as commands see it.
+    /// The context for commands.
     pub(crate) fn context(&self) -> &Context {
         self.context
     }
 
-    /// Says what the module copes with.
+    /// Declares the options that the module supports.
     pub(crate) fn set_options(&self) {
-        // Diskless loading stays possible, and so does the atomic migration of slots that Valkey 9 has: a server
-        // with one module that does not say so loses them for all keys. The last bit is not in this crate's header.
+        // Diskless loading and the atomic migration of slots of Valkey 9 stay possible: a server with one module that
+        // does not declare support has neither of them, for all keys. The last bit is not in the header of the
+        // `redis-module` crate.
         const ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
         let wanted = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
             | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
@@ -131,7 +132,7 @@ impl<'a> Loading<'a> {
         )
     }
 
-    /// Adds an ACL category where the server knows of such, and has it not already from an earlier load.
+    /// Adds an ACL category, if the server supports that and does not have it from an earlier load.
     pub(crate) fn add_acl_category(&self, name: &CStr) {
         api!(
             RedisModule_AddACLCategory(self.context.raw, name.as_ptr()),
@@ -166,9 +167,9 @@ impl<'a> Loading<'a> {
             return Err(LoadError::Command(spec.name));
         }
         describe(command, spec)?;
-        // Redis before 7.2 knows no categories of modules' commands, and 7.2 only its own: it logs every other as a
-        // defect, so they are not even tried there.
-        // SAFETY: `RedisModule_Init` wrote this pointer once, before any other code of the module ran.
+        // Redis before 7.2 has no categories for commands of modules, and 7.2 has only its own: it logs every other
+        // category as a defect, so they are not set there. SAFETY: `RedisModule_Init` wrote this pointer once, before
+        // any other code of the module ran.
         let adds_categories = unsafe { raw::RedisModule_AddACLCategory }.is_some();
         let categories = if adds_categories {
             spec.categories
@@ -188,13 +189,13 @@ pub(super) fn check(status: c_int, error: LoadError) -> Result<(), LoadError> {
 }
 
 extern "C" fn report(context: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
-    // A section without a name of its own is `# mooring`.
+    // A section without a name is `# mooring`.
     if api!(RedisModule_InfoAddSection(context, ptr::null()), ERR) == OK {
         handler::report(&Report { raw: context });
     }
 }
 
-/// What Redis calls when it loads the module.
+/// Redis calls this when it loads the module.
 ///
 /// # Safety
 /// Called by Redis, with a context and `argc` strings that live until it returns.
@@ -206,7 +207,7 @@ pub(crate) unsafe extern "C" fn RedisModule_OnLoad(
 ) -> c_int {
     let context = Context::outside_commands(context);
     let secrets = Secrets::default();
-    // SAFETY: Redis hands in `argc` strings that live until this function returns.
+    // SAFETY: Redis passes `argc` strings that live until this function returns.
     let arguments = unsafe { Arguments::from_raw(argv, argc, &secrets) };
     match Loading::begin(&context) {
         Ok(loading) if handler::load(&loading, arguments) => OK,
@@ -218,7 +219,7 @@ pub(crate) unsafe extern "C" fn RedisModule_OnLoad(
     }
 }
 
-/// What Redis calls before it unloads the module.
+/// Redis calls this before it unloads the module.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn RedisModule_OnUnload(context: *mut raw::RedisModuleCtx) -> c_int {
     handler::unload(&Context::outside_commands(context));

@@ -1,6 +1,6 @@
 //! Lines of the server's log.
 //!
-//! Invariant: a message is data, never a printf format, and it stays one line whatever is in it.
+//! Invariant: a message is data, never a printf format, and it is always one line.
 
 use std::ffi::CString;
 use std::ptr;
@@ -12,13 +12,13 @@ use super::Context;
 /// How serious a log line is.
 #[derive(Clone, Copy)]
 pub(crate) enum Level {
-    /// Worth an operator's look in ordinary times.
+    /// Relevant to operators in normal operation.
     Notice,
     /// Something is wrong.
     Warning,
 }
 
-/// Writes a warning outside any callback: what the panic hook has.
+/// Logs a warning outside any callback, for the panic hook.
 pub(crate) fn log_warning(message: &str) {
     log_to(ptr::null_mut(), Level::Warning, message);
 }
@@ -35,7 +35,7 @@ fn log_to(context: *mut raw::RedisModuleCtx, level: Level, message: &str) {
     );
 }
 
-/// The text as one line without control characters, which would forge log lines and break replies.
+/// The text as one line without control characters, which could forge log lines and break replies.
 pub(super) fn one_line(message: &str) -> CString {
     let mut line = String::with_capacity(message.len() + 1);
     for character in message.chars() {

@@ -1,5 +1,5 @@
-//! What replicas and the append-only file are told: plain commands with absolute effects, which need neither a clock
-//! nor this module to be repeated.
+//! Replication to replicas and the append-only file: plain commands with absolute effects, which can be repeated
+//! without a clock and without this module.
 
 use std::ffi::{CStr, c_longlong};
 use std::io::{Error, ErrorKind};
@@ -16,15 +16,15 @@ const UNLINK: &CStr = c"UNLINK";
 const SET: &CStr = c"SET";
 
 impl Context {
-    /// The first of the commands below that this server lacks: `rename-command` takes commands away. Without it a change
-    /// would reach the keyspace and nothing else, and no call says so in time to refuse it.
+    /// The first of the commands below that this server lacks, because of `rename-command`. Without it a change would
+    /// reach only the keyspace, and no call reports that in time to refuse the change.
     pub(crate) fn missing_effect(&self) -> Option<&'static CStr> {
         let effects = [HSET, HDEL, PEXPIREAT, UNLINK, SET];
         effects.into_iter().find(|name| !self.has_command(name))
     }
 
-    /// Whether the server has a command under this name, which must need arguments: called without any, it is refused
-    /// before it runs.
+    /// Whether the server has a command of this name. The command must require arguments: called without any, it is
+    /// refused before it runs.
     fn has_command(&self, name: &CStr) -> bool {
         let reply = api!(
             RedisModule_Call(self.raw, name.as_ptr(), c"".as_ptr()),

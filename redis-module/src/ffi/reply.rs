@@ -26,7 +26,7 @@ impl Context {
         );
     }
 
-    /// A line of text, as the server's own HELP subcommands answer with.
+    /// A line of text, as in replies of the server's own HELP subcommands.
     pub(crate) fn reply_line(&self, line: &str) {
         let line = one_line(line);
         api!(

@@ -1,7 +1,7 @@
-//! A walk over all keys of a database, in steps of a few keys.
+//! A scan of all keys of a database, in steps of a few keys.
 //!
-//! Invariants: as with the server's own SCAN, a key that is there from the first step to the last is seen at least
-//! once. Nothing of the server is held between steps but a cursor.
+//! Invariants: as with the server's own SCAN, a key that exists from the first step to the last is returned at least
+//! once. Between steps, only a cursor is kept.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -10,33 +10,33 @@ use redis_module::raw;
 
 use super::{Context, Text};
 
-/// Where a walk stands.
+/// The position of a scan.
 pub(crate) struct Scan {
     cursor: *mut raw::RedisModuleScanCursor,
 }
 
-// SAFETY: a cursor is a block of two integers without ties to a thread.
+// SAFETY: a cursor is a block of two integers that is not tied to a thread.
 unsafe impl Send for Scan {}
 
-/// Whether a walk goes on.
+/// Whether a scan continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanState {
-    /// There are keys that it has not seen.
+    /// There are more keys.
     More,
-    /// It has seen all.
+    /// All keys were returned.
     Done,
 }
 
 impl Scan {
-    /// Begins before the first key.
+    /// Starts before the first key.
     pub(crate) fn new() -> Self {
         Self {
             cursor: api!(RedisModule_ScanCursorCreate(), ptr::null_mut()),
         }
     }
 
-    /// Shows the names of the next few keys of the context's database. The keyspace must not be written to before it
-    /// returns.
+    /// Calls `visit` with the names of the next few keys of the context's database. The keyspace must not be written to
+    /// before it returns.
     pub(crate) fn step(&mut self, context: &Context, mut visit: impl FnMut(&[u8])) -> ScanState {
         if self.cursor.is_null() {
             return ScanState::Done;

@@ -1,7 +1,7 @@
-//! The module's settings as the server sees them: `mooring.<name>`, read and set through functions.
+//! The registration of settings: `mooring.<name>`, read and set through functions.
 //!
-//! Invariants: a setting outlives its registration, as a static; the server has checked the range of an integer before it
-//! sets one. No panic of a setting leaves these callbacks.
+//! Invariants: a setting outlives its registration, as a static; the server has checked the range of an integer before
+//! it sets one. No panic of a setting leaves these callbacks.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 use std::ptr;
@@ -15,15 +15,15 @@ use super::{Context, ERR, OK, OwnedText, Text};
 use crate::handler::{self, guard};
 use crate::settings::{Setting, SwitchSetting};
 
-/// A setting that is text. Its value is kept by whoever takes it.
+/// A text setting. `take` stores its value.
 pub(crate) struct TextSetting {
     /// Its name without the module's.
     pub(crate) name: &'static CStr,
-    /// Its value as it is now.
+    /// Returns its current value.
     show: fn() -> String,
-    /// Takes a new value, or says in one line why not.
+    /// Sets a new value, or returns in one line why not.
     take: fn(&[u8]) -> Result<(), String>,
-    /// The string that the server was last given to read.
+    /// The string that was last returned to the server.
     shown: Mutex<Option<OwnedText>>,
 }
 
@@ -42,7 +42,7 @@ impl TextSetting {
         }
     }
 
-    /// Gives back the string that the server was last given to read; before the module goes.
+    /// Frees the string that was last returned to the server, before the module is unloaded.
     pub(crate) fn release(&self) {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -69,7 +69,7 @@ impl Loading<'_> {
         check(status, LoadError::Setting(setting.name))
     }
 
-    /// Registers a setting that is on or off as `mooring.<name>`. [`handler::quiesce`] is called when it was set.
+    /// Registers an on/off setting as `mooring.<name>`. [`handler::quiesce`] is called after it was set.
     pub(crate) fn register_switch(&self, setting: &'static SwitchSetting) -> Result<(), LoadError> {
         let status = api!(
             RedisModule_RegisterBoolConfig(
@@ -87,7 +87,7 @@ impl Loading<'_> {
         check(status, LoadError::Setting(setting.name))
     }
 
-    /// Reads what the configuration file says of the settings registered.
+    /// Reads the registered settings from the configuration file.
     pub(crate) fn read_settings(&self) -> Result<(), LoadError> {
         check(
             api!(RedisModule_LoadConfigs(self.context().raw), ERR),
@@ -95,7 +95,7 @@ impl Loading<'_> {
         )
     }
 
-    /// Registers a setting that is text as `mooring.<name>`, with what it is now as its default.
+    /// Registers a text setting as `mooring.<name>`, with its current value as the default.
     pub(crate) fn register_text_setting(
         &self,
         setting: &'static TextSetting,
@@ -172,7 +172,7 @@ extern "C" fn get_text(_name: *const c_char, setting: *mut c_void) -> *mut raw::
     let shown = guard(|| Ok((setting.show)())).unwrap_or_default();
     let text = OwnedText::new(shown.as_bytes());
     let raw = text.raw;
-    // The server copies it before it asks for the next.
+    // The server copies it before it requests the next.
     *setting.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     raw
 }
@@ -197,7 +197,7 @@ extern "C" fn set_text(
             RedisModule_CreateString(ptr::null_mut(), line.as_ptr(), line.as_bytes().len()),
             ptr::null_mut()
         );
-        // SAFETY: the server gives a place for the message, and frees what it finds there.
+        // SAFETY: the server passes a pointer for the message, and frees what is stored there.
         unsafe { *error = raw };
     }
     ERR

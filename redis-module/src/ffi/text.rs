@@ -1,7 +1,7 @@
-//! Strings of the server: borrowed, held, and as the arguments of a command.
+//! Strings of the server: borrowed, owned, and as the arguments of a command.
 //!
-//! Invariant: text is bytes with a length; a NUL byte or invalid UTF-8 is data like any other. What is held here is
-//! freed once.
+//! Invariant: text is bytes with a length; a NUL byte or invalid UTF-8 is data like any other. An owned string is freed
+//! once.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -22,7 +22,7 @@ pub(crate) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The string behind a pointer that Redis gave.
+    /// The string behind a pointer from Redis.
     ///
     /// # Safety
     /// The string lives for `'a`, and nothing writes to it. A null pointer reads as no bytes.
@@ -43,18 +43,18 @@ impl<'a> Text<'a> {
         if bytes.is_null() {
             return &[];
         }
-        // SAFETY: Redis gives the address and the length of the string's bytes, which stay put while the string
-        // lives and is not written to; `'a` is that life, and nothing here writes to strings.
+        // SAFETY: Redis returns the address and the length of the string's bytes, which are valid while the string
+        // lives and is not written to; `'a` is that lifetime, and nothing here writes to strings.
         unsafe { std::slice::from_raw_parts(bytes.cast(), length) }
     }
 }
 
-/// A string of the server that this module holds.
+/// A string of the server that this module owns.
 pub(crate) struct OwnedText {
     pub(super) raw: *mut raw::RedisModuleString,
 }
 
-// SAFETY: a string is a reference-counted block without ties to a thread, and the module's state, the only place
+// SAFETY: a string is a reference-counted block that is not tied to a thread, and the module's state, the only place
 // where one outlives its callback, is behind a mutex.
 unsafe impl Send for OwnedText {}
 
@@ -69,7 +69,7 @@ impl OwnedText {
         }
     }
 
-    /// The string, to hand on.
+    /// The string, to pass to the server.
     pub(crate) fn text(&self) -> Text<'_> {
         // SAFETY: the string lives until it is dropped, and nothing here writes to strings.
         unsafe { Text::borrow(self.raw) }
@@ -121,8 +121,7 @@ impl Secrets {
         }
     }
 
-    /// Redacts them once the command has run: from then on Valkey 8.1 has the redacted word where the command read its
-    /// own.
+    /// Redacts them after the command has run, because Valkey 8.1 replaces the argument itself by the redacted word.
     pub(super) fn redact(&self, context: *mut raw::RedisModuleCtx, argc: c_int) {
         let redact = |index: c_int| {
             api!(RedisModule_RedactClientCommandArgument(context, index), ERR);
@@ -152,12 +151,12 @@ impl<'a> Arguments<'a> {
         }
         Self {
             secrets,
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             raw: unsafe { std::slice::from_raw_parts(argv, count) },
         }
     }
 
-    /// Keeps the argument at `index` out of SLOWLOG, MONITOR and the server's log.
+    /// Hides the argument at `index` in SLOWLOG, MONITOR and the server's log.
     pub(crate) fn redact(self, index: usize) {
         self.secrets.note(index);
     }
@@ -175,7 +174,7 @@ impl<'a> Arguments<'a> {
     /// The argument at `index`.
     pub(crate) fn get(self, index: usize) -> Option<Text<'a>> {
         let raw = self.raw.get(index).copied()?;
-        // SAFETY: who made these arguments said that their strings outlive `'a`.
+        // SAFETY: the caller of `from_raw` guaranteed that the strings outlive `'a`.
         Some(unsafe { Text::borrow(raw) })
     }
 }

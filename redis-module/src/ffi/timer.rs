@@ -1,7 +1,8 @@
-//! Timers of the server's loop, each of which rings once.
+//! Timers of the server's loop, each of which fires once.
 //!
-//! Invariant: no timer outlives its [`Timer`] unrung, unless that is forgotten on purpose: a ringing timer is gone by
-//! itself. While one is set the server refuses to unload the module, so timers are only for what is under way.
+//! Invariant: no pending timer outlives its [`Timer`], unless that is forgotten on purpose: a timer that fires is
+//! removed by the server. While one is set, the server refuses to unload the module, so timers are set only while there
+//! is work.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -29,7 +30,7 @@ impl Context {
         }
     }
 
-    /// Takes a timer back. One that has rung is gone already.
+    /// Stops a timer. Does nothing if it has fired already.
     pub(crate) fn stop_timer(&self, timer: &Timer) {
         api!(
             RedisModule_StopTimer(self.raw, timer.id, ptr::null_mut()),

@@ -1,8 +1,8 @@
-//! `mooring.prefixes`: under which keys sessions stand.
+//! `mooring.prefixes`: the prefixes of session keys.
 //!
-//! Every keyspace event of the server, whoever caused it, asks whether its key is one of ours: so the prefixes are
-//! published as plain words that are compared without a lock and without an allocation, and need no clearing up when
-//! the module is unloaded. Invariant: what is published satisfies its limits; a list that does not is refused whole.
+//! Every keyspace event of the server checks whether its key has one of the prefixes. So they are published as plain
+//! machine words, which are compared without a lock or an allocation, and need no cleanup when the module is unloaded.
+//! Invariant: published prefixes satisfy their limits; an invalid list is refused as a whole.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,19 +12,19 @@ use mooring_session::limits::PREFIXES_MAX;
 
 use crate::ffi::TextSetting;
 
-/// The setting as the server sees it.
+/// The setting as registered with the server.
 pub(crate) static SETTING: TextSetting = TextSetting::new(c"prefixes", text, |value| {
     set(value).map_err(|refused| refused.to_string())
 });
-/// The prefixes when nobody says anything: what the gateway's keys begin with. Those of code sessions and of agent
-/// sessions have one of their own each, because a cap counts under the prefix of the keys that it is for.
+/// The default: the prefixes of the gateway's keys. Code sessions and agent sessions each have their own, because a cap
+/// counts the sessions under the prefix of its key.
 pub(crate) const DEFAULT: &CStr = c"mcpgw: mcpgw:code_exec_session: mcpgw:agent_session:";
 /// What it does; for the reference page.
 #[cfg(test)]
 pub(crate) const MEANING: &str = "the prefixes of the keys that are indexed, separated by spaces; a key is counted, \
                                   for CAP, under the longest that it begins with; a change rebuilds the indexes in \
                                   the background";
-/// What it may be; for the reference page.
+/// Its allowed values; for the reference page.
 #[cfg(test)]
 pub(crate) const RANGE: &str = "1 to 16 of 1 to 64 visible ASCII characters each";
 
@@ -40,26 +40,26 @@ pub(crate) enum PrefixesError {
     /// Too many.
     #[error("prefixes must name at most {PREFIXES_MAX} prefixes")]
     TooMany,
-    /// One is too long.
+    /// A prefix is too long.
     #[error("prefixes must be at most {PREFIX_BYTES_MAX} bytes long each")]
     TooLong,
-    /// One has a byte that nobody can see.
+    /// A prefix has a byte that is not visible ASCII.
     #[error("prefixes must be made of visible ASCII characters, with spaces between them")]
     Alphabet,
-    /// One is there twice.
+    /// A prefix is listed twice.
     #[error("prefixes must differ from each other")]
     Repeated,
 }
 
 /// The list as it was given, for CONFIG GET.
 static TEXT: RwLock<String> = RwLock::new(String::new());
-/// The list as it is looked at.
+/// The list as it is compared.
 static PUBLISHED: PublishedPrefixes = PublishedPrefixes::new();
 
-/// Takes a list of prefixes, separated by spaces.
+/// Sets the list of prefixes, separated by spaces.
 ///
 /// # Errors
-/// Says what is wrong with it; the list before stays.
+/// Says what is wrong with it; the previous list stays in use.
 pub(crate) fn set(text: &[u8]) -> Result<(), PrefixesError> {
     let list = parse(text)?;
     let text = list.join(&b' ');
@@ -69,23 +69,23 @@ pub(crate) fn set(text: &[u8]) -> Result<(), PrefixesError> {
     Ok(())
 }
 
-/// The list as it was given, one space between two.
+/// The list as it was given, with single spaces.
 pub(crate) fn text() -> String {
     TEXT.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Gives back what is held of the list, before the module is unloaded.
+/// Frees the list, before the module is unloaded.
 pub(crate) fn release() {
     SETTING.release();
     *TEXT.write().unwrap_or_else(PoisonError::into_inner) = String::new();
 }
 
-/// How often the list was set: whoever made something of an earlier list makes it anew.
+/// How often the list was set: data that was derived from an earlier list is outdated.
 pub(crate) fn version() -> u64 {
     PUBLISHED.version.load(Ordering::Relaxed)
 }
 
-/// Whether the key begins with one of the prefixes.
+/// Whether the key starts with one of the prefixes.
 pub(crate) fn cover(key: &[u8]) -> bool {
     PUBLISHED.cover(key)
 }
@@ -119,11 +119,11 @@ fn parse(text: &[u8]) -> Result<Vec<&[u8]>, PrefixesError> {
 const WORD_BYTES: usize = size_of::<u64>();
 const WORDS: usize = PREFIX_BYTES_MAX / WORD_BYTES;
 
-/// The prefixes as machine words. Redis sets settings and tells of keyspace events on one thread; a reader elsewhere
-/// could meet a list half changed, which costs it one wrong guess and no more.
+/// The prefixes as machine words. Redis sets settings and sends keyspace events on one thread; a reader on another
+/// thread could see a partly changed list, and get one wrong result.
 struct PublishedPrefixes {
     version: AtomicU64,
-    /// The first bytes of all prefixes, a bit each: most keys of others are told by theirs alone.
+    /// The first bytes of all prefixes, one bit each: they are enough to exclude most other keys.
     first_bytes: [AtomicU64; 4],
     count: AtomicUsize,
     rows: [PrefixRow; PREFIXES_MAX],

@@ -1,7 +1,6 @@
-//! A record as it is read, without a copy of its names.
+//! A record that borrows its names.
 //!
-//! Invariant: what is accepted here is exactly what a [`Record`] may hold, so that commands and indexes know the same
-//! records.
+//! Invariant: this accepts exactly what a [`Record`] may hold, so that commands and indexes accept the same records.
 
 use smallvec::SmallVec;
 
@@ -17,7 +16,7 @@ use crate::names::{
 use crate::record::{Binding, Cleaning, Record, SessionLifetime, numbers_to_follow};
 use crate::time::Timestamp;
 
-/// A record whose names stand elsewhere: in the fields of a hash, or in a [`Record`]. What an index is fed with.
+/// A record whose names are borrowed from the fields of a hash, or from a [`Record`]. Indexes are updated with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BorrowedRecord<'a> {
     pub(crate) lifetime: SessionLifetime,
@@ -29,7 +28,7 @@ pub struct BorrowedRecord<'a> {
     pub(crate) bindings: SmallVec<[BorrowedBinding<'a>; 1]>,
 }
 
-/// What the field `z` holds.
+/// The contents of the field `z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BorrowedCleaning<'a> {
     worker: Option<&'a str>,
@@ -100,7 +99,7 @@ impl<'a> BorrowedRecord<'a> {
         })
     }
 
-    /// The same record, lent.
+    /// Borrows a record.
     #[must_use]
     pub fn of(record: &'a Record) -> Self {
         let labels = record.labels.iter();
@@ -133,7 +132,7 @@ impl<'a> BorrowedRecord<'a> {
         numbers_to_follow(self.identity.generation, self.identity.highest_epoch, now)
     }
 
-    /// A copy of all.
+    /// An owned copy.
     pub(super) fn to_record(&self) -> Record {
         let labels = self.labels.iter();
         let bindings = self.bindings.iter();
@@ -158,7 +157,7 @@ impl<'a> BorrowedRecord<'a> {
     }
 }
 
-/// What the field `id` holds.
+/// The contents of the field `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity<'a> {
     generation: u64,
@@ -202,7 +201,7 @@ impl<'a> BorrowedCleaning<'a> {
 type ServerField<'a> = (&'a [u8], char, &'a [u8]);
 
 impl<'a> BorrowedBinding<'a> {
-    /// Reads a binding from all fields of its server. What has no head has no value.
+    /// Reads a binding from all fields of its server; `None` without a head.
     fn read(fields: &[ServerField<'a>]) -> Option<Result<Self, CorruptRecord>> {
         let value_of = |wanted: char| {
             let mut fields = fields.iter();

@@ -1,30 +1,31 @@
-//! How a record stands in a Redis hash: plain text fields that HGETALL shows and any client can read.
+//! How a record is stored in a Redis hash: plain text fields that HGETALL shows and any client can read.
 //!
 //! | field | value |
 //! |---|---|
 //! | `s` | `<schema version> <least reader> <active\|ended> <created_at> <last_used_at> <expires_at> <ttl_ms>` |
 //! | `p` | principal |
 //! | `id` | `<generation> <highest epoch> <session id>`, and ` <content hash>` where there is one |
-//! | `z` | `<lease_until> <worker or ->`: who cleans the tombstone |
+//! | `z` | `<lease_until> <worker or ->`: the worker that cleans up the tombstone |
 //! | `l:<name>` | a label |
 //! | `b:<server>` | `<claimed\|bound> <epoch> <bound_at> <lease_until> <rebinds> <instance> <driver> <owner or ->`, and ` <upstream session>` where there is one; bound, the lease is 0, or 1 with an `m:` |
 //! | `k:` `q:` `r:<server>` | token, upstream session left behind, last reason |
 //! | `m:<server>` | `<epoch> <instance>`: the loss of that instance is still to be reported to the client |
 //!
-//! Invariants: a value has one reading, because no word of a packed value holds a space, and what may be absent stands
-//! last. What a use reads is three fields, `s`, `p` and `b:<server>`, and what it writes is one, `s`, which fits 64 bytes.
-//! The token and what else no use reads stand apart. Redis keeps the hash a listpack while no value is longer than
+//! Invariants: a value has one meaning, because no word of a packed value contains a space, and optional words come
+//! last. A use reads three fields, `s`, `p` and `b:<server>`, and writes one, `s`, which fits into 64 bytes. The token
+//! and other data that no use reads are in separate fields. Redis keeps the hash a listpack while no value is longer
+//! than
 //! `hash-max-listpack-value`: 512 bytes are enough for all but the longest names.
 //!
 //! Versions: the first word of `s` is the version of the module that wrote `s` last. The second is the oldest version
-//! that understands the record; an older one refuses it as [`CorruptRecord::Newer`], and a newer one that writes leaves the
-//! number as it is or raises it. These two words stay where they are in every version. A version that only adds fields
-//! leaves the number alone; one that changes the words of a value raises it. Fields of names that are not in this table
-//! are kept as they are, so that an older module does not drop what a newer one wrote.
+//! that understands the record; an older one refuses it as [`CorruptRecord::Newer`], and a newer one that writes keeps
+//! or raises the number. The position of these two words is the same in every version. A version that only adds fields
+//! keeps the number; one that changes the words of a value raises it. Fields that are not in this table are kept, so
+//! that an older module does not drop what a newer one wrote.
 //!
-//! A binding is there if its `b:` is. A module that does not know a letter leaves that field behind when it drops the
-//! binding, so any field of a known letter without its `b:` has no value, and goes with the next write of the record; and
-//! so has an `m:` of another epoch.
+//! A binding exists if its `b:` does. A module that does not know a letter leaves that field behind when it drops the
+//! binding. So a field of a known letter without its `b:`, and an `m:` of another epoch, are ignored and removed with
+//! the next write of the record.
 
 mod borrowed_record;
 mod words;
@@ -39,10 +40,10 @@ use crate::names::{InstanceName, ServerName, WorkerId};
 use crate::record::{Binding, Cleaning, LEAST_READER, Lifecycle, Phase, Record, SessionLifetime};
 use crate::time::{Millis, Timestamp};
 
-/// The version of the fields' meaning that this module writes.
+/// The schema version that this module writes.
 pub const SCHEMA_VERSION: u64 = if IS_NEXT_VERSION { 2 } else { 1 };
 
-/// Whether this is the build that stands for the next version in the test of a rolling upgrade: see the feature.
+/// Whether this build simulates the next version in the test of a rolling upgrade: see the feature.
 const IS_NEXT_VERSION: bool = cfg!(feature = "next-record-version");
 
 /// Room for the field `s`.
@@ -56,7 +57,7 @@ pub const LIFETIME_FIELD: &str = "s";
 pub const PRINCIPAL_FIELD: &str = "p";
 /// The field that holds its numbers, its id and its content hash.
 pub const IDENTITY_FIELD: &str = "id";
-/// The field that holds the lease on its cleaning.
+/// The field that holds the lease on its cleanup.
 pub const CLEANING_FIELD: &str = "z";
 
 /// The letters of a binding's fields, each followed by `:<server>`.
@@ -78,35 +79,35 @@ pub mod letter {
 /// A stored record that cannot be read. It is never overwritten.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptRecord {
-    /// A field is missing or does not read as it must.
+    /// A field is missing or invalid.
     #[error("corrupt session record: {0}")]
     Field(Box<str>),
-    /// It takes at least this version to read.
+    /// Reading it needs at least this version.
     #[error("corrupt session record: s: written by a newer version ({0})")]
     Newer(u64),
 }
 
 impl CorruptRecord {
-    /// The named field is missing or does not read as it must. Bytes that are not text are shown as such.
+    /// The named field is missing or invalid. Bytes that are not text are escaped.
     #[must_use]
     pub fn field(name: &[u8]) -> Self {
         Self::Field(name.escape_ascii().to_string().into())
     }
 }
 
-/// In the place of a bound binding's lease: there is a loss to report.
+/// In place of a bound binding's lease: there is a loss to report.
 const LOSS_UNREPORTED: u64 = 1;
 
-/// In the place of an owner: there is none. No worker has this name.
+/// In place of an owner: there is none. No worker has this name.
 const NO_OWNER: &str = "-";
 
-/// What a binding's head field holds, as it stands there. The names are words of visible ASCII; a reader of the whole
-/// record checks them further.
+/// The contents of a binding's head field. The names are words of visible ASCII; decoding the whole record checks them
+/// further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindingHead<'a> {
-    /// How far the binding is.
+    /// The phase of the binding.
     pub phase: Phase,
-    /// Its fence.
+    /// Its fencing token.
     pub epoch: u64,
     /// When this epoch began.
     pub bound_at: Timestamp,
@@ -114,13 +115,13 @@ pub struct BindingHead<'a> {
     pub rebinds: u64,
     /// Whether a loss of a bound binding is still to be reported.
     pub has_unreported_loss: bool,
-    /// The instance it goes to.
+    /// The instance of the upstream server.
     pub instance: &'a str,
-    /// The worker that last bound it, or was last seen driving it.
+    /// The worker that last bound it, or was last recorded as driving it.
     pub driver: &'a str,
     /// The worker that holds its connection, if only one can.
     pub owner: Option<&'a str>,
-    /// The session id the upstream gave.
+    /// The session id that the upstream assigned.
     pub upstream_session: Option<&'a str>,
 }
 
@@ -176,7 +177,7 @@ impl<'a> BindingHead<'a> {
     /// Reads the field `b:<server>`.
     ///
     /// # Errors
-    /// Says that it is corrupt.
+    /// If it is corrupt.
     pub fn decode(server: &str, value: &'a [u8]) -> Result<Self, CorruptRecord> {
         Self::read(value)
             .ok_or_else(|| CorruptRecord::field(field_name(letter::HEAD, server).as_bytes()))
@@ -238,8 +239,8 @@ pub fn encode(record: &Record) -> Vec<(String, String)> {
     fields
 }
 
-/// The same, shown field by field, for a store that makes its own strings of them: all packed values are written into
-/// one buffer.
+/// The same field by field, for a store that copies them into its own strings: all packed values are written into one
+/// buffer.
 pub fn each_field(record: &Record, mut visit: impl FnMut(&str, &str)) {
     let mut value = String::with_capacity(HEAD_BYTES);
     write_lifetime(&record.lifetime, &mut value);
@@ -311,7 +312,7 @@ fn each_binding_field(
 /// The field `s`.
 #[must_use]
 pub fn encode_lifetime(lifetime: &SessionLifetime) -> String {
-    // Every written use makes one: in one allocation, and without the formatter.
+    // Every written use encodes one: with one allocation, and without the formatter.
     let mut value = String::with_capacity(LIFETIME_BYTES_MAX);
     write_lifetime(lifetime, &mut value);
     value
@@ -338,7 +339,7 @@ fn write_lifetime(lifetime: &SessionLifetime, value: &mut String) {
 /// Reads the field `s`.
 ///
 /// # Errors
-/// Says that `s` is corrupt, or that the record takes a newer version to read.
+/// If `s` is corrupt, or if reading the record needs a newer version.
 pub fn decode_lifetime(value: &[u8]) -> Result<SessionLifetime, CorruptRecord> {
     let corrupt = || CorruptRecord::field(LIFETIME_FIELD.as_bytes());
     let mut words = Words::of(value).ok_or_else(corrupt)?;
@@ -367,10 +368,10 @@ fn read_lifetime(mut words: Words<'_>, least_reader: u64) -> Option<SessionLifet
     words.is_at_end().then_some(lifetime)
 }
 
-/// Reads the instance whose loss is still to be reported; none where the value is of another epoch than the binding.
+/// Reads the instance whose loss is still to be reported; `None` if the value has another epoch than the binding.
 ///
 /// # Errors
-/// Says that the field is corrupt.
+/// If the field is corrupt.
 pub fn decode_unreported_loss(
     server: &str,
     epoch: u64,
@@ -383,7 +384,7 @@ pub fn decode_unreported_loss(
 /// Reads a whole record from all fields of a hash, in any order.
 ///
 /// # Errors
-/// Names a field that is missing or does not read as it must.
+/// Names a field that is missing or invalid.
 pub fn decode<'a>(
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<Record, CorruptRecord> {
@@ -406,7 +407,7 @@ fn split_field(field: &[u8]) -> Option<(char, &[u8])> {
     }
 }
 
-/// What has to be written so that a hash that held `before` holds `after`.
+/// The writes that change a hash from `before` to `after`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Fields to set, with their values.
@@ -415,7 +416,7 @@ pub struct Changes {
     pub delete: Vec<String>,
 }
 
-/// Compares the fields a hash held with those of the record as it is to be. Fields of unknown names are left alone.
+/// Compares the fields of a hash with those of the record to be stored. Unknown fields are left alone.
 #[must_use]
 pub fn changes<'a>(
     before: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,

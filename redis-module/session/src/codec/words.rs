@@ -1,12 +1,13 @@
 //! The words of a packed value.
 //!
-//! Invariant: a value has one reading: its words are visible ASCII with one space between two of them, and none is empty.
+//! Invariant: a value has one meaning: its words are visible ASCII with one space between two of them, and none is
+//! empty.
 
 use crate::names::parse_integer;
 
-/// The words of a packed value: visible ASCII, one space between two of them. A word that is empty is none.
+/// The words of a packed value: visible ASCII, one space between two of them. An empty word reads as `None`.
 ///
-/// Every use reads two such values of over 200 bytes together, so each byte is looked at as few times as possible.
+/// Every use reads two such values of over 200 bytes together, so each byte is read as few times as possible.
 pub(super) struct Words<'a> {
     rest: Option<&'a [u8]>,
 }
@@ -14,7 +15,7 @@ pub(super) struct Words<'a> {
 impl<'a> Words<'a> {
     pub(super) fn of(value: &'a [u8]) -> Option<Self> {
         let is_printable = |byte: &u8| (b' '..=b'~').contains(byte);
-        // Without a way out the compiler looks at many bytes at once.
+        // Without an early exit, the compiler checks many bytes at once.
         let is_valid = (value.iter()).fold(true, |valid, byte| valid & is_printable(byte));
         is_valid.then_some(Self { rest: Some(value) })
     }
@@ -26,7 +27,7 @@ impl<'a> Words<'a> {
     }
 
     pub(super) fn number(&mut self) -> Option<u64> {
-        /// As many decimal digits as never overflow.
+        /// The most decimal digits that never overflow.
         const DIGITS_SAFE: usize = 19;
         let rest = self.rest?;
         let (mut value, mut length) = (0_u64, 0);
@@ -43,7 +44,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The word of this length, with the space behind it.
+    /// Takes the word of this length, with the space after it.
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let rest = self.rest?;
         let word = rest.get(..length).filter(|word| !word.is_empty())?;
@@ -51,7 +52,7 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// The words that are left, as text.
+    /// The remaining words, as text.
     pub(super) fn names(self) -> Option<impl Iterator<Item = &'a str>> {
         let names = std::str::from_utf8(self.rest?).ok()?;
         Some(names.split(' '))
@@ -70,7 +71,7 @@ pub(super) fn push_numbers(value: &mut String, numbers: impl IntoIterator<Item =
     }
 }
 
-/// A word that stands alone.
+/// Reads a value of a single word.
 pub(super) fn read_number(word: &[u8]) -> Option<u64> {
     parse_integer("number", word, 0, u64::MAX).ok()
 }

@@ -1,6 +1,6 @@
-//! Where sessions were just moved away from: such an instance counts as fuller for a while.
+//! Instances that sessions were just moved away from: such an instance counts as fuller for a while.
 //!
-//! It needs no record, so it holds when the index is not whole.
+//! It needs no record, so it also works while the index is incomplete.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,21 +8,21 @@ use crate::limits::{DEPARTURE_LASTS, DEPARTURES_MAX};
 use crate::names::{InstanceName, ServerName};
 use crate::time::Monotonic;
 
-/// The instances that sessions left lately. Bounded: where too many were left, the first are forgotten before their
+/// The instances that sessions left recently. Bounded: if there are too many, the earliest are forgotten before their
 /// time.
 #[derive(Debug, Default)]
 pub struct Departures {
     /// Until when an instance counts as fuller.
     until: BTreeMap<ServerName, BTreeMap<InstanceName, Monotonic>>,
-    /// Every time one was left, the earliest first.
+    /// Every departure, the earliest first.
     left: VecDeque<(Monotonic, ServerName, InstanceName)>,
 }
 
 impl Departures {
-    /// What an instance that was just left has more than all its bindings.
+    /// What is added to the bindings of an instance that was just left.
     pub const FULLNESS: u64 = 1 << 32;
 
-    /// Notes that a session was moved away from an instance.
+    /// Records that a session was moved away from an instance.
     pub fn note(&mut self, server: &ServerName, instance: &InstanceName, mono: Monotonic) {
         let until = mono.plus(DEPARTURE_LASTS);
         let instances = self.until.entry(server.clone()).or_default();
@@ -56,7 +56,7 @@ impl Departures {
         let Some(instances) = self.until.get_mut(&server) else {
             return;
         };
-        // It may have been left again since.
+        // Another session may have left it since.
         if instances.get(&instance) == Some(&end) {
             instances.remove(&instance);
         }

@@ -1,7 +1,7 @@
-//! The names that the sessions of an index refer to, with what is counted about each.
+//! The names that the sessions of an index refer to, with counters for each.
 //!
-//! Invariant: a count covers exactly the entries that were counted in and not out again, by what they were then:
-//! whoever changes an entry counts it out before and in after.
+//! Invariant: a counter covers exactly the entries that were counted in and not out again, as they were then. To change
+//! an entry, count it out before and in afterwards.
 
 use super::entry::{BoundTo, Entry, EntryNames};
 use super::interner::{Interner, Symbol};
@@ -11,7 +11,7 @@ use crate::codec::{BorrowedBinding, BorrowedRecord};
 use crate::names::{InstanceName, Principal, ServerName, WorkerId};
 use crate::record::SessionState;
 
-/// Everybody and every place that an entry names.
+/// The principals, servers, instances and workers that entries name.
 #[derive(Debug)]
 pub(super) struct Directory {
     /// A principal is one name under each prefix.
@@ -20,7 +20,7 @@ pub(super) struct Directory {
     /// An instance is one name under each server.
     pub(super) places: Interner<InstanceCounts>,
     pub(super) workers: Interner<WorkerCounts>,
-    /// The principals whose uses are noted.
+    /// The number of principals whose uses are tracked.
     capped: usize,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Directory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PrincipalCounts {
     pub(super) active: u32,
-    /// Whether a cap was ever asked about, so that uses are noted.
+    /// Whether a cap was ever checked, so that uses are tracked.
     is_capped: bool,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct InstanceCounts {
 /// The bindings of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WorkerCounts {
-    /// That it drives, of active sessions.
+    /// Bindings of active sessions that it drives.
     pub(super) driven: u32,
-    /// That it owns.
+    /// Bindings that it owns.
     pub(super) owned: u32,
 }
 
@@ -56,7 +56,7 @@ pub struct IndexCounts {
     pub active: u64,
     /// Idle past their TTL.
     pub expired: u64,
-    /// Ended on purpose.
+    /// Ended by a command.
     pub ended: u64,
     /// Bindings of the active ones.
     pub bindings_active: u64,
@@ -96,7 +96,7 @@ impl Directory {
         }
     }
 
-    /// The names in the record, with one more reference to each.
+    /// The names in the record, with a new reference to each.
     pub(super) fn acquire(&mut self, prefix: PrefixId, record: &BorrowedRecord<'_>) -> EntryNames {
         let bindings = record.bindings.iter();
         EntryNames {
@@ -144,7 +144,7 @@ impl Directory {
         }
     }
 
-    /// Lets go of the names that the entry refers to.
+    /// Releases the names that the entry refers to.
     pub(super) fn leave(&mut self, entry: &Entry) {
         if let Some(gone) = self.principals.release(entry.principal) {
             self.capped -= usize::from(gone.is_capped);
@@ -161,7 +161,7 @@ impl Directory {
         }
     }
 
-    /// IndexCounts the entry as it is.
+    /// Counts the entry in or out.
     pub(super) fn count(&mut self, entry: &Entry, counts: &mut IndexCounts, count: Count) {
         let is_active = entry.state == SessionState::Active;
         if is_active && let Some(holding) = self.principals.counts_mut(entry.principal) {
@@ -194,12 +194,12 @@ impl Directory {
         }
     }
 
-    /// The bytes that all names take.
+    /// The memory of all names, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.principals.bytes() + self.servers.bytes() + self.places.bytes() + self.workers.bytes()
     }
 
-    /// From now on the principal's uses are noted, until it has no session.
+    /// Tracks the principal's uses, until it has no session.
     pub(super) fn cap(&mut self, principal: Symbol) {
         if let Some(holding) = self.principals.counts_mut(principal) {
             self.capped += usize::from(!holding.is_capped);
@@ -207,29 +207,29 @@ impl Directory {
         }
     }
 
-    /// Whether the principal's uses are noted.
+    /// Whether the principal's uses are tracked.
     pub(super) fn is_capped(&self, principal: Symbol) -> bool {
         let holding = self.principals.counts(principal);
         holding.is_some_and(|holding| holding.is_capped)
     }
 
-    /// Whether any principal's uses are noted.
+    /// Whether any principal's uses are tracked.
     pub(super) const fn has_caps(&self) -> bool {
         self.capped > 0
     }
 
-    /// A principal's name under a prefix, if it has a session there.
+    /// A principal's symbol under a prefix, if it has a session there.
     pub(super) fn principal(&self, prefix: PrefixId, principal: &Principal) -> Option<Symbol> {
         self.principals.find(prefix.tag(), principal.as_str())
     }
 
-    /// An instance's name at a server, if anything is bound to it.
+    /// An instance's symbol at a server, if anything is bound to it.
     pub(super) fn place(&self, server: &ServerName, instance: &InstanceName) -> Option<Symbol> {
         let server = self.servers.find(0, server.as_str())?;
         self.places.find(server.tag(), instance.as_str())
     }
 
-    /// A worker's name, if it drives or owns anything.
+    /// A worker's symbol, if it drives or owns anything.
     pub(super) fn worker(&self, worker: &WorkerId) -> Option<Symbol> {
         self.workers.find(0, worker.as_str())
     }

@@ -1,7 +1,7 @@
-//! What is to be cleaned up: tombstones that still hold something.
+//! The tombstones that need cleanup because they still hold something.
 //!
-//! Invariant: one call looks at a bounded number of tombstones, and none of them is out of reach for it. Where there
-//! are more than that, and those that come first are not what is asked for, the next call goes on behind them.
+//! Invariant: one call examines a bounded number of tombstones, and every tombstone is examined eventually. If there
+//! are more, and the first ones do not match, the next call continues after them.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -19,35 +19,35 @@ use crate::names::WorkerId;
 use crate::record::SessionState;
 use crate::time::Timestamp;
 
-/// Into how many parts a call's work is divided. The reaper's own take one of them at most, so that the others are
-/// looked at in every call.
+/// The number of parts of a call's work. The reaper's own sessions take at most one part, so that every call examines
+/// others as well.
 const PARTS: usize = 2;
 
-/// Who wants to clean up, what, and when.
+/// The request of REAP.
 pub struct Reaper<'a> {
     /// The worker.
     pub worker: &'a WorkerId,
-    /// Who is alive.
+    /// Which workers are alive.
     pub workers: &'a dyn Liveness,
     /// The wall clock.
     pub now: Timestamp,
-    /// What the keys look like that it takes; none for any.
+    /// The pattern of the keys; `None` for any key.
     pub pattern: Option<Glob>,
-    /// How many keys it takes.
+    /// The highest number of keys to return.
     pub count: usize,
 }
 
 impl Index {
-    /// Keys of records that are expired or ended and hold bindings or content, which nobody is cleaning up or
-    /// initializing. What is owned is named to its owner while that lives, and to anybody when it is dead. The reaper's
-    /// own come first, then what nobody owns, then those of the dead; of each, what nobody has tried to clean up yet,
-    /// and then whose last lease ended first. `admits` may leave out others.
+    /// Keys of records that are expired or ended and hold bindings or content, without a live cleanup or claim. A
+    /// session with owned bindings is returned to its owner only while the owner is alive, and to any worker once it is
+    /// dead. The reaper's own sessions come first, then those without an owner, then those of dead owners. In each
+    /// group, those without a lease come first, then those whose lease ended first. `admits` may exclude others.
     ///
-    /// Where a call has looked at as much as it may, the next one for the same pattern goes on behind that, whoever
-    /// asks, and from the front again when it has come to the end.
+    /// If a call reaches its limit, the next one for the same pattern, from any worker, continues after it. At the end
+    /// the search starts over.
     ///
-    /// A session that expired since the last [`advance`](Self::advance) is not named yet. After the wall clock stepped
-    /// back, one that was leased by the earlier time may be named late, by [`LEASE_MAX`] at most.
+    /// A session that expired since the last [`advance`](Self::advance) is not returned yet. After the wall clock
+    /// stepped back, a session that was leased before may be returned late, by at most [`LEASE_MAX`].
     #[must_use]
     pub fn due(&mut self, reaper: &Reaper<'_>, admits: impl FnMut(&[u8]) -> bool) -> Vec<&[u8]> {
         let Self {
@@ -88,36 +88,37 @@ struct Search<'i, 'r, A> {
     named: BTreeSet<Slot>,
     keys: Vec<&'i [u8]>,
     examined: usize,
-    /// What it took to match keys.
+    /// The steps that matching keys has taken.
     steps: usize,
     /// How many parts of its work it may do.
     parts: usize,
-    /// What was looked at last.
+    /// The last place that was examined.
     reached: Option<Due>,
 }
 
 impl<'i, A: FnMut(&[u8]) -> bool> Search<'i, '_, A> {
-    /// Answers with the keys, and where the next call goes on: nowhere for the front. A call that found all that it
-    /// wanted at the front leaves what it named there: it is gone when it is cleaned, and elsewhere when that is tried.
+    /// Returns the keys, and where the next call continues; `None` to start over. A call that filled its count from the
+    /// start also starts over: a returned session moves in the order when it is claimed, and leaves it when it is
+    /// forgotten.
     fn run(mut self, after: Option<Due>) -> (Vec<&'i [u8]>, Option<Due>) {
         if self.own.is_some() {
-            self.look_at(self.own, None);
+            self.search_owner(self.own, None);
         }
         self.parts = PARTS;
-        // The reaper's own are looked at in every call, and are nothing to go on behind.
+        // The reaper's own sessions are examined in every call, so no call continues after them.
         self.reached = None;
         match after {
-            None => self.look_at(None, None),
-            Some(due) => self.look_at_unless_alive(due.owner, after),
+            None => self.search_owner(None, None),
+            Some(due) => self.search_owner_unless_alive(due.owner, after),
         }
         let mut last = after.and_then(|due| due.owner);
         while let Some(owner) = self.owner_after(last) {
             self.examined += 1;
-            self.look_at_unless_alive(Some(owner), None);
+            self.search_owner_unless_alive(Some(owner), None);
             last = Some(owner);
         }
-        let goes_on = self.is_exhausted() || (self.is_full() && after.is_some());
-        (self.keys, self.reached.filter(|_| goes_on))
+        let continues = self.is_exhausted() || (self.is_full() && after.is_some());
+        (self.keys, self.reached.filter(|_| continues))
     }
 
     fn is_full(&self) -> bool {
@@ -133,7 +134,7 @@ impl<'i, A: FnMut(&[u8]) -> bool> Search<'i, '_, A> {
             || self.steps >= DUE_PATTERN_STEPS_MAX / PARTS * self.parts
     }
 
-    /// The next owner of anything that is to be cleaned up, unless the search is over.
+    /// The next owner in the order, unless the search is over.
     fn owner_after(&self, last: Option<Symbol>) -> Option<Symbol> {
         if self.is_over() {
             return None;
@@ -143,17 +144,17 @@ impl<'i, A: FnMut(&[u8]) -> bool> Search<'i, '_, A> {
         rest.next().and_then(|due| due.owner)
     }
 
-    fn look_at_unless_alive(&mut self, owner: Option<Symbol>, after: Option<Due>) {
+    fn search_owner_unless_alive(&mut self, owner: Option<Symbol>, after: Option<Due>) {
         if owner.is_some_and(|owner| self.is_alive(owner)) {
             self.reached = Some(Due::last_of(owner));
         } else {
-            self.look_at(owner, after);
+            self.search_owner(owner, after);
         }
     }
 
-    /// Names what has this owner, behind `after`. A lease that ends further ahead than any lease lasts was given by a
-    /// clock that has stepped back since, and holds nobody up.
-    fn look_at(&mut self, owner: Option<Symbol>, after: Option<Due>) {
+    /// Examines the sessions of this owner, starting after `after`. A lease that ends further ahead than any lease
+    /// lasts was granted before the clock stepped back, and is ignored.
+    fn search_owner(&mut self, owner: Option<Symbol>, after: Option<Due>) {
         let from = |leased_until| Due {
             owner,
             leased_until,
@@ -205,7 +206,7 @@ impl<'i, A: FnMut(&[u8]) -> bool> Search<'i, '_, A> {
         pattern.is_none_or(|pattern| pattern.matches_counting(&entry.key, &mut self.steps))
     }
 
-    /// Whether the reaper is among the owners, or all of them are dead.
+    /// Whether the reaper is one of the owners, or all of them are dead.
     fn may_clean(&self, entry: &Entry) -> bool {
         let mut owners = entry.bindings.iter().filter_map(|binding| binding.owner);
         owners.clone().any(|owner| Some(owner) == self.own)

@@ -1,4 +1,4 @@
-//! What an index keeps of one record: where it stands in every order, and nothing that only the record has to know.
+//! What an index keeps of one record: its place in every order, and nothing that only the record needs.
 //!
 //! Invariant: an entry is small (see the test), because there is one for every session.
 
@@ -16,15 +16,15 @@ pub(super) struct Entry {
     pub(super) bindings: SmallVec<[BoundTo; 1]>,
     pub(super) created_at: Timestamp,
     pub(super) expires_at: Timestamp,
-    /// The lease of a cleaning or of a claim: until then nobody else may clean up.
+    /// When the lease of a cleanup or of a claim lapses: until then no other worker may clean up.
     pub(super) leased_until: Timestamp,
     pub(super) used: UseRank,
-    /// Whose it is, under which prefix.
+    /// Its principal, under its prefix.
     pub(super) principal: Symbol,
-    /// As of the index's own moment, which follows the clock; see `expiry`.
+    /// As of the frontier of the index, which follows the clock; see `expiry`.
     pub(super) state: SessionState,
     pub(super) content: Content,
-    pub(super) expiry: Expiry,
+    pub(super) expiry: ExpiryEvent,
     /// The last sweep that saw the record.
     pub(super) sweep: Sweep,
 }
@@ -40,24 +40,24 @@ pub(super) struct EntryNames {
 pub(super) struct BoundTo {
     /// Server and instance.
     pub(super) place: Symbol,
-    /// The worker that was last seen driving it.
+    /// The worker that drove it last.
     pub(super) driver: Symbol,
-    /// The worker that alone can.
+    /// The worker that alone can drive it.
     pub(super) owner: Option<Symbol>,
 }
 
-/// Whether something stands on a volume for the session.
+/// Whether content is mounted for the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     None,
     Mounted,
 }
 
-/// Whether anybody is to be told when the session expires: not of one that was never seen active.
+/// Whether the session's expiry will be reported: not if the index never saw it active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expiry {
-    Silent,
-    Told,
+pub(super) enum ExpiryEvent {
+    None,
+    Pending,
 }
 
 /// The number of a sweep. It wraps.
@@ -68,7 +68,7 @@ pub(super) type Sweep = u8;
 pub(super) struct UseRank(u64);
 
 impl UseRank {
-    /// Bits for the uses of one millisecond. What is left holds milliseconds until the year 2109.
+    /// Bits for the uses of one millisecond. The rest holds milliseconds until the year 2109.
     const NUMBER_BITS: u32 = 22;
     pub(super) const FIRST: Self = Self(0);
     pub(super) const LAST: Self = Self(u64::MAX);
@@ -92,7 +92,7 @@ impl UseRank {
 }
 
 impl Entry {
-    /// An entry of the record, of which its lifetime is still to be noted.
+    /// An entry of the record, without its lifetime: [`note`](Self::note) sets that.
     pub(super) fn new(key: &[u8], names: EntryNames, record: &BorrowedRecord<'_>) -> Self {
         let mut entry = Self {
             key: key.into(),
@@ -104,14 +104,14 @@ impl Entry {
             principal: names.principal,
             state: SessionState::Active,
             content: Content::None,
-            expiry: Expiry::Silent,
+            expiry: ExpiryEvent::None,
             sweep: 0,
         };
         entry.describe(record);
         entry
     }
 
-    /// What the record is at `now`, whatever the index's own moment is.
+    /// The state of the record at `now`, regardless of the frontier.
     pub(super) fn state_at(&self, now: Timestamp) -> SessionState {
         match self.state {
             SessionState::Ended => SessionState::Ended,
@@ -127,14 +127,14 @@ impl Entry {
         self.content == Content::Mounted || !self.bindings.is_empty()
     }
 
-    /// Whether another entry of the same key adds the same to every count.
+    /// Whether another entry of the same key adds the same to every counter.
     pub(super) fn counts_as(&self, other: &Self) -> bool {
         self.state == other.state
             && self.principal == other.principal
             && self.bindings == other.bindings
     }
 
-    /// A copy to compare with, under no key.
+    /// A copy without its key, for comparison.
     pub(super) fn without_key(&self) -> Self {
         Self {
             key: Box::default(),
@@ -143,7 +143,7 @@ impl Entry {
         }
     }
 
-    /// Takes over what a record says beside its names and its lifetime.
+    /// Copies everything from a record but its names and its lifetime.
     pub(super) fn describe(&mut self, record: &BorrowedRecord<'_>) {
         self.created_at = record.lifetime.created_at;
         self.leased_until = leased_until(record);
@@ -153,7 +153,7 @@ impl Entry {
         };
     }
 
-    /// Takes over what a use changes. Whether an active session has expired is for the frontier to say.
+    /// Copies the lifetime. The frontier decides whether an active session has expired.
     pub(super) fn note(
         &mut self,
         lifetime: &SessionLifetime,
@@ -169,9 +169,9 @@ impl Entry {
             Lifecycle::Active => SessionState::Active,
         };
         self.expiry = match lifetime.state(now) {
-            SessionState::Active => Expiry::Told,
+            SessionState::Active => ExpiryEvent::Pending,
             SessionState::Expired => self.expiry,
-            SessionState::Ended => Expiry::Silent,
+            SessionState::Ended => ExpiryEvent::None,
         };
     }
 }

@@ -1,21 +1,21 @@
-//! Sessions expire by their deadlines, and nobody tells the index when.
+//! How sessions of an index expire: their deadlines pass without an event.
 //!
-//! The *frontier* is the index's own moment: an entry counts as expired exactly where its deadline is at or before it.
-//! It follows the clock one entry at a time, forward and, where the clock stepped back, back again; so what has to be
-//! counted anew is what lies between, and a call that is not allowed all of it leaves the rest to the next one.
+//! The *frontier* is the current moment of the index: an entry counts as expired exactly if its deadline is at or
+//! before it. It follows the clock one entry at a time, forward and, if the clock stepped back, backward. Only the
+//! entries between have to be counted again, and a call that reaches its limit leaves the rest to the next one.
 
 use std::ops::Bound::{Excluded, Included};
 
 use super::Index;
-use super::entry::{Entry, Expiry};
+use super::entry::{Entry, ExpiryEvent};
 use super::orders::{Position, deadline};
 use super::slab::Slot;
 use crate::limits::OVERDUE_MAX;
 use crate::record::SessionState;
 use crate::time::Timestamp;
 
-/// Lets the entry stand as expired or active, by its side of the frontier. Answers with its key where somebody is to be
-/// told that it expired.
+/// Sets the state of the entry to expired or active, by its side of the frontier. Returns its key if its expiry is to
+/// be reported.
 pub(super) fn place(
     slot: Slot,
     entry: &mut Entry,
@@ -31,20 +31,20 @@ pub(super) fn place(
     }
     entry.state = SessionState::Expired;
     // The frontier may still be ahead of a clock that has stepped back.
-    let is_news = entry.expiry == Expiry::Told && now >= entry.expires_at;
-    is_news.then(|| {
-        entry.expiry = Expiry::Silent;
+    let is_reported = entry.expiry == ExpiryEvent::Pending && now >= entry.expires_at;
+    is_reported.then(|| {
+        entry.expiry = ExpiryEvent::None;
         entry.key.clone()
     })
 }
 
 impl Index {
-    /// Follows the clock past at most `limit` deadlines, and tells the keys of sessions that expired since it was last
-    /// asked: at most `limit`, and none that was never seen active.
+    /// Follows the clock past at most `limit` deadlines, and returns the keys of sessions that expired since the last
+    /// call: at most `limit`, and none that the index never saw active.
     pub fn advance(&mut self, now: Timestamp, limit: usize) -> Vec<Box<[u8]>> {
         self.settle(now, limit);
-        let told = limit.min(self.overdue.len());
-        self.overdue.drain(..told).collect()
+        let count = limit.min(self.overdue.len());
+        self.overdue.drain(..count).collect()
     }
 
     /// Moves the frontier towards `now`, past at most `limit` deadlines.
@@ -65,7 +65,7 @@ impl Index {
         }
     }
 
-    /// Past the next deadline, or to the target where there is none between. Answers whether to go on.
+    /// Moves past the next deadline, or to the target if there is none between. Returns whether to continue.
     fn step_forward(&mut self, now: Timestamp, target: Position) -> bool {
         let between = (Excluded(self.frontier), Included(target));
         let Some(next) = self.orders.deadlines.range(between).next().copied() else {
@@ -77,7 +77,7 @@ impl Index {
         true
     }
 
-    /// The same the other way: the session at the frontier has not expired yet after all.
+    /// The same backward: the session at the frontier has not expired yet.
     fn step_back(&mut self, now: Timestamp, target: Position) -> bool {
         let between = (Excluded(target), Included(self.frontier));
         let Some(last) = self.orders.deadlines.range(between).next_back().copied() else {
@@ -85,12 +85,12 @@ impl Index {
             return false;
         };
         self.frontier = last.before();
-        self.revise(last.slot, now, |entry| entry.expiry = Expiry::Told);
+        self.revise(last.slot, now, |entry| entry.expiry = ExpiryEvent::Pending);
         true
     }
 
-    /// Keeps the key of a session that expired until somebody asks.
-    pub(super) fn tell(&mut self, expired: Option<Box<[u8]>>) {
+    /// Keeps the key of an expired session until it is reported.
+    pub(super) fn queue_expired(&mut self, expired: Option<Box<[u8]>>) {
         if self.overdue.len() < OVERDUE_MAX {
             self.overdue.extend(expired);
         }

@@ -1,6 +1,6 @@
-//! Which sessions are asked for.
+//! The filter of a query over sessions.
 //!
-//! Invariant: an entry is admitted exactly where the record it was made of would be.
+//! Invariant: an entry is admitted exactly if its record would be.
 
 use smallvec::SmallVec;
 
@@ -14,28 +14,27 @@ use crate::names::{InstanceName, Principal, ServerName, WorkerId};
 use crate::record::{Record, SessionState};
 use crate::time::Timestamp;
 
-/// What a session has to be; what is none does not matter. Server, instance, owner and driver have to be those of one
-/// binding.
+/// What a session has to match; `None` matches all. Server, instance, owner and driver must match the same binding.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Whose it is.
+    /// Its principal.
     pub principal: Option<Principal>,
-    /// Bound for this server.
+    /// Bound to this server.
     pub server: Option<ServerName>,
     /// Bound to this instance.
     pub instance: Option<InstanceName>,
     /// With a binding that only this worker can drive.
     pub owner: Option<WorkerId>,
-    /// With a binding that this worker has used last.
+    /// With a binding that this worker used last.
     pub driver: Option<WorkerId>,
-    /// What it is now.
+    /// Its current state.
     pub state: Option<SessionState>,
-    /// What its key looks like.
+    /// The pattern of its key.
     pub pattern: Option<Glob>,
 }
 
 impl Filter {
-    /// Whether the record under `key` is asked for.
+    /// Whether the record under `key` matches.
     #[must_use]
     pub fn admits(&self, key: &[u8], record: &Record, now: Timestamp) -> bool {
         is_wanted(self.principal.as_ref(), &record.principal)
@@ -71,14 +70,14 @@ pub(super) struct SymbolFilter<'f> {
     /// The principal, by prefix.
     pub(super) principals: SmallVec<[Symbol; PREFIXES_MAX]>,
     pub(super) server: Option<Symbol>,
-    /// The place, where server and instance are given.
+    /// The place, if server and instance are given.
     pub(super) place: Option<Symbol>,
     pub(super) owner: Option<Symbol>,
     driver: Option<Symbol>,
 }
 
 impl<'f> SymbolFilter<'f> {
-    /// The filter's names as symbols; none where a name is in no session, and nothing can be found.
+    /// The filter's names as symbols; `None` if a name is in no session, so that nothing matches.
     pub(super) fn of(filter: &'f Filter, directory: &Directory) -> Option<Self> {
         let mut principals = SmallVec::new();
         if let Some(principal) = &filter.principal {
@@ -112,7 +111,7 @@ impl<'f> SymbolFilter<'f> {
         Some(wanted)
     }
 
-    /// Whether bindings to this place are asked for.
+    /// Whether bindings to this place match.
     pub(super) fn admits_place(&self, place: Symbol, directory: &Directory) -> bool {
         if let Some(wanted) = self.place {
             return place == wanted;
@@ -126,7 +125,7 @@ impl<'f> SymbolFilter<'f> {
                 .is_none_or(|instance| directory.places.text(place) == Some(instance.as_str()))
     }
 
-    /// Whether the entry is asked for, adding the steps that its key took to match.
+    /// Whether the entry matches. Adds the steps that matching its key took.
     pub(super) fn admits(
         &self,
         entry: &Entry,
@@ -149,7 +148,7 @@ impl<'f> SymbolFilter<'f> {
                 .is_none_or(|pattern| pattern.matches_counting(&entry.key, steps))
     }
 
-    /// Whether server or instance are asked for.
+    /// Whether server or instance are given.
     pub(super) fn asks_for_a_place(&self) -> bool {
         self.filter.server.is_some() || self.filter.instance.is_some()
     }

@@ -1,13 +1,12 @@
-//! Patterns over keys, with the meaning that they have in Redis: `*`, `?`, `[a-z]`, `[^x]` and `\` before what is meant
-//! literally.
+//! Key patterns with the same meaning as in Redis: `*`, `?`, `[a-z]`, `[^x]`, and `\` before a literal character.
 //!
-//! Invariant: a match takes at most as many steps as pattern and text have bytes multiplied, because only the last star
-//! is ever tried again; the steps are told, so that whoever tries many keys can stop.
+//! Invariant: a match takes at most as many steps as the product of the lengths of pattern and text, because only the
+//! last star is ever retried. It returns the step count, so that a caller that matches many keys can stop.
 
 use crate::limits::PATTERN_BYTES_MAX;
 use crate::names::{NameError, Problem};
 
-/// A pattern, taken apart.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Glob {
     parts: Vec<Part>,
@@ -41,8 +40,8 @@ impl Class {
         Self(self.0.map(|word| !word))
     }
 
-    /// Reads what follows a `[`, and answers with what follows the class. A class that is not closed ends with the
-    /// pattern; a range that runs backwards is turned round. As in Redis.
+    /// Parses a class after its `[`, and returns the rest after the class. As in Redis, an unclosed class ends with the
+    /// pattern, and a reversed range is swapped.
     fn parse(mut pattern: &[u8]) -> (Self, &[u8]) {
         let mut class = Self([0; 4]);
         let is_negated = pattern.first() == Some(&b'^');
@@ -85,7 +84,7 @@ impl Part {
 }
 
 impl Glob {
-    /// Takes a pattern apart.
+    /// Parses a pattern.
     ///
     /// # Errors
     /// A pattern over 256 bytes.
@@ -127,10 +126,10 @@ impl Glob {
         self.matches_counting(text, &mut 0)
     }
 
-    /// The same, adding the steps that it took.
+    /// The same. Adds the steps that it took.
     pub(super) fn matches_counting(&self, text: &[u8], steps: &mut usize) -> bool {
         let (mut part, mut place) = (0, 0);
-        // Where to go on when what follows the last star does not fit: one byte further than at the last try.
+        // Where to continue if the part after the last star does not match: one byte further than at the last try.
         let mut again: Option<(usize, usize)> = None;
         loop {
             *steps = steps.saturating_add(1);
@@ -146,7 +145,7 @@ impl Glob {
                     place += 1;
                     continue;
                 }
-                // What is left of the pattern wants more than there is, from wherever it is tried.
+                // The rest of the pattern needs more bytes than are left, wherever it starts.
                 (Some(_), None) => return false,
                 (_, Some(_)) => {}
             }

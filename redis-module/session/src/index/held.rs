@@ -1,4 +1,4 @@
-//! What a principal holds, for caps: how many active sessions, and which was not used for longest.
+//! The sessions that a principal holds, for caps: the number of active ones, and the least recently used one.
 
 use super::orders::ByUse;
 use super::{Index, PrefixId};
@@ -9,8 +9,8 @@ use crate::record::SessionState;
 use crate::time::Timestamp;
 
 impl Index {
-    /// The principal's active sessions under a prefix, but for the one under `except`. From now on its uses have to be
-    /// noted, see [`follows_uses`](Self::follows_uses).
+    /// The principal's active sessions under a prefix, except the one under `except`. From now on its uses are tracked,
+    /// see [`follows_uses`](Self::follows_uses).
     pub fn held(
         &mut self,
         principal: &Principal,
@@ -34,7 +34,7 @@ impl Index {
             });
         let holding = self.directory.principals.counts(principal);
         let counted = holding.map_or(0, |holding| u64::from(holding.active));
-        // Where many sessions of others have just expired, the settling above did not reach the principal's own.
+        // If many sessions of others have just expired, the frontier has not reached those of this principal.
         let (mut expired, mut least_recently_used) = (0, None);
         let places = self.orders.used.range(ByUse::active(principal));
         let others = places.filter(|by_use| Some(by_use.slot) != except);

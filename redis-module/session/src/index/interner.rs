@@ -1,17 +1,17 @@
-//! Names that many sessions share: each stands once, under a small number, for as long as somebody refers to it.
+//! Names that many sessions share: each is stored once, under a small number, until its last reference is released.
 //!
-//! Invariant: a symbol that is held is not given to another name. With every name goes what is counted about it, so that
-//! a count needs no search.
+//! Invariant: a referenced symbol is not assigned to another name. Every name is stored with its counters, so that
+//! counting needs no search.
 
 use super::lookup::{Lookup, Seed};
 use super::slab::{SLOTS_MAX, Slab, Slot};
 
-/// The number of a name. Symbols of two interners have nothing to do with each other.
+/// The number of a name. Symbols of different interners are unrelated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Symbol(Slot);
 
 impl Symbol {
-    /// What a name gets when every number is taken. It is never found and nothing is counted about it.
+    /// The symbol of names if every number is taken. It is never found and has no counters.
     const NAMELESS: Self = Self(SLOTS_MAX);
 
     /// The number itself, as the tag of names that belong to this one.
@@ -25,7 +25,7 @@ impl Symbol {
     }
 }
 
-/// Names with what is counted about each.
+/// Names with the counters of each.
 #[derive(Debug)]
 pub(super) struct Interner<C> {
     seed: Seed,
@@ -38,7 +38,7 @@ pub(super) struct Interner<C> {
 #[derive(Debug)]
 struct Name<C> {
     text: Box<str>,
-    /// Tells apart equal texts that mean different things.
+    /// Distinguishes equal texts with different meanings.
     tag: u32,
     references: u32,
     counts: C,
@@ -54,7 +54,7 @@ impl<C: Default> Interner<C> {
         }
     }
 
-    /// The name's symbol, with one more reference to it.
+    /// The name's symbol, with a new reference to it.
     pub(super) fn acquire(&mut self, tag: u32, text: &str) -> Symbol {
         let hash = self.seed.hash(tag, text.as_bytes());
         if let Some(slot) = self.slot_of(hash, tag, text) {
@@ -83,7 +83,7 @@ impl<C: Default> Interner<C> {
         Symbol(slot)
     }
 
-    /// One reference less. The name goes with the last one; then this answers with what was counted about it.
+    /// Releases one reference. The last one removes the name; then this returns its counters.
     pub(super) fn release(&mut self, symbol: Symbol) -> Option<C> {
         let name = self.names.get_mut(symbol.0)?;
         name.references = name.references.saturating_sub(1);
@@ -103,18 +103,18 @@ impl<C: Default> Interner<C> {
         Some(name.counts)
     }
 
-    /// The bytes that they take.
+    /// The memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.names.bytes() + self.lookup.bytes() + self.text_bytes
     }
 
-    /// How many refer to the name.
+    /// The number of references to the name.
     pub(super) fn references(&self, symbol: Symbol) -> usize {
         let name = self.names.get(symbol.0);
         name.map_or(0, |name| name.references as usize)
     }
 
-    /// The symbol of a name that somebody refers to.
+    /// The symbol of a name, if it has references.
     pub(super) fn find(&self, tag: u32, text: &str) -> Option<Symbol> {
         let hash = self.seed.hash(tag, text.as_bytes());
         self.slot_of(hash, tag, text).map(Symbol)
@@ -141,17 +141,17 @@ impl<C: Default> Interner<C> {
         self.names.get(symbol.0).map(|name| name.tag)
     }
 
-    /// What is counted about the name.
+    /// The counters of the name.
     pub(super) fn counts(&self, symbol: Symbol) -> Option<&C> {
         self.names.get(symbol.0).map(|name| &name.counts)
     }
 
-    /// The same, to count.
+    /// The same, mutable.
     pub(super) fn counts_mut(&mut self, symbol: Symbol) -> Option<&mut C> {
         self.names.get_mut(symbol.0).map(|name| &mut name.counts)
     }
 
-    /// Every symbol that may be a name's.
+    /// Every symbol that a name may have.
     pub(super) fn symbols(&self) -> impl Iterator<Item = Symbol> {
         (0..self.names.end()).map(Symbol)
     }
@@ -188,7 +188,7 @@ mod tests {
         names.release(alice);
         assert_eq!(names.find(0, "alice"), None);
         assert_eq!(names.find(1, "alice"), Some(other_alice));
-        // The number is free for another name, which begins with nothing counted.
+        // The number is free for another name, whose counters start at zero.
         let bob = names.acquire(0, "bob");
         assert_eq!((bob, names.counts(bob)), (alice, Some(&0)));
         assert_eq!(names.symbols_len(), 2);

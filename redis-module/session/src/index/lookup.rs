@@ -1,7 +1,7 @@
-//! From bytes that clients choose to the slot where they stand.
+//! A map from bytes that clients choose to slots.
 //!
-//! Invariants: the bytes are hashed with a key that clients do not know, so that nobody can choose names that collide.
-//! The table is cut into parts that grow and shrink one by one: what one change may have to hash again is a small part of
+//! Invariants: the bytes are hashed with a key that clients do not know, so that they cannot choose names that collide.
+//! The table is divided into parts that grow and shrink one by one, so that one change rehashes only a small part of
 //! it.
 
 use std::hash::Hasher as _;
@@ -11,10 +11,10 @@ use siphasher::sip::SipHasher13;
 
 use super::slab::Slot;
 
-/// Parts of one table: of a million names, each part holds some thousand.
+/// Parts of one table: of a million names, each part holds about a thousand.
 const PARTS: usize = 1024;
 
-/// The secret that hashes are keyed by. Whoever makes an index draws it at random.
+/// The secret key of the hashes. The creator of an index chooses it at random.
 #[derive(Clone, Copy)]
 pub struct Seed(pub [u64; 2]);
 
@@ -35,7 +35,7 @@ impl Seed {
     }
 }
 
-/// Slots by the hash of what stands in them. What that is, whoever asks has to know.
+/// Slots by the hash of their contents. The caller compares the contents.
 #[derive(Debug)]
 pub(super) struct Lookup {
     parts: Box<[HashTable<Slot>]>,
@@ -48,27 +48,27 @@ impl Lookup {
         }
     }
 
-    /// The slot under this hash of which `is_it` says that it is the one.
+    /// The slot with this hash for which `is_it` returns true.
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(Slot) -> bool) -> Option<Slot> {
         let part = self.parts.get(part(hash))?;
         part.find(hash, |slot| is_it(*slot)).copied()
     }
 
-    /// Notes a slot that is not there yet. `hash_of` tells the hash of what stands in any slot.
+    /// Adds a slot that is not in the table. `hash_of` returns the hash of any slot's contents.
     pub(super) fn insert(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
         if let Some(part) = self.parts.get_mut(part(hash)) {
             part.insert_unique(hash, slot, |slot| hash_of(*slot));
         }
     }
 
-    /// The bytes that it takes.
+    /// The memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         let tables: usize = self.parts.iter().map(HashTable::allocation_size).sum();
         tables + size_of_val(&*self.parts)
     }
 
-    /// Forgets a slot. A part that is mostly empty then gives memory back: what it has to hash again is less than what was
-    /// removed from it.
+    /// Removes a slot. A part that is mostly empty then frees memory: it rehashes fewer slots than were removed from
+    /// it.
     pub(super) fn remove(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
         let Some(part) = self.parts.get_mut(part(hash)) else {
             return;
@@ -82,7 +82,7 @@ impl Lookup {
     }
 }
 
-/// Bits from the middle: the table itself goes by the lowest and the highest ones.
+/// Bits from the middle: the hash table itself uses the lowest and the highest ones.
 const fn part(hash: u64) -> usize {
     (hash >> 32) as usize % PARTS
 }

@@ -1,12 +1,11 @@
-//! What the records of one database say, derived: sessions by principal, place, owner, age, use and deadline.
+//! The index over the records of one database: sessions by principal, instance, owner, age, use and deadline.
 //!
-//! An index is fed with every record that is written, seen or gone, and asked for what no single record can tell: how
-//! many sessions a principal holds, how full an instance is, which sessions there are, which tombstones want cleaning.
-//! It is derived and never trusted: it may be behind a record, and whoever acts on its answer looks at the record
-//! again.
+//! An index is updated with every record that is written, read or removed. It answers queries over many records: how
+//! many sessions a principal holds, how full an instance is, which sessions exist, which tombstones need cleanup. It is
+//! derived and may be outdated: a caller that acts on a result checks the record again.
 //!
 //! Invariants: every call does a bounded amount of work, whatever the number of sessions (see [`crate::limits`]).
-//! Nothing here reads a clock: every answer goes by the `now` that is given, and a clock that steps back loses nothing.
+//! Nothing here reads a clock: every call takes `now` as an argument, and a clock that steps back loses nothing.
 
 mod departures;
 mod directory;
@@ -47,7 +46,7 @@ use crate::names::{InstanceName, ServerName, WorkerId};
 use crate::record::{Record, SessionLifetime, SessionState};
 use crate::time::Timestamp;
 
-/// The tag of keys, which need none.
+/// The tag of keys: they need none.
 const KEY_TAG: u32 = 0;
 
 /// The index of one database.
@@ -59,24 +58,24 @@ pub struct Index {
     directory: Directory,
     orders: Orders,
     counts: IndexCounts,
-    /// How far those have come who look for what is to be cleaned up.
+    /// Where the next REAP of each pattern continues.
     rounds: Rounds,
-    /// Up to where deadlines have passed: an entry counts as expired exactly where its deadline is not behind this.
+    /// Up to where deadlines have passed: an entry counts as expired exactly if its deadline is not after this.
     frontier: Position,
-    /// Sessions that expired since anybody was told.
+    /// Expired sessions that are still to be reported.
     overdue: Vec<Box<[u8]>>,
-    /// The place of the latest use.
+    /// The rank of the latest use.
     latest_use: UseRank,
     /// The bytes of all keys.
     key_bytes: usize,
-    /// The number of the present sweep.
+    /// The number of the current sweep.
     sweep: Sweep,
-    /// Up to which slot the end of a sweep has come.
+    /// The slot that the end of the current sweep has reached.
     swept: Slot,
 }
 
 impl Index {
-    /// An index of nothing.
+    /// An empty index.
     #[must_use]
     pub fn new(seed: Seed) -> Self {
         Self {
@@ -96,9 +95,8 @@ impl Index {
         }
     }
 
-    /// An index of nothing into which data is about to be loaded: its orders are made at once by
-    /// [`end_loading`](Self::end_loading), which takes a fifth of the time. Until then it answers about single keys only,
-    /// and no session expires.
+    /// An empty index into which data is about to be loaded: [`end_loading`](Self::end_loading) builds its orders at
+    /// once, which takes a fifth of the time. Until then it only has single keys, and no session expires.
     #[must_use]
     pub fn new_for_loading(seed: Seed, now: Timestamp) -> Self {
         let mut index = Self::new(seed);
@@ -107,17 +105,18 @@ impl Index {
         index
     }
 
-    /// Makes the orders that were put off. Takes as long as there are entries: for a server that is not serving yet.
+    /// Builds the deferred orders. The time is proportional to the number of entries: for a server that is not serving
+    /// yet.
     pub fn end_loading(&mut self) {
         self.orders.make_deferred(&self.entries);
     }
 
-    /// Notes the record that stands under `key` at `now`, a new one or not.
+    /// Adds or updates the record under `key` at `now`.
     pub fn put(&mut self, prefix: PrefixId, key: &[u8], record: &Record, now: Timestamp) {
         self.put_borrowed(prefix, key, &BorrowedRecord::of(record), now);
     }
 
-    /// The same of a record that was not copied.
+    /// The same for a borrowed record.
     pub fn put_borrowed(
         &mut self,
         prefix: PrefixId,
@@ -132,7 +131,7 @@ impl Index {
             let names = self.directory.acquire(prefix, record);
             let mut entry = Entry::new(key, names, record);
             entry.note(&record.lifetime, used, sweep, now);
-            self.give(hash, entry, now);
+            self.add_entry(hash, entry, now);
             return;
         };
         let entry = self.entries.get(slot);
@@ -151,13 +150,13 @@ impl Index {
             entry.describe(record);
             entry.note(&record.lifetime, used, sweep, now);
         });
-        // After the new ones were acquired, so that the names in both stay.
+        // After the new names were acquired, so that names in both entries stay.
         if let Some(before) = before.filter(|_| is_renamed) {
             self.directory.leave(&before);
         }
     }
 
-    /// Notes that of the record under `key` nothing but its lifetime has changed. Does nothing where the key is unknown.
+    /// Updates the lifetime of the record under `key`. Does nothing if the key is unknown.
     pub fn slide(&mut self, key: &[u8], lifetime: &SessionLifetime, now: Timestamp) {
         self.settle(now, SETTLED_WITH_A_CHANGE_MAX);
         let Some(slot) = self.find(key) else {
@@ -167,7 +166,7 @@ impl Index {
         self.revise(slot, now, |entry| entry.note(lifetime, used, sweep, now));
     }
 
-    /// Notes a use that was not written, if a cap of its principal was asked about.
+    /// Records a use that was not written, if the uses of its principal are tracked.
     pub fn note_use(&mut self, key: &[u8], now: Timestamp) {
         let Some(slot) = self.find(key) else {
             return;
@@ -182,34 +181,34 @@ impl Index {
         }
     }
 
-    /// Whether any session is one of a principal whose cap was asked about. Without, nobody has to pay for
-    /// [`note_use`](Self::note_use).
+    /// Whether the uses of any principal are tracked, because a cap of it was checked. Otherwise
+    /// [`note_use`](Self::note_use) is not needed.
     #[must_use]
     pub const fn follows_uses(&self) -> bool {
         self.directory.has_caps()
     }
 
-    /// Notes that the key is gone.
+    /// Removes a key.
     pub fn remove(&mut self, key: &[u8]) {
         if let Some(slot) = self.find(key) {
-            self.take(slot);
+            self.remove_entry(slot);
         }
     }
 
-    /// The sessions by what they are, as of the last [`advance`](Self::advance).
+    /// The sessions by state, as of the last [`advance`](Self::advance).
     #[must_use]
     pub const fn counts(&self) -> IndexCounts {
         self.counts
     }
 
-    /// What the session under `key` is at `now`; none where the key is unknown.
+    /// The state of the session under `key` at `now`; `None` if the key is unknown.
     #[must_use]
     pub fn state(&self, key: &[u8], now: Timestamp) -> Option<SessionState> {
         let entry = self.entries.get(self.find(key)?)?;
         Some(entry.state_at(now))
     }
 
-    /// The bytes that it takes, about: exact for entries, keys and names, estimated for the orders.
+    /// The approximate memory in bytes: exact for entries, keys and names, estimated for the orders.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.entries.bytes()
@@ -247,8 +246,8 @@ impl Index {
         })
     }
 
-    /// Takes an entry in, whose key has this hash.
-    fn give(&mut self, hash: u64, entry: Entry, now: Timestamp) {
+    /// Adds an entry whose key has this hash.
+    fn add_entry(&mut self, hash: u64, entry: Entry, now: Timestamp) {
         let bytes = entry.key.len();
         let Some(slot) = self.entries.insert(entry) else {
             return;
@@ -265,12 +264,12 @@ impl Index {
             let expired = expiry::place(slot, entry, self.frontier, now);
             self.orders.insert(slot, entry);
             self.directory.count(entry, &mut self.counts, Count::In);
-            self.tell(expired);
+            self.queue_expired(expired);
         }
     }
 
-    /// Takes an entry out, with everything that points to it.
-    fn take(&mut self, slot: Slot) -> Option<Entry> {
+    /// Removes an entry, with everything that points to it.
+    fn remove_entry(&mut self, slot: Slot) -> Option<Entry> {
         let entry = self.entries.remove(slot)?;
         self.key_bytes -= entry.key.len();
         let Self {
@@ -287,7 +286,7 @@ impl Index {
         Some(entry)
     }
 
-    /// Changes an entry in anything but its key. Answers with what it was, without its key.
+    /// Changes an entry in anything but its key. Returns the previous entry, without its key.
     fn revise(
         &mut self,
         slot: Slot,
@@ -303,11 +302,11 @@ impl Index {
             self.directory.count(&before, &mut self.counts, Count::Out);
             self.directory.count(entry, &mut self.counts, Count::In);
         }
-        self.tell(expired);
+        self.queue_expired(expired);
         Some(before)
     }
 
-    /// Where a lifetime stands in the order of use. A use of this moment is later than all that were noted before.
+    /// The rank of a lifetime in the order of use. A use at this moment ranks after all earlier ones.
     fn rank(&mut self, lifetime: &SessionLifetime, now: Timestamp) -> UseRank {
         if lifetime.last_used_at == now && lifetime.state(now) == SessionState::Active {
             return self.next_use(now);

@@ -1,7 +1,7 @@
-//! The orders in which an index is walked: sets of small tuples that end in a slot.
+//! The orders in which an index is read: sets of small tuples that end in a slot.
 //!
-//! Invariant: an entry stands in each order exactly where its fields say: whoever changes it takes it out before and
-//! puts it in after. Which fields those are is said here and nowhere else. While data is loaded all orders are empty.
+//! Invariant: the place of an entry in each order follows from its fields, and only this file knows from which. To
+//! change an entry, remove it before and insert it afterwards. While data is loaded, all orders are empty.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -81,7 +81,7 @@ impl Position {
 /// A place among the sessions of one principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ByUse {
-    /// Twice the principal's symbol; one more for tombstones, which stand behind the active sessions.
+    /// Twice the principal's symbol; plus one for tombstones, which sort after the active sessions.
     line: u32,
     used: UseRank,
     pub(super) slot: Slot,
@@ -99,7 +99,7 @@ impl ByUse {
     }
 
     const fn active_line(principal: Symbol) -> u32 {
-        // A symbol is a slot, and those leave a bit free.
+        // A symbol is a slot, and slots leave one bit free.
         principal.tag() << 1
     }
 
@@ -134,7 +134,7 @@ impl ByUse {
     }
 }
 
-/// A place among what is to be cleaned up: the unowned first, then by owner.
+/// A place among the sessions that need cleanup: those without an owner first, then by owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Due {
     pub(super) owner: Option<Symbol>,
@@ -144,7 +144,7 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// The last place of an owner, or of what nobody owns.
+    /// The last place of an owner, or of the sessions without one.
     pub(super) const fn last_of(owner: Option<Symbol>) -> Self {
         Self {
             owner,
@@ -169,12 +169,12 @@ pub(super) struct Orders {
     pub(super) owned: BTreeSet<(Symbol, Slot)>,
     /// Tombstones that hold something.
     pub(super) due: BTreeSet<Due>,
-    /// Whether all of them are left empty, because data is being loaded.
+    /// Whether all orders stay empty, because data is being loaded.
     is_deferred: bool,
 }
 
 impl Orders {
-    /// The bytes that they take, estimated: nodes of a tree that grew at its end are half full.
+    /// The estimated memory in bytes: nodes of a tree that grew at its end are half full.
     pub(super) fn bytes(&self) -> usize {
         fn tree<T>(set: &BTreeSet<T>) -> usize {
             set.len() * size_of::<T>() * 2
@@ -187,17 +187,18 @@ impl Orders {
             + tree(&self.due)
     }
 
-    /// Leaves all orders empty until [`make_deferred`](Self::make_deferred).
+    /// Keeps all orders empty until [`make_deferred`](Self::make_deferred).
     pub(super) const fn defer(&mut self) {
         self.is_deferred = true;
     }
 
-    /// Whether they are left empty.
+    /// Whether the orders stay empty.
     pub(super) const fn is_deferred(&self) -> bool {
         self.is_deferred
     }
 
-    /// Makes all orders of the entries, if they were left empty. Sorting once takes a fifth of as many insertions.
+    /// Builds all orders from the entries, if they were deferred. Sorting once takes a fifth of the time of as many
+    /// insertions.
     pub(super) fn make_deferred(&mut self, entries: &Slab<Entry>) {
         if !self.is_deferred {
             return;
@@ -220,7 +221,7 @@ impl Orders {
         };
     }
 
-    /// Puts in a new entry.
+    /// Inserts a new entry.
     pub(super) fn insert(&mut self, slot: Slot, entry: &Entry) {
         if self.is_deferred {
             return;
@@ -234,7 +235,7 @@ impl Orders {
         });
     }
 
-    /// Takes out what [`insert`](Self::insert) put in.
+    /// Removes an entry.
     pub(super) fn remove(&mut self, slot: Slot, entry: &Entry) {
         self.created.remove(&created(slot, entry));
         self.used.remove(&ByUse::of(slot, entry));
@@ -247,7 +248,7 @@ impl Orders {
         });
     }
 
-    /// Puts an entry where it stands after a change.
+    /// Moves an entry to its places after a change.
     pub(super) fn replace(&mut self, slot: Slot, before: &Entry, after: &Entry) {
         if self.is_deferred {
             return;
@@ -279,7 +280,7 @@ impl Orders {
         });
     }
 
-    /// Moves an entry in the order of use alone.
+    /// Moves an entry in the order of use only.
     pub(super) fn note_use(&mut self, slot: Slot, entry: &mut Entry, used: UseRank) {
         let before = ByUse::of(slot, entry);
         entry.used = used;
@@ -335,7 +336,7 @@ fn created(slot: Slot, entry: &Entry) -> Position {
     }
 }
 
-/// Where the entry stands among the deadlines.
+/// The place of the entry among the deadlines.
 pub(super) fn deadline(slot: Slot, entry: &Entry) -> Position {
     Position {
         moment: entry.expires_at.into(),
@@ -343,7 +344,7 @@ pub(super) fn deadline(slot: Slot, entry: &Entry) -> Position {
     }
 }
 
-/// One place for each owner; one for nobody where there is none.
+/// One place for each owner; without an owner, the place of unowned sessions.
 fn for_each_due(slot: Slot, entry: &Entry, mut visit: impl FnMut(Due)) {
     if entry.state == SessionState::Active || !entry.holds_something() {
         return;

@@ -1,8 +1,8 @@
-//! Which sessions there are, page by page, by when they were created.
+//! Pages of sessions, by when they were created.
 //!
-//! Where the filter names something that few sessions have, those are collected and sorted; otherwise the order of
-//! creation is walked. Either way a call looks at a bounded number of entries: a page may be short or empty and still
-//! have a next one. A session that is there during all of a walk is found once, whatever else comes and goes.
+//! If the filter names something that few sessions have, those are collected and sorted; otherwise the order of
+//! creation is read. Either way a call examines a bounded number of entries: a page may be short or empty and still
+//! have a next one. A session that exists during a whole iteration is returned once, whatever happens to others.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -17,17 +17,18 @@ use crate::limits::{
 use crate::names::{NameError, Problem, parse_integer};
 use crate::time::Timestamp;
 
-/// By creation, which end comes first.
+/// Whether the newest or the oldest session comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The latest.
+    /// The newest.
     #[default]
     Newest,
-    /// The earliest.
+    /// The oldest.
     Oldest,
 }
 
-/// Behind which session to go on. In text `<created_at>-<n>`; start and end of a walk are `0`, which is none.
+/// The session after which the next page continues. As text `<created_at>-<n>`; start and end of an iteration are `0`,
+/// which is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor(Position);
 
@@ -35,7 +36,7 @@ impl Cursor {
     /// Reads a cursor.
     ///
     /// # Errors
-    /// Text that no page ever answered with.
+    /// Text that is no cursor.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>, NameError> {
         let what = "cursor";
         if bytes == b"0" {
@@ -66,9 +67,9 @@ impl std::fmt::Display for Cursor {
 /// One page of the sessions that the filter admits.
 #[derive(Debug)]
 pub struct Page<'i> {
-    /// In the order asked for.
+    /// In the requested order.
     pub sessions: Vec<PageEntry<'i>>,
-    /// The cursor of the next page; none at the end.
+    /// The cursor of the next page; `None` at the end.
     pub next: Option<Cursor>,
 }
 
@@ -77,12 +78,12 @@ pub struct Page<'i> {
 pub struct PageEntry<'i> {
     /// Its key.
     pub key: &'i [u8],
-    /// The cursor behind this session.
+    /// The cursor after this session.
     pub cursor: Cursor,
 }
 
 impl Index {
-    /// At most `count` sessions that the filter admits, behind `after`.
+    /// At most `count` sessions that the filter admits, after `after`.
     #[must_use]
     pub fn page(
         &self,
@@ -124,7 +125,7 @@ impl Index {
         }
     }
 
-    /// Takes what is admitted from `positions` until the page is full or enough was looked at.
+    /// Adds the admitted sessions from `positions` until the page is full or the limit of examined entries is reached.
     fn fill(
         &self,
         positions: impl Iterator<Item = Position>,
@@ -160,7 +161,7 @@ impl Index {
         }
     }
 
-    /// Everything that has the rarest of the names asked for, the earliest created first; none where that is too much.
+    /// The sessions with the rarest name of the filter, the oldest first; `None` if there are too many.
     fn collect(&self, wanted: &SymbolFilter<'_>) -> Option<Vec<Position>> {
         let by_principal = (!wanted.principals.is_empty()).then(|| self.sessions_of(wanted));
         let by_owner = wanted.owner.and_then(|owner| {
@@ -216,7 +217,8 @@ impl Index {
             .sum()
     }
 
-    /// The places asked for, with the number of all bindings to them; none where too many would have to be looked at.
+    /// The places that the filter names, with the number of all bindings to them; `None` if too many would have to be
+    /// examined.
     fn places(&self, wanted: &SymbolFilter<'_>) -> Option<(Vec<Symbol>, usize)> {
         if !wanted.asks_for_a_place() {
             return None;

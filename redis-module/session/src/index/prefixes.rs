@@ -1,6 +1,6 @@
-//! Which keys are sessions' keys: those under one of a few prefixes.
+//! The prefixes of session keys.
 //!
-//! Invariant: of two prefixes that begin a key, the longer one is its own, in whatever order they were given.
+//! Invariant: a key belongs to the longest prefix that it starts with, regardless of their order.
 
 use crate::limits::{KEY_BYTES_MAX, PREFIXES_MAX};
 
@@ -27,22 +27,22 @@ pub struct Prefixes {
     longest_first: Vec<Box<[u8]>>,
 }
 
-/// Why a list of prefixes was not taken.
+/// Why a list of prefixes was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// None, or too many.
     #[error("1 to {PREFIXES_MAX} prefixes are needed")]
     Number,
-    /// One that no key can begin with, or every key does.
+    /// A prefix that no key can start with, or that every key starts with.
     #[error("a prefix has 1 to {KEY_BYTES_MAX} bytes")]
     Length,
-    /// One twice.
+    /// A prefix that is listed twice.
     #[error("a prefix is given twice")]
     Repeated,
 }
 
 impl Prefixes {
-    /// Takes the prefixes.
+    /// Creates the list.
     ///
     /// # Errors
     /// None or more than sixteen, an empty or overlong one, or one twice.

@@ -1,7 +1,7 @@
-//! Where the next REAP goes on, for each pattern that is asked for: one call looks at a bounded number of tombstones, and
-//! without this those behind it would never be looked at.
+//! Where the next REAP of each pattern continues: one call examines a bounded number of tombstones, and without this
+//! the later ones would never be examined.
 //!
-//! Invariant: bounded. A round that is forgotten begins at the front again.
+//! Invariant: bounded. A forgotten round starts over.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,17 @@ use super::glob::Glob;
 use super::orders::Due;
 use crate::limits::REAP_ROUNDS_MAX;
 
-/// The rounds that are under way, by the pattern of their keys.
+/// The rounds in progress, by the pattern of their keys.
 #[derive(Debug, Default)]
 pub(super) struct Rounds(HashMap<Option<Glob>, Due>);
 
 impl Rounds {
-    /// Where a round has come to; none for one that begins.
+    /// Where a round continues; `None` for a new one.
     pub(super) fn reached(&self, pattern: &Option<Glob>) -> Option<Due> {
         self.0.get(pattern).copied()
     }
 
-    /// Notes where a round has come to; none where it is at its end.
+    /// Records where a round continues; `None` if it is complete.
     pub(super) fn note(&mut self, pattern: &Option<Glob>, reached: Option<Due>) {
         let Some(reached) = reached else {
             self.0.remove(pattern);
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_go_on_by_their_pattern_and_never_grow_beyond_their_bound() {
+    fn rounds_continue_by_their_pattern_and_are_bounded() {
         let mut rounds = Rounds::default();
         let reached = Due::last_of(None);
         for number in 0..REAP_ROUNDS_MAX {

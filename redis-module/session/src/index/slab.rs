@@ -1,15 +1,15 @@
-//! Values under small numbers that stay theirs while the value lives and are given again afterwards.
+//! Values under small numbers, which stay the same while the value exists and are reused afterwards.
 //!
-//! Invariants: no step moves the values that are there. They stand in chunks, because a vector of a million entries that
-//! doubles would copy them all within one command. A chunk without values takes no memory. The lowest free number is
-//! given first, so that the last chunks become empty when most values are gone.
+//! Invariants: no operation moves existing values. They are stored in chunks, because a vector of a million entries
+//! that doubles would copy them all within one command. A chunk without values takes no memory. The lowest free number
+//! is used first, so that the last chunks become empty when most values are removed.
 
 use std::collections::BTreeSet;
 
 /// The number of a value in a [`Slab`].
 pub(super) type Slot = u32;
 
-/// Every slot is below this number, which leaves a bit of its type to whoever wants to say one thing more with it.
+/// Every slot is below this number, which leaves one bit of its type for other uses.
 pub(super) const SLOTS_MAX: Slot = Slot::MAX / 2;
 
 /// Values per chunk: one bit of a word each.
@@ -18,15 +18,15 @@ const CHUNK_VALUES: usize = u64::BITS as usize;
 /// Numbered values.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
-    /// The last one has a value.
+    /// The last chunk has a value.
     chunks: Vec<Chunk<T>>,
-    /// Chunks that have room, empty ones included.
+    /// Chunks with free places, empty ones included.
     with_room: BTreeSet<usize>,
 }
 
 #[derive(Debug)]
 struct Chunk<T> {
-    /// Without values, of no capacity.
+    /// Without values, it has no capacity.
     values: Vec<Option<T>>,
     /// A bit for each value.
     taken: u64,
@@ -49,7 +49,7 @@ impl<T> Slab<T> {
         Slot::try_from((self.chunks.len() - 1) * CHUNK_VALUES + in_last).unwrap_or(Slot::MAX)
     }
 
-    /// Takes the value in. None when every number is taken.
+    /// Adds the value. `None` if every number is taken.
     pub(super) fn insert(&mut self, value: T) -> Option<Slot> {
         let number = match self.with_room.first() {
             Some(number) => *number,
@@ -68,7 +68,7 @@ impl<T> Slab<T> {
         Slot::try_from(number * CHUNK_VALUES + place).ok()
     }
 
-    /// The bytes that it takes.
+    /// The memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         let chunks = self.chunks.iter();
         let values: usize = chunks.map(|chunk| chunk.values.len()).sum();
@@ -107,7 +107,7 @@ impl<T> Chunk<T> {
         taken: 0,
     };
 
-    /// Takes the value in at the first free place. None where there is none.
+    /// Adds the value at the first free place. `None` if there is none.
     fn insert(&mut self, value: T) -> Option<usize> {
         if self.values.is_empty() {
             self.values = std::iter::repeat_with(|| None).take(CHUNK_VALUES).collect();

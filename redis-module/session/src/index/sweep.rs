@@ -1,22 +1,20 @@
-//! How an index is made true again: everything that is there is put in once more, and then what was not seen is
-//! removed.
+//! How an index is verified: all existing records are added again, and then the entries that were not seen are removed.
 //!
-//! Both take many calls, between which the index goes on being fed and asked. A sweep that sees nothing takes an index
-//! apart that nobody needs any more: a million sessions take longer to drop than a command may.
+//! Both take many calls, between which the index stays in use. A sweep without any record removes all entries of an
+//! index that is no longer needed: dropping a million sessions takes longer than a command may take.
 
 use super::Index;
 use crate::progress::StepProgress;
 
 impl Index {
-    /// Begins a sweep. From now on everything that is put or slid counts as seen. A sweep that was under way is given
-    /// up.
+    /// Begins a sweep. From now on every added or updated entry counts as seen. A running sweep is abandoned.
     pub const fn begin_sweep(&mut self) {
         self.sweep = self.sweep.wrapping_add(1);
         self.swept = 0;
     }
 
-    /// Removes what the sweep has not seen, looking at no more than `limit` entries. [`StepProgress::Done`]: all of it
-    /// is removed.
+    /// Removes the entries that the sweep has not seen, examining at most `limit` entries. [`StepProgress::Done`]: all
+    /// are removed.
     pub fn end_sweep(&mut self, limit: usize) -> StepProgress {
         for _ in 0..limit {
             if self.swept >= self.entries.end() {
@@ -29,7 +27,7 @@ impl Index {
                 .get(slot)
                 .is_some_and(|entry| entry.sweep != self.sweep);
             if is_unseen {
-                self.take(slot);
+                self.remove_entry(slot);
             }
         }
         StepProgress::More

@@ -12,22 +12,22 @@ use crate::refusal::{Busy, Refusal};
 use crate::time::Millis;
 use crate::view::BindingView;
 
-/// What BIND asks for.
+/// The request of BIND.
 #[derive(Clone, Debug)]
 pub struct BindRequest {
-    /// Whose session it must be.
+    /// The principal that must own the session.
     pub principal: Principal,
-    /// Which server to bind.
+    /// The server to bind.
     pub server: ServerName,
-    /// Who asks.
+    /// The calling worker.
     pub worker: WorkerId,
-    /// This attempt.
+    /// Identifies this attempt.
     pub token: Token,
     /// How long the attempt may take to initialize.
     pub lease: Millis,
-    /// Where it may go, 1 to 1024.
+    /// The candidates, 1 to 1024.
     pub instances: Vec<InstanceName>,
-    /// The upstream's session, where it is already initialized: then the binding is bound at once.
+    /// The upstream session if it exists already: then the binding is bound at once.
     pub upstream_session: Option<UpstreamSession>,
     /// Whether only the caller can drive it.
     pub ownership: Ownership,
@@ -36,7 +36,7 @@ pub struct BindRequest {
 /// Who may drive a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// Any worker: its state is in the upstream.
+    /// Any worker: the state is in the upstream.
     Shared,
     /// The worker that holds its connection.
     Owned,
@@ -51,16 +51,16 @@ impl Ownership {
     }
 }
 
-/// The answer of BIND: whose attempt it is, and what holds.
+/// The reply of BIND: whether this attempt won, and the current binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindReply {
-    /// Whether the binding is this attempt's.
+    /// Whether the binding belongs to this attempt.
     pub won: bool,
-    /// What holds now.
+    /// The current binding.
     pub binding: BindingView,
 }
 
-/// Binds the server, or finds it bound.
+/// Binds the server, or returns its current binding.
 ///
 /// # Errors
 /// `NOSESSION`, `ENDED`, `DENIED`; `LIMIT bindings`; `BUSY` for an owned binding by a draining worker; `ERR` without
@@ -125,8 +125,8 @@ pub fn bind(
     Ok(Decision::new(reply, RecordChange::Record))
 }
 
-/// A retry of the attempt that holds the claim renews its lease, or passes on the upstream session that it has
-/// initialized meanwhile. Answers whether it did.
+/// A retry of the attempt that holds the claim renews its lease, or sets the upstream session that it has initialized
+/// in the meantime. Returns whether it did.
 fn renew(binding: &mut Binding, request: &BindRequest, context: &Context<'_>) -> bool {
     if binding.token != request.token || binding.phase == Phase::Bound {
         return false;
@@ -137,7 +137,7 @@ fn renew(binding: &mut Binding, request: &BindRequest, context: &Context<'_>) ->
             binding.upstream_session = Some(upstream_session.clone());
             binding.previous = None;
         }
-        None => claim_again(binding, request.lease, context),
+        None => renew_claim(binding, request.lease, context),
     }
     true
 }
@@ -148,8 +148,8 @@ pub(super) fn claimed(lease: Millis, context: &Context<'_>) -> Phase {
     }
 }
 
-/// The holder of a claim renews its lease. Where the wall clock stepped back since the claim began, it begins now.
-pub(super) fn claim_again(binding: &mut Binding, lease: Millis, context: &Context<'_>) {
+/// Renews the lease of a claim. If the wall clock stepped back since the claim began, it begins now.
+pub(super) fn renew_claim(binding: &mut Binding, lease: Millis, context: &Context<'_>) {
     binding.bound_at = binding.bound_at.min(context.now);
     binding.phase = claimed(lease, context);
 }

@@ -8,29 +8,29 @@ use crate::refusal::{Busy, Refusal, Stale};
 use crate::time::Millis;
 use crate::view::RecordView;
 
-/// What CLAIM asks for.
+/// The request of CLAIM.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
-    /// Who wants to clean.
+    /// The worker that wants to clean up.
     pub worker: WorkerId,
-    /// For how long nobody else may.
+    /// For how long no other worker may.
     pub lease: Millis,
 }
 
-/// What FORGET asks for.
+/// The request of FORGET.
 #[derive(Clone, Debug)]
 pub struct ForgetRequest {
-    /// The incarnation that was cleaned.
+    /// The generation that was cleaned up.
     pub generation: u64,
-    /// Who cleaned it.
+    /// The worker that cleaned it up.
     pub worker: WorkerId,
 }
 
-/// Takes a tombstone for cleaning. The same worker asking again renews its lease.
+/// Takes a tombstone for cleanup. The same worker renews its lease by asking again.
 ///
 /// # Errors
-/// `NOSESSION`; `BUSY` where the session is active, a claim on one of its bindings is live, a turn of it is held, or
-/// another worker cleans.
+/// `NOSESSION`; `BUSY` if the session is active, a claim on one of its bindings is live, a turn of it is held, or
+/// another worker is cleaning it up.
 pub fn claim(
     slot: &mut Option<Record>,
     request: &ClaimRequest,
@@ -55,11 +55,11 @@ pub fn claim(
     Ok(Decision::new(reply, RecordChange::Record))
 }
 
-/// Drops the tombstone, and answers the least floor under which no number of a new record under this key may fall.
+/// Drops the tombstone, and returns the floor for the numbers of a new record under this key.
 ///
 /// # Errors
-/// `NOSESSION`; `STALE` unless the caller holds the cleaning of exactly this incarnation, or nobody by name does: the
-/// cleaning that END gave to its caller, who says only now who that is.
+/// `NOSESSION`; `STALE` unless the caller holds the cleanup of exactly this generation, or the holder has no name: END
+/// grants the cleanup to its caller, which names itself only here.
 pub fn forget(
     slot: &mut Option<Record>,
     request: &ForgetRequest,

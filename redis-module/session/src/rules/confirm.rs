@@ -1,4 +1,4 @@
-//! CONFIRM: the claim's holder says that the binding is initialized.
+//! CONFIRM: the claim's holder reports that the binding is initialized.
 
 use super::{active, binding_at};
 use crate::context::{Context, Decision, RecordChange};
@@ -7,26 +7,27 @@ use crate::record::{Phase, Record};
 use crate::refusal::{Refusal, Stale};
 use crate::view::BindingView;
 
-/// What CONFIRM asks for.
+/// The request of CONFIRM.
 #[derive(Clone, Debug)]
 pub struct ConfirmRequest {
-    /// Whose session it must be.
+    /// The principal that must own the session.
     pub principal: Principal,
-    /// Which server's claim.
+    /// The server of the claim.
     pub server: ServerName,
     /// The claim's epoch.
     pub epoch: u64,
     /// The attempt that holds it.
     pub token: Token,
-    /// The session id the upstream gave; none where it gave none.
+    /// The session id that the upstream assigned, if any.
     pub upstream_session: Option<UpstreamSession>,
 }
 
-/// Turns the claim into a binding. The lease may have lapsed meanwhile: as long as nobody took the claim over, its
-/// holder is right. Saying the same twice is no error.
+/// Turns the claim into a bound binding. The lease may have lapsed in the meantime: the confirmation is valid until
+/// another attempt takes the claim over. Confirming twice is no error.
 ///
 /// # Errors
-/// `NOSESSION`, `ENDED`, `DENIED`; `STALE` where the claim was lost: the caller cleans up the upstream session it made.
+/// `NOSESSION`, `ENDED`, `DENIED`; `STALE` if the claim was lost: the caller deletes the upstream session that it
+/// created.
 pub fn confirm(
     slot: &mut Option<Record>,
     request: &ConfirmRequest,

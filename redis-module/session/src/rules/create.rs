@@ -1,4 +1,4 @@
-//! CREATE: a new session, or the one that is there.
+//! CREATE: a new session, or the existing one.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -12,53 +12,53 @@ use crate::refusal::Refusal;
 use crate::time::Millis;
 use crate::view::{BindingView, RecordView, bindings_of};
 
-/// What CREATE asks for.
+/// The request of CREATE.
 #[derive(Clone, Debug)]
 pub struct CreateRequest {
     /// The session's id.
     pub id: SessionId,
-    /// Who will own it.
+    /// The owner.
     pub principal: Principal,
     /// How long it may be idle.
     pub ttl: Millis,
-    /// What is mounted, for code sessions.
+    /// The digest of the mounted content, for code sessions.
     pub content_hash: Option<ContentHash>,
-    /// What another worker needs to continue it. Set on a new incarnation only.
+    /// What another worker needs to continue it. Set on a new generation only.
     pub labels: BTreeMap<LabelName, LabelValue>,
     /// Whether a tombstone may be revived.
     pub revival: Revival,
-    /// How many active sessions the principal may hold under the key's prefix, this one included. At least 1; none for
-    /// no cap.
+    /// How many active sessions the principal may hold under the key's prefix, this one included. At least 1; `None`
+    /// for no cap.
     pub cap: Option<NonZeroU64>,
 }
 
 /// What CREATE does on a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revival {
-    /// Begins a new incarnation.
+    /// Begins a new generation.
     Allowed,
-    /// Leaves it standing and is refused: a session minted while the store was away must not undo an END.
+    /// Keeps the tombstone and is refused: a session that was created while the store was unavailable must not undo an
+    /// END.
     Refused,
 }
 
-/// The answer of CREATE.
+/// The reply of CREATE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateReply {
-    /// Whether this call began the incarnation.
+    /// Whether this call created the session or revived it.
     pub created: bool,
-    /// What the tombstone was on which it began: expired, or ended. None where nothing stood under the key, and where
-    /// the incarnation had begun before.
+    /// The state of the tombstone that was revived: expired, or ended. `None` if there was no tombstone.
     pub revived: Option<SessionState>,
     /// Whether the content hash given differs from the record's. It is not set: TOUCH does that once the content is
     /// in place.
     pub hash_changed: bool,
-    /// What the tombstone still held. The caller cleans it up.
+    /// The bindings that the tombstone still held. The caller cleans them up.
     pub previous: Vec<BindingView>,
-    /// The record as it stands now.
+    /// The record as it is now.
     pub record: RecordView,
 }
 
-/// The answer of CREATE without the record, which stands in the slot.
+/// The reply of CREATE without the record, which is in the slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Creation {
     /// See [`CreateReply::created`].
@@ -71,7 +71,7 @@ pub struct Creation {
     pub previous: Vec<BindingView>,
 }
 
-/// Creates the session, or finds it.
+/// Creates the session, or returns the existing one.
 ///
 /// # Errors
 /// As [`create_record`].
@@ -98,18 +98,18 @@ pub fn create(
     Ok(Decision::new(reply, decided.written))
 }
 
-/// The same for a store that answers from the record itself.
+/// The same for a store that replies from the record itself.
 ///
 /// # Errors
-/// `DENIED` for another principal's, `ERR` for another id under the key, and with [`Revival::Refused`] `ENDED` or
-/// `NOSESSION` for a tombstone; `LIMIT labels` for too many labels where they would be set, and `LIMIT` with the cap and
-/// the key of the least recently used session where an incarnation would exceed the cap.
+/// `DENIED` for another principal, `ERR` for another id under the key, and with [`Revival::Refused`] `ENDED` or
+/// `NOSESSION` for a tombstone. When a session would be created or revived: `LIMIT labels` for too many labels, and
+/// `LIMIT` with the cap and the key of the least recently used session if it would exceed the cap.
 pub fn create_record(
     slot: &mut Option<Record>,
     request: &CreateRequest,
     context: &Context<'_>,
 ) -> Result<Decision<Creation>, Refusal> {
-    // Also of a session that is there: from the first question on, the node follows the uses of the principal.
+    // Also for an existing session: from the first query on, the node tracks the uses of the principal.
     let held = request
         .cap
         .and_then(|_| context.node.held_by(&request.principal));
@@ -131,13 +131,13 @@ pub fn create_record(
             check_labels(request)?;
             check_cap(request, held)?;
             let previous = bindings_of(record, context);
-            // Where the wall clock stepped back, the record's time does not: the key must outlive the numbers that
-            // were given by the earlier time.
+            // If the wall clock stepped back, the record's time does not: the key must outlive the numbers that were
+            // assigned at the later time.
             let begins_at = context.now.max(record.lifetime.last_used_at);
-            // The contract says generation + 1 here; only a key without any record starts from the clock.
+            // Generation + 1: only a key without a record starts from the clock.
             *record = Record {
                 generation: record.generation.saturating_add(1),
-                // Fields of a newer module outlive the incarnation, and so does what it takes to read them.
+                // Fields of a newer module outlive the generation, and so does the version that is needed to read them.
                 lifetime: SessionLifetime {
                     least_reader: record.lifetime.least_reader,
                     ..SessionLifetime::begin(begins_at, request.ttl, context.tuning)
@@ -159,7 +159,8 @@ fn check_labels(request: &CreateRequest) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Where the node does not know what the principal holds, nothing is refused: a cap is lenient, a session is not.
+/// If the node does not know the sessions of the principal, nothing is refused: exceeding a cap is better than losing a
+/// session.
 fn check_cap(request: &CreateRequest, held: Option<PrincipalSessions>) -> Result<(), Refusal> {
     match (request.cap, held) {
         (

@@ -1,4 +1,4 @@
-//! END and KILL: end a session on purpose. Its tombstone keeps what has to be cleaned up.
+//! END and KILL: end a session. Its tombstone keeps what has to be cleaned up.
 
 use super::authorize;
 use crate::context::{Context, Decision, RecordChange};
@@ -8,37 +8,37 @@ use crate::record::{Cleaning, Lifecycle, Record, SessionState};
 use crate::refusal::{Busy, Refusal};
 use crate::view::RecordView;
 
-/// What END asks for.
+/// The request of END.
 #[derive(Clone, Debug)]
 pub struct EndRequest {
-    /// Whose session it must be; none for the operator's KILL.
+    /// The principal that must own the session; `None` for the operator's KILL.
     pub principal: Option<Principal>,
-    /// Whether a session in the middle of something is ended.
+    /// Whether a session in use is ended.
     pub when: EndCondition,
 }
 
 /// When END may end a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndCondition {
-    /// Whatever it does.
+    /// In any case.
     Always,
-    /// Only while nothing live holds it.
+    /// Only without a live claim or a held turn.
     Idle,
 }
 
-/// The answer of END.
+/// The reply of END.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndReply {
     /// Whether this call ended it.
     pub ended_now: bool,
-    /// The record with what it still holds. The caller that ended it cleans up, and has the lease for that.
+    /// The record with what it still holds. The caller that ended it cleans up, and has a lease for that.
     pub record: RecordView,
 }
 
 /// Ends the session. Ending twice is no error.
 ///
 /// # Errors
-/// `NOSESSION` (never was, or expired), `DENIED`; `BUSY` where only an idle session was to be ended.
+/// `NOSESSION` (never created, or expired), `DENIED`; `BUSY` for [`EndCondition::Idle`] if the session is not idle.
 pub fn end(
     slot: &mut Option<Record>,
     request: &EndRequest,
@@ -58,7 +58,7 @@ pub fn end(
             check_idle(record, context)?;
         }
         record.lifetime.lifecycle = Lifecycle::Ended;
-        // The end counts as the last use: the tombstone outlives every number given before it, however short its
+        // The end counts as the last use: the tombstone outlives every number assigned before it, however short the
         // settings make it.
         record.lifetime.last_used_at = context.now.max(record.lifetime.last_used_at);
         record.lifetime.expires_at = record.lifetime.last_used_at;
@@ -79,7 +79,7 @@ pub fn end(
     Ok(Decision::new(reply, written))
 }
 
-/// Nobody initializes a binding of the session, and nobody holds a turn of it.
+/// Checks that no claim on a binding of the session is live, and that no turn of it is held.
 pub(super) fn check_idle(record: &Record, context: &Context<'_>) -> Result<(), Refusal> {
     if record.has_live_claim(context.now) {
         return Err(Refusal::Busy(Busy::Claim));

@@ -1,7 +1,7 @@
 //! The transitions, one file each.
 //!
-//! Every rule takes the slot under a key (`None`: no record there), a request and a [`Context`], checks everything
-//! first, and only then changes the slot: a refusal leaves it as it was.
+//! Every rule takes the slot of a key (`None`: no record), a request and a [`Context`]. It checks everything before it
+//! changes the slot: a refusal leaves the slot unchanged.
 
 mod bind;
 mod cleaning;
@@ -35,7 +35,7 @@ use crate::names::{Principal, ServerName};
 use crate::record::{Binding, Record, SessionLifetime, SessionState};
 use crate::refusal::{Refusal, Stale};
 
-/// The first check of every command that names a principal, before anything else about the record is looked at.
+/// The first check of every command that names a principal, before anything else of the record is used.
 fn authorize(owner: &Principal, principal: &Principal) -> Result<(), Refusal> {
     if owner == principal {
         Ok(())
@@ -44,7 +44,7 @@ fn authorize(owner: &Principal, principal: &Principal) -> Result<(), Refusal> {
     }
 }
 
-/// The second: the session is in use.
+/// The second check: the session is active.
 fn require_active(lifetime: &SessionLifetime, context: &Context<'_>) -> Result<(), Refusal> {
     match lifetime.state(context.now) {
         SessionState::Active => Ok(()),
@@ -53,7 +53,7 @@ fn require_active(lifetime: &SessionLifetime, context: &Context<'_>) -> Result<(
     }
 }
 
-/// The record in the slot, in use and the principal's own.
+/// The record in the slot, if it is active and belongs to the principal.
 fn active<'a>(
     slot: &'a mut Option<Record>,
     principal: &Principal,

@@ -1,11 +1,11 @@
-//! RATE: a rate limit that a whole fleet shares, by the generic cell rate algorithm.
+//! RATE: a rate limit shared by a whole fleet, with the generic cell rate algorithm (GCRA).
 //!
-//! What is stored is one moment, the *theoretical arrival time*: when everything allowed so far would have been
-//! spent at an even pace. With it stands the widest window that was asked for since the rate was last unspent: a narrower one
-//! must not shorten what was stored for that. A request is let through where its share of the window still fits between now and one window
-//! ahead. There is no window that begins, so there is no moment at which twice the limit passes.
+//! It stores one time, the *theoretical arrival time*: when everything allowed so far would have been spent at an even
+//! pace. It also stores the widest window requested since the rate was last unspent, because a narrower window must not
+//! shorten that time. A request passes if its share of the window still fits between now and one window ahead. Windows
+//! have no start, so there is no moment at which twice the limit passes.
 //!
-//! The moment is kept in nanoseconds, because the even pace of a large limit is finer than a millisecond.
+//! The time is in nanoseconds, because the even pace of a large limit is finer than a millisecond.
 
 use crate::limits::RATE_WINDOW_MAX;
 use crate::names::{NameError, parse_integer};
@@ -13,19 +13,19 @@ use crate::time::{Millis, Timestamp};
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// What RATE asks for.
+/// The request of RATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateRequest {
-    /// How many may pass within one window, at once if nothing passed before. 1 to
+    /// How many requests may pass within one window, at once if none passed before. 1 to
     /// [`RATE_LIMIT_MAX`](crate::limits::RATE_LIMIT_MAX).
     pub limit: u64,
     /// How long a window is, up to [`RATE_WINDOW_MAX`](crate::limits::RATE_WINDOW_MAX).
     pub window: Millis,
-    /// For how many this request counts, 1 to `limit`.
+    /// How many requests this one counts as, 1 to `limit`.
     pub cost: u64,
 }
 
-/// The answer of RATE.
+/// The reply of RATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateReply {
     /// Whether the request passes.
@@ -34,7 +34,7 @@ pub struct RateReply {
     pub written: Option<TheoreticalArrivalTime>,
     /// How many of cost one could still pass at once.
     pub remaining: u64,
-    /// After which time this request would be let through; zero where it was.
+    /// After which time this request would pass; zero if it passed.
     pub retry_after: Millis,
 }
 
@@ -43,7 +43,7 @@ pub struct RateReply {
 pub struct TheoreticalArrivalTime {
     /// In nanoseconds since the Unix epoch.
     nanos: u64,
-    /// The widest window that was asked for meanwhile: the moment is at most as far ahead.
+    /// The widest window that was requested meanwhile: the time is at most that far ahead.
     widest: Millis,
 }
 
@@ -51,7 +51,7 @@ impl TheoreticalArrivalTime {
     /// Reads the stored form: the nanoseconds and, if it is known, the widest window in milliseconds.
     ///
     /// # Errors
-    /// Anything else.
+    /// Any other form.
     pub fn decode(value: &[u8]) -> Result<Self, NameError> {
         let number = |value, most| parse_integer("rate record", value, 0, most);
         let mut parts = value.splitn(2, |byte| *byte == b' ');
@@ -72,18 +72,19 @@ impl TheoreticalArrivalTime {
         format!("{} {}", self.nanos, self.widest.get())
     }
 
-    /// From this moment on the record says nothing any more.
+    /// When the record no longer has any effect.
     #[must_use]
     pub const fn expires_at(self) -> Timestamp {
         Timestamp::from_unix_ms(self.nanos.div_ceil(NANOS_PER_MILLI))
     }
 }
 
-/// Lets the request through or not.
+/// Decides whether the request passes.
 ///
-/// A moment more than one window ahead, the widest one that was asked for, was stamped before the wall clock stepped back. It counts as one window ahead, and
-/// a refusal stores it as that: otherwise each request would find it a whole window ahead again, until the clock has
-/// caught up. It is not dropped: whoever uses a rate to remember something for one window relies on it.
+/// A time that is further ahead than the widest requested window was stamped before the wall clock stepped back. It
+/// counts as one such window ahead, and a refusal stores it like that: otherwise each request would find it a whole
+/// window ahead again, until the clock has caught up. It is not dropped, because callers may use a rate to remember
+/// something for one window.
 #[must_use]
 pub fn rate(
     stored: Option<TheoreticalArrivalTime>,
@@ -115,14 +116,14 @@ pub fn rate(
     }
 }
 
-/// The part of the window that the request's cost is worth. Rounded down, so that the whole limit fits in one window;
-/// for a limit of 100,000 a second that lets one in 10,000 too many pass, and for a smaller one fewer.
+/// The part of the window that the request's cost takes. Rounded down, so that the whole limit fits in one window; with
+/// a limit of 100,000 a second, one request in 10,000 too many passes, and with a smaller limit fewer.
 fn share(request: &RateRequest, window: u64) -> u64 {
     let share = u128::from(window) * u128::from(request.cost) / u128::from(request.limit.max(1));
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
-/// How many shares of one fit into what is left of the window.
+/// How many requests of cost one fit into the rest of the window.
 fn remaining(request: &RateRequest, window: u64, left: u64) -> u64 {
     let one = RateRequest {
         cost: 1,

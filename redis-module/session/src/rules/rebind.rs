@@ -1,7 +1,7 @@
-//! REBIND: compare-and-set on the epoch. Of many who see one loss, exactly one moves the binding.
+//! REBIND: compare-and-set on the epoch. Of many callers that see the same loss, exactly one moves the binding.
 
 use super::active;
-use super::bind::{Ownership, check_instances, claim_again, claimed, no_instances};
+use super::bind::{Ownership, check_instances, claimed, no_instances, renew_claim};
 use crate::context::{Context, Decision, RecordChange};
 use crate::names::{InstanceName, Principal, Reason, ServerName, Token, UpstreamSession, WorkerId};
 use crate::placement::place;
@@ -10,71 +10,71 @@ use crate::refusal::{Busy, Refusal, Stale};
 use crate::time::Millis;
 use crate::view::BindingView;
 
-/// What REBIND asks for.
+/// The request of REBIND.
 #[derive(Clone, Debug)]
 pub struct RebindRequest {
-    /// Whose session it must be.
+    /// The principal that must own the session.
     pub principal: Principal,
-    /// Which server's binding to move.
+    /// The server whose binding to move.
     pub server: ServerName,
-    /// The epoch the caller saw fail.
+    /// The epoch that the caller saw fail.
     pub epoch: u64,
-    /// Who asks.
+    /// The calling worker.
     pub worker: WorkerId,
-    /// This attempt.
+    /// Identifies this attempt.
     pub token: Token,
     /// How long the attempt may take to initialize.
     pub lease: Millis,
-    /// Where it may go, 1 to 1024.
+    /// The candidates, 1 to 1024.
     pub instances: Vec<InstanceName>,
-    /// An instance to leave, unless it is the only one.
+    /// An instance not to choose, unless it is the only one.
     pub avoid: Option<InstanceName>,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: Option<Reason>,
-    /// The upstream's session, where it is already initialized: then the binding is bound at once.
+    /// The upstream session if it exists already: then the binding is bound at once.
     pub upstream_session: Option<UpstreamSession>,
     /// Whether only the caller can drive the binding.
     pub ownership: Ownership,
-    /// Who tells the client that state was lost.
+    /// Which reply reports the loss to the client.
     pub report: LossReport,
 }
 
-/// Who tells the client that the state of a binding was lost.
+/// Which reply reports to the client that the state of a binding was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossReport {
-    /// The caller of REBIND, in the reply to the request that met the loss.
+    /// That to the request that met the loss, by the caller of REBIND.
     ByCaller,
-    /// Whoever serves the next call: the caller has no reply that could say so.
+    /// That to the next call: the caller has no reply in which to report it.
     ByNextCall,
 }
 
-/// The answer of REBIND.
+/// The reply of REBIND.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RebindReply {
-    /// Whether the claim is this attempt's. If not, the binding is what another made of it, to be adopted.
+    /// Whether the claim belongs to this attempt. If not, the caller uses the binding that another attempt created.
     pub won: bool,
     /// The upstream session left behind, for the winner to delete.
     pub previous: Option<UpstreamSession>,
-    /// What holds now.
+    /// The current binding.
     pub binding: BindingView,
 }
 
-/// What the comparison of epoch, token and lease comes to.
+/// The result of comparing epoch, token and lease.
 enum Comparison {
-    /// The caller moves it.
+    /// The caller moves the binding.
     Move,
-    /// The caller has moved it already and asks again: the earlier answer was lost.
+    /// The caller has moved it already and retries, because the reply was lost.
     Again,
-    /// Another has moved it, or is moving it.
+    /// Another attempt has moved it, or is moving it.
     Adopt,
 }
 
-/// Moves the binding to a new claim, or, where its upstream session comes with the request, to a binding that holds at
-/// once.
+/// Moves the binding to a new claim, or, if the request has its upstream session, to a bound binding at once.
 ///
-/// # Errors `NOSESSION`, `ENDED`, `DENIED`; `STALE` where the server is not bound at all; `OWNED` where the owner is
-/// alive and is not the caller, unless it drains and nobody holds a turn at the server; `BUSY` for an owned binding by
-/// a draining worker; `ERR` without instances or with too many.
+/// # Errors
+/// `NOSESSION`, `ENDED`, `DENIED`; `STALE` if the server is not bound at all; `OWNED` if the owner is alive and not the
+/// caller, unless it is draining and no turn at the server is held; `BUSY` for an owned binding by a draining worker;
+/// `ERR` without instances or with too many.
 pub fn rebind(
     slot: &mut Option<Record>,
     key: &[u8],
@@ -100,7 +100,7 @@ pub fn rebind(
             RecordChange::Record
         }
         Comparison::Again if binding.phase != Phase::Bound => {
-            go_on(binding, request, context);
+            retry(binding, request, context);
             RecordChange::Record
         }
         Comparison::Again | Comparison::Adopt => RecordChange::Nothing,
@@ -136,7 +136,7 @@ fn compare(binding: &Binding, request: &RebindRequest, context: &Context<'_>) ->
     }
 }
 
-/// A draining owner lets its binding go, but not in the middle of a call.
+/// Checks that the binding may be taken from its owner: a draining owner gives it up, but not during a call.
 fn check_owner(
     binding: &Binding,
     request: &RebindRequest,
@@ -148,16 +148,16 @@ fn check_owner(
     if *owner == request.worker || !context.workers.is_alive(owner) {
         return Ok(());
     }
-    let lets_go =
+    let is_released =
         context.workers.is_draining(owner) && !context.node.holds_turn(Some(&request.server));
-    if lets_go {
+    if is_released {
         Ok(())
     } else {
         Err(Refusal::Owned(owner.clone()))
     }
 }
 
-/// The present instance is kept where it may be: a dead worker does not move a healthy instance.
+/// Keeps the current instance if possible: the death of a worker does not move a session from a healthy instance.
 fn choose(
     key: &[u8],
     binding: &Binding,
@@ -187,7 +187,7 @@ fn take_over(
     context: &Context<'_>,
 ) {
     let unreported_loss = unreported_loss(binding, request);
-    // A claim that was never confirmed has no upstream session of its own: what it left behind still waits.
+    // A claim that was never confirmed has no upstream session of its own: the one before it still has to be deleted.
     let left_behind = binding.upstream_session.take().or(binding.previous.take());
     *binding = Binding {
         phase: match request.upstream_session {
@@ -203,14 +203,14 @@ fn take_over(
         rebinds: binding.rebinds.saturating_add(1),
         last_reason: request.reason.clone(),
         token: request.token.clone(),
-        // If the new epoch goes on with the same upstream session, nobody may delete it as the previous one.
+        // If the new epoch keeps the same upstream session, it must not be deleted as the previous one.
         previous: left_behind.filter(|left| Some(left) != request.upstream_session.as_ref()),
         unreported_loss,
     };
 }
 
-/// What the client has still to be told once the binding is moved. Losses that follow each other are one, of the
-/// instance that was lost first. A claim that never had a state has none to lose.
+/// The loss to report to the client once the binding is moved. Consecutive losses count as one, of the instance that
+/// was lost first. A claim that never had state has none to lose.
 fn unreported_loss(binding: &mut Binding, request: &RebindRequest) -> Option<InstanceName> {
     let earlier = binding.unreported_loss.take();
     let moves_own_claim = binding.token == request.token;
@@ -225,8 +225,8 @@ fn unreported_loss(binding: &mut Binding, request: &RebindRequest) -> Option<Ins
     }
 }
 
-/// The holder of a claim renews its lease, or tells what it has initialized meanwhile.
-fn go_on(binding: &mut Binding, request: &RebindRequest, context: &Context<'_>) {
+/// Renews the lease of the caller's claim, or sets the upstream session that it has initialized in the meantime.
+fn retry(binding: &mut Binding, request: &RebindRequest, context: &Context<'_>) {
     match &request.upstream_session {
         Some(upstream_session) => {
             binding.phase = Phase::Bound;
@@ -235,6 +235,6 @@ fn go_on(binding: &mut Binding, request: &RebindRequest, context: &Context<'_>) 
                 .previous
                 .take_if(|previous| previous == upstream_session);
         }
-        None => claim_again(binding, request.lease, context),
+        None => renew_claim(binding, request.lease, context),
     }
 }

@@ -1,7 +1,7 @@
-//! ROUTE: the hot path. Where do this session's calls to a server go?
+//! ROUTE: where a session's calls to a server go. This is the hot path.
 //!
-//! It comes in two forms: [`route`] over a whole record, and [`route_binding`] over just the parts it reads, for a
-//! store that can fetch those alone.
+//! It has two forms: [`route`] takes a whole record, and [`route_binding`] only the parts that it reads, for a store
+//! that can fetch those alone.
 
 use super::{authorize, require_active};
 use crate::codec::BindingHead;
@@ -11,29 +11,29 @@ use crate::record::{Binding, Phase, Record, SessionLifetime};
 use crate::refusal::Refusal;
 use crate::view::{BindingState, BindingView};
 
-/// What ROUTE asks for.
+/// The request of ROUTE.
 #[derive(Clone, Debug)]
 pub struct RouteRequest {
-    /// Whose session it must be.
+    /// The principal that must own the session.
     pub principal: Principal,
-    /// Which server is to be called.
+    /// The server to be called.
     pub server: ServerName,
-    /// Who asks.
+    /// The calling worker.
     pub worker: WorkerId,
 }
 
-/// The answer of ROUTE.
+/// The reply of ROUTE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteReply {
-    /// Where the calls go; none while the server is unbound.
+    /// Where the calls go; `None` while the server is unbound.
     pub binding: Option<BindingView>,
     /// Set on the first use after the driver's death.
     pub worker_lost: Option<WorkerLost>,
-    /// A loss that the client has still to be told of, while the server is bound.
+    /// A loss that is still to be reported to the client, while the server is bound.
     pub unreported_loss: Option<UnreportedLoss>,
 }
 
-/// The state that a binding had upstream is lost, and no reply has told the client of it yet.
+/// The upstream state of a binding was lost, and no reply has reported that to the client yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreportedLoss {
     /// The instance that was lost.
@@ -52,17 +52,17 @@ impl UnreportedLoss {
     }
 }
 
-/// What ROUTE answers, in one word.
+/// The state in the reply of ROUTE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteState {
-    /// Nobody has bound this server yet.
+    /// The server is not bound.
     Unbound,
     /// There is a binding, in this state.
     Binding(BindingState),
 }
 
 impl RouteState {
-    /// The word of the contract.
+    /// The word in replies.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -72,8 +72,8 @@ impl RouteState {
     }
 }
 
-/// The worker that drove a binding before is dead, and the caller is the first to use it since. That needs no new
-/// epoch, because the binding's state is not in a worker; but it is told once, so that it can be logged and counted.
+/// The previous driver of a binding is dead, and the caller is the first to use the binding since. That needs no new
+/// epoch, because the binding's state is not in a worker. It is reported once, to be logged and counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerLost {
     /// The dead worker.
@@ -85,13 +85,13 @@ pub struct WorkerLost {
 pub struct UsedBinding {
     /// `unbound`, `claimed`, `bound` or `orphaned`.
     pub state: RouteState,
-    /// Set where the caller drives the binding from now on: what became of the driver before it.
+    /// Set if the caller is the new driver of the binding: the state of the previous driver.
     pub replaced: Option<ReplacedDriver>,
 }
 
 impl UsedBinding {
-    /// Whether a caller that knows the binding as it is in use at `epoch`, with itself as the driver, has nothing to learn
-    /// from the whole answer: neither its instance nor its upstream session changes within an epoch.
+    /// Whether a caller that knows the binding at `epoch`, bound and with itself as the driver, would learn nothing
+    /// from the whole reply: neither the instance nor the upstream session changes within an epoch.
     #[must_use]
     pub fn is_known_at(&self, epoch: Option<u64>, head: &BindingHead<'_>, worker: &str) -> bool {
         epoch == Some(head.epoch)
@@ -103,16 +103,16 @@ impl UsedBinding {
     }
 }
 
-/// A driver whose place the caller has taken.
+/// The state of a driver that the caller has replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplacedDriver {
-    /// The record was written anyway.
+    /// It is alive: the caller replaced it because the record was written anyway.
     Alive,
-    /// This is the first use after its death.
+    /// It is dead: this is the first use since.
     Dead,
 }
 
-/// Checks principal and state, slides the TTL, and says where calls go.
+/// Checks principal and state, slides the TTL, and returns where calls go.
 ///
 /// # Errors
 /// `NOSESSION`, `ENDED`, `DENIED`.
@@ -148,10 +148,11 @@ pub fn route(
     Ok(Decision::new(reply, used.written))
 }
 
-/// ROUTE over the parts it reads, after the caller has compared the principal. The driver is the caller's to replace.
+/// ROUTE over the parts it reads, after the caller has compared the principal. The caller has to replace the driver.
 ///
-/// It is written on the first use after its death, and otherwise only when the record is written anyway: a
-/// write on every change of worker would make each call of a load-balanced session a replicated write.
+/// A new driver is written on the first use after the death of the previous one, and otherwise only if the record is
+/// written anyway: a write on every change of worker would make each call of a load-balanced session a replicated
+/// write.
 ///
 /// # Errors
 /// `NOSESSION`, `ENDED`.
@@ -175,7 +176,8 @@ pub fn route_binding(
             let is_shared = binding.owner.is_none() && binding.phase == Phase::Bound;
             if is_shared && binding.driver != worker {
                 let is_dead = !context.workers.is_alive(binding.driver);
-                // A late request of a worker that is dead itself must neither swallow the event nor become one itself.
+                // A late request of a worker that is itself dead must neither hide the loss nor make that worker the
+                // driver.
                 if (is_dead || slid) && context.workers.is_alive(worker) {
                     written = RecordChange::Record;
                     replaced = Some(match is_dead {

@@ -1,4 +1,4 @@
-//! TOUCH: note a use, and set what is given.
+//! TOUCH: record a use, and set the given fields.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,31 @@ use crate::record::{Record, SessionLifetime};
 use crate::refusal::Refusal;
 use crate::time::{Millis, Timestamp};
 
-/// What TOUCH asks for.
+/// The request of TOUCH.
 #[derive(Clone, Debug)]
 pub struct TouchRequest {
-    /// Whose session it must be.
+    /// The principal that must own the session.
     pub principal: Principal,
-    /// A new time to live; none keeps its own.
+    /// A new TTL; `None` keeps the current one.
     pub ttl: Option<Millis>,
     /// The content that is now in place.
     pub content_hash: Option<ContentHash>,
     /// Labels to set. Others stay.
     pub labels: BTreeMap<LabelName, LabelValue>,
-    /// A loss that a reply has told the client of.
+    /// A loss that a reply has reported to the client.
     pub reported: Option<ReportedLoss>,
 }
 
 /// The loss with which an epoch of a binding began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportedLoss {
-    /// Whose binding.
+    /// The server of the binding.
     pub server: ServerName,
-    /// The epoch. A binding of another one has another loss, and is left alone.
+    /// The epoch. A binding with another epoch has another loss, and is left alone.
     pub epoch: u64,
 }
 
-/// The answer of TOUCH.
+/// The reply of TOUCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TouchReply {
     /// When the session expires if it is not used.
@@ -42,14 +42,14 @@ pub struct TouchReply {
 }
 
 impl TouchRequest {
-    /// Whether nothing but the record's lifetime can change: then [`touch_lifetime`] does.
+    /// Whether only the record's lifetime can change: then [`touch_lifetime`] is enough.
     #[must_use]
-    pub fn is_of_life_alone(&self) -> bool {
+    pub fn changes_lifetime_only(&self) -> bool {
         self.content_hash.is_none() && self.labels.is_empty() && self.reported.is_none()
     }
 }
 
-/// TOUCH over the lifetime alone, after the caller has compared the principal: for a store that can fetch that alone.
+/// TOUCH over the lifetime only, after the caller has compared the principal: for a store that can fetch that alone.
 ///
 /// # Errors
 /// `NOSESSION`, `ENDED`.
@@ -70,10 +70,10 @@ pub fn touch_lifetime(
     Ok(Decision::new(reply, written))
 }
 
-/// Slides the TTL and sets what is given.
+/// Slides the TTL and sets the given fields.
 ///
 /// # Errors
-/// `NOSESSION`, `ENDED`, `DENIED`; `LIMIT labels` where the labels would be too many.
+/// `NOSESSION`, `ENDED`, `DENIED`; `LIMIT labels` if there would be too many labels.
 pub fn touch(
     slot: &mut Option<Record>,
     request: &TouchRequest,

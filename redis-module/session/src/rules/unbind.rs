@@ -7,20 +7,20 @@ use crate::record::{Phase, Record};
 use crate::refusal::{Refusal, Stale};
 use crate::view::BindingView;
 
-/// What UNBIND asks for.
+/// The request of UNBIND.
 #[derive(Clone, Debug)]
 pub struct UnbindRequest {
-    /// Whose session it must be.
+    /// The principal that must own the session.
     pub principal: Principal,
-    /// Which server's binding.
+    /// The server of the binding.
     pub server: ServerName,
     /// Its epoch.
     pub epoch: u64,
-    /// The attempt that made it: needed for a claim, and compared wherever it is given.
+    /// The attempt that created it: required for a claim, and compared if it is given.
     pub token: Option<Token>,
 }
 
-/// Drops the binding and answers with what it was, so that the caller can clean up.
+/// Drops the binding and returns it, so that the caller can clean up.
 ///
 /// # Errors
 /// `NOSESSION`, `ENDED`, `DENIED`; `STALE` for another epoch or token.

@@ -1,4 +1,5 @@
-//! Queues that go with their session, or with all the node knew: whoever waits in them is told to ask again.
+//! Removes queues with their session, or when the node is promoted: the callers that wait in them are notified to ask
+//! again.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ impl Turns {
         }
     }
 
-    /// The same, and another queue takes its place where a holder believes in its turn: it is quiet until the lease of that
-    /// lapses.
+    /// Removes a queue. If it has a holder that knows of its turn, a new queue replaces it, which is quiet until the
+    /// holder's lease lapses.
     pub(super) fn restart_one(&mut self, id: SpotId) {
         let Some(spot) = self.queues.get(id) else {
             return;
@@ -31,14 +32,14 @@ impl Turns {
         }
     }
 
-    /// The queue is gone at once; those who wait are told step by step.
+    /// Removes a queue at once; its waiters are notified in steps.
     pub(super) fn dissolve_one(&mut self, id: SpotId) {
-        let offered = self.let_go(id);
+        let offered = self.take_holder(id);
         let Some(mut queue) = self.queues.remove(id) else {
             return;
         };
         self.waiting = self.waiting.saturating_sub(queue.value.waiting());
-        // Nobody has told the holder of a grant that was not picked up, so it still waits.
+        // The holder of a grant that was not picked up does not know of it, so it is still waiting.
         if let Some(holder) = offered.filter(|holder| holder.is_offered()) {
             queue.value.put_back(holder);
         }
@@ -47,7 +48,7 @@ impl Turns {
         }
     }
 
-    pub(super) fn tell_of_the_dissolved(
+    pub(super) fn notify_dissolved(
         &mut self,
         context: &mut TurnContext<'_>,
         limit: usize,
@@ -58,8 +59,8 @@ impl Turns {
             };
             match queue.value.next() {
                 Some(waiter) => {
-                    let news = &mut context.news;
-                    news.post_settled(&waiter.worker, &queue.session, &queue.server);
+                    let events = &mut context.events;
+                    events.post_settled(&waiter.worker, &queue.session, &queue.server);
                 }
                 None => drop(self.dissolving.pop_front()),
             }

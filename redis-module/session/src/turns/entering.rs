@@ -1,4 +1,4 @@
-//! ENTER, step by step: who asks again, who gets the turn at once, and who waits.
+//! The steps of ENTER: renewing the lease, granting the turn at once, and waiting.
 
 use super::Turns;
 use super::queue::{HoldState, Holder, Queue};
@@ -11,11 +11,11 @@ use crate::refusal::{Refusal, Stale};
 use crate::spots::SpotId;
 use crate::time::{Millis, Monotonic};
 
-/// How long a full queue is not searched for the dead again.
+/// How often a full queue is searched for waiters of dead workers, at most.
 const SWEEP_EVERY: Millis = Millis::new(1_000);
 
 impl Turns {
-    /// The holder asks again.
+    /// Renews the lease if the caller is the holder, and returns its number.
     pub(super) fn renew(
         &mut self,
         id: SpotId,
@@ -39,8 +39,8 @@ impl Turns {
         Some(number)
     }
 
-    /// A turn claimed again must have been given by a clock, and not to another since. A number further ahead than others
-    /// follow would be granted, and the next turn have a lower one.
+    /// Checks a turn that is reclaimed: its number must be one that a clock can have assigned, and no later turn may
+    /// have been granted. Otherwise the next turn could have a lower number.
     pub(super) fn check_held(
         &self,
         known: Option<SpotId>,
@@ -62,7 +62,7 @@ impl Turns {
         Ok(())
     }
 
-    /// The number under which the caller gets the turn at once, if it does.
+    /// The number of the turn if the caller gets it at once.
     pub(super) fn number_now(
         &mut self,
         id: SpotId,
@@ -86,11 +86,11 @@ impl Turns {
         number: u64,
         context: &TurnContext<'_>,
     ) {
-        if self.let_go(id).is_some() {
+        if self.take_holder(id).is_some() {
             self.figures.lost = self.figures.lost.saturating_add(1);
         }
         if let Some(queue) = self.queues.get_mut(id) {
-            // The one that was waited for has come back.
+            // The holder that the queue was quiet for has returned.
             queue.value.quiet_until = Monotonic::default();
             let withdrawn = queue.value.withdraw(&request.ticket);
             self.waiting = self.waiting.saturating_sub(usize::from(withdrawn));
@@ -148,7 +148,7 @@ impl Turns {
         if queue.value.waiting() < queue_max {
             return Ok(());
         }
-        // Who waits for a dead worker makes room; but a full queue is not searched for each newcomer.
+        // Waiters of dead workers make room, but a full queue is not searched for every new caller.
         let swept_at = queue.value.swept_at;
         if swept_at.is_none_or(|at| at.plus(SWEEP_EVERY) <= context.mono) {
             queue.value.swept_at = Some(context.mono);
@@ -157,8 +157,8 @@ impl Turns {
                 .take_dead(|worker| context.workers.is_alive(worker));
             self.waiting = self.waiting.saturating_sub(dead.len());
             for waiter in dead {
-                let news = &mut context.news;
-                news.post_settled(&waiter.worker, &queue.session, &queue.server);
+                let events = &mut context.events;
+                events.post_settled(&waiter.worker, &queue.session, &queue.server);
             }
         }
         if queue.value.waiting() < queue_max {
@@ -179,7 +179,7 @@ impl Turns {
         Ok(self.queues.insert(session, server, queue))
     }
 
-    /// Until when a queue is quiet: see the module's page.
+    /// Until when a queue is quiet: see the documentation of the module.
     pub(super) fn quiet_until_of(&self, queue: &Queue) -> Monotonic {
         match queue.is_of_new_session {
             true => queue.quiet_until,
@@ -187,7 +187,8 @@ impl Turns {
         }
     }
 
-    /// During the node's quiet time an empty queue is kept if it remembers the last number given, and during its own.
+    /// Removes an idle queue. It is kept during its own quiet time, and during that of the node if it remembers the
+    /// last granted number.
     pub(super) fn close_if_empty(&mut self, id: SpotId, mono: Monotonic) {
         let Some(queue) = self.queues.get(id) else {
             return;

@@ -1,21 +1,22 @@
 //! Turns: one call at a time to one server of one session, in the order of arrival, over all workers.
 //!
-//! A turn is asked for by a *ticket*, held under a lease, and numbered; the numbers of a node only grow. Invariants: of
-//! one queue at most one ticket holds the turn, and it loses it at the moment its lease lapses on this node's monotonic
-//! clock, a grace after its call was cancelled, or as soon as the node sees that its worker is dead; the next living
-//! waiter of the queue then has it. A grant that its worker does not pick up (by news delivered, or by asking again)
-//! within [`TURN_PICKUP`](crate::limits::TURN_PICKUP) passes on. A waiter leaves the queue by a grant, by LEAVE, because
-//! another gateway withdraws it, with its session, or with its worker; unless it left by itself, it is told.
+//! A caller asks for a turn with a *ticket* and holds it under a lease. Turns are numbered, and the numbers of a node
+//! only grow. Invariants: of one queue at most one ticket holds the turn. The holder loses it at the moment its lease
+//! lapses on this node's monotonic clock, a grace period after its call was cancelled, or as soon as the node sees that
+//! its worker is dead; then the next waiter with a living worker has it. A grant that its worker does not pick up (by
+//! taking the event, or by asking again) within [`TURN_PICKUP`](crate::limits::TURN_PICKUP) passes on. A waiter leaves
+//! the queue by a grant, by LEAVE, when another gateway withdraws it, with its session, or with its worker. Unless it
+//! left by itself, it is notified.
 //!
-//! Queues are in memory and are gone with a restart, while holders elsewhere still believe in their turns. So
-//! after a restart, for the longest lease that could have been given (the *quiet time*), only callers that name the
-//! number of a turn they held get one; everybody else waits in the order of arrival, except for sessions that were
-//! created since. Of two who claim one turn again,
-//! the higher number is right: it was given after the lower one had been lost. It gets the turn even if the lower one
-//! came first, which then loses it. The same holds for one queue, for as long as its holder's lease runs, where the
-//! session's key was given to something else: the session may come back, by SWAPDB or RENAME, before its holder has heard.
+//! Queues are in memory and are lost at a restart, while holders still rely on their turns. So after a restart, for the
+//! longest lease that could have been granted (the *quiet time*), only callers that name the number of a turn that they
+//! held get one. All others wait in the order of arrival, except for sessions that were created since. If two callers
+//! reclaim one turn, the higher number is right: it was granted after the lower one had been lost. Its caller gets the
+//! turn even if the lower one came first, which then loses it. The same applies to a single queue, until its holder's
+//! lease lapses, if the session's key was given to something else: the session may return, by SWAPDB or RENAME, before
+//! its holder notices.
 //!
-//! Every step's work is bounded: what does not fit is due at once and done by the next [`Turns::advance`].
+//! Every step's work is bounded: the rest is due at once and is done by the next [`Turns::advance`].
 
 mod dissolving;
 mod entering;
@@ -43,24 +44,23 @@ use queue::{HoldState, Queue};
 #[derive(Debug)]
 pub struct Turns {
     queues: Spots<Queue>,
-    /// Which queues' turns each worker holds.
+    /// The queues whose turn each worker holds.
     held_by: BTreeMap<WorkerId, BTreeSet<SpotId>>,
-    /// Queues that are gone, and whose waiters have still to be told.
+    /// Removed queues whose waiters are still to be notified.
     dissolving: VecDeque<Spot<Queue>>,
-    /// How many wait, in all queues that stand.
+    /// The number of waiters in all queues.
     waiting: usize,
     highest: u64,
     quiet_until: Monotonic,
-    /// Sessions that were created in the node's quiet time: nobody holds an older turn of one.
+    /// Sessions that were created in the node's quiet time: no caller holds an older turn of them.
     created: HashSet<SessionPlace>,
-    /// The holder's worker whose life was last checked.
+    /// The worker of a holder whose liveness was last checked.
     checked: Option<WorkerId>,
     figures: TurnFigures,
 }
 
 impl Turns {
-    /// A node that starts at `started`, while turns given before may still be held for `quiet`: the longest lease
-    /// allowed.
+    /// A node that starts at `started`. Turns granted before may still be held for `quiet`: the longest lease allowed.
     #[must_use]
     pub fn new(started: Monotonic, quiet: Millis) -> Self {
         Self {
@@ -76,15 +76,15 @@ impl Turns {
         }
     }
 
-    /// The node was promoted: what it knew of turns is not what was given meanwhile, and it begins with a quiet time.
+    /// The node was promoted: its queues are outdated, so it drops them and begins with a quiet time.
     pub fn restart(&mut self, promoted: Monotonic, quiet: Millis) {
         self.dissolve(|_| true);
         self.created.clear();
         self.quiet_until = promoted.plus(quiet);
     }
 
-    /// A session was created where nothing was under its key: its turns need not wait for the end of the node's quiet
-    /// time. Beyond the bound on how many such are remembered, they do.
+    /// A session was created under a key that did not exist: its turns need not wait for the end of the node's quiet
+    /// time, unless too many such sessions are remembered already.
     pub fn note_created(&mut self, session: &SessionPlace, mono: Monotonic) {
         if mono < self.quiet_until && self.created.len() < TURN_QUEUES_MAX {
             self.created.insert(session.clone());
@@ -93,12 +93,12 @@ impl Turns {
 
     /// Asks for the turn of a session at a server, or asks again.
     ///
-    /// The holder renews its lease and gets the number that it has; a waiter keeps its place. Whoever lost its turn
-    /// and asks again is a newcomer, and sees that by the number; with [`TurnRequest::held`] it is told.
+    /// The holder renews its lease and gets the same number; a waiter keeps its place. A caller that lost its turn
+    /// joins the queue as a new one, and can tell by the number; with [`TurnRequest::held`] it gets an error.
     ///
     /// # Errors
-    /// `ERR` for a lease out of its range; `STALE` for a worker that is dead, and for a turn claimed again that is
-    /// another's now; `LIMIT` where a queue or the node is full.
+    /// `ERR` for a lease out of its range; `STALE` for a dead worker, and for a reclaimed turn that another caller has
+    /// or had since; `LIMIT` if a queue or the node is full.
     pub fn enter(
         &mut self,
         session: &SessionPlace,
@@ -136,10 +136,10 @@ impl Turns {
         Ok(TurnStatus::Waiting)
     }
 
-    /// The holder passes the turn on, or a waiter withdraws.
+    /// The holder passes the turn on, or a waiter leaves the queue.
     ///
     /// # Errors
-    /// `STALE` for a ticket that does neither, or has lost its turn.
+    /// `STALE` for a ticket that neither has the turn nor waits for it.
     pub fn leave(
         &mut self,
         session: &SessionPlace,
@@ -163,8 +163,8 @@ impl Turns {
         Ok(())
     }
 
-    /// The news of a grant is being handed to the worker. Answers whether it is still true; from then on the lease
-    /// runs.
+    /// The event of a grant is being delivered to the worker. Returns whether the grant is still valid; if so, its
+    /// lease starts now.
     pub fn pick_up(
         &mut self,
         session: &SessionPlace,
@@ -194,7 +194,7 @@ impl Turns {
         true
     }
 
-    /// Whether somebody has the turn of this session, or waits for it while nobody has: at `server`, or at any.
+    /// Whether a caller has a turn of this session, or waits for one: at `server`, or at any server.
     #[must_use]
     pub fn holds(
         &self,
@@ -215,7 +215,7 @@ impl Turns {
         }
     }
 
-    /// The session is over: its queues are gone, and who waits is told to ask again.
+    /// The session ended: removes its queues and notifies their waiters to ask again.
     pub fn drop_session(&mut self, session: &SessionPlace) {
         self.created.remove(session);
         for id in self.queues.of_session(session) {
@@ -223,14 +223,14 @@ impl Turns {
         }
     }
 
-    /// The same for all sessions of a database, which was flushed.
+    /// The same for all sessions of a database that was flushed.
     pub fn drop_database(&mut self, database: i32) {
         self.created.retain(|session| session.database != database);
         self.dissolve(|session| session.database == database);
     }
 
-    /// Another record is under the session's key now, or none, and the session may come back to it: its queues are gone, and
-    /// until the lease of a holder lapses a turn is granted as in a quiet time.
+    /// The session's key now holds another record or none, and the session may return to it. Removes its queues; until
+    /// the lease of a holder lapses, its turn is granted as in a quiet time.
     pub fn restart_session(&mut self, session: &SessionPlace) {
         self.created.remove(session);
         for id in self.queues.of_session(session) {
@@ -238,7 +238,7 @@ impl Turns {
         }
     }
 
-    /// The same for all sessions of a database, which was swapped with another.
+    /// The same for all sessions of a database that was swapped with another.
     pub fn restart_database(&mut self, database: i32) {
         self.created.retain(|session| session.database != database);
         let is_of_it = |session: &SessionPlace| session.database == database;
@@ -247,7 +247,7 @@ impl Turns {
         }
     }
 
-    /// When something is due; a moment long past where it is now.
+    /// When [`advance`](Self::advance) is due; a time in the past if it is due now.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Monotonic> {
         if self.dissolving.is_empty() {
@@ -257,25 +257,25 @@ impl Turns {
         }
     }
 
-    /// Does what is due: takes turns whose lease lapsed, grants that were not picked up and turns of the dead, and
-    /// passes them on; begins to grant when the quiet time is over; tells who waited for what is gone. About `limit`
-    /// steps of each.
+    /// Does the due work: passes on turns whose lease lapsed, grants that were not picked up and turns of dead workers;
+    /// starts to grant when the quiet time is over; notifies the waiters of removed queues. About `limit` steps of
+    /// each.
     pub fn advance(&mut self, context: &mut TurnContext<'_>, limit: usize) -> StepProgress {
         if self.quiet_until <= context.mono {
             self.created = HashSet::new();
         }
-        let told = self.tell_of_the_dissolved(context, limit);
-        let taken = self.take_from_the_dead(context, limit);
+        let notified = self.notify_dissolved(context, limit);
+        let taken = self.reclaim_from_dead_workers(context, limit);
         for _ in 0..limit {
             let Some(id) = self.queues.due(context.mono) else {
-                return told.and(taken);
+                return notified.and(taken);
             };
             self.settle(id, context);
         }
         StepProgress::More
     }
 
-    /// What was counted.
+    /// The counters.
     #[must_use]
     pub const fn figures(&self) -> TurnFigures {
         self.figures

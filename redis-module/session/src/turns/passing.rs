@@ -1,6 +1,6 @@
-//! How a turn is lost, given and handed on.
+//! How a turn is lost, granted and passed on.
 //!
-//! Invariant: `held_by` names a queue under a worker exactly while that worker holds its turn.
+//! Invariant: `held_by` lists a queue under a worker exactly while that worker holds its turn.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use super::Turns;
 use super::queue::{HoldState, Holder};
 use super::request::TurnContext;
 use crate::clock::highest_number_followed;
+use crate::events::MailboxEvent;
 use crate::limits::TURN_PICKUP;
 use crate::names::WorkerId;
-use crate::news::NewsItem;
 use crate::progress::StepProgress;
 use crate::rotation::next_in_rotation;
 use crate::spots::SpotId;
 use crate::time::Timestamp;
 
-/// How many dead waiters one step passes over.
+/// How many waiters of dead workers one step skips.
 const DEAD_PASSED_MAX: usize = 1_024;
 
 impl Turns {
-    /// Takes the turn from a holder that lost it, and lets a queue go on that may.
+    /// Takes the turn from a holder that lost it, and passes on a turn that has no holder.
     pub(super) fn settle(&mut self, id: SpotId, context: &mut TurnContext<'_>) {
         let Some(queue) = self.queues.get(id) else {
             return;
@@ -36,15 +36,16 @@ impl Turns {
         if holder.is_offered() {
             let (worker, session) = (holder.worker.clone(), Arc::clone(&queue.session));
             context
-                .news
+                .events
                 .post_settled(&worker, &session, &queue.server.clone());
         }
         self.pass_on(id, context);
     }
 
-    /// Nobody holds the turn any more: the next living waiter does, unless the quiet time still runs.
+    /// Takes the turn from its holder and grants it to the next waiter whose worker is alive, unless the queue is
+    /// quiet.
     pub(super) fn pass_on(&mut self, id: SpotId, context: &mut TurnContext<'_>) {
-        self.let_go(id);
+        self.take_holder(id);
         let Some(queue) = self.queues.get(id) else {
             return;
         };
@@ -64,17 +65,17 @@ impl Turns {
             };
             self.waiting = self.waiting.saturating_sub(1);
             if !context.workers.is_alive(&waiter.worker) {
-                let news = &mut context.news;
-                news.post_settled(&waiter.worker, &queue.session, &queue.server);
+                let events = &mut context.events;
+                events.post_settled(&waiter.worker, &queue.session, &queue.server);
                 continue;
             }
-            let item = NewsItem::Turn {
+            let item = MailboxEvent::Turn {
                 session: Arc::clone(&queue.session),
                 server: queue.server.clone(),
                 ticket: waiter.ticket.clone(),
                 turn: number,
             };
-            context.news.post_to_ticket(&waiter.worker, item);
+            context.events.post_to_ticket(&waiter.worker, item);
             let until = context.mono.plus(TURN_PICKUP);
             let holder = Holder {
                 worker: waiter.worker,
@@ -93,7 +94,7 @@ impl Turns {
 
     pub(super) fn grant(&mut self, id: SpotId, holder: Holder, now: Timestamp) {
         self.figures.granted = self.figures.granted.saturating_add(1);
-        // The node's own number is the next one. One that is claimed again is the caller's word.
+        // The node assigns the next number itself. The number of a reclaimed turn is only a claim of the caller.
         let followed = highest_number_followed(now).max(self.next_number(now));
         if holder.number <= followed {
             self.highest = self.highest.max(holder.number);
@@ -106,8 +107,8 @@ impl Turns {
         }
     }
 
-    /// Takes the turn from whoever has it.
-    pub(super) fn let_go(&mut self, id: SpotId) -> Option<Holder> {
+    /// Takes the turn from its holder.
+    pub(super) fn take_holder(&mut self, id: SpotId) -> Option<Holder> {
         let holder = self.queues.get_mut(id)?.value.holder.take()?;
         self.unlist(&holder.worker, id);
         Some(holder)
@@ -130,8 +131,8 @@ impl Turns {
         self.highest.saturating_add(1).max(now.least_number())
     }
 
-    /// Looks after the workers that hold turns, `limit` at a time and one after another.
-    pub(super) fn take_from_the_dead(
+    /// Passes on the turns of dead workers. Checks `limit` workers at a time, in rotation.
+    pub(super) fn reclaim_from_dead_workers(
         &mut self,
         context: &mut TurnContext<'_>,
         limit: usize,

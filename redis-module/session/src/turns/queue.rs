@@ -1,6 +1,6 @@
-//! One queue: who has the turn of one server of one session, and who waits for it in which order.
+//! One queue: the holder of the turn of one session at one server, and the waiters in their order.
 //!
-//! Invariant: a ticket stands in it once, as the holder's or as a waiter's.
+//! Invariant: a ticket is in it once, as that of the holder or of a waiter.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -20,19 +20,19 @@ pub(super) struct Holder {
     /// When it was granted.
     pub(super) since: Monotonic,
     pub(super) state: HoldState,
-    /// When the turn ends whatever its lease is: its call was cancelled.
+    /// When the turn ends regardless of its lease, because its call was cancelled.
     pub(super) ends: Option<Monotonic>,
 }
 
 /// Whether the holder of a turn knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HoldState {
-    /// It was granted to a waiter whose worker does not know it yet.
+    /// It was granted to a waiter whose worker does not know of it yet.
     Offered {
         /// When it passes to the next waiter.
         until: Monotonic,
     },
-    /// Its holder knows it.
+    /// Its holder knows of it.
     Held {
         /// When the lease lapses.
         until: Monotonic,
@@ -47,8 +47,8 @@ impl Holder {
         self.ends.map_or(lease, |ends| lease.min(ends))
     }
 
-    /// Its call was cancelled: no renewal makes the turn last longer than the grace. A second cancellation changes
-    /// nothing.
+    /// Its call was cancelled: a renewal does not extend the turn beyond the grace period. A second cancellation
+    /// changes nothing.
     pub(super) fn cancel(&mut self, mono: Monotonic) {
         self.ends.get_or_insert(mono.plus(TURN_CANCELLED_GRACE));
     }
@@ -57,7 +57,7 @@ impl Holder {
         matches!(self.state, HoldState::Offered { .. })
     }
 
-    /// The holder knows of it, and its lease counts from now.
+    /// The holder knows of it, and its lease starts now.
     pub(super) fn hold(&mut self, mono: Monotonic) {
         self.state = HoldState::Held {
             until: mono.plus(self.lease),
@@ -65,7 +65,7 @@ impl Holder {
     }
 }
 
-/// Who waits.
+/// A waiter.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) worker: WorkerId,
@@ -83,13 +83,13 @@ pub(super) struct Queue {
     waiters: BTreeMap<Place, Waiter>,
     places: BTreeMap<Token, Place>,
     arrivals: u64,
-    /// The highest number that was given here.
+    /// The highest number that was granted in this queue.
     pub(super) highest: u64,
-    /// Its session was created in the quiet time of the node, which does not hold it up.
+    /// Its session was created in the quiet time of the node, which therefore does not apply to it.
     pub(super) is_of_new_session: bool,
-    /// Until then only who names the number of its turn gets one here, as in the quiet time of the node.
+    /// Until then only a caller that names the number of its turn gets one, as in the quiet time of the node.
     pub(super) quiet_until: Monotonic,
-    /// When the dead were last looked for because the queue was full.
+    /// When a full queue was last searched for waiters of dead workers.
     pub(super) swept_at: Option<Monotonic>,
 }
 
@@ -102,8 +102,7 @@ impl Queue {
         }
     }
 
-    /// What has to be remembered of a queue that is gone while its session may come back: none where nobody believes in its
-    /// turn.
+    /// What to remember of a removed queue whose session may return; `None` if no caller relies on a turn of it.
     pub(super) fn restarted(&self) -> Option<Self> {
         let mut queue = Self {
             highest: self.highest,
@@ -111,7 +110,7 @@ impl Queue {
             ..Self::default()
         };
         if let Some(holder) = self.holder.as_ref().filter(|holder| !holder.is_offered()) {
-            // The holder itself may claim its turn again.
+            // The holder itself may reclaim its turn.
             queue.highest = holder.number.saturating_sub(1);
             queue.quiet_until = queue.quiet_until.max(holder.until());
         }
@@ -122,7 +121,7 @@ impl Queue {
         self.waiters.len()
     }
 
-    /// The workers of those who wait, in order.
+    /// The workers of the waiters, in order.
     pub(super) fn waiters(&self) -> impl Iterator<Item = &WorkerId> {
         self.waiters.values().map(|waiter| &waiter.worker)
     }
@@ -152,7 +151,7 @@ impl Queue {
         );
     }
 
-    /// A waiter asks again. It keeps its place, unless it asks for a better line than it stands in.
+    /// A waiter asks again. It keeps its place, unless it asks for a better line than its own.
     pub(super) fn ask_again(&mut self, request: &TurnRequest) {
         let Some((line, _)) = self.places.get(&request.ticket) else {
             return;
@@ -169,21 +168,21 @@ impl Queue {
         }
     }
 
-    /// Takes a waiter out, wherever it stands. Answers whether there was one.
+    /// Removes a waiter. Returns whether there was one.
     pub(super) fn withdraw(&mut self, ticket: &str) -> bool {
         let place = self.places.remove(ticket);
         place.is_some_and(|place| self.waiters.remove(&place).is_some())
     }
 
-    /// Takes out the waiters whose ticket begins so.
-    pub(super) fn take_named(&mut self, beginning: &str) -> Vec<Waiter> {
-        let begins_so = |ticket: &Token| ticket.as_str().starts_with(beginning);
-        // Tickets that begin alike stand together, and what they begin with stands before them.
-        let range = (Bound::Included(beginning), Bound::Unbounded);
+    /// Removes the waiters whose ticket has this prefix.
+    pub(super) fn take_with_prefix(&mut self, prefix: &str) -> Vec<Waiter> {
+        let has_prefix = |ticket: &Token| ticket.as_str().starts_with(prefix);
+        // Tickets with the same prefix are adjacent, and sort after the prefix itself.
+        let range = (Bound::Included(prefix), Bound::Unbounded);
         let named = self.places.range::<str, _>(range);
         let named: Vec<Token> = named
             .map(|(ticket, _)| ticket)
-            .take_while(|ticket| begins_so(ticket))
+            .take_while(|ticket| has_prefix(ticket))
             .cloned()
             .collect();
         let places = named.iter().filter_map(|ticket| self.places.remove(ticket));
@@ -192,7 +191,7 @@ impl Queue {
         waiters.collect()
     }
 
-    /// Lets a holder wait again, before everybody: the numbers of arrivals begin above.
+    /// Makes a holder the first waiter again: arrival numbers start above 0.
     pub(super) fn put_back(&mut self, holder: Holder) {
         let place = (Line::First, 0);
         self.places.insert(holder.ticket.clone(), place);
@@ -206,14 +205,14 @@ impl Queue {
         );
     }
 
-    /// Takes out who is next.
+    /// Removes the next waiter.
     pub(super) fn next(&mut self) -> Option<Waiter> {
         let (_, waiter) = self.waiters.pop_first()?;
         self.places.remove(&waiter.ticket);
         Some(waiter)
     }
 
-    /// Takes out the waiters whose worker is not alive, asking once for each worker.
+    /// Removes the waiters whose worker is not alive, with one lookup for each worker.
     pub(super) fn take_dead(&mut self, is_alive: impl Fn(&WorkerId) -> bool) -> Vec<Waiter> {
         let mut known: HashMap<WorkerId, bool> = HashMap::new();
         let mut is_dead = |_: &Place, waiter: &mut Waiter| {

@@ -1,4 +1,4 @@
-//! What people are told of a queue: a snapshot, without tickets, which are secrets.
+//! A snapshot of a queue for people, without tickets, which are secrets.
 
 use super::Turns;
 use crate::names::{ServerName, WorkerId};
@@ -8,33 +8,33 @@ use crate::time::{Millis, Monotonic};
 /// Most waiters that a view names.
 const NAMED_MAX: usize = 5;
 
-/// Who has the turn of a session at one server, and who waits for it.
+/// The holder of the turn of a session at one server, and its waiters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueView {
-    /// At which server.
+    /// The server.
     pub server: ServerName,
-    /// Who has the turn, if its lease runs.
+    /// The holder, if its lease is live.
     pub holder: Option<HolderView>,
-    /// How many wait.
+    /// The number of waiters.
     pub waiting: usize,
-    /// The workers of the first few of them, in order.
+    /// The workers of the first few waiters, in order.
     pub next: Vec<WorkerId>,
 }
 
-/// Who has a turn.
+/// The holder of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderView {
     /// The worker.
     pub worker: WorkerId,
     /// The turn's number.
     pub number: u64,
-    /// Until it lapses.
+    /// The time until it lapses.
     pub left: Millis,
-    /// Whether the worker has still to hear of it.
+    /// Whether the worker does not know of it yet.
     pub is_offered: bool,
 }
 
-/// What a caller that waits is told of the one that has the turn.
+/// The holder of a turn, as reported to a waiting caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnHolder {
     /// The worker.
@@ -44,7 +44,7 @@ pub struct TurnHolder {
 }
 
 impl Turns {
-    /// Who has the turn of a session at a server, if anybody has.
+    /// The holder of the turn of a session at a server, if there is one.
     #[must_use]
     pub fn holder_of(
         &self,

@@ -1,55 +1,55 @@
-//! What is asked of [`Turns`](super::Turns), and what they are told beside it.
+//! The requests to [`Turns`](super::Turns), and their context.
 
 use crate::context::Liveness;
+use crate::events::EventMailboxes;
 use crate::names::{Token, WorkerId};
-use crate::news::News;
 use crate::time::{Millis, Monotonic, Timestamp};
 
-/// What ENTER asks for.
+/// The request of ENTER.
 #[derive(Clone, Debug)]
 pub struct TurnRequest {
-    /// Who is told when the turn comes.
+    /// The worker that is notified of a grant.
     pub worker: WorkerId,
-    /// This call: random, chosen by the worker.
+    /// Identifies the call: random, chosen by the worker.
     pub ticket: Token,
     /// How long the turn is held unless it is renewed. From [`LEASE_MIN`](crate::limits::LEASE_MIN) to
     /// [`TurnLimits::lease_max`].
     pub lease: Millis,
-    /// Where it begins to wait.
+    /// The line in which it waits.
     pub line: Line,
-    /// The number of the turn that it held, where it claims one again after a restart or a failover. 1 to
+    /// The number of the turn that it held, to reclaim it after a restart or a failover. 1 to
     /// [`TURN_NUMBER_MAX`](crate::limits::TURN_NUMBER_MAX).
     pub held: Option<u64>,
 }
 
-/// Where a caller waits. Within each line the first to come is the first to go.
+/// The line in which a caller waits. Each line is first in, first out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Line {
-    /// Before everybody who does not say so: a call that passed its turn on while it waited for its client.
+    /// Before all callers in the other line: for a call that passed its turn on while it waited for its client.
     First,
-    /// Behind everybody.
+    /// At the end of the queue.
     Last,
 }
 
-/// The answer of ENTER: whether the caller has the turn.
+/// The reply of ENTER: whether the caller has the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnStatus {
-    /// The turn is the caller's, under this number.
+    /// The caller has the turn, with this number.
     Granted(u64),
-    /// The caller waits, and its worker will have news.
+    /// The caller waits, and its worker will get an event.
     Waiting,
 }
 
 /// The settings of turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnLimits {
-    /// How many may wait for one turn. 1 to [`TURN_QUEUE_MAX`](crate::limits::TURN_QUEUE_MAX).
+    /// How many callers may wait for one turn. 1 to [`TURN_QUEUE_MAX`](crate::limits::TURN_QUEUE_MAX).
     pub queue_max: usize,
     /// The longest lease.
     pub lease_max: Millis,
 }
 
-/// Everything outside the queues that a step of them may depend on, and where it says what it did.
+/// Everything outside the queues that a step may depend on, and where it posts events.
 pub struct TurnContext<'a> {
     /// The wall clock: only for the numbers of turns.
     pub now: Timestamp,
@@ -59,18 +59,18 @@ pub struct TurnContext<'a> {
     pub limits: TurnLimits,
     /// Which workers are alive.
     pub workers: &'a dyn Liveness,
-    /// Where grants are told.
-    pub news: &'a mut News,
+    /// Where events are posted.
+    pub events: &'a mut EventMailboxes,
 }
 
-/// What was counted since the node began.
+/// Counters since the node started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnFigures {
-    /// Turns given, those claimed again included.
+    /// Granted turns, reclaimed ones included.
     pub granted: u64,
     /// Callers that had to wait.
     pub waited: u64,
-    /// Turns that ended otherwise than by their holder: by a lapsed lease, a dead worker, a grant not picked up, a
-    /// later turn claimed again, or the cancellation of their call.
+    /// Turns that were not ended by their holder but by a lapsed lease, a dead worker, a grant that was not picked up,
+    /// a later turn that was reclaimed, or the cancellation of their call.
     pub lost: u64,
 }

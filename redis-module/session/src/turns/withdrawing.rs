@@ -1,30 +1,30 @@
-//! Withdrawal: somebody else takes a call out of the queue that waits for its turn, or limits the turn of one that runs.
+//! Withdrawal: another worker removes a waiting call from the queue, or limits the turn of a running one.
 //!
-//! A call may be named by more than one ticket, where a caller asks twice for it; so it is named by what they all begin
-//! with. Invariant: whoever has heard of its turn keeps it for [`TURN_CANCELLED_GRACE`](crate::limits::TURN_CANCELLED_GRACE)
-//! at most, however often it renews.
+//! A call may have several tickets, if its caller asks more than once; so the request names their common prefix.
+//! Invariant: a holder that knows of its turn keeps it for at most
+//! [`TURN_CANCELLED_GRACE`](crate::limits::TURN_CANCELLED_GRACE), even if it renews its lease.
 
 use std::sync::Arc;
 
 use super::Turns;
 use super::request::TurnContext;
+use crate::events::MailboxEvent;
 use crate::names::ServerName;
-use crate::news::NewsItem;
 use crate::place::SessionPlace;
 use crate::refusal::{Busy, Refusal, Stale};
 
 impl Turns {
-    /// Takes everybody out of the queue whose ticket begins so, also one whose turn has come and who has not heard of
-    /// it, and tells their workers. Answers how many they were.
+    /// Removes all callers whose ticket has this prefix from the queue, including one that was granted the turn and
+    /// does not know of it yet, and notifies their workers. Returns their number.
     ///
     /// # Errors
-    /// `BUSY` where one of them has the turn and knows of it, and then none is taken out: the turn passes on after the grace.
-    /// `STALE` where there is none.
+    /// `BUSY` if one of them has the turn and knows of it; then none is removed, and the turn passes on after the grace
+    /// period. `STALE` if there is no such caller.
     pub fn withdraw(
         &mut self,
         session: &SessionPlace,
         server: &ServerName,
-        beginning: &str,
+        ticket_prefix: &str,
         context: &mut TurnContext<'_>,
     ) -> Result<usize, Refusal> {
         let stale = Refusal::Stale(Stale::Turn);
@@ -32,7 +32,7 @@ impl Turns {
         self.settle(id, context);
         let queue = self.queues.get_mut(id).ok_or(stale.clone())?;
         let holder = queue.value.holder.as_mut();
-        let mut holder = holder.filter(|holder| holder.ticket.as_str().starts_with(beginning));
+        let mut holder = holder.filter(|holder| holder.ticket.as_str().starts_with(ticket_prefix));
         if let Some(holder) = &mut holder
             && !holder.is_offered()
         {
@@ -43,19 +43,19 @@ impl Turns {
         }
         let offered = holder.map(|holder| (holder.worker.clone(), holder.ticket.clone()));
         let has_offer = offered.is_some();
-        let waiters = queue.value.take_named(beginning);
+        let waiters = queue.value.take_with_prefix(ticket_prefix);
         self.waiting = self.waiting.saturating_sub(waiters.len());
         let waiters = waiters
             .into_iter()
             .map(|waiter| (waiter.worker, waiter.ticket));
         let mut count = 0;
         for (worker, ticket) in offered.into_iter().chain(waiters) {
-            let item = NewsItem::Withdrawn {
+            let item = MailboxEvent::Withdrawn {
                 session: Arc::clone(&queue.session),
                 server: queue.server.clone(),
                 ticket,
             };
-            context.news.post_to_ticket(&worker, item);
+            context.events.post_to_ticket(&worker, item);
             count += 1;
         }
         if has_offer {

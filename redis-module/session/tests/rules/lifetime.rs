@@ -53,14 +53,14 @@ fn the_expiry_that_is_told_has_no_slack() {
     let tuning = Tuning::default();
     let (ttl, step) = (900_000, 900_000 / tuning.touch_step);
     let mut lifetime = SessionLifetime::begin(at(0), Millis::new(ttl), &tuning);
-    assert_eq!(lifetime.expiry_told(at(0)), at(ttl));
-    assert_eq!(lifetime.expiry_told(at(ttl - 1)), at(ttl));
+    assert_eq!(lifetime.reported_expiry(at(0)), at(ttl));
+    assert_eq!(lifetime.reported_expiry(at(ttl - 1)), at(ttl));
     // Still there, perhaps because of uses that were not written: a moment in the past would be wrong.
     assert_eq!(lifetime.state(at(ttl)), SessionState::Active);
-    assert_eq!(lifetime.expiry_told(at(ttl)), at(ttl + step));
-    assert_eq!(lifetime.expiry_told(at(ttl + 2 * step)), at(ttl + step));
+    assert_eq!(lifetime.reported_expiry(at(ttl)), at(ttl + step));
+    assert_eq!(lifetime.reported_expiry(at(ttl + 2 * step)), at(ttl + step));
     assert!(lifetime.slide(at(step), None, &tuning));
-    assert_eq!(lifetime.expiry_told(at(step)), at(step + ttl));
+    assert_eq!(lifetime.reported_expiry(at(step)), at(step + ttl));
 }
 
 #[test]

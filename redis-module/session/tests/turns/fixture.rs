@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use mooring_session::events::{EventMailboxes, MailboxEvent};
 use mooring_session::names::{ServerName, Token, WorkerId};
-use mooring_session::news::{News, NewsItem};
 use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::turns::{Line, TurnContext, TurnLimits, TurnRequest, TurnStatus, Turns};
 use mooring_session::{Liveness, Refusal, SessionPlace};
@@ -32,7 +32,7 @@ impl Liveness for Deaths {
 
 pub(crate) struct Node {
     pub(crate) turns: Turns,
-    pub(crate) news: News,
+    pub(crate) events: EventMailboxes,
     pub(crate) deaths: Deaths,
     pub(crate) limits: TurnLimits,
     pub(crate) mono: u64,
@@ -44,7 +44,7 @@ impl Node {
     pub(crate) fn started() -> Self {
         Self {
             turns: Turns::new(Monotonic::from_ms(0), Millis::new(QUIET_MS)),
-            news: News::new(),
+            events: EventMailboxes::new(),
             deaths: Deaths::default(),
             limits: TurnLimits {
                 queue_max: 256,
@@ -77,7 +77,7 @@ impl Node {
         self.with(|turns, context| {
             turns.advance(context, 1_000);
         });
-        self.news
+        self.events
             .advance(Monotonic::from_ms(self.mono), &self.deaths, 1_000);
     }
 
@@ -90,7 +90,7 @@ impl Node {
             mono: Monotonic::from_ms(self.mono),
             limits: self.limits,
             workers: &self.deaths,
-            news: &mut self.news,
+            events: &mut self.events,
         };
         step(&mut self.turns, &mut context)
     }
@@ -121,9 +121,9 @@ impl Node {
     /// withdrawn, and `settled`.
     pub(crate) fn hears(&mut self, name: &str) -> Vec<String> {
         let mono = self.mono();
-        let items = self.news.take(&worker(name), 1_000, |_| true);
+        let items = self.events.take(&worker(name), 1_000, |_| true);
         let heard = items.into_iter().filter_map(|item| match item {
-            NewsItem::Turn {
+            MailboxEvent::Turn {
                 session,
                 server,
                 ticket,
@@ -132,8 +132,8 @@ impl Node {
                 .turns
                 .pick_up(&session, &server, &ticket, turn, mono)
                 .then(|| ticket.to_string()),
-            NewsItem::Withdrawn { ticket, .. } => Some(format!("no {ticket}")),
-            NewsItem::Settled { .. } => Some("settled".to_owned()),
+            MailboxEvent::Withdrawn { ticket, .. } => Some(format!("no {ticket}")),
+            MailboxEvent::Settled { .. } => Some("settled".to_owned()),
         });
         heard.collect()
     }

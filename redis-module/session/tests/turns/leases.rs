@@ -81,7 +81,7 @@ fn a_grant_is_picked_up_by_asking_again_and_the_lease_counts_from_then() {
     assert!(!node.is_held());
 }
 
-/// The worker takes its news just when the second is over, and before any timer says so.
+/// The worker takes its event just when the second is over, and before any timer says so.
 #[test]
 fn a_grant_that_has_run_out_is_not_delivered() {
     let mut node = Node::new();

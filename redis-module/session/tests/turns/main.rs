@@ -1,6 +1,6 @@
-//! Turns and news: tables of single situations, and random runs against what is promised.
+//! Turns and events: tables of single situations, and random runs against what is promised.
 //!
-//! [`fixture`] is a node with its queues, its news and its two clocks; [`queues`], [`leases`], [`held`], [`withdrawn`] and
+//! [`fixture`] is a node with its queues, its events and its two clocks; [`queues`], [`leases`], [`held`], [`withdrawn`] and
 //! [`mail`] are the tables; [`random_runs`] is the model.
 
 #![allow(

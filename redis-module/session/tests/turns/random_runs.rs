@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mooring_session::Refusal;
+use mooring_session::events::EventMailboxes;
 use mooring_session::limits::TURN_CANCELLED_GRACE;
-use mooring_session::news::News;
 use mooring_session::refusal::Busy;
 use mooring_session::time::Millis;
 use mooring_session::turns::{Line, TurnRequest, TurnStatus, Turns};
@@ -133,7 +133,7 @@ impl World {
             }
             Act::Restart(claimed_after) => {
                 self.node.turns = Turns::new(self.node.mono(), Millis::new(QUIET_MS));
-                self.node.news = News::new();
+                self.node.events = EventMailboxes::new();
                 self.highest_since_restart = 0;
                 self.claim_again(claimed_after);
             }
@@ -332,7 +332,7 @@ impl World {
             let call: usize = item[1..].parse().unwrap();
             let lease = self.waiting.iter().find(|one| one.call == call);
             let Some(lease) = lease.map(|one| one.lease) else {
-                // It was told by asking again, or has left since; the news is true all the same.
+                // It was told by asking again, or has left since; the event is true all the same.
                 assert!(self.beliefs.contains_key(&call), "{item} did not wait");
                 continue;
             };

@@ -1,16 +1,16 @@
-//! What workers wait to hear: turns granted to them or withdrawn, and claims settled that they were told of.
+//! The events that workers wait for: turns granted or withdrawn, and settled claims.
 //!
-//! Every worker has a mailbox, from the first item for it until it takes the last. `settled` means "ask again" and no
-//! more, so one such item for a spot says as much as ten. Invariants: nothing here is needed for a decision; every
-//! mailbox and the number of them, every watch and the number of those has a bound. Where news finds no room it is not
-//! told: a turn then passes on as one that was not picked up, who waits for a claim asks again at its time-out, and who
-//! was withdrawn unheard asks for its turn anew.
+//! A worker has a mailbox from its first event until it takes the last one. `settled` only means "ask again", so a
+//! mailbox holds at most one such event for each server of a session. Invariants: no decision depends on an event. The
+//! number of mailboxes, of their events, of watches and of watchers is bounded. An event that finds no room is dropped:
+//! a grant then passes on as one that was not picked up, a worker that waits for a claim asks again at its timeout, and
+//! a withdrawn caller asks for its turn again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::context::Liveness;
-use crate::limits::{NEWS_BOXES_MAX, NEWS_ITEMS_MAX, WATCHED_MAX, WATCHERS_MAX};
+use crate::limits::{MAILBOX_EVENTS_MAX, MAILBOXES_MAX, WATCHED_MAX, WATCHERS_MAX};
 use crate::names::{ServerName, Token, WorkerId};
 use crate::place::SessionPlace;
 use crate::progress::StepProgress;
@@ -18,40 +18,40 @@ use crate::rotation::next_in_rotation;
 use crate::spots::{SpotId, Spots};
 use crate::time::Monotonic;
 
-/// One item of news.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NewsItem {
+pub enum MailboxEvent {
     /// The turn that the worker asked for is granted.
     Turn {
-        /// Of which session.
+        /// The session.
         session: Arc<SessionPlace>,
-        /// At which server.
+        /// The server.
         server: ServerName,
-        /// Who among the worker's callers asked.
+        /// The ticket of the caller that asked.
         ticket: Token,
         /// The turn's number.
         turn: u64,
     },
     /// A waiting call of the worker was withdrawn, because its client cancelled it.
     Withdrawn {
-        /// Of which session.
+        /// The session.
         session: Arc<SessionPlace>,
-        /// At which server.
+        /// The server.
         server: ServerName,
-        /// Who among the worker's callers waited.
+        /// The ticket of the caller that waited.
         ticket: Token,
     },
-    /// What the worker waits for at this server has come to something: it asks again.
+    /// The claim or turn that the worker waits for at this server is settled: it asks again.
     Settled {
-        /// Of which session.
+        /// The session.
         session: Arc<SessionPlace>,
-        /// At which server.
+        /// The server.
         server: ServerName,
     },
 }
 
-impl NewsItem {
-    /// The session that it is about.
+impl MailboxEvent {
+    /// The session of the event.
     #[must_use]
     pub fn session(&self) -> &SessionPlace {
         match self {
@@ -62,22 +62,22 @@ impl NewsItem {
     }
 }
 
-/// The mailboxes of all workers, and who is to be told of which claim.
+/// The mailboxes of all workers, and which workers watch which claim.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct EventMailboxes {
     boxes: BTreeMap<WorkerId, Mailbox>,
-    /// Workers whose mailbox had news put into it since they were last looked for.
+    /// Workers whose mailbox got an event since the last [`pop_fresh`](EventMailboxes::pop_fresh).
     fresh: BTreeSet<WorkerId>,
     watches: Spots<BTreeSet<WorkerId>>,
     watchers: usize,
-    /// The worker whose life was last checked.
+    /// The worker whose liveness was last checked.
     checked: Option<WorkerId>,
 }
 
 #[derive(Debug, Default)]
 struct Mailbox {
-    /// What is told to single tickets.
-    tickets: VecDeque<NewsItem>,
+    /// Events for single tickets.
+    tickets: VecDeque<MailboxEvent>,
     settled: BTreeSet<(Arc<SessionPlace>, ServerName)>,
 }
 
@@ -86,12 +86,12 @@ impl Mailbox {
         self.tickets.len().saturating_add(self.settled.len())
     }
 
-    /// Takes at most `max` items that may be told, and leaves the others in their order.
-    fn take(&mut self, max: usize, may_tell: impl Fn(&SessionPlace) -> bool) -> Vec<NewsItem> {
+    /// Takes at most `max` events whose session the caller may read, and leaves the others in their order.
+    fn take(&mut self, max: usize, may_read: impl Fn(&SessionPlace) -> bool) -> Vec<MailboxEvent> {
         let mut items = Vec::new();
         // Turns first: a grant lapses if it is not picked up, a settled claim stays settled.
         for item in std::mem::take(&mut self.tickets) {
-            match items.len() < max && may_tell(item.session()) {
+            match items.len() < max && may_read(item.session()) {
                 true => items.push(item),
                 false => self.tickets.push_back(item),
             }
@@ -99,22 +99,22 @@ impl Mailbox {
         let room = max.saturating_sub(items.len());
         let settled = self
             .settled
-            .extract_if(.., |(session, _)| may_tell(session));
+            .extract_if(.., |(session, _)| may_read(session));
         let settled = settled.take(room);
-        items.extend(settled.map(|(session, server)| NewsItem::Settled { session, server }));
+        items.extend(settled.map(|(session, server)| MailboxEvent::Settled { session, server }));
         items
     }
 }
 
-impl News {
-    /// Nobody is to be told anything.
+impl EventMailboxes {
+    /// No mailboxes and no watches.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Remembers that the worker was told of a claim at this server, and tells it when that is settled; at `until`,
-    /// when the claim lapses, in any case.
+    /// Watches a claim at this server that the worker knows of. The worker is notified when the claim is settled, and
+    /// at the latest at `until`, when it lapses.
     pub fn watch(
         &mut self,
         worker: &WorkerId,
@@ -133,21 +133,22 @@ impl News {
         self.watches.set_deadline(id, Some(until));
     }
 
-    /// The claim at this server came to an end, whichever: whoever was told of it is told.
+    /// The claim at this server is settled: notifies all its watchers.
     pub fn settle(&mut self, session: &SessionPlace, server: &ServerName) {
         if let Some(id) = self.watches.find(session, server) {
-            self.tell_watchers(id);
+            self.notify_watchers(id);
         }
     }
 
-    /// The same for every server of the session: it is over.
+    /// The same for every server of a session that ended.
     pub fn settle_session(&mut self, session: &SessionPlace) {
         for id in self.watches.of_session(session) {
-            self.tell_watchers(id);
+            self.notify_watchers(id);
         }
     }
 
-    /// The same for every session of a database, or of all: with the next steps of [`advance`](Self::advance).
+    /// The same for every session of a database, or of all databases. The next steps of [`advance`](Self::advance)
+    /// notify the watchers.
     pub fn settle_database(&mut self, database: Option<i32>) {
         let is_gone = |session: &SessionPlace| database.is_none_or(|gone| session.database == gone);
         for id in self.watches.of_sessions(is_gone) {
@@ -155,7 +156,7 @@ impl News {
         }
     }
 
-    /// Tells one worker to ask again.
+    /// Posts an event that makes one worker ask again.
     pub fn post_settled(
         &mut self,
         worker: &WorkerId,
@@ -169,31 +170,31 @@ impl News {
         }
     }
 
-    /// Tells one worker what became of a ticket of its own. Where there is no room, it is not told.
-    pub(crate) fn post_to_ticket(&mut self, worker: &WorkerId, item: NewsItem) {
+    /// Posts an event for one ticket of a worker, or drops it if there is no room.
+    pub(crate) fn post_to_ticket(&mut self, worker: &WorkerId, item: MailboxEvent) {
         if let Some(mailbox) = self.room_at(worker) {
             mailbox.tickets.push_back(item);
         }
     }
 
-    /// Whether there is anything for the worker.
+    /// Whether the worker has events.
     #[must_use]
     pub fn has(&self, worker: &WorkerId) -> bool {
         self.boxes.contains_key(worker)
     }
 
-    /// Takes what there is for the worker and may be told, at most `max` items: what is told to tickets first, the oldest
-    /// before the others. The rest stays for a caller to whom it may be told.
+    /// Takes at most `max` events of the worker whose session the caller may read: those for tickets first, and of
+    /// these the oldest. The others stay for a caller that may read them.
     pub fn take(
         &mut self,
         worker: &WorkerId,
         max: usize,
-        may_tell: impl Fn(&SessionPlace) -> bool,
-    ) -> Vec<NewsItem> {
+        may_read: impl Fn(&SessionPlace) -> bool,
+    ) -> Vec<MailboxEvent> {
         let Some(mailbox) = self.boxes.get_mut(worker) else {
             return Vec::new();
         };
-        let items = mailbox.take(max, may_tell);
+        let items = mailbox.take(max, may_read);
         if mailbox.len() == 0 {
             self.boxes.remove(worker);
             self.fresh.remove(worker);
@@ -201,36 +202,36 @@ impl News {
         items
     }
 
-    /// A worker that has had news since it was last named here. Whoever lets workers wait calls this until there is
-    /// none.
+    /// A worker that got an event since it was last returned here. The store that blocks workers calls this until it
+    /// returns `None`.
     pub fn pop_fresh(&mut self) -> Option<WorkerId> {
         self.fresh.pop_first()
     }
 
-    /// When something is due: the earliest lapse of a claim that is watched.
+    /// When [`advance`](Self::advance) is due: when the first watched claim lapses.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Monotonic> {
         self.watches.next_deadline()
     }
 
-    /// Tells of claims that lapsed, and drops the mailboxes of the dead; at most `limit` of each.
+    /// Notifies the watchers of lapsed claims, and drops the mailboxes of dead workers; at most `limit` of each.
     pub fn advance(
         &mut self,
         mono: Monotonic,
         workers: &dyn Liveness,
         limit: usize,
     ) -> StepProgress {
-        self.drop_the_dead(workers, limit);
+        self.drop_dead_mailboxes(workers, limit);
         for _ in 0..limit {
             let Some(id) = self.watches.due(mono) else {
                 return StepProgress::Done;
             };
-            self.tell_watchers(id);
+            self.notify_watchers(id);
         }
         StepProgress::More
     }
 
-    fn drop_the_dead(&mut self, workers: &dyn Liveness, limit: usize) {
+    fn drop_dead_mailboxes(&mut self, workers: &dyn Liveness, limit: usize) {
         let looked_at = next_in_rotation(&self.boxes, self.checked.as_ref(), limit);
         self.checked = looked_at.last().cloned();
         for worker in looked_at {
@@ -241,7 +242,7 @@ impl News {
         }
     }
 
-    fn tell_watchers(&mut self, id: SpotId) {
+    fn notify_watchers(&mut self, id: SpotId) {
         let Some(watch) = self.watches.remove(id) else {
             return;
         };
@@ -251,16 +252,16 @@ impl News {
         }
     }
 
-    /// The worker's mailbox, if another item fits.
+    /// The worker's mailbox, if it has room for another event.
     fn room_at(&mut self, worker: &WorkerId) -> Option<&mut Mailbox> {
         if !self.boxes.contains_key(worker) {
-            if self.boxes.len() >= NEWS_BOXES_MAX {
+            if self.boxes.len() >= MAILBOXES_MAX {
                 return None;
             }
             self.boxes.insert(worker.clone(), Mailbox::default());
         }
         let mailbox = self.boxes.get_mut(worker)?;
-        if mailbox.len() >= NEWS_ITEMS_MAX {
+        if mailbox.len() >= MAILBOX_EVENTS_MAX {
             return None;
         }
         self.fresh.insert(worker.clone());
