@@ -39,16 +39,16 @@ pub fn prefixes(text: &[u8]) {
     if prefixes::set(text).is_err() {
         return;
     }
-    let told = prefixes::text();
-    for prefix in told.split(' ') {
+    let list = prefixes::text();
+    for prefix in list.split(' ') {
         assert!(prefixes::cover(prefix.as_bytes()), "{prefix}");
         assert!(prefixes::cover(format!("{prefix}x").as_bytes()), "{prefix}");
         let shorter = &prefix.as_bytes()[..prefix.len() - 1];
-        let by_another = told
+        let by_another = list
             .split(' ')
             .any(|other| shorter.starts_with(other.as_bytes()));
         assert_eq!(prefixes::cover(shorter), by_another, "{prefix}");
     }
-    assert!(prefixes::set(told.as_bytes()).is_ok());
-    assert_eq!(prefixes::text(), told);
+    assert!(prefixes::set(list.as_bytes()).is_ok());
+    assert_eq!(prefixes::text(), list);
 }

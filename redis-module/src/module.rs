@@ -166,7 +166,7 @@ impl Module {
         }
     }
 
-    /// Raises the floor above the numbers of a key that does not exist since `now`.
+    /// Raises the floor above the numbers of a key that was removed by `now`.
     pub(crate) fn forget_numbers(&mut self, now: Timestamp) {
         self.floor = self.floor.max(now.least_number());
     }

@@ -1,8 +1,8 @@
-//! What LIST is asked with: a pattern over keys and a cursor. The first line is the pattern, the second the cursor, the
-//! others are keys.
+//! The arguments of LIST: a key pattern and a cursor. The first line is the pattern, the second the cursor, the others
+//! are keys.
 //!
-//! The result is compared with a second implementation, which follows all ways to match at once, so that it never goes
-//! back.
+//! The result is compared with a second implementation, which follows all possible matches at once, so that it never
+//! backtracks.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The setting `mooring.prefixes`, and the question that every write to the server asks of it.
+//! The setting `mooring.prefixes`, and its check for every write to the server.
 
 #![no_main]
 

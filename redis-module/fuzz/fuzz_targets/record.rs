@@ -1,6 +1,6 @@
-//! The record decoder, over the fields of a hash that anybody may have written: one `name=value` a line.
+//! The record decoder, over untrusted fields of a hash: one `name=value` per line.
 //!
-//! Whatever it takes has to survive being written and read again, and nothing may be left to change then.
+//! A record that it accepts must be the same after it was written and read again, without further changes to write.
 
 #![no_main]
 

@@ -41,7 +41,7 @@ pub(crate) enum LoadError {
     #[error("the server refused the INFO section")]
     Info,
     /// The subscription to events.
-    #[error("the server refused to tell of its events")]
+    #[error("the server refused the subscription to events")]
     Events,
 }
 
