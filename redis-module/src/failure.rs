@@ -35,8 +35,8 @@ pub(crate) enum Failure {
     /// A session under this key would never be listed, counted or cleaned up.
     #[error("ERR the key is under none of mooring.prefixes")]
     KeyOutsidePrefixes,
-    /// WORKER.WAIT does not block while the module is being prepared for its unload.
-    #[error("ERR mooring.quiesce is on: WORKER.WAIT does not block")]
+    /// WORKER.WAIT does not wait while the module is being prepared for its unload.
+    #[error("ERR mooring.quiesce is on: WORKER.WAIT does not wait")]
     Quiesced,
     /// Workers announce themselves to, and wait at, the primary only. The message is the server's own.
     #[error("READONLY You can't write against a read only replica.")]
