@@ -1,6 +1,7 @@
 //! Short pages: doctor's report, what contextforge.md, connections.md and commands.md print.
 
 use anyhow::{Context, ensure};
+use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::pages::Page;
@@ -82,7 +83,7 @@ async fn a_fleet_forwards_with_the_key_that_connections_makes() -> anyhow::Resul
         let mut session = session_at(&gateways[0].mcp_url(server), &[]).await?;
         assert_eq!(session.increment().await?, 1);
         let other = [gateways[1].mcp_url(server)];
-        let mut session = session.fork(&mooring_tests::client::HttpClient::default(), &other);
+        let mut session = session.fork(&HttpClient::default(), &other);
         assert_eq!(session.increment().await?, 2, "{server}");
     }
     page.finish(&NOT_RUN)

@@ -7,7 +7,7 @@ use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::pages::Page;
 use serde_json::{Value, json};
 
-use super::{NOT_RUN, python_prints, session_at};
+use super::{NOT_RUN, printed_by, python_prints, session_at};
 
 #[tokio::test]
 async fn the_group_of_the_page_serves_its_members_and_names_a_missing_one() -> anyhow::Result<()> {
@@ -42,7 +42,7 @@ async fn the_group_of_the_page_serves_its_members_and_names_a_missing_one() -> a
         "sandbox__shell_exec",
         json!({"code": "print(1)", "language": "python"}),
     );
-    assert_eq!(super::printed_by(&ran.await?)?, "1\n");
+    assert_eq!(printed_by(&ran.await?)?, "1\n");
     let mut alone = session_at(&gateway.mcp_url("sandbox"), &[]).await?;
     assert_eq!(python_prints(&mut alone, "print(2)").await?, "2\n");
 

@@ -5,14 +5,12 @@ use mooring_tests::code::CodeVolume;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::hook::{Hook, HookAnswer};
 use mooring_tests::pages::Page;
-use mooring_tests::paths;
 use mooring_tests::port::free_port;
 use mooring_tests::printed::{Form, same_json};
-use mooring_tests::process::Process;
 use mooring_tests::reader::Reader;
 use serde_json::json;
 
-use super::{NOT_RUN, office, session_at};
+use super::{NOT_RUN, office, session_at, start_python};
 
 const ADA: [(&str, &str); 2] = [("x-mooring-user", "ada"), ("x-mooring-teams", "dev")];
 
@@ -45,10 +43,8 @@ async fn the_examples_of_hooks_work() -> anyhow::Result<()> {
     let printed = serde_json::from_str(&page.take("json", "\"phase\": \"after\"")?)?;
     same_json(&printed, after, &Form::default())?;
 
-    let program = reader.write("hook.py", &page.take("python", "class Hook")?)?;
-    let mut command = std::process::Command::new(paths::tool("python")?);
-    command.arg(&program).arg(port.to_string());
-    let mut process = Process::start("hook.py", &mut command, &reader.path("log"))?;
+    reader.write("hook.py", &page.take("python", "class Hook")?)?;
+    let mut process = start_python(&reader, "hook.py", &[&port.to_string()])?;
     let probe = async || {
         Ok(tokio::net::TcpStream::connect(("127.0.0.1", port))
             .await

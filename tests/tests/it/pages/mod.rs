@@ -16,17 +16,18 @@ mod serving;
 mod stdio;
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, ensure};
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::Fixture;
-use mooring_tests::pages::{NotRun, all_blocks_in};
+use mooring_tests::pages::{NotRun, Page, all_blocks_in};
 use mooring_tests::paths;
 use mooring_tests::port::free_port;
 use mooring_tests::process::Process;
 use mooring_tests::reader::Reader;
 use mooring_tests::session::{McpSession, Opening};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The pages whose blocks the modules here run.
 const PAGES: [&str; 16] = [
@@ -116,7 +117,7 @@ async fn session_at(url: &str, headers: &[(&str, &str)]) -> anyhow::Result<McpSe
 
 /// What a run of Python printed, through `shell_exec` of this session.
 async fn python_prints(session: &mut McpSession, code: &str) -> anyhow::Result<String> {
-    let arguments = serde_json::json!({"code": code, "language": "python"});
+    let arguments = json!({"code": code, "language": "python"});
     let result = session.call("shell_exec", arguments).await?;
     printed_by(&result)
 }
@@ -143,8 +144,15 @@ fn office(journal: &Path, tools: &[&str]) -> anyhow::Result<String> {
     Ok(format!("{command:?}"))
 }
 
+/// Starts a program in Python that a reader has written.
+fn start_python(reader: &Reader, file: &str, arguments: &[&str]) -> anyhow::Result<Process> {
+    let mut command = Command::new(paths::tool("python")?);
+    command.arg(reader.path(file)).args(arguments);
+    Process::start(file, &mut command, &reader.path("python.log"))
+}
+
 /// Fixtures in place of the two instances that pages print.
-async fn instances(page: &mut mooring_tests::pages::Page) -> anyhow::Result<[Fixture; 2]> {
+async fn instances(page: &mut Page) -> anyhow::Result<[Fixture; 2]> {
     let both = [Fixture::start("one").await?, Fixture::start("two").await?];
     for (port, fixture) in [9001, 9002].into_iter().zip(&both) {
         page.fill(&format!("http://127.0.0.1:{port}/mcp"), fixture.url())?;

@@ -1,6 +1,7 @@
 //! README: the three examples, with the clients' configurations that it prints.
 
 use anyhow::{Context, ensure};
+use mooring_tests::client::HttpClient;
 use mooring_tests::code::CodeVolume;
 use mooring_tests::pages::Page;
 use mooring_tests::paths;
@@ -9,7 +10,8 @@ use mooring_tests::redis::{Module, Redis};
 use serde_json::{Value, json};
 
 use super::{
-    NOT_RUN, command_of, instances, printed_by, python_prints, reader, session_at, until_served,
+    NOT_RUN, command_of, free_address, instances, printed_by, python_prints, reader, session_at,
+    until_served,
 };
 
 #[tokio::test]
@@ -96,7 +98,7 @@ async fn fleet(page: &mut Page) -> anyhow::Result<()> {
     reader.run(doctor).await?;
     let mut one = reader.start(serve)?;
     until_served(&mut one, &first).await?;
-    let second = super::free_address()?;
+    let second = free_address()?;
     reader.set("MOORING_LISTEN_ADDRESS", &*second);
     let mut two = reader.start(serve)?;
     until_served(&mut two, &second).await?;
@@ -105,7 +107,7 @@ async fn fleet(page: &mut Page) -> anyhow::Result<()> {
     assert_eq!(session.increment().await?, 1);
     one.kill_now()?;
     let endpoint = [format!("http://{second}/servers/tools/mcp")];
-    let mut session = session.fork(&mooring_tests::client::HttpClient::default(), &endpoint);
+    let mut session = session.fork(&HttpClient::default(), &endpoint);
     assert_eq!(session.increment().await?, 2);
     Ok(())
 }

@@ -9,16 +9,14 @@ use mooring_tests::fixture::Fixture;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::identity_provider::{AUDIENCE, IdentityProvider};
 use mooring_tests::pages::Page;
-use mooring_tests::paths;
 use mooring_tests::port::free_port;
-use mooring_tests::process::Process;
 use mooring_tests::reader::Reader;
 use mooring_tests::redis::Redis;
 use mooring_tests::servers::Server;
 use mooring_tests::session::{McpSession, Opening};
 use serde_json::{Value, json};
 
-use super::{NOT_RUN, instances, session_at};
+use super::{NOT_RUN, instances, session_at, start_python};
 
 /// What the upstream server's tokens are for.
 const RESOURCE: &str = "https://tools.example/";
@@ -216,10 +214,8 @@ async fn forwarded_identity(page: &mut Page) -> anyhow::Result<()> {
          server.run(transport=\"http\", host=\"127.0.0.1\", port={port})\n"
     );
     let program = format!("{BEFORE}\n{}\n{after}", page.take("python", "JWTVerifier")?);
-    let file = reader.write("server.py", &program)?;
-    let mut command = std::process::Command::new(paths::tool("python")?);
-    command.arg(&file);
-    let mut server = Process::start("server.py", &mut command, &reader.path("log"))?;
+    reader.write("server.py", &program)?;
+    let mut server = start_python(&reader, "server.py", &[])?;
     let url = format!("http://127.0.0.1:{port}/mcp");
     let client = HttpClient::default();
     server
