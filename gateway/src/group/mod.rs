@@ -4,7 +4,7 @@
 //! and a call is served like a call to the member itself. This module has what is specific to groups: names
 //! ([`names`]), lists ([`merge`], [`gather`]), the handshake ([`initialize`]), streams ([`blocks`], [`event_ids`]), and
 //! finding the member for a name or URI ([`directory`], [`template`]), and what is remembered of members so that their
-//! programs need not be started ([`known`]).
+//! programs need not be started ([`known`], [`list_watch`]).
 //!
 //! Invariant: members' messages reach the client byte for byte, except for names of tools and prompts and event ids,
 //! which are mapped back in requests.

@@ -8,6 +8,7 @@
 //! gateway serves any request.
 
 mod answer;
+mod directories;
 mod failure;
 mod governed_server;
 mod long_output;

@@ -6,6 +6,7 @@ use mooring_sandbox::Tier;
 use serde_json::Value;
 
 use super::answer::{ToolAnswer, ToolRefusal};
+use super::directories::{DirectoryWords, tools_sentence};
 use super::{CallContext, CodeServer, tools};
 use crate::records::SecurityEvent;
 use mooring_protocol::arguments::Arguments;
@@ -69,7 +70,7 @@ impl CodeServer {
         };
         let line = match offer.shell_tools.is_empty() {
             true => "",
-            false => ", or one line of simple commands such as `ls -la /results | head`",
+            false => ", or one line of simple commands such as `ls -la | head`",
         };
         let imports: Vec<_> = [
             (
@@ -101,16 +102,14 @@ impl CodeServer {
         format!(
             "A sandbox for code, with files that stay between calls. shell_exec runs {} \
              (default: {usual}){line}. Print what you want \
-             to see. Directories: /scratch for work and /results for what should be found later (both yours, read and \
-             write), /tools and /skills (read-only). /tools has the tools of other servers as functions: find them by \
-             tool_search or in /tools/_catalog.json, and call them from code, such as {}. What \
-             they return need not be printed: filter and combine it there. Everything else of the file system is \
+             to see. {}{} Everything else of the file system is \
              read-only or absent, {network}, and neither variables nor processes outlive a \
              call.{sessions}{places} A session ends, with its files, {} s after its last use. One \
              run may take {} ms, {} ms of processor time, {} MiB of memory, {} processes; a file {} MiB, all files {} \
              MiB; {} runs a minute.",
             offer.in_words(),
-            imports.join(" and "),
+            DirectoryWords::of(&limits.access).sentence(),
+            tools_sentence(&limits.access, &imports.join(" and ")),
             self.policy.session_ttl.as_secs(),
             limits.wall_time.as_millis(),
             limits.cpu_time.as_millis(),

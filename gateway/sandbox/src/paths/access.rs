@@ -133,8 +133,25 @@ impl TreeAccess {
         }
     }
 
+    /// The outermost directories that may be read and not written to. Single files, which modules are imported with, are left
+    /// out.
+    #[must_use]
+    pub fn read_only(&self) -> Vec<VirtualPath> {
+        let writable = self.writable();
+        let readable = match &self.lists {
+            None => Mount::ALL.map(VirtualPath::of).to_vec(),
+            Some(lists) => lists.readable.clone(),
+        };
+        let is_support = |path: &VirtualPath| SUPPORT_FILES.contains(&path.to_string().as_str());
+        readable
+            .into_iter()
+            .filter(|path| !path.is_within_any(&writable) && !is_support(path))
+            .collect()
+    }
+
     /// The outermost directories that may be written to.
-    pub(crate) fn writable(&self) -> Vec<VirtualPath> {
+    #[must_use]
+    pub fn writable(&self) -> Vec<VirtualPath> {
         match &self.lists {
             None => vec![
                 VirtualPath::of(Mount::Scratch),
@@ -145,7 +162,8 @@ impl TreeAccess {
     }
 
     /// The denied paths within the readable ones.
-    pub(crate) fn denied(&self) -> &[VirtualPath] {
+    #[must_use]
+    pub fn denied(&self) -> &[VirtualPath] {
         (self.lists.as_ref()).map_or(&[], |lists| lists.denied.as_slice())
     }
 }

@@ -102,6 +102,47 @@ async fn it_lists_its_tools_and_refuses_what_it_does_not_know() -> anyhow::Resul
     Ok(())
 }
 
+/// A model that is told of a directory tries it.
+#[tokio::test]
+async fn only_directories_that_the_policy_allows_are_told() -> anyhow::Result<()> {
+    let policy = [
+        ("READ", "/scratch/**,/tools/**"),
+        ("WRITE", "/scratch/out/**"),
+        ("DENY", "/scratch/private/**"),
+    ];
+    let scene = Scene::start_with(|settings| {
+        policy.iter().fold(settings, |settings, (list, paths)| {
+            let name = format!("MOORING_CODE_DEFAULT_FILESYSTEM_{list}_PATHS");
+            settings.env(&name, paths)
+        })
+    })
+    .await?;
+    let mut session = scene.session().await?;
+    let instructions = text(&session.initialize_result, "/instructions").to_owned();
+    let listed = session.request("tools/list", json!({})).await?.response;
+    let tools = listed["result"]["tools"].as_array().context("tools")?;
+    let described = |name: &str| {
+        let tool = tools.iter().find(|tool| tool["name"] == name);
+        tool.map_or("", |tool| text(tool, "/description"))
+    };
+    for told in [
+        instructions.as_str(),
+        described("shell_exec"),
+        described("fs_write"),
+        described("fs_browse"),
+    ] {
+        assert!(told.contains("/scratch/out"), "{told}");
+        for withheld in ["/results", "/skills"] {
+            assert!(!told.contains(withheld), "{withheld}: {told}");
+        }
+    }
+    assert!(
+        instructions.contains("nothing in /scratch/private can be used"),
+        "{instructions}"
+    );
+    Ok(())
+}
+
 #[tokio::test]
 async fn only_languages_that_work_are_offered() -> anyhow::Result<()> {
     let deno = paths::tool("deno")?.display().to_string();

@@ -4,10 +4,11 @@ use mooring_sandbox::tree::{self, BrowseOptions, Entry, FileKind, Hidden, Listin
 use serde_json::{Value, json};
 
 use super::super::answer::{ToolAnswer, ToolRefusal};
+use super::super::directories::DirectoryWords;
 use super::super::{CallContext, CodeServer};
 use super::{LanguageOffer, catalog_need};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
-use mooring_settings::{CodeToolSettings, Language};
+use mooring_settings::{CodePolicy, CodeToolSettings, Language};
 
 /// What is listed unless the call says otherwise.
 const PATH_DEFAULT: &str = "/tools";
@@ -109,11 +110,16 @@ const fn kind(kind: FileKind) -> &'static str {
     }
 }
 
-pub(super) fn definition(settings: &CodeToolSettings, offer: &LanguageOffer) -> Value {
+pub(super) fn definition(
+    policy: &CodePolicy,
+    settings: &CodeToolSettings,
+    offer: &LanguageOffer,
+) -> Value {
+    let directories = DirectoryWords::of(&policy.limits.access);
     json!({
         "name": "fs_browse",
         "title": "Browse files",
-        "description": "Lists a directory: of /scratch or /results (yours), or of /tools or /skills (read-only).",
+        "description": format!("Lists a directory: {}.", directories.browsed()),
         "inputSchema": {
             "type": "object",
             "properties": {

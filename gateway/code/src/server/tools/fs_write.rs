@@ -1,4 +1,4 @@
-//! `fs_write {path, content, encoding?, language?}`: one file of `/scratch` or `/results`, whole.
+//! `fs_write {path, content, encoding?, language?}`: one file, whole, where the policy allows it.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -6,6 +6,7 @@ use mooring_sandbox::tree::VirtualPath;
 use serde_json::{Value, json};
 
 use super::super::answer::{ToolAnswer, ToolRefusal};
+use super::super::directories::DirectoryWords;
 use super::super::{CallContext, CodeServer};
 use super::{FileEncoding, LanguageOffer};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
@@ -68,11 +69,15 @@ pub(in crate::server) async fn call(
 }
 
 pub(super) fn definition(policy: &CodePolicy, offer: &LanguageOffer) -> Value {
+    let where_to = match DirectoryWords::of(&policy.limits.access).written_to() {
+        Some(directories) => format!("Writes a file beneath {directories}"),
+        None => "Writes a file, which the policy of this server allows nowhere".to_owned(),
+    };
     json!({
         "name": "fs_write",
         "title": "Write a file",
         "description": format!(
-            "Writes a file beneath /scratch or /results, replaces one that is there, and makes missing directories. A \
+            "{where_to}, replaces one that is there, and makes missing directories. A \
              file may have {} bytes, all files together {}.",
             policy.limits.file_bytes, policy.limits.disk_bytes
         ),

@@ -50,7 +50,7 @@ pub(super) fn list_json(
         .iter()
         .map(|tool| match tool {
             CodeTool::ShellExec => shell_exec::definition(policy, settings.answer, offer),
-            CodeTool::FsBrowse => fs_browse::definition(settings, offer),
+            CodeTool::FsBrowse => fs_browse::definition(policy, settings, offer),
             CodeTool::FsRead => fs_read::definition(settings, offer),
             CodeTool::FsWrite => fs_write::definition(policy, offer),
             CodeTool::ToolSearch => tool_search::definition(offer),

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 pub(in crate::server) use self::execute::{Execution, execute};
 use super::super::answer::ToolAnswer;
+use super::super::directories::DirectoryWords;
 use super::super::{CallContext, CodeServer};
 use super::LanguageOffer;
 use crate::records::RunId;
@@ -68,10 +69,14 @@ pub(in crate::server) async fn call(
     let wall_time = server.policy.limits.wall_time;
     // Cut short, the run would end in the middle of its work.
     if let Some(asked) = request.timeout.filter(|asked| *asked > wall_time) {
+        let directories = DirectoryWords::of(&server.policy.limits.access);
+        let kept = directories.first_writable();
+        let kept = kept.map(|path| format!(", and keep what is done in {path}"));
         let message = format!(
-            "timeout_ms is {}, and a run may take {} at most: split the work, and keep what is done in /scratch",
+            "timeout_ms is {}, and a run may take {} at most: split the work{}",
             asked.as_millis(),
-            wall_time.as_millis()
+            wall_time.as_millis(),
+            kept.unwrap_or_default()
         );
         return refused(server, message);
     }
@@ -103,6 +108,13 @@ pub(super) fn definition(policy: &CodePolicy, form: AnswerForm, offer: &Language
             "Source code, or without a language one line of the commands above.",
         ),
     };
+    let kept = match DirectoryWords::of(&limits.access).kept_in() {
+        Some(kept) => format!(
+            "Files in {kept} stay for later calls, and are all lost {} after the last one; variables and processes",
+            super::format_duration(policy.session_ttl)
+        ),
+        None => "Files, variables and processes".to_owned(),
+    };
     let files = match Language::ALL.iter().all(|language| offer.has(*language)) {
         true => " python and typescript have files of their own; javascript shares typescript's.",
         false => "",
@@ -112,11 +124,9 @@ pub(super) fn definition(policy: &CodePolicy, form: AnswerForm, offer: &Language
         "title": "Run code",
         "description": format!(
             "Runs {} in a sandbox with the standard library alone: no packages such as pandas, no other programs. Only \
-             what it prints is answered, so filter and combine there. Top-level await works. Code can call other servers' tools as functions: find them with tool_search. \
-             /scratch and /results keep files for later calls, and lose all of them {} after the last call; variables and \
-             processes do not stay. There is no shell{line}.",
+             what it prints is answered, so filter and combine there. Top-level await works. Code can call other \
+             servers' tools as functions: find them with tool_search. {kept} do not stay. There is no shell{line}.",
             offer.in_words(),
-            super::format_duration(policy.session_ttl),
         ),
         "inputSchema": {
             "type": "object",
