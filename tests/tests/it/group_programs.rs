@@ -11,6 +11,7 @@ use mooring_tests::wait;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::keyed::{KeyedFleet, stdio_table};
 use crate::owned::rig::unique;
 use crate::recovery::{call, count_of, mark_of};
 
@@ -117,6 +118,28 @@ async fn the_stream_of_a_group_starts_no_program_and_is_joined_by_those_that_sta
     let kind = json!({"kind": "tools"});
     session.call("b__notify_list_changed", kind).await?;
     assert_eq!(scene.starts()?, MEMBERS.len() + 1);
+    let told = tokio::time::timeout(wait::STARTED_WITHIN, stream.next_message()).await??;
+    let method = told.map(|message| message["method"].clone());
+    assert_eq!(method, Some(json!("notifications/tools/list_changed")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_stream_of_a_group_is_joined_by_a_program_that_another_gateway_starts()
+-> anyhow::Result<()> {
+    let group = "[[servers]]\nid = \"all\"\nkind = \"group\"\nmembers = [\"tools\"]\n";
+    let command = stdio_command(&unique("programs"), None, &[])?;
+    let fleet = KeyedFleet::start(2, &(stdio_table("tools", &command) + group)).await?;
+    let (here, there) = (fleet.endpoints("all", 0), fleet.endpoints("all", 1));
+    let client = HttpClient::default();
+    // So that the second session starts no program.
+    McpSession::open(&client, &here[..1]).await?;
+    let mut session = McpSession::open(&client, &here[..1]).await?;
+    let mut stream = session.listen(None).await?;
+    assert_eq!(stream.status, 200);
+    let kind = json!({"kind": "tools"});
+    let mut elsewhere = session.fork(&client, &there[..1]);
+    elsewhere.call("tools__notify_list_changed", kind).await?;
     let told = tokio::time::timeout(wait::STARTED_WITHIN, stream.next_message()).await??;
     let method = told.map(|message| message["method"].clone());
     assert_eq!(method, Some(json!("notifications/tools/list_changed")));

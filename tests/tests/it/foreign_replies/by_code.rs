@@ -85,7 +85,9 @@ async fn calls_of_code_get_their_own_replies_alone() -> anyhow::Result<()> {
 #[tokio::test]
 #[ignore = "soak"]
 async fn soak_no_fault_of_servers_gives_code_a_foreign_reply() -> anyhow::Result<()> {
-    for fault in Fault::ALL {
+    // Code sends no notifications.
+    let faults = Fault::ALL.into_iter();
+    for fault in faults.filter(|fault| *fault != Fault::LateBody) {
         check(fault, LONG).await?;
     }
     Ok(())
