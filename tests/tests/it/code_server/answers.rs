@@ -93,6 +93,18 @@ async fn an_error_that_one_line_says_has_no_traceback() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn a_search_where_no_server_has_tools_says_so() -> anyhow::Result<()> {
+    let mut scene = Scene::start().await?;
+    let found = (scene.coder).result("tool_search", json!({"query": "orders"}));
+    let found = found.await?;
+    assert!(
+        read(&found).starts_with("No tools are available."),
+        "{found}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn long_output_has_both_ends_and_is_whole_in_results() -> anyhow::Result<()> {
     let larger = |settings: Settings| {
         settings

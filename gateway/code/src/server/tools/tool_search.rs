@@ -65,14 +65,17 @@ pub(in crate::server) async fn call(
     Ok(answer(found, detail, language))
 }
 
+/// A server that fails is left alone for a while, and its tools are then there.
+const NO_TOOLS: &str = "No tools are available. If there should be some, their servers have not answered yet: try again in a minute.";
+
 /// What was found; where that is nothing, the servers that there are, so that the next query can name one.
 fn answer(found: SearchResults, detail: Detail, language: Language) -> ToolAnswer {
     let is_truncated = found.entries.len() < found.total;
     let mut text = match (detail, found.entries.is_empty()) {
-        (_, true) => format!(
-            "No tool fits. There are tools of: {}.",
-            found.servers.join(", ")
-        ),
+        (_, true) => match found.servers.join(", ") {
+            none if none.is_empty() => NO_TOOLS.to_owned(),
+            servers => format!("No tool fits. There are tools of: {servers}."),
+        },
         (Detail::Schema, false) => Value::from(found.entries.as_slice()).to_string(),
         (Detail::Name | Detail::Summary, false) => {
             let lines: Vec<String> = (found.entries.iter())
