@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mooring_tests::client::HttpClient;
 use mooring_tests::code::{CodeVolume, Coder, USER};
-use mooring_tests::fixture::Fixture;
+use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::session::{McpSession, Opening, result_of};
 use mooring_tests::wait;
@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Sessions that open while the server hangs. Each asks it three times.
 const SESSIONS: u32 = 6;
+/// How long a program takes that has to be fetched first: longer than an answer is waited for.
+const FETCHED_AFTER_SECONDS: u32 = 3;
 /// How long anything may take on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -138,4 +140,29 @@ async fn code_waits_for_a_server_that_hangs_no_longer_than_others_have() -> anyh
         Ok(found.to_string().contains("hung"))
     })
     .await
+}
+
+#[tokio::test]
+async fn the_tools_of_a_program_that_starts_slowly_are_mounted_by_the_first_call()
+-> anyhow::Result<()> {
+    let volume = CodeVolume::new()?;
+    let program = stdio_command("slow", None, &[])?;
+    let fetched = format!("sleep {FETCHED_AFTER_SECONDS}; exec \"$@\"");
+    let command = [
+        ["sh", "-c", &fetched, "sh"].map(str::to_owned).to_vec(),
+        program,
+    ]
+    .concat();
+    let toml = format!(
+        "[upstream]\nresponse_headers_timeout_ms = 1000\n\
+         [[servers]]\nid = \"slow\"\nallow = [{{}}]\nkind = \"stdio\"\ncommand = {command:?}\n"
+    );
+    let settings = volume.settings("embedded").more_toml(&toml);
+    let gateway = Gateway::start("slow-program", settings).await?;
+    let mut coder = Coder::open(&[&gateway], "ada").await?;
+    let found = coder
+        .done("tool_search", json!({"query": "increment"}))
+        .await?;
+    assert!(found.to_string().contains("slow"), "{found}");
+    Ok(())
 }

@@ -118,8 +118,8 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// The catalog of these servers, shared below `base_dir` if the volume can be used. A list is cached for `ttl`; the
-    /// wait for a server's list is that for any answer.
+    /// The catalog of these servers, shared below `base_dir` if the volume can be used. A list is cached for `ttl`. A
+    /// server has `answer_timeout` to list its tools; a program, at least the time that it may take to start.
     pub(crate) fn new(
         servers: Vec<MountableServer>,
         base_dir: Option<&Path>,

@@ -54,9 +54,12 @@ impl Source {
         ttl: Duration,
         answer_timeout: Duration,
     ) -> Self {
-        let ttl = match server.is_program {
-            true => ttl.max(PROGRAM_BELIEVED_FOR),
-            false => ttl,
+        let (ttl, answer_timeout) = match server.is_program {
+            true => (
+                ttl.max(PROGRAM_BELIEVED_FOR),
+                answer_timeout.max(FIRST_OF_PROGRAM_WITHIN),
+            ),
+            false => (ttl, answer_timeout),
         };
         Self {
             file: base_dir.map(|base| ListFile::new(base, server.id.as_str())),
