@@ -114,6 +114,14 @@ bench: ## Run every benchmark and print the figures of docs/benchmarks.md
 	cargo bench --locked --package mooring-code --bench stubs
 	cargo bench --locked --package mooring-tests --bench whole
 
+# Everything but the gateway is not optimized, and built for `make test` as well.
+.PHONY: floods
+floods: tools ## Print what floods of one user do to another user's calls, with an optimized gateway (FLOODS=Calls,Lists: some kinds)
+	cargo build --locked --release --package mooring
+	cargo build --locked $(TESTED)
+	MOORING_FLOODED_PROGRAM=$(abspath $(TARGET))/release/mooring MOORING_FLOODS=$(FLOODS) cargo test --locked --workspace \
+		--test it -- --ignored --nocapture soak_one_users_floods
+
 # Binaries are made for the architecture they are made on: no Debian package has Rust's library for another one.
 .PHONY: artifacts
 artifacts: ## Build all that is published, with SHA-256 sums, into target/artifacts/ARCHITECTURE: binaries, Debian packages, wheel, npm packages, bill of materials, licenses

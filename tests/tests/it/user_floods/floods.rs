@@ -229,17 +229,20 @@ pub(super) async fn noisy() -> anyhow::Result<(JoinSet<()>, String)> {
     let url = scripted.url();
     let tool = |number| json!({"name": format!("tool{number}"), "description": "x".repeat(100), "inputSchema": {"type": "object"}});
     let tools: Vec<Value> = (0..10_000).map(tool).collect();
+    // Written once: a server that wrote it for each request would be slower than the gateway.
+    let result: Arc<str> = json!({"tools": tools}).to_string().into();
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let mut answering = JoinSet::new();
         while let Ok(mut exchange) = scripted.next_within(Duration::from_secs(3600)).await {
-            let list = json!({"jsonrpc": "2.0", "id": exchange.request.json()["id"], "result": {"tools": tools}});
+            let id = exchange.request.json()["id"].clone();
+            let result = Arc::clone(&result);
             let tool = exchange.request.json()["params"]["name"].clone();
             let is_list = exchange.request.method() == "tools/list";
             answering.spawn(async move {
                 let _ = async {
                     if is_list {
-                        let list = list.to_string();
+                        let list = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
                         let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", list.len());
                         return exchange.raw(head + &list).await;
                     }
