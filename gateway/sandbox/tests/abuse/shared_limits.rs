@@ -108,7 +108,7 @@ for _ in range(8):
                 os.dup2(file, numbers[shift])
                 for poll in polls:
                     poll.register(numbers[shift], 0)
-        time.sleep(1)
+        time.sleep(5)
         os._exit(0)
     children.append(child)
 print("done" if all(os.waitpid(child, 0)[1] == 0 for child in children) else "failed")"#,
@@ -122,7 +122,7 @@ for _ in range(12):
     child = os.fork()
     if child == 0:
         pipes = [os.pipe() for _ in range(100)]
-        time.sleep(1)
+        time.sleep(5)
         os._exit(0)
     children.append(child)
 print("done" if all(os.waitpid(child, 0)[1] == 0 for child in children) else "failed")"#,
@@ -136,7 +136,7 @@ for _ in range(24):
     child = os.fork()
     if child == 0:
         pairs = [socket.socketpair() for _ in range(50)]
-        time.sleep(1)
+        time.sleep(5)
         os._exit(0)
     children.append(child)
 print("done" if all(os.waitpid(child, 0)[1] == 0 for child in children) else "failed")"#,
@@ -149,7 +149,7 @@ one, other = socket.socketpair()
 poll = select.epoll()
 socket.send_fds(one, [b"x"], [poll.fileno()] * 100)
 poll.close()
-time.sleep(1)
+time.sleep(5)
 print("done")"#,
     },
     Flood {
@@ -164,11 +164,11 @@ def hold():
             pipes = [os.pipe() for _ in range(100)]
             threading.Thread(target=last).start()
             libc.syscall(60, 0)
-    time.sleep(1)
+    time.sleep(5)
     print("done", flush=True)
     os._exit(0)
 def last():
-    time.sleep(1)
+    time.sleep(5)
     os._exit(0)
 threading.Thread(target=hold).start()
 libc.syscall(60, 0)"#,

@@ -110,7 +110,7 @@ pub(super) fn definition(policy: &CodePolicy, form: AnswerForm, offer: &Language
     };
     let kept = match DirectoryWords::of(&limits.access).kept_in() {
         Some(kept) => format!(
-            "Files in {kept} stay for later calls, and are all lost {} after the last one; variables and processes",
+            "Files in {kept} stay until {} after the last call; variables and processes",
             super::format_duration(policy.session_ttl)
         ),
         None => "Files, variables and processes".to_owned(),
