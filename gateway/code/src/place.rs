@@ -94,10 +94,7 @@ impl CodePlace {
     /// # Errors
     /// Its key would be too long.
     pub fn session(&self, store: &Store) -> Result<Session, NameError> {
-        let language: Cow<'_, str> = match &self.client {
-            Some(client) => format!("{}.{}", self.language, client.as_str()).into(),
-            None => self.language.as_str().into(),
-        };
+        let language = language_part(self.language, self.client.as_ref());
         let key = store.code_key(&self.server, self.slug.as_str(), &language, &self.id)?;
         Ok(Session::new(key, self.id.clone(), self.principal.clone()))
     }
@@ -189,16 +186,22 @@ fn is_path_name(name: &str) -> bool {
         && !name.contains("__")
 }
 
+/// The last part of a key and of the material of an id: `<language>`, or `<language>.<client>`.
+fn language_part(language: Language, client: Option<&ClientName>) -> Cow<'static, str> {
+    match client {
+        Some(client) => format!("{language}.{}", client.as_str()).into(),
+        None => language.as_str().into(),
+    }
+}
+
 fn id_of(
     server: &ServerName,
     principal: &Principal,
     language: Language,
     client: Option<&ClientName>,
 ) -> Result<SessionId, PlaceError> {
-    let mut material = format!("{server}:{}:{language}", principal.as_str());
-    if let Some(client) = client {
-        material.extend([".", client.as_str()]);
-    }
+    let language = language_part(language, client);
+    let material = format!("{server}:{}:{language}", principal.as_str());
     let hash = digest::hex(material.as_bytes());
     let id = hash.get(..ID_DIGITS).ok_or(PlaceError::Id)?;
     SessionId::parse(id.as_bytes()).map_err(|_| PlaceError::Id)

@@ -30,6 +30,8 @@ pub(super) struct Source {
     server: MountableServer,
     file: Option<ListFile>,
     ttl: Duration,
+    /// Longest wait of a call for the first list.
+    first_within: Duration,
     known: Mutex<CachedList>,
     /// Held while this gateway queries the server.
     asking: tokio::sync::Mutex<()>,
@@ -54,17 +56,19 @@ impl Source {
         ttl: Duration,
         answer_timeout: Duration,
     ) -> Self {
-        let (ttl, answer_timeout) = match server.is_program {
+        let (ttl, first_within, answer_timeout) = match server.is_program {
             true => (
                 ttl.max(PROGRAM_BELIEVED_FOR),
+                FIRST_OF_PROGRAM_WITHIN,
                 answer_timeout.max(FIRST_OF_PROGRAM_WITHIN),
             ),
-            false => (ttl, answer_timeout),
+            false => (ttl, FIRST_WITHIN, answer_timeout),
         };
         Self {
             file: base_dir.map(|base| ListFile::new(base, server.id.as_str())),
             server,
             ttl,
+            first_within,
             known: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
             answer_timeout,
@@ -91,11 +95,7 @@ impl Source {
             let (source, asked) = (Arc::clone(self), Arc::clone(upstreams));
             let refreshing = tokio::spawn(async move { source.refresh(&asked).await });
             if tools.is_none() && need == CatalogNeed::Tools {
-                let limit = match self.server.is_program {
-                    true => FIRST_OF_PROGRAM_WITHIN,
-                    false => FIRST_WITHIN,
-                };
-                let wait = upstreams.answer_wait(self.server(), limit);
+                let wait = upstreams.answer_wait(self.server(), self.first_within);
                 // A longer query continues in its task, for a later call.
                 if tokio::time::timeout(wait, refreshing).await.is_err() {
                     upstreams.note_answer(self.server(), false);

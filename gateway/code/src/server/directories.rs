@@ -1,4 +1,4 @@
-//! What a model is told of the directories: those that the policy lets it read and write, and no others.
+//! The directories in texts for models: those that the policy allows to read and write, and no others.
 //!
 //! Invariant: a path that is named here is one that the sandbox and the file tools allow to use so.
 
@@ -71,7 +71,7 @@ impl DirectoryWords {
     }
 }
 
-/// What a model is told of other servers' tools in `/tools`, where it can see any; `imports` shows how.
+/// The sentence about other servers' tools in `/tools`, empty if none is readable; `imports` is an example.
 pub(super) fn tools_sentence(access: &TreeAccess, imports: &str) -> String {
     if !access.leads_to_readable(&VirtualPath::of(Mount::Tools)) {
         return String::new();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_trees_are_told_as_they_are() {
+    fn whole_trees_are_described_as_they_are() {
         let words = DirectoryWords::of(&TreeAccess::WHOLE);
         assert_eq!(words.kept_in().unwrap(), "/scratch and /results");
         assert_eq!(words.written_to().unwrap(), "/scratch or /results");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_withheld_is_not_told() {
+    fn what_is_withheld_is_not_described() {
         let trees = ["/scratch", "/tools/github"];
         let narrow = access([&trees, &["/scratch/out", "/results"], &["/scratch/private"]]);
         let words = DirectoryWords::of(&narrow);

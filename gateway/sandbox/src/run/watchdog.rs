@@ -26,15 +26,15 @@ const TICKS_PER_SECOND: u64 = 100;
 
 /// What a tree of processes uses at one moment.
 #[derive(Debug, Default)]
-pub(super) struct TreeUsage {
+pub(super) struct ProcessTreeUsage {
     pub(super) usage: CgroupUsage,
     /// Processes, and threads beyond the first of each, as the kernel counts them at its limit of processes.
     pub(super) threads: u64,
 }
 
 /// The usage of all descendants of `root`; the root itself is not counted.
-pub(super) fn measure(root: Pid) -> io::Result<TreeUsage> {
-    let mut tree = TreeUsage::default();
+pub(super) fn measure(root: Pid) -> io::Result<ProcessTreeUsage> {
+    let mut tree = ProcessTreeUsage::default();
     let mut cpu_ticks = 0;
     for pid in descendants(root)? {
         // One that has ended meanwhile is counted by its parent, the next time.
