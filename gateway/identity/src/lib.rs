@@ -146,7 +146,7 @@ pub enum IdentityError {
     #[error("the request has more than one credential")]
     SeveralCredentials,
     /// The token is in the query, which is logged.
-    #[error("the query has a token, which belongs into the Authorization header")]
+    #[error("the query has a token, which belongs in the Authorization header")]
     TokenInQuery,
     /// The token is refused.
     #[error(transparent)]

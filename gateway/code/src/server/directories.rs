@@ -52,9 +52,12 @@ impl DirectoryWords {
         (!self.writable.is_empty()).then(|| listed(&self.writable, "and"))
     }
 
-    /// Where the first of these files may be.
-    pub(super) fn first_writable(&self) -> Option<&str> {
-        self.writable.first().map(String::as_str)
+    /// The advice for work that takes longer than a run may.
+    pub(super) fn advice_to_split(&self) -> String {
+        match self.writable.first() {
+            Some(path) => format!("split the work, and keep what is done in {path}"),
+            None => "split the work".to_owned(),
+        }
     }
 
     /// What can be written to: one of these.
@@ -131,7 +134,10 @@ mod tests {
             "Directories: /scratch/out (yours, read and write), /scratch and /tools/github (read-only); nothing in \
              /scratch/private can be used."
         );
-        assert_eq!(words.first_writable(), Some("/scratch/out"));
+        assert_eq!(
+            words.advice_to_split(),
+            "split the work, and keep what is done in /scratch/out"
+        );
         let tools = tools_sentence(&narrow, "x");
         assert!(!tools.is_empty() && !tools.contains("_catalog"), "{tools}");
     }
@@ -142,6 +148,7 @@ mod tests {
         let words = DirectoryWords::of(&narrow);
         assert_eq!(words.sentence(), "Directories: /scratch (read-only).");
         assert_eq!((words.kept_in(), words.written_to()), (None, None));
+        assert_eq!(words.advice_to_split(), "split the work");
         assert_eq!(words.browsed(), "of /scratch (read-only)");
         assert_eq!(tools_sentence(&narrow, "x"), "");
     }

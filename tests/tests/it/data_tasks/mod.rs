@@ -247,7 +247,7 @@ async fn long_output(rig: &Rig) -> anyhow::Result<()> {
         let all = "lines = [f'{n:06} ' + ('needle' if n == 61_803 else 'x' * 43) for n in range(100_000)]\n";
         let printed = agent.run(&format!("{all}print(*lines, sep='\\n')")).await?;
         ensure!(printed.contains("its first 1048576 bytes are in /results/output-"), "{printed}");
-        ensure!(printed.contains("what is longer belongs into a file"), "{printed}");
+        ensure!(printed.contains("what is longer belongs in a file"), "{printed}");
         let found = format!("{all}print([line for line in lines if 'needle' in line])");
         let found = agent.run(&found).await?;
         ensure!(found == "['061803 needle']\n", "{found}");

@@ -69,14 +69,11 @@ pub(in crate::server) async fn call(
     let wall_time = server.policy.limits.wall_time;
     // Cut short, the run would end in the middle of its work.
     if let Some(asked) = request.timeout.filter(|asked| *asked > wall_time) {
-        let directories = DirectoryWords::of(&server.policy.limits.access);
-        let kept = directories.first_writable();
-        let kept = kept.map(|path| format!(", and keep what is done in {path}"));
         let message = format!(
-            "timeout_ms is {}, and a run may take {} at most: split the work{}",
+            "timeout_ms is {}, and a run may take {} at most: {}",
             asked.as_millis(),
             wall_time.as_millis(),
-            kept.unwrap_or_default()
+            DirectoryWords::of(&server.policy.limits.access).advice_to_split()
         );
         return refused(server, message);
     }

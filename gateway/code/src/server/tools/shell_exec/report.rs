@@ -6,6 +6,7 @@ use mooring_sandbox::tree::{CommitError, CommitReport, RefusedEntry};
 use mooring_sandbox::{Layer, Limits, Output, RunEnd, RunLimit, StopReason};
 use serde_json::{Map, Value, json};
 
+use super::super::super::directories::DirectoryWords;
 use super::super::super::failure::is_full;
 use super::super::super::long_output::SavedOutput;
 use super::super::super::runs::{CompletedRun, RunResult};
@@ -191,7 +192,7 @@ fn text(output: &Output) -> String {
     let mut text = String::from_utf8_lossy(&output.bytes).into_owned();
     if output.is_truncated() {
         text.push_str(&format!(
-            "\n[truncated: the first {} of {} bytes; what is longer belongs into a file]",
+            "\n[truncated: the first {} of {} bytes; what is longer belongs in a file]",
             output.bytes.len(),
             output.written_bytes
         ));
@@ -252,8 +253,9 @@ fn error(ran: &RunResult, limits: &Limits) -> Option<String> {
 fn stopped(why: StopReason, limits: &Limits) -> String {
     match why {
         StopReason::WallTime => format!(
-            "timed out: it took longer than {} ms, and was stopped: split the work, and keep what is done in /scratch",
-            limits.wall_time.as_millis()
+            "timed out: it took longer than {} ms, and was stopped: {}",
+            limits.wall_time.as_millis(),
+            DirectoryWords::of(&limits.access).advice_to_split()
         ),
         StopReason::CpuTime => format!(
             "killed: it used more than {} ms of processor time",
