@@ -2,11 +2,13 @@
 
 // What these sources take from other crates of the workspace.
 extern crate self as mooring_protocol;
+extern crate self as mooring_usage;
 #[path = "../../protocol/src/header.rs"]
 pub mod header;
 
 pub mod http_response;
 pub mod memory;
-#[path = "../../upstream/src/read_share.rs"]
-mod read_share;
 pub mod redis_reply;
+#[path = "../../usage/src/transfer_share.rs"]
+mod transfer_share;
+pub use transfer_share::TransferShare;

@@ -30,7 +30,7 @@ use mooring_protocol::{
 };
 use mooring_router::affinity::{CloseOutcome, Session};
 use mooring_upstream::Server;
-use mooring_usage::{CallPermit, UserUsage, for_same_user};
+use mooring_usage::{CallPermit, SHORT_BYTES_MAX, UserUsage, for_same_user, run_beside};
 
 /// A request that passed every check that needs neither body nor session, for a server of kind `S`.
 #[derive(Clone, Debug)]
@@ -291,9 +291,13 @@ async fn post(mut context: RequestContext, body: axum::body::Body) -> Reply {
     // even if the connection does not.
     let _gone_with_this_future = context.client_gone.clone().drop_guard();
     let call = context.call.clone();
-    let reply = DetachableFuture::new(post_body(context, body))
-        .await
-        .unwrap_or_else(|| answer::plain(ErrorKind::Internal, None));
+    let is_long = body.len() > SHORT_BYTES_MAX;
+    let served = post_body(context, body);
+    let reply = match is_long {
+        true => Box::pin(run_beside(served)).await,
+        false => DetachableFuture::new(served).await,
+    };
+    let reply = reply.unwrap_or_else(|| answer::plain(ErrorKind::Internal, None));
     counted_until_written(reply, call)
 }
 

@@ -5,6 +5,7 @@
 //! while waiting for each other would deadlock.
 
 use std::borrow::Cow;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use http_body_util::BodyExt;
 use mooring_protocol::held::held_bytes;
 use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{ErrorBody, ErrorKind};
-use mooring_usage::{MemoryShare, NoRoom, SHORT_BYTES_MAX};
+use mooring_usage::{MemoryShare, NoRoom, SHORT_BYTES_MAX, TransferShare};
 
 /// How long a body may take to arrive: a client that sends it byte by byte must not occupy memory indefinitely.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -83,6 +84,7 @@ impl RequestBodies {
         // otherwise take many times its length.
         let mut first = Bytes::new();
         let mut whole: Option<BytesMut> = None;
+        let mut share = TransferShare::default();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| RequestBodyError::Broken)?;
             let Ok(chunk) = frame.into_data() else {
@@ -93,6 +95,7 @@ impl RequestBodies {
             }
             held.try_grow(chunk.len())
                 .map_err(RequestBodyError::OverBudget)?;
+            share.count(chunk.len());
             match &mut whole {
                 Some(whole) => whole.extend_from_slice(&chunk),
                 None if first.is_empty() => first = chunk,
@@ -101,6 +104,7 @@ impl RequestBodies {
                     whole.extend_from_slice(&chunk);
                 }
             }
+            poll_fn(|context| share.poll_more(context)).await;
         }
         let bytes = whole.map_or(first, BytesMut::freeze);
         Ok(held_bytes(bytes, Some(&Arc::new(held))))

@@ -21,7 +21,6 @@ mod metrics;
 mod oauth;
 mod probe;
 mod reach;
-mod read_share;
 mod request;
 mod server;
 pub mod sse;

@@ -16,6 +16,7 @@ use std::time::Instant;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::fair_queue::{Admission, FairQueue};
+use crate::thread_beside::ThreadBeside;
 
 /// For whom a task runs: a user or, until the user is known, the address that the connection is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +67,8 @@ struct ThreadQueue {
     clock: Option<Instant>,
     /// Wakes who begins rounds, while nobody waits for the next one.
     idle: Option<Waker>,
+    /// Where requests with long steps run; none before the first.
+    beside: Option<ThreadBeside>,
 }
 
 /// A future whose steps count as processor time of a user: see the module.
@@ -89,6 +92,17 @@ pub fn fair_task<F: Future>(flow: FlowId, future: F) -> FairTask<F> {
 /// by this.
 pub fn for_same_user<F: Future>(future: F) -> FairTask<F> {
     FairTask::new(RUNNING.get().map(|step| step.charged), future)
+}
+
+/// Runs a request with long steps on the thread beside this one, for the same user; on this thread if it has no such thread
+/// or is one itself. It goes on if nobody waits for it. None if it panicked.
+pub async fn run_beside<F>(request: F) -> Option<F::Output>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    let runtime = QUEUE.with_borrow_mut(ThreadQueue::runtime_beside);
+    let runtime = runtime.unwrap_or_else(Handle::current);
+    runtime.spawn(for_same_user(request)).await.ok()
 }
 
 /// Has the task that runs now run for `flow`, and wait where others of `flow` do.
@@ -173,6 +187,17 @@ impl Drop for OpenQueue {
 }
 
 impl ThreadQueue {
+    fn runtime_beside(&mut self) -> Option<Handle> {
+        if self.clock.is_none() || ThreadBeside::is_current() {
+            return None;
+        }
+        if self.beside.is_none() {
+            // Without one, other users wait.
+            self.beside = ThreadBeside::start().ok();
+        }
+        self.beside.as_ref().map(|beside| beside.runtime().clone())
+    }
+
     /// Nanoseconds since the beginning.
     fn now(&self) -> u64 {
         let elapsed = self.clock.map_or(0, |begun| begun.elapsed().as_nanos());
@@ -288,6 +313,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
+    use tokio::sync::oneshot;
     use tokio::task::{JoinSet, LocalSet, yield_now};
 
     use super::*;
@@ -355,6 +381,39 @@ mod tests {
             ended.unwrap();
         }
         assert!(rounds.await.unwrap_err().is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_long_step_beside_a_thread_does_not_hold_its_tasks_up() {
+        let (begun, has_begun) = oneshot::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let user = FlowId::of_next_user();
+        let rounds = tokio::spawn(share_fairly());
+        yield_now().await;
+        let long = fair_task(
+            user,
+            run_beside(async move {
+                begun.send(RUNNING.get().map(|step| step.charged)).unwrap();
+                released.recv().unwrap();
+                // It has no such thread of its own.
+                let own = std::thread::current().id();
+                let nested = run_beside(async { std::thread::current().id() });
+                nested.await == Some(own)
+            }),
+        );
+        let long = tokio::spawn(long);
+        // This thread runs on while that step lasts.
+        assert_eq!(has_begun.await, Ok(Some(user)));
+        release.send(()).unwrap();
+        assert_eq!(long.await.unwrap(), Some(true));
+        rounds.abort();
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_does_not_share_runs_long_steps_itself() {
+        let own = std::thread::current().id();
+        let ran = run_beside(async { std::thread::current().id() });
+        assert_eq!(ran.await, Some(own));
     }
 
     #[tokio::test]

@@ -11,11 +11,16 @@ mod fair_queue;
 mod fair_task;
 mod memory;
 mod memory_limit;
+mod thread_beside;
+mod transfer_share;
 mod user;
 
 pub use busiest::{Busiest, CallFigures};
-pub use fair_task::{ChargeEnd, FairTask, FlowId, fair_task, for_same_user, share_fairly};
+pub use fair_task::{
+    ChargeEnd, FairTask, FlowId, fair_task, for_same_user, run_beside, share_fairly,
+};
 pub use memory::{HeldMemory, MemoryBudget, MemoryShare, NoRoom, Patience, RoomWait, SharePart};
+pub use transfer_share::TransferShare;
 pub use user::{CallPermit, TooManyCalls, UsageLimits, UserUsage};
 
 /// Most bytes of a short message. Short messages may also take the reserve of a budget, which long ones may not.

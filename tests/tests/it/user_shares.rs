@@ -83,6 +83,35 @@ async fn status_and_code(reply: Reply) -> anyhow::Result<(u16, Option<i64>, Stri
     Ok((status, body["error"]["code"].as_i64(), message.to_owned()))
 }
 
+/// How many threads of the process serve long messages.
+fn threads_beside(id: u32) -> anyhow::Result<usize> {
+    let mut count = 0;
+    for thread in std::fs::read_dir(format!("/proc/{id}/task"))? {
+        // One that has ended meanwhile has no name.
+        let name = std::fs::read_to_string(thread?.path().join("comm"));
+        count += usize::from(name.is_ok_and(|name| name.trim_end() == "long-messages"));
+    }
+    Ok(count)
+}
+
+#[tokio::test]
+async fn a_long_message_is_served_beside_the_thread_of_its_connection() -> anyhow::Result<()> {
+    let fixture = Fixture::start("one").await?;
+    let settings = kept(&[fixture.url()]).users_by_header();
+    let mut gateway = Gateway::start("long-messages", settings).await?;
+    let id = gateway.process().id();
+    let client = HttpClient::default();
+    let mut ada = open_as(&client, &gateway, ADA, "tools").await?;
+    assert_eq!(ada.increment().await?, 1);
+    assert_eq!(threads_beside(id)?, 0, "short messages need none");
+    let reply = post_text(&client, &mut ada, long_call(1024 * 1024)).await?;
+    ensure!(reply.status == 200, "{}", reply.status);
+    reply.text().await?;
+    assert_eq!(threads_beside(id)?, 1);
+    assert_eq!(ada.increment().await?, 3);
+    Ok(())
+}
+
 #[tokio::test]
 async fn one_users_unfinished_bodies_leave_others_their_share() -> anyhow::Result<()> {
     const BODY_BYTES_MAX: usize = 256 * 1024;

@@ -17,7 +17,7 @@ use tokio_util::io::poll_read_buf;
 
 use super::UpstreamStream;
 use super::head::{self, HEAD_BYTES_MAX, HEADERS_MAX, ResponseHead};
-use crate::read_share::ReadShare;
+use mooring_usage::TransferShare;
 
 /// Bytes that are read at once while little is expected, over the stack.
 const SMALL_READ_BYTES: usize = 8 * 1024;
@@ -113,7 +113,8 @@ pub(super) struct RoundTrip {
     interim_responses: u32,
     /// Whether each of these lets the connection be used again.
     keeps_alive: bool,
-    share: ReadShare,
+    reading: TransferShare,
+    writing: TransferShare,
 }
 
 /// How far a request was sent.
@@ -153,7 +154,8 @@ impl RoundTrip {
             received: BytesMut::new(),
             interim_responses: 0,
             keeps_alive: true,
-            share: ReadShare::default(),
+            reading: TransferShare::default(),
+            writing: TransferShare::default(),
         }
     }
 
@@ -214,7 +216,7 @@ impl RoundTrip {
     }
 
     /// Receives more of the response, of which at least `expected` bytes are to come, and sends more of the request.
-    /// After a [`ReadShare`] it lets other tasks run.
+    /// After a [`TransferShare`] of either it lets other tasks run.
     ///
     /// # Errors
     /// [`RoundTripError::Closed`] at the end of the stream.
@@ -228,15 +230,15 @@ impl RoundTrip {
             // Frees the buffer behind the part that was consumed.
             self.received = BytesMut::new();
         }
-        ready!(self.share.poll_more(context));
+        ready!(self.reading.poll_more(context));
         let Poll::Ready(read) = self.poll_read(context, expected) else {
-            self.share.reset();
+            self.reading.reset();
             return Poll::Pending;
         };
         Poll::Ready(match read {
             Ok(0) => Err(RoundTripError::Closed),
             Ok(length) => {
-                self.share.count(length);
+                self.reading.count(length);
                 Ok(())
             }
             Err(error) => Err(RoundTripError::failed(error, RoundTripError::Read)),
@@ -265,7 +267,7 @@ impl RoundTrip {
         })
     }
 
-    /// Writes as much of the request as the connection takes.
+    /// Writes as much of the request as the connection takes, and as others do not wait for.
     fn poll_send(&mut self, context: &mut Context<'_>) {
         if matches!(
             self.request,
@@ -288,14 +290,20 @@ impl RoundTrip {
 
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.unsent.has_remaining() {
-            let mut slices = [IoSlice::new(&[]); 2];
-            let count = self.unsent.chunks_vectored(&mut slices);
-            let slices = slices.get(..count).unwrap_or_default();
+            ready!(self.writing.poll_more(context));
+            let (head, body) = (self.unsent.first_ref(), self.unsent.last_ref());
+            let body = body.get(..TransferShare::BYTES).unwrap_or(body);
             let stream = Pin::new(&mut self.stream);
-            match ready!(stream.poll_write_vectored(context, slices))? {
+            let slices = [IoSlice::new(head), IoSlice::new(body)];
+            let Poll::Ready(written) = stream.poll_write_vectored(context, &slices) else {
+                self.writing.reset();
+                return Poll::Pending;
+            };
+            match written? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => {
                     self.unsent.advance(written);
+                    self.writing.count(written);
                     self.request = RequestProgress::Begun;
                 }
             }

@@ -16,8 +16,8 @@ use super::child::Label;
 use super::command::Traffic;
 use super::lines::{Lines, LongLinePolicy};
 use crate::answer_in_place::{error_in_place, error_in_place_of_long};
-use crate::read_share::ReadShare;
 use mooring_protocol::CutMessage;
+use mooring_usage::TransferShare;
 
 /// Bytes per read, which is also the buffer of an idle child.
 const READ_BYTES: usize = 16 * 1024;
@@ -39,7 +39,7 @@ pub(super) struct Output {
     lines: Lines,
     bytes_max: usize,
     traffic: Traffic,
-    share: ReadShare,
+    share: TransferShare,
     /// A line that waits for room in the queue.
     waiting: Option<Bytes>,
     label: Label,
@@ -63,7 +63,7 @@ impl Output {
             ),
             bytes_max,
             traffic,
-            share: ReadShare::default(),
+            share: TransferShare::default(),
             waiting: None,
             label,
         }

@@ -9,7 +9,7 @@ use tokio::net::unix::pipe;
 
 use super::child::Label;
 use super::lines::{Lines, LongLinePolicy};
-use crate::read_share::ReadShare;
+use mooring_usage::TransferShare;
 
 /// Longest line that is kept, in bytes; the rest of a longer one is dropped.
 const LINE_BYTES_MAX: usize = 4 * 1024;
@@ -52,7 +52,7 @@ impl RecentLines {
 /// Reads a child's stderr until it is closed.
 pub(super) async fn log(mut source: pipe::Receiver, label: Label, recent: RecentLines) {
     let mut lines = Lines::new(LINE_BYTES_MAX, LongLinePolicy::Cut);
-    let mut share = ReadShare::default();
+    let mut share = TransferShare::default();
     loop {
         // Lines that are too long are cut, so there is no error.
         while let Ok(Some(line)) = lines.next_line() {
