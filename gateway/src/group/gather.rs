@@ -10,7 +10,6 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::HeaderMap;
-use tokio::task::spawn_blocking;
 
 use super::directory::{MemberIndex, MemberLookup};
 use super::known::KnownList;
@@ -26,8 +25,8 @@ use mooring_protocol::{
 };
 use mooring_router::affinity::{RebindNotice, Session, SessionRouter};
 use mooring_router::dispatch::{DeliverError, GatewayReply, GatewayRequest, send_gateway_request};
-use mooring_upstream::{ExchangeError, Outgoing, Server};
-use mooring_usage::{HeldMemory, MemoryShare, NoRoom};
+use mooring_upstream::{Answer, ExchangeError, Outgoing, Server};
+use mooring_usage::{HeldMemory, MemoryShare, NoRoom, work_on_text};
 
 /// Most pages of one member's list.
 const PAGES_MAX: usize = 64;
@@ -212,10 +211,10 @@ impl Scope {
         };
         match send_gateway_request(&self.session_router, question).await {
             Ok(GatewayReply { answer, moved }) => MemberAnswer {
-                outcome: answer.map_err(Failure::from).and_then(|answer| {
-                    let message = Message::parse(&answer.text, Sender::Upstream)?;
-                    result_of(&message)
-                }),
+                outcome: match answer {
+                    Ok(answer) => read_result(answer).await,
+                    Err(failure) => Err(failure.into()),
+                },
                 moved,
             },
             Err(error) => MemberAnswer {
@@ -276,7 +275,7 @@ impl Scope {
             let answer = self.ask_member(server, text).await;
             moved = answer.moved.or(moved);
             let page = match answer.outcome {
-                Ok(Some(result)) => self.read_page(listing, result, budget).await.map(Some),
+                Ok(Some(result)) => read_page(listing, result, budget).await.map(Some),
                 Ok(None) => Ok(None),
                 Err(failure) => Err(failure),
             };
@@ -303,29 +302,6 @@ impl Scope {
         }
     }
 
-    /// Parses one page. One of some MiB takes a while.
-    async fn read_page(
-        &self,
-        listing: Listing,
-        result: Box<str>,
-        budget: &Budget,
-    ) -> Result<Page, Failure> {
-        budget.take(result.len())?;
-        let page = self.work_apart(move || Page::read(listing, &result));
-        Ok(page.await.ok_or(Failure::Late)??)
-    }
-
-    /// Does work on lists on a blocking thread. None if it panicked.
-    async fn work_apart<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        match &self.session.usage {
-            Some(usage) => usage.work_apart(work).await,
-            None => spawn_blocking(work).await.ok(),
-        }
-    }
-
     fn code_page(
         &self,
         server: &Arc<CodeServer>,
@@ -342,6 +318,21 @@ impl Scope {
             }
         }
     }
+}
+
+async fn read_page(listing: Listing, result: Box<str>, budget: &Budget) -> Result<Page, Failure> {
+    budget.take(result.len())?;
+    let page = work_on_text(result.len(), move || Page::read(listing, &result));
+    Ok(page.await.ok_or(Failure::Late)??)
+}
+
+/// The result of a member's answer.
+async fn read_result(answer: Answer) -> Result<Option<Box<str>>, Failure> {
+    let result = work_on_text(answer.text.len(), move || {
+        let message = Message::parse(&answer.text, Sender::Upstream)?;
+        result_of(&message)
+    });
+    result.await.unwrap_or(Err(Failure::Late))
 }
 
 /// A remembered list, as if its member had sent it.
@@ -432,7 +423,9 @@ impl Group {
         }
         let (names, ids) = (self.names, self.ids());
         let ids: Vec<Box<str>> = ids.into_iter().map(Box::from).collect();
-        let merging = scope.work_apart(move || {
+        let entries = lists.iter().flat_map(|list| &list.entries);
+        let length = entries.map(|entry| entry.text().len()).sum();
+        let merging = work_on_text(length, move || {
             let ids: Vec<&str> = ids.iter().map(AsRef::as_ref).collect();
             let missing: Vec<&str> = missing.iter().map(AsRef::as_ref).collect();
             let merged = merge(listing, names, &ids, &lists, &missing);

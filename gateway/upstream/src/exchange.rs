@@ -13,6 +13,7 @@ use mooring_protocol::envelope::{Kind, Message, Sender};
 use mooring_protocol::held::held_bytes;
 use mooring_protocol::ids::is_same_id;
 use mooring_protocol::{EventStream, Reply, ReplyBody, ReplyError, RequestOrigin, StreamError};
+use mooring_usage::work_on_text;
 
 /// The largest answer to a gateway request, in bytes: a `tools/list` of a thousand tools is under 1 MiB.
 pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -100,13 +101,15 @@ pub async fn read_answer(
             reply.read_text(ANSWER_BYTES_MAX).await?.into_bytes()
         }
     };
-    check(status, &text, request).map_err(|error| {
-        if error == StreamError::OtherRequest {
-            metrics::reply_mismatched(metrics::ReplySource::Upstream);
-            source.distrust();
-        }
-        ExchangeError::Invalid(error)
-    })?;
+    check_beside_if_long(status, &text, request)
+        .await
+        .map_err(|error| {
+            if error == StreamError::OtherRequest {
+                metrics::reply_mismatched(metrics::ReplySource::Upstream);
+                source.distrust();
+            }
+            ExchangeError::Invalid(error)
+        })?;
     Ok(Answer {
         status,
         upstream_session,
@@ -118,7 +121,7 @@ async fn read_event(mut events: EventStream) -> Result<Bytes, ExchangeError> {
     while let Some(event) = events.try_next().await? {
         match event.as_message() {
             Some(text) if text.len() > ANSWER_BYTES_MAX => return Err(ExchangeError::TooLarge),
-            Some(text) if is_response(text) => {
+            Some(text) if is_response(text).await => {
                 return Ok(held_bytes(text.clone(), event.held.as_ref()));
             }
             Some(_) | None => {}
@@ -127,14 +130,29 @@ async fn read_event(mut events: EventStream) -> Result<Bytes, ExchangeError> {
     Err(ExchangeError::NoResponse)
 }
 
-fn is_response(text: &[u8]) -> bool {
-    Message::parse(text, Sender::Upstream).is_ok_and(|message| message.kind().is_response())
+async fn is_response(text: &Bytes) -> bool {
+    let read = text.clone();
+    let is_response = move || {
+        let message = Message::parse(&read, Sender::Upstream);
+        message.is_ok_and(|message| message.kind().is_response())
+    };
+    work_on_text(text.len(), is_response).await.unwrap_or(false)
+}
+
+async fn check_beside_if_long(
+    status: StatusCode,
+    text: &Bytes,
+    request: &Outgoing,
+) -> Result<(), StreamError> {
+    let (answer, request) = (text.clone(), request.body().clone());
+    let checked = work_on_text(text.len(), move || check(status, &answer, &request));
+    checked.await.unwrap_or(Err(StreamError::NotAResponse))
 }
 
 /// Checks that an answer is that to the request. An error status may come without a message, and an error without an id
 /// or with one of the server's own, because the server did not read the request.
-fn check(status: StatusCode, text: &[u8], request: &Outgoing) -> Result<(), StreamError> {
-    let sent = Message::parse(request.body(), Sender::Gateway).ok();
+fn check(status: StatusCode, text: &[u8], request: &[u8]) -> Result<(), StreamError> {
+    let sent = Message::parse(request, Sender::Gateway).ok();
     let sent = sent.filter(|sent| sent.kind() == Kind::Request);
     let Some(id) = sent.as_ref().and_then(Message::id) else {
         return Ok(());

@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use crate::SHORT_BYTES_MAX;
 use crate::fair_queue::{Admission, FairQueue};
 use crate::thread_beside::ThreadBeside;
 
@@ -105,6 +106,17 @@ where
     runtime.spawn(for_same_user(request)).await.ok()
 }
 
+/// Works on a text of this length, and on a long one [beside](run_beside) this thread. None if it panicked.
+pub async fn work_on_text<T: Send + 'static>(
+    length: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    match length {
+        ..=SHORT_BYTES_MAX => Some(work()),
+        _ => run_beside(async { work() }).await,
+    }
+}
+
 /// Has the task that runs now run for `flow`, and wait where others of `flow` do.
 pub(crate) async fn charge_to(flow: FlowId) {
     let Some(step) = RUNNING.get() else {
@@ -193,7 +205,7 @@ impl ThreadQueue {
         }
         if self.beside.is_none() {
             // Without one, other users wait.
-            self.beside = ThreadBeside::start().ok();
+            self.beside = ThreadBeside::start(share_fairly()).ok();
         }
         self.beside.as_ref().map(|beside| beside.runtime().clone())
     }
@@ -406,6 +418,21 @@ mod tests {
         assert_eq!(has_begun.await, Ok(Some(user)));
         release.send(()).unwrap();
         assert_eq!(long.await.unwrap(), Some(true));
+        rounds.abort();
+    }
+
+    #[tokio::test]
+    async fn only_a_long_text_is_worked_on_beside_the_thread() {
+        let rounds = tokio::spawn(share_fairly());
+        yield_now().await;
+        let own = std::thread::current().id();
+        let thread_of = |length| work_on_text(length, || std::thread::current().id());
+        assert_eq!(thread_of(SHORT_BYTES_MAX).await, Some(own));
+        assert_ne!(thread_of(SHORT_BYTES_MAX + 1).await, Some(own));
+        assert_eq!(
+            work_on_text(SHORT_BYTES_MAX + 1, || -> u8 { panic!("on purpose") }).await,
+            None
+        );
         rounds.abort();
     }
 

@@ -17,7 +17,7 @@ mod user;
 
 pub use busiest::{Busiest, CallFigures};
 pub use fair_task::{
-    ChargeEnd, FairTask, FlowId, fair_task, for_same_user, run_beside, share_fairly,
+    ChargeEnd, FairTask, FlowId, fair_task, for_same_user, run_beside, share_fairly, work_on_text,
 };
 pub use memory::{HeldMemory, MemoryBudget, MemoryShare, NoRoom, Patience, RoomWait, SharePart};
 pub use transfer_share::TransferShare;

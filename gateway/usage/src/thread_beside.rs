@@ -12,8 +12,6 @@ use std::io;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::fair_task::share_fairly;
-
 thread_local! {
     static IS_BESIDE: Cell<bool> = const { Cell::new(false) };
 }
@@ -26,15 +24,17 @@ pub(crate) struct ThreadBeside {
 }
 
 impl ThreadBeside {
+    /// `rounds` begins the rounds of the thread: see [`crate::share_fairly`].
+    ///
     /// # Errors
     /// The system's, for the thread and its descriptors.
-    pub(crate) fn start() -> io::Result<Self> {
+    pub(crate) fn start(rounds: impl Future<Output = ()> + Send + 'static) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel::<Infallible>();
         let serve = move || {
             IS_BESIDE.set(true);
-            runtime.spawn(share_fairly());
+            runtime.spawn(rounds);
             // Nothing is sent.
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();

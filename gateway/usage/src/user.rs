@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
-
 use crate::fair_task::{FlowId, charge_to};
 use crate::memory::{MemoryBudget, MemoryShare};
 
@@ -28,15 +25,10 @@ pub struct UserUsage {
     messages: Arc<MemoryShare>,
     replies: Arc<MemoryShare>,
     flow: FlowId,
-    /// Limits the work on threads of its own.
-    apart: Arc<Semaphore>,
 }
 
 /// Further messages of a user at the limit that are read at once: cancellations and answers, which end calls.
 const ONE_WAY_RESERVE: usize = 64;
-
-/// How much of a user's long work runs at a time beside the threads that serve: the system shares processors by threads.
-const APART_AT_ONCE: usize = 1;
 
 /// One call in progress, or one message that is read. It counts until it is dropped.
 #[derive(Debug)]
@@ -57,7 +49,6 @@ impl UserUsage {
             messages: limits.messages.share(),
             replies: limits.replies.share(),
             flow: FlowId::of_next_user(),
-            apart: Arc::new(Semaphore::new(APART_AT_ONCE)),
         })
     }
 
@@ -65,21 +56,6 @@ impl UserUsage {
     /// if the user's other tasks do.
     pub async fn charge_task(&self) {
         charge_to(self.flow).await;
-    }
-
-    /// Runs work that would block a serving thread for other users on a thread of its own. None if it panicked. Work
-    /// that has begun runs to completion, even if its caller stops waiting.
-    pub async fn work_apart<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        // Never closed.
-        let turn = Arc::clone(&self.apart).acquire_owned().await.ok()?;
-        let working = spawn_blocking(move || {
-            let _until_done = turn;
-            work()
-        });
-        working.await.ok()
     }
 
     /// Begins a call.
@@ -152,40 +128,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
     use crate::SharePart;
-
-    #[tokio::test]
-    async fn one_users_long_work_takes_one_thread_at_a_time() {
-        let budget = || {
-            MemoryBudget::new(1, 1, SharePart::Quarter, "test", || {
-                Box::pin(std::future::pending())
-            })
-        };
-        let limits = UsageLimits {
-            calls_max: None,
-            messages: budget(),
-            replies: budget(),
-        };
-        let (ada, bob) = (UserUsage::new(&limits), UserUsage::new(&limits));
-        let (go, gone) = std::sync::mpsc::channel::<()>();
-        let first = tokio::spawn({
-            let ada = Arc::clone(&ada);
-            async move { ada.work_apart(move || gone.recv().is_ok()).await }
-        });
-        while ada.apart.available_permits() > 0 {
-            tokio::task::yield_now().await;
-        }
-        // Work continues after its caller stopped waiting.
-        first.abort();
-        assert!(first.await.unwrap_err().is_cancelled());
-        let second = tokio::spawn({
-            let ada = Arc::clone(&ada);
-            async move { ada.work_apart(|| 2).await }
-        });
-        assert_eq!(bob.work_apart(|| 3).await, Some(3));
-        assert!(!second.is_finished());
-        go.send(()).unwrap();
-        assert_eq!(second.await.unwrap(), Some(2));
-    }
 
     #[test]
     fn one_users_calls_are_limited_and_anothers_are_not_concerned() {

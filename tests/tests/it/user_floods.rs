@@ -23,7 +23,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use self::floods::{FLOODS, Flood, noisy, start_flood};
+pub(crate) use self::floods::noisy;
+use self::floods::{FLOODS, Flood, start_flood};
 use crate::rig::resident_peak_kib;
 use crate::user_shares::{BOB, open_as};
 

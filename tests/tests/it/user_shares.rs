@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::rig::{RAW_WITHIN, connect_from, increment, kept, post_text, read_until};
+use crate::user_floods::noisy;
 
 pub(crate) const USER: &str = "x-mooring-user";
 /// Who floods, and who must not notice.
@@ -109,6 +110,31 @@ async fn a_long_message_is_served_beside_the_thread_of_its_connection() -> anyho
     reply.text().await?;
     assert_eq!(threads_beside(id)?, 1);
     assert_eq!(ada.increment().await?, 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_members_long_list_is_read_beside_the_thread_of_the_request() -> anyhow::Result<()> {
+    let fixture = Fixture::start("one").await?;
+    let (_noisy, long) = noisy().await?;
+    let server = |id, url| format!("[[servers]]\nid = \"{id}\"\ninstances = [{url:?}]\n");
+    let group = |id, members| {
+        format!("[[servers]]\nid = \"{id}\"\nkind = \"group\"\nmembers = [{members}]\n")
+    };
+    let toml = server("short", fixture.url())
+        + &server("long", long)
+        + &group("few", "\"short\"")
+        + &group("many", "\"short\", \"long\"");
+    let mut gateway = Gateway::start("long-lists", Settings::toml(toml).users_by_header()).await?;
+    let id = gateway.process().id();
+    let client = HttpClient::default();
+    for (group, least, threads) in [("few", 1, 0), ("many", 10_000, 1)] {
+        let mut ada = open_as(&client, &gateway, ADA, group).await?;
+        let list = ada.request("tools/list", json!({})).await?.response;
+        let tools = list["result"]["tools"].as_array().map_or(0, Vec::len);
+        ensure!(tools >= least, "{group}: {tools} tools");
+        assert_eq!(threads_beside(id)?, threads, "{group}");
+    }
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use crate::affinity::{Session, SessionRouter, caller_of};
 use mooring_protocol::call;
 use mooring_upstream::{Outgoing, Server, read_answer, within};
+use mooring_usage::work_on_text;
 
 /// Most pages of `tools/list` that are searched.
 const PAGES_MAX: usize = 32;
@@ -86,5 +87,7 @@ async fn tools_page(
     let answer = within(router.options().answer_timeout, exchange)
         .await
         .ok()?;
-    serde_json::from_str(answer.message()?.outcome()?).ok()
+    let length = answer.text.len();
+    let read = move || serde_json::from_str(answer.message()?.outcome()?).ok();
+    work_on_text(length, read).await?
 }

@@ -224,7 +224,7 @@ async fn long_arguments(client: &HttpClient, session: &mut McpSession) -> anyhow
 }
 
 /// A server whose lists have ten thousand tools, and whose calls are answered without end.
-pub(super) async fn noisy() -> anyhow::Result<(JoinSet<()>, String)> {
+pub(crate) async fn noisy() -> anyhow::Result<(JoinSet<()>, String)> {
     let mut scripted = Scripted::start_without_lists().await?;
     let url = scripted.url();
     let tool = |number| json!({"name": format!("tool{number}"), "description": "x".repeat(100), "inputSchema": {"type": "object"}});
