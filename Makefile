@@ -77,7 +77,7 @@ test-address-sanitizer: ## Run the module's server tests with the module under A
 	@RUST_TEST_THREADS=$(TEST_THREADS) scripts/address-sanitizer.sh
 
 .PHONY: fuzz
-fuzz: ## Fuzz the module's parsers and decoders, and the gateway's readers of replies (FUZZ_RUNS=50000, FUZZ_SEED=1; seed 0: another each time)
+fuzz: ## Fuzz the module's parsers and decoders, and the gateway's readers of messages and replies (FUZZ_RUNS=50000, FUZZ_SEED=1; seed 0: another each time)
 	@scripts/packages.sh cc libclang
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
 

@@ -126,6 +126,8 @@ struct Block {
     data: Option<Vec<u8>>,
     /// What is known of the data, if the event is too long.
     skipped: Option<CutMessage>,
+    /// Whether the long line that is skipped is one of data.
+    is_long_data: bool,
 }
 
 /// The name and the value of a field.
@@ -170,6 +172,21 @@ impl Block {
         }
     }
 
+    /// Skips the beginning of a line that exceeds the limit, and with it the event.
+    fn begin_long_line(&mut self, line: &[u8]) {
+        let (name, value) = field(line);
+        self.is_long_data = name == b"data";
+        self.skip_rest(value);
+    }
+
+    /// Skips a further part of it.
+    fn skip_rest(&mut self, part: &[u8]) {
+        match self.is_long_data {
+            true => self.skip(part),
+            false => self.skip(&[]),
+        }
+    }
+
     /// Drops the data, of which only the beginning and the end are kept from here on.
     fn skip(&mut self, part: &[u8]) {
         let skipped = self.skipped.get_or_insert_default();
@@ -187,6 +204,7 @@ impl Block {
             retry_ms,
             data,
             skipped,
+            is_long_data: _,
         } = std::mem::take(self);
         if let Some(message) = skipped {
             return Some(Err(EventTooLong {
@@ -354,11 +372,8 @@ impl EventParser {
                 }
             }
             LinePart::Whole(line) => block.line(line, event_bytes_max),
-            LinePart::LongBeginning(line) => match field(line) {
-                (b"data", value) => block.skip(value),
-                _ => block.skip(&[]),
-            },
-            LinePart::LongRest(part) => block.skip(part),
+            LinePart::LongBeginning(line) => block.begin_long_line(line),
+            LinePart::LongRest(part) => block.skip_rest(part),
         });
     }
 }
