@@ -1,4 +1,4 @@
-//! docs/code-execution.md: its settings and its code, with the servers whose tools it calls.
+//! docs/code-execution.md and docs/code-policy.md: their settings and code, with the servers whose tools it calls.
 
 use anyhow::{Context, ensure};
 use mooring_tests::code::CodeVolume;
@@ -19,6 +19,12 @@ async fn the_examples_of_code_execution_work() -> anyhow::Result<()> {
     let mut page = Page::read("docs/code-execution.md")?;
     answers(&mut page).await?;
     tools(&mut page).await?;
+    page.finish(&NOT_RUN)
+}
+
+#[tokio::test]
+async fn the_examples_of_code_policy_work() -> anyhow::Result<()> {
+    let mut page = Page::read("docs/code-policy.md")?;
     policy(&mut page).await?;
     page.finish(&NOT_RUN)
 }

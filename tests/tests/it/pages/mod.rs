@@ -30,15 +30,17 @@ use mooring_tests::session::{McpSession, Opening};
 use serde_json::{Value, json};
 
 /// The pages whose blocks the modules here run.
-const PAGES: [&str; 16] = [
+const PAGES: [&str; 18] = [
     "README.md",
     "docs/access.md",
     "docs/agents.md",
     "docs/authentication.md",
     "docs/code-execution.md",
+    "docs/code-policy.md",
     "docs/commands.md",
     "docs/connections.md",
     "docs/contextforge.md",
+    "docs/credentials.md",
     "docs/deploying.md",
     "docs/doctor.md",
     "docs/governance.md",
@@ -50,9 +52,8 @@ const PAGES: [&str; 16] = [
 ];
 
 /// The other pages with blocks of code, and which module runs or checks these.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ELSEWHERE: [(&str, &str); 8] = [
     ("docs/alerts.md", "watching: promtool reads the rules"),
-    ("docs/benchmarks.md", "none: commands that take hours"),
     (
         "docs/docker-compose.md",
         "code_fleet: with a stand-in for Docker",

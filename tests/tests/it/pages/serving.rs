@@ -1,4 +1,4 @@
-//! docs/serving.md: its settings files with servers, certificates and credentials that there are.
+//! docs/serving.md and docs/credentials.md: their settings files with servers, certificates and credentials that there are.
 
 use std::path::PathBuf;
 
@@ -28,6 +28,12 @@ async fn the_examples_of_serving_work() -> anyhow::Result<()> {
     let mut page = Page::read("docs/serving.md")?;
     sessions_in_redis(&mut page).await?;
     encrypted(&mut page).await?;
+    page.finish(&NOT_RUN)
+}
+
+#[tokio::test]
+async fn the_examples_of_credentials_work() -> anyhow::Result<()> {
+    let mut page = Page::read("docs/credentials.md")?;
     let issuer = Issuer::start(&mut page).await?;
     client_credentials(&mut page, &issuer).await?;
     token_exchange(&mut page, &issuer).await?;
