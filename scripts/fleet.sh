@@ -13,6 +13,8 @@ redis_port=${REDIS_PORT:-6390}
 port=${PORT:-4441}
 state=.run/fleet
 mkdir -p "$state"
+# Its session is not in this run's Redis.
+rm -f "$state/session"
 # shellcheck source=scripts/lib/children.sh
 . scripts/lib/children.sh
 
@@ -77,8 +79,9 @@ Watch them:
 
 Try:
 
-  kill -9 ${gateways[0]}      gateway-1: its sessions continue through the other two
-  kill -9 ${server_pids[0]}      an instance: its sessions move to the other one, and their next reply says so
+  scripts/count.sh $port    count in one session, through gateway-1
+  kill -9 ${gateways[0]}             gateway-1: its sessions continue through the other two
+  kill -9 ${server_pids[0]}             an instance: its sessions move to the other one, and their next reply says so
 
 Ctrl-C stops everything.
 EOF

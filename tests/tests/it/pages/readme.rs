@@ -1,11 +1,12 @@
-//! README: the three examples, with the clients' configurations that it prints.
+//! README: the count that goes beyond the death of a gateway, and the three examples, with the clients' configurations that it prints.
 
 use anyhow::{Context, ensure};
-use mooring_tests::client::HttpClient;
 use mooring_tests::code::CodeVolume;
 use mooring_tests::pages::Page;
 use mooring_tests::paths;
 use mooring_tests::printed::commands;
+use mooring_tests::process::Process;
+use mooring_tests::reader::Reader;
 use mooring_tests::redis::{Module, Redis};
 use serde_json::{Value, json};
 
@@ -103,11 +104,28 @@ async fn fleet(page: &mut Page) -> anyhow::Result<()> {
     let mut two = reader.start(serve)?;
     until_served(&mut two, &second).await?;
 
-    let mut session = session_at(&format!("http://{first}/servers/tools/mcp"), &[]).await?;
-    assert_eq!(session.increment().await?, 1);
-    one.kill_now()?;
-    let endpoint = [format!("http://{second}/servers/tools/mcp")];
-    let mut session = session.fork(&HttpClient::default(), &endpoint);
-    assert_eq!(session.increment().await?, 2);
+    for (printed, address) in [("4441", &first), ("4442", &second)] {
+        let (_, port) = address.rsplit_once(':').context("a port")?;
+        page.fill(printed, port)?;
+    }
+    count(page, &mut reader, &mut one).await
+}
+
+/// Counts in one session through two gateways, the first of which is killed.
+async fn count(page: &mut Page, reader: &mut Reader, first: &mut Process) -> anyhow::Result<()> {
+    let script = paths::workspace().join("scripts/count.sh");
+    page.fill("scripts/count.sh", script.display().to_string())?;
+    reader.set("SESSION", reader.path_text("session"));
+    let block = page.take("console", "count.sh")?;
+    let steps = block.split("$ ").skip(1).map(str::lines);
+    for mut step in steps {
+        let command = step.next().context("a command")?;
+        if command.starts_with("kill -9 ") {
+            first.kill_now()?;
+            continue;
+        }
+        let printed = reader.run(command).await?;
+        assert!(printed.lines().eq(step), "{command}: {printed}");
+    }
     Ok(())
 }
