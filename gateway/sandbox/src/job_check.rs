@@ -10,7 +10,7 @@ pub enum JobError {
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// The source text is too long.
-    #[error("the source text has {bytes} bytes, the most is {most}")]
+    #[error("source text too large: {bytes} bytes (limit {most})")]
     SourceTooLong {
         /// Its length.
         bytes: usize,
@@ -21,7 +21,7 @@ pub enum JobError {
     #[error("the pipeline has no stage")]
     NoStage,
     /// A pipeline with too many stages.
-    #[error("the pipeline has {stages} stages, the most is {most}")]
+    #[error("too many stages in the pipeline: {stages} (limit {most})")]
     TooManyStages {
         /// How many.
         stages: usize,
@@ -29,7 +29,7 @@ pub enum JobError {
         most: usize,
     },
     /// Too many arguments in all stages together.
-    #[error("the pipeline has {arguments} arguments, the most is {most}")]
+    #[error("too many arguments in the pipeline: {arguments} (limit {most})")]
     TooManyArguments {
         /// How many.
         arguments: usize,
@@ -37,7 +37,7 @@ pub enum JobError {
         most: usize,
     },
     /// The words of all stages together are too long.
-    #[error("the pipeline's words have {bytes} bytes, the most is {most}")]
+    #[error("words of the pipeline too large: {bytes} bytes (limit {most})")]
     WordsTooLong {
         /// How long.
         bytes: usize,

@@ -1,9 +1,9 @@
 //! The order in which one thread runs the tasks of its users: start-time fair queueing (Goyal, Vin and Cheng, 1996), with
 //! processor time as what is shared and rounds of the thread's run queue as the clock.
 //!
-//! Invariants: in one round a user runs for [`ROUND_NS`] and at most one task more, in the order of arrival; whoever still
-//! waits gets a later round, and every round runs at least one task that waits, so nobody starves and no time is left
-//! unused. Who did not run saves up nothing. A user who is alone on the thread waits for nothing.
+//! Invariants: in one round a user runs for [`ROUND_NS`] and at most one task more, in the order of arrival; tasks that still
+//! wait get a later round, and every round runs at least one task that waits, so no user starves and no time is left
+//! unused. A user who does not run saves up nothing. A user who is alone on the thread never waits.
 //!
 //! Pure: the time is an argument, and wakers are returned.
 
@@ -266,7 +266,7 @@ mod tests {
 
     const STEP_NS: u64 = ROUND_NS / 4;
 
-    /// A run queue in which tasks of users wait, as a runtime has one, and a clock that stands still between steps.
+    /// A run queue in which tasks of users wait, as a runtime has one, and a clock that moves in steps only.
     #[derive(Default)]
     struct Thread {
         queue: FairQueue,

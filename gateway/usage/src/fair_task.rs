@@ -64,9 +64,9 @@ struct RunningStep {
 #[derive(Default)]
 struct ThreadQueue {
     queue: FairQueue,
-    /// Since when time is counted; none while nobody begins rounds.
+    /// Since when time is counted; none while no task begins rounds.
     clock: Option<Instant>,
-    /// Wakes who begins rounds, while nobody waits for the next one.
+    /// Wakes the task that begins rounds, while no user waits for the next one.
     idle: Option<Waker>,
     /// Where requests with long steps run; none before the first.
     beside: Option<ThreadBeside>,
@@ -96,7 +96,7 @@ pub fn for_same_user<F: Future>(future: F) -> FairTask<F> {
 }
 
 /// Runs a request with long steps on the thread beside this one, for the same user; on this thread if it has no such thread
-/// or is one itself. It goes on if nobody waits for it. None if it panicked.
+/// or is one itself. It continues if its caller is dropped. None if it panicked.
 pub async fn run_beside<F>(request: F) -> Option<F::Output>
 where
     F: Future<Output: Send + 'static> + Send + 'static,

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Violation {
     /// The length of a frame is more than any frame may have. Nothing of it was read.
-    #[error("a frame of {bytes} bytes was announced, the most is {most}")]
+    #[error("frame too large: {bytes} bytes (limit {most})")]
     TooLong {
         /// As the program announced it.
         bytes: u32,
