@@ -86,7 +86,7 @@ async fn a_time_out_is_an_empty_answer() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whatever a claim comes to, whoever was told of it hears that it is worth asking again.
+/// However a claim is settled, the workers that it was returned to are notified to ask again.
 #[tokio::test]
 async fn a_claim_that_settles_is_told_however_it_does() -> anyhow::Result<()> {
     let (redis, mut c) = server().await?;

@@ -160,7 +160,7 @@ async fn principals_do_not_share_a_cap() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A session in the middle of its initialisation is in use, wherever it is initialised.
+/// A session in the middle of its initialization is in use, wherever it is initialized.
 #[tokio::test]
 async fn where_every_session_is_in_use_a_new_one_is_refused() -> anyhow::Result<()> {
     let mut upstream = Scripted::start_without_handshake().await?;

@@ -27,7 +27,7 @@ enum Affinity {
 struct Found {
     /// The upstream session that answered each call, in order.
     answered_by: Vec<String>,
-    /// How often an instance was initialised.
+    /// How often an instance was initialized.
     initializes: u64,
 }
 
