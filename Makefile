@@ -36,7 +36,7 @@ run: ## Build and start one gateway with a code sandbox and two demonstration se
 
 .PHONY: fleet
 fleet: ## Build and start Redis with the module and three gateways that share it
-	@scripts/packages.sh cc libclang redis
+	@scripts/packages.sh cc libclang redis curl
 	cargo build --locked $(DEMO)
 	cargo build --locked --package mooring-module
 	@scripts/fleet.sh $(TARGET)/debug
