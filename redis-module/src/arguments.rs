@@ -12,8 +12,8 @@ use mooring_session::names::{
 use mooring_session::time::Millis;
 use mooring_session::{Refusal, limits};
 
+use crate::command_spec::ArgumentSpec;
 use crate::failure::Failure;
-use crate::registrar::ArgumentSpec;
 
 /// The highest epoch or generation: the highest integer of a Redis reply.
 const NUMBER_MAX: u64 = i64::MAX.unsigned_abs();

@@ -4,7 +4,7 @@
 //! * Text is bytes with a length. Nothing goes through a C string that a client chose, no message is ever used as a
 //!   printf format, and a NUL byte or invalid UTF-8 is data like any other.
 //! * What is opened is closed and what is allocated is freed, by `Drop`, also when a handler unwinds.
-//! * No panic reaches the server: callbacks end in [`crate::handler`], which catches them.
+//! * No panic reaches the server: callbacks end in [`Callbacks`] and [`EntryPoint`], which let none out.
 //! * Redis runs commands and callbacks on one thread at a time. A [`Context`] and what borrows from it cannot outlive
 //!   their callback.
 //! * A function of the API that this server does not have is a null pointer: the required ones are checked once at load
@@ -41,6 +41,7 @@ mod acl;
 #[cfg(not(any(test, fuzzing)))]
 mod allocator;
 mod blocking;
+mod callbacks;
 mod context;
 mod describe;
 mod entry;
@@ -57,9 +58,9 @@ mod text;
 mod timer;
 
 pub(crate) use blocking::{BlockedClient, BlockedId};
+pub(crate) use callbacks::{Callbacks, KeyEvent, ServerEvent};
 pub(crate) use context::Context;
-pub(crate) use entry::{Entry, Report, entry};
-pub(crate) use events::{KeyEvent, ServerEvent};
+pub(crate) use entry::{EntryPoint, Report, entry};
 pub(crate) use fields::Fields;
 pub(crate) use key::{Key, KeyKind};
 pub(crate) use log::{Level, log_warning};

@@ -21,8 +21,8 @@ macro_rules! grammar {
         $($name:ident: $kind:ident $row:tt,)*
     } => $built:expr) => {
         /// The arguments as registered with Redis.
-        const ARGUMENTS: &[$crate::registrar::ArgumentSpec] = &[
-            $($crate::registrar::ArgumentSpec::$key(),)?
+        const ARGUMENTS: &[$crate::command_spec::ArgumentSpec] = &[
+            $($crate::command_spec::ArgumentSpec::$key(),)?
             $($crate::grammar::grammar!(@spec $kind $row),)*
         ];
 
@@ -59,11 +59,11 @@ macro_rules! grammar {
     };
 
     // The description for the server.
-    (@spec text($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::text($name) };
-    (@spec secret($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::secret($name) };
-    (@spec integer($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::integer($name) };
+    (@spec text($name:expr, $read:expr)) => { $crate::command_spec::ArgumentSpec::text($name) };
+    (@spec secret($name:expr, $read:expr)) => { $crate::command_spec::ArgumentSpec::secret($name) };
+    (@spec integer($name:expr, $read:expr)) => { $crate::command_spec::ArgumentSpec::integer($name) };
     (@spec block($name:expr, $parts:expr, $read:expr)) => {
-        $crate::registrar::ArgumentSpec::block($name, $parts)
+        $crate::command_spec::ArgumentSpec::block($name, $parts)
     };
     (@spec rest($spec:expr, $read:expr)) => { $spec };
     (@spec required($token:expr, $kind:ident $value:tt)) => {
@@ -76,7 +76,7 @@ macro_rules! grammar {
         $crate::grammar::grammar!(@spec $kind $value).after($token).optional().multiple()
     };
     (@spec word($token:expr, $name:expr, $absent:expr => $given:expr)) => {
-        $crate::registrar::ArgumentSpec::word($name, $token)
+        $crate::command_spec::ArgumentSpec::word($name, $token)
     };
 
     // The variable before the options are read.

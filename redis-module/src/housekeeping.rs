@@ -8,7 +8,6 @@
 //! there is work: with a timer set, the server refuses to unload the module. While `mooring.quiesce` is on, none is
 //! set.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mooring_session::SessionPlace;
@@ -17,6 +16,7 @@ use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::turns::TurnContext;
 
 use crate::ffi::{Context, Level};
+use crate::guard;
 use crate::index_walk::rebuild_until;
 use crate::keyspace;
 use crate::module::Module;
@@ -34,14 +34,6 @@ const TIMER_MAX: Millis = Millis::new(1_000);
 const STEP: Duration = Duration::from_millis(1);
 /// How many deadlines a tick processes, of sessions, turns and claims each.
 const DEADLINES_AT_ONCE: usize = 256;
-
-/// Set if the indexes may be wrong, because an event could not be processed.
-static NEEDS_REBUILD: AtomicBool = AtomicBool::new(false);
-
-/// Makes the next tick rebuild all indexes from scratch.
-pub(crate) fn schedule_rebuild() {
-    NEEDS_REBUILD.store(true, Ordering::Relaxed);
-}
 
 /// Does the due work. Returns the sessions whose expiry is to be published after the state is unlocked.
 pub(crate) fn tick(module: &mut Module, context: &Context, cause: TickCause) -> Vec<SessionPlace> {
@@ -137,7 +129,7 @@ fn advance_sessions(
 }
 
 fn maintain_indexes(module: &mut Module, context: &Context) -> StepProgress {
-    if NEEDS_REBUILD.swap(false, Ordering::Relaxed) {
+    if guard::take_scheduled_rebuild() {
         module.indexes.reset();
         module.rebuild_all(context, RebuildCause::Inconsistent);
     }

@@ -19,9 +19,9 @@ mod page;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::command_spec::{ArgumentKind, ArgumentSpec, KeyAccess};
 use crate::commands::TABLE;
 use crate::failure::CODES;
-use crate::registrar::{ArgumentKind, ArgumentSpec, KeyAccess};
 
 /// The command that regenerates the pages.
 const BLESS: &str = "MOORING_BLESS=1 cargo test -p mooring-module reference";

@@ -3,64 +3,18 @@
 
 pub(crate) mod prefixes;
 
-use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-
 use mooring_session::Tuning;
 use mooring_session::time::Millis;
 use mooring_session::turns::TurnLimits;
 
-/// One integer setting.
-pub(crate) struct Setting {
-    /// Its name without the module's.
-    pub(crate) name: &'static CStr,
-    /// What it does, with its unit; for the reference page.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "a test makes the reference page")
-    )]
-    pub(crate) meaning: &'static str,
-    /// Its value if it is not set.
-    pub(crate) default: i64,
-    /// The least value allowed.
-    pub(crate) least: i64,
-    /// The greatest value allowed.
-    pub(crate) most: i64,
-    value: AtomicI64,
-}
-
-/// One setting that is on or off.
-pub(crate) struct SwitchSetting {
-    /// Its name without the module's.
-    pub(crate) name: &'static CStr,
-    /// What it does while it is on; for the reference page.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "a test makes the reference page")
-    )]
-    pub(crate) meaning: &'static str,
-    value: AtomicBool,
-}
-
-impl SwitchSetting {
-    /// Whether it is on.
-    pub(crate) fn get(&self) -> bool {
-        self.value.load(Ordering::Relaxed)
-    }
-
-    /// Sets it.
-    pub(crate) fn set(&self, is_on: bool) {
-        self.value.store(is_on, Ordering::Relaxed);
-    }
-}
+use crate::setting::{Setting, SwitchSetting};
 
 /// Prepares for MODULE UNLOAD. A load turns it off, whatever the configuration file says: a loaded module serves.
-pub(crate) static QUIESCE: SwitchSetting = SwitchSetting {
-    name: c"quiesce",
-    meaning: "makes MODULE UNLOAD possible on a live server: waiting WORKER.WAIT calls are released and no timer is set; off \
-              after every load",
-    value: AtomicBool::new(false),
-};
+pub(crate) static QUIESCE: SwitchSetting = SwitchSetting::new(
+    c"quiesce",
+    "makes MODULE UNLOAD possible on a live server: waiting WORKER.WAIT calls are released and no timer is set; off \
+     after every load",
+);
 
 /// Why a setting was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,53 +40,19 @@ pub(crate) enum SettingError {
     },
 }
 
-impl Setting {
-    const fn new(
-        name: &'static CStr,
-        default: i64,
-        least: i64,
-        most: i64,
-        meaning: &'static str,
-    ) -> Self {
-        assert!(least >= 0 && least <= default && default <= most);
-        Self {
-            name,
-            meaning,
-            default,
-            least,
-            most,
-            value: AtomicI64::new(default),
-        }
-    }
-
-    /// Its value.
-    pub(crate) fn get(&self) -> i64 {
-        self.value.load(Ordering::Relaxed)
-    }
-
-    /// Sets it. A value out of range is clamped; Redis refuses such values before.
-    pub(crate) fn set(&self, value: i64) {
-        self.value
-            .store(value.clamp(self.least, self.most), Ordering::Relaxed);
-    }
-
-    fn unsigned(&self) -> u64 {
-        self.get().unsigned_abs()
-    }
-
-    fn take(&self, value: &[u8]) -> Result<(), SettingError> {
-        let value = std::str::from_utf8(value)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .filter(|value| (self.least..=self.most).contains(value))
-            .ok_or_else(|| SettingError::Range {
-                name: self.name.to_string_lossy().into_owned(),
-                least: self.least,
-                most: self.most,
-            })?;
-        self.set(value);
-        Ok(())
-    }
+/// Sets the value that this text says.
+fn take(setting: &Setting, value: &[u8]) -> Result<(), SettingError> {
+    let value = std::str::from_utf8(value)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .filter(|value| (setting.least..=setting.most).contains(value))
+        .ok_or_else(|| SettingError::Range {
+            name: setting.name.to_string_lossy().into_owned(),
+            least: setting.least,
+            most: setting.most,
+        })?;
+    setting.set(value);
+    Ok(())
 }
 
 static TOMBSTONE_RATIO: Setting = Setting::new(
@@ -243,7 +163,7 @@ pub(crate) fn take_arguments<'a>(
         }
         let value = words.next().ok_or_else(|| SettingError::NoValue(shown()))?;
         match setting {
-            Some(setting) => setting.take(value)?,
+            Some(setting) => take(setting, value)?,
             None => prefixes::set(value)?,
         }
     }

@@ -6,12 +6,12 @@ use mooring_session::time::Timestamp;
 use mooring_session::workers::{Beat, Drain};
 
 use crate::arguments::duration;
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 use crate::settings;
 

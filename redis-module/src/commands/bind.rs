@@ -9,6 +9,7 @@ use mooring_session::view::BindingState;
 
 use crate::arguments::{self, INSTANCES};
 use crate::claims;
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
@@ -16,7 +17,6 @@ use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::moment::Moment;
 use crate::record_io;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct BindCommand;

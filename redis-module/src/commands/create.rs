@@ -10,6 +10,7 @@ use mooring_session::{Refusal, SessionPlace};
 
 use crate::arguments::{self, LABEL, integer};
 use crate::claims;
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, OwnedText, Text};
 use crate::grammar::grammar;
@@ -18,7 +19,6 @@ use crate::keyspace;
 use crate::module::Module;
 use crate::node;
 use crate::record_io::Slot;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 use crate::rule_inputs::RuleInputs;
 

@@ -9,12 +9,12 @@ use mooring_session::turns::{Line, TurnRequest};
 use super::routing::{self, RouteRequest};
 use super::turn;
 use crate::arguments::{self, integer};
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{CommandSpec, KeyAccess};
 
 struct EnterCommand;
 

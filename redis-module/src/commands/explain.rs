@@ -4,6 +4,7 @@ use mooring_session::SessionPlace;
 use mooring_session::explain::explain;
 use mooring_session::refusal::Refusal;
 
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::digest::{digest, session_digest};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
@@ -12,7 +13,6 @@ use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::moment::Moment;
 use crate::record_io;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 use crate::rule_inputs::RuleInputs;
 

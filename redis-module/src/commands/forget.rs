@@ -5,13 +5,13 @@ use mooring_session::rules::{self, ForgetRequest};
 
 use crate::arguments;
 use crate::claims;
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct ForgetCommand;

@@ -3,6 +3,7 @@
 use mooring_session::rules;
 use mooring_session::view::RecordView;
 
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::grammar::grammar;
@@ -10,7 +11,6 @@ use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::moment::Moment;
 use crate::record_io;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 use crate::rule_inputs::RuleInputs;
 

@@ -3,12 +3,12 @@
 use mooring_session::names::WorkerId;
 
 use super::beat::refuse_on_replica;
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct GoneCommand;

@@ -4,6 +4,7 @@ use mooring_session::Refusal;
 use mooring_session::rules::{EndCondition, EndRequest};
 
 use super::end;
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
@@ -11,7 +12,6 @@ use crate::handler::{Command, Outcome};
 use crate::keyspace;
 use crate::module::Module;
 use crate::record_io;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct KillCommand;

@@ -6,6 +6,7 @@ use mooring_session::record::SessionState;
 
 use super::routing;
 use super::turn::Queues;
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::grammar::grammar;
@@ -13,7 +14,6 @@ use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::moment::Moment;
 use crate::record_io;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct LeaveCommand;

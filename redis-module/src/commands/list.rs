@@ -13,13 +13,13 @@ use mooring_session::record::SessionState;
 use mooring_session::time::Timestamp;
 use mooring_session::view::RecordView;
 
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, OwnedText};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply::{self, ListLine};
 use crate::rule_inputs::RuleInputs;
 

@@ -36,7 +36,7 @@ mod workers;
 #[cfg(fuzzing)]
 pub(crate) use grammars::parse;
 
-use crate::registrar::CommandSpec;
+use crate::command_spec::CommandSpec;
 
 /// All commands, in the order of the reference page.
 pub(crate) static TABLE: &[CommandSpec] = &[

@@ -5,12 +5,12 @@ use mooring_session::rules::{self, RateReply, RateRequest, TheoreticalArrivalTim
 use mooring_session::time::Timestamp;
 
 use crate::arguments::{duration, integer};
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, KeyKind, OwnedText, Text};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct RateCommand;

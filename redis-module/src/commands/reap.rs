@@ -6,13 +6,13 @@ use mooring_session::names::WorkerId;
 use mooring_session::time::Timestamp;
 
 use super::list::list_count;
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, OwnedText};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::housekeeping;
 use crate::module::Module;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct ReapCommand;

@@ -10,6 +10,7 @@ use mooring_session::rules::{self, LossReport, Ownership, RebindReply, RebindReq
 
 use crate::arguments::{self, INSTANCES};
 use crate::claims;
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::digest::session_digest;
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Level, Text};
@@ -17,7 +18,6 @@ use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct RebindCommand;

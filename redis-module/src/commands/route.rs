@@ -10,12 +10,12 @@ use mooring_session::turns::{Line, TurnRequest};
 use super::routing::{self, RouteRequest};
 use super::turn;
 use crate::arguments::{self, Parser, Words};
+use crate::command_spec::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 
 struct RouteCommand;
 

@@ -5,6 +5,7 @@ use mooring_session::names::{ContentHash, Principal, ServerName};
 use mooring_session::rules::{self, ReportedLoss, TouchReply, TouchRequest};
 
 use crate::arguments::{self, LABEL, Parser, Words};
+use crate::command_spec::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::grammar::grammar;
@@ -12,7 +13,6 @@ use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::moment::Moment;
 use crate::record_io::{self, Slot};
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
 use crate::rule_inputs::RuleInputs;
 

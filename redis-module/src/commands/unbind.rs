@@ -5,13 +5,13 @@ use mooring_session::rules::{self, UnbindRequest};
 
 use crate::arguments::{self, Parser};
 use crate::claims;
+use crate::command_spec::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
 
 struct UnbindCommand;

@@ -8,12 +8,12 @@ use mooring_session::time::Millis;
 
 use super::beat::refuse_on_replica;
 use crate::arguments::duration;
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::worker_wait;
 
 struct WaitCommand;

@@ -1,11 +1,11 @@
 //! `WORKER.LIST`
 
+use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::Failure;
 use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct WorkersCommand;

@@ -9,11 +9,10 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::{Context, OK};
-use crate::handler;
+use super::{Context, OK, callbacks};
 
 /// A blocked client. Dropping it wakes the client: in the next iteration of the server's loop
-/// [`handler::wake`](crate::handler::wake) writes its reply, unless it has disconnected.
+/// [`Callbacks::wake`](super::Callbacks::wake) writes its reply, unless it has disconnected.
 pub(crate) struct BlockedClient {
     raw: *mut raw::RedisModuleBlockedClient,
 }
@@ -30,8 +29,8 @@ impl Context {
     /// Blocks the client of the running command, without a timeout of the server: a client whose timeout passes in the
     /// iteration of the loop in which it is woken would get no reply at all (Redis 7.0 unblocks it and calls no
     /// callback). The command must not reply. If an operator unblocks the client,
-    /// [`handler::wake`](crate::handler::wake) replies as well; if it disconnects,
-    /// [`handler::on_client_gone`](crate::handler::on_client_gone) is called. Do not call this if
+    /// [`Callbacks::wake`](super::Callbacks::wake) replies as well; if it disconnects,
+    /// [`Callbacks::on_client_gone`](super::Callbacks::on_client_gone) is called. Do not call this if
     /// [`Context::denies_blocking`]. `None` if this server cannot block clients.
     pub(crate) fn block_client(&self) -> Option<BlockedClient> {
         const NO_TIMEOUT: c_longlong = 0;
@@ -82,7 +81,7 @@ extern "C" fn reply(
     _argc: c_int,
 ) -> c_int {
     let context = Context::outside_commands(context);
-    handler::wake(&context, context.blocked_id());
+    callbacks::call(|module| module.wake(&context, context.blocked_id()));
     OK
 }
 
@@ -90,5 +89,5 @@ extern "C" fn disconnected(
     _context: *mut raw::RedisModuleCtx,
     client: *mut raw::RedisModuleBlockedClient,
 ) {
-    handler::on_client_gone(BlockedId::of(client));
+    callbacks::call(|module| module.on_client_gone(BlockedId::of(client)));
 }

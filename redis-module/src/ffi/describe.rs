@@ -9,7 +9,7 @@ use redis_module::raw;
 
 use super::ERR;
 use super::loading::{LoadError, check};
-use crate::registrar::{ArgumentKind, ArgumentSpec, CommandSpec, KeyAccess};
+use crate::command_spec::{ArgumentKind, ArgumentSpec, CommandSpec, KeyAccess};
 
 /// The version of the structures that describe a command.
 const COMMAND_INFO_VERSION: c_int = 1;
@@ -42,7 +42,7 @@ pub(super) fn describe(
     // Redis copies all of it, so the lists may be freed when this function returns.
     check(
         api!(RedisModule_SetCommandInfo(command, &raw const info), ERR),
-        LoadError::Description(spec.name),
+        LoadError::RefusedName("the description of the command", spec.name),
     )
 }
 

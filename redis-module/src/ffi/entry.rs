@@ -1,6 +1,6 @@
 //! The entry points for Redis: the function of every command, and the module's section of `INFO`.
 //!
-//! Invariant: callbacks only convert their arguments to safe types; [`handler`](crate::handler) does the rest.
+//! Invariant: callbacks only convert their arguments to safe types; [`EntryPoint`] does the rest.
 
 use std::ffi::{CStr, c_int};
 
@@ -8,21 +8,20 @@ use redis_module::raw;
 
 use super::text::Secrets;
 use super::{Arguments, Context, OK};
-use crate::handler::{self, Command};
+use crate::command_spec::Entry;
 
-/// The entry point of one command, as Redis calls it.
-pub(crate) type Entry = unsafe extern "C" fn(
-    *mut raw::RedisModuleCtx,
-    *mut *mut raw::RedisModuleString,
-    c_int,
-) -> c_int;
+/// What the function of a command enters. No panic may leave it.
+pub(crate) trait EntryPoint {
+    /// Runs the command and replies.
+    fn enter(context: &Context, arguments: Arguments<'_>);
+}
 
-/// The entry point that runs `C` behind the boundary of the handler.
-pub(crate) const fn entry<C: Command>() -> Entry {
+/// The function that runs `C`, as Redis calls it.
+pub(crate) const fn entry<C: EntryPoint>() -> Entry {
     run_command::<C>
 }
 
-unsafe extern "C" fn run_command<C: Command>(
+unsafe extern "C" fn run_command<C: EntryPoint>(
     context: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
@@ -30,7 +29,7 @@ unsafe extern "C" fn run_command<C: Command>(
     let secrets = Secrets::default();
     // SAFETY: Redis passes `argc` strings that live until the command has returned.
     let arguments = unsafe { Arguments::from_raw(argv, argc, &secrets) };
-    handler::run::<C>(&Context::of_command(context, arguments), arguments);
+    C::enter(&Context::of_command(context, arguments), arguments);
     secrets.redact(context, argc);
     OK
 }

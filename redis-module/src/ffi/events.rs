@@ -8,61 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use redis_module::raw;
 
 use super::loading::{LoadError, Loading, check};
-use super::{Context, ERR, OK, Text};
-use crate::handler;
-
-/// What happened to a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyEvent {
-    /// It was loaded from a file or a stream: at a start, in a full synchronization, or by DEBUG RELOAD.
-    Loaded,
-    /// A command or a deadline changed it.
-    Changed,
-    /// A command changed fields of its hash, and the key still exists.
-    FieldsChanged,
-    /// It was deleted or expired: the key does not exist any more.
-    Gone,
-    /// It was evicted, to free memory.
-    Evicted,
-}
-
-/// What happened to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ServerEvent {
-    /// All keys of a database, or of every database, are about to be deleted.
-    Flushing {
-        /// The database; `None` for all.
-        database: Option<i32>,
-    },
-    /// Two databases were swapped.
-    Swapped {
-        /// The first.
-        first: i32,
-        /// The second.
-        second: i32,
-    },
-    /// The data is about to be loaded, in place.
-    LoadingStarted,
-    /// The data was loaded.
-    LoadingEnded,
-    /// Loading failed: the keys loaded so far exist or are about to be flushed.
-    LoadingFailed,
-    /// A full synchronization starts to load data while the previous data is served.
-    AsideStarted,
-    /// The loaded data has replaced the previous data.
-    AsideCompleted,
-    /// The loaded data was discarded.
-    AsideAborted,
-    /// This node became a primary.
-    Promoted,
-    /// This node became a replica.
-    Demoted,
-    /// The server's own clock ticked.
-    Tick {
-        /// How often it ticks in a second.
-        hz: u64,
-    },
-}
+use super::{Context, ERR, KeyEvent, OK, ServerEvent, Text, callbacks};
 
 /// All classes but the module's own, misses, and events that duplicate those of other classes.
 const CLASSES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
@@ -99,7 +45,7 @@ impl Loading<'_> {
                 ),
                 ERR
             ),
-            LoadError::Events,
+            LoadError::Refused("the subscription to events"),
         )?;
         for id in EVENTS {
             let event = raw::RedisModuleEvent { id, dataver: 1 };
@@ -112,7 +58,7 @@ impl Loading<'_> {
                     ),
                     ERR
                 ),
-                LoadError::Events,
+                LoadError::Refused("the subscription to events"),
             )?;
         }
         Ok(())
@@ -127,9 +73,6 @@ extern "C" fn key_changed(
 ) -> c_int {
     // SAFETY: the server's name of the key lives for the length of this callback.
     let key = unsafe { Text::borrow(key) }.as_bytes();
-    if !crate::keyspace::may_be_ours(key) {
-        return OK;
-    }
     let what = match class {
         raw::REDISMODULE_NOTIFY_LOADED => KeyEvent::Loaded,
         raw::REDISMODULE_NOTIFY_EVICTED => KeyEvent::Evicted,
@@ -140,7 +83,9 @@ extern "C" fn key_changed(
         raw::REDISMODULE_NOTIFY_GENERIC if is_one_of(event, [c"del"]) => KeyEvent::Gone,
         _ => KeyEvent::Changed,
     };
-    handler::key_changed(&Context::outside_commands(context), what, key);
+    callbacks::call(|module| {
+        module.key_changed(&Context::outside_commands(context), what, key);
+    });
     OK
 }
 
@@ -159,7 +104,9 @@ extern "C" fn server_changed(
     data: *mut c_void,
 ) {
     if let Some(event) = read(event.id, part, data) {
-        handler::server_changed(&Context::outside_commands(context), event);
+        callbacks::call(|module| {
+            module.server_changed(&Context::outside_commands(context), event);
+        });
     }
 }
 

@@ -10,61 +10,53 @@ use redis_module::raw;
 
 use super::describe::describe;
 use super::text::Secrets;
-use super::{Arguments, Context, ERR, Level, OK, Report};
-use crate::handler;
-use crate::registrar::{CommandSpec, KeyAccess};
+use super::{Arguments, Callbacks, Context, ERR, Level, OK, Report, callbacks};
+use crate::command_spec::{CommandSpec, KeyAccess};
 
 const API_VERSION: c_int = raw::REDISMODULE_APIVER_1.cast_signed();
+
+/// The module as the server registers it.
+pub(crate) struct ModuleIdentity {
+    /// The prefix of its settings and of its INFO section.
+    pub(crate) name: &'static CStr,
+    /// Its version as Redis shows it: major, minor and patch, two digits each.
+    pub(crate) version: c_int,
+}
 
 /// The server refused a step of the loading; its own log line has the details.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
-    /// Another module has this name, or the server does not support this version of the API.
-    #[error("the server refused the module")]
-    Init,
     /// A server older than Redis 7.0.
     #[error("this server lacks {0}, which Redis has since 7.0")]
     Missing(&'static str),
-    /// A setting that the server refused.
-    #[error("the server refused the setting {0:?}")]
-    Setting(&'static CStr),
-    /// Values of settings, in the configuration file or on the command line, that are out of range.
-    #[error("the settings of the module could not be read")]
-    Settings,
-    /// A command whose name is taken.
-    #[error("the server refused the command {0:?}")]
-    Command(&'static CStr),
-    /// The description of a command.
-    #[error("the server refused the description of the command {0:?}")]
-    Description(&'static CStr),
-    /// The INFO section.
-    #[error("the server refused the INFO section")]
-    Info,
-    /// The subscription to events.
-    #[error("the server refused the subscription to events")]
-    Events,
+    /// It refused this.
+    #[error("the server refused {0}")]
+    Refused(&'static str),
+    /// It refused something of this name.
+    #[error("the server refused {0} {1:?}")]
+    RefusedName(&'static str, &'static CStr),
 }
 
-/// The loading of the module: the calls that only [`RedisModule_OnLoad`] may make.
+/// The loading of the module: the calls that only `RedisModule_OnLoad` may make.
 pub(crate) struct Loading<'a> {
     context: &'a Context,
 }
 
 impl<'a> Loading<'a> {
     /// Registers the module, and checks once that the server has all required functions.
-    fn begin(context: &'a Context) -> Result<Self, LoadError> {
+    fn begin(context: &'a Context, identity: &ModuleIdentity) -> Result<Self, LoadError> {
         // SAFETY: called once, with the context that the server gave to `RedisModule_OnLoad`; this is what fills the
         // table of function pointers that everything else reads.
         let status = unsafe {
             raw::Export_RedisModule_Init(
                 context.raw,
-                crate::NAME.as_ptr(),
-                crate::VERSION,
+                identity.name.as_ptr(),
+                identity.version,
                 API_VERSION,
             )
         };
         if status != OK {
-            return Err(LoadError::Init);
+            return Err(LoadError::Refused("the module"));
         }
         macro_rules! require {
             ($($function:ident)*) => {$(
@@ -128,7 +120,7 @@ impl<'a> Loading<'a> {
                 RedisModule_RegisterInfoFunc(self.context.raw, Some(report)),
                 ERR
             ),
-            LoadError::Info,
+            LoadError::Refused("the INFO section"),
         )
     }
 
@@ -158,13 +150,13 @@ impl<'a> Loading<'a> {
             ),
             ERR
         );
-        check(status, LoadError::Command(spec.name))?;
+        check(status, LoadError::RefusedName("the command", spec.name))?;
         let command = api!(
             RedisModule_GetCommand(self.context.raw, spec.name.as_ptr()),
             ptr::null_mut()
         );
         if command.is_null() {
-            return Err(LoadError::Command(spec.name));
+            return Err(LoadError::RefusedName("the command", spec.name));
         }
         describe(command, spec)?;
         // Redis before 7.2 has no categories for commands of modules, and 7.2 has only its own: it logs every other
@@ -191,26 +183,65 @@ pub(super) fn check(status: c_int, error: LoadError) -> Result<(), LoadError> {
 extern "C" fn report(context: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
     // A section without a name is `# mooring`.
     if api!(RedisModule_InfoAddSection(context, ptr::null()), ERR) == OK {
-        handler::report(&Report { raw: context });
+        callbacks::call(|module| module.report(&Report { raw: context }));
     }
 }
 
-/// Redis calls this when it loads the module.
+/// Loads the module. Returns whether that succeeded; if not, the log says why and the server runs without it.
+type Load = fn(&Loading<'_>, Arguments<'_>) -> bool;
+
+/// Defines the functions of the library that Redis calls by their names: for this identity, [`Load`] and callbacks.
+macro_rules! entry_points {
+    ($identity:expr, $load:expr, $callbacks:expr) => {
+        /// Redis calls this when it loads the module.
+        ///
+        /// # Safety
+        /// Called by Redis, with a context and `argc` strings that live until it returns.
+        #[allow(unsafe_code, reason = "Redis finds the function by its name")]
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn RedisModule_OnLoad(
+            context: *mut redis_module::raw::RedisModuleCtx,
+            argv: *mut *mut redis_module::raw::RedisModuleString,
+            argc: std::ffi::c_int,
+        ) -> std::ffi::c_int {
+            // SAFETY: the arguments are those of Redis.
+            unsafe {
+                $crate::ffi::loading::on_load($identity, $load, $callbacks, context, argv, argc)
+            }
+        }
+
+        /// Redis calls this before it unloads the module.
+        #[allow(unsafe_code, reason = "Redis finds the function by its name")]
+        #[unsafe(no_mangle)]
+        pub(crate) extern "C" fn RedisModule_OnUnload(
+            context: *mut redis_module::raw::RedisModuleCtx,
+        ) -> std::ffi::c_int {
+            $crate::ffi::loading::on_unload(context)
+        }
+    };
+}
+
+pub(crate) use entry_points;
+
+/// Loads the module.
 ///
 /// # Safety
-/// Called by Redis, with a context and `argc` strings that live until it returns.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn RedisModule_OnLoad(
+/// `argv` has `argc` strings that live until this returns.
+pub(crate) unsafe fn on_load(
+    identity: &ModuleIdentity,
+    load: Load,
+    module: &'static dyn Callbacks,
     context: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
     let context = Context::outside_commands(context);
     let secrets = Secrets::default();
-    // SAFETY: Redis passes `argc` strings that live until this function returns.
+    // SAFETY: the caller's promise.
     let arguments = unsafe { Arguments::from_raw(argv, argc, &secrets) };
-    match Loading::begin(&context) {
-        Ok(loading) if handler::load(&loading, arguments) => OK,
+    callbacks::install(module);
+    match Loading::begin(&context, identity) {
+        Ok(loading) if load(&loading, arguments) => OK,
         Ok(_) => ERR,
         Err(error) => {
             context.log(Level::Warning, &error.to_string());
@@ -219,9 +250,8 @@ pub(crate) unsafe extern "C" fn RedisModule_OnLoad(
     }
 }
 
-/// Redis calls this before it unloads the module.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn RedisModule_OnUnload(context: *mut raw::RedisModuleCtx) -> c_int {
-    handler::unload(&Context::outside_commands(context));
+/// Prepares for the unload of the module.
+pub(crate) fn on_unload(context: *mut raw::RedisModuleCtx) -> c_int {
+    callbacks::call(|module| module.unload(&Context::outside_commands(context)));
     OK
 }

@@ -9,6 +9,7 @@ use std::ptr;
 use redis_module::raw;
 
 use super::{Context, Text};
+use crate::guard::guard_callback;
 
 /// The position of a scan.
 pub(crate) struct Scan {
@@ -74,5 +75,5 @@ extern "C" fn show_key(
     let visit = unsafe { &mut *target.cast::<&mut dyn FnMut(&[u8])>() };
     // SAFETY: the server's name of the key lives for the length of this callback.
     let name = unsafe { Text::borrow(name) };
-    crate::handler::guard_callback(|| visit(name.as_bytes()));
+    guard_callback(|| visit(name.as_bytes()));
 }

@@ -11,9 +11,9 @@ use redis_module::raw;
 
 use super::loading::{LoadError, Loading, check};
 use super::log::one_line;
-use super::{Context, ERR, OK, OwnedText, Text};
-use crate::handler::{self, guard};
-use crate::settings::{Setting, SwitchSetting};
+use super::{Context, ERR, OK, OwnedText, Text, callbacks};
+use crate::guard::guard;
+use crate::setting::{Setting, SwitchSetting};
 
 /// A text setting. `take` stores its value.
 pub(crate) struct TextSetting {
@@ -66,10 +66,11 @@ impl Loading<'_> {
             ),
             ERR
         );
-        check(status, LoadError::Setting(setting.name))
+        check(status, LoadError::RefusedName("the setting", setting.name))
     }
 
-    /// Registers an on/off setting as `mooring.<name>`. [`handler::quiesce`] is called after it was set.
+    /// Registers an on/off setting as `mooring.<name>`. [`Callbacks::switch_set`](super::Callbacks::switch_set)
+    /// is called after it was set.
     pub(crate) fn register_switch(&self, setting: &'static SwitchSetting) -> Result<(), LoadError> {
         let status = api!(
             RedisModule_RegisterBoolConfig(
@@ -84,14 +85,14 @@ impl Loading<'_> {
             ),
             ERR
         );
-        check(status, LoadError::Setting(setting.name))
+        check(status, LoadError::RefusedName("the setting", setting.name))
     }
 
     /// Reads the registered settings from the configuration file.
     pub(crate) fn read_settings(&self) -> Result<(), LoadError> {
         check(
             api!(RedisModule_LoadConfigs(self.context().raw), ERR),
-            LoadError::Settings,
+            LoadError::Refused("the values of the settings"),
         )
     }
 
@@ -114,7 +115,7 @@ impl Loading<'_> {
             ),
             ERR
         );
-        check(status, LoadError::Setting(setting.name))
+        check(status, LoadError::RefusedName("the setting", setting.name))
     }
 }
 
@@ -162,7 +163,7 @@ extern "C" fn apply_switch(
     _setting: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    handler::quiesce(&Context::outside_commands(context));
+    callbacks::call(|module| module.switch_set(&Context::outside_commands(context)));
     OK
 }
 

@@ -9,8 +9,7 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::Context;
-use crate::handler;
+use super::{Context, callbacks};
 
 /// A timer that has been set.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,7 +18,7 @@ pub(crate) struct Timer {
 }
 
 impl Context {
-    /// Sets a timer, which calls [`handler::ring`](crate::handler::ring) after `after_ms`.
+    /// Sets a timer, which calls [`Callbacks::ring`](super::Callbacks::ring) after `after_ms`.
     pub(crate) fn set_timer(&self, after_ms: u64) -> Timer {
         let after_ms = i64::try_from(after_ms).unwrap_or(i64::MAX);
         Timer {
@@ -40,5 +39,5 @@ impl Context {
 }
 
 extern "C" fn ring(context: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    handler::ring(&Context::outside_commands(context));
+    callbacks::call(|module| module.ring(&Context::outside_commands(context)));
 }

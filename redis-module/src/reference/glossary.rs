@@ -9,8 +9,8 @@ use mooring_session::limits;
 use mooring_session::time::Millis;
 
 use super::text;
+use crate::command_spec::{ArgumentSpec, CommandSpec};
 use crate::commands::TABLE;
-use crate::registrar::{ArgumentSpec, CommandSpec};
 
 /// The meaning of an argument: the one specific to the command, or the general one.
 pub(super) fn meaning(command: &CommandSpec, argument: &ArgumentSpec) -> String {

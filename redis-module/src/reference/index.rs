@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{BLESS, text};
+use crate::command_spec::KeyAccess;
 use crate::commands::TABLE;
-use crate::registrar::KeyAccess;
 use crate::settings::{QUIESCE, SETTINGS, prefixes};
 
 /// What is in no table.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use super::{BLESS, figures, glossary, put, text};
-use crate::registrar::{CommandSpec, KeyAccess};
+use crate::command_spec::{CommandSpec, KeyAccess};
 
 /// Where the examples are, one file for each command.
 pub(super) fn examples() -> PathBuf {

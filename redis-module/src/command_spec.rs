@@ -1,14 +1,20 @@
-//! The registration of commands with Redis.
+//! What is registered of a command: its flags, key spec, ACL categories, grammar and descriptions.
 //!
-//! The registration of the `redis-module` crate refuses Redis 7.0, so this module has its own: every command with its
-//! flags, key spec and description, and its ACL categories if the server has them. Invariant: COMMAND DOCS, the
-//! reference pages and the parser use one table, [`crate::commands::TABLE`].
+//! The registration of the `redis-module` crate refuses Redis 7.0, so this module has its own. Invariant: COMMAND DOCS,
+//! the reference pages and the parser use one table of these, `commands::TABLE`.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
+
+use redis_module::raw;
 
 use crate::failure::ErrorSpec;
-use crate::ffi::Entry;
-use crate::ffi::loading::{LoadError, Loading};
+
+/// The function of one command, as Redis calls it.
+pub(crate) type Entry = unsafe extern "C" fn(
+    *mut raw::RedisModuleCtx,
+    *mut *mut raw::RedisModuleString,
+    c_int,
+) -> c_int;
 
 /// One command as registered with Redis.
 pub(crate) struct CommandSpec {
@@ -210,21 +216,4 @@ impl CommandSpec {
         }
         line
     }
-}
-
-/// Registers the categories and all commands.
-///
-/// # Errors
-/// Names the command that the server refused.
-pub(crate) fn register(
-    loading: &Loading<'_>,
-    commands: &'static [CommandSpec],
-) -> Result<(), LoadError> {
-    for category in [c"session", c"worker"] {
-        loading.add_acl_category(category);
-    }
-    for command in commands {
-        loading.register_command(command)?;
-    }
-    Ok(())
 }
