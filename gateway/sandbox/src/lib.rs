@@ -12,16 +12,15 @@ mod cgroup;
 pub mod helper;
 mod job;
 mod job_check;
-mod limits;
 mod options;
 mod outcome;
-mod paths;
 pub mod protocol;
 mod run;
 mod runtimes;
 mod thread_time;
-mod tier;
 pub mod tree;
+
+use mooring_run_policy::{limits, paths, tier};
 
 pub use helper::{helper, is_helper};
 pub use job::{Argument, Job, ListenerCallback, Network, PROXY_PORT, Program, SessionTrees, Stage};

@@ -21,6 +21,7 @@ mod paths;
 mod peers;
 mod problem;
 mod reader;
+mod redis_url;
 mod rows;
 mod servers;
 mod setting;
@@ -62,6 +63,7 @@ pub use listen::{
 pub use log::{LogFormat, LogLevel, LogSettings, LoggedRequests};
 pub use peers::{ADDRESS_TAG_BYTES, FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};
+pub use redis_url::RedisUrl;
 pub use servers::{
     AgentServerSettings, ChildVariables, ClientAuthentication, CommandLine, CommandTemplate,
     Concurrency, Condition, ConditionError, GroupNames, GroupServerSettings, HttpServerSettings,
@@ -70,7 +72,7 @@ pub use servers::{
     StdioServerSettings, TemplateError, TokenGrant, UpstreamHeaders, UserSecretSettings,
 };
 pub use source::{Environment, Flags};
-pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
+pub use store::{OnUnavailable, StoreLocation, StoreSettings};
 pub use token::{SigningAlgorithm, TokenSettings, is_fetched_safely};
 pub use unknown::{CONFIG_VARIABLE, TOKEN_VARIABLE};
 pub use upstream::UpstreamSettings;

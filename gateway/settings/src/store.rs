@@ -1,15 +1,12 @@
 //! `[store]`: where session records live.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redis::{ConnectionAddr, IntoConnectionInfo};
-
 use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file, state_home};
-use super::problem::without_credentials;
 use super::reader::{Reader, Reason};
+use super::redis_url::RedisUrl;
 use super::rows::{settings, words};
 use super::setting::Disclosure;
 
@@ -57,59 +54,6 @@ words! {
 
 /// The URL that means the SQLite file.
 const EMBEDDED: &str = "embedded";
-
-/// The URL of a Redis. It may hold a password, so neither `Debug` nor `Display` shows one.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(String);
-
-impl RedisUrl {
-    /// The whole URL, password included: for the client, never for a log.
-    pub fn secret(&self) -> &str {
-        &self.0
-    }
-
-    /// The host and port of a server that is reached over TCP.
-    #[must_use]
-    pub fn host(&self) -> Option<(String, u16)> {
-        let information = self.0.as_str().into_connection_info().ok()?;
-        match information.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                Some((host.clone(), *port))
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether it is known to be on this machine: a Unix socket or a loopback address.
-    pub(super) fn is_on_this_machine(&self) -> bool {
-        let Ok(information) = self.0.as_str().into_connection_info() else {
-            return false;
-        };
-        match information.addr() {
-            ConnectionAddr::Unix(_) => true,
-            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => {
-                host == "localhost"
-                    || host
-                        .trim_matches(['[', ']'])
-                        .parse::<IpAddr>()
-                        .is_ok_and(|address| address.is_loopback())
-            }
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Display for RedisUrl {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&without_credentials(&self.0))
-    }
-}
-
-impl fmt::Debug for RedisUrl {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "RedisUrl({self})")
-    }
-}
 
 /// Which store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,12 +110,7 @@ fn parse_url(text: &str) -> Result<Option<RedisUrl>, Reason> {
         }
         _ => return Err(format!("the scheme {scheme:?} is not known")),
     }
-    // The client's own parser decides the rest, so that what is accepted here can be connected to.
-    // Its error text may repeat the URL, so only its general description is passed on.
-    match text.into_connection_info() {
-        Ok(_) => Ok(Some(RedisUrl(text.to_owned()))),
-        Err(error) => Err(format!("the Redis client refuses it: {}", error.category())),
-    }
+    RedisUrl::parse(text).map(Some)
 }
 
 fn parse_key_prefix(text: &str) -> Result<String, Reason> {

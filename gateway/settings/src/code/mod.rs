@@ -18,7 +18,7 @@ mod trees;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use mooring_sandbox::Tier;
+use mooring_run_policy::tier::Tier;
 
 use super::paths::{
     ABSOLUTE_DIRECTORY, ABSOLUTE_FILE, PATH_BYTES_MAX, absolute, absolute_file, state_home,

@@ -4,8 +4,8 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use mooring_sandbox::Limits;
-use mooring_sandbox::tree::TreeAccess;
+use mooring_run_policy::limits::Limits;
+use mooring_run_policy::paths::TreeAccess;
 
 use super::allowed_runtimes::{CodeRuntime, SHAPE, parse_runtimes};
 use super::calls::CallPolicy;

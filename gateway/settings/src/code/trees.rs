@@ -3,8 +3,8 @@
 //! A pattern names one directory of a tree with everything below it. Others, such as `/scratch/*.csv`, are refused: the
 //! sandbox shows, covers and opens directories, so that what has to be enforced is known before a run begins.
 
-use mooring_sandbox::Tier;
-use mooring_sandbox::tree::{Mount, TreeAccess, VirtualPath};
+use mooring_run_policy::paths::{Mount, TreeAccess, VirtualPath};
+use mooring_run_policy::tier::Tier;
 
 use crate::reader::{Reader, Reason};
 use crate::rows::inherited;

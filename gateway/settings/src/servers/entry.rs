@@ -3,15 +3,17 @@
 
 use super::agent::{self, PROFILE};
 use super::http::HttpServerSettings;
-use super::kinds::{self, AGENT, Kind, STDIO};
+use super::kinds::{self, AGENT, ID, KIND, Kind, STDIO};
 use super::stdio::command::{ARGS, COMMAND, split_words};
-use super::{ID, KIND, SERVERS_MAX};
 use crate::file::FileTables;
 use crate::problem::{Problem, SettingsError};
 use crate::setting::{Disclosure, Row, SettingInfo, Words};
 use crate::source::{Environment, Flags, Source, SourceValue};
 use crate::unknown::{SERVERS_VARIABLE, UnknownFields};
 use crate::value::{Entry, Table, Value};
+
+/// Most servers of one gateway.
+pub(crate) const SERVERS_MAX: usize = 256;
 
 const FLAG: &str = "--server";
 const FLAG_SHAPE: &str = "ID=URL[,URL]... or ID=PROGRAM [ARGUMENT]..., such as \

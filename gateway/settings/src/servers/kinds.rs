@@ -5,14 +5,14 @@ use super::agent::{self, AgentServerSettings, OutputRules};
 use super::group::GroupServerSettings;
 use super::http::{self, HttpServerSettings};
 use super::oauth::OauthRows;
+use super::session_policy;
 use super::stdio::{self, StdioServerSettings, command, variables};
 use super::vault::VaultRows;
-use super::{COMMON_ROWS, session_policy};
 use crate::access;
-use crate::code;
+use crate::code::{self, TAG_BYTES_MAX, TAGS_MAX};
 use crate::reader::Reader;
-use crate::rows::words;
-use crate::setting::{Group, Row, Setting, SettingInfo, Words, quoted};
+use crate::rows::{settings, words};
+use crate::setting::{self, Group, Row, Setting, SettingInfo, Words, quoted};
 
 pub(super) const HTTP: &str = "http";
 pub(super) const CODE: &str = "code";
@@ -37,6 +37,21 @@ words! {
         /// a command-line agent that the gateway runs once for each call; a call can resume the conversation of an
         /// earlier one
         Agent = "agent",
+    }
+}
+
+settings! {
+    /// The fields that every server has.
+    pub(super) const COMMON_ROWS {
+        /// The server's name, as in `/servers/<id>/mcp`. Required.
+        ID = Text("servers.id", 60,
+            "1 to 60 characters out of letters, digits and . _ -, the first a letter or a digit, without \"__\"", None,
+        ),
+        /// What the server is and how it is reached.
+        KIND = Choice("servers.kind", setting::words::<Kind>).aliases(&["type", "server_type"]),
+        /// Tags of the server, which its tools inherit. The `mount_rules` of servers of kind `code` select by them.
+        TAGS = List("servers.tags", TAGS_MAX, TAG_BYTES_MAX,
+            "words of at most 64 bytes without spaces, commas and control characters").unset("none"),
     }
 }
 

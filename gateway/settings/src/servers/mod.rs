@@ -8,30 +8,32 @@ mod headers;
 mod http;
 mod instance;
 mod kinds;
+mod members;
 mod oauth;
+mod server;
+mod server_id;
 mod session_policy;
 mod stdio;
 mod vault;
 
-use std::fmt;
-
 use entry::ServerEntry;
-use kinds::Kind;
+use kinds::{ID, KIND, Kind, TAGS};
 
-use super::access::{self, AccessRule};
+use super::access;
 use super::affinity::Affinity;
-use super::code::{CodeSection, CodeServerSettings, TAG_BYTES_MAX, TAGS_MAX, parse_tag};
+use super::code::{CodeSection, CodeServerSettings, parse_tag};
 use super::file::FileTables;
 use super::problem::SettingsError;
-use super::reader::{Reader, Reason};
+use super::reader::Reader;
 use super::rows::settings;
-use super::setting::{quoted, words};
+use super::setting::quoted;
 use super::source::{Environment, Flags};
 
 pub use agent::{
     AgentServerSettings, CommandTemplate, Condition, ConditionError, OutputForm, OutputRules,
     Pointer, PointerError, Results, TemplateError,
 };
+pub(super) use entry::SERVERS_MAX;
 pub use group::{GroupNames, GroupServerSettings};
 pub use headers::UpstreamHeaders;
 pub(super) use headers::parse as parse_headers;
@@ -39,30 +41,11 @@ pub use http::HttpServerSettings;
 pub use instance::Instance;
 pub(super) use kinds::{FIELDS, kinds_with};
 pub use oauth::{ClientAuthentication, OauthSettings, TokenGrant};
+pub use server::{ServerKind, ServerSettings};
+pub use server_id::ServerId;
 pub use session_policy::{Concurrency, LostStateNotice, OnUpstreamLoss};
 pub use stdio::{ChildVariables, CommandLine, INHERITED_DEFAULT, StdioServerSettings};
 pub use vault::UserSecretSettings;
-
-/// Most servers of one gateway.
-pub(super) const SERVERS_MAX: usize = 256;
-
-/// The id of the default server, which exists if no server is configured.
-const STANDARD_ID: &str = "sandbox";
-
-settings! {
-    /// The fields that every server has.
-    const COMMON_ROWS {
-        /// The server's name, as in `/servers/<id>/mcp`. Required.
-        ID = Text("servers.id", 60,
-            "1 to 60 characters out of letters, digits and . _ -, the first a letter or a digit, without \"__\"", None,
-        ),
-        /// What the server is and how it is reached.
-        KIND = Choice("servers.kind", words::<Kind>).aliases(&["type", "server_type"]),
-        /// Tags of the server, which its tools inherit. The `mount_rules` of servers of kind `code` select by them.
-        TAGS = List("servers.tags", TAGS_MAX, TAG_BYTES_MAX,
-            "words of at most 64 bytes without spaces, commas and control characters").unset("none"),
-    }
-}
 
 settings! {
     /// The rows of `[default]`.
@@ -70,120 +53,6 @@ settings! {
         /// The server that `/mcp` means.
         DEFAULT_SERVER = Text("default.server", 60, "the id of a configured server", None)
             .unset("the only server where there is just one; with several, `/mcp` answers 404"),
-    }
-}
-
-/// The name of a server: 1 to 60 bytes of `[A-Za-z0-9._-]`, first a letter or digit, without `__`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ServerId(String);
-
-impl ServerId {
-    pub(super) fn parse(text: &str) -> Result<Self, Reason> {
-        let known = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-        if text.contains("__") {
-            return Err(
-                "\"__\" separates a server from its tool in a group's tool names".to_owned(),
-            );
-        }
-        if !text.starts_with(|first: char| first.is_ascii_alphanumeric())
-            || !text.chars().all(known)
-        {
-            return Err(String::new());
-        }
-        Ok(Self(text.to_owned()))
-    }
-
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for ServerId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-/// What a server is, with what only such a server has.
-#[derive(Debug, Clone)]
-pub enum ServerKind {
-    /// MCP over Streamable HTTP, somewhere else.
-    Http(HttpServerSettings),
-    /// Run by the gateway itself.
-    Code(CodeServerSettings),
-    /// A process of this worker for each session.
-    Stdio(StdioServerSettings),
-    /// MCP over HTTP+SSE of 2024-11-05, somewhere else.
-    Sse(HttpServerSettings),
-    /// Several of the others behind one endpoint.
-    Group(GroupServerSettings),
-    /// A program that this worker runs once for each call.
-    Agent(AgentServerSettings),
-}
-
-impl ServerKind {
-    /// The word of `servers.kind`.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Http(_) => kinds::HTTP,
-            Self::Code(_) => kinds::CODE,
-            Self::Stdio(_) => kinds::STDIO,
-            Self::Sse(_) => kinds::SSE,
-            Self::Group(_) => kinds::GROUP,
-            Self::Agent(_) => kinds::AGENT,
-        }
-    }
-
-    /// Whether its sessions live in a connection that one worker holds, so that the others forward to that worker. A
-    /// group has none of its own: its members say it for themselves.
-    pub fn lives_in_one_worker(&self) -> bool {
-        match self {
-            Self::Stdio(_) | Self::Sse(_) => true,
-            Self::Http(_) | Self::Code(_) | Self::Group(_) | Self::Agent(_) => false,
-        }
-    }
-}
-
-/// One MCP server.
-#[derive(Debug, Clone)]
-pub struct ServerSettings {
-    /// Its name.
-    pub id: ServerId,
-    /// What it is.
-    pub kind: ServerKind,
-    /// The words that it and its tools go by, at most 64.
-    pub tags: Vec<String>,
-    /// Who may use it; none where it has no rules of its own.
-    pub allow: Option<Vec<AccessRule>>,
-}
-
-impl ServerSettings {
-    /// Whether the server gets signed tokens with the caller's identity.
-    pub fn forwards_identity(&self) -> bool {
-        matches!(&self.kind, ServerKind::Http(http) if http.forward_identity)
-    }
-
-    /// How the tokens of requests to the server are fetched; none if none are needed.
-    pub fn oauth(&self) -> Option<&OauthSettings> {
-        match &self.kind {
-            ServerKind::Http(http) => http.oauth.as_ref(),
-            _ => None,
-        }
-    }
-
-    /// How requests to the server have the secrets of their users; none where users store none.
-    pub fn user_secret(&self) -> Option<&UserSecretSettings> {
-        match &self.kind {
-            ServerKind::Http(http) => http.user_secret.as_ref(),
-            _ => None,
-        }
-    }
-
-    /// Whether the server gets tokens in exchange for those of its callers.
-    pub fn exchanges_tokens(&self) -> bool {
-        self.oauth()
-            .is_some_and(|oauth| oauth.grant == TokenGrant::TokenExchange)
     }
 }
 
@@ -201,7 +70,7 @@ pub(super) fn parse(
         let unwritten = ServerEntry::unwritten(file);
         let mut reader = Reader::new(&unwritten, environment, errors);
         return vec![ServerSettings {
-            id: ServerId(STANDARD_ID.to_owned()),
+            id: ServerId::standard(),
             kind: ServerKind::Code(CodeServerSettings::read(&mut reader, code)),
             tags: Vec::new(),
             allow: None,
@@ -225,7 +94,7 @@ pub(super) fn parse(
             servers.push((server, entry));
         }
     }
-    group::refuse_bad_members(&servers, environment, errors);
+    members::refuse_bad_members(&servers, environment, errors);
     servers.into_iter().map(|(server, _)| server).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The settings of code execution: the standard server, ContextForge's names, and policies.
 
-use mooring_sandbox::Tier;
-use mooring_sandbox::tree::VirtualPath;
+use mooring_run_policy::paths::VirtualPath;
+use mooring_run_policy::tier::Tier;
 
 use super::*;
 use crate::Language;

@@ -148,7 +148,8 @@ fn stores_that_a_later_version_serves_are_named() {
         &["Sentinel is not served"],
     );
     check("redis+cluster://a:1", &["Cluster is not served"]);
-    check("redis://host:port", &["the Redis client refuses it"]);
+    check("redis://host:port", &["invalid port number"]);
+    check("redis://host/one", &["the database \"one\" is no number"]);
     check("localhost:6379", &["no scheme"]);
     for url in [
         "redis://h",

@@ -11,6 +11,7 @@ mod failover;
 mod known;
 mod older_module;
 mod replies;
+mod urls;
 
 use std::time::{Duration, Instant};
 

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 /// Longest name in bytes: the limit of Linux file systems.
-pub(crate) const NAME_BYTES_MAX: usize = 255;
+const NAME_BYTES_MAX: usize = 255;
 
 /// What is wrong with a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum NameFault {
 /// # Errors
 ///
 /// What is wrong with it.
-pub(crate) fn checked(name: &[u8]) -> Result<&str, NameFault> {
+pub fn checked(name: &[u8]) -> Result<&str, NameFault> {
     if matches!(name, b"" | b"." | b"..") {
         return Err(NameFault::Reserved);
     }

@@ -7,7 +7,7 @@ mod name;
 mod path;
 
 pub use access::TreeAccess;
-pub(crate) use name::checked;
+pub use name::checked;
 pub use name::{NameFault, escaped};
-pub(crate) use path::{DEPTH_MAX, PATH_BYTES_MAX};
+pub use path::{DEPTH_MAX, PATH_BYTES_MAX};
 pub use path::{Mount, PathError, VirtualPath};

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::name::{self, NameFault};
 
 /// Deepest path, counted in names beneath its mount.
-pub(crate) const DEPTH_MAX: usize = 32;
+pub const DEPTH_MAX: usize = 32;
 
 /// Longest path in bytes.
-pub(crate) const PATH_BYTES_MAX: usize = 4096;
+pub const PATH_BYTES_MAX: usize = 4096;
 
 /// One of the four trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,7 +153,7 @@ impl VirtualPath {
     }
 
     /// Whether it is this directory, or is in it at any depth.
-    pub(crate) fn is_within(&self, directory: &Self) -> bool {
+    pub fn is_within(&self, directory: &Self) -> bool {
         match directory.mount {
             None => true,
             mount => self.mount == mount && self.names.starts_with(&directory.names),
@@ -161,14 +161,14 @@ impl VirtualPath {
     }
 
     /// The same of one of these.
-    pub(crate) fn is_within_any(&self, directories: &[Self]) -> bool {
+    pub fn is_within_any(&self, directories: &[Self]) -> bool {
         directories
             .iter()
             .any(|directory| self.is_within(directory))
     }
 
     /// The entry of this name in it; none if no file of a session may have such a name.
-    pub(crate) fn entry(&self, name: &[u8]) -> Option<Self> {
+    pub fn entry(&self, name: &[u8]) -> Option<Self> {
         let name = name::checked(name).ok()?;
         match self.mount {
             None => Mount::named(name).map(Self::of),
@@ -183,7 +183,7 @@ impl VirtualPath {
     }
 
     /// The path beneath the mount, for the kernel: `.` for the mount itself.
-    pub(crate) fn beneath(&self) -> String {
+    pub fn beneath(&self) -> String {
         if self.names.is_empty() {
             ".".to_owned()
         } else {

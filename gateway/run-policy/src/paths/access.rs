@@ -96,7 +96,7 @@ impl TreeAccess {
     }
 
     /// Whether an entry of a directory is shown.
-    pub(crate) fn shows(&self, path: &VirtualPath) -> bool {
+    pub fn shows(&self, path: &VirtualPath) -> bool {
         self.allows_reading(path) || self.leads_to_readable(path)
     }
 
@@ -114,19 +114,19 @@ impl TreeAccess {
     }
 
     /// Whether a directory is, or contains, one of those that the sandbox makes because the policy names them.
-    pub(crate) fn leads_to_named(&self, path: &VirtualPath) -> bool {
+    pub fn leads_to_named(&self, path: &VirtualPath) -> bool {
         let leads = |roots: &[VirtualPath]| roots.iter().any(|root| root.is_within(path));
         (self.lists.as_ref()).is_some_and(|lists| leads(&lists.readable) || leads(&lists.writable))
     }
 
     /// Whether something below a path is denied, so that the path must not go as a whole.
-    pub(crate) fn denies_below(&self, path: &VirtualPath) -> bool {
+    pub fn denies_below(&self, path: &VirtualPath) -> bool {
         (self.lists.as_ref())
             .is_some_and(|lists| lists.denied.iter().any(|denied| denied.is_within(path)))
     }
 
     /// The outermost paths of a tree that may be read: the tree itself, or some of its directories and files.
-    pub(crate) fn readable(&self, mount: Mount) -> Vec<VirtualPath> {
+    pub fn readable(&self, mount: Mount) -> Vec<VirtualPath> {
         match &self.lists {
             None => vec![VirtualPath::of(mount)],
             Some(lists) => of_mount(&lists.readable, mount),
