@@ -1,9 +1,9 @@
 //! Limits the rate of replies to unauthenticated senders, by address: replies beyond it are delayed, so that a sender
 //! that waits for them sends less.
 //!
-//! [`super::caller::RequestSender`] says which senders these are. Each address has a token bucket of one second, kept
-//! as the moment at which it is full again (the generic cell rate algorithm). These moments are in a table of fixed
-//! size, in which each address has [`ROWS`] slots, chosen by secret hashes; the earliest of its slots counts.
+//! [`super::caller::RequestSender`] says which senders these are. Each address has a token bucket of one
+//! second. The moments at which they are full again are in a table of fixed size, in which each address has [`ROWS`]
+//! slots, chosen by secret hashes; the earliest of its slots counts.
 //!
 //! Invariant: memory does not grow, and no address can evict its own or another's bucket. Addresses that share all
 //! their slots share a bucket, so a flood from many addresses can at worst delay replies to other unauthenticated
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client_network::network_of;
 use mooring_metrics::{self as metrics, StrangerReply};
+use mooring_usage::TokenBucket;
 
 /// How long an empty bucket takes to fill.
 const FILLED_AFTER: Duration = Duration::from_secs(1);
@@ -103,20 +104,20 @@ impl StrangerRates {
             ),
         };
         let now = now.saturating_duration_since(self.begun);
-        let empty = now + FILLED_AFTER;
         let slots = self.slots(peer, reply);
 
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
         let least = slots.iter().filter_map(|slot| full_at.get(*slot)).min();
-        let before = Duration::from_nanos(least.copied().unwrap_or_default()).max(now);
-        let after = (before + FILLED_AFTER / per_second).min(empty + delay_max);
+        let before = Duration::from_nanos(least.copied().unwrap_or_default());
+        let (after, wait) = TokenBucket::new(per_second, FILLED_AFTER).take(before, now, 1);
+        let after = after.min(now + FILLED_AFTER + delay_max);
         let nanoseconds = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
         for slot in slots {
             if let Some(known) = full_at.get_mut(slot) {
                 *known = nanoseconds.max(*known);
             }
         }
-        after.saturating_sub(empty)
+        wait.min(delay_max)
     }
 
     /// The slots of this address for such replies.

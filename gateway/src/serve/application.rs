@@ -102,7 +102,7 @@ pub(crate) async fn assemble(
         )),
         request_rates: (settings.listen.requests_per_user_per_minute)
             .and_then(NonZeroU32::new)
-            .map(RequestRates::new),
+            .map(|per_minute| RequestRates::new(per_minute.get(), Duration::from_secs(60))),
         stranger_rates: (settings.listen.refusals_per_peer_per_second)
             .and_then(NonZeroU32::new)
             .map(StrangerRates::new),

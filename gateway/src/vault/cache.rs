@@ -3,12 +3,12 @@
 //! Invariant: a secret is given for at most [`CACHED_FOR`] after the store was asked for it, and never again after it was
 //! forgotten, also by a read that was under way then.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mooring_session::names::{Principal, ServerName};
 use mooring_upstream::UserSecret;
+use mooring_usage::BoundedCache;
 
 /// How long a secret is used without reading it again. One that is missing is looked for with every request.
 pub(super) const CACHED_FOR: Duration = Duration::from_secs(3);
@@ -16,12 +16,10 @@ pub(super) const CACHED_FOR: Duration = Duration::from_secs(3);
 const CACHED_MAX: usize = 10_000;
 
 /// Secrets by their owners.
-#[derive(Default)]
 pub(super) struct SecretCache(Mutex<CachedSecrets>);
 
-#[derive(Default)]
 struct CachedSecrets {
-    secrets: HashMap<Owner, CachedSecret>,
+    secrets: BoundedCache<Owner, CachedSecret>,
     /// Grows when secrets are forgotten.
     generation: u64,
 }
@@ -44,10 +42,19 @@ pub(super) struct SecretRead {
     generation: u64,
 }
 
+impl Default for SecretCache {
+    fn default() -> Self {
+        Self(Mutex::new(CachedSecrets {
+            secrets: BoundedCache::new(CACHED_MAX),
+            generation: 0,
+        }))
+    }
+}
+
 impl SecretCache {
     pub(super) fn get(&self, server: &ServerName, user: &Principal) -> Option<UserSecret> {
         let cached = self.lock();
-        let found = cached.secrets.get(&Owner::of(server, user))?;
+        let found = cached.secrets.peek(&Owner::of(server, user))?;
         (Instant::now() < found.until).then(|| found.secret.clone())
     }
 
@@ -70,20 +77,11 @@ impl SecretCache {
         if cached.generation != read.generation {
             return;
         }
-        let secrets = &mut cached.secrets;
-        if secrets.len() >= CACHED_MAX {
-            let now = Instant::now();
-            secrets.retain(|_, secret| now < secret.until);
-            // Otherwise each of the next ones would walk through all of them.
-            if secrets.len() > CACHED_MAX / 2 {
-                secrets.clear();
-            }
-        }
         let secret = CachedSecret {
             secret: secret.clone(),
             until: read.began_at + CACHED_FOR,
         };
-        secrets.insert(Owner::of(server, user), secret);
+        cached.secrets.insert(Owner::of(server, user), secret);
     }
 
     pub(super) fn forget(&self, server: &ServerName, user: &Principal) {

@@ -6,20 +6,24 @@
 //! together leave the reserve for short ones. On each thread, users who have something to run get the same processor
 //! time, see [`fair_task`].
 
+mod bounded_cache;
 mod busiest;
 mod fair_queue;
 mod fair_task;
 mod memory;
 mod memory_limit;
+mod rates;
 mod thread_beside;
 mod transfer_share;
 mod user;
 
+pub use bounded_cache::BoundedCache;
 pub use busiest::{Busiest, CallFigures};
 pub use fair_task::{
     ChargeEnd, FairTask, FlowId, fair_task, for_same_user, run_beside, share_fairly, work_on_text,
 };
 pub use memory::{HeldMemory, MemoryBudget, MemoryShare, NoRoom, Patience, RoomWait, SharePart};
+pub use rates::{KeyedRates, TokenBucket};
 pub use transfer_share::TransferShare;
 pub use user::{CallPermit, TooManyCalls, UsageLimits, UserUsage};
 

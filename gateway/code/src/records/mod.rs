@@ -25,7 +25,6 @@ mod call_key;
 mod call_lines;
 mod call_log;
 mod calls_read;
-mod event_rate;
 mod events;
 mod free_space;
 mod id;
@@ -46,7 +45,7 @@ pub(crate) mod tests;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mooring_session::names::{Principal, ServerName, WorkerId};
 
@@ -63,12 +62,14 @@ pub(crate) use recording::{NewRun, Recording, ReplayOf, RunCompletion, RunEvents
 pub use replay_mode::ReplayMode;
 pub use stored::RunStatus;
 
-use self::event_rate::EventRateLimit;
 use self::free_space::FreeSpace;
 use self::quota::RecordSizes;
 use crate::volume::{Area, AreaKind, Volume};
 use mooring_metrics::{self as metrics, Record};
+use mooring_usage::KeyedRates;
 
+/// Most events and blocked runs that one gateway records of one server in a minute.
+const EVENTS_PER_MINUTE_MAX: u32 = 1_000;
 /// The directory of security events.
 const EVENTS: &str = "events";
 /// The directory of the markers of running runs.
@@ -101,7 +102,7 @@ pub struct Records(Arc<Shared>);
 struct Shared {
     volume: Volume,
     options: RecordsOptions,
-    flood: EventRateLimit,
+    event_rates: KeyedRates<ServerName>,
     free_space: Arc<FreeSpace>,
     /// The sizes that the last prune pass of this process found.
     sizes: Mutex<HashMap<ServerName, RecordSizes>>,
@@ -133,7 +134,7 @@ impl Records {
             free_space: Arc::new(FreeSpace::new(volume.clone(), options.free_bytes_min)),
             volume,
             options,
-            flood: EventRateLimit::default(),
+            event_rates: KeyedRates::new(EVENTS_PER_MINUTE_MAX, Duration::from_secs(60)),
             sizes: Mutex::default(),
             recorded_bytes: Mutex::default(),
         }))
@@ -153,7 +154,7 @@ impl Records {
         finished: RunCompletion,
         event: Option<SecurityEvent>,
     ) {
-        if !self.0.flood.admits(server) {
+        if !self.admits_event(server) {
             metrics::code_record_failed(Record::Flood);
             return;
         }
@@ -185,9 +186,15 @@ impl Records {
         events::list(&self.read_area(server)?, filter).map_err(RecordsError::Read)
     }
 
+    /// Whether one more event or blocked run may be recorded: nothing else bounds how many files refusals cost.
+    fn admits_event(&self, server: &ServerName) -> bool {
+        let rates = &self.0.event_rates;
+        rates.take(server, 1, Instant::now()).is_ok()
+    }
+
     fn store_event(&self, server: &ServerName, area: &Area, event: &StoredEvent) {
         metrics::code_security_event(event.kind.into());
-        if !self.0.flood.admits(server) {
+        if !self.admits_event(server) {
             metrics::code_record_failed(Record::Flood);
             return;
         }

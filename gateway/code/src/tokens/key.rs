@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ring::hmac;
 
-use mooring_secrets::file::{self as secret_file, SecretFileError};
+use mooring_secrets::file::{self as secret_file, FileError};
 
 /// How long the key is.
 const KEY_BYTES: usize = 32;
@@ -22,7 +22,7 @@ const FILE_BYTES_MAX: u64 = 1024;
 pub enum TokenKeyError {
     /// The file cannot be read, or others can read it too.
     #[error(transparent)]
-    File(#[from] SecretFileError),
+    File(#[from] FileError),
     /// Its content is not a valid key. It is never repeated in messages.
     #[error("the key file {} does not hold 32 bytes as 64 hexadecimal digits or in base64", path.display())]
     NoKey {
@@ -131,14 +131,8 @@ mod tests {
         assert!(exposed.to_string().contains("has mode 0644"), "{exposed}");
         let directory = tempfile::tempdir().unwrap();
         let none = TokenKey::read(directory.path()).unwrap_err();
-        assert!(
-            matches!(none, TokenKeyError::File(SecretFileError::NotAFile { .. })),
-            "{none}"
-        );
+        assert!(none.to_string().contains("is not a regular file"), "{none}");
         let absent = TokenKey::read(&directory.path().join("x")).unwrap_err();
-        assert!(
-            matches!(absent, TokenKeyError::File(SecretFileError::Open { .. })),
-            "{absent}"
-        );
+        assert!(absent.to_string().contains("cannot open"), "{absent}");
     }
 }

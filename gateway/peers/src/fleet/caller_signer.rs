@@ -3,7 +3,6 @@
 //! The keys are derived from the fleet's, so every gateway signs with the same one, and servers keep trusting tokens
 //! while the fleet's keys are rotated. Invariant: a token is for one server and one caller, and ends within minutes.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,6 +18,7 @@ use super::keys::KeyRing;
 use super::mac::Purpose;
 use mooring_secrets::digest;
 use mooring_upstream::{Caller, CallerCredentials};
+use mooring_usage::BoundedCache;
 
 /// The issuer of every token.
 const ISSUER: &str = "mooring";
@@ -26,7 +26,7 @@ const ISSUER: &str = "mooring";
 const VALID: Duration = Duration::from_secs(300);
 /// How long a token is reused, so that it is still valid for a while when it arrives.
 const SENT_AGAIN: Duration = Duration::from_secs(200);
-/// Maximum cached tokens; beyond it the cache is cleared.
+/// Maximum cached tokens.
 const TOKENS_MAX: usize = 10_000;
 
 /// A derived key is no key for signatures. Cannot happen: every 32 bytes are one.
@@ -40,7 +40,7 @@ pub struct CallerSigner {
     /// The encoded header of every token.
     header: String,
     keys_json: String,
-    tokens: Mutex<HashMap<Box<str>, SignedToken>>,
+    tokens: Mutex<BoundedCache<Box<str>, SignedToken>>,
 }
 
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl CallerSigner {
             header: BASE64.encode(header.to_string()),
             keys_json: serde_json::json!({ "keys": public }).to_string(),
             key,
-            tokens: Mutex::default(),
+            tokens: Mutex::new(BoundedCache::new(TOKENS_MAX)),
         })
     }
 
@@ -133,9 +133,6 @@ impl CallerCredentials for CallerSigner {
             return Some(token.authorization.clone());
         }
         let authorization = self.sign(server, caller, now)?;
-        if tokens.len() >= TOKENS_MAX {
-            tokens.clear();
-        }
         let token = SignedToken {
             authorization: authorization.clone(),
             made_at: now,

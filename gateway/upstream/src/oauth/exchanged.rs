@@ -3,12 +3,12 @@
 //! Invariants: a token is used for the one token that it was exchanged for, and no longer than that is valid; one request
 //! for it is under way at a time, and the others wait for its outcome; none is stored anywhere but here.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
 use mooring_secrets::access_token::AccessToken;
+use mooring_usage::BoundedCache;
 use tokio::time::Instant;
 
 use super::endpoint::{FetchError, TokenEndpoint, TokenRequest};
@@ -16,7 +16,7 @@ use super::{RENEW_PAUSE, TokenExchangeError};
 use crate::metrics::{TokenExchange, token_exchanged};
 use crate::{Client, with_causes};
 
-/// Most callers' tokens of a server that are known, in two generations.
+/// Most callers' tokens of a server that are known.
 pub(super) const TOKENS_MAX: usize = 10_000;
 /// How long, at least, the outcome of an exchange answers all requests for the same token.
 pub(super) const SHARED_FOR: Duration = Duration::from_secs(2);
@@ -25,14 +25,12 @@ pub(super) const SHARED_FOR: Duration = Duration::from_secs(2);
 pub(super) type TokenDigest = [u8; 32];
 
 /// Exchanged tokens, by the tokens that they were exchanged for.
-#[derive(Default)]
-pub(super) struct ExchangedTokens(Mutex<Generations>);
+pub(super) struct ExchangedTokens(Mutex<BoundedCache<TokenDigest, Arc<Slot>>>);
 
-/// When the younger generation is full, the older one is forgotten.
-#[derive(Default)]
-struct Generations {
-    young: HashMap<TokenDigest, Arc<Slot>>,
-    old: HashMap<TokenDigest, Arc<Slot>>,
+impl Default for ExchangedTokens {
+    fn default() -> Self {
+        Self(Mutex::new(BoundedCache::new(TOKENS_MAX)))
+    }
 }
 
 /// The token for one caller. Who exchanges it holds the lock.
@@ -97,23 +95,19 @@ impl ExchangedTokens {
     }
 
     pub(super) fn slot(&self, digest: &TokenDigest) -> Arc<Slot> {
-        // The maps are consistent after every statement, so a poisoned lock is usable.
-        let mut generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = generations.young.get(digest) {
+        // The cache is consistent after every statement, so a poisoned lock is usable.
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = slots.get(digest) {
             return Arc::clone(slot);
         }
-        let slot = generations.old.remove(digest).unwrap_or_default();
-        if generations.young.len() >= TOKENS_MAX / 2 {
-            generations.old = std::mem::take(&mut generations.young);
-        }
-        generations.young.insert(*digest, Arc::clone(&slot));
+        let slot = Arc::<Slot>::default();
+        slots.insert(*digest, Arc::clone(&slot));
         slot
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        let generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        generations.young.len() + generations.old.len()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
