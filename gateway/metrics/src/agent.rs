@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use metrics::{describe_histogram, histogram};
+use metrics::histogram;
 
-/// Time of one run of an agent's program, by `outcome`.
-pub(super) const RUN_SECONDS: &str = "mooring_agent_run_duration_seconds";
+metrics! {
+    pub(super) fn describe;
+    /// Time of one run of an agent's program, by outcome.
+    RUN_SECONDS = histogram("mooring_agent_run_duration_seconds");
+}
 
 /// How a run of an agent's program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
@@ -21,10 +24,6 @@ pub enum AgentOutcome {
     Cancelled,
     /// It printed too much, or the connection to it broke.
     Broken,
-}
-
-pub(super) fn describe() {
-    describe_histogram!(RUN_SECONDS, "One run of a command-line agent's program");
 }
 
 /// A run has ended.

@@ -3,82 +3,35 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use metrics::{
-    Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
-};
+use metrics::{Histogram, counter, gauge, histogram};
 use strum::VariantArray as _;
 
-/// Time of one run, by `runtime` and `outcome`; blocked ones count as nothing.
-const RUN_SECONDS: &str = "mooring_code_run_duration_seconds";
-/// Time to set up the isolation layers of a run before its program starts.
-const START_SECONDS: &str = "mooring_sandbox_start_seconds";
-/// Runs whose program was started, by whether the `helper` had been started in advance.
-const STARTS: &str = "mooring_sandbox_starts_total";
-/// Code sessions that this worker has used within their time to live.
-const SESSIONS_ACTIVE: &str = "mooring_code_sessions_active";
-/// Sessions opened whose tree of tools was there.
-const TREE_HITS: &str = "mooring_code_vfs_cache_hits_total";
-/// Sessions opened whose tree of tools had to be made.
-const TREE_MISSES: &str = "mooring_code_vfs_cache_misses_total";
-/// How sessions were found when they were opened, by `found`.
-const OPENED: &str = "mooring_code_sessions_opened_total";
-/// How long a session's lock was held, by `use`.
-const LOCK_HELD_SECONDS: &str = "mooring_code_lock_held_seconds";
-/// Files of runs that were not kept.
-const FILES_REFUSED: &str = "mooring_code_files_refused_total";
-/// Runs refused because a principal had too many lately.
-const RATE_LIMITED: &str = "mooring_code_rate_limited_total";
-/// Directories of sessions that are over, by `outcome`.
-const RETIRED: &str = "mooring_code_sessions_retired_total";
-/// How long a call waited for its turn.
-const TURN_WAIT_SECONDS: &str = "mooring_turn_wait_seconds";
-
-/// Every metric of code servers.
-#[cfg(test)]
-pub(super) const ALL: [&str; 12] = [
-    RUN_SECONDS,
-    START_SECONDS,
-    STARTS,
-    SESSIONS_ACTIVE,
-    TREE_HITS,
-    TREE_MISSES,
-    OPENED,
-    LOCK_HELD_SECONDS,
-    FILES_REFUSED,
-    RATE_LIMITED,
-    RETIRED,
-    TURN_WAIT_SECONDS,
-];
-
-pub(super) fn describe() {
-    describe_histogram!(RUN_SECONDS, "Start of a run's program to its end");
-    describe_histogram!(START_SECONDS, "Building the sandbox of a run");
-    describe_counter!(STARTS, "Runs started, by when their helper was started");
-    describe_gauge!(SESSIONS_ACTIVE, "Code sessions used here within their TTL");
-    describe_counter!(TREE_HITS, "Sessions opened whose tools were in place");
-    describe_counter!(
-        TREE_MISSES,
-        "Sessions opened whose tools had to be generated"
-    );
-    describe_counter!(OPENED, "Code sessions opened, by what was found");
-    describe_histogram!(
-        LOCK_HELD_SECONDS,
-        "A session's lock, by what it was held for"
-    );
-    describe_counter!(FILES_REFUSED, "Files of runs that were not kept");
-    describe_counter!(RATE_LIMITED, "Runs refused by the rate limit");
-    describe_counter!(RETIRED, "Directories of sessions that are over, by outcome");
-    describe_histogram!(TURN_WAIT_SECONDS, "A call's wait for its session's turn");
-    for name in [TREE_HITS, TREE_MISSES, FILES_REFUSED, RATE_LIMITED] {
-        counter!(name).absolute(0);
-    }
-    for helper in SandboxHelper::VARIANTS {
-        counter!(STARTS, "helper" => <&'static str>::from(helper)).absolute(0);
-    }
-    for outcome in SessionRetired::VARIANTS {
-        counter!(RETIRED, "outcome" => <&'static str>::from(outcome)).absolute(0);
-    }
-    gauge!(SESSIONS_ACTIVE).set(0.0);
+metrics! {
+    pub(super) fn describe;
+    /// Time of one run, by runtime and outcome; blocked ones count as nothing.
+    RUN_SECONDS = histogram("mooring_code_run_duration_seconds");
+    /// Time to set up the isolation layers of a run before its program starts.
+    START_SECONDS = histogram("mooring_sandbox_start_seconds");
+    /// Runs whose program was started, by whether the helper had been started in advance.
+    STARTS = counter("mooring_sandbox_starts_total").zero("helper", SandboxHelper::VARIANTS);
+    /// Code sessions that this worker has used within their time to live.
+    SESSIONS_ACTIVE = gauge("mooring_code_sessions_active").zero();
+    /// Sessions opened whose tree of tools was there.
+    TREE_HITS = counter("mooring_code_vfs_cache_hits_total").zero();
+    /// Sessions opened whose tree of tools had to be made.
+    TREE_MISSES = counter("mooring_code_vfs_cache_misses_total").zero();
+    /// Code sessions opened, by what was found.
+    OPENED = counter("mooring_code_sessions_opened_total");
+    /// How long a session's lock was held, by use.
+    LOCK_HELD_SECONDS = histogram("mooring_code_lock_held_seconds");
+    /// Files of runs that were not kept.
+    FILES_REFUSED = counter("mooring_code_files_refused_total").zero();
+    /// Runs refused because a principal had too many lately.
+    RATE_LIMITED = counter("mooring_code_rate_limited_total").zero();
+    /// Directories of expired sessions, by outcome.
+    RETIRED = counter("mooring_code_sessions_retired_total").zero("outcome", SessionRetired::VARIANTS);
+    /// How long a call waited for its session's turn.
+    TURN_WAIT_SECONDS = histogram("mooring_turn_wait_seconds");
 }
 
 /// How a run ended.

@@ -1,16 +1,17 @@
 //! The metrics of client connections, and of requests that are refused or answered late for their number.
 
-use metrics::{counter, describe_counter};
+use metrics::counter;
 use strum::VariantArray as _;
 
-/// Client connections that were closed before they were served, by `reason`.
-const REFUSED: &str = "mooring_client_connections_refused_total";
-
-/// Requests beyond a limit of their user, by `limit`.
-const REQUESTS_REFUSED: &str = "mooring_requests_refused_total";
-
-/// Delayed replies to unauthenticated senders, by `reply`.
-const REPLIES_DELAYED: &str = "mooring_replies_delayed_total";
+metrics! {
+    pub(super) fn describe;
+    /// Client connections that were closed before they were served, by reason.
+    REFUSED = counter("mooring_client_connections_refused_total").zero("reason", ConnectionRefusal::VARIANTS);
+    /// Requests beyond a limit of their user, by limit.
+    REQUESTS_REFUSED = counter("mooring_requests_refused_total").zero("limit", USER_LIMITS);
+    /// Replies to unauthenticated senders that were delayed for their number, by kind.
+    REPLIES_DELAYED = counter("mooring_replies_delayed_total").zero("reply", StrangerReply::VARIANTS);
+}
 
 /// The limits of users that are settings.
 const USER_LIMITS: [&str; 4] = [
@@ -19,34 +20,6 @@ const USER_LIMITS: [&str; 4] = [
     "affinity.initializes_per_minute",
     "affinity.max_sessions_per_principal",
 ];
-
-/// Every metric of this file.
-#[cfg(test)]
-pub(super) const ALL: [&str; 3] = [REFUSED, REQUESTS_REFUSED, REPLIES_DELAYED];
-
-pub(super) fn describe() {
-    describe_counter!(
-        REFUSED,
-        "Client connections that were closed before they were served, by reason"
-    );
-    describe_counter!(
-        REQUESTS_REFUSED,
-        "Requests beyond a limit of their user, by limit"
-    );
-    for limit in USER_LIMITS {
-        counter!(REQUESTS_REFUSED, "limit" => limit).absolute(0);
-    }
-    describe_counter!(
-        REPLIES_DELAYED,
-        "Replies to unknown senders that were delayed for their number, by kind"
-    );
-    for reply in StrangerReply::VARIANTS.iter().copied() {
-        counter!(REPLIES_DELAYED, "reply" => <&'static str>::from(reply)).absolute(0);
-    }
-    for reason in ConnectionRefusal::VARIANTS.iter().copied() {
-        counter!(REFUSED, "reason" => <&'static str>::from(reason)).absolute(0);
-    }
-}
 
 /// Why a connection was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]

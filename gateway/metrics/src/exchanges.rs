@@ -7,54 +7,22 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use metrics::{Gauge, Histogram, Label, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{Gauge, Histogram, Label, gauge, histogram};
 
-/// Time from a request's arrival to the last byte of its reply, by `server`, `method`, `status`, `outcome` and `era`.
-pub const REQUEST_SECONDS: &str = "mooring_request_duration_seconds";
-/// Time from a request's arrival to the first byte of its reply, by `server` and `method`.
-const REQUEST_FIRST_BYTE_SECONDS: &str = "mooring_request_first_byte_seconds";
-/// Requests whose reply has not ended, by `server`.
-const REQUESTS_IN_FLIGHT: &str = "mooring_requests_in_flight";
-/// Time from sending a message to the last byte of the upstream's reply, by `server`, `instance`, `method` and `outcome`.
-pub const UPSTREAM_SECONDS: &str = "mooring_upstream_duration_seconds";
-/// Time from sending a message to the first byte of the upstream's reply, by `server`, `instance` and `method`.
-const UPSTREAM_FIRST_BYTE_SECONDS: &str = "mooring_upstream_first_byte_seconds";
-/// Messages whose reply has not ended, by `server` and `instance`.
-const UPSTREAM_IN_FLIGHT: &str = "mooring_upstream_requests_in_flight";
-
-/// Every metric of this file.
-#[cfg(test)]
-pub(super) const ALL: [&str; 6] = [
-    REQUEST_SECONDS,
-    REQUEST_FIRST_BYTE_SECONDS,
-    REQUESTS_IN_FLIGHT,
-    UPSTREAM_SECONDS,
-    UPSTREAM_FIRST_BYTE_SECONDS,
-    UPSTREAM_IN_FLIGHT,
-];
-
-pub(super) fn describe() {
-    describe_histogram!(
-        REQUEST_SECONDS,
-        "Arrival of a request to the last byte of its reply"
-    );
-    describe_histogram!(
-        REQUEST_FIRST_BYTE_SECONDS,
-        "Arrival of a request to the first byte of its reply"
-    );
-    describe_gauge!(REQUESTS_IN_FLIGHT, "Requests whose reply has not ended");
-    describe_histogram!(
-        UPSTREAM_SECONDS,
-        "Sending upstream to the last byte of the reply"
-    );
-    describe_histogram!(
-        UPSTREAM_FIRST_BYTE_SECONDS,
-        "Sending upstream to the first byte of the reply"
-    );
-    describe_gauge!(
-        UPSTREAM_IN_FLIGHT,
-        "Messages to upstream servers whose reply has not ended"
-    );
+metrics! {
+    pub(super) fn describe;
+    /// Time from a request's arrival to the last byte of its reply, by server, method, status, outcome and era.
+    pub REQUEST_SECONDS = histogram("mooring_request_duration_seconds");
+    /// Time from a request's arrival to the first byte of its reply, by server and method.
+    REQUEST_FIRST_BYTE_SECONDS = histogram("mooring_request_first_byte_seconds");
+    /// Requests whose reply has not ended, by server.
+    REQUESTS_IN_FLIGHT = gauge("mooring_requests_in_flight");
+    /// Time from sending a message to the last byte of the upstream's reply, by server, instance, method and outcome.
+    pub UPSTREAM_SECONDS = histogram("mooring_upstream_duration_seconds");
+    /// Time from sending a message to the first byte of the upstream's reply, by server, instance and method.
+    UPSTREAM_FIRST_BYTE_SECONDS = histogram("mooring_upstream_first_byte_seconds");
+    /// Messages to upstream servers whose reply has not ended, by server and instance.
+    UPSTREAM_IN_FLIGHT = gauge("mooring_upstream_requests_in_flight");
 }
 
 /// How an exchange ended.

@@ -1,39 +1,22 @@
 //! The metrics of records of runs, of security events and of skills.
 
-use metrics::{counter, describe_counter};
+use metrics::counter;
 use strum::VariantArray as _;
 
-/// Records that were not written, by `record`.
-const RECORD_FAILURES: &str = "mooring_code_record_failures_total";
-/// Runs whose worker died with them, as this worker ended their records.
-const RUNS_LOST: &str = "mooring_code_runs_lost_total";
-/// Security events, by `kind`.
-const EVENTS: &str = "mooring_code_security_events_total";
-/// Records removed by age or number, by `record`.
-const PRUNED: &str = "mooring_code_records_pruned_total";
-/// Changes of skills, by `change`.
-const SKILLS: &str = "mooring_code_skill_changes_total";
-/// Replays, by `mode` and `outcome`.
-const REPLAYS: &str = "mooring_code_replays_total";
-
-/// Every metric here.
-#[cfg(test)]
-pub(super) const ALL: [&str; 6] = [RECORD_FAILURES, RUNS_LOST, EVENTS, PRUNED, SKILLS, REPLAYS];
-
-pub(super) fn describe() {
-    describe_counter!(RECORD_FAILURES, "Records that were not written");
-    describe_counter!(RUNS_LOST, "Runs whose worker died with them");
-    describe_counter!(EVENTS, "Security events of code servers, by kind");
-    describe_counter!(PRUNED, "Records removed by age or number");
-    describe_counter!(SKILLS, "Changes of skills");
-    describe_counter!(REPLAYS, "Replays of recorded runs");
-    for record in Record::VARIANTS {
-        counter!(RECORD_FAILURES, "record" => <&'static str>::from(record)).absolute(0);
-    }
-    for record in ["run", "event"] {
-        counter!(PRUNED, "record" => record).absolute(0);
-    }
-    counter!(RUNS_LOST).absolute(0);
+metrics! {
+    pub(super) fn describe;
+    /// Records that were not written, by record.
+    RECORD_FAILURES = counter("mooring_code_record_failures_total").zero("record", Record::VARIANTS);
+    /// Runs whose worker died with them, as this worker ended their records.
+    RUNS_LOST = counter("mooring_code_runs_lost_total").zero();
+    /// Security events of code servers, by kind.
+    EVENTS = counter("mooring_code_security_events_total");
+    /// Records removed by age or number, by record.
+    PRUNED = counter("mooring_code_records_pruned_total").zero("record", ["run", "event"]);
+    /// Changes of skills, by change.
+    SKILLS = counter("mooring_code_skill_changes_total");
+    /// Replays of recorded runs, by mode and outcome.
+    REPLAYS = counter("mooring_code_replays_total");
 }
 
 /// A record that was not written.

@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
-use metrics::{Counter, counter, describe_counter, describe_histogram, histogram};
+use metrics::{Counter, counter, histogram};
 use strum::VariantArray as _;
 
-/// Answers of hooks, by `phase` and `outcome`.
-const ANSWERS: &str = "mooring_hook_answers_total";
-/// Time from a question to a hook to its answer, by `phase`.
-const SECONDS: &str = "mooring_hook_duration_seconds";
-
-/// Every metric of this file.
-#[cfg(test)]
-pub(super) const ALL: [&str; 2] = [ANSWERS, SECONDS];
+metrics! {
+    fn describe_rows;
+    /// Answers of hooks, by phase and outcome.
+    ANSWERS = counter("mooring_hook_answers_total");
+    /// Time from a question to a hook to its answer, by phase.
+    SECONDS = histogram("mooring_hook_duration_seconds");
+}
 
 pub(super) fn describe() {
-    describe_counter!(ANSWERS, "Answers of hooks, by phase and outcome");
-    describe_histogram!(SECONDS, "Question to a hook to its answer");
+    describe_rows();
     for phase in ["before", "after"] {
         for outcome in HookOutcome::VARIANTS.iter().copied() {
             answers(phase, outcome).absolute(0);

@@ -1,6 +1,9 @@
 //! The metrics that several parts of the gateway count, each named once. Labels are bounded sets, never ids or e-mails.
 //! Metrics of one part alone stand in that part.
 
+#[macro_use]
+mod table;
+
 mod agent;
 mod code;
 mod connections;
@@ -28,40 +31,44 @@ pub use governance::{
 };
 pub use hooks::{HookOutcome, hook_answered};
 pub use logs::{LogLoss, log_line_lost};
-use metrics::{Counter, counter, describe_counter, describe_gauge, describe_histogram, gauge};
+use metrics::{Counter, counter, gauge};
 pub use process::process_figures;
 use strum::VariantArray as _;
 
-/// Bindings this worker made or drove last.
-pub const BINDINGS_ACTIVE: &str = "session_affinity_bindings_active";
-/// Connections to servers of the kinds `stdio` and `sse` that live in this worker.
-pub const CONNECTIONS_OWNED: &str = "mooring_connections_owned";
-/// Requests routed to an existing binding.
-pub const HITS: &str = "session_affinity_hits_total";
-/// Requests that met no binding.
-pub const MISSES: &str = "session_affinity_misses_total";
-/// Bindings moved, by `reason`.
-pub const REBINDS: &str = "session_affinity_rebinds_total";
-/// Bindings that could not be made, by `reason`.
-pub const FAILURES: &str = "session_affinity_failures_total";
-/// Attempts to clean up after sessions that expired or ended, by `outcome`.
-pub const REAPED: &str = "mooring_reaped_sessions_total";
-/// Sessions that a principal's cap cost, by `outcome`.
-pub const CAPPED: &str = "mooring_capped_sessions_total";
-/// Messages of upstream servers that were dropped because they cannot be forwarded.
-pub const UPSTREAM_DROPPED: &str = "mooring_upstream_messages_dropped_total";
-/// Replies that answer another request than the one they came for, by `source`.
-pub const REPLIES_MISMATCHED: &str = "mooring_mismatched_replies_total";
-/// Events from the store that another worker's claim has settled.
-pub const CLAIM_NEWS: &str = "mooring_claim_news_total";
-/// Always 1, with the `version` of the gateway.
-pub const BUILD_INFO: &str = "mooring_build_info";
-/// Whether the store is away.
-pub const DEGRADED: &str = "mooring_degraded";
-/// Time of one store command, by `command`.
-pub const STORE_SECONDS: &str = "mooring_store_duration_seconds";
-/// Connections to Redis that were closed because a reply was not the one to its command, malformed or too large.
-pub const STORE_REPLIES_REFUSED: &str = "mooring_store_replies_refused_total";
+metrics! {
+    fn describe_rows;
+    /// Bindings this worker made or drove last.
+    pub BINDINGS_ACTIVE = gauge("session_affinity_bindings_active").zero();
+    /// Connections to servers of the kinds stdio and sse that live in this worker.
+    pub CONNECTIONS_OWNED = gauge("mooring_connections_owned").zero();
+    /// Requests routed to an existing binding.
+    pub HITS = counter("session_affinity_hits_total").zero();
+    /// Requests that met no binding.
+    pub MISSES = counter("session_affinity_misses_total").zero();
+    /// Bindings moved, by reason.
+    pub REBINDS = counter("session_affinity_rebinds_total")
+        .zero("reason", ["upstream", "owner", "drain", "worker"]);
+    /// Bindings that could not be made, by reason.
+    pub FAILURES = counter("session_affinity_failures_total").zero("reason", ["no_instance"]);
+    /// Attempts to clean up after sessions that expired or ended, by outcome.
+    pub REAPED = counter("mooring_reaped_sessions_total").zero("outcome", ReapOutcome::VARIANTS);
+    /// Sessions that a principal's cap ended or refused, by outcome.
+    pub CAPPED = counter("mooring_capped_sessions_total").zero("outcome", CapOutcome::VARIANTS);
+    /// Messages of upstream servers that were dropped because they cannot be forwarded.
+    pub UPSTREAM_DROPPED = counter("mooring_upstream_messages_dropped_total").zero();
+    /// Replies that answer another request than the one they came for, by source.
+    pub REPLIES_MISMATCHED = counter("mooring_mismatched_replies_total").zero("source", ReplySource::VARIANTS);
+    /// Claims of other workers that the store reported as settled.
+    pub CLAIM_NEWS = counter("mooring_claim_news_total").zero();
+    /// Always 1, with the version of the gateway.
+    pub BUILD_INFO = gauge("mooring_build_info");
+    /// 1 while the store is away.
+    pub DEGRADED = gauge("mooring_degraded").zero();
+    /// Time of one store command, by command.
+    pub STORE_SECONDS = histogram("mooring_store_duration_seconds");
+    /// Connections to Redis that were closed because a reply was another command's, malformed or too large.
+    pub STORE_REPLIES_REFUSED = counter("mooring_store_replies_refused_total").zero();
+}
 
 /// Upper bounds of the histograms' buckets, in seconds: from below one Redis round trip to above a slow tool.
 pub const BUCKETS_SECONDS: &[f64] = &[
@@ -71,48 +78,8 @@ pub const BUCKETS_SECONDS: &[f64] = &[
 
 /// Registers descriptions, and the counters at zero, so that a scrape before the first event shows them.
 pub fn describe() {
-    describe_gauge!(BINDINGS_ACTIVE, "Bindings this worker made or drove last");
-    describe_gauge!(
-        CONNECTIONS_OWNED,
-        "Connections to servers that live in this worker"
-    );
-    describe_counter!(HITS, "Requests routed to an existing binding");
-    describe_counter!(MISSES, "Requests that met no binding");
-    describe_counter!(REBINDS, "Bindings moved, by reason");
-    describe_counter!(FAILURES, "Bindings that could not be made, by reason");
-    describe_counter!(
-        REAPED,
-        "Attempts to clean up after sessions that expired or ended, by outcome"
-    );
-    describe_counter!(
-        CAPPED,
-        "Sessions that a principal's cap ended or refused, by outcome"
-    );
-    describe_counter!(
-        UPSTREAM_DROPPED,
-        "Messages of upstream servers that cannot be passed on"
-    );
-    counter!(UPSTREAM_DROPPED).absolute(0);
-    describe_counter!(
-        REPLIES_MISMATCHED,
-        "Replies to another request than the one they came for, by source"
-    );
-    for source in ReplySource::VARIANTS {
-        counter!(REPLIES_MISMATCHED, "source" => <&'static str>::from(source)).absolute(0);
-    }
-    describe_counter!(
-        CLAIM_NEWS,
-        "Claims of other workers that the store reported as settled"
-    );
-    describe_gauge!(BUILD_INFO, "Always 1, with the gateway's version");
+    describe_rows();
     gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-    describe_gauge!(DEGRADED, "1 while the store is away");
-    describe_counter!(
-        STORE_REPLIES_REFUSED,
-        "Replies of Redis that were another command's, malformed or too large: the connection was closed"
-    );
-    counter!(STORE_REPLIES_REFUSED).absolute(0);
-    describe_histogram!(STORE_SECONDS, "One store command");
     agent::describe();
     code::describe();
     connections::describe();
@@ -121,22 +88,6 @@ pub fn describe() {
     hooks::describe();
     logs::describe();
     process::describe();
-    counter!(HITS).absolute(0);
-    counter!(MISSES).absolute(0);
-    for reason in ["upstream", "owner", "drain", "worker"] {
-        counter!(REBINDS, "reason" => reason).absolute(0);
-    }
-    counter!(FAILURES, "reason" => "no_instance").absolute(0);
-    for outcome in ReapOutcome::VARIANTS {
-        counter!(REAPED, "outcome" => <&'static str>::from(outcome)).absolute(0);
-    }
-    for outcome in [CapOutcome::Ended, CapOutcome::Refused] {
-        counter!(CAPPED, "outcome" => <&'static str>::from(outcome)).absolute(0);
-    }
-    counter!(CLAIM_NEWS).absolute(0);
-    gauge!(BINDINGS_ACTIVE).set(0.0);
-    gauge!(CONNECTIONS_OWNED).set(0.0);
-    gauge!(DEGRADED).set(0.0);
 }
 
 /// A request was routed to an existing binding.
@@ -181,7 +132,7 @@ pub fn session_reaped(outcome: ReapOutcome) {
 }
 
 /// Which session a session cap ended or refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum CapOutcome {
     /// The least recently used one was ended.
@@ -238,30 +189,18 @@ mod tests {
     #[test]
     fn every_metric_and_outcome_is_documented() {
         const PAGE: &str = include_str!("../../../docs/metrics.md");
-        for name in [
-            BINDINGS_ACTIVE,
-            CONNECTIONS_OWNED,
-            HITS,
-            MISSES,
-            REBINDS,
-            FAILURES,
-            REAPED,
-            CAPPED,
-            UPSTREAM_DROPPED,
-            CLAIM_NEWS,
-            BUILD_INFO,
-            DEGRADED,
-            STORE_SECONDS,
-        ]
-        .into_iter()
-        .chain(code::ALL)
-        .chain(connections::ALL)
-        .chain(exchanges::ALL)
-        .chain(governance::ALL)
-        .chain(hooks::ALL)
-        .chain(logs::ALL)
-        .chain(process::ALL)
-        {
+        let files = [
+            ALL,
+            agent::ALL,
+            code::ALL,
+            connections::ALL,
+            exchanges::ALL,
+            governance::ALL,
+            hooks::ALL,
+            logs::ALL,
+            &process::ALL,
+        ];
+        for name in files.concat() {
             assert!(PAGE.contains(name), "{name}");
         }
         for outcome in ReapOutcome::VARIANTS.iter().map(<&'static str>::from) {

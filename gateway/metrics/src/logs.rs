@@ -1,20 +1,12 @@
 //! The metric of log lines that were not written.
 
-use metrics::{counter, describe_counter};
+use metrics::counter;
 use strum::VariantArray as _;
 
-/// Log lines that were not written, by `reason`.
-const LOST: &str = "mooring_log_lines_lost_total";
-
-/// Every metric of this file.
-#[cfg(test)]
-pub(super) const ALL: [&str; 1] = [LOST];
-
-pub(super) fn describe() {
-    describe_counter!(LOST, "Log lines that were not written, by reason");
-    for reason in LogLoss::VARIANTS {
-        counter!(LOST, "reason" => <&'static str>::from(reason)).absolute(0);
-    }
+metrics! {
+    pub(super) fn describe;
+    /// Log lines that were not written, by reason.
+    LOST = counter("mooring_log_lines_lost_total").zero("reason", LogLoss::VARIANTS);
 }
 
 /// Why a log line was not written.

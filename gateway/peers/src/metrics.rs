@@ -2,28 +2,17 @@
 
 use std::time::Duration;
 
-use metrics::{counter, describe_counter, describe_histogram, histogram};
+use metrics::{counter, histogram};
 
 use crate::{REFUSAL_REASONS, Verdict};
 
-/// Time from forwarding a request to the head of its reply, by `outcome`.
-const FORWARD_SECONDS: &str = "mooring_forward_duration_seconds";
-/// Refused requests of peers, by `reason`.
-const PEER_REFUSED: &str = "mooring_peer_refused_total";
-
-/// Registers descriptions, and sets the counters to zero so that they appear in the first scrape.
-pub fn describe_metrics() {
-    describe_histogram!(
-        FORWARD_SECONDS,
-        "Asking another worker to the head of its reply, by outcome"
-    );
-    describe_counter!(
-        PEER_REFUSED,
-        "Requests between workers that were not let in, by reason"
-    );
-    for reason in REFUSAL_REASONS {
-        counter!(PEER_REFUSED, "reason" => reason).absolute(0);
-    }
+mooring_metrics::metrics! {
+    /// Registers descriptions, and sets the counters to zero so that they appear in the first scrape.
+    pub fn describe_metrics;
+    /// Time from forwarding a request to another worker to the head of its reply, by outcome.
+    FORWARD_SECONDS = histogram("mooring_forward_duration_seconds");
+    /// Refused requests of peers, by reason.
+    PEER_REFUSED = counter("mooring_peer_refused_total").zero("reason", REFUSAL_REASONS);
 }
 
 /// The outcome of a request to a peer.
@@ -84,7 +73,7 @@ mod tests {
     #[test]
     fn the_metrics_are_documented() {
         const PAGE: &str = include_str!("../../../docs/metrics.md");
-        for name in [FORWARD_SECONDS, PEER_REFUSED] {
+        for name in ALL {
             assert!(PAGE.contains(name), "{name}");
         }
     }

@@ -1,17 +1,22 @@
 //! Metrics of the last contact with each configured upstream server, and of the tokens for them.
 
-use metrics::{counter, describe_counter, describe_gauge, gauge};
+use metrics::{counter, gauge};
 use strum::VariantArray as _;
 
 use super::{Contact, ContactOutcome};
 
-/// When it was, in Unix seconds, by `server`; 0 before the first.
-const LAST_CONTACT_SECONDS: &str = "mooring_server_last_contact_timestamp_seconds";
-/// Its outcome, by `server` and `outcome`: 1 for the outcome of the last contact, 0 for the others.
-const LAST_CONTACT: &str = "mooring_server_last_contact";
-
-/// Attempts to fetch the gateway's token for a server, by `outcome`.
-const TOKENS_FETCHED: &str = "mooring_upstream_tokens_fetched_total";
+mooring_metrics::metrics! {
+    /// Registers the descriptions of the metrics.
+    pub fn describe_metrics;
+    /// Time of the last contact with the server in Unix seconds; 0 before the first.
+    LAST_CONTACT_SECONDS = gauge("mooring_server_last_contact_timestamp_seconds");
+    /// 1 for the outcome of the last contact with the server, 0 for the others.
+    LAST_CONTACT = gauge("mooring_server_last_contact");
+    /// Attempts to fetch the gateway's token for a server, by outcome.
+    TOKENS_FETCHED = counter("mooring_upstream_tokens_fetched_total").zero("outcome", TokenFetch::VARIANTS);
+    /// Exchanges of callers' tokens for tokens of a server, by outcome.
+    TOKENS_EXCHANGED = counter("mooring_upstream_tokens_exchanged_total").zero("outcome", TokenExchange::VARIANTS);
+}
 
 /// The outcome of an attempt to fetch a token.
 #[derive(Clone, Copy, Debug, strum::IntoStaticStr, strum::VariantArray)]
@@ -28,9 +33,6 @@ pub(crate) fn token_fetched(outcome: TokenFetch) {
     counter!(TOKENS_FETCHED, "outcome" => <&'static str>::from(outcome)).increment(1);
 }
 
-/// Exchanges of callers' tokens, by `outcome`.
-const TOKENS_EXCHANGED: &str = "mooring_upstream_tokens_exchanged_total";
-
 /// The outcome of an exchange of a caller's token.
 #[derive(Clone, Copy, Debug, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
@@ -46,26 +48,6 @@ pub(crate) enum TokenExchange {
 /// An exchange has ended.
 pub(crate) fn token_exchanged(outcome: TokenExchange) {
     counter!(TOKENS_EXCHANGED, "outcome" => <&'static str>::from(outcome)).increment(1);
-}
-
-/// Registers the descriptions of the metrics.
-pub fn describe_metrics() {
-    describe_counter!(
-        TOKENS_FETCHED,
-        "Attempts to fetch the gateway's token for a server, by outcome"
-    );
-    for outcome in TokenFetch::VARIANTS {
-        counter!(TOKENS_FETCHED, "outcome" => <&'static str>::from(outcome)).absolute(0);
-    }
-    describe_counter!(
-        TOKENS_EXCHANGED,
-        "Exchanges of callers' tokens for tokens of a server, by outcome"
-    );
-    for outcome in TokenExchange::VARIANTS {
-        counter!(TOKENS_EXCHANGED, "outcome" => <&'static str>::from(outcome)).absolute(0);
-    }
-    describe_gauge!(LAST_CONTACT_SECONDS, "Last contact with the server");
-    describe_gauge!(LAST_CONTACT, "1 for the outcome of the last contact");
 }
 
 /// Sets the gauges; called by each scrape.
@@ -91,12 +73,7 @@ mod tests {
     #[test]
     fn the_metrics_are_documented() {
         const PAGE: &str = include_str!("../../../docs/metrics.md");
-        for name in [
-            LAST_CONTACT_SECONDS,
-            LAST_CONTACT,
-            TOKENS_FETCHED,
-            TOKENS_EXCHANGED,
-        ] {
+        for name in ALL {
             assert!(PAGE.contains(name), "{name}");
         }
     }
