@@ -1,6 +1,7 @@
 //! `mooring digest`: the digest that identifies a user in the logs and metrics of a fleet.
 
-use mooring_peers::fleet::{KeyRing, KeyRingError, UserDigests};
+use mooring_peers::fleet::{KeyRing, UserDigests};
+use mooring_secrets::file::FileError;
 use mooring_session::names::{NameError, Principal};
 use mooring_settings::{Environment, Flags, FleetKeysFile, Settings, SettingsError};
 
@@ -22,7 +23,7 @@ pub enum DigestError {
     NoKeys,
     /// The keys cannot be read.
     #[error("the fleet's keys cannot be read: {0}")]
-    Keys(#[from] KeyRingError),
+    Keys(#[from] FileError),
 }
 
 impl DigestError {

@@ -73,7 +73,7 @@ pub fn run(arguments: KeysArguments) -> Result<KeysOutput, KeysCommandError> {
             })
         }
         KeysCommand::List { json } => {
-            let file = ApiKeyFile::read(&path)?;
+            let file = ApiKeyFile::read(&path).map_err(ApiKeyFileError::from)?;
             let text = match json {
                 true => as_json(file.keys(), now),
                 false => as_table(file.keys(), now),

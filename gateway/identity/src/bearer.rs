@@ -4,7 +4,6 @@
 //! and addresses are logged.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -12,10 +11,11 @@ use mooring_secrets::access_token::AccessToken;
 use mooring_settings::TokenSettings;
 use sha2::{Digest as _, Sha256};
 
+use crate::authentication::Authentication;
 use crate::dpop::BoundToken;
-use crate::key_source::{KeySet, KeySource, TokenDigest};
-use crate::token::{self, TOKEN_BYTES_MAX, TokenError, VerifiedToken};
-use crate::{Authentication, IdentityError};
+use crate::error::IdentityError;
+use crate::key_source::{KeySet, KeySource};
+use crate::token::{self, TOKEN_BYTES_MAX, TokenDigest, TokenError, VerifiedToken};
 
 /// The parameter of a query or a form that must not hold a token (RFC 6750, 2.3).
 const QUERY_PARAMETER: &str = "access_token";
@@ -62,7 +62,7 @@ impl TokenAuthenticator {
         token: &str,
         digest: TokenDigest,
     ) -> Result<Arc<VerifiedToken>, IdentityError> {
-        let now = now();
+        let now = token::now();
         let known = self.keys.current();
         if let Some(keys) = &known {
             if let Some(verified) = keys.verified(&digest, now) {
@@ -135,11 +135,4 @@ pub(crate) fn token_of(headers: &HeaderMap) -> Result<(TokenScheme, &str), Ident
         }
         _ => Err(IdentityError::TokenMissing),
     }
-}
-
-/// The time in seconds since 1970, as tokens and proofs have it.
-pub fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }

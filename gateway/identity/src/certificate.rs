@@ -16,7 +16,10 @@ use x509_cert::der::oid::db::rfc4519::{COMMON_NAME, ORGANIZATION_NAME, ORGANIZAT
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::{DirectoryString, GeneralName};
 
-use super::{Identity, IdentityError, now, value};
+use crate::error::IdentityError;
+use crate::identity::Identity;
+use crate::token::now;
+use crate::value;
 
 /// Most teams, and most roles, of one certificate.
 const ITEMS_MAX: usize = 64;

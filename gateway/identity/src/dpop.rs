@@ -18,10 +18,9 @@ use serde_json::Value;
 use strum::VariantArray as _;
 use url::Url;
 
-use crate::Identity;
+use crate::identity::Identity;
 use crate::key::{Key, Thumbprint};
-use crate::key_source::TokenDigest;
-use crate::token::SignedParts;
+use crate::token::{SignedParts, TokenDigest};
 
 /// The header with the proof.
 const HEADER: HeaderName = HeaderName::from_static("dpop");

@@ -3,15 +3,15 @@
 //! Invariants: an unreadable source keeps the keys that were read before, up to their greatest age; a verified token is known only together with
 //! the key set that verified it, so that a key that is withdrawn takes its tokens along.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mooring_secrets::file::SecretFileError;
+use mooring_secrets::file::FileError;
 use mooring_settings::{TokenSettings, is_fetched_safely};
 use mooring_upstream::with_causes;
+use mooring_usage::BoundedCache;
 use serde::Deserialize;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use url::Url;
 use crate::fetch::{FetchError, Fetcher};
 use crate::key::{Key, KeyOrigin, KeySetError, parse_keys};
 use crate::metrics::{self, KeysRead};
-use crate::token::VerifiedToken;
+use crate::token::{TokenDigest, VerifiedToken};
 
 /// How often keys are fetched.
 const FETCH_INTERVAL: Duration = Duration::from_secs(5 * 60);
@@ -31,7 +31,7 @@ const UNKNOWN_KEY_INTERVAL: Duration = Duration::from_secs(10);
 /// Pauses after failures: doubled from the first to the longest.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
-/// Most verified tokens that are known, in two generations.
+/// Most verified tokens that are known.
 const VERIFIED_MAX: usize = 10_000;
 /// Largest key file.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
@@ -46,7 +46,7 @@ pub enum KeysError {
     File(#[source] std::io::Error),
     /// The file has symmetric keys and is not kept secret.
     #[error("the key set has symmetric keys")]
-    Secret(#[source] SecretFileError),
+    Secret(#[source] FileError),
     /// The key set could not be fetched.
     #[error("the key set cannot be fetched from {url}")]
     Fetch {
@@ -92,34 +92,21 @@ enum KeyLocation {
 #[derive(Debug)]
 pub(crate) struct KeySet {
     pub(crate) keys: Vec<Key>,
-    verified: RwLock<VerifiedTokens>,
-}
-
-/// The SHA-256 of a token.
-pub(crate) type TokenDigest = [u8; 32];
-
-/// Tokens that were verified. When the younger generation is full, the older one is forgotten.
-#[derive(Debug, Default)]
-struct VerifiedTokens {
-    young: HashMap<TokenDigest, Arc<VerifiedToken>>,
-    old: HashMap<TokenDigest, Arc<VerifiedToken>>,
+    verified: RwLock<BoundedCache<TokenDigest, Arc<VerifiedToken>>>,
 }
 
 impl KeySet {
     pub(crate) fn new(keys: Vec<Key>) -> Self {
         Self {
             keys,
-            verified: RwLock::default(),
+            verified: RwLock::new(BoundedCache::new(VERIFIED_MAX)),
         }
     }
 
     /// A token that these keys have verified and that is still accepted.
     pub(crate) fn verified(&self, token: &TokenDigest, now: u64) -> Option<Arc<VerifiedToken>> {
         let verified = self.verified.read().unwrap_or_else(PoisonError::into_inner);
-        let found = verified
-            .young
-            .get(token)
-            .or_else(|| verified.old.get(token));
+        let found = verified.peek(token);
         found.filter(|token| now < token.accepted_until).cloned()
     }
 
@@ -129,10 +116,7 @@ impl KeySet {
             .verified
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        if verified.young.len() >= VERIFIED_MAX / 2 {
-            verified.old = std::mem::take(&mut verified.young);
-        }
-        verified.young.insert(digest, Arc::clone(token));
+        verified.insert(digest, Arc::clone(token));
     }
 }
 

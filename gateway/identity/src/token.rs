@@ -3,7 +3,7 @@
 //! Invariant: no claim is looked at before the signature is verified, and no part of a token is in an error.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,9 +11,12 @@ use mooring_settings::{SigningAlgorithm, TokenSettings};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::Identity;
+use crate::identity::Identity;
 use crate::key::{Key, Thumbprint};
 use crate::value::{self, InvalidItems};
+
+/// The SHA-256 of a token.
+pub(crate) type TokenDigest = [u8; 32];
 
 /// Longest token, in bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 8 * 1024;
@@ -284,4 +287,11 @@ fn items(claim: Option<&Value>, separators: &[char]) -> Result<Vec<String>, Toke
         Some(_) => return Err(TokenError::InvalidClaims),
     };
     collected.map_err(|InvalidItems { .. }| TokenError::InvalidClaims)
+}
+
+/// The time in seconds since 1970, as tokens and proofs have it.
+pub fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName};
 
-use super::{Identity, IdentityError, IdentityHeader, value};
+use crate::error::{IdentityError, IdentityHeader};
+use crate::identity::Identity;
+use crate::value;
 use mooring_session::names::Principal;
 use mooring_settings::TrustedHeaderSettings;
 

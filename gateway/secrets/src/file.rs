@@ -2,10 +2,11 @@
 //!
 //! Invariant: nothing of the secret is in an error.
 
+use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Permission bits that only the owner may have.
 const MODE_OF_OTHERS: u32 = 0o077;
@@ -14,59 +15,44 @@ const MODE_OF_OTHERS_IF_ROOTS: u32 = 0o037;
 const ROOT: u32 = 0;
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
-/// Why a secret could not be read.
+/// Why a file cannot be used: a sentence that names it, and the cause if there is one. Nobody decides by what it is,
+/// except whether the file is there.
 #[derive(Debug, thiserror::Error)]
-pub enum SecretFileError {
-    /// The file cannot be opened.
-    #[error("cannot open the key file {}", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        error: io::Error,
-    },
-    /// It is not a regular file, but for instance a directory or a pipe.
-    #[error("the key file {} is not a regular file", path.display())]
-    NotAFile {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Another user owns it, and can change it and its mode at any time.
-    #[error("the key file {} belongs to the user {owner}: it must be root's or of the user of this process, {own}", path.display())]
-    Owner {
-        /// The file.
-        path: PathBuf,
-        /// The id of the user who owns it.
-        owner: u32,
-        /// The id of the user of this process.
-        own: u32,
-    },
-    /// Others than its owner can read or write it.
-    #[error("the key file {} has mode {mode:04o}: only its owner may read it (0600 or 0400; 0640 where it is root's)", path.display())]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// It is larger than such a file can be.
-    #[error("the key file {} is larger than {bytes_max} bytes", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// How large it may be.
-        bytes_max: u64,
-    },
-    /// It cannot be read.
-    #[error("cannot read the key file {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        error: io::Error,
-    },
+#[error("{sentence}")]
+pub struct FileError {
+    sentence: Box<str>,
+    #[source]
+    cause: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl FileError {
+    /// An error without a cause.
+    #[must_use]
+    pub fn new(sentence: impl Into<Box<str>>) -> Self {
+        Self {
+            sentence: sentence.into(),
+            cause: None,
+        }
+    }
+
+    /// An error with this cause.
+    pub fn because(
+        sentence: impl Into<Box<str>>,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            sentence: sentence.into(),
+            cause: Some(cause.into()),
+        }
+    }
+
+    /// Whether there is no such file.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        let cause = self.cause.as_ref();
+        let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+        cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound)
+    }
 }
 
 /// Differs when the content, the owner or the mode of a file has changed, or when another file has its path.
@@ -110,51 +96,45 @@ const fn is_trusted(owner: u32, own: u32) -> bool {
 /// be able to read it; if it is root's, its group may too.
 ///
 /// # Errors
-/// See [`SecretFileError`].
-pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecretFileError> {
-    let path_buf = || path.to_owned();
-    let failed_to_read = |error| SecretFileError::Read {
-        path: path_buf(),
-        error,
-    };
+/// The file is not there, is not a regular file, can be changed or read by others, or is larger than `bytes_max`.
+pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileError> {
+    let shown = path.display();
+    let failed_to_read =
+        |error: io::Error| FileError::because(format!("cannot read the key file {shown}"), error);
     // A pipe would be waited for, so it is opened without waiting and refused below.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(NONBLOCK)
         .open(path)
-        .map_err(|error| SecretFileError::Open {
-            path: path_buf(),
-            error,
-        })?;
+        .map_err(|error| FileError::because(format!("cannot open the key file {shown}"), error))?;
     let about = file.metadata().map_err(failed_to_read)?;
     if !about.is_file() {
-        return Err(SecretFileError::NotAFile { path: path_buf() });
+        let sentence = format!("the key file {shown} is not a regular file");
+        return Err(FileError::new(sentence));
     }
     let (owner, own) = (about.uid(), rustix::process::geteuid().as_raw());
     if !is_trusted(owner, own) {
-        return Err(SecretFileError::Owner {
-            path: path_buf(),
-            owner,
-            own,
-        });
+        return Err(FileError::new(format!(
+            "the key file {shown} belongs to the user {owner}: it must be root's or of the user of this process, {own}"
+        )));
     }
-    let of_others = if about.uid() == ROOT {
+    let of_others = if owner == ROOT {
         MODE_OF_OTHERS_IF_ROOTS
     } else {
         MODE_OF_OTHERS
     };
-    if about.mode() & of_others != 0 {
-        return Err(SecretFileError::Exposed {
-            path: path_buf(),
-            mode: about.mode() & 0o7777,
-        });
+    let mode = about.mode() & 0o7777;
+    if mode & of_others != 0 {
+        return Err(FileError::new(format!(
+            "the key file {shown} has mode {mode:04o}: only its owner may read it (0600 or 0400; 0640 where it is root's)"
+        )));
     }
-    read_at_most(file, bytes_max)
-        .map_err(failed_to_read)?
-        .ok_or_else(|| SecretFileError::TooLarge {
-            path: path_buf(),
-            bytes_max,
-        })
+    let content = read_at_most(file, bytes_max).map_err(failed_to_read)?;
+    content.ok_or_else(|| {
+        FileError::new(format!(
+            "the key file {shown} is larger than {bytes_max} bytes"
+        ))
+    })
 }
 
 /// The whole content; none if it is too large.

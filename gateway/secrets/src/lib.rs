@@ -5,3 +5,4 @@
 pub mod access_token;
 pub mod digest;
 pub mod file;
+pub mod watched_files;

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::gateway::Gateway;
+use super::output::{ClientError, CommandOutput, good, raw};
 use super::table::{cell, rows, table};
-use super::{ClientError, CommandOutput, good, raw};
 use crate::cli::EventsCommand;
 use mooring_store::unix_now_ms;
 

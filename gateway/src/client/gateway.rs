@@ -13,7 +13,7 @@ use hyper_util::rt::TokioExecutor;
 use rustls::sign::SingleCertAndKey;
 use serde_json::Value;
 
-use super::ClientError;
+use super::output::ClientError;
 use super::target::GatewayTarget;
 use mooring_upstream::tls_config;
 

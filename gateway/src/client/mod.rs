@@ -5,6 +5,7 @@
 
 mod events;
 mod gateway;
+mod output;
 mod runs;
 mod skills;
 pub(crate) mod table;
@@ -12,17 +13,12 @@ mod target;
 mod top;
 mod whoami;
 
-use http::StatusCode;
-use serde_json::Value;
-
 use self::gateway::Gateway;
+pub use self::output::{ClientError, CommandOutput};
 use self::target::GatewayTarget;
-use crate::certificates::CertificateFileError;
 use crate::cli::{
-    ClientArguments, EXIT_BAD_SETTINGS, EXIT_FAILURE, EXIT_SERVICE_MISSING, EventsArguments,
-    RunsArguments, SkillsArguments, TopArguments, WhoamiArguments,
+    ClientArguments, EventsArguments, RunsArguments, SkillsArguments, TopArguments, WhoamiArguments,
 };
-use mooring_settings::SettingsError;
 
 /// A command that queries a gateway.
 #[derive(Debug, Clone)]
@@ -37,84 +33,6 @@ pub enum ClientCommand {
     Top(TopArguments),
     /// `mooring whoami`
     Whoami(WhoamiArguments),
-}
-
-/// The result of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommandOutput {
-    /// The text to print.
-    pub text: String,
-    /// False if a replay differs from the record.
-    pub is_good: bool,
-}
-
-/// Why a command failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The settings that name the gateway's address cannot be read.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    /// A flag has no valid value.
-    #[error("{0}")]
-    Flag(String),
-    /// A file could not be read.
-    #[error("{path} could not be read")]
-    File {
-        /// The path as given.
-        path: String,
-        /// The system's error.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The caller's certificate cannot be used.
-    #[error(transparent)]
-    Certificate(#[from] CertificateFileError),
-    /// The request could not be prepared.
-    #[error("the request could not be prepared: {0}")]
-    Request(String),
-    /// The gateway is unreachable.
-    #[error("the gateway at {gateway} does not answer")]
-    Unreachable {
-        /// Its URL.
-        gateway: String,
-        /// The cause.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The gateway refused the request.
-    #[error("the gateway refused: {message} ({code}, status {})", .status.as_u16())]
-    Refused {
-        /// The HTTP status.
-        status: StatusCode,
-        /// The error code.
-        code: String,
-        /// The error message.
-        message: String,
-    },
-    /// The response does not have the expected form.
-    #[error("what answers at {gateway} is no gateway with this interface (status {})", .status.as_u16())]
-    Answer {
-        /// Its URL.
-        gateway: String,
-        /// The status.
-        status: StatusCode,
-    },
-}
-
-impl ClientError {
-    /// The exit code of the process.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Settings(_) | Self::Flag(_) => EXIT_BAD_SETTINGS,
-            Self::Unreachable { .. } => EXIT_SERVICE_MISSING,
-            Self::File { .. }
-            | Self::Certificate(_)
-            | Self::Request(_)
-            | Self::Refused { .. }
-            | Self::Answer { .. } => EXIT_FAILURE,
-        }
-    }
 }
 
 /// Runs the command against the gateway.
@@ -142,19 +60,6 @@ pub async fn run(command: ClientCommand) -> Result<CommandOutput, ClientError> {
 
 fn gateway(arguments: &ClientArguments) -> Result<Gateway, ClientError> {
     Gateway::new(GatewayTarget::find_code_server(arguments)?)
-}
-
-/// A successful result.
-fn good(text: String) -> CommandOutput {
-    CommandOutput {
-        text,
-        is_good: true,
-    }
-}
-
-/// The response unchanged, with a final line feed.
-fn raw(answer: &Value) -> CommandOutput {
-    good(format!("{answer}\n"))
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::gateway::Gateway;
+use super::output::{ClientError, CommandOutput, good, raw};
 use super::table::{cell, fields, printable, rows, table};
-use super::{ClientError, CommandOutput, good, raw};
 use crate::cli::RunsCommand;
 
 /// The fields that `show` prints before a run's texts.

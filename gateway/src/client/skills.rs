@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::gateway::Gateway;
+use super::output::{ClientError, CommandOutput, good, raw};
 use super::table::{cell, fields, printable, rows, table};
-use super::{ClientError, CommandOutput, good, raw};
 use crate::cli::SkillsCommand;
 use mooring_code::skills::SOURCE_BYTES_MAX;
 

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use rustls::sign::CertifiedKey;
 use url::Url;
 
-use super::ClientError;
+use super::output::ClientError;
 use crate::certificates::certified_key;
 use crate::cli::ClientArguments;
 use mooring_settings::{

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::events::length_ms;
 use super::table::{cell, fields, printable, table};
 use super::*;
+use crate::cli::{EXIT_BAD_SETTINGS, EXIT_SERVICE_MISSING};
 
 fn target(arguments: &ClientArguments) -> GatewayTarget {
     GatewayTarget::of_code_server(arguments, None).unwrap()

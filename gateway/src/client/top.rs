@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::gateway::Gateway;
+use super::output::{ClientError, CommandOutput, good, raw};
 use super::table::{printable, table};
 use super::target::GatewayTarget;
-use super::{ClientError, CommandOutput, good, raw};
 use crate::cli::{ClientArguments, TopArguments};
 
 /// The requests of one user or session, at all gateways.

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::gateway::Gateway;
+use super::output::{ClientError, CommandOutput, good, raw};
 use super::table::printable;
-use super::{ClientError, CommandOutput, good, raw};
 
 /// The lists of a caller, in the order in which they are shown.
 const LISTS: [&str; 5] = ["teams", "roles", "scopes", "rights", "servers"];

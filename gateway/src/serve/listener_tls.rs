@@ -4,7 +4,7 @@
 //! ones before stay in use.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::verify_server_name;
@@ -16,12 +16,12 @@ use rustls::server::{
 };
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
-use tokio::task::spawn_blocking;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::certificates::{CertificateFileError, certificates, certified_key, revocation_lists};
-use mooring_secrets::file::FileVersion;
+use crate::certificates::{certificates, certified_key, revocation_lists};
+use mooring_secrets::file::FileError;
+use mooring_secrets::watched_files::{Reread, WatchedFiles};
 use mooring_settings::ListenerTlsSettings;
 use mooring_upstream::with_causes;
 
@@ -31,38 +31,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// Why the certificates cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ListenerTlsError {
-    /// A file cannot be used.
-    #[error(transparent)]
-    File(#[from] CertificateFileError),
-    /// The certificates of client authorities, or their revocation lists, cannot be used.
-    #[error("cannot verify client certificates with {}", path.display())]
-    ClientTrust {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        error: VerifierBuilderError,
-    },
-    /// TLS refuses the configuration.
-    #[error("cannot configure TLS")]
-    Config(#[source] rustls::Error),
-}
-
 /// The TLS of the listener. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct ListenerTls(Arc<ReloadedConfig>);
-
-#[derive(Debug)]
-struct ReloadedConfig {
-    settings: ListenerTlsSettings,
-    has_http2: bool,
-    /// The versions of the files that were read at start.
-    seen: FileVersions,
-    current: RwLock<VerifiedConfig>,
-}
+pub(super) struct ListenerTls(Arc<WatchedFiles<VerifiedConfig>>);
 
 /// A configuration, and what it was made from where clients are verified.
 #[derive(Debug)]
@@ -84,93 +55,72 @@ impl ListenerTls {
     /// Reads the files of the settings.
     ///
     /// # Errors
-    /// See [`ListenerTlsError`].
-    pub(super) fn open(
-        settings: &ListenerTlsSettings,
-        has_http2: bool,
-    ) -> Result<Self, ListenerTlsError> {
-        // Before they are read: a change in between is noticed, too.
-        let seen = versions(settings);
-        Ok(Self(Arc::new(ReloadedConfig {
-            current: RwLock::new(read_config(settings, has_http2)?),
-            seen,
-            settings: settings.clone(),
-            has_http2,
-        })))
+    /// The file that cannot be used.
+    pub(super) fn open(settings: &ListenerTlsSettings, has_http2: bool) -> Result<Self, FileError> {
+        let again = settings.clone();
+        let files = WatchedFiles::open(
+            paths(settings),
+            || read_config(settings, has_http2),
+            move |before: &VerifiedConfig| {
+                let config = read_config(&again, has_http2).map_err(|error| with_causes(&error))?;
+                Ok(config.after(before))
+            },
+        );
+        Ok(Self(Arc::new(files?)))
     }
 
     /// Accepts a connection with the files that were read last. The token is cancelled when its client would be verified
     /// by others.
     pub(super) fn acceptor(&self) -> (TlsAcceptor, CancellationToken) {
-        let current = self
-            .0
-            .current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let current = self.0.current();
         let acceptor = Arc::clone(&current.server).into();
         (acceptor, current.distrusted.clone())
     }
 
     /// Reads the files again whenever one has changed. Does not return.
     pub(super) async fn follow_files(self) {
-        let mut seen = self.0.seen.clone();
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            let this = Arc::clone(&self.0);
-            let reloaded = spawn_blocking(move || {
-                let versions = versions(&this.settings);
-                (versions != seen).then(|| this.reload());
-                versions
-            });
-            seen = match reloaded.await {
-                Ok(versions) => versions,
-                // The runtime is ending.
-                Err(_) => return,
-            };
-        }
-    }
-}
-
-impl ReloadedConfig {
-    fn reload(&self) {
-        match read_config(&self.settings, self.has_http2) {
-            Ok(config) => {
-                let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-                let before = std::mem::replace(&mut *current, config);
-                if before.client_trust == current.client_trust {
-                    current.distrusted = before.distrusted;
-                } else {
+        let note = |reread: Reread<VerifiedConfig>| match reread {
+            Reread::Unchanged | Reread::Failed { is_new: false, .. } => {}
+            Reread::Replaced { before, now } => {
+                if before.client_trust != now.client_trust {
                     before.distrusted.cancel();
                 }
                 tracing::info!("certificates of the listener read again");
             }
-            Err(error) => {
-                let cause = with_causes(&error);
+            Reread::Failed { cause, .. } => {
                 tracing::error!(%cause, "certificates of the listener have changed and cannot be used; those before stay in use");
             }
-        }
+        };
+        self.0.keep_current(LOOK_EVERY, note).await;
     }
 }
 
-/// The version of each file; none for one that cannot be looked at.
-type FileVersions = Vec<Option<FileVersion>>;
+impl VerifiedConfig {
+    /// The same as the successor of another: clients that both verify alike keep their connections.
+    fn after(self, before: &Self) -> Self {
+        let distrusted = match self.client_trust == before.client_trust {
+            true => before.distrusted.clone(),
+            false => self.distrusted,
+        };
+        Self { distrusted, ..self }
+    }
+}
 
-fn versions(settings: &ListenerTlsSettings) -> FileVersions {
+fn paths(settings: &ListenerTlsSettings) -> Vec<PathBuf> {
     let of_certificates =
         (settings.certificates.iter()).flat_map(|files| [&files.certificate_file, &files.key_file]);
     let all = of_certificates.chain(&settings.client_ca_file);
-    let all = all.chain(&settings.client_crl_file);
-    all.map(|path| FileVersion::of(path)).collect()
+    all.chain(&settings.client_crl_file).cloned().collect()
 }
 
 /// Reads and checks every file of the settings.
 ///
 /// # Errors
-/// See [`ListenerTlsError`].
+/// The file that cannot be used.
 pub(super) fn read_config(
     settings: &ListenerTlsSettings,
     has_http2: bool,
-) -> Result<VerifiedConfig, ListenerTlsError> {
+) -> Result<VerifiedConfig, FileError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let keys: Result<Vec<_>, _> = (settings.certificates.iter())
         .map(|files| {
@@ -180,7 +130,7 @@ pub(super) fn read_config(
         .collect();
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(ListenerTlsError::Config)?;
+        .map_err(refused_by_tls)?;
     let mut client_trust = ClientTrust::default();
     let builder = match &settings.client_ca_file {
         None => builder.with_no_client_auth(),
@@ -192,10 +142,13 @@ pub(super) fn read_config(
                     VerifierBuilderError::InvalidCrl(_) => revocations.unwrap_or(path),
                     _ => path,
                 };
-                ListenerTlsError::ClientTrust {
-                    path: guilty.to_owned(),
+                FileError::because(
+                    format!(
+                        "cannot verify client certificates with {}",
+                        guilty.display()
+                    ),
                     error,
-                }
+                )
             });
             builder.with_client_cert_verifier(verifier?)
         }
@@ -212,11 +165,15 @@ pub(super) fn read_config(
     })
 }
 
+fn refused_by_tls(error: rustls::Error) -> FileError {
+    FileError::because("cannot configure TLS", error)
+}
+
 impl ClientTrust {
-    fn read(authorities: &Path, revocations: Option<&Path>) -> Result<Self, ListenerTlsError> {
+    fn read(authorities: &Path, revocations: Option<&Path>) -> Result<Self, FileError> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(authorities)? {
-            roots.add(certificate).map_err(ListenerTlsError::Config)?;
+            roots.add(certificate).map_err(refused_by_tls)?;
         }
         Ok(Self {
             authorities: roots.roots,

@@ -17,8 +17,8 @@ use mooring_session::rules::{CreateRequest, Revival, TouchRequest};
 use mooring_session::time::Millis;
 use mooring_session::view::RecordView;
 
-use super::SessionsError;
 use super::agent_record::{labels, parent, used_at_ms};
+use super::outcome::SessionsError;
 use super::policy::Policy;
 use super::target::Owner;
 use mooring_agent::conversations::{Conversations, SaveError, SaveOutcome};

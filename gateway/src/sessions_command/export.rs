@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::agent_records::AgentRecords;
+use super::outcome::{Outcome, SessionsError};
 use super::target::StoreTarget;
-use super::{Outcome, SessionsError};
 use crate::cli::OwnerArguments;
 use mooring_agent::session_file;
 

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use super::agent_records::{AgentRecords, AgentSessionState, PutOutcome};
+use super::outcome::{Outcome, SessionsError};
 use super::target::{Owner, StoreTarget};
-use super::{Outcome, SessionsError};
 use crate::cli::OwnerArguments;
 use crate::client::table::{printable, shortened};
 use mooring_agent::session_file::{self, Entry, ReadError, SessionFileContents};

@@ -6,10 +6,10 @@ use mooring_session::names::{Principal, ServerName};
 use mooring_session::record::SessionState;
 use serde_json::{Value, json};
 
+use super::outcome::{Outcome, SessionsError};
 use super::select::{Selection, StoredSession, select};
 use super::show::summary;
 use super::target::{StoreTarget, principal_name, server_name};
-use super::{Outcome, SessionsError};
 use crate::cli::SessionKind;
 use crate::client::table::{cell, table};
 use mooring_store::{Family, SessionQuery, Store, literal_pattern};

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use super::SessionsError;
+use super::outcome::SessionsError;
 use mooring_settings::{ServerKind, Settings};
 
 /// The TTL of idle sessions, and the session cap of a principal.

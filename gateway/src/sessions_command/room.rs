@@ -6,9 +6,9 @@ use mooring_session::Refusal;
 use mooring_session::record::SessionState;
 use mooring_session::rules::{CreateRequest, EndCondition, EndRequest};
 
-use super::SessionsError;
 use super::agent_record::used_at_ms;
 use super::agent_records::AgentRecords;
+use super::outcome::SessionsError;
 use super::select::select;
 use mooring_agent::session_file::Entry;
 use mooring_store::{Family, SessionKey, SessionQuery, StoreError};

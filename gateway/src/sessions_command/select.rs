@@ -3,7 +3,7 @@
 use mooring_session::Refusal;
 use mooring_session::view::RecordView;
 
-use super::SessionsError;
+use super::outcome::SessionsError;
 use mooring_secrets::digest::SHORT_DIGITS;
 use mooring_store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
 

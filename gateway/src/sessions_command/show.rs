@@ -8,9 +8,9 @@ use mooring_session::rules::{EndCondition, EndRequest};
 use mooring_session::view::BindingView;
 use serde_json::{Map, Value, json};
 
+use super::outcome::{Outcome, SessionsError};
 use super::select::{StoredSession, find_one};
 use super::target::StoreTarget;
-use super::{Outcome, SessionsError};
 use crate::client::table::{cell, fields, printable, rows};
 use mooring_secrets::digest;
 use mooring_store::rfc3339;

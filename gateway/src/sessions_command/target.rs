@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mooring_session::names::{Principal, ServerName};
 
-use super::SessionsError;
+use super::outcome::SessionsError;
 use super::policy::{self, Policy};
 use crate::cli::{OwnerArguments, StoreArguments};
 use crate::logs;

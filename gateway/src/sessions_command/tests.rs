@@ -17,6 +17,7 @@ use super::agent_records::{AgentRecords, AgentSessionState, PutOutcome};
 use super::import::OnKnown;
 use super::list::ListFilter;
 use super::*;
+use crate::cli::{EXIT_BAD_SETTINGS, EXIT_FAILURE};
 use crate::cli::{OwnerArguments, SessionKind};
 use mooring_agent::session_file::Entry;
 use mooring_settings::{Environment, Flags, Settings};

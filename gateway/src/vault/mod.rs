@@ -17,8 +17,8 @@ use url::Url;
 
 use self::cache::SecretCache;
 use self::keys::VaultKeys;
-pub use self::keys::VaultKeysError;
 use mooring_peers::fleet::{SealError, SecretCipher};
+use mooring_secrets::file::FileError;
 use mooring_settings::{AuthSettings, VaultSettings};
 use mooring_store::{Store, StoreError, unix_now_ms};
 use mooring_upstream::{UserSecret, UserSecretError, UserSecrets};
@@ -67,7 +67,7 @@ impl Vault {
         settings: &VaultSettings,
         auth: &AuthSettings,
         store: Store,
-    ) -> Result<Option<Arc<Self>>, VaultKeysError> {
+    ) -> Result<Option<Arc<Self>>, FileError> {
         let Some(path) = &settings.keys_file else {
             return Ok(None);
         };

@@ -4,21 +4,23 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
-use mooring_secrets::file::FileVersion;
+use mooring_secrets::file::FileError;
+use mooring_secrets::watched_files::{Reread, WatchedFiles};
 use mooring_upstream::with_causes;
-use tokio::sync::Mutex;
 
-use super::file::{ApiKeyFile, ApiKeyFileError, ITEMS_MAX, StoredApiKey};
-use super::{ApiKeyError, WrittenKey};
+use super::WrittenKey;
+use super::file::{ApiKeyFile, ITEMS_MAX, StoredApiKey};
 use crate::bearer::TokenScheme;
+use crate::error::{ApiKeyError, IdentityError};
+use crate::identity::Identity;
 use crate::key_source::KeysState;
 use crate::metrics::{self, KeysRead};
-use crate::{Identity, IdentityError, bearer, value};
+use crate::{bearer, value};
 
 /// How often it is seen whether the file has changed.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -28,11 +30,8 @@ const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
 /// Finds whom API keys are from.
 #[derive(Debug)]
 pub(crate) struct ApiKeyAuthenticator {
-    path: PathBuf,
-    keys: RwLock<Option<KnownKeys>>,
-    failure: RwLock<Option<Box<str>>>,
-    /// The version of the file that the keys are from; none after a failure, so that it is read again.
-    read: Mutex<Option<FileVersion>>,
+    /// None before they are read for the first time.
+    keys: WatchedFiles<Option<KnownKeys>>,
 }
 
 /// The keys of the file by their ids.
@@ -67,18 +66,21 @@ pub(crate) fn key_of(headers: &HeaderMap) -> Result<&str, IdentityError> {
 
 impl ApiKeyAuthenticator {
     pub(crate) fn new(path: PathBuf) -> Self {
+        let paths = [path.clone()];
+        let read = move |_: &_| {
+            read_keys(&path)
+                .map(Some)
+                .map_err(|error| with_causes(&error))
+        };
         Self {
-            path,
-            keys: RwLock::default(),
-            failure: RwLock::default(),
-            read: Mutex::default(),
+            keys: WatchedFiles::unread(paths, None, read),
         }
     }
 
     /// The identity of this key's owner, at this time in seconds since 1970.
     pub(crate) fn identify(&self, text: &str, now: u64) -> Result<Arc<Identity>, IdentityError> {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        let keys = keys.as_ref().ok_or(IdentityError::KeysUnavailable)?;
+        let keys = self.keys.current();
+        let keys = Option::as_ref(&keys).ok_or(IdentityError::KeysUnavailable)?;
         let written = WrittenKey::read(text).ok_or(ApiKeyError::Unknown)?;
         let known = keys.get(written.id).ok_or(ApiKeyError::Unknown)?;
         // The time of this comparison may tell something of the digest, from which no secret follows.
@@ -93,72 +95,50 @@ impl ApiKeyAuthenticator {
     }
 
     pub(crate) fn state(&self) -> KeysState {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        let failure = self.failure.read().unwrap_or_else(PoisonError::into_inner);
         KeysState {
-            keys: keys.as_ref().map(|keys| keys.len()),
-            failure: failure.clone(),
+            keys: Option::as_ref(&self.keys.current()).map(HashMap::len),
+            failure: self.keys.failure(),
         }
     }
 
     /// Reads the file if it has changed since it was read last, or could not be read then.
     pub(crate) async fn read_if_changed(&self) {
-        let mut read = self.read.lock().await;
-        let (path, before) = (self.path.clone(), *read);
-        let reading = tokio::task::spawn_blocking(move || {
-            // Before it is read: a change in between is noticed, too.
-            let version = FileVersion::of(&path);
-            (version.is_none() || version != before).then(|| (version, read_keys(&path)))
-        });
-        let (version, keys) = match reading.await {
-            Ok(Some(done)) => done,
-            Ok(None) => return,
-            Err(error) => return tracing::error!(%error, "reading the API keys panicked"),
-        };
-        *read = version.filter(|_| keys.is_ok());
-        let failure = match keys {
-            Ok(keys) => {
-                tracing::info!(keys = keys.len(), "the API keys were read");
-                metrics::keys_read(KeysRead::Ok);
-                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Some(keys);
-                None
-            }
-            Err(error) => {
-                let cause: Box<str> = with_causes(&error).into();
-                self.note_failure(&cause);
-                Some(cause)
-            }
-        };
-        *self.failure.write().unwrap_or_else(PoisonError::into_inner) = failure;
-    }
-
-    /// A file that cannot be read is tried every two seconds, and each cause is logged once.
-    fn note_failure(&self, cause: &str) {
-        metrics::keys_read(KeysRead::Failed);
-        let before = self.failure.read().unwrap_or_else(PoisonError::into_inner);
-        if before.as_deref() != Some(cause) {
-            tracing::warn!(%cause, "reading the API keys failed; those before stay in use");
-        }
+        note(self.keys.read_if_changed().await);
     }
 
     /// Keeps the keys current, until it is dropped.
     pub(crate) async fn keep_current(&self) {
-        loop {
-            tokio::time::sleep(INTERVAL).await;
-            self.read_if_changed().await;
+        self.keys.keep_current(INTERVAL, note).await;
+    }
+}
+
+/// Logs and counts an attempt to read the file.
+fn note(reread: Reread<Option<KnownKeys>>) {
+    match reread {
+        Reread::Unchanged => {}
+        Reread::Replaced { now, .. } => {
+            let keys = Option::as_ref(&now).map_or(0, HashMap::len);
+            tracing::info!(keys, "the API keys were read");
+            metrics::keys_read(KeysRead::Ok);
+        }
+        Reread::Failed { cause, is_new } => {
+            metrics::keys_read(KeysRead::Failed);
+            if is_new {
+                tracing::warn!(%cause, "reading the API keys failed; those before stay in use");
+            }
         }
     }
 }
 
-fn read_keys(path: &Path) -> Result<KnownKeys, ApiKeyFileError> {
+fn read_keys(path: &Path) -> Result<KnownKeys, FileError> {
     known_keys(ApiKeyFile::read(path)?.keys())
 }
 
 /// The keys as requests are compared with them.
-pub(super) fn known_keys(stored: &[StoredApiKey]) -> Result<KnownKeys, ApiKeyFileError> {
+pub(super) fn known_keys(stored: &[StoredApiKey]) -> Result<KnownKeys, FileError> {
     let mut keys = HashMap::with_capacity(stored.len());
     for key in stored {
-        let refused = || ApiKeyFileError::Key(key.id.clone());
+        let refused = || FileError::new(format!("the API key {:?} is not valid", key.id));
         let known = known_key(key).ok_or_else(refused)?;
         if keys.insert(Box::from(&*key.id), known).is_some() {
             return Err(refused());

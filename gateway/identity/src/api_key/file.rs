@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 
 use mooring_secrets::digest;
-use mooring_secrets::file::{self as secret_file, SecretFileError};
+use mooring_secrets::file::{self as secret_file, FileError};
 use serde::{Deserialize, Serialize};
 
 use super::{NewApiKey, random_key};
@@ -31,41 +31,15 @@ const ENDED_KEPT_SECONDS: u64 = 90 * 86_400;
 /// Why the file cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiKeyFileError {
-    /// It cannot be read, or others can read it.
-    #[error("the API keys cannot be read")]
-    Read(#[from] SecretFileError),
-    /// It is no file of this form.
-    #[error("the file of API keys is not valid")]
-    Form(#[source] serde_json::Error),
-    /// It has another version.
-    #[error("the file of API keys has version {0}, and only {VERSION} is known")]
-    Version(u32),
-    /// It has more keys than are read.
-    #[error("there are {KEYS_MAX} API keys, and there can be no more")]
-    TooMany,
-    /// A key of it names no valid user, teams, roles, scopes or digest, or has the id of another one.
-    #[error("the API key {0:?} is not valid")]
-    Key(String),
+    /// It cannot be read, or others can read it, or a key of it is not valid, or it cannot be written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The new key's user, teams, roles, scopes or note are not valid.
     #[error("{0}")]
     New(&'static str),
     /// It has no key of this id.
     #[error("there is no API key {0:?}")]
     NoSuchKey(String),
-    /// The system gives no random numbers.
-    #[error("the system gives no random numbers")]
-    Random,
-    /// It cannot be locked against other writers, or replaced.
-    #[error("cannot {step} {}", path.display())]
-    Write {
-        /// What was attempted.
-        step: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
 }
 
 /// A key in the file. Times are in seconds since 1970.
@@ -110,18 +84,24 @@ impl ApiKeyFile {
     /// be able to read it; if it is root's, its group may too.
     ///
     /// # Errors
-    /// See [`ApiKeyFileError`].
-    pub fn read(path: &Path) -> Result<Self, ApiKeyFileError> {
-        Self::parse(&secret_file::read(path, FILE_BYTES_MAX)?)
+    /// It cannot be read, or is no file of this form.
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        let text = secret_file::read(path, FILE_BYTES_MAX);
+        let unreadable = |error| FileError::because("the API keys cannot be read", error);
+        Self::parse(&text.map_err(unreadable)?)
     }
 
-    pub(super) fn parse(text: &[u8]) -> Result<Self, ApiKeyFileError> {
-        let file: Self = serde_json::from_slice(text).map_err(ApiKeyFileError::Form)?;
-        if file.version != VERSION {
-            return Err(ApiKeyFileError::Version(file.version));
+    pub(super) fn parse(text: &[u8]) -> Result<Self, FileError> {
+        let file: Self = serde_json::from_slice(text)
+            .map_err(|error| FileError::because("the file of API keys is not valid", error))?;
+        let version = file.version;
+        if version != VERSION {
+            return Err(FileError::new(format!(
+                "the file of API keys has version {version}, and only {VERSION} is known"
+            )));
         }
         if file.keys.len() > KEYS_MAX {
-            return Err(ApiKeyFileError::TooMany);
+            return Err(too_many());
         }
         Ok(file)
     }
@@ -140,7 +120,7 @@ impl ApiKeyFile {
         Self::change(path, now, |file| {
             let (key, text) = StoredApiKey::new(new, now)?;
             if file.keys.len() >= KEYS_MAX {
-                return Err(ApiKeyFileError::TooMany);
+                return Err(too_many().into());
             }
             file.keys.push(key);
             Ok(text)
@@ -167,8 +147,8 @@ impl ApiKeyFile {
         change: impl FnOnce(&mut Self) -> Result<T, ApiKeyFileError>,
     ) -> Result<T, ApiKeyFileError> {
         let failed = |step, path: &Path| {
-            let path = path.to_owned();
-            move |source| ApiKeyFileError::Write { step, path, source }
+            let sentence = format!("cannot {step} {}", path.display());
+            move |error: io::Error| FileError::because(sentence, error)
         };
         let lock_path = beside(path, "lock");
         let lock = private_file(&lock_path).map_err(failed("open", &lock_path))?;
@@ -223,7 +203,8 @@ impl StoredApiKey {
             let refused = "the note may have 200 bytes, without control characters";
             return Err(ApiKeyFileError::New(refused));
         }
-        let (id, secret, text) = random_key().ok_or(ApiKeyFileError::Random)?;
+        let (id, secret, text) =
+            random_key().ok_or_else(|| FileError::new("the system gives no random numbers"))?;
         let key = Self {
             id,
             sha256: digest::hex(secret.as_bytes()),
@@ -263,6 +244,12 @@ impl StoredApiKey {
     fn is_forgotten(&self, now: u64) -> bool {
         self.ends_at().saturating_add(ENDED_KEPT_SECONDS) <= now
     }
+}
+
+fn too_many() -> FileError {
+    FileError::new(format!(
+        "there are {KEYS_MAX} API keys, and there can be no more"
+    ))
 }
 
 /// The path of a file in the same directory, with this ending.

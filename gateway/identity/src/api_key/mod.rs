@@ -26,23 +26,6 @@ const SECRET_BYTES: usize = 32;
 /// Longest key in a request; one that was made here is shorter.
 const KEY_BYTES_MAX: usize = 128;
 
-/// Why an API key is refused.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames,
-)]
-#[strum(serialize_all = "snake_case", prefix = "api_key_")]
-pub enum ApiKeyError {
-    /// It is none of the file's.
-    #[error("the API key is not known")]
-    Unknown,
-    /// It was revoked.
-    #[error("the API key was revoked")]
-    Revoked,
-    /// It is not valid any more.
-    #[error("the API key has expired")]
-    Expired,
-}
-
 /// A key that is to be made.
 #[derive(Debug, Clone)]
 pub struct NewApiKey {

@@ -7,15 +7,12 @@
 //! old. After each step every gateway accepts what any other one signs.
 
 use std::fmt;
-use std::io;
 use std::path::Path;
 
 use super::mac::{DERIVED_KEY_BYTES, KEY_BYTES_MAX, MacKey, MacRing, Purpose};
-use mooring_secrets::file::SecretFileError;
+use mooring_secrets::file::FileError;
 
 mod file;
-
-pub use file::KeyRingError;
 
 /// Shortest key: the 256 bits of the hash it is used with.
 const KEY_BYTES_MIN: usize = 32;
@@ -29,30 +26,6 @@ pub struct KeyRing {
     others: Vec<MacKey>,
 }
 
-/// What is wrong with a line of the file. The line itself is never included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LineProblem {
-    /// A character that is no hexadecimal digit, or an odd number of digits.
-    #[error("a key is an even number of hexadecimal digits, alone on its line")]
-    NotHexadecimal,
-    /// Too short.
-    #[error("the key is shorter than {} hexadecimal digits", KEY_BYTES_MIN * 2)]
-    TooShort,
-    /// Longer than is useful.
-    #[error("the key is longer than {} hexadecimal digits", KEY_BYTES_MAX * 2)]
-    TooLong,
-    /// One more than [`KEYS_MAX`].
-    #[error("more than {KEYS_MAX} keys")]
-    TooMany,
-}
-
-/// Why a text is not a key ring.
-#[derive(Debug, PartialEq, Eq)]
-enum TextError {
-    Line { line: usize, problem: LineProblem },
-    Empty,
-}
-
 impl KeyRing {
     /// Reads the ring from a file: one key per line, the current one first, each of 64 to 128 hexadecimal digits; empty
     /// lines and lines that begin with `#` are skipped. At most 8 keys and 64 KiB.
@@ -61,8 +34,8 @@ impl KeyRing {
     /// secrets like that for processes of another user.
     ///
     /// # Errors
-    /// See [`KeyRingError`], which names the file and the line.
-    pub fn read(path: &Path) -> Result<Self, KeyRingError> {
+    /// Names the file and the line.
+    pub fn read(path: &Path) -> Result<Self, FileError> {
         file::read(path)
     }
 
@@ -71,12 +44,10 @@ impl KeyRing {
     /// its key.
     ///
     /// # Errors
-    /// See [`KeyRingError`].
-    pub fn read_or_generate(path: &Path) -> Result<Self, KeyRingError> {
+    /// As [`Self::read`].
+    pub fn read_or_generate(path: &Path) -> Result<Self, FileError> {
         match file::read(path) {
-            Err(KeyRingError::File(SecretFileError::Open { error, .. }))
-                if error.kind() == io::ErrorKind::NotFound =>
-            {
+            Err(error) if error.is_not_found() => {
                 file::generate(path)?;
                 file::read(path)
             }
@@ -111,25 +82,23 @@ impl KeyRing {
         keys.map(move |key| key.derive(purpose))
     }
 
-    fn parse(text: &[u8]) -> Result<Self, TextError> {
+    /// An error is the end of a sentence about the file. It has no part of the line that is wrong.
+    fn parse(text: &[u8]) -> Result<Self, String> {
         let mut keys = Vec::new();
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = line.trim_ascii();
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            let fail = |problem| TextError::Line {
-                line: index + 1,
-                problem,
-            };
+            let fail = |problem: String| format!(", line {}: {problem}", index + 1);
             if keys.len() == KEYS_MAX {
-                return Err(fail(LineProblem::TooMany));
+                return Err(fail(format!("more than {KEYS_MAX} keys")));
             }
             keys.push(MacKey::new(&parse_key(line).map_err(fail)?));
         }
         let mut keys = keys.into_iter();
         Ok(Self {
-            first: keys.next().ok_or(TextError::Empty)?,
+            first: keys.next().ok_or(" has no key")?,
             others: keys.collect(),
         })
     }
@@ -154,27 +123,26 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-fn parse_key(line: &[u8]) -> Result<Vec<u8>, LineProblem> {
+/// An error says what is wrong, without any part of the line.
+fn parse_key(line: &[u8]) -> Result<Vec<u8>, String> {
     let nibble = |byte: &u8| {
         char::from(*byte)
             .to_digit(16)
             .and_then(|n| u8::try_from(n).ok())
     };
-    let nibbles: Vec<u8> = line
-        .iter()
-        .map(nibble)
-        .collect::<Option<_>>()
-        .ok_or(LineProblem::NotHexadecimal)?;
+    let nibbles: Option<Vec<u8>> = line.iter().map(nibble).collect();
+    let nibbles = nibbles.unwrap_or_default();
     let (pairs, odd) = nibbles.as_chunks::<2>();
-    if !odd.is_empty() {
-        return Err(LineProblem::NotHexadecimal);
+    if pairs.is_empty() || !odd.is_empty() {
+        return Err("a key is an even number of hexadecimal digits, alone on its line".to_owned());
     }
+    let digits = |bytes: usize| format!("{} hexadecimal digits", bytes * 2);
     match pairs.len() {
-        0..KEY_BYTES_MIN => Err(LineProblem::TooShort),
+        0..KEY_BYTES_MIN => Err(format!("the key is shorter than {}", digits(KEY_BYTES_MIN))),
         KEY_BYTES_MIN..=KEY_BYTES_MAX => {
             Ok(pairs.iter().map(|[high, low]| high << 4 | low).collect())
         }
-        _ => Err(LineProblem::TooLong),
+        _ => Err(format!("the key is longer than {}", digits(KEY_BYTES_MAX))),
     }
 }
 

@@ -12,7 +12,7 @@ mod tls;
 mod user_digests;
 
 pub use caller_signer::{CallerKeyError, CallerSigner};
-pub use keys::{KeyRing, KeyRingError, LineProblem};
+pub use keys::KeyRing;
 pub use seal::SealKey;
 pub use secret_cipher::{SealError, SecretCipher};
 pub(crate) use tls::tls_name;

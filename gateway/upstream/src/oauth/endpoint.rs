@@ -13,7 +13,7 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use mooring_secrets::access_token::AccessToken;
 use mooring_secrets::digest;
-use mooring_secrets::file::{self as secret_file, SecretFileError};
+use mooring_secrets::file::{self as secret_file, FileError};
 use mooring_session::names::ServerName;
 use mooring_settings::{ClientAuthentication, OauthSettings};
 use serde::Deserialize;
@@ -45,7 +45,7 @@ const TOKEN_BYTES_MAX: usize = 16 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
     #[error("the client secret cannot be read")]
-    Secret(#[from] SecretFileError),
+    Secret(#[from] FileError),
     #[error("the client secret is not text")]
     SecretForm,
     #[error("the address cannot be requested")]

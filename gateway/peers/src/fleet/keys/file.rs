@@ -3,66 +3,27 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::{KEY_BYTES_MIN, KeyRing, LineProblem, TextError};
-use mooring_secrets::file::{self as secret_file, SecretFileError};
+use super::{KEY_BYTES_MIN, KeyRing};
+use mooring_secrets::file::{self as secret_file, FileError};
 
 /// Largest file: eight keys and room for comments.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Why there is no key ring.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyRingError {
-    /// The file cannot be read, or other users can read it too.
-    #[error(transparent)]
-    File(#[from] SecretFileError),
-    /// A line is not a key.
-    #[error("the key file {}, line {line}: {problem}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        problem: LineProblem,
-    },
-    /// The file contains no key.
-    #[error("the key file {} has no key", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file did not exist and could not be created.
-    #[error("cannot make the key file {}", path.display())]
-    Generate {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        error: io::Error,
-    },
-}
-
-pub(super) fn read(path: &Path) -> Result<KeyRing, KeyRingError> {
+pub(super) fn read(path: &Path) -> Result<KeyRing, FileError> {
     let text = secret_file::read(path, FILE_BYTES_MAX)?;
-    KeyRing::parse(&text).map_err(|error| match error {
-        TextError::Line { line, problem } => KeyRingError::Line {
-            path: path.to_owned(),
-            line,
-            problem,
-        },
-        TextError::Empty => KeyRingError::Empty {
-            path: path.to_owned(),
-        },
-    })
+    KeyRing::parse(&text)
+        .map_err(|problem| FileError::new(format!("the key file {}{problem}", path.display())))
 }
 
 /// Creates a file with one random key. If another process was faster, its file stays.
-pub(super) fn generate(path: &Path) -> Result<(), KeyRingError> {
-    let failed = |error| KeyRingError::Generate {
-        path: path.to_owned(),
-        error,
+pub(super) fn generate(path: &Path) -> Result<(), FileError> {
+    let failed = |error: io::Error| {
+        FileError::because(
+            format!("cannot make the key file {}", path.display()),
+            error,
+        )
     };
     let name = path
         .file_name()
