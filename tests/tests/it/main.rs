@@ -61,6 +61,7 @@ mod hooks;
 mod hostile;
 mod identity;
 mod images;
+mod imports;
 mod incidents;
 mod init_params;
 mod installed;
