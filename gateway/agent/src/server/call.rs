@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use super::agent_server::{AgentServer, CallContext, Progress};
 use super::answer::{CallNotes, is_success, refused, run_answer};
 use super::failure::Failure;
 use super::request::AgentRequest;
-use super::{AgentServer, CallContext, Progress};
 use crate::conversations::{ConversationState, SaveOutcome, is_argument};
 use crate::folder;
 use crate::lock::{LockError, ProcessLock};

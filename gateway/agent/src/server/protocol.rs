@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::AgentServer;
+use super::agent_server::AgentServer;
 use super::call::Call;
 use crate::parent::PARENT_BYTES_MAX;
 use crate::prompt::PROMPT_BYTES_MAX;

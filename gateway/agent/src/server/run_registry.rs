@@ -8,7 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::RequestName;
+/// Identifies a request: client and request id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RequestName {
+    /// The client's session id.
+    pub client: Box<str>,
+    /// The request's id, as JSON text.
+    pub id_json: Box<str>,
+}
 
 /// The token that stops each run.
 type Stops = Mutex<HashMap<RequestName, CancellationToken>>;

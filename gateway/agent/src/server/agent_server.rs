@@ -1,0 +1,64 @@
+//! One agent server, and the context of a call of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooring_session::names::{Principal, ServerName};
+use tokio::sync::mpsc;
+
+use super::run_registry::{RequestName, RunRegistry};
+use crate::conversations::Conversations;
+use crate::lock::ProcessLocks;
+use mooring_settings::AgentServerSettings;
+use mooring_store::SessionAccess;
+use mooring_upstream::stdio::Children;
+
+/// How much longer a call waits for the run before it than a run may last.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// One agent server.
+#[derive(Debug)]
+pub struct AgentServer {
+    /// Its id in paths and keys, and the name of its tool.
+    pub id: ServerName,
+    pub(super) settings: AgentServerSettings,
+    pub(super) conversations: Conversations,
+    pub(super) sessions: Arc<dyn SessionAccess>,
+    pub(super) children: Children,
+    /// Set if other processes may use the same store without sharing turns with this one.
+    pub(super) locks: Option<ProcessLocks>,
+    pub(super) running: RunRegistry,
+    pub(super) tools_json: Box<str>,
+}
+
+/// The context of a call besides its arguments.
+#[derive(Debug)]
+pub struct CallContext {
+    /// The caller.
+    pub principal: Principal,
+    /// Identifies the request for cancellation; none if it cannot be cancelled.
+    pub request: Option<RequestName>,
+    /// Where progress is reported; `None` if the client did not ask for it.
+    pub progress: Option<Progress>,
+}
+
+/// Where progress is sent.
+#[derive(Debug)]
+pub struct Progress {
+    /// The client's token, as JSON text.
+    pub token_json: Box<str>,
+    /// The queue of messages to the client.
+    pub said: mpsc::Sender<Box<str>>,
+}
+
+impl AgentServer {
+    /// Ends the run of a cancelled request, if it is running in this gateway.
+    pub fn cancel(&self, request: &RequestName) {
+        self.running.stop(request);
+    }
+
+    /// How long a call waits for its turn.
+    pub(super) fn turn_timeout(&self) -> Duration {
+        self.settings.timeout.saturating_add(PATIENCE)
+    }
+}
