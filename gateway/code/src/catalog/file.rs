@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::ListedTool;
+use super::listed_tool::ListedTool;
 
 /// The directory of all lists.
 const DIRECTORY: &str = ".catalog";

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::{ListedTool, MountableServer};
+use super::listed_tool::{ListedTool, MountableServer};
 use crate::calls::Upstreams;
 use mooring_protocol::listing::{Page, PageError};
 use mooring_protocol::{

@@ -9,8 +9,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::file::{ListFile, ListQueryLock, ListSnapshot};
+use super::listed_tool::{ListedTool, MountableServer, ServerTools};
 use super::listing::{ListError, list};
-use super::{CatalogNeed, ListedTool, MountableServer, ServerTools};
 use crate::calls::Upstreams;
 use mooring_store::unix_now_ms;
 
@@ -24,6 +24,15 @@ const PROGRAM_BELIEVED_FOR: Duration = Duration::from_secs(60 * 60);
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a server that failed is left alone.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
+
+/// The purpose for which a call needs the lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CatalogNeed {
+    /// It uses the tools: the first list of a server is waited for.
+    Tools,
+    /// It uses other files of the session: what is known suffices.
+    Files,
+}
 
 #[derive(Debug)]
 pub(super) struct Source {

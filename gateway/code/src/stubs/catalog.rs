@@ -3,8 +3,10 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::MountedTool;
-use super::{Function, Package, SCHEMA_VERSION, StubFile, ToolTree, describe, limits, text};
+use super::function::{Function, Package};
+use super::tool::MountedTool;
+use super::tree::{SCHEMA_VERSION, StubFile, ToolTree};
+use super::{describe, limits, text};
 use mooring_settings::StubFormat;
 
 /// Where a session's trees are mounted.
@@ -58,7 +60,7 @@ pub(super) fn catalog(
         tool_count: tools.len(),
         tools,
     };
-    Ok(StubFile::new("_catalog.json", pretty(&catalog)?))
+    StubFile::json("_catalog.json", &catalog)
 }
 
 /// The schema of the tree.
@@ -69,7 +71,7 @@ pub(super) fn schema(tree: &ToolTree<'_>) -> Result<StubFile, serde_json::Error>
         "stub_language": tree.language.as_str(),
         "stub_format": format_word(tree.format),
     });
-    Ok(StubFile::new("_schema.json", pretty(&schema)?))
+    StubFile::json("_schema.json", &schema)
 }
 
 /// One server. Whether it can be reached is not known here: a tree is shared, and outlives the moment.
@@ -99,7 +101,7 @@ pub(super) fn meta(
         "tools": tools,
     });
     let path = format!("{}/_meta.json", package.name);
-    Ok(StubFile::new(path, pretty(&meta)?))
+    StubFile::json(path, &meta)
 }
 
 /// One tool, to be read and not to be called.
@@ -108,7 +110,7 @@ pub(super) fn description(
     function: &Function<'_>,
 ) -> Result<StubFile, serde_json::Error> {
     let path = path(package, function, StubFormat::Json);
-    Ok(StubFile::new(path, pretty(function.tool)?))
+    StubFile::json(path, function.tool)
 }
 
 /// `path:words`, one line for each tool, as `grep` would print it.
@@ -123,7 +125,7 @@ pub(super) fn search_index(packages: &[Package<'_>], format: StubFormat) -> Stub
                 &tool.description,
             ];
             words.extend(tool.tags.iter().map(String::as_str));
-            words.extend(super::search::parameters(tool));
+            words.extend(describe::property_names(&tool.input_schema));
             let words = text::line(&words.join(" "), limits::DESCRIPTION_CHARS_MAX);
             index.push_str(&path(package, function, format));
             index.push(':');
@@ -150,11 +152,4 @@ pub(crate) fn format_word(format: StubFormat) -> &'static str {
         StubFormat::TypeScript => "typescript",
         StubFormat::Json => "json",
     }
-}
-
-/// A value as JSON that people read too.
-pub(super) fn pretty(value: &impl Serialize) -> Result<String, serde_json::Error> {
-    let mut text = serde_json::to_string_pretty(value)?;
-    text.push('\n');
-    Ok(text)
 }

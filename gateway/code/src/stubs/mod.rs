@@ -17,6 +17,7 @@
 mod catalog;
 mod circle;
 mod describe;
+mod function;
 mod kind;
 mod limits;
 mod literals;
@@ -31,22 +32,20 @@ pub(crate) mod search;
 mod skill_tree;
 mod text;
 mod tool;
+mod tree;
 mod typescript;
 mod typescript_types;
-
-use std::collections::BTreeMap;
 
 pub(crate) use catalog::format_word;
 pub(crate) use names::is_python_keyword;
 pub(crate) use skill_tree::{is_own_name, skills};
 pub use tool::MountedTool;
+pub(crate) use tree::{SCHEMA_VERSION, StubFile, ToolTree};
 
+use self::function::Package;
 use self::kind::{ToolSchemas, TypeSchema};
-use self::names::Role;
-use mooring_settings::{Language, StubFormat};
+use mooring_settings::StubFormat;
 
-/// The version of the catalog's and the schema's format.
-pub(crate) const SCHEMA_VERSION: &str = "2026-02-01";
 /// The module that Python code imports.
 pub(crate) const RUNTIME_PYTHON: &str = include_str!("../volume/tools/runtime.py");
 /// The module that TypeScript code imports.
@@ -55,63 +54,12 @@ pub(crate) const RUNTIME_TYPESCRIPT: &str = include_str!("../volume/tools/runtim
 /// old form.
 pub(crate) const FORM: u32 = 1;
 
-/// One file to be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StubFile {
-    /// Its path in the tree: at most two names and one `/`, none of them `.` or `..`.
-    pub(crate) path: String,
-    /// All of it.
-    pub(crate) text: String,
-}
-
-impl StubFile {
-    fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            path: path.into(),
-            text: text.into(),
-        }
-    }
-}
-
-/// The inputs of a tree.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ToolTree<'a> {
-    /// The server of kind `code` whose sessions see it.
-    pub(crate) server: &'a str,
-    /// The language that the stubs are for.
-    pub(crate) language: Language,
-    /// The format of the stubs.
-    pub(crate) format: StubFormat,
-    /// The tools, in any order.
-    pub(crate) tools: &'a [MountedTool],
-    /// The moment that is written down as that of the making.
-    pub(crate) generated_at: &'a str,
-}
-
-/// The tools of one server.
-#[derive(Debug)]
-struct Package<'a> {
-    /// The server's id.
-    server: &'a str,
-    /// The package's name.
-    name: String,
-    /// In the order of their names.
-    tools: Vec<Function<'a>>,
-}
-
-/// One tool with the name of its function.
-#[derive(Debug)]
-struct Function<'a> {
-    tool: &'a MountedTool,
-    name: String,
-}
-
 /// The files of `/tools`.
 ///
 /// # Errors
 /// A description could not be written as JSON. It cannot happen, and is no reason to panic.
 pub(crate) fn tools(tree: &ToolTree<'_>) -> Result<Vec<StubFile>, serde_json::Error> {
-    let packages = packages(tree.tools);
+    let packages = function::packages(tree.tools);
     let mut files = vec![
         catalog::catalog(tree, &packages)?,
         catalog::schema(tree)?,
@@ -181,32 +129,6 @@ fn short_enough(sides: &ToolSchemas, stub: impl Fn(&ToolSchemas) -> String) -> S
     } else {
         stub(&ToolSchemas::any())
     }
-}
-
-/// The tools by their servers, with the names that code has for both.
-fn packages(tools: &[MountedTool]) -> Vec<Package<'_>> {
-    let mut by_server: BTreeMap<&str, BTreeMap<&str, &MountedTool>> = BTreeMap::new();
-    for tool in tools {
-        let server = by_server.entry(&tool.server).or_default();
-        // A server that names two tools alike has one of them called, whichever it is.
-        server.entry(&tool.original_name).or_insert(tool);
-    }
-    let servers = names::identifiers(by_server.keys().copied(), Role::Server);
-    by_server
-        .iter()
-        .map(|(server, tools)| {
-            let names = names::identifiers(tools.keys().copied(), Role::Tool);
-            let tools = tools.iter().map(|(original, tool)| Function {
-                tool,
-                name: names.get(original).cloned().unwrap_or_default(),
-            });
-            Package {
-                server,
-                name: servers.get(server).cloned().unwrap_or_default(),
-                tools: tools.collect(),
-            }
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::catalog::pretty;
+use super::function::Package;
 use super::names::ASYNC_SUFFIX;
 use super::text::typescript_string;
-use super::{Package, StubFile};
+use super::tree::StubFile;
 use mooring_settings::StubFormat;
 
 const ROOT_PYTHON: &str = "\"\"\"The tools that are mounted in this session: tools.<server>.<tool>(...), \
@@ -46,7 +46,7 @@ pub(super) fn root(
         StubFile::new("__init__.py", ROOT_PYTHON),
         StubFile::new("__init__.pyi", types),
         StubFile::new("mod.ts", module),
-        StubFile::new("_import_map.json", import_map(packages, format)?),
+        import_map(packages, format)?,
     ])
 }
 
@@ -65,7 +65,7 @@ fn write_server(module: &mut String, package: &Package<'_>) {
 }
 
 /// The import map by which deno resolves `tools` and `skills`. Paths are relative to the map.
-fn import_map(packages: &[Package<'_>], format: StubFormat) -> Result<String, serde_json::Error> {
+fn import_map(packages: &[Package<'_>], format: StubFormat) -> Result<StubFile, serde_json::Error> {
     let mut imports: BTreeMap<String, String> = [
         ("tools", "./mod.ts"),
         ("tools/", "./"),
@@ -80,7 +80,7 @@ fn import_map(packages: &[Package<'_>], format: StubFormat) -> Result<String, se
             imports.insert(format!("tools/{}", package.name), path);
         }
     }
-    pretty(&json!({ "imports": imports }))
+    StubFile::json("_import_map.json", &json!({ "imports": imports }))
 }
 
 /// The package of one server.

@@ -10,7 +10,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Function, MountedTool, Package, describe, limits, packages};
+use super::function::{Function, Package, packages};
+use super::tool::MountedTool;
+use super::{describe, limits};
 
 /// How much is answered of each tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString)]
@@ -108,11 +110,6 @@ pub(crate) fn search(
     }
 }
 
-/// The names of a tool's parameters.
-pub(super) fn parameters(tool: &MountedTool) -> impl Iterator<Item = &str> {
-    describe::property_names(&tool.input_schema)
-}
-
 fn score_tool(
     tool: &MountedTool,
     query: &str,
@@ -127,7 +124,12 @@ fn score_tool(
             IN_TAGS,
             tool.tags.iter().flat_map(|tag| words(tag)).collect(),
         ),
-        (IN_PARAMETERS, parameters(tool).flat_map(words).collect()),
+        (
+            IN_PARAMETERS,
+            describe::property_names(&tool.input_schema)
+                .flat_map(words)
+                .collect(),
+        ),
         (IN_DESCRIPTION, words(&tool.description)),
     ];
     let names = [

@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::StubFile;
-use super::catalog::pretty;
+use super::tree::StubFile;
 
 /// A package that reads a skill when it is asked for.
 const PACKAGE: &str = "\"\"\"The skills of this session. _meta.json tells which.\"\"\"\n\n\
@@ -49,12 +48,12 @@ pub(crate) fn skills(skills: &[(&str, &str)]) -> Result<Vec<StubFile>, serde_jso
         module.push_str("export {};\n");
     }
     let meta = json!({"skill_count": listed.len(), "skills": listed});
-    let own = [PACKAGE.to_owned(), pretty(&meta)?, module];
-    let mut files: Vec<StubFile> = OWN
-        .iter()
-        .zip(own)
-        .map(|(name, text)| StubFile::new(*name, text))
-        .collect();
+    let [package, meta_file, module_file] = OWN;
+    let mut files = vec![
+        StubFile::new(package, PACKAGE),
+        StubFile::json(meta_file, &meta)?,
+        StubFile::new(module_file, module),
+    ];
     files.extend(
         skills
             .iter()

@@ -21,6 +21,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use mooring_settings::Language;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

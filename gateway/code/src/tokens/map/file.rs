@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use mooring_session::time::Millis;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 
+use super::error::TokensError;
 use super::form::Form;
+use super::header;
 use super::index::TokenIndex;
-use super::{TokensError, header};
 use crate::tokens::key::TokenKey;
 use crate::volume::{FileLock, errno, lock_within};
 

@@ -13,7 +13,8 @@ use base64::prelude::BASE64_STANDARD_NO_PAD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest;
 
-use super::{PersonalValue, TokensError, ValueType};
+use super::error::TokensError;
+use super::value::{PersonalValue, ValueType};
 use crate::tokens::key::TokenKey;
 
 /// How the lines of one map are written.

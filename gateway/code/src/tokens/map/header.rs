@@ -5,7 +5,7 @@
 //! mooring-tokens 1 <32 hexadecimal digits> chacha20-poly1305 <16 hexadecimal digits that say which key>
 //! ```
 
-use super::TokensError;
+use super::error::TokensError;
 use super::form::{Cipher, Form};
 use crate::tokens::key::TokenKey;
 

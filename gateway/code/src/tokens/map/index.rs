@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::PersonalValue;
+use super::value::PersonalValue;
 
 /// Less than any line has: a number, a body and a checksum.
 const LINE_BYTES_MIN: usize = 20;

@@ -16,6 +16,7 @@ mod file;
 mod form;
 mod header;
 mod index;
+mod value;
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -27,6 +28,7 @@ use super::key::TokenKey;
 use super::token;
 use file::MapFile;
 use index::TokenIndex;
+pub(super) use value::{PersonalValue, ValueType};
 
 /// Most values of one session.
 pub(super) const ENTRIES_MAX: u32 = 50_000;
@@ -34,21 +36,6 @@ pub(super) const ENTRIES_MAX: u32 = 50_000;
 pub(super) const VALUE_BYTES_MAX: usize = 8 * 1024;
 /// Largest file of one session.
 pub(super) const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-
-/// The JSON type of a value: a number is restored as a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum ValueType {
-    Text,
-    Number,
-}
-
-/// A value of personal data with its category. Each has one token.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct PersonalValue {
-    pub(super) category: Box<str>,
-    pub(super) shape: ValueType,
-    pub(super) text: Box<str>,
-}
 
 /// The map of one session. Blocking: it reads and writes a file, and may wait for another process that does.
 #[derive(Debug)]
