@@ -95,6 +95,7 @@ fn keep(session: &SessionDirectory, layer: &Path) {
     let changes = Changes {
         scratch: open("scratch"),
         results: open("results"),
+        is_copy: false,
     };
     commit(session, &changes, &roomy(), Some(1)).unwrap();
 }

@@ -1,11 +1,13 @@
 //! The program to run, and its trees, limits and network.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
+use crate::paths::Mount;
 
 /// One run.
 #[derive(Debug)]
@@ -96,8 +98,8 @@ pub enum Argument {
     Pattern(String),
 }
 
-/// The trees that a run sees, each an open directory. They are never changed directly: writes to the last two go to a
-/// layer, or in the degraded tier to a copy.
+/// The trees that a run and the `fs_*` tools see, each an open directory. A run never changes them directly: its writes
+/// to the last two go to a layer, or in the degraded tier to a copy.
 #[derive(Debug)]
 pub struct SessionTrees {
     /// Mounted at `/tools`.
@@ -108,4 +110,31 @@ pub struct SessionTrees {
     pub scratch: OwnedFd,
     /// The lower layer of `/results`.
     pub results: OwnedFd,
+}
+
+impl SessionTrees {
+    /// The directory of one mount.
+    #[must_use]
+    pub fn mount(&self, mount: Mount) -> BorrowedFd<'_> {
+        match mount {
+            Mount::Results => self.results.as_fd(),
+            Mount::Scratch => self.scratch.as_fd(),
+            Mount::Skills => self.skills.as_fd(),
+            Mount::Tools => self.tools.as_fd(),
+        }
+    }
+
+    /// The same trees, by descriptors of their own.
+    ///
+    /// # Errors
+    ///
+    /// The process has too many files open.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            tools: self.tools.try_clone()?,
+            skills: self.skills.try_clone()?,
+            scratch: self.scratch.try_clone()?,
+            results: self.results.try_clone()?,
+        })
+    }
 }

@@ -9,41 +9,19 @@ pub enum JobError {
     /// A limit is outside of its range.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// The source text is too long.
-    #[error("source text too large: {bytes} bytes (limit {most})")]
-    SourceTooLong {
-        /// Its length.
-        bytes: usize,
+    /// More of something than any program may have.
+    #[error("the program has too many {what}: {amount} (limit {most})")]
+    TooMuch {
+        /// Of what.
+        what: &'static str,
+        /// How much.
+        amount: usize,
         /// The most.
         most: usize,
     },
     /// A pipeline without a stage.
     #[error("the pipeline has no stage")]
     NoStage,
-    /// A pipeline with too many stages.
-    #[error("too many stages in the pipeline: {stages} (limit {most})")]
-    TooManyStages {
-        /// How many.
-        stages: usize,
-        /// The most.
-        most: usize,
-    },
-    /// Too many arguments in all stages together.
-    #[error("too many arguments in the pipeline: {arguments} (limit {most})")]
-    TooManyArguments {
-        /// How many.
-        arguments: usize,
-        /// The most.
-        most: usize,
-    },
-    /// The words of all stages together are too long.
-    #[error("words of the pipeline too large: {bytes} bytes (limit {most})")]
-    WordsTooLong {
-        /// How long.
-        bytes: usize,
-        /// The most.
-        most: usize,
-    },
     /// An argument contains a NUL byte.
     #[error("a word of the pipeline holds a NUL byte")]
     NulByte,
@@ -57,53 +35,39 @@ impl Job {
     pub fn check(&self) -> Result<(), JobError> {
         self.limits.check()?;
         match &self.program {
-            Program::Python { source } | Program::TypeScript { source } => check_source(source),
+            Program::Python { source } | Program::TypeScript { source } => at_most(
+                "bytes of source text",
+                source.len(),
+                Limits::SOURCE_BYTES_MAX,
+            ),
             Program::Pipeline { stages } => check_stages(stages),
         }
     }
-}
-
-fn check_source(source: &str) -> Result<(), JobError> {
-    if source.len() > Limits::SOURCE_BYTES_MAX {
-        return Err(JobError::SourceTooLong {
-            bytes: source.len(),
-            most: Limits::SOURCE_BYTES_MAX,
-        });
-    }
-    Ok(())
 }
 
 fn check_stages(stages: &[Stage]) -> Result<(), JobError> {
     if stages.is_empty() {
         return Err(JobError::NoStage);
     }
-    if stages.len() > Limits::STAGES_MAX {
-        return Err(JobError::TooManyStages {
-            stages: stages.len(),
-            most: Limits::STAGES_MAX,
-        });
-    }
+    at_most("stages", stages.len(), Limits::STAGES_MAX)?;
     let arguments = stages.iter().map(|stage| stage.arguments.len()).sum();
-    if arguments > Limits::ARGUMENTS_MAX {
-        return Err(JobError::TooManyArguments {
-            arguments,
-            most: Limits::ARGUMENTS_MAX,
-        });
+    at_most("arguments", arguments, Limits::ARGUMENTS_MAX)?;
+    if stages
+        .iter()
+        .flat_map(words)
+        .any(|word| word.contains('\0'))
+    {
+        return Err(JobError::NulByte);
     }
-    let mut bytes = 0;
-    for word in stages.iter().flat_map(words) {
-        if word.contains('\0') {
-            return Err(JobError::NulByte);
-        }
-        bytes += word.len();
+    let bytes = stages.iter().flat_map(words).map(str::len).sum();
+    at_most("bytes in its words", bytes, Limits::WORD_BYTES_MAX)
+}
+
+fn at_most(what: &'static str, amount: usize, most: usize) -> Result<(), JobError> {
+    if amount <= most {
+        return Ok(());
     }
-    if bytes > Limits::WORD_BYTES_MAX {
-        return Err(JobError::WordsTooLong {
-            bytes,
-            most: Limits::WORD_BYTES_MAX,
-        });
-    }
-    Ok(())
+    Err(JobError::TooMuch { what, amount, most })
 }
 
 /// The tool's name and its arguments.

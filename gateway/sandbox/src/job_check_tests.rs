@@ -72,37 +72,20 @@ fn programs_have_bounds() {
     let check = |program, expected| assert_eq!(checked(program, limits()), expected);
     check(python(Limits::SOURCE_BYTES_MAX), Ok(()));
     let most = Limits::SOURCE_BYTES_MAX;
+    let too_much = |what, amount, most| Err(JobError::TooMuch { what, amount, most });
     check(
         python(most + 1),
-        Err(JobError::SourceTooLong {
-            bytes: most + 1,
-            most,
-        }),
+        too_much("bytes of source text", most + 1, most),
     );
     check(pipeline(0, 0, ""), Err(JobError::NoStage));
     check(pipeline(16, 1, "x"), Ok(()));
-    check(
-        pipeline(17, 1, "x"),
-        Err(JobError::TooManyStages {
-            stages: 17,
-            most: 16,
-        }),
-    );
-    check(
-        pipeline(1, 513, ""),
-        Err(JobError::TooManyArguments {
-            arguments: 513,
-            most: 512,
-        }),
-    );
+    check(pipeline(17, 1, "x"), too_much("stages", 17, 16));
+    check(pipeline(1, 513, ""), too_much("arguments", 513, 512));
     check(pipeline(1, 1, "a\0b"), Err(JobError::NulByte));
-    let long = "x".repeat(16 * 1024);
+    let (long, most) = ("x".repeat(16 * 1024), 16 * 1024);
     check(
         pipeline(1, 1, &long),
-        Err(JobError::WordsTooLong {
-            bytes: 16 * 1024 + 3,
-            most: 16 * 1024,
-        }),
+        too_much("bytes in its words", most + 3, most),
     );
 }
 

@@ -126,9 +126,10 @@ pub struct Usage {
 /// The files that a run wrote, unchecked. All of it is untrusted.
 #[derive(Debug)]
 pub struct Changes {
-    /// The upper layer of `/scratch`, for `tree::commit`. In the degraded tier a whole copy of it, for
-    /// `tree::commit_copy`.
+    /// The upper layer of `/scratch`, or a whole copy of it.
     pub scratch: OwnedFd,
     /// The same for `/results`.
     pub results: OwnedFd,
+    /// Whether they are copies, as in the degraded tier, which take the place of the trees, and not layers over them.
+    pub is_copy: bool,
 }

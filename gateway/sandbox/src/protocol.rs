@@ -64,7 +64,7 @@ pub enum ToHelper {
     /// which moves it into the group. None if there is no group, or if the host moves process 1 into it.
     Begin {
         /// The isolation tier. If one of its layers is unavailable, the reply is [`FromHelper::Failed`].
-        tier: WireTier,
+        tier: Tier,
     },
     /// The run, with the descriptors of [`SpecDescriptors`].
     Spec(Box<Spec>),
@@ -122,25 +122,6 @@ pub enum WireNetwork {
         /// The certificates of public authorities, one of [`Spec::seen`], where the host has any.
         certificates: Option<PathBuf>,
     },
-}
-
-/// The tier, as it is written down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WireTier {
-    /// [`Tier::Strict`].
-    Strict,
-    /// [`Tier::Degraded`].
-    Degraded,
-}
-
-impl From<Tier> for WireTier {
-    fn from(tier: Tier) -> Self {
-        match tier {
-            Tier::Strict => Self::Strict,
-            Tier::Degraded => Self::Degraded,
-        }
-    }
 }
 
 /// What runs the program. Paths are absolute, of the host, without a link in them.

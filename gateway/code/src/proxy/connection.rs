@@ -17,9 +17,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
-use super::Shared;
-use super::egress::{Destination, EgressError, MeteredStream};
+use super::egress::{Destination, EgressError, EgressStream};
 use super::refusal::{RefusalReason, RefusedRequest};
+use super::shared::Shared;
 use mooring_usage::for_same_user;
 
 /// For the head of a request to be there.
@@ -50,7 +50,7 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 #[derive(Default)]
 struct ConnectionTasks {
     /// The two ends of a tunnel.
-    tunnel: Option<(OnUpgrade, MeteredStream)>,
+    tunnel: Option<(OnUpgrade, EgressStream)>,
     /// Drives the connection to the destination.
     remote: Option<Driver>,
 }
@@ -114,7 +114,7 @@ async fn answer(
     answered.unwrap_or_else(|error| {
         let status = match &error {
             EgressError::Refused(why) => {
-                shared.refuse(&RefusedRequest::new(&requested, *why));
+                shared.note_refusal(RefusedRequest::new(&requested, *why));
                 StatusCode::FORBIDDEN
             }
             EgressError::Lookup { .. } | EgressError::Connect { .. } => StatusCode::BAD_GATEWAY,

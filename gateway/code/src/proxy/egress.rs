@@ -13,9 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use super::Shared;
 use super::addresses::AddressPolicy;
 use super::refusal::RefusalReason;
+use super::shared::Shared;
 
 /// For a name to be looked up.
 const LOOKUP_WAIT: Duration = Duration::from_secs(10);
@@ -72,8 +72,8 @@ impl Destination {
 
     /// Connects, to an address that was looked up once and then checked. One address that may not be connected to is
     /// enough: a name that means a public and a private one means harm.
-    pub(super) async fn connect(&self, shared: &Shared) -> Result<MeteredStream, EgressError> {
-        let policy = &shared.options.policy;
+    pub(super) async fn connect(&self, shared: &Shared) -> Result<EgressStream, EgressError> {
+        let policy = &shared.policy;
         policy.check_port(self.port)?;
         let addresses = self.look_up().await?;
         check_all(policy, &addresses)?;
@@ -81,13 +81,11 @@ impl Destination {
         for address in addresses.into_iter().take(ADDRESSES_MAX) {
             match within(CONNECT_WAIT, TcpStream::connect(address)).await {
                 Ok(stream) => {
-                    shared.connections.fetch_add(1, Ordering::Relaxed);
+                    shared.note_connection();
                     // It is the same without.
                     let _ = stream.set_nodelay(true);
-                    return Ok(MeteredStream {
+                    return Ok(EgressStream {
                         stream,
-                        sent_bytes: Arc::clone(&shared.sent_bytes),
-                        received_bytes: Arc::clone(&shared.received_bytes),
                         moved_bytes: Arc::default(),
                     });
                 }
@@ -124,17 +122,15 @@ async fn within<T>(wait: Duration, work: impl Future<Output = io::Result<T>>) ->
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// An egress connection whose bytes are counted.
+/// An egress connection that notices when it is idle.
 #[derive(Debug)]
-pub(super) struct MeteredStream {
+pub(super) struct EgressStream {
     stream: TcpStream,
-    sent_bytes: Arc<AtomicU64>,
-    received_bytes: Arc<AtomicU64>,
-    /// Of this connection, both ways.
+    /// Both ways.
     moved_bytes: Arc<AtomicU64>,
 }
 
-impl MeteredStream {
+impl EgressStream {
     /// Ends when this connection has been idle for a while.
     pub(super) fn idle(&self) -> impl Future<Output = ()> + Send + 'static {
         let moved = Arc::clone(&self.moved_bytes);
@@ -151,13 +147,12 @@ impl MeteredStream {
         }
     }
 
-    fn count(&self, counter: &AtomicU64, bytes: usize) {
-        counter.fetch_add(bytes as u64, Ordering::Relaxed);
+    fn count(&self, bytes: usize) {
         self.moved_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
-impl AsyncRead for MeteredStream {
+impl AsyncRead for EgressStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -165,12 +160,12 @@ impl AsyncRead for MeteredStream {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        self.count(&self.received_bytes, buffer.filled().len() - before);
+        self.count(buffer.filled().len() - before);
         read
     }
 }
 
-impl AsyncWrite for MeteredStream {
+impl AsyncWrite for EgressStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -178,7 +173,7 @@ impl AsyncWrite for MeteredStream {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         if let Poll::Ready(Ok(written)) = written {
-            self.count(&self.sent_bytes, written);
+            self.count(written);
         }
         written
     }

@@ -11,14 +11,13 @@ mod addresses;
 mod connection;
 mod egress;
 mod refusal;
+mod shared;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mooring_usage::for_same_user;
@@ -26,46 +25,14 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
+use shared::Shared;
+
 pub use addresses::AddressPolicy;
 pub use refusal::RefusedRequest;
+pub use shared::Traffic;
 
 /// How long nothing is accepted after the system had no room for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Most refusals that are reported of one run. All are counted.
-pub const REPORTED_MAX: u8 = 100;
-
-/// The options of one run's proxy.
-pub struct ProxyOptions {
-    /// Where it may connect to.
-    pub policy: Arc<AddressPolicy>,
-    /// Most connections at the same time. Further ones wait to be accepted.
-    pub connections_max: u32,
-    /// Called for each of the first [`REPORTED_MAX`] refusals of a run. It must not block.
-    pub on_refused: Box<dyn Fn(&RefusedRequest) + Send + Sync>,
-}
-
-impl fmt::Debug for ProxyOptions {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ProxyOptions")
-            .field("policy", &self.policy)
-            .field("connections_max", &self.connections_max)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The traffic of a proxy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Egress connections made.
-    pub connections: u64,
-    /// Requests that were refused.
-    pub refused: u64,
-    /// Bytes sent by the program.
-    pub sent_bytes: u64,
-    /// Bytes from outside to the program.
-    pub received_bytes: u64,
-}
 
 /// A run's proxy. Dropping it does what [`Proxy::end`] does, without an answer.
 #[derive(Debug)]
@@ -76,44 +43,19 @@ pub struct Proxy {
     shared: Arc<Shared>,
 }
 
-/// The state shared by all connections of a proxy.
-#[derive(Debug)]
-struct Shared {
-    options: ProxyOptions,
-    connections: AtomicU64,
-    refused: AtomicU64,
-    sent_bytes: Arc<AtomicU64>,
-    received_bytes: Arc<AtomicU64>,
-}
-
-impl Shared {
-    fn refuse(&self, refused: &RefusedRequest) {
-        if self.refused.fetch_add(1, Ordering::Relaxed) < u64::from(REPORTED_MAX) {
-            tracing::info!(
-                destination = ?refused.destination,
-                reason = refused.why.as_str(),
-                address = ?refused.why.address(),
-                "egress request refused"
-            );
-            (self.options.on_refused)(refused);
-        }
-    }
-}
-
 impl Proxy {
     /// A proxy that answers as soon as it is given the listening socket, by the function that is returned: from any
-    /// thread, once. To be called within the runtime.
-    pub fn prepare(options: ProxyOptions) -> (Self, impl FnOnce(OwnedFd) + Send + 'static) {
-        let shared = Arc::new(Shared {
-            options,
-            connections: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            sent_bytes: Arc::default(),
-            received_bytes: Arc::default(),
-        });
+    /// thread, once. Connections beyond `connections_max` at the same time wait to be accepted. To be called within the
+    /// runtime.
+    pub fn prepare(
+        policy: Arc<AddressPolicy>,
+        connections_max: u32,
+    ) -> (Self, impl FnOnce(OwnedFd) + Send + 'static) {
+        let shared = Arc::new(Shared::new(policy));
         let (end, ended) = oneshot::channel();
         let (give, given) = oneshot::channel();
-        let task = tokio::spawn(for_same_user(answer(Arc::clone(&shared), given, ended)));
+        let answering = answer(Arc::clone(&shared), connections_max, given, ended);
+        let task = tokio::spawn(for_same_user(answering));
         let proxy = Self { end, task, shared };
         (proxy, move |listener| {
             // A proxy that has ended closes it.
@@ -126,19 +68,14 @@ impl Proxy {
         drop(self.end);
         // It neither panics nor is cancelled; where the runtime ends first, this is not read.
         let _ = self.task.await;
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Traffic {
-            connections: count(&self.shared.connections),
-            refused: count(&self.shared.refused),
-            sent_bytes: count(&self.shared.sent_bytes),
-            received_bytes: count(&self.shared.received_bytes),
-        }
+        self.shared.take_traffic()
     }
 }
 
 /// Answers until the end.
 async fn answer(
     shared: Arc<Shared>,
+    connections_max: u32,
     given: oneshot::Receiver<OwnedFd>,
     mut ended: oneshot::Receiver<()>,
 ) {
@@ -158,7 +95,7 @@ async fn answer(
             return;
         }
     };
-    let connections_max = usize::try_from(shared.options.connections_max)
+    let connections_max = usize::try_from(connections_max)
         .unwrap_or(usize::MAX)
         .max(1);
     let mut connections = JoinSet::new();

@@ -5,6 +5,30 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+/// Most bytes of arguments and results in the log of one run.
+pub(super) const BODIES_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Most bytes of the log: once bodies no longer fit, there is still room for lines without them.
+pub(super) const BYTES_MAX: u64 = BODIES_BYTES_MAX + 4 * 1024 * 1024;
+/// Longest name of a tool or server in lists and in a line without a body, in characters.
+pub(super) const NAME_CHARS_MAX: usize = 256;
+/// Longest message of an error in lists, in characters.
+pub(super) const ERROR_CHARS_MAX: usize = 1_000;
+
+/// One call, as answers and records list it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CallMade {
+    /// `<server>/<tool>`.
+    pub(crate) name: String,
+    /// When it began, in milliseconds since 1970.
+    pub(crate) started_at_ms: u64,
+    /// How long it took, in milliseconds.
+    pub(crate) latency_ms: f64,
+    /// Whether the tool answered without an error.
+    pub(crate) success: bool,
+    /// The error of the call.
+    pub(crate) error: Option<String>,
+}
+
 /// The line before a call.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CallStartLine<'a> {

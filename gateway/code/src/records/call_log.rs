@@ -13,47 +13,25 @@ use std::io::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::call_key;
-use super::call_lines::{CallEndLine, CallStartLine, ErrorLine};
+use super::call_lines::{
+    BODIES_BYTES_MAX, BYTES_MAX, CallEndLine, CallMade, CallStartLine, ERROR_CHARS_MAX, ErrorLine,
+    NAME_CHARS_MAX,
+};
 use super::free_space::FreeSpace;
 use super::id::RunId;
-use super::stored::head;
+use super::versioned::head;
 use crate::calls::{CallError, NestedCall};
 use crate::volume::Area;
 use mooring_metrics::{self as metrics, Record};
 use mooring_store::unix_now_ms;
 
-/// Most bytes of arguments and results in the log of one run.
-const BODIES_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Most bytes of the log: once bodies no longer fit, there is still room for lines without them.
-pub(super) const BYTES_MAX: u64 = BODIES_BYTES_MAX + 4 * 1024 * 1024;
 /// Most ends that a line is written with: its own, and that of a line before it that has none.
 const LINE_ENDS_MAX: usize = 2;
 /// Most calls that answers and records list.
 pub(super) const LISTED_MAX: usize = 1_000;
-/// Longest name of a tool or server in lists and in a line without a body, in characters.
-pub(super) const NAME_CHARS_MAX: usize = 256;
-/// Longest message of an error in lists, in characters.
-pub(super) const ERROR_CHARS_MAX: usize = 1_000;
-
-/// One call, as answers and records list it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct CallMade {
-    /// `<server>/<tool>`.
-    pub(crate) name: String,
-    /// When it began, in milliseconds since 1970.
-    pub(crate) started_at_ms: u64,
-    /// How long it took, in milliseconds.
-    pub(crate) latency_ms: f64,
-    /// Whether the tool answered without an error.
-    pub(crate) success: bool,
-    /// The error of the call.
-    pub(crate) error: Option<String>,
-}
-
 /// The log of one run.
 #[derive(Debug)]
 pub(super) struct CallLog {

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::call_lines::{CallEndLine, CallStartLine};
-use super::call_log::{BYTES_MAX, CallMade, ERROR_CHARS_MAX, NAME_CHARS_MAX};
+use super::call_lines::{
+    BYTES_MAX, CallEndLine, CallMade, CallStartLine, ERROR_CHARS_MAX, NAME_CHARS_MAX,
+};
 use super::id::RunId;
-use super::stored::head;
+use super::versioned::head;
 use crate::calls::{CallError, CallErrorKind};
 use crate::volume::Area;
 

@@ -11,12 +11,12 @@ use mooring_session::names::Principal;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
-use super::id::{RunId, name_mark};
-use super::list::days;
-use super::stored::{VERSION, head};
-use super::{EVENTS, stored};
+use super::id::{RunId, days, name_mark};
+use super::versioned::{self, VERSION, head};
 use crate::volume::Area;
 
+/// The directory of security events.
+pub(super) const EVENTS: &str = "events";
 /// Longest message kept, in characters.
 const MESSAGE_CHARS_MAX: usize = 2_000;
 /// Longest name of a tool kept, in characters.
@@ -110,7 +110,7 @@ impl SecurityEvent {
 /// One event, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredEvent {
-    #[serde(deserialize_with = "stored::version")]
+    #[serde(deserialize_with = "versioned::version")]
     pub(super) version: u32,
     /// The event's id, which holds its time.
     pub(crate) id: String,
@@ -212,7 +212,7 @@ pub(crate) fn list(area: &Area, filter: &EventFilter) -> io::Result<Vec<StoredEv
             // Pruned meanwhile, or of a later version.
             let path = format!("{EVENTS}/{day}/{name}");
             let bytes = area.read(&path, BYTES_MAX)?.unwrap_or_default();
-            let event: Option<StoredEvent> = stored::read(&bytes);
+            let event: Option<StoredEvent> = versioned::read(&bytes);
             // Two principals may share a mark.
             let is_of = |event: &StoredEvent| {
                 filter

@@ -1,7 +1,9 @@
 //! The name of a run or of an event.
 
 use std::fmt;
+use std::io;
 
+use crate::volume::Area;
 use mooring_secrets::digest;
 use mooring_store::unix_now_ms;
 
@@ -71,6 +73,14 @@ pub(super) fn name_mark(name: &str) -> String {
 /// Whether a name is that of the directory of a day.
 pub(super) fn is_day_directory(name: &str) -> bool {
     name.len() == 6 && name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The days that have a directory in this one, newest first; `""` has those of runs.
+pub(super) fn days(area: &Area, directory: &str) -> io::Result<Vec<String>> {
+    let mut days = area.names(directory)?;
+    days.retain(|name| is_day_directory(name));
+    days.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(days)
 }
 
 #[cfg(test)]

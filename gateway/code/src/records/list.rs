@@ -5,9 +5,9 @@ use std::io;
 use mooring_session::names::ServerName;
 
 use super::calls_read::{self, RecordedCalls};
-use super::id::{RunId, is_day_directory};
-use super::stored::{self, RecordedEnd, RunStart, RunStatus, Texts};
-use super::{Records, RecordsError};
+use super::id::{RunId, days};
+use super::stored::{RecordedEnd, RunStart, RunStatus, Texts};
+use super::{Records, RecordsError, versioned};
 use crate::volume::Area;
 
 /// The suffix of the file that records the start of a run.
@@ -171,13 +171,13 @@ fn record(area: &Area, id: &RunId) -> Result<RunRecord, RecordsError> {
 pub(super) fn read_start(area: &Area, id: &RunId) -> Result<RunStart, RecordsError> {
     let path = format!("{}/{id}{BEGUN}", id.day());
     let bytes = read(area, &path, BEGUN_BYTES_MAX)?.ok_or(RecordsError::NoRun)?;
-    stored::read(&bytes).ok_or(RecordsError::Unreadable)
+    versioned::read(&bytes).ok_or(RecordsError::Unreadable)
 }
 
 fn read_end(area: &Area, id: &RunId) -> Result<Option<RecordedEnd>, RecordsError> {
     let path = format!("{}/{id}.end", id.day());
     read(area, &path, ENDED_BYTES_MAX)?
-        .map(|bytes| stored::read(&bytes).ok_or(RecordsError::Unreadable))
+        .map(|bytes| versioned::read(&bytes).ok_or(RecordsError::Unreadable))
         .transpose()
 }
 
@@ -188,14 +188,6 @@ fn read(area: &Area, path: &str, bytes_max: usize) -> Result<Option<Vec<u8>>, Re
             io::ErrorKind::FileTooLarge => RecordsError::Unreadable,
             _ => RecordsError::Read(error),
         })
-}
-
-/// The days that have a directory in this one, newest first; `""` has those of runs.
-pub(super) fn days(area: &Area, directory: &str) -> io::Result<Vec<String>> {
-    let mut days = area.names(directory)?;
-    days.retain(|name| is_day_directory(name));
-    days.sort_unstable_by(|a, b| b.cmp(a));
-    Ok(days)
 }
 
 /// The runs that began on a day, newest first.

@@ -38,6 +38,7 @@ mod recording_callee;
 mod replay_mode;
 mod shown;
 mod stored;
+mod versioned;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -50,7 +51,8 @@ use std::time::{Duration, Instant};
 use mooring_session::names::{Principal, ServerName, WorkerId};
 
 pub(crate) use call_key::key as call_key;
-pub(crate) use call_log::{CallMade, CallsMade, rounded_ms};
+pub(crate) use call_lines::CallMade;
+pub(crate) use call_log::{CallsMade, rounded_ms};
 #[cfg(test)]
 pub(crate) use calls_read::RecordedCall;
 pub(crate) use calls_read::{RecordedCalls, RecordedOutcome};
@@ -58,7 +60,7 @@ pub use events::{EventFilter, EventKind, SecurityEvent, StoredEvent};
 pub use id::RunId;
 pub(crate) use keeper::keep;
 pub use list::{RunFilter, RunRecord, WholeRun};
-pub(crate) use recording::{NewRun, Recording, ReplayOf, RunCompletion, RunEvents};
+pub(crate) use recording::{NewRun, Recording, ReplayOf, RunCompletion};
 pub use replay_mode::ReplayMode;
 pub use stored::RunStatus;
 
@@ -70,8 +72,6 @@ use mooring_usage::KeyedRates;
 
 /// Most events and blocked runs that one gateway records of one server in a minute.
 const EVENTS_PER_MINUTE_MAX: u32 = 1_000;
-/// The directory of security events.
-const EVENTS: &str = "events";
 /// The directory of the markers of running runs.
 const RUNNING: &str = "running";
 

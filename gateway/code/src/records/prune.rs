@@ -12,10 +12,11 @@ use std::time::Duration;
 use mooring_session::names::ServerName;
 use mooring_session::time::Millis;
 
-use super::id::{RunId, day_directory};
-use super::list::{self, BEGUN};
+use super::events::EVENTS;
+use super::id::{RunId, day_directory, days};
+use super::list::BEGUN;
 use super::quota::{QuotaCount, RecordSizes};
-use super::{EVENTS, Records, RecordsError};
+use super::{Records, RecordsError};
 use crate::volume::Area;
 
 /// Most files removed in one pass.
@@ -139,7 +140,7 @@ impl Pass<'_> {
 
     fn runs(&mut self, kept_max: usize) -> Result<(), RecordsError> {
         let mut kept = 0_usize;
-        for day in list::days(self.area, "").map_err(RecordsError::Read)? {
+        for day in days(self.area, "").map_err(RecordsError::Read)? {
             if self.is_full() {
                 return Ok(());
             }
@@ -201,7 +202,7 @@ impl Pass<'_> {
 
     fn events(&mut self) -> io::Result<()> {
         let mut kept = 0_usize;
-        for day in list::days(self.area, EVENTS)? {
+        for day in days(self.area, EVENTS)? {
             let path = format!("{EVENTS}/{day}");
             let mut names = self.area.names(&path)?;
             names.sort_unstable_by(|a, b| b.cmp(a));

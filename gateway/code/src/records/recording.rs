@@ -14,7 +14,8 @@ use super::events::{SecurityEvent, StoredEvent};
 use super::id::{RunId, name_mark};
 use super::list::RunRecord;
 use super::recording_callee::RecordingCallee;
-use super::stored::{RecordedEnd, RunStart, RunStatus, Texts, VERSION};
+use super::stored::{RecordedEnd, RunStart, RunStatus, Texts};
+use super::versioned::VERSION;
 use super::{RUNNING, Records};
 use crate::calls::Callee;
 use crate::volume::Area;
@@ -151,11 +152,6 @@ impl Recording {
         }
     }
 
-    /// A handle that records events during the run.
-    pub(crate) fn events(&self) -> RunEvents {
-        RunEvents(self.log.clone())
-    }
-
     /// The same tools, whose calls are recorded as they happen. If there can be no record, they are only forwarded.
     pub(crate) fn callee<C: Callee>(&self, inner: C) -> RecordingCallee<C> {
         RecordingCallee::new(inner, self.log.clone())
@@ -222,19 +218,6 @@ impl Drop for Recording {
                 error: Some(DROPPED.to_owned()),
             };
             self.end(RunStatus::Failed, Map::new(), &texts);
-        }
-    }
-}
-
-/// Notes events of a run under way.
-#[derive(Clone, Debug)]
-pub(crate) struct RunEvents(Option<Arc<Log>>);
-
-impl RunEvents {
-    /// As [`Recording::event`]. Blocks.
-    pub(crate) fn note(&self, event: SecurityEvent) {
-        if let Some(log) = &self.0 {
-            log.event(&event);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::call_log::CallMade;
+use super::call_lines::CallMade;
 use super::calls_read::{RecordedCall, RecordedOutcome};
 use super::events::StoredEvent;
 use super::list::{RunRecord, WholeRun};

@@ -56,24 +56,24 @@ enum ModelContent {
 }
 
 impl ToolAnswer {
-    /// What was asked for.
-    pub(crate) const fn done(content: Value) -> Self {
+    /// What was asked for where `is_done`, else how it failed.
+    pub(crate) const fn new(content: Value, is_done: bool) -> Self {
         Self {
             content,
             model_content: None,
             run: None,
-            is_error: false,
+            is_error: !is_done,
         }
+    }
+
+    /// What was asked for.
+    pub(crate) const fn done(content: Value) -> Self {
+        Self::new(content, true)
     }
 
     /// It failed, and this says how.
     pub(crate) const fn failed(content: Value) -> Self {
-        Self {
-            content,
-            model_content: None,
-            run: None,
-            is_error: true,
-        }
+        Self::new(content, false)
     }
 
     /// Nothing was done, and this says why.

@@ -6,12 +6,11 @@ use mooring_sandbox::RunError;
 use mooring_sandbox::tree::TreeError;
 use mooring_session::Refusal;
 use mooring_session::names::NameError;
-use rustix::io::Errno;
 
 use crate::place::PlaceError;
 use crate::skills::SkillsError;
 use crate::tokens::TokensError;
-use crate::volume::{LockError, ManifestError, SessionOpenError, StampError, VolumeProblem};
+use crate::volume::{LockError, ManifestError, SessionOpenError, VolumeProblem, is_full};
 use mooring_store::{StoreError, TurnError};
 
 /// The message if the volume is full.
@@ -132,12 +131,6 @@ fn turn_error_text(error: &TurnError) -> &'static str {
     }
 }
 
-/// Whether there is no room on the volume, or none that the gateway's user may have.
-pub(super) fn is_full(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded)
-}
-
 fn tree_error_text(error: &TreeError) -> String {
     match error {
         TreeError::System { source, .. } if is_full(source) => FULL.to_owned(),
@@ -148,9 +141,11 @@ fn tree_error_text(error: &TreeError) -> String {
 
 fn open_error_text(error: &SessionOpenError) -> &'static str {
     match error {
-        SessionOpenError::Make(Errno::NOSPC | Errno::DQUOT)
-        | SessionOpenError::Stamp(StampError::Write(Errno::NOSPC | Errno::DQUOT))
-        | SessionOpenError::Lock(LockError::Open(Errno::NOSPC | Errno::DQUOT)) => FULL,
+        SessionOpenError::File(error) | SessionOpenError::Lock(LockError::File(error))
+            if error.is_full() =>
+        {
+            FULL
+        }
         SessionOpenError::Lock(LockError::Busy { .. }) => {
             "the session is busy with an earlier call; nothing was done; try again later"
         }

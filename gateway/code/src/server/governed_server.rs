@@ -2,7 +2,7 @@
 
 use mooring_session::names::ServerName;
 
-use super::CodeServer;
+use super::code_server::CodeServer;
 use super::failure::Failure;
 use crate::patterns::Patterns;
 use crate::records::Records;

@@ -6,21 +6,12 @@ use std::sync::atomic::AtomicU64;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::runs::Run;
+use super::code_server::{CallContext, CodeServer};
+use super::run::{CallTarget, Run};
 use super::session::ResolvedSession;
-use super::{CallContext, CodeServer};
 use crate::calls::{CallError, Callee, ForwardingCallee, NestedCall};
 use crate::replay::FromRecord;
 use crate::tokens::{Tokenizer, TokenizingCallee};
-
-/// Where the nested calls of a run go.
-#[derive(Clone, Debug)]
-pub(super) enum CallTarget {
-    /// The tools themselves.
-    Tools,
-    /// An earlier run's record; no tool is called.
-    Record(Arc<FromRecord>),
-}
 
 /// The callee that answers a run's nested calls.
 #[derive(Debug)]

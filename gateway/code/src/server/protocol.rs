@@ -6,8 +6,9 @@ use mooring_sandbox::Tier;
 use serde_json::Value;
 
 use super::answer::{ToolAnswer, ToolRefusal};
+use super::code_server::{CallContext, CodeServer};
 use super::directories::{DirectoryWords, tools_sentence};
-use super::{CallContext, CodeServer, tools};
+use super::tools;
 use crate::records::SecurityEvent;
 use mooring_protocol::arguments::Arguments;
 use mooring_protocol::{Revision, ToolServer};

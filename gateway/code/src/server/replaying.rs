@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 
-use super::nested::CallTarget;
+use super::code_server::{CallContext, Caller, CodeServer};
+use super::run::CallTarget;
+use super::tools;
 use super::tools::shell_exec::{Execution, execute};
-use super::{CallContext, Caller, CodeServer, tools};
 use crate::calls::{RunClient, Upstreams};
 use crate::records::{RecordsError, ReplayOf, RunId, RunStatus, WholeRun};
 use crate::replay::{

@@ -6,93 +6,33 @@
 //! Invariant: what a run wrote is committed under the lock under which its lower layers were mounted, with the number of
 //! its turn, so that a run that was overtaken changes nothing.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use mooring_sandbox::tree::{self, CommitError, CommitReport, SessionDirectory, View};
+use mooring_sandbox::tree::{self, CommitError, SessionDirectory};
 use mooring_sandbox::{
-    HelperStart, Job, Layer, Limits, ListenerCallback, Network, Outcome, Output, Program,
-    RefusedCall, RunEnd, RunLimit, Sandbox, SessionTrees, StopHandle, Tier, Usage,
+    HelperStart, Job, Limits, ListenerCallback, Network, Output, Program, Sandbox, StopHandle,
+    Usage,
 };
-use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
+use super::code_server::{CallContext, CodeServer};
 use super::failure::Failure;
 use super::long_output::{self, SavedOutput};
-use super::nested::CallTarget;
+use super::run::{CompletedRun, Run, RunResult, WrittenFiles};
 use super::session::{LockedSession, ResolvedSession};
-use super::tokens::ArgumentTokenizer;
-use super::{CallContext, CodeServer, tokens};
+use super::tokens::{self, ArgumentTokenizer};
 use crate::bridge::{self, Bridge, BridgeLimits, BridgeSummary};
 use crate::calls::Callee;
-use crate::calls::LostStates;
 use crate::catalog::CatalogNeed;
-use crate::proxy::{Proxy, ProxyOptions, REPORTED_MAX};
-use crate::records::{
-    EventKind, NewRun, Recording, RunCompletion, RunEvents, RunId, SecurityEvent,
-};
+use crate::proxy::{Proxy, RefusedRequest};
+use crate::records::{NewRun, Recording, RunCompletion, RunId};
 use crate::tokens::Tokenizer;
 use mooring_metrics::{self as metrics, LockUse, RunOutcome, SandboxHelper};
-use mooring_settings::{AnswerForm, Language, NetworkPolicy};
-
-/// A run to execute.
-pub(super) struct Run {
-    /// Selects the session: each language has its own.
-    pub(super) language: Language,
-    /// What runs.
-    pub(super) program: Program,
-    /// Its limits.
-    pub(super) limits: Limits,
-    /// How it is recorded. The session is filled in here.
-    pub(super) record: NewRun,
-    /// Answers the calls that its code makes.
-    pub(super) calls: CallTarget,
-    /// The servers that have lost the session's state, as reported by its calls.
-    pub(super) lost: LostStates,
-    /// Whether the files that it writes are kept.
-    pub(super) files: WrittenFiles,
-    /// How much its answer will have of its output.
-    pub(super) answer: AnswerForm,
-}
-
-/// Whether the files that a run writes are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WrittenFiles {
-    /// They are the session's from then on.
-    Kept,
-    /// They are dropped: the run only repeats what was.
-    Dropped,
-}
-
-/// The result of a run in the sandbox, with the commit of its files.
-pub(super) struct RunResult {
-    pub(super) ended: RunEnd,
-    pub(super) stdout: Output,
-    pub(super) stderr: Output,
-    pub(super) usage: Usage,
-    /// When its helper was started.
-    pub(super) helper: SandboxHelper,
-    pub(super) tier: Tier,
-    pub(super) layers: Vec<Layer>,
-    /// Limits at which the kernel refused something.
-    pub(super) limits_reached: Vec<RunLimit>,
-    /// The system calls that it was refused.
-    pub(super) refused_calls: Vec<RefusedCall>,
-    /// The result of the commit of its files; none if nothing was to be committed.
-    pub(super) committed: Option<Result<CommitReport, CommitError>>,
-    /// Where its output is, where that is too long for its answer.
-    pub(super) saved_stdout: Option<SavedOutput>,
-    /// The same of its error output.
-    pub(super) saved_stderr: Option<SavedOutput>,
-}
-
-/// A run that has ended; its record is still open.
-pub(super) struct CompletedRun {
-    pub(super) ran: RunResult,
-    /// The summary of its bridge.
-    pub(super) served: BridgeSummary,
-    pub(super) recording: Recording,
-}
+use mooring_settings::{AnswerForm, NetworkPolicy};
 
 impl CodeServer {
     /// Runs it, and keeps what it wrote.
@@ -117,7 +57,7 @@ impl CodeServer {
             .run_recorded(context, &mut known, sandbox, run, &recording)
             .await;
         match result {
-            Ok((ran, served)) => {
+            Ok((ran, served, refused_requests)) => {
                 metrics::sandbox_start(ran.helper, ran.usage.start_time);
                 if let Some(Ok(committed)) = &ran.committed {
                     metrics::code_files_refused(committed.refused_total);
@@ -126,6 +66,7 @@ impl CodeServer {
                 Ok(CompletedRun {
                     ran,
                     served,
+                    refused_requests,
                     recording,
                 })
             }
@@ -150,7 +91,7 @@ impl CodeServer {
         sandbox: Arc<Sandbox>,
         run: Run,
         recording: &Recording,
-    ) -> Result<(RunResult, BridgeSummary), Failure> {
+    ) -> Result<(RunResult, BridgeSummary, Vec<RefusedRequest>), Failure> {
         let slot = self.services.run_slot();
         let (held, slot) = self.lock_session(known, slot).await?;
         let (held, tokenizer) = match self.tokenizer_opening() {
@@ -163,19 +104,22 @@ impl CodeServer {
                 .await??
             }
         };
-        let stoppable = self.services.stops.begin().map_err(Failure::Stop)?;
+        let (stop, stopping) =
+            stop_handle(self.services.stopping.clone()).map_err(Failure::Stop)?;
         let callee = self.callee(context, known, &run, tokenizer.clone());
         let callee = ArgumentTokenizer::new(tokenizer.clone(), recording.callee(callee));
         let (bridge, program_end) = self.bridge(&run, callee)?.unzip();
-        let (proxy, network) = self.network(recording);
+        let (proxy, network) = self.network().unzip();
+        let network = network.unwrap_or_default();
         let ran = spawn_blocking(move || {
-            let _slot = slot;
+            let _held = (slot, stopping);
+            let descriptors = (program_end, network);
             run_held(
                 &sandbox,
-                stoppable.stop(),
+                &stop,
                 held,
                 run,
-                (program_end, network),
+                descriptors,
                 tokenizer.as_deref(),
             )
         })
@@ -185,12 +129,11 @@ impl CodeServer {
             Some(bridge) => bridge.end().await,
             None => BridgeSummary::default(),
         };
-        if let Some((proxy, noting)) = proxy {
-            proxy.end().await;
-            // What it refused is in the record before that ends.
-            noting.await?;
-        }
-        Ok((ran??, served))
+        let refused_requests = match proxy {
+            Some(proxy) => proxy.end().await.refused,
+            None => Vec::new(),
+        };
+        Ok((ran??, served, refused_requests))
     }
 
     /// The bridge over which the run's code calls tools. None for lines of the shell, which are not code.
@@ -206,34 +149,25 @@ impl CodeServer {
     }
 
     /// The way out to public addresses, where the policy has one.
-    fn network(&self, recording: &Recording) -> (Option<(Proxy, JoinHandle<()>)>, Network) {
+    fn network(&self) -> Option<(Proxy, Network)> {
         let NetworkPolicy::PublicHttp { connections_max } = self.policy.network else {
-            return (None, Network::None);
+            return None;
         };
-        let (sender, refusals) = mpsc::channel(usize::from(REPORTED_MAX));
-        let options = ProxyOptions {
-            policy: Arc::clone(&self.services.addresses),
-            connections_max,
-            on_refused: Box::new(move |refused| {
-                let event = SecurityEvent::new(EventKind::NetworkRefused, refused.to_string());
-                // The channel has room for every reported refusal, and is read until the proxy has ended.
-                let _ = sender.try_send(event);
-            }),
-        };
-        let (proxy, give) = Proxy::prepare(options);
-        let noting = tokio::spawn(note_all(recording.events(), refusals));
-        let network = Network::Proxy(ListenerCallback::new(give));
-        (Some((proxy, noting)), network)
+        let (proxy, give) = Proxy::prepare(Arc::clone(&self.services.addresses), connections_max);
+        Some((proxy, Network::Proxy(ListenerCallback::new(give))))
     }
 }
 
-/// Records events as they arrive, until every sender is dropped.
-async fn note_all(events: RunEvents, mut received: mpsc::Receiver<SecurityEvent>) {
-    while let Some(event) = received.recv().await {
-        let events = events.clone();
-        // What cannot be recorded is counted there.
-        let _ = spawn_blocking(move || events.note(event)).await;
-    }
+/// A handle that is asked to stop when the process is, also where it is stopping already. It is watched for as long as
+/// the second value lives.
+fn stop_handle(stopping: CancellationToken) -> io::Result<(StopHandle, AbortOnDropHandle<()>)> {
+    let stop = StopHandle::new()?;
+    let asked = stop.clone();
+    let watching = tokio::spawn(async move {
+        stopping.cancelled().await;
+        asked.ask();
+    });
+    Ok((stop, AbortOnDropHandle::new(watching)))
 }
 
 /// The part of a run on its own thread.
@@ -245,10 +179,9 @@ fn run_held(
     (bridge, network): (Option<OwnedFd>, Network),
     tokenizer: Option<&Tokenizer>,
 ) -> Result<RunResult, Failure> {
-    let view = &held.opened.view;
     let job = Job {
         program: run.program,
-        trees: trees(view).map_err(Failure::Stop)?,
+        trees: held.opened.view.try_clone().map_err(Failure::Stop)?,
         limits: run.limits.clone(),
         bridge,
         network,
@@ -258,7 +191,9 @@ fn run_held(
     let ran = outcome.map(|outcome| RunResult {
         committed: (run.files == WrittenFiles::Kept).then(|| {
             let turn = held.turn.number;
-            committing.charge(|| commit(&held.opened.directory, &outcome, &run.limits, turn))
+            committing.charge(|| {
+                tree::commit(&held.opened.directory, &outcome.changes, &run.limits, turn)
+            })
         }),
         ended: outcome.ended,
         stdout: outcome.stdout,
@@ -312,34 +247,32 @@ fn with_long_output_saved(
     ran
 }
 
-/// The trees that the run sees.
-fn trees(view: &View) -> std::io::Result<SessionTrees> {
-    Ok(SessionTrees {
-        tools: view.tools.try_clone()?,
-        skills: view.skills.try_clone()?,
-        scratch: view.scratch.try_clone()?,
-        results: view.results.try_clone()?,
-    })
-}
-
-/// Keeps what the run wrote: in the strict tier layers over the session's trees, in the degraded one whole copies.
-fn commit(
-    session: &SessionDirectory,
-    outcome: &Outcome,
-    limits: &Limits,
-    turn: Option<u64>,
-) -> Result<CommitReport, CommitError> {
-    match outcome.tier {
-        Tier::Strict => tree::commit(session, &outcome.changes, limits, turn),
-        Tier::Degraded => tree::commit_copy(session, &outcome.changes, limits, turn),
-    }
-}
-
 fn log_uncommitted(ran: &RunResult, session: &str) {
     match &ran.committed {
         None | Some(Ok(_) | Err(CommitError::OverLimit { .. })) => {}
         Some(Err(error)) => {
             tracing::warn!(session, %error, "files of a run not committed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[tokio::test]
+    async fn runs_are_stopped_with_the_process_also_those_that_begin_later() {
+        let stopping = CancellationToken::new();
+        let (earlier, watched) = stop_handle(stopping.clone()).unwrap();
+        let (ended, watching) = stop_handle(stopping.clone()).unwrap();
+        drop(watching);
+        assert!(!earlier.is_asked());
+        stopping.cancel();
+        let (later, watched_too) = stop_handle(stopping).unwrap();
+        watched.await.unwrap();
+        watched_too.await.unwrap();
+        assert!(earlier.is_asked() && later.is_asked());
+        assert!(!ended.is_asked(), "a run that has ended is not watched");
     }
 }

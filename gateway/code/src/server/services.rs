@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use mooring_sandbox::{Options, ProbeError, Sandbox, Tier};
 use mooring_session::names::{ServerName, WorkerId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
-use super::run_registry::RunRegistry;
 use crate::catalog::{Catalog, MountableServer};
 use crate::patterns::Patterns;
 use crate::proxy::AddressPolicy;
@@ -80,7 +80,8 @@ pub struct Services {
     pub(super) catalog: Catalog,
     /// The code servers, whose tools code cannot call.
     pub(super) ids: Arc<[ServerName]>,
-    pub(super) stops: RunRegistry,
+    /// Cancelled when the process stops: every run then ends.
+    pub(super) stopping: CancellationToken,
     run_slots: RunSlots,
     file_calls: Arc<Semaphore>,
     active: Active,
@@ -156,7 +157,7 @@ impl Services {
             session_ttl_min: session_ttls().min().unwrap_or_default(),
             ids: servers.iter().map(|(id, _)| id.clone()).collect(),
             catalog,
-            stops: RunRegistry::default(),
+            stopping: CancellationToken::new(),
             run_slots: RunSlots::new(settings.runs_at_once.get()),
             file_calls: Arc::new(Semaphore::new(FILE_CALLS_AT_ONCE)),
             active: Active::default(),

@@ -16,8 +16,8 @@ use mooring_session::time::Millis;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 
+use super::code_server::{CallContext, Caller, CodeServer};
 use super::failure::Failure;
-use super::{CallContext, Caller, CodeServer};
 use crate::catalog::CatalogNeed;
 use crate::place::CodePlace;
 use crate::volume::{

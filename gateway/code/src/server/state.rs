@@ -4,7 +4,7 @@ use mooring_sandbox::{Layer, Runtime, Sandbox};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::CodeServers;
+use super::servers::CodeServers;
 use crate::volume::{VolumeProblem, VolumeSpace};
 
 /// The state of the sandbox and the volume at one moment.

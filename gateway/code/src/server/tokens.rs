@@ -10,9 +10,9 @@ use mooring_sandbox::tree::SessionDirectory;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::CodeServer;
+use super::code_server::CodeServer;
 use super::failure::Failure;
-use super::runs::RunResult;
+use super::run::RunResult;
 use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
 use crate::tokens::{TokenMap, Tokenizer, TokensError};
 

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
+use mooring_session::time::Millis;
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -31,6 +33,41 @@ const ATTEMPTS_MAX: usize = 100;
 pub(super) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
+
+/// A step on the volume that the system refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {error}")]
+pub struct VolumeError {
+    what: &'static str,
+    error: io::Error,
+}
+
+impl VolumeError {
+    /// For `map_err`: `what` says what could not be done.
+    pub(super) fn at<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self {
+            what,
+            error: error.into(),
+        }
+    }
+
+    /// Whether there is no room on the volume, or none that the gateway's user may have.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        is_full(&self.error)
+    }
+}
+
+/// Whether there is no room on the volume, or none that the gateway's user may have.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
+}
+
+/// A length of time in whole milliseconds; longer ones than 64 bits hold saturate.
+pub(super) fn millis(duration: Duration) -> u64 {
+    Millis::from(duration).get()
+}
 
 /// Opens a file or directory beneath `parent`.
 pub(super) fn open(

@@ -1,12 +1,15 @@
 //! Whether the volume still works, for readyz: asked seldom, answered from memory in between.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs;
 
-use super::{Volume, VolumeProblem, probe};
+use super::probe;
+use super::problem::VolumeProblem;
 
 /// How long an answer holds.
 const HOLDS: Duration = Duration::from_secs(5);
@@ -36,20 +39,12 @@ impl Cache {
             last: Mutex::new((Instant::now(), Ok(room))),
         }
     }
-}
 
-impl Volume {
-    /// Whether the volume still locks, renames and has room. An answer is used for five seconds; callers that come
-    /// meanwhile wait for the new one.
-    ///
-    /// # Errors
-    /// The step that failed, and what to do about it.
-    pub fn health(&self) -> Result<VolumeSpace, VolumeProblem> {
-        let last = &self.shared.health.last;
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The last answer, or a new one where that is too old.
+    pub(super) fn answer(&self, base: &OwnedFd, path: &Path) -> Result<VolumeSpace, VolumeProblem> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.0.elapsed() >= HOLDS {
-            let base = &self.shared.base;
-            let answer = probe::is_in_place(base, self.base_dir())
+            let answer = probe::is_in_place(base, path)
                 .and_then(|()| probe::prove_here(base))
                 .and_then(|()| measure(base));
             *last = (Instant::now(), answer);
@@ -58,20 +53,15 @@ impl Volume {
     }
 }
 
-impl Volume {
-    /// Bytes that the gateway's user may still write. Blocks.
-    ///
-    /// # Errors
-    /// The file system did not answer.
-    pub(crate) fn free_bytes(&self) -> std::io::Result<u64> {
-        let stat = fs::fstatvfs(self.shared.base.as_fd())?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
-    }
+/// Bytes that the gateway's user may still write.
+pub(super) fn free_bytes(base: &OwnedFd) -> io::Result<u64> {
+    let stat = fs::fstatvfs(base)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 /// Asks how much room there is, and refuses too little.
 pub(super) fn measure(base: &OwnedFd) -> Result<VolumeSpace, VolumeProblem> {
-    let stat = fs::fstatvfs(base.as_fd()).map_err(VolumeProblem::Measure)?;
+    let stat = fs::fstatvfs(base).map_err(VolumeProblem::Measure)?;
     let room = VolumeSpace {
         free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
         free_inodes: (stat.f_files > 0).then_some(stat.f_favail),

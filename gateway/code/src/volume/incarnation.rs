@@ -14,7 +14,7 @@ pub enum Incarnation {
         /// The generation that an earlier attempt was refused by ([`SessionOpenError::Superseded`]), where the record was read
         /// again after that: then the record is right, and the directory is an earlier store's.
         ///
-        /// [`SessionOpenError::Superseded`]: super::OpenError::Superseded
+        /// [`SessionOpenError::Superseded`]: super::SessionOpenError::Superseded
         outranks: Option<u64>,
     },
     /// The store is away: the directory alone says what the session is.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{self, FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use super::directory::{self, FILE_MODE, LOCKS};
+use super::directory::{self, FILE_MODE, LOCKS, VolumeError};
 use crate::place::CodePlace;
 use mooring_secrets::digest;
 
@@ -28,12 +28,9 @@ pub enum LockError {
         /// How long was waited.
         waited_ms: u64,
     },
-    /// The lock's file could not be made or opened.
-    #[error("the session's lock file could not be opened: {0}")]
-    Open(Errno),
-    /// The file system refused the lock.
-    #[error("the session's lock file could not be locked: {0}")]
-    Lock(Errno),
+    /// The lock's file could not be made, opened or locked.
+    #[error(transparent)]
+    File(#[from] VolumeError),
 }
 
 /// The lock of one session, held until it is dropped or the process ends.
@@ -86,11 +83,16 @@ pub(super) fn take(
     of: LockName,
     wait: Duration,
 ) -> Result<SessionLock, LockError> {
-    let file = open_file(base, &of).map_err(LockError::Open)?;
+    let file = open_file(base, &of).map_err(VolumeError::at(
+        "the session's lock file could not be opened",
+    ))?;
     let started = Instant::now();
-    if !lock_within(file.as_fd(), wait).map_err(LockError::Lock)? {
+    let is_locked = lock_within(file.as_fd(), wait).map_err(VolumeError::at(
+        "the session's lock file could not be locked",
+    ))?;
+    if !is_locked {
         return Err(LockError::Busy {
-            waited_ms: super::millis(started.elapsed()),
+            waited_ms: directory::millis(started.elapsed()),
         });
     }
     Ok(SessionLock {

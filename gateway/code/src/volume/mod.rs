@@ -41,22 +41,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use area::{Area, AreaKind};
-pub(crate) use directory::errno;
+pub use directory::VolumeError;
+pub(crate) use directory::{errno, is_full};
 pub use health::VolumeSpace;
 pub use incarnation::Incarnation;
 pub(crate) use lock::{FileLock, lock_within};
 pub use lock::{LockError, SessionLock};
-pub use open::{OpenedSession, Opening, SessionOpenError, TreeOrigin};
+pub use open::{OpenedSession, Opening, SessionOpenError};
 pub use problem::VolumeProblem;
-pub use retire::{RetireError, RetireOutcome};
+pub use retire::RetireOutcome;
 pub use second_process::{SecondProcess, is_second_process, second_process};
 pub use session::SessionHandle;
 pub use stamp::StampError;
-pub use sweep::{SweepError, SweepOutcome};
-pub use tools::{ManifestError, MountManifest, MountedSkill, ToolsError};
-pub use trash::{TrashError, TrashOutcome};
+pub use sweep::SweepOutcome;
+pub use tools::{ManifestError, MountManifest, MountedSkill, TreeOrigin};
+pub use trash::TrashOutcome;
 
-use mooring_session::time::Millis;
 use mooring_store::unix_now_ms;
 
 use super::place::CodePlace;
@@ -95,7 +95,7 @@ impl Volume {
     /// Names the step that failed, the system's reason and what to do about it. Nothing is served from such a volume.
     pub fn open(options: VolumeOptions) -> Result<Self, VolumeProblem> {
         let base = probe::open_base(&options.base_dir)?;
-        probe::prove(&base, &options)?;
+        probe::prove(&base, &options.base_dir, &options.second_process)?;
         let room = health::measure(&base)?;
         Ok(Self {
             shared: Arc::new(Shared {
@@ -112,6 +112,25 @@ impl Volume {
         SessionHandle::new(Arc::clone(&self.shared), place.clone())
     }
 
+    /// Whether the volume still locks, renames and has room. An answer is used for five seconds; callers that come
+    /// meanwhile wait for the new one.
+    ///
+    /// # Errors
+    /// The step that failed, and what to do about it.
+    pub fn health(&self) -> Result<VolumeSpace, VolumeProblem> {
+        self.shared
+            .health
+            .answer(&self.shared.base, self.base_dir())
+    }
+
+    /// Bytes that the gateway's user may still write. Blocks.
+    ///
+    /// # Errors
+    /// The file system did not answer.
+    pub(crate) fn free_bytes(&self) -> std::io::Result<u64> {
+        health::free_bytes(&self.shared.base)
+    }
+
     /// The base directory, as it was configured.
     #[must_use]
     pub fn base_dir(&self) -> &Path {
@@ -122,11 +141,6 @@ impl Volume {
 impl Shared {
     /// How long a session may be idle.
     fn ttl_ms(&self) -> u64 {
-        millis(self.options.session_ttl)
+        directory::millis(self.options.session_ttl)
     }
-}
-
-/// A length of time in whole milliseconds; longer ones than 64 bits hold saturate.
-fn millis(duration: Duration) -> u64 {
-    Millis::from(duration).get()
 }

@@ -6,17 +6,18 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use mooring_sandbox::tree::{self, CommitError, SessionDirectory, TreeError, View};
+use mooring_sandbox::SessionTrees;
+use mooring_sandbox::tree::{self, CommitError, SessionDirectory, TreeError};
 use mooring_session::names::ContentHash;
 use rustix::fs::{self, AtFlags};
 use rustix::io::Errno;
 
 use super::decide::{Decision, decide};
-use super::directory;
+use super::directory::{self, VolumeError};
 use super::lock::{LockError, LockName, SessionLock};
 use super::session::SessionHandle;
 use super::stamp::{self, Stamp, StampError};
-use super::tools::{self, MountManifest, MountedTrees, ToolsError};
+use super::tools::{self, MountManifest, MountedTrees, TreeOrigin};
 use super::trash;
 use super::{Incarnation, unix_now_ms};
 
@@ -24,6 +25,10 @@ use super::{Incarnation, unix_now_ms};
 const JOURNAL: &str = ".mooring/journal.json";
 /// How often a directory is looked at again after the one before it was retired. Under the lock, once is enough.
 const LOOKS_MAX: usize = 3;
+/// The step that failed, in errors.
+const NOT_OPENED: &str = "the session's directory could not be opened";
+/// See [`NOT_OPENED`].
+const NOT_TOUCHED: &str = "the session's last use could not be recorded";
 
 /// Why a session could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -41,27 +46,18 @@ pub enum SessionOpenError {
         /// The directory's.
         generation: u64,
     },
-    /// Its directory could not be opened.
-    #[error("the session's directory could not be opened: {0}")]
-    Open(Errno),
-    /// Its directory could not be made.
-    #[error("the session's directory could not be made: {0}")]
-    Make(Errno),
+    /// The file system refused a step.
+    #[error(transparent)]
+    File(#[from] VolumeError),
     /// The content of its directory could not be created or opened.
     #[error("the contents of the session's directory could not be opened")]
     Trees(#[source] TreeError),
-    /// The directory of an earlier incarnation could not be moved into the trash.
-    #[error("files of an earlier session could not be moved to the trash: {0}")]
-    Retire(Errno),
-    /// Its stamp could not be read or written.
+    /// Its stamp could not be read.
     #[error(transparent)]
     Stamp(#[from] StampError),
     /// A commit that was killed could not be completed.
     #[error("an interrupted commit could not be completed")]
     Recover(#[source] CommitError),
-    /// The tools could not be mounted.
-    #[error(transparent)]
-    Tools(#[from] ToolsError),
     /// The directory changed although this call has its lock.
     #[error("the session's directory changed under its lock")]
     Contended,
@@ -91,22 +87,13 @@ impl Opening {
     }
 }
 
-/// Where the trees of tools and skills came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TreeOrigin {
-    /// They existed.
-    Found,
-    /// This call made them.
-    Made,
-}
-
 /// A session's directory, open.
 #[derive(Debug)]
 pub struct OpenedSession {
     /// For runs, commits and writes.
     pub directory: SessionDirectory,
     /// For looking into it; the same trees a run sees.
-    pub view: View,
+    pub view: SessionTrees,
     /// The hash of the mounted content.
     pub content_hash: ContentHash,
     /// The incarnation on the disk; zero where it began while the store was away.
@@ -124,18 +111,57 @@ impl OpenedSession {
     ///
     /// # Errors
     /// The directory is not on the volume any more, or the file system refused.
-    pub fn touch(&self) -> Result<(), StampError> {
-        stamp::touch(self.directory.root(), unix_now_ms())
+    pub fn touch(&self) -> Result<(), VolumeError> {
+        stamp::touch(self.directory.root(), unix_now_ms()).map_err(VolumeError::at(NOT_TOUCHED))
+    }
+}
+
+impl SessionHandle {
+    /// Opens the session's directory for this incarnation, with these tools. If it is initialized for both, no lock is
+    /// taken; otherwise the lock is waited for at most `wait`, and the directory is checked again under it.
+    ///
+    /// A directory that was opened without the lock may be retired before something is written: runs and writes take
+    /// the lock and open by [`SessionHandle::open_locked`].
+    ///
+    /// # Errors
+    /// [`SessionOpenError`] names the step. [`SessionOpenError::Superseded`] asks for reading the record again.
+    pub fn open(
+        &self,
+        incarnation: Incarnation,
+        mounted: &MountManifest,
+        wait: Duration,
+    ) -> Result<OpenedSession, SessionOpenError> {
+        if let Some(opened) = without_lock(self, incarnation, mounted)? {
+            return Ok(opened);
+        }
+        let lock = self.lock(wait)?;
+        let mut opened = under_lock(self, &lock, incarnation, mounted)?;
+        opened.lock_held = Some(lock.held());
+        Ok(opened)
+    }
+
+    /// Opens it under a lock that the caller keeps: completes what a killed commit left, and makes sure that it is this
+    /// incarnation's directory that the caller is about to change.
+    ///
+    /// # Errors
+    /// As [`SessionHandle::open`].
+    pub fn open_locked(
+        &self,
+        lock: &SessionLock,
+        incarnation: Incarnation,
+        mounted: &MountManifest,
+    ) -> Result<OpenedSession, SessionOpenError> {
+        under_lock(self, lock, incarnation, mounted)
     }
 }
 
 /// The way of nearly every call: the stamp says that everything is in place, and no journal waits.
-pub(super) fn without_lock(
+fn without_lock(
     handle: &SessionHandle,
     incarnation: Incarnation,
     mounted: &MountManifest,
 ) -> Result<Option<OpenedSession>, SessionOpenError> {
-    let root = directory::existing(open_root(handle)).map_err(SessionOpenError::Open)?;
+    let root = directory::existing(open_root(handle)).map_err(VolumeError::at(NOT_OPENED))?;
     let Some(root) = root else {
         return Ok(None);
     };
@@ -154,15 +180,15 @@ pub(super) fn without_lock(
     match stamp::touch(root.as_fd(), now_ms) {
         Ok(()) => {}
         // Retired at this moment: look again under the lock.
-        Err(StampError::Touch(Errno::NOENT)) => return Ok(None),
-        Err(error) => return Err(error.into()),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(VolumeError::at(NOT_TOUCHED)(errno).into()),
     }
     let directory = SessionDirectory::open(root).map_err(SessionOpenError::Trees)?;
     build_opened_session(directory, trees, mounted, stamp.generation, Opening::Found).map(Some)
 }
 
 /// Everything else. The caller has the lock, so nothing else changes the directory.
-pub(super) fn under_lock(
+fn under_lock(
     handle: &SessionHandle,
     lock: &SessionLock,
     incarnation: Incarnation,
@@ -173,7 +199,8 @@ pub(super) fn under_lock(
     }
     let mut was_retired = false;
     for _ in 0..LOOKS_MAX {
-        let root = make_root(handle).map_err(SessionOpenError::Make)?;
+        let root = make_root(handle)
+            .map_err(VolumeError::at("the session's directory could not be made"))?;
         let now_ms = unix_now_ms();
         let found = stamp::read(root.as_fd())?;
         let decision = found
@@ -271,7 +298,7 @@ fn complete_directory(
     }
     let trees = tools::ensure(base, mounted)?;
     if is_stamped {
-        stamp::touch(directory.root(), stamp.used_at_ms)?;
+        stamp::touch(directory.root(), stamp.used_at_ms).map_err(VolumeError::at(NOT_TOUCHED))?;
     } else {
         tools::note_use(base, mounted, stamp.used_at_ms)?;
         stamp::write(directory.root(), stamp)?;
@@ -286,7 +313,7 @@ fn build_opened_session(
     generation: u64,
     opening: Opening,
 ) -> Result<OpenedSession, SessionOpenError> {
-    let view = View {
+    let view = SessionTrees {
         tools: trees.tools,
         skills: trees.skills,
         scratch: directory.open_scratch().map_err(SessionOpenError::Trees)?,
@@ -318,12 +345,14 @@ fn make_root(handle: &SessionHandle) -> Result<OwnedFd, Errno> {
     directory::make_directories(handle.shared.base.as_fd(), &names)
 }
 
-fn retire(handle: &SessionHandle, stamp: &Stamp) -> Result<(), SessionOpenError> {
+fn retire(handle: &SessionHandle, stamp: &Stamp) -> Result<(), VolumeError> {
     let base = handle.shared.base.as_fd();
-    trash::discard_session(base, &handle.place, stamp.generation).map_err(SessionOpenError::Retire)
+    trash::discard_session(base, &handle.place, stamp.generation).map_err(VolumeError::at(
+        "files of an earlier session could not be moved to the trash",
+    ))
 }
 
-fn has_journal(root: &OwnedFd) -> Result<bool, SessionOpenError> {
+fn has_journal(root: &OwnedFd) -> Result<bool, VolumeError> {
     let stat = directory::existing(fs::statat(root, JOURNAL, AtFlags::SYMLINK_NOFOLLOW));
-    Ok(stat.map_err(SessionOpenError::Open)?.is_some())
+    Ok(stat.map_err(VolumeError::at(NOT_OPENED))?.is_some())
 }

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 
 use super::directory::{self, DIRECTORY_MODE, LOCKS, RUNS, TOOLS, TRASH};
 use super::lock::{self, FileLock};
+use super::problem::VolumeProblem;
 use super::second_process::{Finding, SecondProcess};
-use super::{VolumeOptions, VolumeProblem};
 
 /// The prefix of the names of a probe's directories.
 pub(super) const PROBE_PREFIX: &str = ".probe-";
@@ -77,14 +77,18 @@ fn make_base(path: &Path) -> Result<(), VolumeProblem> {
 }
 
 /// Everything, once at start; and the directories that are always there.
-pub(super) fn prove(base: &OwnedFd, options: &VolumeOptions) -> Result<(), VolumeProblem> {
+pub(super) fn prove(
+    base: &OwnedFd,
+    base_dir: &Path,
+    second: &SecondProcess,
+) -> Result<(), VolumeProblem> {
     for name in [LOCKS, TOOLS, TRASH, RUNS] {
         directory::make_directory(base.as_fd(), name).map_err(making)?;
     }
     within(base, |probe, name| {
         prove_steps(probe)?;
-        let path = options.base_dir.join(name).join(FILE);
-        prove_between_processes(probe, &path, &options.second_process)
+        let path = base_dir.join(name).join(FILE);
+        prove_between_processes(probe, &path, second)
     })
 }
 

@@ -6,11 +6,10 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::io::Errno;
-
+use super::directory::VolumeError;
 use super::lock::{self, LockError, LockName};
-use super::stamp::{self, StampError};
-use super::{Volume, directory, trash, unix_now_ms};
+use super::open::SessionOpenError;
+use super::{Volume, directory, stamp, trash, unix_now_ms};
 use crate::place::CodePlace;
 
 /// The outcome of retiring a directory.
@@ -26,37 +25,27 @@ pub enum RetireOutcome {
     Absent,
 }
 
-/// Why a directory was not retired.
-#[derive(Debug, thiserror::Error)]
-pub enum RetireError {
-    /// Its lock could not be asked for.
-    #[error(transparent)]
-    Lock(LockError),
-    /// It could not be opened.
-    #[error("the directory of an ended session could not be opened: {0}")]
-    Open(Errno),
-    /// Its stamp could not be read.
-    #[error(transparent)]
-    Stamp(#[from] StampError),
-    /// It could not be moved.
-    #[error("the directory of an ended session could not be moved into the trash: {0}")]
-    Move(Errno),
-}
-
 impl Volume {
     /// Moves the directory of a session that is over into the trash, where it belongs to `generation` or an earlier one.
     ///
     /// # Errors
     /// Names the step; the directory is where it was.
-    pub fn retire(&self, place: &CodePlace, generation: u64) -> Result<RetireOutcome, RetireError> {
+    pub fn retire(
+        &self,
+        place: &CodePlace,
+        generation: u64,
+    ) -> Result<RetireOutcome, SessionOpenError> {
         let base = self.shared.base.as_fd();
         let _lock = match lock::take(base, LockName::of(place), Duration::ZERO) {
             Ok(lock) => lock,
             Err(LockError::Busy { .. }) => return Ok(RetireOutcome::InUse),
-            Err(error) => return Err(RetireError::Lock(error)),
+            Err(error) => return Err(error.into()),
         };
         let root = directory::open_directory(base, place.relative_path());
-        let Some(root) = directory::existing(root).map_err(RetireError::Open)? else {
+        let root = directory::existing(root).map_err(VolumeError::at(
+            "the directory of an ended session could not be opened",
+        ))?;
+        let Some(root) = root else {
             return Ok(RetireOutcome::Absent);
         };
         // One without a stamp was never served: the process that was making it was killed.
@@ -70,7 +59,9 @@ impl Volume {
                 return Ok(RetireOutcome::InUse);
             }
         }
-        trash::discard_session(base, place, generation).map_err(RetireError::Move)?;
+        trash::discard_session(base, place, generation).map_err(VolumeError::at(
+            "the directory of an ended session could not be moved into the trash",
+        ))?;
         // What is above it goes too where nothing else is in it; what does not go now, the sweep finds.
         let path = place.relative_path();
         for above in path.ancestors().skip(1).take(2) {

@@ -4,7 +4,7 @@
 //! The time of the last use is the modification time of its file, so that recording a use is cheap.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use mooring_session::names::ContentHash;
@@ -12,7 +12,7 @@ use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::directory;
+use super::directory::{self, VolumeError};
 
 /// The host's own directory within a session's.
 const HOST: &str = ".mooring";
@@ -27,24 +27,15 @@ const VERSION: u32 = 1;
 /// Longest stamp that is read, in bytes. One written here has less than 200.
 const BYTES_MAX: u64 = 4_096;
 
-/// Why a stamp could not be read or written.
+/// Why a stamp could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StampError {
-    /// It could not be read.
-    #[error("the session's stamp could not be read: {0}")]
-    Read(Errno),
     /// It was written by a later version of the gateway.
     #[error("the session's stamp has version {0}, which is newer than this gateway reads")]
     Newer(u32),
-    /// The new one could not be written.
-    #[error("the session's stamp could not be written: {0}")]
-    Write(Errno),
-    /// The new one could not be put in the place of the old one.
-    #[error("the session's stamp could not be renamed into place: {0}")]
-    Replace(Errno),
-    /// The use could not be noted.
-    #[error("the session's last use could not be recorded: {0}")]
-    Touch(Errno),
+    /// The file system refused.
+    #[error(transparent)]
+    File(#[from] VolumeError),
 }
 
 /// The stamp in a session's directory.
@@ -98,19 +89,23 @@ struct StampVersion {
 
 /// Reads the stamp of a session's directory; none where it has none.
 pub(super) fn read(session: BorrowedFd<'_>) -> Result<Option<Stamp>, StampError> {
+    let unread = "the session's stamp could not be read";
+    let read = read_file(session).map_err(VolumeError::at(unread))?;
+    read.map(|(bytes, modified_at_ms)| parse(&bytes, modified_at_ms))
+        .transpose()
+}
+
+/// The bytes of a stamp, and when it was modified.
+fn read_file(session: BorrowedFd<'_>) -> io::Result<Option<(Vec<u8>, u64)>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-    let file = match directory::open(session, PATH, flags, fs::Mode::empty()) {
-        Ok(file) => file,
-        Err(Errno::NOENT) => return Ok(None),
-        Err(errno) => return Err(StampError::Read(errno)),
+    let opened = directory::open(session, PATH, flags, fs::Mode::empty());
+    let Some(file) = directory::existing(opened)? else {
+        return Ok(None);
     };
-    let modified_at_ms = fs::fstat(&file)
-        .map(|stat| directory::modified_ms(&stat))
-        .map_err(StampError::Read)?;
+    let modified_at_ms = directory::modified_ms(&fs::fstat(&file)?);
     let mut bytes = Vec::new();
-    (File::from(file).take(BYTES_MAX).read_to_end(&mut bytes))
-        .map_err(|error| StampError::Read(directory::errno(&error)))?;
-    parse(&bytes, modified_at_ms).map(Some)
+    File::from(file).take(BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(Some((bytes, modified_at_ms)))
 }
 
 /// A stamp that does not parse still gives the time of the directory's last use.
@@ -140,7 +135,7 @@ fn parse(bytes: &[u8], modified_at_ms: u64) -> Result<Stamp, StampError> {
 ///
 /// Nothing is synced to disk: an empty stamp after a power failure counts as unreadable, which the rule for directories
 /// handles.
-pub(super) fn write(session: BorrowedFd<'_>, stamp: &Stamp) -> Result<(), StampError> {
+pub(super) fn write(session: BorrowedFd<'_>, stamp: &Stamp) -> Result<(), VolumeError> {
     let hash = stamp.content_hash.as_ref().map(ContentHash::as_str);
     let stored = StoredStamp {
         version: VERSION,
@@ -150,14 +145,17 @@ pub(super) fn write(session: BorrowedFd<'_>, stamp: &Stamp) -> Result<(), StampE
         ttl_ms: stamp.ttl_ms.unwrap_or_default(),
         used_while_away: stamp.used_while_away,
     };
-    let bytes = serde_json::to_vec(&stored).map_err(|_| StampError::Write(Errno::INVAL))?;
-    let host = directory::open_directory(session, HOST).map_err(StampError::Write)?;
-    directory::write_file(host.as_fd(), NEXT, OFlags::TRUNC, &bytes).map_err(StampError::Write)?;
-    directory::set_modified(host.as_fd(), NEXT, stamp.used_at_ms).map_err(StampError::Write)?;
-    fs::renameat(&host, NEXT, &host, NAME).map_err(StampError::Replace)
+    let write = || -> io::Result<()> {
+        let bytes = serde_json::to_vec(&stored)?;
+        let host = directory::open_directory(session, HOST)?;
+        directory::write_file(host.as_fd(), NEXT, OFlags::TRUNC, &bytes)?;
+        directory::set_modified(host.as_fd(), NEXT, stamp.used_at_ms)?;
+        Ok(fs::renameat(&host, NEXT, &host, NAME)?)
+    };
+    write().map_err(VolumeError::at("the session's stamp could not be written"))
 }
 
 /// Notes a use. Costs one system call and no lock.
-pub(super) fn touch(session: BorrowedFd<'_>, used_at_ms: u64) -> Result<(), StampError> {
-    directory::set_modified(session, PATH, used_at_ms).map_err(StampError::Touch)
+pub(super) fn touch(session: BorrowedFd<'_>, used_at_ms: u64) -> Result<(), Errno> {
+    directory::set_modified(session, PATH, used_at_ms)
 }

@@ -14,23 +14,12 @@ use mooring_session::names::ContentHash;
 use rustix::fs;
 use rustix::io::Errno;
 
-use super::directory::{self, TOOLS};
+use super::directory::{self, TOOLS, VolumeError};
 use super::lock::{self, LockError, LockName};
 use super::probe::PROBE_PREFIX;
 use super::tools::NEW_PREFIX;
 use super::{Volume, stamp, trash};
 use crate::place;
-
-/// Why the sweep ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum SweepError {
-    /// The base could not be read.
-    #[error("the base directory could not be read: {0}")]
-    Base(Errno),
-    /// The trees of tools could not be read.
-    #[error("the trees of tools could not be read: {0}")]
-    Trees(Errno),
-}
 
 /// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +52,7 @@ impl Volume {
     ///
     /// # Errors
     /// The base could not be read at all; single failures are counted.
-    pub fn sweep(&self, now_ms: u64) -> Result<SweepOutcome, SweepError> {
+    pub fn sweep(&self, now_ms: u64) -> Result<SweepOutcome, VolumeError> {
         let mut sweep = Sweep {
             base: self.shared.base.as_fd(),
             now_ms,
@@ -72,8 +61,9 @@ impl Volume {
             swept: SweepOutcome::default(),
         };
         let base = sweep.base;
-        for name in directory::names(base).map_err(SweepError::Base)? {
-            let name = name.map_err(SweepError::Base)?;
+        let unread = "the base directory could not be read";
+        for name in directory::names(base).map_err(VolumeError::at(unread))? {
+            let name = name.map_err(VolumeError::at(unread))?;
             if name.starts_with(PROBE_PREFIX) {
                 sweep.remove_leftover(base, &name);
             } else if place::is_server_directory(&name) {
@@ -140,7 +130,7 @@ impl Sweep<'_> {
                 self.swept.in_use = self.swept.in_use.saturating_add(1);
                 return Ok(());
             }
-            Err(LockError::Open(errno) | LockError::Lock(errno)) => return Err(errno),
+            Err(LockError::File(_)) => return Err(Errno::IO),
         };
         if self.is_left(&path)? {
             trash::discard(self.base, Path::new(&path), &format!("{id}.swept"))?;
@@ -180,10 +170,12 @@ impl Sweep<'_> {
         }
     }
 
-    fn trees(&mut self) -> Result<(), SweepError> {
-        let all = directory::make_directories(self.base, &[TOOLS]).map_err(SweepError::Trees)?;
-        for name in directory::names(all.as_fd()).map_err(SweepError::Trees)? {
-            let name = name.map_err(SweepError::Trees)?;
+    fn trees(&mut self) -> Result<(), VolumeError> {
+        let unread = "the trees of tools could not be read";
+        let all = directory::make_directories(self.base, &[TOOLS]);
+        let all = all.map_err(VolumeError::at(unread))?;
+        for name in directory::names(all.as_fd()).map_err(VolumeError::at(unread))? {
+            let name = name.map_err(VolumeError::at(unread))?;
             if name.starts_with(NEW_PREFIX) {
                 self.remove_leftover(all.as_fd(), &name);
             } else if !self.named.iter().any(|hash| hash.as_str() == name) {

@@ -10,7 +10,7 @@ use mooring_sandbox::tree;
 use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 
-use super::directory::{self, FILE_MODE, LOCKS, TRASH};
+use super::directory::{self, FILE_MODE, LOCKS, TRASH, VolumeError};
 use super::lock::{self, FileLock};
 use super::{Volume, unix_now_ms};
 use crate::place::CodePlace;
@@ -23,20 +23,6 @@ const SAME_NAME_MAX: u32 = 10_000;
 const TOOLS_PREFIX: &str = "tools-";
 /// How long a tree of tools stays in the trash: longer than any run that had it open may last.
 const TOOLS_LIE: Duration = Duration::from_secs(15 * 60);
-
-/// Why emptying the trash failed.
-#[derive(Debug, thiserror::Error)]
-pub enum TrashError {
-    /// The lock could not be taken.
-    #[error("the trash could not be locked: {0}")]
-    Lock(Errno),
-    /// It could not be read.
-    #[error("the trash could not be read: {0}")]
-    Read(Errno),
-    /// Something in it could not be deleted.
-    #[error("an entry of the trash could not be deleted")]
-    Remove(#[source] std::io::Error),
-}
 
 /// How much was deleted, and how much remains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,20 +38,24 @@ impl Volume {
     ///
     /// # Errors
     /// Names the step; all other entries that can be deleted are still deleted.
-    pub fn empty_trash(&self, limit: usize) -> Result<TrashOutcome, TrashError> {
+    pub fn empty_trash(&self, limit: usize) -> Result<TrashOutcome, VolumeError> {
         let base = self.shared.base.as_fd();
-        let locks = directory::make_directories(base, &[LOCKS]).map_err(TrashError::Lock)?;
+        let not_locked = "the trash could not be locked";
+        let not_read = "the trash could not be read";
+        let locks =
+            directory::make_directories(base, &[LOCKS]).map_err(VolumeError::at(not_locked))?;
         let flags = OFlags::RDWR | OFlags::CREATE;
-        let file =
-            directory::open(locks.as_fd(), LOCK, flags, FILE_MODE).map_err(TrashError::Lock)?;
-        let trash = directory::make_directories(base, &[TRASH]).map_err(TrashError::Read)?;
-        let is_locked = lock::try_lock(file.as_fd()).map_err(TrashError::Lock)?;
+        let file = directory::open(locks.as_fd(), LOCK, flags, FILE_MODE)
+            .map_err(VolumeError::at(not_locked))?;
+        let trash =
+            directory::make_directories(base, &[TRASH]).map_err(VolumeError::at(not_read))?;
+        let is_locked = lock::try_lock(file.as_fd()).map_err(VolumeError::at(not_locked))?;
         let _lock = is_locked.then(|| FileLock(file));
         let limit = if is_locked { limit } else { 0 };
         let (mut emptied, mut failed) = (TrashOutcome::default(), None);
         let now_ms = unix_now_ms();
-        for name in directory::names(trash.as_fd()).map_err(TrashError::Read)? {
-            let name = name.map_err(TrashError::Read)?;
+        for name in directory::names(trash.as_fd()).map_err(VolumeError::at(not_read))? {
+            let name = name.map_err(VolumeError::at(not_read))?;
             if emptied.removed >= limit || !is_due(trash.as_fd(), &name, now_ms) {
                 emptied.left = emptied.left.saturating_add(1);
                 continue;
@@ -76,12 +66,16 @@ impl Volume {
                 Err(error) => failed = Some(error),
             }
         }
-        failed.map_or(Ok(emptied), |error| Err(TrashError::Remove(error)))
+        failed.map_or(Ok(emptied), |error| {
+            Err(VolumeError::at(
+                "an entry of the trash could not be deleted",
+            )(error))
+        })
     }
 }
 
 fn is_due(trash: BorrowedFd<'_>, name: &str, now_ms: u64) -> bool {
-    let lies_ms = super::millis(TOOLS_LIE);
+    let lies_ms = directory::millis(TOOLS_LIE);
     !name.starts_with(TOOLS_PREFIX)
         || directory::modified_at_ms(trash, name)
             .is_ok_and(|since_ms| now_ms.saturating_sub(since_ms) >= lies_ms)

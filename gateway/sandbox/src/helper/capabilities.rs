@@ -6,7 +6,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-use super::error::{StepError, at};
+use super::error::{Step, StepError};
 use super::own_user::OwnUser;
 
 /// Empties all five sets, and forbids that a program starts with more than its parent.
@@ -14,7 +14,7 @@ pub(super) fn drop_all() -> Result<(), StepError> {
     // The bounding set first: the right to empty it is itself a capability.
     match drop_bounding() {
         Ok(()) => drop_others(),
-        Err(errno) => Err(StepError::Capabilities(at("bounding set")(errno))),
+        Err(errno) => Err(Step::CAPABILITIES.at("bounding set")(errno)),
     }
 }
 
@@ -25,7 +25,7 @@ pub(super) fn drop_all_as(user: Option<OwnUser>) -> Result<(), StepError> {
     match (drop_bounding(), user) {
         (Ok(()), Some(user)) => user.become_it()?,
         (Ok(()) | Err(Errno::PERM), None) => {}
-        (Err(errno), _) => return Err(StepError::Capabilities(at("bounding set")(errno))),
+        (Err(errno), _) => return Err(Step::CAPABILITIES.at("bounding set")(errno)),
     }
     drop_others()
 }
@@ -43,12 +43,8 @@ fn drop_bounding() -> Result<(), Errno> {
 }
 
 fn drop_others() -> Result<(), StepError> {
-    set_no_new_privs(true)
-        .map_err(at("no_new_privs"))
-        .map_err(StepError::Capabilities)?;
-    clear_ambient_capability_set()
-        .map_err(at("ambient set"))
-        .map_err(StepError::Capabilities)?;
+    set_no_new_privs(true).map_err(Step::CAPABILITIES.at("no_new_privs"))?;
+    clear_ambient_capability_set().map_err(Step::CAPABILITIES.at("ambient set"))?;
     let none = CapabilitySet::empty();
     set_capabilities(
         None,
@@ -58,6 +54,5 @@ fn drop_others() -> Result<(), StepError> {
             inheritable: none,
         },
     )
-    .map_err(at("capset"))
-    .map_err(StepError::Capabilities)
+    .map_err(Step::CAPABILITIES.at("capset"))
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-use super::error::{Cause, StepError, at};
+use super::error::{Step, StepError};
 use crate::limits::Limits;
 use crate::protocol::ProgramDescriptors;
 
@@ -21,14 +21,10 @@ pub(super) fn take_channel() -> Result<OwnedFd, StepError> {
     // What the host inherited itself and forgot to mark: a helper may wait for hours.
     close_range(0)?;
     let channel = fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST_OTHER)
-        .map_err(at("descriptor 0"))
-        .map_err(StepError::Descriptors)?;
+        .map_err(Step::DESCRIPTORS.at("descriptor 0"))?;
     let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(at("open /dev/null"))
-        .map_err(StepError::Descriptors)?;
-    rustix::stdio::dup2_stdin(nothing)
-        .map_err(at("descriptor 0"))
-        .map_err(StepError::Descriptors)?;
+        .map_err(Step::DESCRIPTORS.at("open /dev/null"))?;
+    rustix::stdio::dup2_stdin(nothing).map_err(Step::DESCRIPTORS.at("descriptor 0"))?;
     Ok(channel)
 }
 
@@ -46,9 +42,9 @@ fn close_range(flags: i32) -> Result<(), StepError> {
     if result == 0 {
         return Ok(());
     }
-    Err(StepError::Descriptors(at("close_range")(
+    Err(Step::DESCRIPTORS.at("close_range")(
         std::io::Error::last_os_error(),
-    )))
+    ))
 }
 
 /// The bridge at the number where a program has it, not marked to be closed. Whatever process 1 starts has it until this
@@ -87,13 +83,11 @@ pub(super) fn read_all(
             Ok(0) => break,
             Ok(read) => filled += read,
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(StepError::Spec(at(name)(errno))),
+            Err(errno) => return Err(Step::SPEC.at(name)(errno)),
         }
     }
     if filled > bytes_max {
-        return Err(StepError::Spec(Cause::words(format!(
-            "{name} is longer than {bytes_max} bytes"
-        ))));
+        return Err(Step::SPEC.words(format!("{name} is longer than {bytes_max} bytes")));
     }
     bytes.truncate(filled);
     Ok(bytes)

@@ -1,6 +1,6 @@
 //! A failed step, with its name: all that is reported of a refused run.
 //!
-//! Invariant: every step has its own variant, and the helper does not continue after an error.
+//! Invariant: the helper does not continue after an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -60,129 +60,91 @@ impl From<std::io::Error> for CallError {
     }
 }
 
-/// The steps of the helper.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum StepError {
-    /// To die with the parent.
-    #[error("{0}")]
-    Parent(Cause),
-    /// Read the spec.
-    #[error("{0}")]
-    Spec(Cause),
-    /// To speak with the host or with process 1.
-    #[error("{0}")]
-    Channel(#[from] ProtocolError),
-    /// Create namespaces.
-    #[error("{0}")]
-    Namespaces(Cause),
-    /// The user and group seen inside.
-    #[error("{0}")]
-    Identity(Cause),
-    /// The host name seen inside.
-    #[error("{0}")]
-    HostName(Cause),
-    /// A listening socket inside.
-    #[error("{0}")]
-    Network(Cause),
-    /// Create a private root.
-    #[error("{0}")]
-    Root(Cause),
-    /// The session's trees.
-    #[error("{0}")]
-    Trees(Cause),
-    /// Writable layers over them.
-    #[error("{0}")]
-    Overlay(Cause),
-    /// To change into the root.
-    #[error("{0}")]
-    EnterRoot(Cause),
-    /// Fork process 1.
-    #[error("{0}")]
-    Fork(Cause),
-    /// Into the run's control group.
-    #[error("{0}")]
-    ControlGroup(Cause),
-    /// No descriptor of the host's.
-    #[error("{0}")]
-    Descriptors(Cause),
-    /// How many processes there may be.
-    #[error("{0}")]
-    ProcessLimit(Cause),
-    /// Limits per process.
-    #[error("{0}")]
-    Rlimits(Cause),
-    /// No capability.
-    #[error("{0}")]
-    Capabilities(Cause),
-    /// Access rules.
-    #[error("{0}")]
-    Landlock(Cause),
-    /// The system call filter.
-    #[error("{0}")]
-    Seccomp(Cause),
-    /// The program itself.
-    #[error("{0}")]
-    Exec(Cause),
-}
+/// A step of the helper, by its name in answers and logs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step(&'static str);
 
-impl StepError {
-    /// The step's name in answers and logs.
-    const fn step(&self) -> &'static str {
-        match self {
-            Self::Parent(_) => "parent",
-            Self::Spec(_) => "spec",
-            Self::Channel(_) => "channel",
-            Self::Namespaces(_) => "namespaces",
-            Self::Identity(_) => "identity",
-            Self::HostName(_) => "host_name",
-            Self::Network(_) => "network",
-            Self::Root(_) => "root",
-            Self::Trees(_) => "trees",
-            Self::Overlay(_) => "overlay",
-            Self::EnterRoot(_) => "enter_root",
-            Self::Fork(_) => "fork",
-            Self::ControlGroup(_) => "control_group",
-            Self::Descriptors(_) => "descriptors",
-            Self::ProcessLimit(_) => "process_limit",
-            Self::Rlimits(_) => "rlimits",
-            Self::Capabilities(_) => "capabilities",
-            Self::Landlock(_) => "landlock",
-            Self::Seccomp(_) => "seccomp",
-            Self::Exec(_) => "exec",
-        }
+impl Step {
+    /// To die with the parent.
+    pub(super) const PARENT: Self = Self("parent");
+    /// Read the spec.
+    pub(super) const SPEC: Self = Self("spec");
+    /// To speak with the host or with process 1.
+    const CHANNEL: Self = Self("channel");
+    /// Create namespaces.
+    pub(super) const NAMESPACES: Self = Self("namespaces");
+    /// The user and group seen inside.
+    pub(super) const IDENTITY: Self = Self("identity");
+    /// The host name seen inside.
+    pub(super) const HOST_NAME: Self = Self("host_name");
+    /// A listening socket inside.
+    pub(super) const NETWORK: Self = Self("network");
+    /// Create a private root.
+    pub(super) const ROOT: Self = Self("root");
+    /// The session's trees.
+    pub(super) const TREES: Self = Self("trees");
+    /// Writable layers over them.
+    pub(super) const OVERLAY: Self = Self("overlay");
+    /// To change into the root.
+    pub(super) const ENTER_ROOT: Self = Self("enter_root");
+    /// Fork process 1.
+    pub(super) const FORK: Self = Self("fork");
+    /// Into the run's control group.
+    pub(super) const CONTROL_GROUP: Self = Self("control_group");
+    /// No descriptor of the host's.
+    pub(super) const DESCRIPTORS: Self = Self("descriptors");
+    /// How many processes there may be.
+    pub(super) const PROCESS_LIMIT: Self = Self("process_limit");
+    /// Limits per process.
+    pub(super) const RLIMITS: Self = Self("rlimits");
+    /// No capability.
+    pub(super) const CAPABILITIES: Self = Self("capabilities");
+    /// Access rules.
+    pub(super) const LANDLOCK: Self = Self("landlock");
+    /// The system call filter.
+    pub(super) const SECCOMP: Self = Self("seccomp");
+    /// The program itself.
+    pub(super) const EXEC: Self = Self("exec");
+
+    /// For `map_err`: the call of this step that failed.
+    pub(super) fn at<E: Into<CallError>>(
+        self,
+        what: impl Into<Cow<'static, str>>,
+    ) -> impl FnOnce(E) -> StepError {
+        let at = at(what);
+        move |error| self.failed()(at(error))
     }
 
-    const fn errno(&self) -> Option<Errno> {
-        match self {
-            Self::Channel(_) => None,
-            Self::Parent(cause)
-            | Self::Spec(cause)
-            | Self::Namespaces(cause)
-            | Self::Identity(cause)
-            | Self::HostName(cause)
-            | Self::Network(cause)
-            | Self::Root(cause)
-            | Self::Trees(cause)
-            | Self::Overlay(cause)
-            | Self::EnterRoot(cause)
-            | Self::Fork(cause)
-            | Self::ControlGroup(cause)
-            | Self::Descriptors(cause)
-            | Self::ProcessLimit(cause)
-            | Self::Rlimits(cause)
-            | Self::Capabilities(cause)
-            | Self::Landlock(cause)
-            | Self::Seccomp(cause)
-            | Self::Exec(cause) => cause.errno,
-        }
+    /// For `map_err`: the cause why this step failed.
+    pub(super) fn failed(self) -> impl FnOnce(Cause) -> StepError {
+        move |cause| StepError { step: self, cause }
+    }
+
+    /// Fails without an error number.
+    pub(super) fn words(self, what: impl Into<Cow<'static, str>>) -> StepError {
+        self.failed()(Cause::words(what))
+    }
+}
+
+/// A failed step, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}")]
+pub(super) struct StepError {
+    step: Step,
+    cause: Cause,
+}
+
+impl From<ProtocolError> for StepError {
+    fn from(error: ProtocolError) -> Self {
+        Step::CHANNEL.words(error.to_string())
     }
 }
 
 impl From<&StepError> for StepFailure {
     fn from(error: &StepError) -> Self {
         Self {
-            step: error.step().to_owned(),
-            errno: error.errno().map_or(0, Errno::raw_os_error),
+            step: error.step.0.to_owned(),
+            errno: error.cause.errno.map_or(0, Errno::raw_os_error),
             text: error.to_string(),
         }
     }

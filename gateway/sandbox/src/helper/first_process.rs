@@ -10,16 +10,15 @@ use rustix::fs::Mode;
 use rustix::process::{WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
-use super::error::{Cause, StepError, at};
+use super::error::{Step, StepError};
 use super::own_user::{self, OwnUser};
 use super::places::Places;
 use super::process_limit::KernelSettings;
 use super::program::{LastProcess, MainProcesses, PreparedProgram};
 use super::root::Root;
 use super::{access_rules, capabilities, control_group, descriptors, process, rlimits, seccomp};
-use crate::protocol::{
-    ProgramDescriptors, Spec, StepFailure, ToHelper, WireLimits, WireTier, receive, send,
-};
+use crate::protocol::{ProgramDescriptors, Spec, StepFailure, ToHelper, WireLimits, receive, send};
+use crate::tier::Tier;
 
 /// A message of process 1 to the helper outside.
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,16 +72,16 @@ pub(super) fn run(first: FirstProcess) -> ! {
         );
     // The run ends even if the message cannot be sent.
     let _ = send(channel.as_fd(), &told, &[]);
-    super::end(0)
+    process::end(0)
 }
 
 /// Waits for the run, confines this process, waits for the host's `Go`, starts the program, and waits for its end.
 fn course(isolation: ExistingIsolation, channel: &OwnedFd) -> Result<i32, StepError> {
     let (ToHelper::Spec(spec), passed) = hear(channel)? else {
-        return Err(StepError::Spec(Cause::words("something else than a spec")));
+        return Err(Step::SPEC.words("something else than a spec"));
     };
     let passed = ProgramDescriptors::from_received(passed, spec.has_bridge)
-        .ok_or_else(|| StepError::Spec(Cause::words("fewer descriptors than have to be")))?;
+        .ok_or_else(|| Step::SPEC.words("fewer descriptors than have to be"))?;
     let bytes = descriptors::read_program(&passed)?;
     let filter =
         descriptors::read_all(passed.filter.as_fd(), seccomp::PROGRAM_BYTES_MAX, "filter")?;
@@ -94,7 +93,7 @@ fn course(isolation: ExistingIsolation, channel: &OwnedFd) -> Result<i32, StepEr
     // The helper outside answers; nothing inside ever has the listener.
     drop(listener);
     let (ToHelper::Go, _) = hear(channel)? else {
-        return Err(StepError::Spec(Cause::words("something else than go")));
+        return Err(Step::SPEC.words("something else than go"));
     };
     let started = program.start(bridge)?;
     send(channel.as_fd(), &FirstProcessMessage::Started, &[])?;
@@ -103,8 +102,7 @@ fn course(isolation: ExistingIsolation, channel: &OwnedFd) -> Result<i32, StepEr
 
 /// The next message of the helper outside.
 fn hear(channel: &OwnedFd) -> Result<(ToHelper, Vec<OwnedFd>), StepError> {
-    receive(channel.as_fd())?
-        .ok_or_else(|| StepError::Parent(Cause::words("the helper outside is gone")))
+    receive(channel.as_fd())?.ok_or_else(|| Step::PARENT.words("the helper outside is gone"))
 }
 
 /// Builds the isolation layers that a process applies to itself, and prepares its program. The filter comes last: it
@@ -124,7 +122,7 @@ fn confine(
             rlimits::apply(&spec.runtime, &spec.limits)?;
             capabilities::drop_all()?;
             access_rules::apply_in_root(spec)?;
-            PreparedProgram::new(WireTier::Strict, spec, &places, bytes)?
+            PreparedProgram::new(Tier::Strict, spec, &places, bytes)?
         }
         ExistingIsolation::Private { places, user } => {
             process::adopt_orphans()?;
@@ -140,7 +138,7 @@ fn confine(
             process::end_group_with_parent()?;
             process::hide_memory()?;
             access_rules::apply_around(spec, &places)?;
-            PreparedProgram::new(WireTier::Degraded, spec, &places, bytes)?
+            PreparedProgram::new(Tier::Degraded, spec, &places, bytes)?
         }
     };
     let listener = seccomp::install(filter)?;
@@ -150,13 +148,9 @@ fn confine(
 /// Starts a new session and process group, in the program's directory, without anything inherited from the host.
 fn begin(places: &Places) -> Result<(), StepError> {
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    rustix::process::setsid()
-        .map_err(at("setsid"))
-        .map_err(StepError::Fork)?;
+    rustix::process::setsid().map_err(Step::FORK.at("setsid"))?;
     let scratch = places.scratch();
-    rustix::process::chdir(&scratch)
-        .map_err(at(scratch.display().to_string()))
-        .map_err(StepError::EnterRoot)?;
+    rustix::process::chdir(&scratch).map_err(Step::ENTER_ROOT.at(scratch.display().to_string()))?;
     descriptors::close_on_exec()
 }
 

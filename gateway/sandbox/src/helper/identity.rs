@@ -7,7 +7,7 @@ use std::fs;
 
 use rustix::process::{getegid, geteuid};
 
-use super::error::{StepError, at};
+use super::error::{Step, StepError};
 
 /// The number of the one user and of the one group inside.
 pub(super) const INSIDE_ID: u32 = 1000;
@@ -42,9 +42,7 @@ impl Outside {
             ),
         ];
         for (file, line) in files {
-            fs::write(file, line)
-                .map_err(at(file))
-                .map_err(StepError::Identity)?;
+            fs::write(file, line).map_err(Step::IDENTITY.at(file))?;
         }
         Ok(())
     }
@@ -52,10 +50,6 @@ impl Outside {
 
 /// Sets the host name inside.
 pub(super) fn name_host() -> Result<(), StepError> {
-    rustix::system::sethostname(HOST_NAME.as_bytes())
-        .map_err(at("sethostname"))
-        .map_err(StepError::HostName)?;
-    rustix::system::setdomainname(b"")
-        .map_err(at("setdomainname"))
-        .map_err(StepError::HostName)
+    rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(Step::HOST_NAME.at("sethostname"))?;
+    rustix::system::setdomainname(b"").map_err(Step::HOST_NAME.at("setdomainname"))
 }

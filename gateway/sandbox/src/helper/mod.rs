@@ -10,6 +10,7 @@
 mod access_rules;
 mod capabilities;
 mod control_group;
+mod conversation;
 mod degraded;
 mod descriptors;
 mod error;
@@ -45,14 +46,5 @@ pub fn is_helper() -> bool {
 /// process has one thread.
 pub fn helper() -> ! {
     // The error was reported to the host, or the host is gone.
-    end(i32::from(outer::run().is_err()))
-}
-
-/// Ends this process. The kernel closes its descriptors.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a forked process must not return into what its parent was doing"
-)]
-fn end(code: i32) -> ! {
-    std::process::exit(code)
+    process::end(i32::from(outer::run().is_err()))
 }

@@ -9,24 +9,24 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-
-use super::error::{Cause, StepError, at};
+use super::conversation::{
+    Request, announce, hand_over, is_told_to_go, pair, receive_request, until_confined,
+};
+use super::error::{Step, StepError};
 use super::first_process::{self, ExistingIsolation, FirstProcess, FirstProcessMessage};
 use super::identity::{self, Outside};
 use super::places::Places;
 use super::process::{self, ChildProcess, ForkSide};
 use super::process_limit::KernelSettings;
 use super::program::text_path;
-use super::refused_calls::RefusedCalls;
 use super::root::{Root, Text, Upper};
 use super::trees::NamespaceTrees;
 use super::{degraded, descriptors, namespaces, network};
 use crate::protocol::{
     FinishReport, FromHelper, ProgramDescriptors, Spec, SpecDescriptors, StepFailure, ToHelper,
-    WireTier, receive, send,
+    receive, send,
 };
+use crate::tier::Tier;
 
 /// Serves one request of the host.
 pub(super) fn run() -> Result<(), StepError> {
@@ -47,10 +47,10 @@ fn course(host: &OwnedFd) -> Result<(), StepError> {
     // None: the host was gone before its death could be noticed.
     match receive::<ToHelper>(host.as_fd())? {
         Some((ToHelper::Begin { tier }, doors)) => match tier {
-            WireTier::Strict => strict(host, doors),
-            WireTier::Degraded => degraded::course(host, doors),
+            Tier::Strict => strict(host, doors),
+            Tier::Degraded => degraded::course(host, doors),
         },
-        Some(_) => Err(StepError::Spec(Cause::words("not begun"))),
+        Some(_) => Err(Step::SPEC.words("not begun")),
         None => Ok(()),
     }
 }
@@ -95,36 +95,6 @@ fn serve_run(
     accompany(host, child, first, &upper, listener)
 }
 
-/// The channel between the helper outside and the run's first process.
-pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), StepError> {
-    socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(at("socketpair"))
-    .map_err(StepError::Fork)
-}
-
-/// The host's request.
-pub(super) struct Request {
-    pub(super) spec: Box<Spec>,
-    pub(super) passed: SpecDescriptors<OwnedFd>,
-}
-
-/// The request; none if the host is gone.
-pub(super) fn receive_request(host: &OwnedFd) -> Result<Option<Request>, StepError> {
-    let (spec, passed) = match receive::<ToHelper>(host.as_fd())? {
-        Some((ToHelper::Spec(spec), passed)) => (spec, passed),
-        Some(_) => return Err(StepError::Spec(Cause::words("something else than a spec"))),
-        None => return Ok(None),
-    };
-    let passed = SpecDescriptors::from_received(passed, spec.has_bridge)
-        .ok_or_else(|| StepError::Spec(Cause::words("fewer descriptors than have to be")))?;
-    Ok(Some(Request { spec, passed }))
-}
-
 /// Leaves the host's namespaces, and begins the root: from here on this process is in the run's namespaces.
 fn begin() -> Result<Root, StepError> {
     let outside = Outside::read();
@@ -157,49 +127,6 @@ fn complete(
         None => root.complete(spec, &trees, None)?,
     };
     Ok((upper, program))
-}
-
-/// Tells the host of process 1.
-pub(super) fn announce(host: &OwnedFd, pid: Pid) -> Result<(), StepError> {
-    let handle = pidfd_open(pid, PidfdFlags::empty())
-        .map_err(at("pidfd_open"))
-        .map_err(StepError::Fork)?;
-    let waiting = FromHelper::Waiting {
-        pid: pid.as_raw_nonzero().get(),
-    };
-    Ok(send(host.as_fd(), &waiting, &[handle.as_fd()])?)
-}
-
-/// Passes the run to process 1.
-pub(super) fn hand_over(first: &OwnedFd, spec: Box<Spec>, program: ProgramDescriptors<OwnedFd>) {
-    let program = program.into_vec();
-    let passed: Vec<_> = program.iter().map(AsFd::as_fd).collect();
-    // If process 1 has already exited, its last message is still unread.
-    let _ = send(first.as_fd(), &ToHelper::Spec(spec), &passed);
-}
-
-/// Waits until process 1 is confined, which lets this process answer its refused calls; where it is not, why. One that died while it waited is noticed here.
-pub(super) fn until_confined(
-    first: &OwnedFd,
-) -> Result<Result<RefusedCalls, StepFailure>, StepError> {
-    match receive::<FirstProcessMessage>(first.as_fd())? {
-        Some((FirstProcessMessage::Confined, listener)) => {
-            Ok(Ok(RefusedCalls::new(listener.into_iter().next())))
-        }
-        Some((FirstProcessMessage::Failed(failed), _)) => Ok(Err(failed)),
-        _ => Err(StepError::Fork(Cause::words(
-            "process 1 ended before it was confined",
-        ))),
-    }
-}
-
-/// Passes the listening socket to the host, and waits for its `Go`; false if the host is gone.
-pub(super) fn is_told_to_go(host: &OwnedFd, listener: Option<OwnedFd>) -> Result<bool, StepError> {
-    let passed: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
-    send(host.as_fd(), &FromHelper::Prepared, &passed)?;
-    // From here on only the host has it, which keeps the network namespace alive.
-    drop(listener);
-    Ok(receive::<ToHelper>(host.as_fd())?.is_some())
 }
 
 /// Relays the messages of process 1 until it has ended.
@@ -236,10 +163,7 @@ fn accompany(
             }
         }
     }
-    let used = child
-        .wait()
-        .map_err(at("wait for process 1"))
-        .map_err(StepError::Fork)?;
+    let used = child.wait().map_err(Step::FORK.at("wait for process 1"))?;
     let finished = FinishReport {
         status,
         cpu_us: used.cpu_us,

@@ -11,8 +11,11 @@ use super::error::RunError;
 use super::spawn::{Helper, KILL_WAIT, Process, Streams};
 use crate::cgroup::{Cgroup, CgroupBackend, CgroupLimits};
 use crate::options::Launcher;
-use crate::protocol::{self, FromHelper, ToHelper, WireTier};
+use crate::protocol::{self, FromHelper, ToHelper};
 use crate::tier::Tier;
+
+/// Timeout for building the isolation.
+pub(super) const SETUP_WAIT: Duration = Duration::from_secs(10);
 
 /// How long a waiting helper may take to exit before it is killed.
 const DISMISS_WAIT: Duration = Duration::from_secs(1);
@@ -49,9 +52,7 @@ impl BegunHelper {
             .map_err(RunError::host("control group: make"))?;
         let doors = group.as_ref().map_or(Ok(Vec::new()), Cgroup::doors);
         let doors = doors.map_err(RunError::host("control group: open"))?;
-        let begin = ToHelper::Begin {
-            tier: WireTier::from(tier),
-        };
+        let begin = ToHelper::Begin { tier };
         let passed: Vec<_> = doors.iter().map(AsFd::as_fd).collect();
         helper.send(&begin, &passed)?;
         groups.wake(helper.pid());

@@ -99,6 +99,7 @@ impl PrivateDirectory {
         Ok(Changes {
             scratch: self.trees.scratch.try_clone()?,
             results: self.trees.results.try_clone()?,
+            is_copy: true,
         })
     }
 

@@ -12,8 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::begun::BegunHelper;
-use super::watch::SETUP_WAIT;
+use super::begun::{BegunHelper, SETUP_WAIT};
 use crate::cgroup::CgroupBackend;
 use crate::options::Launcher;
 use crate::tier::Tier;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::fstatfs;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::begun::{AnnouncedProcess, BegunHelper};
+use super::begun::{AnnouncedProcess, BegunHelper, SETUP_WAIT};
 use super::error::RunError;
 use super::kernel_objects::ObjectsMeter;
 use super::private::PrivateDirectory;
@@ -30,9 +30,7 @@ use crate::outcome::{Output, RefusedCall, RunEnd, RunLimit, StopReason, Usage};
 use crate::protocol::{self, FinishReport, FromHelper, ToHelper};
 use crate::thread_time::thread_cpu_time;
 
-/// Timeout for building the isolation.
-pub(super) const SETUP_WAIT: Duration = Duration::from_secs(10);
-/// The same in a helper that was begun in advance. After this the run begins its own.
+/// [`SETUP_WAIT`] in a helper that was begun in advance. After this the run begins its own.
 const WARM_SETUP_WAIT: Duration = Duration::from_secs(1);
 /// Interval of measurements with a control group.
 const LOOK_GROUP: Duration = Duration::from_millis(20);

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags};
 use rustix::io::Errno;
 
-use super::commit::Checkpoint;
+use super::commit_error::Checkpoint;
 use super::journal::Step;
 use super::open;
 use super::staging::{new_name, old_name};

@@ -14,10 +14,8 @@ use super::error::TreeError;
 use super::open::{self, FileKind};
 use super::read::modified_at_ms;
 use super::usage::is_self_or_parent;
-use super::view::View;
-use crate::paths::TreeAccess;
-use crate::paths::{self};
-use crate::paths::{Mount, VirtualPath};
+use crate::job::SessionTrees;
+use crate::paths::{self, Mount, TreeAccess, VirtualPath};
 
 /// Whether names that begin with a dot are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -99,7 +97,7 @@ impl Entry {
 ///
 /// See [`TreeError`]; nothing is followed, and nothing but the directory itself is opened.
 pub fn browse(
-    view: &View,
+    view: &SessionTrees,
     path: &VirtualPath,
     options: &BrowseOptions,
     access: &TreeAccess,
@@ -132,7 +130,11 @@ pub fn browse(
     })
 }
 
-fn browse_root(view: &View, entries_max: usize, access: &TreeAccess) -> Result<Listing, TreeError> {
+fn browse_root(
+    view: &SessionTrees,
+    entries_max: usize,
+    access: &TreeAccess,
+) -> Result<Listing, TreeError> {
     let is_shown = |mount: &Mount| access.shows(&VirtualPath::of(*mount));
     let shown: Vec<Mount> = Mount::ALL.into_iter().filter(is_shown).collect();
     let mut entries = Vec::with_capacity(shown.len());
@@ -195,7 +197,7 @@ fn shown(name: CString) -> String {
 }
 
 /// Distinguishes a file from a link, pipe or device, all of which the kernel calls "not a directory".
-fn not_listed(view: &View, path: &VirtualPath, errno: Errno) -> TreeError {
+fn not_listed(view: &SessionTrees, path: &VirtualPath, errno: Errno) -> TreeError {
     if errno == Errno::NOTDIR
         && let Some(mount) = path.mount()
         && let Ok(held) = open::hold(view.mount(mount), path.beneath().as_str())

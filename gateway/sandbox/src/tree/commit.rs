@@ -4,13 +4,14 @@
 //! then the journal appears, which is the commit; then its steps are performed. A process that is killed in between
 //! leaves the old state, or one that [`recover`](super::recover) completes.
 
-use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::fs::Dir;
 
+use super::commit_error::{Checkpoint, CommitError};
 use super::copy::Copier;
-use super::journal::{self, JOURNAL, Journal, LastTurn, TURN};
+use super::journal::{self, JOURNAL, Journal};
+use super::last_turn::{record_turn, refuse_overtaken};
 use super::layer::Marks;
 use super::open;
 use super::plan::{Plan, RefusedEntry};
@@ -45,99 +46,7 @@ pub struct CommitReport {
     pub usage: TreeUsage,
 }
 
-/// Why nothing was committed. The old trees are unchanged, except after [`CommitError::Unfinished`], where recovery
-/// completes the new ones.
-#[derive(Debug, thiserror::Error)]
-pub enum CommitError {
-    /// A later turn has already committed: this run's gateway has lost the session.
-    #[error("turn {turn} comes after turn {last} has committed")]
-    Overtaken {
-        /// The turn of this commit.
-        turn: u64,
-        /// The last one that committed.
-        last: u64,
-    },
-    /// It would not fit.
-    #[error("over the limit {limit}: {needed} needed, {allowed} allowed")]
-    OverLimit {
-        /// The name of the limit, as in [`Limits`].
-        limit: &'static str,
-        /// The required amount.
-        needed: u64,
-        /// The limit.
-        allowed: u64,
-    },
-    /// The journal on the disk is none that this version can read.
-    #[error("the session's journal cannot be read")]
-    UnknownJournal,
-    /// The system refused a step before the commit.
-    #[error("could not {step}")]
-    System {
-        /// Which.
-        step: &'static str,
-        /// How.
-        #[source]
-        source: io::Error,
-    },
-    /// The system refused a step after the commit. The next opener finishes it.
-    #[error("committed, but could not {step} yet")]
-    Unfinished {
-        /// Which.
-        step: &'static str,
-        /// How.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl CommitError {
-    pub(super) fn system<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
-        move |source| Self::System {
-            step,
-            source: source.into(),
-        }
-    }
-
-    pub(super) fn unfinished<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
-        move |source| Self::Unfinished {
-            step,
-            source: source.into(),
-        }
-    }
-}
-
-impl TreeUsage {
-    /// Whether a tree fits.
-    pub(super) fn within(self, allowed: Self) -> Result<(), CommitError> {
-        let over = |limit, needed, allowed| {
-            Err(CommitError::OverLimit {
-                limit,
-                needed,
-                allowed,
-            })
-        };
-        if self.bytes > allowed.bytes {
-            over("disk_bytes", self.bytes, allowed.bytes)
-        } else if self.inodes > allowed.inodes {
-            over("inodes", self.inodes, allowed.inodes)
-        } else {
-            Ok(())
-        }
-    }
-}
-
-/// Called after each change to the disk by a commit. Tests end the process there.
-#[doc(hidden)]
-pub trait Checkpoint {
-    /// A change was made.
-    fn reached(&mut self);
-}
-
-impl Checkpoint for () {
-    fn reached(&mut self) {}
-}
-
-/// Commits what a run wrote to its layers. The caller has the session's lock.
+/// Commits what a run wrote to its layers or copies. The caller has the session's lock.
 ///
 /// `turn` is the run's turn in the session, if the store assigned one: one lower than the last is refused.
 ///
@@ -166,28 +75,11 @@ pub fn commit_with(
     turn: Option<u64>,
     checkpoint: &mut dyn Checkpoint,
 ) -> Result<CommitReport, CommitError> {
-    use std::os::fd::AsFd as _;
-
-    let layers = [
-        (Mount::Scratch, changes.scratch.as_fd()),
-        (Mount::Results, changes.results.as_fd()),
-    ];
-    keep(session, layers, Marks::Overlay, limits, turn, checkpoint)
-}
-
-/// Keeps two layers, or two whole trees.
-pub(super) fn keep(
-    session: &SessionDirectory,
-    layers: [(Mount, BorrowedFd<'_>); 2],
-    marks: Marks,
-    limits: &Limits,
-    turn: Option<u64>,
-    checkpoint: &mut dyn Checkpoint,
-) -> Result<CommitReport, CommitError> {
     recover_with(session, checkpoint)?;
     refuse_overtaken(session, turn)?;
     let before = measured(session)?;
-    let is_empty = marks == Marks::Overlay && layers.iter().all(|(_, layer)| is_empty(*layer));
+    let is_empty =
+        !changes.is_copy && is_empty(changes.scratch.as_fd()) && is_empty(changes.results.as_fd());
     let plan = if is_empty {
         Plan::default()
     } else {
@@ -196,8 +88,7 @@ pub(super) fn keep(
         checkpoint.reached();
         match stage_and_write_journal(
             session,
-            layers,
-            marks,
+            changes,
             (limits, before),
             turn,
             &staging,
@@ -231,8 +122,7 @@ pub(super) fn keep(
 
 fn stage_and_write_journal(
     session: &SessionDirectory,
-    layers: [(Mount, BorrowedFd<'_>); 2],
-    marks: Marks,
+    changes: &Changes,
     (limits, before): (&Limits, TreeUsage),
     turn: Option<u64>,
     staging: &Staging,
@@ -245,7 +135,11 @@ fn stage_and_write_journal(
     };
     let mut stager = Stager {
         limits,
-        marks,
+        marks: if changes.is_copy {
+            Marks::None
+        } else {
+            Marks::Overlay
+        },
         ceiling,
         staging: staging.directory(),
         plan: Plan::default(),
@@ -254,13 +148,15 @@ fn stage_and_write_journal(
         looks_left: looks(ceiling),
         cpu_until: thread_cpu_time().saturating_add(limits.cpu_time),
     };
-    for (mount, layer) in layers {
-        let Some(lower) = session.tree(mount) else {
-            continue;
-        };
-        match marks {
-            Marks::Overlay => stager.merge(layer, mount, lower)?,
-            Marks::None => stager.replace(layer, mount, lower)?,
+    let layers = [
+        (Mount::Scratch, &changes.scratch, session.scratch()),
+        (Mount::Results, &changes.results, session.results()),
+    ];
+    for (mount, layer, lower) in layers {
+        if changes.is_copy {
+            stager.replace(layer.as_fd(), mount, lower)?;
+        } else {
+            stager.merge(layer.as_fd(), mount, lower)?;
         }
     }
     let mut plan = std::mem::take(&mut stager.plan);
@@ -291,37 +187,6 @@ fn measured(session: &SessionDirectory) -> Result<TreeUsage, CommitError> {
     let scratch = usage(session.scratch()).map_err(CommitError::system("measure /scratch"))?;
     let results = usage(session.results()).map_err(CommitError::system("measure /results"))?;
     Ok(scratch.plus(results))
-}
-
-fn refuse_overtaken(session: &SessionDirectory, turn: Option<u64>) -> Result<(), CommitError> {
-    let Some(turn) = turn else { return Ok(()) };
-    let last = match journal::load::<LastTurn>(session.host(), TURN) {
-        // Truncated by a crash of the machine, it has no value; the next commit rewrites it.
-        Err(error) if journal::is_cut_off(&error) => None,
-        loaded => loaded.map_err(CommitError::system("read the last turn"))?,
-    };
-    match last {
-        Some(last) if turn < last.turn => Err(CommitError::Overtaken {
-            turn,
-            last: last.turn,
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// Records the last turn that committed.
-pub(super) fn record_turn(
-    session: &SessionDirectory,
-    turn: Option<u64>,
-    checkpoint: &mut dyn Checkpoint,
-) -> Result<(), CommitError> {
-    let Some(turn) = turn else { return Ok(()) };
-    journal::prepare(session.host(), TURN, &LastTurn::new(turn))
-        .map_err(CommitError::unfinished("write the turn"))?;
-    checkpoint.reached();
-    journal::settle(session.host(), TURN).map_err(CommitError::unfinished("record the turn"))?;
-    checkpoint.reached();
-    Ok(())
 }
 
 /// Whether a layer is empty. One that cannot be listed is not, and is examined again.

@@ -3,10 +3,10 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use rustix::fs::{self, AtFlags};
+use rustix::fs::{self, AtFlags, Stat};
 use rustix::io::Errno;
 
-use super::commit::CommitError;
+use super::commit_error::CommitError;
 use super::open::{self, FileKind};
 use super::usage::{TreeUsage, usage};
 
@@ -15,11 +15,7 @@ pub(super) fn existing_kind(
     lower: BorrowedFd<'_>,
     name: &CStr,
 ) -> Result<Option<FileKind>, CommitError> {
-    match fs::statat(lower, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some(FileKind::of(&stat))),
-        Err(Errno::NOENT) => Ok(None),
-        Err(errno) => Err(CommitError::system("look at a file")(errno)),
-    }
+    Ok(existing(lower, name)?.map(|stat| FileKind::of(&stat)))
 }
 
 /// Its usage with all its content, itself included.
@@ -27,25 +23,29 @@ pub(super) fn existing_usage(
     lower: BorrowedFd<'_>,
     name: &CStr,
 ) -> Result<Option<(FileKind, TreeUsage)>, CommitError> {
-    let stat = match fs::statat(lower, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => stat,
-        Err(Errno::NOENT) => return Ok(None),
-        Err(errno) => return Err(CommitError::system("look at a file")(errno)),
+    let Some(stat) = existing(lower, name)? else {
+        return Ok(None);
     };
     let kind = FileKind::of(&stat);
-    let itself = TreeUsage {
-        bytes: if kind == FileKind::File {
-            u64::try_from(stat.st_size).unwrap_or(0)
-        } else {
-            0
-        },
-        inodes: 1,
+    let itself = |bytes| TreeUsage { bytes, inodes: 1 };
+    let used = match kind {
+        FileKind::File => itself(u64::try_from(stat.st_size).unwrap_or(0)),
+        FileKind::Other => itself(0),
+        FileKind::Directory => {
+            let directory =
+                open::directory(lower, name).map_err(CommitError::system("open a directory"))?;
+            let held =
+                usage(directory.as_fd()).map_err(CommitError::system("measure a directory"))?;
+            itself(0).plus(held)
+        }
     };
-    if kind != FileKind::Directory {
-        return Ok(Some((kind, itself)));
+    Ok(Some((kind, used)))
+}
+
+fn existing(lower: BorrowedFd<'_>, name: &CStr) -> Result<Option<Stat>, CommitError> {
+    match fs::statat(lower, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(CommitError::system("look at a file")(errno)),
     }
-    let directory =
-        open::directory(lower, name).map_err(CommitError::system("open a directory"))?;
-    let held = usage(directory.as_fd()).map_err(CommitError::system("measure a directory"))?;
-    Ok(Some((kind, itself.plus(held))))
 }

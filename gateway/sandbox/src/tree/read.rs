@@ -8,9 +8,8 @@ use rustix::fs::{Stat, fstat};
 
 use super::error::TreeError;
 use super::open::{self, FileKind};
-use super::view::View;
-use crate::paths::TreeAccess;
-use crate::paths::{Mount, VirtualPath};
+use crate::job::SessionTrees;
+use crate::paths::{Mount, TreeAccess, VirtualPath};
 
 /// The content that was read from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +28,7 @@ pub struct FileContent {
 ///
 /// See [`TreeError`]; nothing but a regular file is opened.
 pub fn read(
-    view: &View,
+    view: &SessionTrees,
     path: &VirtualPath,
     bytes_max: u64,
     access: &TreeAccess,
@@ -59,7 +58,7 @@ pub fn read(
 ///
 /// See [`TreeError`]; nothing but a regular file is opened.
 pub fn read_part(
-    view: &View,
+    view: &SessionTrees,
     path: &VirtualPath,
     offset: u64,
     bytes_max: u64,
@@ -94,7 +93,7 @@ fn read_from(
 
 /// The file, not yet opened for reading, where a run sees it.
 fn find(
-    view: &View,
+    view: &SessionTrees,
     path: &VirtualPath,
     access: &TreeAccess,
 ) -> Result<(OwnedFd, Stat), TreeError> {

@@ -3,14 +3,15 @@
 use rustix::fs::Dir;
 
 use super::apply::apply;
-use super::commit::{Checkpoint, CommitError, record_turn};
+use super::commit_error::{Checkpoint, CommitError};
 use super::journal::{self, JOURNAL, Journal, TURN};
+use super::last_turn::record_turn;
 use super::open;
 use super::remove::remove;
 use super::session::SessionDirectory;
 use super::staging::Staging;
 use super::usage::is_self_or_parent;
-use crate::paths::{self};
+use crate::paths;
 
 /// The result of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

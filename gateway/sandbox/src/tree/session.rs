@@ -92,7 +92,7 @@ impl SessionDirectory {
         self.host.as_fd()
     }
 
-    /// A new descriptor of `scratch/`, for a [`View`](super::View) or a run's lower layer.
+    /// A new descriptor of `scratch/`, for [`SessionTrees`](crate::SessionTrees).
     ///
     /// # Errors
     ///

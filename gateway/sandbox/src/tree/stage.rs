@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::fs::{self, Dir, Mode, Stat};
 use rustix::io::Errno;
 
-use super::commit::{Checkpoint, CommitError};
+use super::commit_error::{Checkpoint, CommitError};
 use super::copy::{Copier, DIRECTORY_MODE};
 use super::existing::{existing_kind, existing_usage};
 use super::layer::{Marks, is_opaque, is_whiteout, special_name};
@@ -20,8 +20,7 @@ use super::open::{self, FileKind};
 use super::plan::{Path, Plan, RefusalReason};
 use super::usage::{TreeUsage, is_self_or_parent};
 use crate::limits::Limits;
-use crate::paths::{self};
-use crate::paths::{DEPTH_MAX, Mount, PATH_BYTES_MAX, VirtualPath};
+use crate::paths::{self, DEPTH_MAX, Mount, PATH_BYTES_MAX, VirtualPath};
 use crate::thread_time::thread_cpu_time;
 
 /// The destination of a directory's entries.

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, Stat, fstat};
 use rustix::io::Errno;
 
-use super::commit::CommitError;
+use super::commit_error::CommitError;
 use super::copy::{self, DIRECTORY_MODE};
 use super::error::TreeError;
 use super::open::{self, FileKind};

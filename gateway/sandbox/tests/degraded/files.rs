@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use mooring_sandbox::tree::{SessionDirectory, commit_copy, copy_out, recover};
+use mooring_sandbox::tree::{Mount, SessionDirectory, commit, copy_trees, recover};
 use mooring_sandbox::{
     Changes, Job, Limits, Network, RunEnd, SessionTrees, StopHandle, StopReason,
 };
@@ -74,7 +74,7 @@ fn a_copy_is_committed_and_is_gone_with_the_outcome() {
         text(&outcome.stderr.bytes)
     );
     assert_eq!(session.names("scratch"), ["old"], "nothing is kept yet");
-    let committed = commit_copy(&session.directory, &outcome.changes, &limits(), Some(1)).unwrap();
+    let committed = commit(&session.directory, &outcome.changes, &limits(), Some(1)).unwrap();
     assert_eq!(committed.refused_total, 0);
     assert_eq!(session.names("scratch"), ["d"]);
     assert_eq!(session.names("scratch/d"), ["f"]);
@@ -97,7 +97,16 @@ fn a_link_and_a_pipe_in_a_copy_are_refused() {
     let session = Session::new();
     let work = session.place.path().join("work");
     fs::create_dir(&work).unwrap();
-    let copies: Changes = copy_out(&session.directory, open(&work).as_fd(), &limits()).unwrap();
+    let trees = [
+        (Mount::Scratch, session.directory.scratch()),
+        (Mount::Results, session.directory.results()),
+    ];
+    let [scratch, results] = copy_trees(trees, open(&work).as_fd(), &limits()).unwrap();
+    let copies = Changes {
+        scratch,
+        results,
+        is_copy: true,
+    };
     std::os::unix::fs::symlink("/etc/passwd", work.join("scratch/link")).unwrap();
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -107,7 +116,7 @@ fn a_link_and_a_pipe_in_a_copy_are_refused() {
         0,
     )
     .unwrap();
-    let committed = commit_copy(&session.directory, &copies, &limits(), Some(1)).unwrap();
+    let committed = commit(&session.directory, &copies, &limits(), Some(1)).unwrap();
     assert_eq!(committed.refused_total, 2);
     assert_eq!(session.names("scratch"), ["old"]);
     assert!(session.names("results").is_empty());

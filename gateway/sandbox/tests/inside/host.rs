@@ -15,7 +15,7 @@ use std::time::Duration;
 use mooring_sandbox::helper::{Connections, filter};
 use mooring_sandbox::protocol::{
     FinishReport, FromHelper, HELPER_NAME, ProgramDescriptors, Spec, SpecDescriptors, StepFailure,
-    ToHelper, WireLimits, WireNetwork, WireRuntime, WireTier, receive, send,
+    ToHelper, WireLimits, WireNetwork, WireRuntime, receive, send,
 };
 use mooring_sandbox::tree::TreeAccess;
 use mooring_sandbox::{Stage, Tier};
@@ -183,9 +183,7 @@ impl Session {
         let (stdout, pieces) = collect(child.stdout.take().unwrap().into());
         let (stderr, _) = collect(child.stderr.take().unwrap().into());
         drop(command);
-        let begin = ToHelper::Begin {
-            tier: WireTier::Strict,
-        };
+        let begin = ToHelper::Begin { tier: Tier::Strict };
         let doors: Vec<_> = self.doors.iter().map(AsFd::as_fd).collect();
         send(host.as_fd(), &begin, &doors).unwrap();
         let spec = Spec {

@@ -207,6 +207,7 @@ fn check(before: &[Change], during: &[Change]) -> Result<(), TestCaseError> {
     let changes = mooring_sandbox::Changes {
         scratch: crate::support::directory(&session.path("layer/upper")),
         results: crate::support::directory(&session.path("upper/results")),
+        is_copy: false,
     };
     let committed = commit(&session.directory, &changes, &roomy(), Some(1)).unwrap();
     prop_assert_eq!(committed.refused_total, 0);

@@ -11,8 +11,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use mooring_sandbox::tree::{SessionDirectory, View, VirtualPath, remove};
-use mooring_sandbox::{Changes, Limits};
+use mooring_sandbox::tree::{SessionDirectory, VirtualPath, remove};
+use mooring_sandbox::{Changes, Limits, SessionTrees};
 use tempfile::TempDir;
 
 /// Longest that anything may take before it counts as hanging.
@@ -56,8 +56,8 @@ impl Session {
         changes(&self.path("upper"))
     }
 
-    pub(crate) fn view(&self) -> View {
-        View {
+    pub(crate) fn view(&self) -> SessionTrees {
+        SessionTrees {
             tools: directory(&self.path("tools")),
             skills: directory(&self.path("skills")),
             scratch: self.directory.open_scratch().unwrap(),
@@ -96,6 +96,7 @@ pub(crate) fn changes(base: &Path) -> Changes {
     Changes {
         scratch: directory(&base.join("scratch")),
         results: directory(&base.join("results")),
+        is_copy: false,
     }
 }
 

@@ -1,10 +1,11 @@
 //! Working copies, as the tier without an overlay uses them.
 
 use std::fs;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::symlink;
 
-use mooring_sandbox::Limits;
-use mooring_sandbox::tree::{CommitError, TreeUsage, commit_copy, copy_out};
+use mooring_sandbox::tree::{CommitError, Mount, TreeUsage, commit, copy_trees};
+use mooring_sandbox::{Changes, Limits};
 
 use crate::support::{Session, changes, directory, make_device, roomy, set_attribute};
 
@@ -18,12 +19,17 @@ fn a_working_copy_takes_the_place_of_the_trees() {
     let before = session.picture();
     let held = session.directory.open_scratch().unwrap();
     fs::create_dir(session.path("work")).unwrap();
-    let work = copy_out(
-        &session.directory,
-        std::os::fd::AsFd::as_fd(&directory(&session.path("work"))),
-        &roomy(),
-    );
-    let work = work.unwrap();
+    let trees = [
+        (Mount::Scratch, session.directory.scratch()),
+        (Mount::Results, session.directory.results()),
+    ];
+    let work = directory(&session.path("work"));
+    let [scratch, results] = copy_trees(trees, work.as_fd(), &roomy()).unwrap();
+    let work = Changes {
+        scratch,
+        results,
+        is_copy: true,
+    };
     assert_eq!(
         crate::support::picture(&session.path("work"), &["scratch", "results"]),
         before
@@ -38,7 +44,7 @@ fn a_working_copy_takes_the_place_of_the_trees() {
         before,
         "nothing is shared with the working copy"
     );
-    let committed = commit_copy(&session.directory, &work, &roomy(), Some(1)).unwrap();
+    let committed = commit(&session.directory, &work, &roomy(), Some(1)).unwrap();
     assert_eq!(
         (committed.refused_total, committed.usage),
         (
@@ -70,7 +76,7 @@ fn a_working_copy_takes_the_place_of_the_trees() {
         session.host_files(),
         [".mooring/staging/", ".mooring/turn.json"]
     );
-    let error = commit_copy(&session.directory, &work, &roomy(), Some(0)).unwrap_err();
+    let error = commit(&session.directory, &work, &roomy(), Some(0)).unwrap_err();
     assert!(matches!(error, CommitError::Overtaken { .. }));
 }
 
@@ -86,13 +92,7 @@ fn marks_of_an_overlay_mean_nothing_in_a_working_copy() {
         "user.overlay.opaque",
         b"y",
     );
-    let committed = commit_copy(
-        &session.directory,
-        &changes(&session.path("work")),
-        &roomy(),
-        None,
-    )
-    .unwrap();
+    let committed = commit(&session.directory, &copies(&session), &roomy(), None).unwrap();
     assert_eq!(
         committed.refused[0].reason.to_string(),
         "a device; only files and directories are kept"
@@ -121,13 +121,7 @@ fn over_the_limits_the_old_trees_stay() {
         disk_bytes: 499,
         ..roomy()
     };
-    let error = commit_copy(
-        &session.directory,
-        &changes(&session.path("work")),
-        &limits,
-        None,
-    )
-    .unwrap_err();
+    let error = commit(&session.directory, &copies(&session), &limits, None).unwrap_err();
     assert!(matches!(
         error,
         CommitError::OverLimit {
@@ -138,4 +132,11 @@ fn over_the_limits_the_old_trees_stay() {
     ));
     assert_eq!(session.picture(), before);
     assert_eq!(session.host_files(), [".mooring/staging/"]);
+}
+
+fn copies(session: &Session) -> Changes {
+    Changes {
+        is_copy: true,
+        ..changes(&session.path("work"))
+    }
 }

@@ -33,9 +33,7 @@ async fn a_request_goes_on_without_what_is_for_the_proxy() {
         assert!(!asked.contains(absent), "{absent}: {asked}");
     }
     let traffic = rig.proxy.end().await;
-    assert_eq!((traffic.connections, traffic.refused), (1, 0));
-    assert_eq!(traffic.sent_bytes, asked.len() as u64);
-    assert!(traffic.received_bytes > 100, "{traffic:?}");
+    assert_eq!((traffic.connections, traffic.refused.len()), (1, 0));
 }
 
 /// Where it leads is the client's next request, and is checked like any other.

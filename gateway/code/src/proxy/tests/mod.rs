@@ -21,11 +21,10 @@ use tokio::net::TcpStream;
 
 use super::*;
 
-/// A proxy, where it listens, and what it reported.
+/// A proxy, and where it listens.
 struct Rig {
     proxy: Proxy,
     address: SocketAddr,
-    reported: Arc<Mutex<Vec<RefusedRequest>>>,
 }
 
 impl Rig {
@@ -34,21 +33,11 @@ impl Rig {
     }
 
     fn with(policy: AddressPolicy, connections_max: u32) -> Self {
-        let reported = Arc::new(Mutex::new(Vec::new()));
-        let report = Arc::clone(&reported);
-        let (proxy, take) = Proxy::prepare(ProxyOptions {
-            policy: Arc::new(policy),
-            connections_max,
-            on_refused: Box::new(move |refused| report.lock().unwrap().push(refused.clone())),
-        });
+        let (proxy, take) = Proxy::prepare(Arc::new(policy), connections_max);
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         take(listener.into());
-        Self {
-            proxy,
-            address,
-            reported,
-        }
+        Self { proxy, address }
     }
 
     async fn connect(&self) -> TcpStream {

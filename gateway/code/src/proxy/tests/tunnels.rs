@@ -19,7 +19,7 @@ async fn round(stream: &mut TcpStream, text: &[u8]) {
 }
 
 #[tokio::test]
-async fn bytes_go_both_ways_and_are_counted() {
+async fn bytes_go_both_ways() {
     let to = echo().await;
     let rig = Rig::new(AddressPolicy::allowing([to]));
     let mut stream = tunnel(&rig, to).await;
@@ -31,9 +31,7 @@ async fn bytes_go_both_ways_and_are_counted() {
     let traffic = rig.proxy.end().await;
     let expected = Traffic {
         connections: 1,
-        refused: 0,
-        sent_bytes: 10_015,
-        received_bytes: 10_015,
+        refused: Vec::new(),
     };
     assert_eq!(traffic, expected);
 }
@@ -73,19 +71,14 @@ async fn the_end_closes_everything() {
 
 #[tokio::test]
 async fn a_proxy_that_was_given_nothing_ends() {
-    let options = || ProxyOptions {
-        policy: Arc::default(),
-        connections_max: 1,
-        on_refused: Box::new(|_| {}),
-    };
-    let (proxy, take) = Proxy::prepare(options());
+    let (proxy, take) = Proxy::prepare(Arc::default(), 1);
     assert_eq!(proxy.end().await, Traffic::default());
     // And what it is given later is closed.
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     take(listener.into());
     assert!(TcpStream::connect(address).await.is_err());
-    let (proxy, take) = Proxy::prepare(options());
+    let (proxy, take) = Proxy::prepare(Arc::default(), 1);
     drop(take);
     assert_eq!(proxy.end().await, Traffic::default());
 }

@@ -1,6 +1,6 @@
 //! Runs whose gateway died.
 
-use super::super::call_log::BYTES_MAX;
+use super::super::call_lines::BYTES_MAX;
 use super::super::lost::OrphanedRuns;
 use super::*;
 

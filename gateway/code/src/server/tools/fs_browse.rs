@@ -3,10 +3,11 @@
 use mooring_sandbox::tree::{self, BrowseOptions, Entry, FileKind, Hidden, Listing, VirtualPath};
 use serde_json::{Value, json};
 
-use super::super::answer::{ToolAnswer, ToolRefusal};
-use super::super::directories::DirectoryWords;
-use super::super::{CallContext, CodeServer};
-use super::{LanguageOffer, catalog_need};
+use super::arguments::{self, catalog_need};
+use crate::server::answer::{ToolAnswer, ToolRefusal};
+use crate::server::code_server::{CallContext, CodeServer};
+use crate::server::directories::DirectoryWords;
+use crate::server::offer::LanguageOffer;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodePolicy, CodeToolSettings, Language};
 
@@ -33,7 +34,7 @@ impl FsBrowse {
         let entries_max = arguments
             .number_if_given("max_entries", 1..=most)?
             .and_then(|number| usize::try_from(number).ok());
-        let language = super::language(&mut arguments)?;
+        let language = arguments::language(&mut arguments)?;
         arguments.finish()?;
         Ok(Self {
             path: path.unwrap_or_else(|| PATH_DEFAULT.to_owned()),
@@ -90,7 +91,7 @@ fn answer(path: &str, listing: &Listing) -> Value {
         json!({
             "name": entry.name,
             "path": format!("{beneath}/{}", entry.name),
-            "type": kind(entry.kind),
+            "type": entry.kind.as_str(),
             "size_bytes": entry.size_bytes,
             "modified_at": entry.modified_at_ms,
         })
@@ -100,14 +101,6 @@ fn answer(path: &str, listing: &Listing) -> Value {
         "entries": listing.entries.iter().map(entry).collect::<Vec<_>>(),
         "truncated": listing.is_truncated,
     })
-}
-
-const fn kind(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::File => "file",
-        FileKind::Directory => "directory",
-        FileKind::Other => "other",
-    }
 }
 
 pub(super) fn definition(
@@ -131,7 +124,7 @@ pub(super) fn definition(
                     "maximum": settings.browse_entries_max,
                     "default": settings.browse_entries_default,
                 },
-                "language": super::language_schema(offer),
+                "language": arguments::language_schema(offer),
             },
             "additionalProperties": false,
         },
@@ -144,6 +137,6 @@ pub(super) fn definition(
                 "error": { "type": "string" },
             },
         },
-        "annotations": super::reading(),
+        "annotations": arguments::reading(),
     })
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use mooring_sandbox::tree::{self, FileContent, SessionDirectory, VirtualPath};
 use serde_json::{Value, json};
 
-use super::super::answer::{ToolAnswer, ToolRefusal};
-use super::super::failure::Failure;
-use super::super::{CallContext, CodeServer};
-use super::{FileEncoding, LanguageOffer, catalog_need};
+use super::arguments::{self, FileEncoding, catalog_need};
+use crate::server::answer::{ToolAnswer, ToolRefusal};
+use crate::server::code_server::{CallContext, CodeServer};
+use crate::server::failure::Failure;
+use crate::server::offer::LanguageOffer;
 use crate::tokens::Tokenizer;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodeToolSettings, Language};
@@ -31,9 +32,9 @@ struct FsRead {
 impl FsRead {
     fn read(mut arguments: Arguments) -> Result<Self, ArgumentError> {
         let path = arguments.text("path", usize::MAX)?;
-        let encoding = super::encoding(&mut arguments)?;
+        let encoding = arguments::encoding(&mut arguments)?;
         let offset = arguments.number_if_given("offset", 0..=OFFSET_MAX)?;
-        let language = super::language(&mut arguments)?;
+        let language = arguments::language(&mut arguments)?;
         arguments.finish()?;
         Ok(Self {
             path,
@@ -273,9 +274,9 @@ pub(super) fn definition(settings: &CodeToolSettings, offer: &LanguageOffer) -> 
             "type": "object",
             "properties": {
                 "path": { "type": "string" },
-                "encoding": super::encoding_schema(),
+                "encoding": arguments::encoding_schema(),
                 "offset": { "type": "integer", "minimum": 0 },
-                "language": super::language_schema(offer),
+                "language": arguments::language_schema(offer),
             },
             "required": ["path"],
             "additionalProperties": false,
@@ -292,6 +293,6 @@ pub(super) fn definition(settings: &CodeToolSettings, offer: &LanguageOffer) -> 
                 "error": { "type": "string" },
             },
         },
-        "annotations": super::reading(),
+        "annotations": arguments::reading(),
     })
 }

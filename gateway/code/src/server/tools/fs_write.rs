@@ -5,10 +5,11 @@ use base64::prelude::BASE64_STANDARD;
 use mooring_sandbox::tree::VirtualPath;
 use serde_json::{Value, json};
 
-use super::super::answer::{ToolAnswer, ToolRefusal};
-use super::super::directories::DirectoryWords;
-use super::super::{CallContext, CodeServer};
-use super::{FileEncoding, LanguageOffer};
+use super::arguments::{self, FileEncoding};
+use crate::server::answer::{ToolAnswer, ToolRefusal};
+use crate::server::code_server::{CallContext, CodeServer};
+use crate::server::directories::DirectoryWords;
+use crate::server::offer::LanguageOffer;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodePolicy, Language};
 
@@ -25,7 +26,7 @@ impl FsWrite {
         let path = arguments.text("path", usize::MAX)?;
         // Its limit is the file's, which is checked with the others.
         let content = arguments.text("content", usize::MAX)?;
-        let content = match super::encoding(&mut arguments)? {
+        let content = match arguments::encoding(&mut arguments)? {
             None | Some(FileEncoding::Text) => content.into_bytes(),
             Some(FileEncoding::Base64) => {
                 BASE64_STANDARD
@@ -37,7 +38,7 @@ impl FsWrite {
                     })?
             }
         };
-        let language = super::language(&mut arguments)?;
+        let language = arguments::language(&mut arguments)?;
         arguments.finish()?;
         Ok(Self {
             path,
@@ -86,8 +87,8 @@ pub(super) fn definition(policy: &CodePolicy, offer: &LanguageOffer) -> Value {
             "properties": {
                 "path": { "type": "string" },
                 "content": { "type": "string" },
-                "encoding": super::encoding_schema(),
-                "language": super::language_schema(offer),
+                "encoding": arguments::encoding_schema(),
+                "language": arguments::language_schema(offer),
             },
             "required": ["path", "content"],
             "additionalProperties": false,

@@ -1,22 +1,16 @@
 //! The tools of a code server: one file each, with what it takes, what it does and what it answers.
 
+mod arguments;
 pub(super) mod fs_browse;
 pub(super) mod fs_read;
 pub(super) mod fs_write;
-mod offer;
 pub(super) mod shell_exec;
 pub(super) mod tool_search;
 
-use std::time::Duration;
-
-pub(super) use self::offer::LanguageOffer;
-
-use mooring_sandbox::tree::{Mount, VirtualPath};
 use serde_json::{Value, json};
 
-use crate::catalog::CatalogNeed;
-use mooring_protocol::arguments::{ArgumentError, Arguments};
-use mooring_settings::{CodePolicy, CodeTool, CodeToolSettings, Language};
+use crate::server::offer::LanguageOffer;
+use mooring_settings::{CodePolicy, CodeTool, CodeToolSettings};
 
 /// The name of a tool on the wire.
 pub(super) const fn name(tool: CodeTool) -> &'static str {
@@ -57,60 +51,4 @@ pub(super) fn list_json(
         })
         .collect();
     json!({ "tools": definitions }).to_string()
-}
-
-/// The argument `language`.
-fn language(arguments: &mut Arguments) -> Result<Option<Language>, ArgumentError> {
-    const ALLOWED: &str = "\"python\", \"typescript\" and \"javascript\"";
-    arguments.choice_if_given("language", Language::parse, ALLOWED)
-}
-
-/// The argument of the file tools that selects the session by its language.
-fn language_schema(offer: &LanguageOffer) -> Value {
-    json!({ "type": "string", "enum": offer.names, "description": "Whose files; see shell_exec." })
-}
-
-/// How `content` holds a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileEncoding {
-    Text,
-    Base64,
-}
-
-/// The argument of the file tools that selects how they hold a file.
-fn encoding(arguments: &mut Arguments) -> Result<Option<FileEncoding>, ArgumentError> {
-    let parse = |name: &str| match name {
-        "text" => Some(FileEncoding::Text),
-        "base64" => Some(FileEncoding::Base64),
-        _ => None,
-    };
-    arguments.choice_if_given("encoding", parse, "\"text\" and \"base64\"")
-}
-
-fn encoding_schema() -> Value {
-    json!({ "type": "string", "enum": ["text", "base64"] })
-}
-
-/// What looking at this path needs of the lists of tools.
-fn catalog_need(path: &VirtualPath) -> CatalogNeed {
-    match path.mount() {
-        Some(Mount::Tools) => CatalogNeed::Tools,
-        _ => CatalogNeed::Files,
-    }
-}
-
-/// What a tool does that only reads.
-fn reading() -> Value {
-    json!({ "readOnlyHint": true, "openWorldHint": false })
-}
-
-/// A duration as people say it.
-fn format_duration(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    for (unit, length) in [("days", 86_400), ("hours", 3_600), ("minutes", 60)] {
-        if seconds >= 2 * length && seconds.is_multiple_of(length) {
-            return format!("{} {unit}", seconds / length);
-        }
-    }
-    format!("{seconds} seconds")
 }

@@ -7,6 +7,7 @@ mod answer;
 mod brief_errors;
 mod choose;
 mod execute;
+mod execution;
 mod report;
 
 use std::time::Duration;
@@ -14,12 +15,14 @@ use std::time::Duration;
 use mooring_sandbox::Limits;
 use serde_json::{Value, json};
 
-pub(in crate::server) use self::execute::{Execution, execute};
-use super::super::answer::ToolAnswer;
-use super::super::directories::DirectoryWords;
-use super::super::{CallContext, CodeServer};
-use super::LanguageOffer;
+pub(in crate::server) use self::execute::execute;
+pub(in crate::server) use self::execution::Execution;
+use super::arguments;
 use crate::records::RunId;
+use crate::server::answer::ToolAnswer;
+use crate::server::code_server::{CallContext, CodeServer};
+use crate::server::directories::DirectoryWords;
+use crate::server::offer::LanguageOffer;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{AnswerForm, CodePolicy, Language};
 
@@ -43,7 +46,7 @@ impl ShellExec {
         if code.contains('\0') {
             return Err(ArgumentError::Nul("code"));
         }
-        let language = super::language(&mut arguments)?;
+        let language = arguments::language(&mut arguments)?;
         let timeout = arguments.number_if_given("timeout_ms", TIMEOUT_MS_MIN..=TIMEOUT_MS_MAX)?;
         // Reserved by the contract, and without effect.
         arguments.ignore("stream");
@@ -108,7 +111,7 @@ pub(super) fn definition(policy: &CodePolicy, form: AnswerForm, offer: &Language
     let kept = match DirectoryWords::of(&limits.access).kept_in() {
         Some(kept) => format!(
             "Files in {kept} stay until {} after the last call; variables and processes",
-            super::format_duration(policy.session_ttl)
+            format_duration(policy.session_ttl)
         ),
         None => "Files, variables and processes".to_owned(),
     };
@@ -150,4 +153,15 @@ pub(super) fn definition(policy: &CodePolicy, form: AnswerForm, offer: &Language
         "outputSchema": answer::schema(form),
         "annotations": { "readOnlyHint": false, "openWorldHint": false },
     })
+}
+
+/// A duration as people say it.
+fn format_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    for (unit, length) in [("days", 86_400), ("hours", 3_600), ("minutes", 60)] {
+        if seconds >= 2 * length && seconds.is_multiple_of(length) {
+            return format!("{} {unit}", seconds / length);
+        }
+    }
+    format!("{seconds} seconds")
 }

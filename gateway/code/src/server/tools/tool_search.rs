@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::answer::{ToolAnswer, ToolRefusal};
-use super::super::{CallContext, CodeServer};
-use super::LanguageOffer;
+use super::arguments;
 use crate::catalog::CatalogNeed;
+use crate::server::answer::{ToolAnswer, ToolRefusal};
+use crate::server::code_server::{CallContext, CodeServer};
+use crate::server::offer::LanguageOffer;
 use crate::stubs::search::{Detail, SearchResults, search};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::Language;
@@ -37,7 +38,7 @@ impl ToolSearch {
             })?,
         };
         let limit = arguments.number_if_given("limit", 1..=LIMIT_MAX)?;
-        let language = super::language(&mut arguments)?;
+        let language = arguments::language(&mut arguments)?;
         arguments.finish()?;
         Ok(Self {
             query,
@@ -131,7 +132,7 @@ pub(super) fn definition(offer: &LanguageOffer) -> Value {
                     "description": "How much of each; schema has the types of its parameters. Default: summary.",
                 },
                 "limit": { "type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT },
-                "language": super::language_schema(offer),
+                "language": arguments::language_schema(offer),
             },
             "required": ["query"],
             "additionalProperties": false,
@@ -146,6 +147,6 @@ pub(super) fn definition(offer: &LanguageOffer) -> Value {
                 "error": { "type": "string" },
             },
         },
-        "annotations": super::reading(),
+        "annotations": arguments::reading(),
     })
 }

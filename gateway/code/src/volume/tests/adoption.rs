@@ -316,6 +316,7 @@ fn commit(opened: &OpenedSession, turn: u64) -> Result<(), mooring_sandbox::tree
     let changes = mooring_sandbox::Changes {
         scratch: layer(),
         results: layer(),
+        is_copy: false,
     };
     mooring_sandbox::tree::commit(&opened.directory, &changes, &limits, Some(turn)).map(drop)
 }

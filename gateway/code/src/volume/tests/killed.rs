@@ -47,7 +47,7 @@ fn a_process_killed_in_mid_initialisation_is_followed_by_the_next() {
     );
     assert_eq!(fixture.open(&alice, blank(1_000)).opening, Opening::Found);
     // What it left of a tree of tools goes when it is old.
-    let later = super::super::unix_now_ms() + 3 * super::super::millis(TTL);
+    let later = super::super::unix_now_ms() + 3 * super::super::directory::millis(TTL);
     assert!(fixture.base.join(".tools/.new-half").exists());
     fixture.volume.sweep(later).unwrap();
     assert!(!fixture.base.join(".tools/.new-half").exists());

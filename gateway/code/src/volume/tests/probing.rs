@@ -106,7 +106,7 @@ fn a_base_that_somebody_emptied_is_filled_again() {
     let opened = fixture.open(&place, Incarnation::StoreAway);
     assert_eq!(opened.opening, super::super::Opening::Initialised);
     drop(opened);
-    let long_after_ms = super::super::unix_now_ms() + 3 * super::super::millis(TTL);
+    let long_after_ms = super::super::unix_now_ms() + 3 * super::super::directory::millis(TTL);
     assert_eq!(fixture.volume.sweep(long_after_ms).unwrap().sessions, 1);
     assert!(!fixture.in_trash().is_empty());
     empty();

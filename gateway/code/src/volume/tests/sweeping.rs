@@ -1,6 +1,7 @@
 //! The sweep: what is old goes, what is young, used or somebody else's stays.
 
-use super::super::{SweepOutcome, millis, unix_now_ms};
+use super::super::directory::millis;
+use super::super::{SweepOutcome, unix_now_ms};
 use super::*;
 
 fn after(times: u64) -> u64 {

@@ -14,8 +14,7 @@ use rustix::io::Errno;
 
 pub use manifest::{ManifestError, MountManifest, MountedSkill};
 
-use super::directory::{self, DIRECTORY_MODE, TOOLS};
-use super::open::TreeOrigin;
+use super::directory::{self, DIRECTORY_MODE, TOOLS, VolumeError};
 use super::unix_now_ms;
 use crate::stubs::{self, StubFile, ToolTree};
 use mooring_store::rfc3339;
@@ -33,30 +32,13 @@ const MOUNTED_FILE: Mode = Mode::from_raw_mode(0o444);
 /// How often a tree is looked for again that was swept in between.
 const LOOKS_MAX: usize = 3;
 
-/// Why the trees could not be mounted.
-#[derive(Debug, thiserror::Error)]
-pub enum ToolsError {
-    /// An existing tree could not be opened.
-    #[error("the tree of tools could not be opened: {0}")]
-    Open(Errno),
-    /// The content could not be put into words.
-    #[error("the content of the tree of tools could not be made")]
-    Content(#[source] serde_json::Error),
-    /// A directory of it could not be made.
-    #[error("a directory of the tree of tools could not be made: {0}")]
-    MakeDirectory(Errno),
-    /// A file of it could not be written.
-    #[error("a file of the tree of tools could not be written: {0}")]
-    WriteFile(Errno),
-    /// It could not be put into place.
-    #[error("the tree of tools could not be put into place: {0}")]
-    Place(Errno),
-    /// An unneeded tree could not be removed.
-    #[error("a redundant tree of tools could not be removed")]
-    Remove(#[source] std::io::Error),
-    /// Its use could not be noted.
-    #[error("the use of the tree of tools could not be noted: {0}")]
-    Touch(Errno),
+/// Where the trees of tools and skills came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeOrigin {
+    /// They existed.
+    Found,
+    /// This call made them.
+    Made,
 }
 
 /// The two trees, open.
@@ -71,7 +53,7 @@ pub(super) struct MountedTrees {
 pub(super) fn ensure(
     base: BorrowedFd<'_>,
     mounted: &MountManifest,
-) -> Result<MountedTrees, ToolsError> {
+) -> Result<MountedTrees, VolumeError> {
     if let Some(trees) = find(base, mounted, TreeOrigin::Found)? {
         return Ok(trees);
     }
@@ -81,7 +63,9 @@ pub(super) fn ensure(
             return Ok(trees);
         }
     }
-    Err(ToolsError::Open(Errno::NOENT))
+    Err(VolumeError::at("the tree of tools could not be opened")(
+        Errno::NOENT,
+    ))
 }
 
 /// Notes that the trees are in use, before a stamp does: so they are not swept meanwhile.
@@ -89,12 +73,14 @@ pub(super) fn note_use(
     base: BorrowedFd<'_>,
     mounted: &MountManifest,
     now_ms: u64,
-) -> Result<(), ToolsError> {
+) -> Result<(), VolumeError> {
     let path = format!("{TOOLS}/{}", mounted.content_hash());
     match directory::set_modified(base, &path, now_ms) {
         // Swept at this moment. Calls that have it open keep it for a while; the next to open it makes it again.
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(ToolsError::Touch(errno)),
+        Err(errno) => Err(VolumeError::at(
+            "the use of the tree of tools could not be noted",
+        )(errno)),
     }
 }
 
@@ -102,7 +88,7 @@ fn find(
     base: BorrowedFd<'_>,
     mounted: &MountManifest,
     origin: TreeOrigin,
-) -> Result<Option<MountedTrees>, ToolsError> {
+) -> Result<Option<MountedTrees>, VolumeError> {
     let open = |tree: &str| {
         directory::open_directory(base, format!("{TOOLS}/{}/{tree}", mounted.content_hash()))
     };
@@ -113,32 +99,40 @@ fn find(
             origin,
         })),
         (Err(Errno::NOENT), _) | (_, Err(Errno::NOENT)) => Ok(None),
-        (Err(errno), _) | (_, Err(errno)) => Err(ToolsError::Open(errno)),
+        (Err(errno), _) | (_, Err(errno)) => Err(VolumeError::at(
+            "the tree of tools could not be opened",
+        )(errno)),
     }
 }
 
-fn make(base: BorrowedFd<'_>, mounted: &MountManifest) -> Result<TreeOrigin, ToolsError> {
+fn make(base: BorrowedFd<'_>, mounted: &MountManifest) -> Result<TreeOrigin, VolumeError> {
     // It was made at the start, and may have been removed since then.
-    let all = directory::make_directories(base, &[TOOLS]).map_err(ToolsError::MakeDirectory)?;
+    let all = directory::make_directories(base, &[TOOLS]).map_err(VolumeError::at(
+        "a directory of the tree of tools could not be made",
+    ))?;
     let name = directory::fresh_name(NEW_PREFIX);
     let made = fill(all.as_fd(), &name, mounted).and_then(|()| {
         match fs::renameat(&all, name.as_str(), &all, mounted.content_hash().as_str()) {
             Ok(()) => Ok(TreeOrigin::Made),
             // Another call was faster: its tree is the same, and stays.
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(TreeOrigin::Found),
-            Err(errno) => Err(ToolsError::Place(errno)),
+            Err(errno) => Err(VolumeError::at(
+                "the tree of tools could not be put into place",
+            )(errno)),
         }
     });
     if !matches!(made, Ok(TreeOrigin::Made)) {
         let removed = tree::remove(all.as_fd(), name.as_ref());
         if made.is_ok() {
-            removed.map_err(ToolsError::Remove)?;
+            removed.map_err(VolumeError::at(
+                "a redundant tree of tools could not be removed",
+            ))?;
         }
     }
     made
 }
 
-fn fill(all: BorrowedFd<'_>, name: &str, mounted: &MountManifest) -> Result<(), ToolsError> {
+fn fill(all: BorrowedFd<'_>, name: &str, mounted: &MountManifest) -> Result<(), VolumeError> {
     let root = make_directory(all, name)?;
     let tools = stubs::tools(&ToolTree {
         server: mounted.server().as_str(),
@@ -147,10 +141,14 @@ fn fill(all: BorrowedFd<'_>, name: &str, mounted: &MountManifest) -> Result<(), 
         tools: mounted.tools(),
         generated_at: &rfc3339(unix_now_ms()),
     });
-    let tools = tools.map_err(ToolsError::Content)?;
+    let tools = tools.map_err(VolumeError::at(
+        "the content of the tree of tools could not be made",
+    ))?;
     let skills = mounted.skills().iter();
     let skills: Vec<_> = skills.map(|skill| (&*skill.name, &*skill.source)).collect();
-    let skills = stubs::skills(&skills).map_err(ToolsError::Content)?;
+    let skills = stubs::skills(&skills).map_err(VolumeError::at(
+        "the content of the tree of tools could not be made",
+    ))?;
     for (tree, files) in [(TOOLS_TREE, &tools), (SKILLS_TREE, &skills)] {
         let tree = make_directory(root.as_fd(), tree)?;
         fill_tree(tree.as_fd(), files)?;
@@ -159,7 +157,7 @@ fn fill(all: BorrowedFd<'_>, name: &str, mounted: &MountManifest) -> Result<(), 
 }
 
 /// Writes the files of one tree, directory by directory, so that few are open at once.
-fn fill_tree(tree: BorrowedFd<'_>, files: &[StubFile]) -> Result<(), ToolsError> {
+fn fill_tree(tree: BorrowedFd<'_>, files: &[StubFile]) -> Result<(), VolumeError> {
     let mut by_directory: BTreeMap<Option<&str>, Vec<(&str, &str)>> = BTreeMap::new();
     for file in files {
         let (directory, name) = match file.path.split_once('/') {
@@ -175,19 +173,27 @@ fn fill_tree(tree: BorrowedFd<'_>, files: &[StubFile]) -> Result<(), ToolsError>
             .transpose()?;
         let directory = made.as_ref().map_or(tree, AsFd::as_fd);
         for (name, text) in files {
-            write(directory, name, text).map_err(ToolsError::WriteFile)?;
+            write(directory, name, text).map_err(VolumeError::at(
+                "a file of the tree of tools could not be written",
+            ))?;
         }
         if let Some(made) = &made {
-            fs::fchmod(made, MOUNTED_DIRECTORY).map_err(ToolsError::MakeDirectory)?;
+            fs::fchmod(made, MOUNTED_DIRECTORY).map_err(VolumeError::at(
+                "a directory of the tree of tools could not be made",
+            ))?;
         }
     }
-    fs::fchmod(tree, MOUNTED_DIRECTORY).map_err(ToolsError::MakeDirectory)
+    fs::fchmod(tree, MOUNTED_DIRECTORY).map_err(VolumeError::at(
+        "a directory of the tree of tools could not be made",
+    ))
 }
 
-fn make_directory(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, ToolsError> {
+fn make_directory(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, VolumeError> {
     fs::mkdirat(parent, name, DIRECTORY_MODE)
         .and_then(|()| directory::open_directory(parent, name))
-        .map_err(ToolsError::MakeDirectory)
+        .map_err(VolumeError::at(
+            "a directory of the tree of tools could not be made",
+        ))
 }
 
 fn write(directory: BorrowedFd<'_>, name: &str, text: &str) -> Result<(), Errno> {

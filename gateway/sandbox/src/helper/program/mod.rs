@@ -14,12 +14,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::descriptors;
-use super::error::{Cause, StepError, at};
+use super::error::{Step, StepError};
 use super::places::Places;
 use super::root::{DENO, tool_path};
 use crate::job::Stage;
 use crate::limits::Limits;
-use crate::protocol::{Spec, WireNetwork, WireRuntime, WireTier};
+use crate::protocol::{Spec, WireNetwork, WireRuntime};
+use crate::tier::Tier;
 
 /// The file with the text of a python program.
 const PYTHON_TEXT: &str = "main.py";
@@ -110,30 +111,28 @@ pub(super) enum LastProcess {
 impl PreparedProgram {
     /// Understands the bytes that were passed.
     pub(super) fn new(
-        tier: WireTier,
+        tier: Tier,
         spec: &Spec,
         places: &Places,
         bytes: &[u8],
     ) -> Result<Self, StepError> {
         if bytes.len() > Limits::SOURCE_BYTES_MAX {
-            return Err(StepError::Spec(Cause::words(
-                "the program is longer than 1 MiB",
-            )));
+            return Err(Step::SPEC.words("the program is longer than 1 MiB"));
         }
         let what = match &spec.runtime {
             WireRuntime::Python { binary } => python(binary, &places.text(PYTHON_TEXT), bytes),
             WireRuntime::Deno { binary, .. } => {
                 let binary = match tier {
-                    WireTier::Strict => Path::new(DENO),
-                    WireTier::Degraded => binary,
+                    Tier::Strict => Path::new(DENO),
+                    Tier::Degraded => binary,
                 };
                 deno(binary, places, spec)
             }
             WireRuntime::Tools { binaries } => pipeline(tier, binaries, bytes)?,
         };
         let group = match tier {
-            WireTier::Strict => ProcessGroup::Own,
-            WireTier::Degraded => ProcessGroup::Shared,
+            Tier::Strict => ProcessGroup::Own,
+            Tier::Degraded => ProcessGroup::Shared,
         };
         Ok(Self {
             what,
@@ -152,11 +151,9 @@ impl PreparedProgram {
                 let bridge = bridge
                     .map(|bridge| descriptors::inheritable_bridge(&bridge))
                     .transpose()
-                    .map_err(at("pass the bridge"))
-                    .map_err(StepError::Exec)?;
-                let process = spawn(command)
-                    .map_err(at(binary.display().to_string()))
-                    .map_err(StepError::Exec)?;
+                    .map_err(Step::EXEC.at("pass the bridge"))?;
+                let process =
+                    spawn(command).map_err(Step::EXEC.at(binary.display().to_string()))?;
                 drop(bridge);
                 Ok(MainProcesses {
                     running: BTreeSet::from([process]),
@@ -244,20 +241,20 @@ fn deno(binary: &Path, places: &Places, spec: &Spec) -> ProgramForm {
 }
 
 fn pipeline(
-    tier: WireTier,
+    tier: Tier,
     binaries: &BTreeMap<String, PathBuf>,
     bytes: &[u8],
 ) -> Result<ProgramForm, StepError> {
     let stages: Vec<Stage> = serde_json::from_slice(bytes)
-        .map_err(|error| StepError::Spec(Cause::words(format!("stages: {error}"))))?;
+        .map_err(|error| Step::SPEC.words(format!("stages: {error}")))?;
     if stages.is_empty() {
-        return Err(StepError::Spec(Cause::words("a pipeline without a stage")));
+        return Err(Step::SPEC.words("a pipeline without a stage"));
     }
     let mut known = BTreeMap::new();
     for (name, binary) in binaries {
         let place = match tier {
-            WireTier::Strict => tool_path(name).map_err(StepError::Spec)?,
-            WireTier::Degraded => binary.clone(),
+            Tier::Strict => tool_path(name).map_err(Step::SPEC.failed())?,
+            Tier::Degraded => binary.clone(),
         };
         known.insert(name.clone(), place);
     }

@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
 use super::super::error::{Cause, at};
-use super::{mounts, open_place, place_of};
+use super::files::{open_place, place_of};
+use super::mounts;
 use crate::tree::{TreeAccess, VirtualPath};
 
 /// Size of a cover, which stays empty.

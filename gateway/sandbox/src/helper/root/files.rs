@@ -1,16 +1,19 @@
 //! The parts of the host that a program sees: its runtime, the shared libraries, five devices, and nothing else.
 
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat, statat, symlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, statat, symlinkat,
+};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 
 use super::super::error::{Cause, at};
 use super::mounts;
 use crate::protocol::{Spec, WireRuntime};
+use crate::tree::VirtualPath;
 
 /// Where distributions keep shared libraries and the loader. Those that a machine has are shown.
 pub(in super::super) const LIBRARIES: &[&str] = &[
@@ -159,4 +162,16 @@ pub(super) fn write_program(root: BorrowedFd<'_>, path: &Path, bytes: &[u8]) -> 
         rest = rest.get(written..).unwrap_or_default();
     }
     Ok(())
+}
+
+/// The place of a path of the trees, relative to the root.
+pub(super) fn place_of(path: &VirtualPath) -> PathBuf {
+    PathBuf::from(path.to_string().trim_start_matches('/'))
+}
+
+/// Opens the entry at a path of the trees within the root, across its mounts and through no link.
+pub(super) fn open_place(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(root, path, flags, Mode::empty(), resolve)
 }

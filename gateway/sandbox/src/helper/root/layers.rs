@@ -12,7 +12,8 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::super::error::{Cause, at};
 use super::super::trees::NamespaceTrees;
-use super::{files, mounts, open_place, place_of};
+use super::files::{open_place, place_of};
+use super::{files, mounts};
 use crate::protocol::Spec;
 use crate::tree::{self, Mount, VirtualPath};
 

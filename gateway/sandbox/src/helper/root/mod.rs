@@ -9,14 +9,14 @@ mod layers;
 mod mounts;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{CWD, FileType, fstat};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
 use rustix::process::{chroot, fchdir, pivot_root};
 
-use super::error::{Cause, StepError, at};
+use super::error::{Cause, Step, StepError, at};
 use super::trees::NamespaceTrees;
 use crate::protocol::Spec;
 use crate::tree::{self, Mount, VirtualPath};
@@ -49,10 +49,10 @@ impl Root {
     /// sees.
     pub(super) fn begin() -> Result<Self, StepError> {
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        let mount =
-            mounts::memory(ROOT_BYTES, ROOT_INODES, "755", attributes).map_err(StepError::Root)?;
-        mounts::place(&mount, CWD, Path::new("/")).map_err(StepError::Root)?;
-        files::show_system(mount.as_fd()).map_err(StepError::Root)?;
+        let mount = mounts::memory(ROOT_BYTES, ROOT_INODES, "755", attributes)
+            .map_err(Step::ROOT.failed())?;
+        mounts::place(&mount, CWD, Path::new("/")).map_err(Step::ROOT.failed())?;
+        files::show_system(mount.as_fd()).map_err(Step::ROOT.failed())?;
         Ok(Self { mount })
     }
 
@@ -64,23 +64,18 @@ impl Root {
         text: Option<&Text<'_>>,
     ) -> Result<Upper, StepError> {
         let mount = &self.mount;
-        fill(mount, spec, trees, text).map_err(StepError::Root)?;
-        fchdir(mount)
-            .map_err(at("change to the root"))
-            .map_err(StepError::Root)?;
-        let upper = layers::lay(mount.as_fd(), trees, spec).map_err(StepError::Overlay)?;
-        covers::cover(mount.as_fd(), &spec.access).map_err(StepError::Root)?;
+        fill(mount, spec, trees, text).map_err(Step::ROOT.failed())?;
+        fchdir(mount).map_err(Step::ROOT.at("change to the root"))?;
+        let upper = layers::lay(mount.as_fd(), trees, spec).map_err(Step::OVERLAY.failed())?;
+        covers::cover(mount.as_fd(), &spec.access).map_err(Step::ROOT.failed())?;
         mounts::add_attributes(mount.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY, 0)
-            .map_err(at("make the root read-only"))
-            .map_err(StepError::Root)?;
+            .map_err(Step::ROOT.at("make the root read-only"))?;
         Ok(upper)
     }
 
     /// Makes it the root of every process in this mount namespace, and detaches the host's root.
     pub(super) fn enter(self) -> Result<(), StepError> {
-        fchdir(&self.mount)
-            .map_err(at("change to the root"))
-            .map_err(StepError::EnterRoot)?;
+        fchdir(&self.mount).map_err(Step::ENTER_ROOT.at("change to the root"))?;
         match pivot_root(".", ".") {
             Ok(()) => unmount(".", UnmountFlags::DETACH).map_err(at("detach the host's root")),
             // Container engines filter pivot_root, and an initial RAM disk cannot be moved away. The new root is
@@ -88,10 +83,8 @@ impl Root {
             Err(Errno::PERM | Errno::NOSYS | Errno::INVAL) => chroot(".").map_err(at("chroot")),
             Err(errno) => Err(at("pivot_root")(errno)),
         }
-        .map_err(StepError::EnterRoot)?;
-        rustix::process::chdir("/")
-            .map_err(at("change to /"))
-            .map_err(StepError::EnterRoot)
+        .map_err(Step::ENTER_ROOT.failed())?;
+        rustix::process::chdir("/").map_err(Step::ENTER_ROOT.at("change to /"))
     }
 
     /// The same for process 1, which was forked before: where the root could not be exchanged for every process, each
@@ -100,7 +93,7 @@ impl Root {
         fchdir(&self.mount)
             .map_err(at("change to the root"))
             .and_then(|()| chroot(".").map_err(at("chroot")))
-            .map_err(StepError::EnterRoot)
+            .map_err(Step::ENTER_ROOT.failed())
     }
 }
 
@@ -141,7 +134,7 @@ fn show_part(root: BorrowedFd<'_>, tree: BorrowedFd<'_>, path: &VirtualPath) -> 
         Err(errno) => return Err(at(format!("open {path}"))(errno)),
     };
     let stat = fstat(&part).map_err(at(format!("look at {path}")))?;
-    let place = place_of(path);
+    let place = files::place_of(path);
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => files::make_directory(root, &place)?,
         FileType::RegularFile => files::make_file(root, &place)?,
@@ -149,16 +142,4 @@ fn show_part(root: BorrowedFd<'_>, tree: BorrowedFd<'_>, path: &VirtualPath) -> 
     }
     let read_only = mounts::DATA | MountAttrFlags::MOUNT_ATTR_RDONLY;
     mounts::show_open(part.as_fd(), root, &place, read_only)
-}
-
-/// The place of a path of the trees, relative to the root.
-fn place_of(path: &VirtualPath) -> PathBuf {
-    PathBuf::from(path.to_string().trim_start_matches('/'))
-}
-
-/// Opens the entry at a path of the trees within the root, across its mounts and through no link.
-fn open_place(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    openat2(root, path, flags, Mode::empty(), resolve)
 }

@@ -16,7 +16,7 @@ use seccompiler::{
     SeccompRule, TargetArch, sock_filter,
 };
 
-use super::error::{Cause, StepError, at};
+use super::error::{Step, StepError};
 use crate::tier::Tier;
 use calls::{ArgumentRule, ArgumentTest, Call};
 
@@ -286,16 +286,15 @@ pub(super) const PROGRAM_BYTES_MAX: usize = INSTRUCTIONS_MAX * INSTRUCTION_BYTES
 /// Installs the filter for this process and its descendants. It cannot be removed. The listener by which its reported
 /// calls are answered is returned; without one the kernel answers them with the same error, and nothing is reported.
 pub(super) fn install(bytes: &[u8]) -> Result<Option<OwnedFd>, StepError> {
-    let program = from_bytes(bytes).ok_or_else(|| {
-        StepError::Seccomp(Cause::words("the filter is empty, cut short or too long"))
-    })?;
+    let program = from_bytes(bytes)
+        .ok_or_else(|| Step::SECCOMP.words("the filter is empty, cut short or too long"))?;
     match install_with_listener(&program) {
         Ok(listener) => Ok(Some(listener)),
         // A process has one listener at most, and that of a container engine may be there already.
         Err(Errno::BUSY) => seccompiler::apply_filter(&program)
             .map(|()| None)
-            .map_err(|error| StepError::Seccomp(Cause::words(error.to_string()))),
-        Err(errno) => Err(StepError::Seccomp(at("seccomp")(errno))),
+            .map_err(|error| Step::SECCOMP.words(error.to_string())),
+        Err(errno) => Err(Step::SECCOMP.at("seccomp")(errno)),
     }
 }
 

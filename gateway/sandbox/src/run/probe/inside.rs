@@ -1,9 +1,8 @@
 //! The attempts that the self-test makes from inside, and their expected results.
 
+use super::super::probe_error::ProbeError;
 use crate::job::Program;
 use crate::tier::Tier;
-
-use super::ProbeError;
 
 /// Each line of its output is a name and a result: the system's error number, or 0. It leaves a process in its own
 /// session, if it can create one, and waits to be inspected and killed.

@@ -10,46 +10,24 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Pid;
 
+use super::error::RunError;
+use super::probe_error::ProbeError;
+use super::sandbox::{Filters, Sandbox, layers};
+use super::stop::StopHandle;
+use crate::cgroup::CgroupBackend;
 use crate::job::{Argument, Job, Network, Program, SessionTrees, Stage};
 use crate::limits::Limits;
+use crate::options::Options;
 use crate::outcome::{Outcome, RunEnd, StopReason};
-use crate::run::{RunError, Sandbox, StopHandle};
+use crate::runtimes::Runtimes;
+use crate::tier::Tier;
+
 use crate::tree;
-
-/// Why there is no sandbox on this machine. The text begins with `sandbox_unavailable`.
-#[derive(Debug, thiserror::Error)]
-pub enum ProbeError {
-    /// The system call filter does not support this processor.
-    #[error("sandbox_unavailable: {0}")]
-    Filter(String),
-    /// The directories of the self-test could not be created.
-    #[error("sandbox_unavailable: directories of the self-test: {0}")]
-    Trees(#[source] io::Error),
-    /// The self-test could not run: the error names the isolation layer.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// The self-test ran, and an isolation layer of the tier did not work.
-    #[error("sandbox_unavailable: {wall} {found}")]
-    Wall {
-        /// Which one.
-        wall: &'static str,
-        /// The actual result.
-        found: String,
-    },
-}
-
-impl ProbeError {
-    fn wall(wall: &'static str, found: impl ToString) -> Self {
-        Self::Wall {
-            wall,
-            found: found.to_string(),
-        }
-    }
-}
 
 /// The limits of the self-test. Low, so that it reaches them quickly.
 const LIMITS: Limits = Limits {
@@ -68,8 +46,34 @@ const LIMITS: Limits = Limits {
 /// In `/tools` of the self-test.
 const READY_FILE: &str = "ready";
 
+impl Sandbox {
+    /// Tests the isolation layers of the tier with a run, and searches for the runtimes. Removes what runs of killed
+    /// processes left.
+    ///
+    /// # Errors
+    /// [`ProbeError`], which names the isolation layer that failed.
+    pub fn probe(options: Options) -> Result<Self, ProbeError> {
+        let filters = Filters::compile(options.tier)?;
+        let groups = Arc::new(CgroupBackend::probe());
+        if options.tier == Tier::Degraded {
+            super::private::sweep().map_err(RunError::host("sweep the directories of runs"))?;
+        }
+        let mut sandbox = Self {
+            warm: None,
+            layers: layers(options.tier, groups.layer()),
+            runtimes: Runtimes::find(&options),
+            options,
+            groups,
+            filters,
+        };
+        prove(&sandbox)?;
+        sandbox.warm = sandbox.warm_helpers()?;
+        Ok(sandbox)
+    }
+}
+
 /// Runs the self-test and judges it.
-pub(crate) fn prove(sandbox: &Sandbox) -> Result<(), ProbeError> {
+fn prove(sandbox: &Sandbox) -> Result<(), ProbeError> {
     let ground = Ground::make().map_err(ProbeError::Trees)?;
     let trees = ground.trees().map_err(ProbeError::Trees)?;
     let stop = StopHandle::new().map_err(RunError::host("eventfd"))?;

@@ -6,9 +6,10 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::process::Pid;
 
-use super::ProbeError;
+use super::super::kernel_objects::KernelObjects;
+use super::super::probe_error::ProbeError;
+use super::super::watchdog::descendants;
 use crate::helper::{HostKind, kind_of_host};
-use crate::run::{KernelObjects, descendants};
 use crate::tier::Tier;
 
 /// Each has to be another one than the host's.

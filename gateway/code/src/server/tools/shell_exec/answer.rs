@@ -8,19 +8,17 @@
 use mooring_session::time::Millis;
 use serde_json::{Map, Value, json};
 
-use super::super::super::answer::ToolAnswer;
-use super::super::super::long_output::abridged;
-use super::execute::Execution;
+use super::execution::Execution;
 use super::report::Report;
 use crate::records::{CallMade, CallsMade};
+use crate::server::answer::ToolAnswer;
+use crate::server::long_output::abridged;
 use mooring_settings::AnswerForm;
 
 /// What a model reads of a run that printed nothing: an empty text is refused by some hosts.
 const NOTHING_PRINTED: &str = "(nothing was printed)";
 /// Most calls of tools that a brief answer lists; the record of the run has more.
 const CALLS_MAX: usize = 100;
-/// Most files that an answer names as not kept.
-const NOT_KEPT_MAX: usize = 10;
 
 /// Nothing ran.
 pub(super) fn refused(message: impl std::fmt::Display, form: AnswerForm) -> ToolAnswer {
@@ -59,12 +57,15 @@ pub(super) fn of(report: Report, execution: &Execution, calls: &CallsMade) -> To
 }
 
 fn brief(report: Report, execution: &Execution, calls: &CallsMade) -> ToolAnswer {
-    let error = with_losses(report.error, &report.metrics);
-    let short_output = abridged(&report.output, report.saved_output.as_ref());
+    let completion = report.completion;
+    let mut lines: Vec<String> = completion.error.into_iter().collect();
+    lines.extend(report.losses);
+    let error = (!lines.is_empty()).then(|| lines.join("\n"));
+    let short_output = abridged(&completion.output, report.saved_output.as_ref());
     let short_error =
         (error.as_deref()).and_then(|error| abridged(error, report.saved_error.as_ref()));
     let is_truncated = report.is_truncated || short_output.is_some() || short_error.is_some();
-    let output = short_output.unwrap_or(report.output);
+    let output = short_output.unwrap_or(completion.output);
     let error = short_error.or(error);
     let text = text(&output, error.as_deref(), report.is_done);
     let mut content = Map::from_iter([("output".to_owned(), output.into())]);
@@ -78,24 +79,18 @@ fn brief(report: Report, execution: &Execution, calls: &CallsMade) -> ToolAnswer
         let run_id = execution.run_id.as_str();
         content.insert("run_id".to_owned(), run_id.into());
     }
-    let run = members(report.metrics, execution, calls, CALLS_MAX);
-    let answer = if report.is_done {
-        ToolAnswer::done(content.into())
-    } else {
-        ToolAnswer::failed(content.into())
-    };
-    answer.with_text(text).with_run(run.into())
+    let run = members(completion.metrics, execution, calls, CALLS_MAX);
+    ToolAnswer::new(content.into(), report.is_done)
+        .with_text(text)
+        .with_run(run.into())
 }
 
 fn full(report: Report, execution: &Execution, calls: &CallsMade) -> ToolAnswer {
-    let mut content = members(report.metrics, execution, calls, usize::MAX);
-    content.insert("output".to_owned(), report.output.into());
-    content.insert("error".to_owned(), report.error.into());
-    if report.is_done {
-        ToolAnswer::done(content.into())
-    } else {
-        ToolAnswer::failed(content.into())
-    }
+    let completion = report.completion;
+    let mut content = members(completion.metrics, execution, calls, usize::MAX);
+    content.insert("output".to_owned(), completion.output.into());
+    content.insert("error".to_owned(), completion.error.into());
+    ToolAnswer::new(content.into(), report.is_done)
 }
 
 /// How the run went: what both forms have of it, if not at the same place.
@@ -137,35 +132,6 @@ fn text(output: &str, error: Option<&str>, is_done: bool) -> String {
     }
     text.push_str(error);
     text
-}
-
-/// Adds the servers whose state is gone, and the names of files that the commit refused: the model would take both for
-/// kept.
-fn with_losses(error: Option<String>, metrics: &Map<String, Value>) -> Option<String> {
-    let files = metrics.get("files");
-    let refused = files.and_then(|files| files.get("refused")?.as_array());
-    let total = files.and_then(|files| files.get("refused_total")?.as_u64());
-    let mut lines: Vec<String> = error.into_iter().collect();
-    let lost = metrics.get("state_lost").and_then(Value::as_array);
-    for server in lost.into_iter().flatten().filter_map(Value::as_str) {
-        lines.push(format!(
-            "state lost: the session at the server {server} was lost before a call of this run and replaced; what the server remembered is gone"
-        ));
-    }
-    for refused in refused.into_iter().flatten().take(NOT_KEPT_MAX) {
-        let of = |field| {
-            refused
-                .get(field)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        lines.push(format!("not kept: {}: {}", of("path"), of("reason")));
-    }
-    let more = total.unwrap_or(0).saturating_sub(NOT_KEPT_MAX as u64);
-    if more > 0 {
-        lines.push(format!("not kept: {more} more"));
-    }
-    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// The output schema.

@@ -2,9 +2,9 @@
 
 use mooring_sandbox::{Program, Runtime, Sandbox, Stage};
 
-use super::super::super::CodeServer;
-use super::super::super::failure::Failure;
 use crate::patterns::PatternMatch;
+use crate::server::code_server::CodeServer;
+use crate::server::failure::Failure;
 use crate::shell::{self, ShellError};
 use mooring_settings::{CodeRuntime, Language};
 

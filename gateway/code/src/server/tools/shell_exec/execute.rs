@@ -10,18 +10,18 @@ use mooring_session::names::Principal;
 use mooring_session::time::Millis;
 use tokio::task::spawn_blocking;
 
-use super::super::super::answer::ToolAnswer;
-use super::super::super::failure::Failure;
-use super::super::super::nested::CallTarget;
-use super::super::super::runs::{CompletedRun, Run, RunResult, WrittenFiles};
-use super::super::super::{CallContext, CodeServer, CodeStorage};
 use super::answer;
 use super::choose::{self, RunRefusal};
-use super::report::{Report, RunIdentity};
-use crate::bridge::BridgeSummary;
+use super::execution::Execution;
+use super::report::Report;
 use crate::calls::LostStates;
 use crate::patterns::PatternMatch;
-use crate::records::{CallsMade, EventKind, NewRun, ReplayOf, RunId, RunRecord, SecurityEvent};
+use crate::records::{CallsMade, EventKind, NewRun, RunRecord, SecurityEvent};
+use crate::server::answer::ToolAnswer;
+use crate::server::code_server::{CallContext, CodeServer};
+use crate::server::failure::Failure;
+use crate::server::run::{CallTarget, CompletedRun, Run, WrittenFiles};
+use crate::server::services::CodeStorage;
 use mooring_metrics as metrics;
 use mooring_settings::{AnswerForm, Language};
 
@@ -31,18 +31,6 @@ const RATE_WINDOW: Millis = Millis::new(60_000);
 const SIGSYS: i32 = 31;
 /// The system calls of a program that looks for a network.
 const NETWORK_CALLS: [&str; 4] = ["socket", "connect", "bind", "listen"];
-
-/// A run that is to be made, asked for by an agent or repeated.
-pub(in crate::server) struct Execution {
-    pub(in crate::server) run_id: RunId,
-    pub(in crate::server) code: Arc<str>,
-    pub(in crate::server) language: Option<Language>,
-    pub(in crate::server) timeout: Option<Duration>,
-    /// Set where it repeats an earlier run.
-    pub(in crate::server) replay: Option<(ReplayOf, CallTarget)>,
-    /// How much it answers.
-    pub(in crate::server) answer: AnswerForm,
-}
 
 /// The answer of an execution, and its record.
 pub(in crate::server) struct ExecutionOutcome {
@@ -58,17 +46,9 @@ pub(in crate::server) async fn execute(
     context: &CallContext,
     execution: Execution,
 ) -> ExecutionOutcome {
-    let run_id = execution.run_id.clone();
-    let code = Arc::clone(&execution.code);
-    let run_identity = RunIdentity {
-        run_id: &run_id,
-        code: &code,
-    };
-    let choice = match choose::choose(server, &code, execution.language) {
+    let choice = match choose::choose(server, &execution.code, execution.language) {
         Ok(choice) => choice,
-        Err(refusal) => {
-            return answer_refusal(server, context, &execution, &run_identity, &refusal).await;
-        }
+        Err(refusal) => return answer_refusal(server, context, &execution, &refusal).await,
     };
     if let Err(limited) = within_rate(server, &context.caller.principal, execution.answer).await {
         return limited;
@@ -102,13 +82,10 @@ pub(in crate::server) async fn execute(
     };
     match server.run(context, run).await {
         Ok(mut over) => {
-            let mut report = run_identity.report_result(choice.runtime, &mut over, &limits);
-            report.note_lost_states(&lost.servers());
-            metrics::code_run(
-                choice.runtime.as_str(),
-                report.outcome,
-                over.ran.usage.wall_time,
-            );
+            let runtime = choice.runtime;
+            let report = Report::of_run(&execution, runtime, &mut over, &limits, &lost.servers());
+            let (outcome, wall_time) = (report.completion.outcome, over.ran.usage.wall_time);
+            metrics::code_run(runtime.as_str(), outcome, wall_time);
             answer_and_record(over, report, &execution, &warnings).await
         }
         Err(failure) => ExecutionOutcome::refused(failure, execution.answer),
@@ -132,16 +109,11 @@ async fn answer_and_record(
     execution: &Execution,
     warnings: &[PatternMatch],
 ) -> ExecutionOutcome {
-    let CompletedRun {
-        ran,
-        served,
-        recording,
-    } = over;
-    let calls = recording.calls_made();
+    let calls = over.recording.calls_made();
     report.note_calls(&calls);
-    let mut events = events(&ran, &served, &report);
+    let mut events = events(&over, &report);
     events.extend(warnings.iter().map(warning));
-    let finished = report.to_completion();
+    let (recording, finished) = (over.recording, report.completion.clone());
     let recorded = spawn_blocking(move || {
         for event in events {
             recording.event(event);
@@ -157,43 +129,43 @@ async fn answer_and_record(
 }
 
 /// What of a run concerns those who watch over it.
-fn events(ran: &RunResult, served: &BridgeSummary, report: &Report) -> Vec<SecurityEvent> {
-    let mut events = Vec::new();
-    for limit in report.limits_hit() {
-        events.push(SecurityEvent::new(EventKind::LimitHit, limit));
+fn events(over: &CompletedRun, report: &Report) -> Vec<SecurityEvent> {
+    let (ran, mut events) = (&over.ran, Vec::new());
+    let mut note = |kind, message: String| events.push(SecurityEvent::new(kind, message));
+    for limit in &report.limits_hit {
+        note(EventKind::LimitHit, (*limit).to_owned());
     }
-    for violation in &served.violations {
-        events.push(SecurityEvent::new(
-            EventKind::BridgeViolation,
-            violation.to_string(),
-        ));
+    for violation in &over.served.violations {
+        note(EventKind::BridgeViolation, violation.to_string());
     }
     if let Some(Ok(committed)) = &ran.committed {
         for refused in &committed.refused {
             let message = format!("{}: {}", refused.path, refused.reason);
-            events.push(SecurityEvent::new(EventKind::FileRefused, message));
+            note(EventKind::FileRefused, message);
         }
     }
-    events.extend(ran.refused_calls.iter().map(refused_call));
-    if let RunEnd::Signalled(signal) = ran.ended
-        && signal == SIGSYS
-    {
+    for refused in &ran.refused_calls {
+        let RefusedCall { name, count } = refused;
+        let message = format!("the system call filter refused {name} ({count} times)");
+        note(kind_of_refused_call(name), message);
+    }
+    if ran.ended == RunEnd::Signalled(SIGSYS) {
         let message = "the run was ended by the system call filter";
-        events.push(SecurityEvent::new(EventKind::SandboxViolation, message));
+        note(EventKind::SandboxViolation, message.to_owned());
+    }
+    for refused in &over.refused_requests {
+        note(EventKind::NetworkRefused, refused.to_string());
     }
     events
 }
 
 /// A refused system call: of the network, which code tries that does not know that it has none, or of something else that
 /// is out of the sandbox.
-fn refused_call(refused: &RefusedCall) -> SecurityEvent {
-    let RefusedCall { name, count } = refused;
-    let kind = match NETWORK_CALLS.contains(&name.as_str()) {
+fn kind_of_refused_call(name: &str) -> EventKind {
+    match NETWORK_CALLS.contains(&name) {
         true => EventKind::NetworkRefused,
         false => EventKind::SandboxViolation,
-    };
-    let message = format!("the system call filter refused {name} ({count} times)");
-    SecurityEvent::new(kind, message)
+    }
 }
 
 fn warning(found: &PatternMatch) -> SecurityEvent {
@@ -232,16 +204,15 @@ async fn answer_refusal(
     server: &CodeServer,
     context: &CallContext,
     execution: &Execution,
-    run_identity: &RunIdentity<'_>,
     refusal: &RunRefusal,
 ) -> ExecutionOutcome {
     let (Some(runtime), Some(mut report)) = (
         refusal.blocked_runtime(),
-        run_identity.report_refusal(refusal),
+        Report::of_refusal(execution, refusal),
     ) else {
         return ExecutionOutcome::refused(refusal, execution.answer);
     };
-    metrics::code_run(runtime.as_str(), report.outcome, Duration::ZERO);
+    metrics::code_run(runtime.as_str(), report.completion.outcome, Duration::ZERO);
     let none = CallsMade::default();
     report.note_calls(&none);
     if let Ok(CodeStorage { records, .. }) = &server.services.storage {
@@ -249,7 +220,11 @@ async fn answer_refusal(
         let run = new_run(server, context, execution, language, runtime.as_str());
         let event = (refusal.is_policy_block())
             .then(|| SecurityEvent::new(EventKind::PolicyBlock, refusal.to_string()));
-        let (records, id, finished) = (records.clone(), server.id.clone(), report.to_completion());
+        let (records, id, finished) = (
+            records.clone(),
+            server.id.clone(),
+            report.completion.clone(),
+        );
         // What cannot be recorded is counted there.
         let _ = spawn_blocking(move || records.blocked(&id, run, finished, event)).await;
     }

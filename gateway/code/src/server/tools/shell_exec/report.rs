@@ -6,32 +6,32 @@ use mooring_sandbox::tree::{CommitError, CommitReport, RefusedEntry};
 use mooring_sandbox::{Layer, Limits, Output, RunEnd, RunLimit, StopReason};
 use serde_json::{Map, Value, json};
 
-use super::super::super::directories::DirectoryWords;
-use super::super::super::failure::is_full;
-use super::super::super::long_output::SavedOutput;
-use super::super::super::runs::{CompletedRun, RunResult};
 use super::brief_errors::shortened;
 use super::choose::RunRefusal;
+use super::execution::Execution;
 use crate::bridge::{BridgeSummary, Violation};
-use crate::records::{CallsMade, RunCompletion, RunId, rounded_ms};
+use crate::records::{CallsMade, RunCompletion, rounded_ms};
+use crate::server::directories::DirectoryWords;
+use crate::server::long_output::SavedOutput;
+use crate::server::run::{CompletedRun, RunResult};
+use crate::volume::is_full;
 use mooring_metrics::RunOutcome;
 use mooring_secrets::digest;
 use mooring_settings::CodeRuntime;
 
-/// The run's id and code, reported whatever its outcome.
-pub(super) struct RunIdentity<'a> {
-    pub(super) run_id: &'a RunId,
-    pub(super) code: &'a str,
-}
+/// Most files that a report names as not kept.
+const NOT_KEPT_MAX: usize = 10;
 
 /// What is reported of a run, before it is formatted.
 pub(super) struct Report {
-    pub(super) outcome: RunOutcome,
+    /// As its record has it.
+    pub(super) completion: RunCompletion,
     /// Whether the agent may take it for what it asked.
     pub(super) is_done: bool,
-    pub(super) output: String,
-    pub(super) error: Option<String>,
-    pub(super) metrics: Map<String, Value>,
+    /// The limits that it met, by the names of the policy.
+    pub(super) limits_hit: Vec<&'static str>,
+    /// What the model would take for kept: state that other servers have lost, and files that the commit refused.
+    pub(super) losses: Vec<String>,
     /// Whether a stream was longer than what is kept of it.
     pub(super) is_truncated: bool,
     /// Where its output is, where that is too long for an answer.
@@ -52,13 +52,9 @@ pub(super) const fn outcome(ended: &RunEnd) -> RunOutcome {
     }
 }
 
-impl RunIdentity<'_> {
-    fn code_hash(&self) -> String {
-        digest::hex(self.code.as_bytes())
-    }
-
+impl Report {
     /// The code was looked at and not run. None where it was not even looked at.
-    pub(super) fn report_refusal(&self, refusal: &RunRefusal) -> Option<Report> {
+    pub(super) fn of_refusal(execution: &Execution, refusal: &RunRefusal) -> Option<Self> {
         let runtime = refusal.blocked_runtime()?;
         let (pattern, line, exit_code) = match refusal {
             RunRefusal::Blocked(found, _) => (Some(&*found.pattern), Some(found.line), None),
@@ -72,34 +68,36 @@ impl RunIdentity<'_> {
             true => RunOutcome::Blocked,
             false => RunOutcome::Failed,
         };
-        let metrics = json!({
-            "run_id": self.run_id.as_str(),
-            "code_hash": self.code_hash(),
-            "runtime": runtime.as_str(),
-            "outcome": <&'static str>::from(outcome),
+        let mut metrics = identity(execution, runtime, outcome);
+        metrics.extend(members(json!({
             "pattern": pattern,
             "line": line,
             "exit_code": exit_code,
-        });
-        Some(Report {
-            outcome,
+        })));
+        Some(Self {
+            completion: RunCompletion {
+                outcome,
+                output: String::new(),
+                error: Some(refusal.to_string()),
+                metrics,
+            },
             is_done: false,
-            output: String::new(),
-            error: Some(refusal.to_string()),
-            metrics: members(metrics),
+            limits_hit: Vec::new(),
+            losses: Vec::new(),
             is_truncated: false,
             saved_output: None,
             saved_error: None,
         })
     }
 
-    /// It ran.
-    pub(super) fn report_result(
-        &self,
+    /// It ran. `lost` are the servers that have lost the session's state.
+    pub(super) fn of_run(
+        execution: &Execution,
         runtime: CodeRuntime,
         over: &mut CompletedRun,
         limits: &Limits,
-    ) -> Report {
+        lost: &[Box<str>],
+    ) -> Self {
         let limits_hit = limits_hit(&over.ran, &over.served);
         let ran = &mut over.ran;
         let outcome = outcome(&ran.ended);
@@ -108,11 +106,8 @@ impl RunIdentity<'_> {
             RunEnd::Signalled(signal) => (None, Some(signal)),
             RunEnd::Stopped(_) => (None, None),
         };
-        let metrics = json!({
-            "run_id": self.run_id.as_str(),
-            "code_hash": self.code_hash(),
-            "runtime": runtime.as_str(),
-            "outcome": <&'static str>::from(outcome),
+        let mut metrics = identity(execution, runtime, outcome);
+        metrics.extend(members(json!({
             "exit_code": exit_code,
             "signal": signal,
             "wall_time_ms": rounded_ms(ran.usage.wall_time),
@@ -127,22 +122,27 @@ impl RunIdentity<'_> {
                 "layers": ran.layers.iter().copied().map(Layer::as_str).collect::<Vec<_>>(),
             },
             "files": ran.committed.as_ref().map_or(Value::Null, files),
-        });
-        Report {
-            outcome,
+        })));
+        if !lost.is_empty() {
+            metrics.insert("state_lost".to_owned(), json!(lost));
+        }
+        Self {
+            completion: RunCompletion {
+                outcome,
+                output: text(&ran.stdout),
+                error: error(ran, limits),
+                metrics,
+            },
             is_done: outcome == RunOutcome::Completed
                 && ran.committed.as_ref().is_none_or(Result::is_ok),
-            output: text(&ran.stdout),
-            error: error(ran, limits),
-            metrics: members(metrics),
+            limits_hit,
+            losses: losses(ran, lost),
             is_truncated: ran.stdout.is_truncated() || ran.stderr.is_truncated(),
             saved_output: ran.saved_stdout.take(),
             saved_error: ran.saved_stderr.take(),
         }
     }
-}
 
-impl Report {
     /// Adds what the calls came to.
     pub(super) fn note_calls(&mut self, calls: &CallsMade) {
         let latency = |percent| calls.latency_ms(percent);
@@ -153,32 +153,41 @@ impl Report {
             "tool_latency_p99_ms": latency(99),
             "error_rate": calls.error_rate(),
         });
-        self.metrics.extend(members(of_calls));
+        self.completion.metrics.extend(members(of_calls));
     }
+}
 
-    /// Adds the servers that have lost the session's state.
-    pub(super) fn note_lost_states(&mut self, servers: &[Box<str>]) {
-        if !servers.is_empty() {
-            self.metrics.insert("state_lost".to_owned(), json!(servers));
+/// Which run it was, whatever came of it.
+fn identity(
+    execution: &Execution,
+    runtime: CodeRuntime,
+    outcome: RunOutcome,
+) -> Map<String, Value> {
+    members(json!({
+        "run_id": execution.run_id.as_str(),
+        "code_hash": digest::hex(execution.code.as_bytes()),
+        "runtime": runtime.as_str(),
+        "outcome": <&'static str>::from(outcome),
+    }))
+}
+
+fn losses(ran: &RunResult, lost: &[Box<str>]) -> Vec<String> {
+    let lost = lost.iter().map(|server| {
+        format!(
+            "state lost: the session at the server {server} was lost before a call of this run and replaced; what the server remembered is gone"
+        )
+    });
+    let mut losses: Vec<String> = lost.collect();
+    if let Some(Ok(committed)) = &ran.committed {
+        let named = committed.refused.iter().take(NOT_KEPT_MAX);
+        losses
+            .extend(named.map(|refused| format!("not kept: {}: {}", refused.path, refused.reason)));
+        let more = committed.refused_total.saturating_sub(NOT_KEPT_MAX as u64);
+        if more > 0 {
+            losses.push(format!("not kept: {more} more"));
         }
     }
-
-    /// The limits that it met, by the names of the policy.
-    pub(super) fn limits_hit(&self) -> Vec<String> {
-        let hit = self.metrics.get("limits_hit").and_then(Value::as_array);
-        let names = hit.into_iter().flatten().filter_map(Value::as_str);
-        names.map(str::to_owned).collect()
-    }
-
-    /// As its record has it.
-    pub(super) fn to_completion(&self) -> RunCompletion {
-        RunCompletion {
-            outcome: self.outcome,
-            output: self.output.clone(),
-            error: self.error.clone(),
-            metrics: self.metrics.clone(),
-        }
-    }
+    losses
 }
 
 fn members(value: Value) -> Map<String, Value> {

@@ -8,18 +8,18 @@ use mooring_settings::{CodePolicy, CodeRuntime, Language, OnDenoAbsent};
 
 /// What code can be written in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::server) struct LanguageOffer {
+pub(super) struct LanguageOffer {
     /// The words that `language` may be. Where no language works, all are named, and a call says what is missing.
-    pub(in crate::server) names: Vec<&'static str>,
+    pub(super) names: Vec<&'static str>,
     /// What code without a language is run as.
-    pub(in crate::server) default: Language,
+    pub(super) default: Language,
     /// The tools of the one-line shell; none where it is not allowed.
-    pub(in crate::server) shell_tools: Vec<&'static str>,
+    pub(super) shell_tools: Vec<&'static str>,
 }
 
 impl LanguageOffer {
     /// What this policy and the runtimes of this machine offer; `runtimes` is none where there is no sandbox.
-    pub(in crate::server) fn new(
+    pub(super) fn new(
         policy: &CodePolicy,
         runtimes: Option<&Runtimes>,
         on_deno_absent: OnDenoAbsent,
@@ -64,14 +64,14 @@ impl LanguageOffer {
     }
 
     /// Whether code can be written in this language.
-    pub(in crate::server) fn has(&self, language: Language) -> bool {
+    pub(super) fn has(&self, language: Language) -> bool {
         names_of(language)
             .iter()
             .any(|name| self.names.contains(name))
     }
 
     /// The languages in a sentence, such as "Python, TypeScript or JavaScript".
-    pub(in crate::server) fn in_words(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         let titles: Vec<_> = self.names.iter().map(|name| title(name)).collect();
         match titles.split_last() {
             Some((last, [])) => (*last).to_owned(),
@@ -82,7 +82,7 @@ impl LanguageOffer {
 }
 
 /// What code that names no language is run as.
-pub(in crate::server) const fn default_language(
+pub(super) const fn default_language(
     language: Language,
     has_deno: bool,
     on_deno_absent: OnDenoAbsent,
