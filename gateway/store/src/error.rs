@@ -98,18 +98,10 @@ impl NotReady {
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The directory of the embedded file could not be made.
-    #[error("cannot make the directory {path}")]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// The embedded file could not be made, locked or moved aside.
-    #[error("cannot make, lock or move the store's file {path}")]
+    /// The embedded file or its directory could not be made, locked or moved aside.
+    #[error("cannot make, lock or move {path}")]
     Place {
-        /// The file.
+        /// The file or directory.
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
@@ -140,54 +132,8 @@ pub enum OpenError {
     /// The client refuses the URL.
     #[error("the redis client refuses store.url")]
     Url(#[source] redis::RedisError),
-    /// Redis cannot be reached, and `store.on_unavailable` is `fail`.
-    #[error("cannot reach redis at {address}: {problem}")]
-    Unreachable {
-        /// Where, without credentials.
-        address: String,
-        /// The problem.
-        problem: String,
-    },
-    /// Redis refuses this client: a wrong password, or no permission.
-    #[error("redis at {address} refuses this client: {problem}")]
-    Denied {
-        /// Where, without credentials.
-        address: String,
-        /// The error.
-        problem: String,
-    },
-    /// Redis runs without the module.
-    #[error(
-        "redis at {address} runs without the mooring module: start it with `redis-server --loadmodule \
-         /path/to/libmooring.so`, or send it `MODULE LOAD /path/to/libmooring.so`"
-    )]
-    NoModule {
-        /// Where, without credentials.
-        address: String,
-    },
-    /// Redis runs with a module that lacks commands.
-    #[error(
-        "the mooring module of redis at {address} is too old for this gateway: it lacks {missing}; load the \
-         libmooring.so of this release"
-    )]
-    OldModule {
-        /// Where, without credentials.
-        address: String,
-        /// The commands, comma-separated.
-        missing: String,
-    },
-    /// The module does not index the keys of this gateway.
-    #[error(
-        "redis at {address} has no index for keys that start with {head}: its mooring.prefixes is {prefixes:?}; add \
-         store.key_prefix to it, with CONFIG SET or where the module is loaded, or sessions would neither be counted \
-         nor cleaned up"
-    )]
-    NotIndexed {
-        /// Where, without credentials.
-        address: String,
-        /// The prefix of sessions' keys.
-        head: String,
-        /// The prefixes that the module indexes.
-        prefixes: String,
-    },
+    /// Redis cannot be reached, and `store.on_unavailable` is `fail`; or it was reached, and refuses this client or lacks
+    /// what this gateway needs. The text has the address without credentials.
+    #[error("{0}")]
+    Redis(Box<str>),
 }

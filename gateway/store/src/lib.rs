@@ -2,9 +2,9 @@
 //!
 //! Every store carries out the same transitions by the same rules (the crate `mooring_session`), so a request and a
 //! reply mean the same everywhere, and what differs is only who else sees the record. [`Store`] is cheap to clone.
-//! This module has the operations on one record; [`turns`] has those that order calls, [`operate`] those on many
-//! records for the reaper and operators, [`fleet`] the workers and their events, [`rate`] the fleet-wide limits,
-//! [`sealed`] values outside of records.
+//!
+//! Imports go one way: [`store`], which has the interface, imports the stores ([`redis`], [`embedded`], and
+//! [`fallback`], which wraps the first), and these import the files beside them, which have what all of them share.
 //!
 //! Invariant: an error that is not a refusal says nothing about the session, and never becomes a 404.
 
@@ -13,24 +13,18 @@ mod embedded;
 mod error;
 mod events;
 mod fallback;
-mod fleet;
-mod inits;
 mod key;
-mod open;
-mod operate;
+mod lock;
 mod query;
 mod queues;
 mod rate;
-mod reaping;
 mod redis;
 mod request_name;
-mod requests;
-mod room;
-mod sealed;
+mod request_parts;
 mod session;
 mod session_access;
-mod sessions;
 mod status;
+mod store;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;
 #[cfg(test)]
@@ -38,361 +32,24 @@ mod tests;
 mod transition;
 mod turns;
 mod user_slug;
-mod waking;
-
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
-
-use metrics::Histogram;
-use mooring_session::Refusal;
-use mooring_session::names::{
-    LabelName, LabelValue, NameError, Problem, ServerName, SessionId, Token,
-};
-use mooring_session::rules::{
-    BindReply, BindRequest, ConfirmRequest, CreateReply, CreateRequest, EndReply, EndRequest,
-    RebindReply, RebindRequest, RouteReply, RouteRequest, TouchReply, TouchRequest, UnbindRequest,
-};
-use mooring_session::time::Millis;
-use mooring_session::view::{BindingView, RecordView};
-use tokio::sync::watch;
+mod workers;
 
 pub use self::clock::{rfc3339, unix_now_ms};
-use self::embedded::EmbeddedStore;
 pub use self::error::{NotReady, OpenError, StoreError, UnavailableReason};
 pub use self::events::WorkerEvent;
-use self::fallback::{FallbackStore, MemoryTransition};
 pub use self::fallback::{Loss, LossReason, Losses};
-pub use self::fleet::WorkerView;
-use self::inits::INIT_BYTES_MAX;
 pub use self::key::{Family, InitDigest, SessionKey};
-pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
 pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, literal_pattern};
 pub use self::rate::RateReply;
-pub use self::reaping::{ClaimRefusal, ForgetOutcome, Reaper, jittered};
-use self::redis::RedisStore;
 pub use self::request_name::{REQUEST_KEPT, RequestName};
-pub use self::room::{EvictionOutcome, RoomError};
-pub use self::sealed::SEALED_BYTES_MAX;
+pub use self::request_parts::{fresh_token, labels};
 pub use self::session::Session;
 pub use self::session_access::{DropGuard, SessionAccess, SessionTurn, TurnError};
 pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
-use self::status::{FollowedStatus, StatusCell};
-use self::transition::Get;
+pub use self::store::{
+    ClaimRefusal, EvictionOutcome, ForgetOutcome, Reaper, RoomError, SEALED_BYTES_MAX, Store,
+    StoreOptions, StorePlace, WhenAway, jittered, open, open_with,
+};
 pub use self::turns::{EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, TurnHolder};
 pub use self::user_slug::UserSlug;
-
-/// How many TTLs of a session the initialize params that it names are kept.
-const INIT_KEEP_TTLS: u64 = 2;
-
-/// Runs an operation of the actual store; with a command's name, records its duration.
-macro_rules! on_backend {
-    ($self:ident.$operation:ident($($argument:expr),*)) => {
-        match &*$self.backend {
-            #[cfg(any(test, feature = "test-support"))]
-            $crate::Backend::Memory(store, _) => store.$operation($($argument),*).await,
-            $crate::Backend::Embedded(store, _) => store.$operation($($argument),*).await,
-            $crate::Backend::Redis(store, _) => store.$operation($($argument),*).await,
-            $crate::Backend::Fallback(store) => store.$operation($($argument),*).await,
-        }
-    };
-    ($command:expr, $($operation:tt)*) => {{
-        let started = std::time::Instant::now();
-        let result = $crate::on_backend!($($operation)*);
-        $crate::record_duration($command, started);
-        result
-    }};
-}
-use on_backend;
-
-/// A store of session records.
-#[derive(Clone, Debug)]
-pub struct Store {
-    backend: Arc<Backend>,
-    prefix: Arc<str>,
-    init_keep: Millis,
-    worker_refusal: watch::Sender<Option<Refusal>>,
-}
-
-#[derive(Debug)]
-enum Backend {
-    #[cfg(any(test, feature = "test-support"))]
-    Memory(Box<test_support::memory::MemoryStore>, StatusCell),
-    Embedded(EmbeddedStore, Arc<StatusCell>),
-    Redis(RedisStore, FollowedStatus),
-    Fallback(FallbackStore),
-}
-
-impl Store {
-    fn new(backend: Backend, prefix: &str, session_ttl: Millis) -> Self {
-        Self {
-            backend: Arc::new(backend),
-            prefix: prefix.into(),
-            init_keep: session_ttl.times(INIT_KEEP_TTLS),
-            worker_refusal: watch::Sender::new(None),
-        }
-    }
-
-    /// The kind of store, in one word.
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
-        match &*self.backend {
-            Backend::Embedded(..) => "embedded",
-            _ => "redis",
-        }
-    }
-
-    /// The losses of outages. A store without a fallback never has any.
-    #[must_use]
-    pub fn losses(&self) -> Losses {
-        match &*self.backend {
-            Backend::Fallback(store) => store.losses(),
-            _ => Losses::none(),
-        }
-    }
-
-    /// The key of an MCP session in this store.
-    #[must_use]
-    pub fn session_key(&self, id: &SessionId) -> SessionKey {
-        SessionKey::mcp(&self.prefix, id)
-    }
-
-    /// Parses a session's key from another gateway; none if it is not a key of this store.
-    #[must_use]
-    pub fn key_named(&self, text: &str) -> Option<SessionKey> {
-        SessionKey::named(&self.prefix, text.as_bytes())
-    }
-
-    /// The key of a code session in this store; `id` is what its record will hold.
-    ///
-    /// # Errors
-    /// See [`SessionKey::code`].
-    pub fn code_key(
-        &self,
-        server: &ServerName,
-        user_slug: &str,
-        language: &str,
-        id: &SessionId,
-    ) -> Result<SessionKey, NameError> {
-        SessionKey::code(&self.prefix, server, user_slug, language, id)
-    }
-
-    /// The key of an agent session in this store; `id` is what its record will hold.
-    ///
-    /// # Errors
-    /// See [`SessionKey::agent`].
-    pub fn agent_key(
-        &self,
-        server: &ServerName,
-        user_slug: &str,
-        parent_part: &str,
-        id: &SessionId,
-    ) -> Result<SessionKey, NameError> {
-        SessionKey::agent(&self.prefix, server, user_slug, parent_part, id)
-    }
-
-    /// Whether the store is all there, without waiting.
-    #[must_use]
-    pub fn status(&self) -> StoreStatus {
-        self.status_cell().get()
-    }
-
-    /// Whether replies are currently served without the configured store, as the header `Mooring-Degraded` reports.
-    #[must_use]
-    pub fn is_degraded(&self) -> bool {
-        self.status().mode == StoreMode::Degraded
-    }
-
-    /// Creates the session, or finds it.
-    ///
-    /// # Errors
-    /// Refused: `DENIED`, `ERR` for another id, with `Revival::Refused` `ENDED` or `NOSESSION`, and at the cap `LIMIT` with
-    /// the key of the least recently used session, which [`named_key`](Self::named_key) makes a key again.
-    pub async fn create(
-        &self,
-        key: &SessionKey,
-        request: &CreateRequest,
-    ) -> Result<CreateReply, StoreError> {
-        self.run(key, request).await
-    }
-
-    /// Records a use, and sets the given fields.
-    ///
-    /// # Errors
-    /// Refused: `NOSESSION`, `ENDED`, `DENIED`, `LIMIT`.
-    pub async fn touch(
-        &self,
-        key: &SessionKey,
-        request: &TouchRequest,
-    ) -> Result<TouchReply, StoreError> {
-        self.run(key, request).await
-    }
-
-    /// The record, tombstones included. Touches nothing and checks no principal.
-    ///
-    /// # Errors
-    /// Refused: `NOSESSION`.
-    pub async fn get(&self, key: &SessionKey) -> Result<RecordView, StoreError> {
-        self.run(key, &Get).await
-    }
-
-    /// Ends the session. Ending twice is no error.
-    ///
-    /// # Errors
-    /// Refused: `NOSESSION`, `DENIED`, `BUSY`.
-    pub async fn end(
-        &self,
-        key: &SessionKey,
-        request: &EndRequest,
-    ) -> Result<EndReply, StoreError> {
-        self.run(key, request).await
-    }
-
-    /// Where the session's calls to a server go: the hot path.
-    ///
-    /// # Errors
-    /// Refused: `NOSESSION`, `ENDED`, `DENIED`.
-    pub async fn route(
-        &self,
-        key: &SessionKey,
-        request: &RouteRequest,
-    ) -> Result<RouteReply, StoreError> {
-        self.run(key, request).await
-    }
-
-    /// Binds a server, or finds it bound.
-    ///
-    /// # Errors
-    /// Refused: `NOSESSION`, `ENDED`, `DENIED`, `LIMIT`, `BUSY`, `ERR` without instances.
-    pub async fn bind(
-        &self,
-        key: &SessionKey,
-        request: &BindRequest,
-    ) -> Result<BindReply, StoreError> {
-        self.run(key, request).await
-    }
-
-    /// Confirms that a claim is initialized.
-    ///
-    /// # Errors
-    /// Refused: `STALE` where the claim was lost, and the upstream session just made is to be deleted; `NOSESSION`,
-    /// `ENDED`, `DENIED`.
-    pub async fn confirm(
-        &self,
-        key: &SessionKey,
-        request: &ConfirmRequest,
-    ) -> Result<BindingView, StoreError> {
-        self.run(key, request).await
-    }
-
-    /// Moves a binding from the epoch seen.
-    ///
-    /// # Errors
-    /// Refused: `STALE` where it is not bound at all, `OWNED`; `NOSESSION`, `ENDED`, `DENIED`, `ERR` without instances.
-    pub async fn rebind(
-        &self,
-        key: &SessionKey,
-        request: &RebindRequest,
-    ) -> Result<RebindReply, StoreError> {
-        self.run(key, request).await
-    }
-
-    /// Removes a binding, or gives up a claim.
-    ///
-    /// # Errors
-    /// Refused: `STALE` for another epoch or token; `NOSESSION`, `ENDED`, `DENIED`.
-    pub async fn unbind(
-        &self,
-        key: &SessionKey,
-        request: &UnbindRequest,
-    ) -> Result<BindingView, StoreError> {
-        self.run(key, request).await
-    }
-
-    /// Keeps the initialize params of a client build for twice the TTL of sessions. Called at every `initialize`, which
-    /// is what renews them.
-    ///
-    /// # Errors
-    /// Refused: `ERR` for params over 64 KiB.
-    pub async fn put_init(&self, digest: &InitDigest, json: &str) -> Result<(), StoreError> {
-        if json.len() > INIT_BYTES_MAX {
-            return Err(StoreError::Refused(Refusal::Argument(NameError {
-                what: "initialize params",
-                problem: Problem::TooLong(INIT_BYTES_MAX),
-            })));
-        }
-        let keep = self.init_keep;
-        on_backend!("SET", self.put_init(digest, json, keep))
-    }
-
-    /// Deletes the params with this digest. If that fails, they expire.
-    ///
-    /// # Errors
-    /// The store's own only.
-    pub async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
-        on_backend!("DEL", self.delete_init(digest))
-    }
-
-    /// The initialize params of a client build; none if they have expired.
-    ///
-    /// # Errors
-    /// The store's own only.
-    pub async fn get_init(&self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
-        on_backend!("GET", self.get_init(digest))
-    }
-
-    async fn run<T: MemoryTransition>(
-        &self,
-        key: &SessionKey,
-        request: &T,
-    ) -> Result<T::Reply, StoreError> {
-        on_backend!(T::COMMAND, self.run(key, request))
-    }
-
-    fn status_cell(&self) -> &StatusCell {
-        match &*self.backend {
-            #[cfg(any(test, feature = "test-support"))]
-            Backend::Memory(_, status) => status,
-            Backend::Embedded(_, status) => status,
-            Backend::Redis(_, followed) => &followed.cell,
-            Backend::Fallback(store) => store.status(),
-        }
-    }
-}
-
-/// A random token, which nothing else has.
-///
-/// # Errors
-/// Never in practice: thirty-two hex digits are a valid token.
-pub fn fresh_token() -> Result<Token, NameError> {
-    Token::parse(format!("{:032x}", rand::random::<u128>()).as_bytes())
-}
-
-/// Labels from pairs. A pair that is out of the limits of a label is left out: labels are a convenience.
-pub fn labels(pairs: &[(&[u8], &str)]) -> BTreeMap<LabelName, LabelValue> {
-    pairs
-        .iter()
-        .filter_map(|(name, value)| {
-            let name = LabelName::parse(name).ok()?;
-            let value = LabelValue::parse(value.as_bytes()).ok()?;
-            Some((name, value))
-        })
-        .collect()
-}
-
-/// Records how long a command took, whatever came of it. A function around the command would hold its future twice.
-fn record_duration(command: &'static str, started: Instant) {
-    /// By command, of which there are few: a look-up among all metrics costs more than the record.
-    static HISTOGRAMS: RwLock<Vec<(&str, Histogram)>> = RwLock::new(Vec::new());
-    let seconds = started.elapsed().as_secs_f64();
-    {
-        let known = HISTOGRAMS.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, histogram)) = known.iter().find(|(known, _)| *known == command) {
-            return histogram.record(seconds);
-        }
-    }
-    let histogram = metrics::histogram!("mooring_store_duration_seconds", "command" => command);
-    histogram.record(seconds);
-    let mut known = HISTOGRAMS.write().unwrap_or_else(PoisonError::into_inner);
-    known.push((command, histogram));
-}
+pub use self::workers::WorkerView;

@@ -4,7 +4,7 @@
 //! callers. Invariants: nothing waits while the lock is held; an event is removed only when it is returned, so that a
 //! dropped caller loses none.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mooring_session::SessionPlace;
@@ -19,11 +19,12 @@ use mooring_session::turns::{TurnContext, TurnLimits, TurnStatus, Turns};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::clock::Clock;
-use super::events::WorkerEvent;
-use super::key::SessionKey;
-use super::turns::{EnterRequest, LeaveRequest, LeaveTarget, TurnHolder};
-use super::waking::{ClaimWaiter, SettledScope};
+use crate::clock::Clock;
+use crate::events::WorkerEvent;
+use crate::key::SessionKey;
+use crate::lock::lock;
+use crate::transition::{ClaimWaiter, SettledScope};
+use crate::turns::{EnterRequest, LeaveRequest, LeaveTarget, TurnHolder};
 
 /// The module's defaults.
 const LIMITS: TurnLimits = TurnLimits {
@@ -111,7 +112,7 @@ impl Queues {
     /// Whether the turn of this session is taken, at `server` or at any.
     pub(super) fn holds(&self, key: &SessionKey, server: Option<&ServerName>) -> bool {
         let mono = self.clock.mono();
-        self.state().turns.holds(&place(key), server, mono)
+        lock(&self.state).turns.holds(&place(key), server, mono)
     }
 
     /// Notes a claim in a reply, and wakes callers that are waiting for it.
@@ -125,7 +126,7 @@ impl Queues {
             return;
         }
         let place = place(key);
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let due = state.next_deadline();
         if let Some(ClaimWaiter {
             worker,
@@ -153,13 +154,13 @@ impl Queues {
     /// Ends all turns, because another store assigns them from now on. Waiting callers have to enter again.
     pub(super) fn dissolve(&self, workers: &dyn Liveness) {
         let mono = self.clock.mono();
-        self.state().turns.restart(mono, Millis::new(0));
+        lock(&self.state).turns.restart(mono, Millis::new(0));
         while self.advance(workers) == StepProgress::More {}
     }
 
     /// Whether there are events for the worker.
     pub(super) fn has(&self, worker: &WorkerId) -> bool {
-        self.state().events.has(worker)
+        lock(&self.state).events.has(worker)
     }
 
     /// Does the work that is due, or a part of it.
@@ -202,7 +203,7 @@ impl Queues {
     /// Takes the worker's events. Grants that have become invalid are dropped.
     fn take(&self, worker: &WorkerId) -> Vec<WorkerEvent> {
         let mono = self.clock.mono();
-        let State { turns, events, .. } = &mut *self.state();
+        let State { turns, events, .. } = &mut *lock(&self.state);
         events
             .take(worker, EVENTS_BATCH_MAX, |_| true)
             .into_iter()
@@ -254,7 +255,7 @@ impl Queues {
     /// When to look for due work again, at `deadline` at the latest.
     fn plan_look(&self, deadline: Instant) -> Instant {
         let (now, mono) = (Instant::now(), self.clock.mono());
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let look = match state.next_deadline() {
             None => deadline,
             Some(due) => {
@@ -273,7 +274,7 @@ impl Queues {
         work: impl FnOnce(&mut Turns, &mut TurnContext<'_>) -> R,
     ) -> R {
         let (now, mono) = (self.clock.now(), self.clock.mono());
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let due = state.next_deadline();
         let State { turns, events, .. } = &mut *state;
         let mut context = TurnContext {
@@ -307,10 +308,6 @@ impl Queues {
             self.bell.notify_waiters();
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A waiting caller that looks for due work at the time in the state.
@@ -319,7 +316,7 @@ struct PlannedLook<'a>(&'a Queues);
 impl Drop for PlannedLook<'_> {
     /// Others who wait relied on this look, and plan their own.
     fn drop(&mut self) {
-        self.0.state().looks_at = None;
+        lock(&self.0.state).looks_at = None;
         self.0.bell.notify_waiters();
     }
 }

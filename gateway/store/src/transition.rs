@@ -1,8 +1,11 @@
-//! One name for all transitions, so that a store carries out any of them in one place.
+//! One name for all transitions, so that a store carries out any of them in one place, and what each does besides its
+//! reply: which waiting callers it concerns, and what it counts as.
 //!
-//! The requests and replies are the rules' own; nothing is decided here.
+//! The requests and replies are the rules' own; nothing is decided here. The module knows the rest by itself; the other
+//! stores learn it from requests and replies.
 
 use mooring_session::context::{Context, Decision, RecordChange};
+use mooring_session::names::{ServerName, WorkerId};
 use mooring_session::record::Record;
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::{
@@ -10,7 +13,8 @@ use mooring_session::rules::{
     EndReply, EndRequest, ForgetRequest, RebindReply, RebindRequest, RouteReply, RouteRequest,
     TouchReply, TouchRequest, UnbindRequest,
 };
-use mooring_session::view::{BindingView, RecordView};
+use mooring_session::time::Timestamp;
+use mooring_session::view::{BindingState, BindingView, RecordView};
 
 /// GET as a request, which returns only the record.
 #[derive(Clone, Debug)]
@@ -25,6 +29,25 @@ pub(crate) enum Access {
     Writes,
 }
 
+/// A worker that found another's claim and waits for it to be settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimWaiter<'a> {
+    pub(crate) worker: &'a WorkerId,
+    pub(crate) server: &'a ServerName,
+    /// When the claim lapses.
+    pub(crate) lapses_at: Timestamp,
+}
+
+/// The claims that an answer settles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SettledScope<'a> {
+    Nothing,
+    /// The claim at this server.
+    Server(&'a ServerName),
+    /// Everything of the session: it has ended, or is created again.
+    Session,
+}
+
 /// A request that the rules decide.
 pub(crate) trait Transition: Clone + Send + Sync + 'static {
     /// The reply of the rules.
@@ -33,6 +56,8 @@ pub(crate) trait Transition: Clone + Send + Sync + 'static {
     const COMMAND: &'static str;
     /// Whether it usually changes the record.
     const ACCESS: Access = Access::Writes;
+    /// Whether it counts as a use of the session.
+    const IS_USE: bool = false;
 
     /// Decides it over the record in the slot.
     fn decide(
@@ -41,14 +66,30 @@ pub(crate) trait Transition: Clone + Send + Sync + 'static {
         key: &[u8],
         context: &Context<'_>,
     ) -> Result<Decision<Self::Reply>, Refusal>;
+
+    /// The server whose binding it may rebind.
+    fn moved_server(&self) -> Option<&ServerName> {
+        None
+    }
+
+    /// The caller that has to wait for another's claim, if any.
+    fn claim_waiter<'a>(&'a self, _reply: &'a Self::Reply) -> Option<ClaimWaiter<'a>> {
+        None
+    }
+
+    /// The part of the session that it settled.
+    fn settled_scope<'a>(&'a self, _reply: &'a Self::Reply) -> SettledScope<'a> {
+        SettledScope::Nothing
+    }
 }
 
+/// A transition that is one rule, with what it has besides.
 macro_rules! transitions {
-    ($($request:ident -> $reply:ident, $command:literal, $access:ident, $rule:ident $(($key:ident))?;)*) => {$(
+    ($($request:ident -> $reply:ident, $command:literal, $rule:ident $(($key:ident))? { $($item:item)* })*) => {$(
         impl Transition for $request {
             type Reply = $reply;
             const COMMAND: &'static str = $command;
-            const ACCESS: Access = Access::$access;
+            $($item)*
 
             fn decide(
                 &self,
@@ -64,15 +105,71 @@ macro_rules! transitions {
 }
 
 transitions! {
-    CreateRequest -> CreateReply, "SESSION.CREATE", Writes, create;
-    TouchRequest -> TouchReply, "SESSION.TOUCH", Reads, touch;
-    EndRequest -> EndReply, "SESSION.END", Writes, end;
-    RouteRequest -> RouteReply, "SESSION.ROUTE", Reads, route;
-    BindRequest -> BindReply, "SESSION.BIND", Writes, bind(key);
-    ConfirmRequest -> BindingView, "SESSION.CONFIRM", Writes, confirm;
-    RebindRequest -> RebindReply, "SESSION.REBIND", Writes, rebind(key);
-    UnbindRequest -> BindingView, "SESSION.UNBIND", Writes, unbind;
-    ClaimRequest -> RecordView, "SESSION.CLAIM", Writes, claim;
+    CreateRequest -> CreateReply, "SESSION.CREATE", create {
+        const IS_USE: bool = true;
+
+        fn settled_scope<'a>(&'a self, reply: &'a CreateReply) -> SettledScope<'a> {
+            session_if(reply.created)
+        }
+    }
+    TouchRequest -> TouchReply, "SESSION.TOUCH", touch {
+        const ACCESS: Access = Access::Reads;
+        const IS_USE: bool = true;
+    }
+    EndRequest -> EndReply, "SESSION.END", end {
+        fn settled_scope<'a>(&'a self, reply: &'a EndReply) -> SettledScope<'a> {
+            session_if(reply.ended_now)
+        }
+    }
+    RouteRequest -> RouteReply, "SESSION.ROUTE", route {
+        const ACCESS: Access = Access::Reads;
+        const IS_USE: bool = true;
+
+        fn claim_waiter<'a>(&'a self, reply: &'a RouteReply) -> Option<ClaimWaiter<'a>> {
+            claimed(&self.worker, reply.binding.as_ref()?)
+        }
+    }
+    BindRequest -> BindReply, "SESSION.BIND", bind(key) {
+        const IS_USE: bool = true;
+
+        fn claim_waiter<'a>(&'a self, reply: &'a BindReply) -> Option<ClaimWaiter<'a>> {
+            claimed(&self.worker, &reply.binding).filter(|_| !reply.won)
+        }
+
+        fn settled_scope<'a>(&'a self, reply: &'a BindReply) -> SettledScope<'a> {
+            // Winning a claim wakes no caller; binding it does.
+            match reply.won && reply.binding.state == BindingState::Bound {
+                true => SettledScope::Server(&reply.binding.server),
+                false => SettledScope::Nothing,
+            }
+        }
+    }
+    ConfirmRequest -> BindingView, "SESSION.CONFIRM", confirm {
+        const IS_USE: bool = true;
+
+        fn settled_scope<'a>(&'a self, reply: &'a BindingView) -> SettledScope<'a> {
+            SettledScope::Server(&reply.server)
+        }
+    }
+    RebindRequest -> RebindReply, "SESSION.REBIND", rebind(key) {
+        const IS_USE: bool = true;
+
+        fn moved_server(&self) -> Option<&ServerName> {
+            Some(&self.server)
+        }
+
+        fn claim_waiter<'a>(&'a self, reply: &'a RebindReply) -> Option<ClaimWaiter<'a>> {
+            claimed(&self.worker, &reply.binding).filter(|_| !reply.won)
+        }
+    }
+    UnbindRequest -> BindingView, "SESSION.UNBIND", unbind {
+        const IS_USE: bool = true;
+
+        fn settled_scope<'a>(&'a self, reply: &'a BindingView) -> SettledScope<'a> {
+            SettledScope::Server(&reply.server)
+        }
+    }
+    ClaimRequest -> RecordView, "SESSION.CLAIM", claim {}
 }
 
 impl Transition for Get {
@@ -103,4 +200,24 @@ impl Transition for ForgetRequest {
     ) -> Result<Decision<()>, Refusal> {
         rules::forget(slot, self, context).map(|decided| Decision::new((), decided.written))
     }
+
+    fn settled_scope<'a>(&'a self, (): &'a ()) -> SettledScope<'a> {
+        SettledScope::Session
+    }
+}
+
+fn session_if(is_settled: bool) -> SettledScope<'static> {
+    match is_settled {
+        true => SettledScope::Session,
+        false => SettledScope::Nothing,
+    }
+}
+
+fn claimed<'a>(worker: &'a WorkerId, view: &'a BindingView) -> Option<ClaimWaiter<'a>> {
+    let lapses_at = view.lease_until?;
+    (view.state == BindingState::Claimed).then_some(ClaimWaiter {
+        worker,
+        server: &view.server,
+        lapses_at,
+    })
 }

@@ -5,8 +5,6 @@
 
 use std::time::{Duration, Instant};
 
-#[cfg(any(test, feature = "test-support"))]
-use futures_util::FutureExt as _;
 use mooring_session::names::{Principal, ServerName, Token, WorkerId};
 use mooring_session::record::SessionState;
 use mooring_session::refusal::Refusal;
@@ -14,17 +12,11 @@ use mooring_session::rules::{RouteReply, RouteRequest};
 use mooring_session::time::Millis;
 use mooring_session::turns;
 pub use mooring_session::turns::{Line, TurnHolder};
-use mooring_usage::for_same_user;
-use tokio::runtime::Handle;
 
-use super::error::StoreError;
-use super::key::SessionKey;
-use super::{AnsweredBy, Backend, Store, on_backend, record_duration};
+use crate::error::StoreError;
+use crate::key::SessionKey;
+use crate::status::AnsweredBy;
 
-/// Most attempts to end a turn that no caller waits for. If all fail, it expires with its lease.
-const END_ATTEMPTS: u32 = 3;
-/// Pause before another such attempt.
-const END_PAUSE: Duration = Duration::from_millis(200);
 /// The name of the command.
 pub(super) const LEAVE: &str = "SESSION.LEAVE";
 
@@ -35,7 +27,7 @@ pub struct EnterRequest {
     pub principal: Principal,
     /// Which server is to be called.
     pub server: ServerName,
-    /// The worker of the call. [`wait_for_events`](Store::wait_for_events) reports the turn to it.
+    /// The worker of the call. [`wait_for_events`](crate::Store::wait_for_events) reports the turn to it.
     pub worker: WorkerId,
     /// This call: random, chosen by the worker. The same ticket again renews the lease.
     pub ticket: Token,
@@ -76,14 +68,14 @@ pub struct LeaveRequest {
 pub enum LeaveTarget {
     /// The ticket that has the turn, or waits for it.
     Ticket(Token),
-    /// All waiting tickets with this prefix, at any worker. [`wait_for_events`](Store::wait_for_events) reports it to
+    /// All waiting tickets with this prefix, at any worker. [`wait_for_events`](crate::Store::wait_for_events) reports it to
     /// their workers.
     WaitingUnder(Token),
 }
 
 impl EnterRequest {
     /// The ROUTE in it.
-    pub(super) fn route(&self) -> RouteRequest {
+    pub(crate) fn route(&self) -> RouteRequest {
         RouteRequest {
             principal: self.principal.clone(),
             server: self.server.clone(),
@@ -92,7 +84,7 @@ impl EnterRequest {
     }
 
     /// The rest of it.
-    pub(super) fn turn(&self) -> turns::TurnRequest {
+    pub(crate) fn turn(&self) -> turns::TurnRequest {
         turns::TurnRequest {
             worker: self.worker.clone(),
             ticket: self.ticket.clone(),
@@ -104,7 +96,7 @@ impl EnterRequest {
 }
 
 /// A turn is released whatever the session's state; if there was none, that state is the error.
-pub(super) fn left(result: Result<(), Refusal>, state: SessionState) -> Result<(), Refusal> {
+pub(crate) fn left(result: Result<(), Refusal>, state: SessionState) -> Result<(), Refusal> {
     result.map_err(|refusal| match state {
         SessionState::Active => refusal,
         SessionState::Ended => Refusal::Ended,
@@ -112,98 +104,18 @@ pub(super) fn left(result: Result<(), Refusal>, state: SessionState) -> Result<(
     })
 }
 
-impl Store {
-    /// Enters the queue for a turn and returns the route: replaces ROUTE for servers that are called serially.
-    ///
-    /// # Errors
-    /// Refused: `NOSESSION`, `ENDED`, `DENIED`; `LIMIT` where too many wait; `STALE` for a worker that counts as dead,
-    /// and for a turn claimed again that is another's now; `ERR` for a lease out of its range.
-    pub async fn enter(
-        &self,
-        key: &SessionKey,
-        request: &EnterRequest,
-    ) -> Result<EnterReply, StoreError> {
-        on_backend!("SESSION.ENTER", self.enter(key, request))
-    }
-
-    /// Releases a turn, or stops waiting for it.
-    ///
-    /// # Errors
-    /// Refused: `STALE` if the ticket has no turn or has lost it, or if no such call waits; `BUSY` if a call to be
-    /// withdrawn has its turn already; `DENIED`, `NOSESSION` or `ENDED` if there is nothing left to release. A module
-    /// older than WAITING reports no waiting call.
-    pub async fn leave(&self, key: &SessionKey, request: &LeaveRequest) -> Result<(), StoreError> {
-        on_backend!(LEAVE, self.leave(key, request))
-    }
-
-    /// Ends the turn that an ENTER of this process was granted, or the wait for one, without waiting for the reply. Who has
-    /// the ticket may end it: the principal is not checked by every store. Later commands of this thread on the session find
-    /// it ended, unless the store was not there. What fails is tried again.
-    pub fn end_turn(&self, key: &SessionKey, turn: LeaveRequest) {
-        let started = Instant::now();
-        if let Backend::Embedded(store, _) = &*self.backend
-            && store.end_turn(key, &turn)
-        {
-            return record_duration(LEAVE, started);
-        }
-        let ending = TurnEnding {
-            store: self.clone(),
-            key: key.clone(),
-            turn,
-        };
-        match &*self.backend {
-            #[cfg(any(test, feature = "test-support"))]
-            Backend::Memory(store, _) => {
-                let left = store.leave(&ending.key, &ending.turn).now_or_never();
-                ending.attempted(started, left);
-            }
-            Backend::Embedded(..) => ending.retry(Duration::ZERO),
-            Backend::Redis(store, _) => store.leave_unawaited(ending, started),
-            Backend::Fallback(store) => store.leave_unawaited(ending, started),
-        }
-    }
-}
-
 /// A turn that no caller waits to see ended.
-#[derive(Debug)]
-pub(super) struct TurnEnding {
-    store: Store,
-    pub(super) key: SessionKey,
-    pub(super) turn: LeaveRequest,
-}
+pub(crate) trait TurnEnding: Send + 'static {
+    /// The session of the turn.
+    fn key(&self) -> &SessionKey;
 
-impl TurnEnding {
+    /// The turn.
+    fn turn(&self) -> &LeaveRequest;
+
     /// Evaluates the result of the first attempt, which began at `started`; `None` if there is none, because the
     /// connection was lost.
-    pub(super) fn attempted(self, started: Instant, left: Option<Result<(), StoreError>>) {
-        record_duration(LEAVE, started);
-        match left {
-            // A refusal means that there is nothing to end.
-            Some(Ok(()) | Err(StoreError::Refused(_))) => {}
-            Some(Err(_)) | None => self.retry(END_PAUSE),
-        }
-    }
+    fn attempted(self, started: Instant, left: Option<Result<(), StoreError>>);
 
     /// Tries again in a task, after a pause.
-    pub(super) fn retry(self, mut pause: Duration) {
-        let Self { store, key, turn } = self;
-        // Without a runtime the process is stopping.
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
-        runtime.spawn(for_same_user(async move {
-            for _ in 0..END_ATTEMPTS {
-                if !pause.is_zero() {
-                    tokio::time::sleep(pause).await;
-                }
-                match store.leave(&key, &turn).await {
-                    Ok(()) | Err(StoreError::Refused(_)) => return,
-                    Err(error) => {
-                        tracing::debug!(session = %key.digest(), %error, "failed to release a turn");
-                        pause = END_PAUSE;
-                    }
-                }
-            }
-        }));
-    }
+    fn retry(self, pause: Duration);
 }

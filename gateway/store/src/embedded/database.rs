@@ -12,26 +12,29 @@ use mooring_session::Tuning;
 use mooring_session::clock::ClockWatch;
 use mooring_session::context::{Decision, Liveness, RecordChange};
 use mooring_session::index::Departures;
+use mooring_session::names::InstanceName;
+use mooring_session::record::Record;
 use mooring_session::refusal::Refusal;
-use mooring_session::time::{Millis, Timestamp};
-use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
+use mooring_session::time::{Millis, Monotonic, Timestamp};
+use rusqlite::{Transaction, TransactionBehavior};
 
-use super::TransactionError;
+use super::failure::TransactionError;
 use super::file::FileConnection;
-use super::housekeeping::USE_STEP;
 use super::known_workers::KnownWorkers;
 use super::node::FileNode;
 use super::recent_sessions::{FileVersion, RecentSessions};
-use super::row::{self, stored_number};
+use super::row;
 use super::schema::BUSY_TIMEOUT;
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::key::{Family, InitDigest, SessionKey};
+use crate::key::{Family, SessionKey};
 use crate::queues::Queues;
 use crate::status::StatusCell;
-use crate::transition::Access;
-use crate::waking::{BindingChange, PriorBinding, SettledScope, WakingTransition};
+use crate::transition::{Access, SettledScope, Transition};
 
+/// A use that does not change its record is written beside it if the last written one is at least this old, so that the
+/// session cap evicts the least recently used session.
+const USE_STEP: Millis = Millis::new(1_000);
 /// A busy thread purges once per this many writing commands.
 const PURGE_EVERY: u32 = 256;
 
@@ -66,10 +69,37 @@ struct TransitionResult<R, A> {
     reply: R,
     /// The result of the additional work.
     also: A,
-    /// The binding that it rebound, as it was before.
-    moved: Option<PriorBinding>,
+    /// Whether it rebound the binding that it may rebind.
+    is_moved: bool,
     /// The time of use to write beside the record.
     used_at: Option<Timestamp>,
+}
+
+impl<R, A> TransitionResult<R, A> {
+    /// Of one that changed nothing. A use is written beside the record if the last one was written some time ago.
+    fn unwritten<T: Transition>(
+        reply: R,
+        also: A,
+        last_used_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Self {
+        let is_due = |last_used_at: Timestamp| T::IS_USE && now >= last_used_at.plus(USE_STEP);
+        Self {
+            reply,
+            also,
+            is_moved: false,
+            used_at: last_used_at.is_some_and(is_due).then_some(now),
+        }
+    }
+}
+
+/// The epoch and instance of the binding that a request may rebind.
+fn movable_binding<T: Transition>(
+    request: &T,
+    record: Option<&Record>,
+) -> Option<(u64, InstanceName)> {
+    let binding = record?.bindings.get(request.moved_server()?)?;
+    Some((binding.epoch, binding.instance.clone()))
 }
 
 impl Database {
@@ -96,7 +126,7 @@ impl Database {
         }
     }
 
-    pub(super) fn transition<T: WakingTransition>(
+    pub(super) fn transition<T: Transition>(
         &mut self,
         key: &SessionKey,
         request: &T,
@@ -106,7 +136,7 @@ impl Database {
     }
 
     /// Runs a transition and additional work, both or neither: the transaction is committed only if `also` succeeds.
-    pub(super) fn transition_and<T: WakingTransition, A>(
+    pub(super) fn transition_and<T: Transition, A>(
         &mut self,
         key: &SessionKey,
         request: &T,
@@ -122,7 +152,7 @@ impl Database {
 
     /// The same for a transition that only reads. It waits for no lock; none if it has to write, if the file was
     /// replaced, or if reading failed. Then nothing was done.
-    pub(super) fn read_now<T: WakingTransition, A>(
+    pub(super) fn read_now<T: Transition, A>(
         &mut self,
         key: &SessionKey,
         request: &T,
@@ -151,20 +181,20 @@ impl Database {
     }
 
     /// Tells those who wait for what the transition has settled.
-    fn notify<T: WakingTransition, A>(
+    fn notify<T: Transition, A>(
         &self,
         key: &SessionKey,
         request: &T,
         done: &TransitionResult<T::Reply, A>,
     ) {
-        let settles = match &done.moved {
-            Some(before) => SettledScope::Server(&before.server),
+        let settles = match request.moved_server().filter(|_| done.is_moved) {
+            Some(server) => SettledScope::Server(server),
             None => request.settled_scope(&done.reply),
         };
         (self.queues).note(key, request.claim_waiter(&done.reply), settles);
     }
 
-    fn done<T: WakingTransition, A>(
+    fn done<T: Transition, A>(
         &mut self,
         key: &SessionKey,
         request: &T,
@@ -184,7 +214,7 @@ impl Database {
     }
 
     /// A transition that changes nothing; `None` if it has to write. It needs no transaction: it decides on one record.
-    fn read<T: WakingTransition, A>(
+    fn read<T: Transition, A>(
         &mut self,
         key: &SessionKey,
         request: &T,
@@ -209,16 +239,12 @@ impl Database {
         if written != RecordChange::Nothing {
             return Ok(None);
         }
-        let is_due = |last_used_at: Timestamp| T::IS_USE && now >= last_used_at.plus(USE_STEP);
-        Ok(Some(TransitionResult {
-            reply,
-            also: also(&workers)?,
-            moved: None,
-            used_at: last_used_at.is_some_and(is_due).then_some(now),
-        }))
+        let also = also(&workers)?;
+        let done = TransitionResult::unwritten::<T>(reply, also, last_used_at, now);
+        Ok(Some(done))
     }
 
-    fn write_transition<T: WakingTransition, A>(
+    fn write_transition<T: Transition, A>(
         &mut self,
         key: &SessionKey,
         request: &T,
@@ -238,26 +264,16 @@ impl Database {
                 row::read_floor(&transaction)?.max(highest)
             }
         };
-        let before = PriorBinding::of(request, slot.as_ref());
-        let node = FileNode::new(
-            &transaction,
-            key,
-            (now, mono),
-            &self.departures,
-            &self.queues,
-        );
+        let before = movable_binding(request, slot.as_ref());
+        let times = (now, mono);
+        let node = FileNode::new(&transaction, key, times, &self.departures, &self.queues);
         let workers = self.known_workers.workers.at(mono);
         let Decision { reply, written } =
             node.decide(request, &mut slot, floor, &self.tuning, &workers)?;
         if written == RecordChange::Nothing {
-            let is_due =
-                |row: &&row::SessionRow| T::IS_USE && now >= row.last_used_at.plus(USE_STEP);
-            return Ok(TransitionResult {
-                reply,
-                also: also(&workers)?,
-                moved: None,
-                used_at: living.filter(is_due).map(|_| now),
-            });
+            let (also, last_used_at) = (also(&workers)?, living.map(|row| row.last_used_at));
+            let done = TransitionResult::unwritten::<T>(reply, also, last_used_at, now);
+            return Ok(done);
         }
         let fields = living.map(|row| &row.fields);
         let key = key.secret();
@@ -282,62 +298,33 @@ impl Database {
         }
         let also = also(&workers)?;
         transaction.commit()?;
-        let moved = before.as_ref().map(|before| before.moved(slot.as_ref()));
-        if let (Some(before), Some(BindingChange::Away)) = (&before, moved) {
-            let PriorBinding {
-                server, instance, ..
-            } = before;
-            self.departures.note(server, instance, mono);
-        }
-        let moved = before.filter(|_| moved != Some(BindingChange::Not));
+        let after = movable_binding(request, slot.as_ref());
         Ok(TransitionResult {
             reply,
             also,
-            moved,
+            is_moved: self.note_move(request, before, after, mono),
             used_at: None,
         })
     }
 
-    pub(super) fn put_init(
+    /// Notes the instance that a binding was moved away from. Returns whether it has another epoch.
+    fn note_move<T: Transition>(
         &mut self,
-        digest: &InitDigest,
-        json: &str,
-        keep: Millis,
-    ) -> Result<(), StoreError> {
-        self.write(|transaction, _, clock| {
-            transaction
-                .prepare_cached(
-                    "INSERT INTO inits VALUES (?1, ?2, ?3)
-                     ON CONFLICT (digest) DO UPDATE SET lapses_at = excluded.lapses_at",
-                )?
-                .execute(params![
-                    digest.as_str(),
-                    json,
-                    stored_number(clock.now().plus(keep).unix_ms())
-                ])?;
-            Ok(())
-        })
-    }
-
-    pub(super) fn get_init(&mut self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
-        self.with_repair(|database| {
-            let now = stored_number(database.clock.now().unix_ms());
-            let found = database
-                .connection
-                .prepare_cached("SELECT params FROM inits WHERE digest = ?1 AND lapses_at > ?2")?
-                .query_row(params![digest.as_str(), now], |row| row.get(0))
-                .optional()?;
-            Ok(found)
-        })
-    }
-
-    pub(super) fn delete_init(&mut self, digest: &InitDigest) -> Result<(), StoreError> {
-        self.write(|transaction, _, _| {
-            transaction
-                .prepare_cached("DELETE FROM inits WHERE digest = ?1")?
-                .execute(params![digest.as_str()])?;
-            Ok(())
-        })
+        request: &T,
+        before: Option<(u64, InstanceName)>,
+        after: Option<(u64, InstanceName)>,
+        mono: Monotonic,
+    ) -> bool {
+        let (Some(server), Some((epoch, instance))) = (request.moved_server(), before) else {
+            return false;
+        };
+        if after.as_ref().is_some_and(|(now, _)| *now == epoch) {
+            return false;
+        }
+        if after.is_none_or(|(_, now)| now != instance) {
+            self.departures.note(server, &instance, mono);
+        }
+        true
     }
 
     /// Runs work in a writing transaction, with the current workers.

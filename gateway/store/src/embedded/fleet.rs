@@ -1,51 +1,44 @@
-//! Workers, turns and rates: commands on no record, or on more than one record.
+//! Workers and turns: commands on no record, or on more than one record.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::{self, RateRequest, TheoreticalArrivalTime};
 use mooring_session::view::RecordView;
 use mooring_session::workers::Beat;
-use rusqlite::{Connection, OptionalExtension, params};
 
+use super::EmbeddedStore;
 use super::database::{Database, NowRead};
+use super::failure::TransactionError;
 use super::row::{read_number, stored_number};
-use super::{EmbeddedStore, Job, TransactionError};
 use crate::error::StoreError;
 use crate::events::WorkerEvent;
-use crate::fleet::WorkerView;
 use crate::key::SessionKey;
-use crate::rate::RateReply;
 use crate::status::AnsweredBy;
 use crate::transition::Get;
 use crate::turns::{self, EnterReply, EnterRequest, LeaveRequest};
+use crate::workers::WorkerView;
 
 impl EmbeddedStore {
     pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
         let beat = beat.clone();
-        self.run_on_thread(move |database| {
-            database.write(|transaction, known_workers, clock| {
-                known_workers.beat(transaction, beat.clone(), clock)
-            })
+        self.write(move |transaction, known_workers, clock| {
+            known_workers.beat(transaction, beat.clone(), clock)
         })
         .await
     }
 
     pub(crate) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
         let worker = worker.clone();
-        self.run_on_thread(move |database| {
-            database.write(|transaction, known_workers, clock| {
-                Ok(known_workers.gone(transaction, &worker, clock)?)
-            })
+        self.write(move |transaction, known_workers, clock| {
+            Ok(known_workers.gone(transaction, &worker, clock)?)
         })
         .await
     }
 
     pub(crate) async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
-        self.run_on_thread(|database| database.with_repair(Database::workers))
-            .await
+        self.read(Database::workers).await
     }
 
     pub(crate) async fn enter(
@@ -111,11 +104,10 @@ impl EmbeddedStore {
         }
         let pending = self.pending.begin(key);
         let (key, turn) = (key.clone(), turn.clone());
-        let ending: Job = Box::new(move |database| {
+        self.try_run(move |database| {
             let _until_done = pending;
             database.end_turn(&key, &turn);
-        });
-        self.jobs.try_send(ending).is_ok()
+        })
     }
 
     /// The thread is asked to check which workers are alive; the events are taken here, so that none is lost if the
@@ -135,25 +127,6 @@ impl EmbeddedStore {
             drop(looked.await);
         };
         Ok(self.queues.wait(worker, timeout, look).await)
-    }
-
-    pub(crate) async fn rate(
-        &self,
-        name: &str,
-        request: &RateRequest,
-    ) -> Result<RateReply, StoreError> {
-        let (name, request) = (name.to_owned(), *request);
-        self.run_on_thread(move |database| {
-            database.write(|transaction, _, clock| {
-                let stored = spent(transaction, &name)?;
-                let rated = rules::rate(stored, &request, clock.now());
-                if let Some(written) = rated.written {
-                    save_spent(transaction, &name, written)?;
-                }
-                Ok(RateReply::of(rated))
-            })
-        })
-        .await
     }
 }
 
@@ -200,31 +173,4 @@ impl Database {
             })
             .collect())
     }
-}
-
-/// A stored rate that cannot be parsed, which must have been edited by hand, counts as none.
-fn spent(connection: &Connection, name: &str) -> rusqlite::Result<Option<TheoreticalArrivalTime>> {
-    let text = connection
-        .prepare_cached("SELECT spent FROM rates WHERE name = ?1")?
-        .query_row([name], |row| row.get::<_, String>(0))
-        .optional()?;
-    Ok(text.and_then(|text| TheoreticalArrivalTime::decode(text.as_bytes()).ok()))
-}
-
-fn save_spent(
-    connection: &Connection,
-    name: &str,
-    spent: TheoreticalArrivalTime,
-) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO rates VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET
-                spent = excluded.spent, lapses_at = excluded.lapses_at",
-        )?
-        .execute(params![
-            name,
-            spent.encode(),
-            stored_number(spent.expires_at().unix_ms())
-        ])?;
-    Ok(())
 }

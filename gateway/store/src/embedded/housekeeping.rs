@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use mooring_session::time::{Millis, Timestamp};
+use mooring_session::time::Timestamp;
 use rusqlite::params;
 
 use super::database::Database;
@@ -14,9 +14,6 @@ use crate::key::SessionKey;
 
 /// Most ended tombstones deleted in one step, so that no command waits for long.
 const PURGE_STEP: u32 = 64;
-/// A use that does not change its record is written beside it if the last written one is at least this old, so that the
-/// session cap evicts the least recently used session.
-pub(super) const USE_STEP: Millis = Millis::new(1_000);
 /// Timeout for the write lock. Work that has to wait longer is left to the next step.
 const BESIDE_WITHIN: Duration = Duration::from_millis(5);
 

@@ -18,11 +18,11 @@ use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::workers::{Beat, Drain, Workers};
 use rusqlite::{Connection, Row, params};
 
-use super::TransactionError;
+use super::failure::TransactionError;
 use super::file::MemoryUse;
 use super::row::{read_number, stored_number};
 use crate::clock::Clock;
-use crate::fleet::WORKER_GRACE;
+use crate::workers::WORKER_GRACE;
 
 /// How long the row of a silent worker is kept.
 const FORGOTTEN_AFTER: Millis = Millis::new(7 * 24 * 60 * 60 * 1_000);

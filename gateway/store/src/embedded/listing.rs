@@ -14,9 +14,10 @@ use mooring_session::view::RecordView;
 use rusqlite::types::Value;
 use rusqlite::{Row, params_from_iter};
 
+use super::EmbeddedStore;
 use super::database::Database;
+use super::failure::TransactionError;
 use super::row::{self, stored_number};
-use super::{EmbeddedStore, TransactionError};
 use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::query::{Cursor, PAGE_MAX, SessionPage, SessionQuery};
@@ -33,8 +34,7 @@ impl EmbeddedStore {
             count: query.count.clamp(1, PAGE_MAX),
             prefix: self.prefix.to_string(),
         };
-        self.run_on_thread(move |database| database.with_repair(|database| database.list(&search)))
-            .await
+        self.read(move |database| database.list(&search)).await
     }
 }
 

@@ -33,27 +33,6 @@ CREATE TRIGGER session_dropped AFTER DELETE ON sessions BEGIN
 END;
 ";
 
-/// How much of the file was copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
-    /// Everything that was committed.
-    Whole,
-    /// The file without its write-ahead log.
-    WithoutLog,
-    /// Nothing: the file cannot be read either.
-    Nothing,
-}
-
-impl Extent {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Whole => "all of it",
-            Self::WithoutLog => "all but what was written last",
-            Self::Nothing => "nothing of it",
-        }
-    }
-}
-
 /// The result of writing back.
 #[derive(Debug, Default)]
 pub(super) struct WrittenBack {
@@ -63,29 +42,31 @@ pub(super) struct WrittenBack {
     pub(super) discarded: Vec<String>,
 }
 
-/// Copies whatever can be read: through the existing connection, through a read-only one, or nothing.
+/// Copies whatever can be read: through the existing connection, through a read-only one, or nothing. Tells how much it
+/// was, for the log.
 pub(super) fn make(
     open: Option<&Connection>,
     path: &Path,
-) -> rusqlite::Result<(Connection, Extent)> {
+) -> rusqlite::Result<(Connection, &'static str)> {
+    const WHOLE: &str = "all of it";
     if let Some(copy) = open.and_then(|connection| of(connection).ok()) {
-        return Ok((copy, Extent::Whole));
+        return Ok((copy, WHOLE));
     }
     let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let plain = Connection::open_with_flags(path, read_only);
     if let Some(copy) = plain.ok().and_then(|connection| of(&connection).ok()) {
-        return Ok((copy, Extent::Whole));
+        return Ok((copy, WHOLE));
     }
     // If the directory is not writable, SQLite cannot create what it needs to read the log.
     let uri_without_log = uri_without_log(path).and_then(|uri| {
         Connection::open_with_flags(uri, read_only | OpenFlags::SQLITE_OPEN_URI).ok()
     });
     if let Some(copy) = uri_without_log.and_then(|connection| of(&connection).ok()) {
-        return Ok((copy, Extent::WithoutLog));
+        return Ok((copy, "all but what was written last"));
     }
     let memory = empty()?;
     memory.execute_batch(CHANGES)?;
-    Ok((memory, Extent::Nothing))
+    Ok((memory, "nothing of it"))
 }
 
 fn uri_without_log(path: &Path) -> Option<String> {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use rusqlite::ErrorCode;
 
-use super::TransactionError;
 use super::database::Database;
+use super::failure::TransactionError;
 use super::file::{FileConnection, MemoryUse};
 use super::memory_copy;
 use super::schema::{self, Check};
@@ -34,7 +34,6 @@ fn is_unwritable(error: &OpenError) -> bool {
     match error {
         // The process that holds the lock for so long is still using the file.
         OpenError::Place { source, .. } => source.kind() != ErrorKind::TimedOut,
-        OpenError::Directory { .. } => true,
         OpenError::File { source, .. } => is_write_failure(source),
         _ => false,
     }
@@ -66,7 +65,7 @@ fn copied(
         file = %path.display(),
         %error,
         reason = reason.unwrap_or_default(),
-        copied = extent.as_str(),
+        copied = extent,
         "the sessions' file cannot be written: sessions go on in the memory of this process, and are written to it when \
          that can be done again"
     );

@@ -35,29 +35,30 @@ mod reaping;
 mod recent_sessions;
 mod row;
 mod schema;
-mod sealed;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mooring_session::refusal::Refusal;
-use mooring_session::time::Millis;
+use rusqlite::Transaction;
 use tokio::sync::oneshot;
 
 use self::database::{Database, NowRead};
+use self::failure::TransactionError;
 use self::file::{FileConnection, MemoryUse};
+use self::known_workers::KnownWorkers;
 use self::pending::PendingCommands;
-use super::clock::Clock;
-use super::error::{NotReady, OpenError, StoreError};
-use super::key::{InitDigest, SessionKey};
-use super::queues::Queues;
-use super::status::{StatusCell, StoreMode};
-use super::transition::Access;
-use super::waking::WakingTransition;
+use crate::clock::Clock;
+use crate::error::{NotReady, OpenError, StoreError};
+use crate::key::SessionKey;
+use crate::lock::lock;
+use crate::queues::Queues;
+use crate::status::{StatusCell, StoreMode};
+use crate::transition::{Access, Transition};
 
 /// Most commands queued for the thread. Beyond it callers wait for room.
 const QUEUE_MAX: usize = 1_024;
@@ -72,15 +73,14 @@ type Job = Box<dyn FnOnce(&mut Database) + Send>;
 /// Handle of the database and its thread. Dropping it ends the thread after the queued work.
 #[derive(Debug)]
 pub(super) struct EmbeddedStore {
-    jobs: flume::Sender<Job>,
+    /// The way to the thread. None without a file: then nothing blocks, and callers do their work themselves.
+    jobs: Option<flume::Sender<Job>>,
     database: Arc<Mutex<Database>>,
     pending: PendingCommands,
     /// The turns and events of this process.
     queues: Arc<Queues>,
     prefix: Arc<str>,
     status: Arc<StatusCell>,
-    /// Whether the sessions are invisible to other processes.
-    is_private: bool,
 }
 
 impl EmbeddedStore {
@@ -127,12 +127,10 @@ impl EmbeddedStore {
             Arc::clone(&queues),
             Arc::clone(&status),
         )));
-        let (jobs, queue) = flume::bounded::<Job>(QUEUE_MAX);
-        let of_thread = Arc::clone(&database);
-        std::thread::Builder::new()
-            .name("mooring-store".to_owned())
-            .spawn(move || work(&queue, &of_thread))
-            .map_err(OpenError::Thread)?;
+        let jobs = match is_private {
+            true => None,
+            false => Some(start_thread(&database)?),
+        };
         Ok(Self {
             jobs,
             database,
@@ -140,21 +138,20 @@ impl EmbeddedStore {
             queues,
             prefix: prefix.into(),
             status,
-            is_private,
         })
     }
 
     /// Whether the sessions are invisible to other processes.
     pub(super) const fn is_private(&self) -> bool {
-        self.is_private
+        self.jobs.is_none()
     }
 
     /// Whether the file is in use, or memory instead.
-    pub(super) fn status(&self) -> Arc<StatusCell> {
-        Arc::clone(&self.status)
+    pub(super) fn status(&self) -> &StatusCell {
+        &self.status
     }
 
-    pub(super) async fn run<T: WakingTransition>(
+    pub(super) async fn run<T: Transition>(
         &self,
         key: &SessionKey,
         request: &T,
@@ -186,33 +183,20 @@ impl EmbeddedStore {
         if let Some(used_at) = used_at {
             let key = key.clone();
             // If the queue is full, the use is not recorded beside the record.
-            let note: Job = Box::new(move |database| database.note_use(&key, used_at));
-            drop(self.jobs.try_send(note));
+            self.try_run(move |database| database.note_use(&key, used_at));
         }
         Some(reply)
     }
 
-    pub(super) async fn put_init(
-        &self,
-        digest: &InitDigest,
-        json: &str,
-        keep: Millis,
-    ) -> Result<(), StoreError> {
-        let (digest, json) = (digest.clone(), json.to_owned());
-        self.run_on_thread(move |database| database.put_init(&digest, &json, keep))
-            .await
-    }
-
-    pub(super) async fn get_init(&self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
-        let digest = digest.clone();
-        self.run_on_thread(move |database| database.get_init(&digest))
-            .await
-    }
-
-    pub(super) async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
-        let digest = digest.clone();
-        self.run_on_thread(move |database| database.delete_init(&digest))
-            .await
+    /// Runs work that no caller waits for. Returns whether it will be done: not if the queue of the thread is full.
+    fn try_run(&self, work: impl FnOnce(&mut Database) + Send + 'static) -> bool {
+        match &self.jobs {
+            Some(jobs) => jobs.try_send(Box::new(work)).is_ok(),
+            None => {
+                work(&mut lock(&self.database));
+                true
+            }
+        }
     }
 
     /// Runs a command on this session on the thread, before any later one.
@@ -229,11 +213,34 @@ impl EmbeddedStore {
         .await
     }
 
-    /// Runs work on the thread. Queued work is done even if the caller no longer waits.
+    /// Runs work in a writing transaction, with the current workers.
+    async fn write<R: Send + 'static>(
+        &self,
+        work: impl Fn(&Transaction<'_>, &mut KnownWorkers, &Clock) -> Result<R, TransactionError>
+        + Send
+        + 'static,
+    ) -> Result<R, StoreError> {
+        self.run_on_thread(move |database| database.write(work))
+            .await
+    }
+
+    /// Runs work on the thread, again if the file had to be replaced.
+    async fn read<R: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut Database) -> Result<R, TransactionError> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        self.run_on_thread(move |database| database.with_repair(work))
+            .await
+    }
+
+    /// Runs work on the thread, if there is one. Queued work is done even if the caller no longer waits.
     async fn run_on_thread<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Database) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
+        let Some(jobs) = &self.jobs else {
+            return work(&mut lock(&self.database));
+        };
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |database| {
             // If the caller is gone, the work stays done.
@@ -241,7 +248,7 @@ impl EmbeddedStore {
         });
         let run = async {
             let stopped = || StoreError::NotReady(NotReady::Stopped);
-            self.jobs.send_async(job).await.map_err(|_| stopped())?;
+            jobs.send_async(job).await.map_err(|_| stopped())?;
             answer.await.map_err(|_| stopped())?
         };
         tokio::time::timeout(WAIT_MAX, run)
@@ -250,11 +257,21 @@ impl EmbeddedStore {
     }
 }
 
+fn start_thread(database: &Arc<Mutex<Database>>) -> Result<flume::Sender<Job>, OpenError> {
+    let (jobs, queue) = flume::bounded::<Job>(QUEUE_MAX);
+    let database = Arc::clone(database);
+    std::thread::Builder::new()
+        .name("mooring-store".to_owned())
+        .spawn(move || work(&queue, &database))
+        .map_err(OpenError::Thread)?;
+    Ok(jobs)
+}
+
 /// The loop of the thread, until the handle is dropped. It purges once at the start, so that processes that live for a
 /// single call do so too.
 fn work(queue: &flume::Receiver<Job>, database: &Mutex<Database>) {
-    // Only this thread waits for the lock, and a read that panics leaves the database as it was.
-    let locked = || database.lock().unwrap_or_else(PoisonError::into_inner);
+    // With a file, only this thread waits for the lock.
+    let locked = || lock(database);
     locked().purge();
     let mut purged_at = Instant::now();
     loop {
@@ -271,34 +288,4 @@ fn work(queue: &flume::Receiver<Job>, database: &Mutex<Database>) {
         }
     }
     locked().return_to_file();
-}
-
-/// Errors inside a transaction.
-#[derive(Debug)]
-enum TransactionError {
-    /// An error that is the store's reply.
-    Store(StoreError),
-    /// A failure of SQLite.
-    Sqlite(rusqlite::Error),
-}
-
-impl From<Refusal> for TransactionError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Store(StoreError::Refused(refusal))
-    }
-}
-
-impl From<rusqlite::Error> for TransactionError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Sqlite(error)
-    }
-}
-
-impl From<TransactionError> for StoreError {
-    fn from(failed: TransactionError) -> Self {
-        match failed {
-            TransactionError::Store(error) => error,
-            TransactionError::Sqlite(error) => Self::NotReady(failure::not_ready(&error)),
-        }
-    }
 }

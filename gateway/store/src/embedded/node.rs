@@ -13,7 +13,7 @@ use mooring_session::record::Record;
 use mooring_session::time::{Monotonic, Timestamp};
 use rusqlite::{Connection, params};
 
-use super::TransactionError;
+use super::failure::TransactionError;
 use super::row::{read_number, stored_number};
 use crate::key::SessionKey;
 use crate::queues::Queues;

@@ -6,10 +6,11 @@ use mooring_session::record::{Record, SessionState};
 use mooring_session::time::Timestamp;
 use rusqlite::params;
 
+use super::EmbeddedStore;
 use super::database::Database;
+use super::failure::TransactionError;
 use super::file::MemoryUse;
 use super::row::{self, stored_number};
-use super::{EmbeddedStore, TransactionError};
 use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 use crate::query::PAGE_MAX;
@@ -26,10 +27,8 @@ impl EmbeddedStore {
     ) -> Result<Vec<SessionKey>, StoreError> {
         let (worker, prefix) = (worker.clone(), self.prefix.to_string());
         let count = count.min(PAGE_MAX);
-        self.run_on_thread(move |database| {
-            database.with_repair(|database| database.reap(&worker, family, count, &prefix))
-        })
-        .await
+        self.read(move |database| database.reap(&worker, family, count, &prefix))
+            .await
     }
 }
 

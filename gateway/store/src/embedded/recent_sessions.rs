@@ -9,7 +9,7 @@ use mooring_session::record::Record;
 use mooring_session::time::Timestamp;
 use rusqlite::Connection;
 
-use super::TransactionError;
+use super::failure::TransactionError;
 use super::row::{self, SessionRow};
 use crate::key::SessionKey;
 

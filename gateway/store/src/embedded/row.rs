@@ -14,7 +14,7 @@ use mooring_session::refusal::Refusal;
 use mooring_session::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::TransactionError;
+use super::failure::TransactionError;
 
 /// One record's fields by name, readable in the sqlite3 shell.
 pub(super) type Fields = BTreeMap<String, String>;

@@ -36,10 +36,7 @@ pub(super) fn open(path: &Path, check: Check) -> Result<FileConnection, OpenErro
         return Ok(opened);
     }
     if let Some(directory) = path.parent() {
-        file::make_directory(directory).map_err(|source| OpenError::Directory {
-            path: directory.to_owned(),
-            source,
-        })?;
+        file::make_directory(directory).map_err(|source| of_place(directory, source))?;
     }
     let _lock = FileLock::take(path).map_err(|source| of_place(path, source))?;
     match make(path, check) {

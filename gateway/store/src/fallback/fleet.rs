@@ -8,12 +8,13 @@ use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 use mooring_session::workers::Beat;
 
-use super::{FallbackStore, Phase, Shared};
+use super::FallbackStore;
+use super::shared::{Phase, Shared};
 use crate::error::{StoreError, UnavailableReason};
-use crate::fleet::WorkerView;
 use crate::key::{Family, SessionKey};
 use crate::query::{SessionPage, SessionQuery};
 use crate::redis::RedisStore;
+use crate::workers::WorkerView;
 
 /// How often a gateway that has others beside it asks for them. In a large fleet the answer is long.
 const OTHERS_ASKED_EVERY: Millis = Millis::new(60_000);

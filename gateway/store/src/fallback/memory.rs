@@ -1,5 +1,5 @@
-//! Serves sessions from memory while Redis is away, by the same rules, and collects what has to be sent to Redis when
-//! it returns.
+//! Serves sessions from memory while Redis is away, by the same rules, and notes in the [`journal`](super::journal) what
+//! has to be sent to Redis when it returns.
 //!
 //! Code sessions are served even if they are unknown here: their paths are derived from their names, and file locks on
 //! the volume work without Redis. Other sessions are served only if this gateway read or created them.
@@ -8,25 +8,25 @@
 //! itself refuses once its heartbeats have not been stored for a while.
 //!
 //! Invariants: an unknown session fails with `UnavailableReason`, never with a refusal; no binding gets an owner here if
-//! other gateways know its session; an END that was answered stays in the journal until Redis has executed it.
+//! other gateways know its session.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use mooring_session::context::{Liveness, NoIndex};
+use mooring_session::context::Liveness;
 use mooring_session::limits::TTL_MAX;
-use mooring_session::names::{Principal, ServerName, Token, UpstreamSession};
+use mooring_session::names::{Principal, Token};
 use mooring_session::record::{Binding, LEAST_READER, Lifecycle, Phase, Record, SessionLifetime};
-use mooring_session::rules::{EndReply, EndRequest, TouchRequest};
 use mooring_session::time::{Monotonic, Timestamp};
 use mooring_session::view::OwnerView;
 
+use super::inits::Inits;
+use super::journal::{Journal, Origin, ReadOrigin};
 use super::memory_transition::{MemoryTransition, RequiredKnowledge};
+use super::rates::Rates;
+use super::sessions::{SESSIONS_MAX, Sessions};
 use super::shadow::{SessionSnapshot, Shadow};
 use crate::error::{StoreError, UnavailableReason};
-use crate::inits::Inits;
-use crate::key::{Family, InitDigest, SessionKey};
-use crate::rate::Rates;
-use crate::sessions::{SESSIONS_MAX, Sessions};
+use crate::key::{Family, SessionKey};
 
 /// Most sessions of one outage, including ended and expired ones. Beyond it, unknown sessions fail with
 /// `UnavailableReason`.
@@ -37,8 +37,6 @@ const REMEMBERED_MAX: usize = 2 * SESSIONS_MAX;
 pub(crate) struct Memory {
     pub(super) shadow: Shadow,
     pub(super) inits: Inits,
-    /// Initialize params that were not sent to Redis.
-    pub(super) pending_inits: Vec<InitDigest>,
     /// Rates while Redis is away: each gateway counts for itself.
     pub(super) rates: Rates,
     pub(super) away_since: Monotonic,
@@ -46,40 +44,11 @@ pub(crate) struct Memory {
     pub(super) replica_since: Option<Monotonic>,
     sessions: Sessions,
     workers: EveryWorkerAlive,
-    origins: HashMap<SessionKey, Origin>,
-    ends: HashMap<SessionKey, PendingEnd>,
+    pub(super) journal: Journal,
     /// Whether Redis has said lately that there is no other gateway. The others would refuse a session that is made here.
     pub(super) is_alone: bool,
     /// When Redis was last asked for others.
     pub(super) asked_for_others_at: Option<Monotonic>,
-}
-
-/// Where a session in memory came from.
-#[derive(Clone, Debug)]
-pub(super) enum Origin {
-    /// It was created while Redis was away.
-    Minted,
-    /// It was read from Redis before.
-    Read(ReadOrigin),
-}
-
-/// The state of a session in Redis before the outage, and the changes to send.
-#[derive(Clone, Debug)]
-pub(super) struct ReadOrigin {
-    /// The epoch of each binding that was read.
-    pub(super) epochs: BTreeMap<ServerName, u64>,
-    /// Whether the record was read, or just some of its bindings.
-    pub(super) is_whole: bool,
-    /// All TOUCHes, merged.
-    pub(super) touch: Option<TouchRequest>,
-}
-
-/// An END that was answered but not executed by Redis.
-#[derive(Clone, Debug)]
-pub(super) struct PendingEnd {
-    pub(super) request: EndRequest,
-    /// The upstream sessions that the reply named, which the caller cleans up.
-    pub(super) reported: Vec<UpstreamSession>,
 }
 
 /// Liveness while Redis is away: it is unknown, so every worker counts as alive and none loses its connections.
@@ -117,14 +86,12 @@ impl Memory {
         Self {
             shadow: Shadow::default(),
             inits: Inits::default(),
-            pending_inits: Vec::new(),
             rates: Rates::default(),
             away_since: Monotonic::default(),
             replica_since: None,
             sessions: Sessions::new(SESSIONS_MAX),
             workers: EveryWorkerAlive::default(),
-            origins: HashMap::new(),
-            ends: HashMap::new(),
+            journal: Journal::default(),
             is_alone: false,
             asked_for_others_at: None,
         }
@@ -144,8 +111,8 @@ impl Memory {
         if matches!(request.need(), RequiredKnowledge::Redis) {
             return Err(unknown);
         }
-        if !self.origins.contains_key(key) {
-            let has_room = self.origins.len() < REMEMBERED_MAX;
+        if !self.journal.origins.contains_key(key) {
+            let has_room = self.journal.origins.len() < REMEMBERED_MAX;
             let is_minted = !self.recall(key, request.user(), now);
             if is_minted && T::MINTS && key.family() == Family::Mcp && !self.is_alone {
                 return Err(StoreError::Away(UnavailableReason::NotAlone));
@@ -157,13 +124,10 @@ impl Memory {
         if !self.is_enough(key, request.need()) {
             return Err(unknown);
         }
-        self.sessions.make_room(now);
-        let decided = self
-            .sessions
-            .run(key, request, now, &self.workers, &NoIndex)?;
-        let reply = decided.reply;
-        self.origins.entry(key.clone()).or_insert(Origin::Minted);
-        request.journal(key, &reply, self);
+        let reply = self.sessions.run(key, request, now, &self.workers)?;
+        let origins = &mut self.journal.origins;
+        origins.entry(key.clone()).or_insert(Origin::Minted);
+        request.journal(key, &reply, &mut self.journal);
         Ok(reply)
     }
 
@@ -196,21 +160,21 @@ impl Memory {
         let Some(record) = record_of(key, read, now) else {
             return false;
         };
-        self.sessions.make_room(now);
-        let has_room = self.sessions.adopt(key, record);
+        let has_room = self.sessions.adopt(key, record, now);
         if has_room {
             owners.iter().for_each(|owner| self.workers.learn(owner));
-            self.origins.insert(key.clone(), Origin::Read(origin));
+            let origins = &mut self.journal.origins;
+            origins.insert(key.clone(), Origin::Read(origin));
         }
         has_room
     }
 
     fn is_enough(&self, key: &SessionKey, need: RequiredKnowledge<'_>) -> bool {
-        let Some(Origin::Read(read)) = self.origins.get(key) else {
+        let Some(Origin::Read(read)) = self.journal.origins.get(key) else {
             return true;
         };
         // An ended session needs no state: it is refused.
-        self.ends.contains_key(key)
+        self.journal.ends.contains_key(key)
             || match need {
                 RequiredKnowledge::Session => true,
                 RequiredKnowledge::Record | RequiredKnowledge::Binding(_)
@@ -230,53 +194,8 @@ impl Memory {
         record.is_some_and(|record| record.principal != *principal)
     }
 
-    pub(super) fn journal_end(&mut self, key: &SessionKey, request: &EndRequest, reply: &EndReply) {
-        let owed = PendingEnd {
-            request: request.clone(),
-            reported: reply
-                .record
-                .bindings
-                .iter()
-                .filter_map(|binding| binding.upstream_session.clone())
-                .collect(),
-        };
-        self.ends.entry(key.clone()).or_insert(owed);
-    }
-
-    pub(super) fn journal_touch(&mut self, key: &SessionKey, request: &TouchRequest) {
-        let Some(Origin::Read(read)) = self.origins.get_mut(key) else {
-            return;
-        };
-        match &mut read.touch {
-            None => read.touch = Some(request.clone()),
-            Some(earlier) => {
-                earlier.ttl = request.ttl.or(earlier.ttl);
-                if request.content_hash.is_some() {
-                    earlier.content_hash.clone_from(&request.content_hash);
-                }
-                earlier.labels.extend(request.labels.clone());
-                if request.reported.is_some() {
-                    earlier.reported.clone_from(&request.reported);
-                }
-            }
-        }
-    }
-
-    /// The ENDs to send to Redis.
-    pub(super) fn ends(&self) -> Vec<(SessionKey, PendingEnd)> {
-        self.ends
-            .iter()
-            .map(|(key, end)| (key.clone(), end.clone()))
-            .collect()
-    }
-
-    /// The sessions to send to Redis.
-    pub(super) fn pending_sessions(&self) -> Vec<SessionKey> {
-        self.origins.keys().cloned().collect()
-    }
-
     pub(super) fn session(&self, key: &SessionKey) -> Option<(Origin, Record)> {
-        let origin = self.origins.get(key)?;
+        let origin = self.journal.origins.get(key)?;
         let record = self.sessions.record(key)?;
         Some((origin.clone(), record.clone()))
     }
@@ -288,8 +207,7 @@ impl Memory {
 
     /// Forgets a session that was sent to Redis.
     pub(super) fn forget(&mut self, key: &SessionKey) {
-        self.ends.remove(key);
-        self.origins.remove(key);
+        self.journal.forget(key);
         self.sessions.forget(key);
         self.shadow.forget(key);
     }

@@ -11,12 +11,11 @@ use mooring_session::rules::{
 use mooring_session::time::Monotonic;
 use mooring_session::view::{BindingView, RecordView};
 
-use super::memory::Memory;
+use super::journal::Journal;
 use super::shadow::Shadow;
 use crate::key::SessionKey;
 use crate::redis::Wire;
 use crate::transition::Get;
-use crate::waking::WakingTransition;
 
 /// What memory must know about a session that it did not create.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +33,7 @@ pub(crate) enum RequiredKnowledge<'a> {
 }
 
 /// A transition that memory may serve.
-pub(crate) trait MemoryTransition: Wire + WakingTransition {
+pub(crate) trait MemoryTransition: Wire {
     /// Whether it creates a missing session.
     const MINTS: bool = false;
 
@@ -51,7 +50,7 @@ pub(crate) trait MemoryTransition: Wire + WakingTransition {
     }
 
     /// Notes what has to be sent to Redis on its return in addition to the record.
-    fn journal(&self, _key: &SessionKey, _reply: &Self::Reply, _memory: &mut Memory) {}
+    fn journal(&self, _key: &SessionKey, _reply: &Self::Reply, _journal: &mut Journal) {}
 
     /// Notes a refusal by Redis.
     fn note_refusal(&self, key: &SessionKey, refusal: &Refusal, shadow: &mut Shadow) {
@@ -99,8 +98,8 @@ impl MemoryTransition for TouchRequest {
         Some(&self.principal)
     }
 
-    fn journal(&self, key: &SessionKey, _reply: &TouchReply, memory: &mut Memory) {
-        memory.journal_touch(key, self);
+    fn journal(&self, key: &SessionKey, _reply: &TouchReply, journal: &mut Journal) {
+        journal.note_touch(key, self);
     }
 }
 
@@ -117,8 +116,8 @@ impl MemoryTransition for EndRequest {
         shadow.forget(key);
     }
 
-    fn journal(&self, key: &SessionKey, reply: &EndReply, memory: &mut Memory) {
-        memory.journal_end(key, self, reply);
+    fn journal(&self, key: &SessionKey, reply: &EndReply, journal: &mut Journal) {
+        journal.note_end(key, self, reply);
     }
 }
 

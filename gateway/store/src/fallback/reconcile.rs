@@ -18,9 +18,9 @@ use mooring_session::rules::{
 use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
 
-use super::Shared;
+use super::journal::{Origin, PendingEnd, ReadOrigin};
 use super::loss::{Loss, LossReason};
-use super::memory::{Origin, PendingEnd, ReadOrigin};
+use super::shared::Shared;
 use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 
@@ -40,13 +40,13 @@ enum ReconcileOutcome {
 /// # Errors
 /// Redis is away again, or not ready. What was sent is forgotten here; the rest stays for the next attempt.
 pub(super) async fn reconcile(shared: &Shared) -> Result<(), StoreError> {
-    let ends = shared.memory().ends();
+    let ends = shared.memory().journal.ends();
     stream::iter(ends)
         .map(|(key, end)| end_session(shared, key, end))
         .buffer_unordered(AT_ONCE)
         .try_collect::<()>()
         .await?;
-    let pending = shared.memory().pending_sessions();
+    let pending = shared.memory().journal.sessions();
     stream::iter(pending)
         .map(|key| send_session(shared, key))
         .buffer_unordered(AT_ONCE)
@@ -288,7 +288,7 @@ fn ownership(binding: &Binding) -> Ownership {
 }
 
 async fn send_inits(shared: &Shared) -> Result<(), StoreError> {
-    let pending = std::mem::take(&mut shared.memory().pending_inits);
+    let pending = std::mem::take(&mut shared.memory().journal.inits);
     for (done, digest) in pending.iter().enumerate() {
         let now = shared.clock.now();
         let Some((json, keep)) = shared.memory().inits.rest(digest, now) else {
@@ -296,7 +296,7 @@ async fn send_inits(shared: &Shared) -> Result<(), StoreError> {
         };
         if let Err(error) = shared.redis.put_init(digest, &json, keep).await {
             let rest = pending.iter().skip(done).cloned();
-            shared.memory().pending_inits.extend(rest);
+            shared.memory().journal.inits.extend(rest);
             return Err(error);
         }
     }

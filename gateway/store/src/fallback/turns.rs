@@ -10,12 +10,14 @@ use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::RateRequest;
 
+use super::FallbackStore;
 use super::memory::EveryWorkerAlive;
-use super::{FallbackStore, Phase};
-use crate::error::{StoreError, UnavailableReason};
+use super::shared::Phase;
+use crate::error::StoreError;
 use crate::events::WorkerEvent;
 use crate::key::SessionKey;
 use crate::rate::RateReply;
+use crate::redis::Resend;
 use crate::status::AnsweredBy;
 use crate::turns::{EnterReply, EnterRequest, LeaveRequest, TurnEnding};
 
@@ -27,40 +29,31 @@ impl FallbackStore {
     ) -> Result<EnterReply, StoreError> {
         let shared = &self.shared;
         let route = request.route();
-        let started = Instant::now();
-        let mut has_waited = false;
-        loop {
-            let answer = shared.by_redis(|| shared.redis.enter(key, request)).await;
-            if let Some(result) = answer.transpose() {
-                shared.note(key, &route, result.as_ref().map(|entered| &entered.routed));
-                return result;
+        let by_redis = async || {
+            let result = shared.redis.enter(key, request).await;
+            let routed = result.as_ref().map(|entered| &entered.routed);
+            shared.note(key, &route, routed);
+            result
+        };
+        let by_memory = || {
+            let entered = shared.serve_away(key, &route)?.and_then(|routed| {
+                let workers = &EveryWorkerAlive::default();
+                let (turn, holder) = shared.queues.enter(key, request, workers)?;
+                Ok(EnterReply {
+                    routed,
+                    turn,
+                    holder,
+                    answered_by: AnsweredBy::Memory,
+                })
+            });
+            if entered.is_err() || *shared.phase.borrow() == Phase::Away {
+                return Some(entered);
             }
-            let served = shared.serve_away(key, &route);
-            let is_away = matches!(served, Some(Err(StoreError::Away(_))));
-            if is_away && shared.returns_soon(&mut has_waited).await {
-                continue;
-            }
-            if let Some(routed) = served {
-                let routed = routed?;
-                let (turn, holder) =
-                    shared
-                        .queues
-                        .enter(key, request, &EveryWorkerAlive::default())?;
-                if *shared.phase.borrow() == Phase::Away {
-                    return Ok(EnterReply {
-                        routed,
-                        turn,
-                        holder,
-                        answered_by: AnsweredBy::Memory,
-                    });
-                }
-                // Redis has returned meanwhile and assigns turns again.
-                shared.queues.dissolve(&EveryWorkerAlive::default());
-            }
-            if started.elapsed() >= shared.command_timeout {
-                return Err(StoreError::Away(UnavailableReason::Reconciling));
-            }
-        }
+            // Redis has returned meanwhile and assigns turns again.
+            shared.queues.dissolve(&EveryWorkerAlive::default());
+            None
+        };
+        shared.serve(Resend::Once, by_redis, by_memory).await
     }
 
     /// Releases a turn in memory if memory assigned it, otherwise in Redis, where its lease expires if Redis is
@@ -86,12 +79,12 @@ impl FallbackStore {
     }
 
     /// Releases a turn whose caller does not wait for that.
-    pub(crate) fn leave_unawaited(&self, ending: TurnEnding, started: Instant) {
+    pub(crate) fn leave_unawaited(&self, ending: impl TurnEnding, started: Instant) {
         let shared = &self.shared;
         if *shared.phase.borrow() != Phase::Normal {
             return ending.retry(Duration::ZERO);
         }
-        match (shared.queues).leave(&ending.key, &ending.turn, &EveryWorkerAlive::default()) {
+        match (shared.queues).leave(ending.key(), ending.turn(), &EveryWorkerAlive::default()) {
             // As above: memory assigned it.
             Ok(()) | Err(Refusal::Busy(_)) => {}
             Err(_) => shared.redis.leave_unawaited(ending, started),

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
@@ -22,6 +22,7 @@ use super::expected_reply::ExpectedReply;
 use super::lent_stream::LentStream;
 use super::reply_reader::ReplyReader;
 use super::tls;
+use crate::lock::lock;
 
 /// Size of the buffer for commands that wait to be written, above which it is not kept, in bytes.
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
@@ -211,13 +212,9 @@ impl ReplyTarget {
 }
 
 impl Queue {
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a command. Gives the target back if the connection is lost.
     fn push(&self, command: &Cmd, target: ReplyTarget) -> Result<(), ReplyTarget> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.is_closed {
             return Err(target);
         }
@@ -239,7 +236,7 @@ struct OpenQueue(Arc<Queue>);
 impl Drop for OpenQueue {
     fn drop(&mut self) {
         let pending = {
-            let mut state = self.0.state();
+            let mut state = lock(&self.0.state);
             state.is_closed = true;
             std::mem::take(&mut state.pending)
         };
@@ -262,7 +259,7 @@ async fn write_commands(mut writer: impl AsyncWrite + Unpin, queue: &Queue) -> i
     let mut output = Vec::new();
     loop {
         queue.is_filled.notified().await;
-        std::mem::swap(&mut output, &mut queue.state().output);
+        std::mem::swap(&mut output, &mut lock(&queue.state).output);
         writer.write_all(&output).await?;
         output.clear();
         output.shrink_to(OUTPUT_BYTES_KEPT);
@@ -274,7 +271,7 @@ async fn read_replies(mut reader: impl AsyncRead + Unpin, queue: &Queue) -> io::
     let mut replies = ReplyReader::default();
     while reader.read_buf(replies.buffer()).await? > 0 {
         while let Some(value) = replies.next_reply()? {
-            let pending = queue.state().pending.pop_front();
+            let pending = lock(&queue.state).pending.pop_front();
             let PendingReply { expected, target } = pending.ok_or_else(foreign_reply)?;
             if !expected.admits(&value) {
                 target.lose();

@@ -11,7 +11,6 @@ use tokio::time::timeout;
 
 use super::command_connection::CommandConnection;
 use super::failure;
-use super::link::DownReason;
 use super::reply::text;
 use crate::error::OpenError;
 
@@ -43,6 +42,38 @@ const NEEDED: [&str; 21] = [
 
 /// No process listens there.
 const REFUSED: &str = "connection refused";
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DownReason {
+    /// The server is unreachable.
+    Unreachable(String),
+    /// The server refuses this client.
+    Denied(String),
+    /// The server has not loaded the module.
+    NoModule,
+    /// The server's module lacks these commands.
+    OldModule(String),
+}
+
+impl DownReason {
+    /// The store at this address cannot be opened for this reason.
+    pub(crate) fn at(&self, address: &str) -> OpenError {
+        let text = match self {
+            Self::Unreachable(problem) => format!("cannot reach redis at {address}: {problem}"),
+            Self::Denied(problem) => format!("redis at {address} refuses this client: {problem}"),
+            Self::NoModule => format!(
+                "redis at {address} runs without the mooring module: start it with `redis-server --loadmodule \
+                 /path/to/libmooring.so`, or send it `MODULE LOAD /path/to/libmooring.so`"
+            ),
+            Self::OldModule(missing) => format!(
+                "the mooring module of redis at {address} is too old for this gateway: it lacks {missing}; load the \
+                 libmooring.so of this release"
+            ),
+        };
+        OpenError::Redis(text.into())
+    }
+}
 
 /// The address of Redis, and its timeouts.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //! worker at a time; a caller that retries immediately after a failure does not spin.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mooring_session::limits::{WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN};
@@ -17,11 +17,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::dial::Dialer;
+use super::failure::{self, invalid_reply};
 use super::link::{Connection, LinkState};
 use super::reply::{Fields, Problem, text};
-use super::{RedisStore, failure, unreadable};
 use crate::error::{StoreError, UnavailableReason};
 use crate::events::WorkerEvent;
+use crate::lock::lock;
 
 const COMMAND: &str = "WORKER.WAIT";
 /// How long a failure is delayed, so that immediate retries are harmless.
@@ -73,16 +74,6 @@ impl Drop for WaitConnection {
     }
 }
 
-impl RedisStore {
-    pub(crate) async fn wait_for_events(
-        &self,
-        worker: &WorkerId,
-        timeout: Duration,
-    ) -> Result<Vec<WorkerEvent>, StoreError> {
-        self.events.wait(worker, timeout).await
-    }
-}
-
 impl EventConnections {
     pub(super) fn new(dialer: Arc<Dialer>, link: watch::Receiver<LinkState>, prefix: &str) -> Self {
         Self {
@@ -95,7 +86,7 @@ impl EventConnections {
         }
     }
 
-    async fn wait(
+    pub(super) async fn wait(
         &self,
         worker: &WorkerId,
         wait: Duration,
@@ -127,10 +118,7 @@ impl EventConnections {
     }
 
     fn connection(&self, worker: &WorkerId) -> Arc<tokio::sync::Mutex<WaitConnection>> {
-        let mut connections = self
-            .connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut connections = lock(&self.connections);
         Arc::clone(connections.entry(worker.clone()).or_default())
     }
 }
@@ -179,7 +167,7 @@ impl Source {
             Ok(Ok(value)) => {
                 return WaitResult {
                     connection: Some(connection),
-                    result: parse_events(&self.prefix, value).map_err(unreadable(COMMAND)),
+                    result: parse_events(&self.prefix, value).map_err(invalid_reply(COMMAND)),
                 };
             }
             Ok(Err(_)) => StoreError::Away(UnavailableReason::Dropped),

@@ -6,9 +6,10 @@
 use mooring_session::codec::CorruptRecord;
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::{Busy, Refusal, Stale};
-use redis::ServerError;
+use redis::{ServerError, Value};
 
 use super::expected_reply;
+use super::reply::Problem;
 use crate::error::{NotReady, StoreError};
 
 /// The module's error for a CAP on keys that it does not index.
@@ -30,6 +31,22 @@ const LIMITS: [&str; 7] = [
 
 /// Longest text of Redis that is repeated.
 const DETAILS_CHARACTERS_MAX: usize = 200;
+
+/// The reply to a command, unless it is an error of the server.
+pub(super) fn accepted(reply: Value, command: &'static str) -> Result<Value, StoreError> {
+    match reply {
+        Value::ServerError(error) => Err(of_reply(command, &error)),
+        value => Ok(value),
+    }
+}
+
+/// The error for a reply that is not as expected.
+pub(super) fn invalid_reply(command: &'static str) -> impl FnOnce(Problem) -> StoreError {
+    move |problem| StoreError::Reply {
+        command,
+        problem: problem.into(),
+    }
+}
 
 /// Maps an error reply to `command`, which has been checked to be its own.
 pub(super) fn of_reply(command: &'static str, error: &ServerError) -> StoreError {

@@ -6,10 +6,11 @@ use mooring_session::names::{Address, WorkerId};
 use mooring_session::workers::{Beat, Drain};
 use redis::Value;
 
+use super::failure::invalid_reply;
 use super::reply::{self, Fields, Problem};
-use super::{RedisStore, Resend, unreadable};
+use super::{RedisStore, Resend};
 use crate::error::StoreError;
-use crate::fleet::WorkerView;
+use crate::workers::WorkerView;
 
 impl RedisStore {
     pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
@@ -27,7 +28,7 @@ impl RedisStore {
         let mut command = redis::cmd(name);
         command.arg(worker.as_str());
         let value = self.send(&command, name, Resend::Once).await?;
-        reply::was_alive(value).map_err(unreadable(name))
+        reply::was_alive(value).map_err(invalid_reply(name))
     }
 
     /// The setting `hash-max-listpack-value`; none where the server has none of this name.
@@ -36,8 +37,8 @@ impl RedisStore {
         let mut command = redis::cmd(name);
         command.arg(("GET", "hash-max-listpack-value"));
         let value = self.send(&command, name, Resend::Once).await?;
-        let pairs: BTreeMap<String, String> =
-            redis::from_redis_value(value).map_err(|error| unreadable(name)(error.to_string()))?;
+        let pairs: BTreeMap<String, String> = redis::from_redis_value(value)
+            .map_err(|error| invalid_reply(name)(error.to_string()))?;
         Ok(pairs
             .into_values()
             .next()
@@ -47,7 +48,7 @@ impl RedisStore {
     pub(crate) async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
         let name = "WORKER.LIST";
         let value = self.send(&redis::cmd(name), name, Resend::Once).await?;
-        workers(value).map_err(unreadable(name))
+        workers(value).map_err(invalid_reply(name))
     }
 }
 

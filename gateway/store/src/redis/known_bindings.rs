@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use foldhash::fast::RandomState;
 use mooring_session::names::{ServerName, WorkerId};
@@ -13,6 +13,7 @@ use mooring_session::rules::RouteReply;
 use mooring_session::view::{BindingState, BindingView};
 
 use crate::key::SessionKey;
+use crate::lock::lock;
 
 /// Most bindings. Beyond it those are forgotten that were not used for longest.
 const BINDINGS_MAX: usize = 20_000;
@@ -35,7 +36,7 @@ struct Generations {
 impl KnownBindings {
     /// The session's binding to a server, if it is known.
     pub(crate) fn get(&self, key: &SessionKey, server: &ServerName) -> Option<Arc<BindingView>> {
-        let mut known = self.lock();
+        let mut known = lock(&self.0);
         if !known.young.contains_key(key) {
             let bindings = known.old.remove(key)?;
             known.insert(key, bindings);
@@ -66,17 +67,13 @@ impl KnownBindings {
             .filter(is_kept)
             .cloned()
             .map(Arc::new);
-        let mut known = self.lock();
+        let mut known = lock(&self.0);
         let before = known.remove(key);
         let others = before.into_iter().filter(|known| known.server != *server);
         let bindings: Vec<_> = others.chain(binding).collect();
         if !bindings.is_empty() {
             known.insert(key, bindings);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Generations> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,7 +182,7 @@ mod tests {
         for n in 0..2 * BINDINGS_MAX {
             note(&known, &format!("s{n}"), &routed("tools", 7));
             assert_eq!(epoch(&known, "used", "tools"), Some(7));
-            let halves = known.lock();
+            let halves = lock(&known.0);
             assert!(halves.young.len() + halves.old.len() <= BINDINGS_MAX);
         }
         assert_eq!(epoch(&known, "s0", "tools"), None);

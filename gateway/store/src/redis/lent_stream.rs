@@ -4,10 +4,12 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::lock::{self, lock};
 
 /// The borrower's side.
 pub(super) struct LentStream<S>(Arc<Mutex<S>>);
@@ -21,17 +23,12 @@ impl<S> LentStream<S> {
         let stream = Arc::new(Mutex::new(stream));
         (StreamOwner(Arc::clone(&stream)), Self(stream))
     }
-
-    fn lock(&self) -> MutexGuard<'_, S> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<S> StreamOwner<S> {
     /// The stream; none while it is still lent.
     pub(super) fn take_back(self) -> Option<S> {
-        let stream = Arc::into_inner(self.0)?;
-        Some(stream.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Arc::into_inner(self.0).map(lock::into_inner)
     }
 }
 
@@ -41,7 +38,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for LentStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.lock()).poll_read(context, buffer)
+        Pin::new(&mut *lock(&self.0)).poll_read(context, buffer)
     }
 }
 
@@ -51,11 +48,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for LentStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.lock()).poll_write(context, bytes)
+        Pin::new(&mut *lock(&self.0)).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.lock()).poll_flush(context)
+        Pin::new(&mut *lock(&self.0)).poll_flush(context)
     }
 
     /// The stream stays open for its owner.

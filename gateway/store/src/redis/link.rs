@@ -9,7 +9,7 @@
 //! binding, but not what only the change itself reports: `created` and `revived` of CREATE, `ended_now` of END, and
 //! `worker_lost` of ROUTE.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -19,9 +19,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::command_connection::{CommandConnection, ReplyCallback};
-use super::dial::Dialer;
+use super::dial::{Dialer, DownReason};
 use super::prefixes::{self, NotCovered};
 use crate::error::{OpenError, StoreError, UnavailableReason};
+use crate::lock::lock;
 
 /// The pause after a failed attempt to connect; it doubles with each further one.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
@@ -65,19 +66,6 @@ impl LinkState {
     pub(super) fn is_up(&self, number: u64) -> bool {
         matches!(self, Self::Up(connection) if connection.number == number)
     }
-}
-
-/// Why there is no connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DownReason {
-    /// The server is unreachable.
-    Unreachable(String),
-    /// The server refuses this client.
-    Denied(String),
-    /// The server has not loaded the module.
-    NoModule,
-    /// The server's module lacks these commands.
-    OldModule(String),
 }
 
 /// An open connection, with a number that distinguishes it from earlier ones.
@@ -159,27 +147,15 @@ impl Link {
             state: watch::Sender::new(LinkState::Reconnecting),
             by_thread: ThreadLocal::new(),
         });
-        let address = || shared.dialer.address.clone();
+        let address = &shared.dialer.address;
         let first = match shared.dialer.connect().await {
-            Err(DownReason::NoModule) => return Err(OpenError::NoModule { address: address() }),
-            Err(DownReason::OldModule(missing)) => {
-                let address = address();
-                return Err(OpenError::OldModule { address, missing });
-            }
-            Err(DownReason::Denied(problem)) => {
-                let address = address();
-                return Err(OpenError::Denied { address, problem });
-            }
-            first => first,
+            Err(down @ DownReason::Unreachable(_)) => Err(down),
+            first => Ok(first.map_err(|down| down.at(address))?),
         };
         if let Ok(connection) = &first
-            && let Some(NotCovered { head, prefixes }) = shared.not_covered(connection).await
+            && let Some(not_covered) = shared.not_covered(connection).await
         {
-            return Err(OpenError::NotIndexed {
-                address: address(),
-                head,
-                prefixes,
-            });
+            return Err(not_covered.at(address));
         }
         let first = shared.note(first, 1);
         let keeper = tokio::spawn(Arc::clone(&shared).keep(first));
@@ -268,8 +244,7 @@ impl Shared {
     }
 
     fn thread(&self) -> MutexGuard<'_, ThreadConnection> {
-        let thread = self.by_thread.get_or_default();
-        thread.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(self.by_thread.get_or_default())
     }
 
     /// Maintains this thread's own connection until the open one of this number is lost. A failure to open it, as at

@@ -30,7 +30,7 @@ mod turns;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooring_session::names::{NameError, Problem};
+use mooring_session::names::{NameError, Problem, WorkerId};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Millis;
 use redis::{Cmd, Value};
@@ -41,9 +41,10 @@ use self::dial::Dialer;
 use self::events::EventConnections;
 use self::known_bindings::KnownBindings;
 use self::link::Link;
-pub(super) use self::link::{DownReason, LinkState, Resend};
-use super::error::{OpenError, StoreError};
-use super::key::{Family, InitDigest, SessionKey};
+pub(super) use self::link::{LinkState, Resend};
+use crate::error::{OpenError, StoreError};
+use crate::events::WorkerEvent;
+use crate::key::{Family, InitDigest, SessionKey};
 
 /// A Redis with the module.
 #[derive(Debug)]
@@ -80,6 +81,14 @@ impl RedisStore {
         self.link.address()
     }
 
+    pub(super) async fn wait_for_events(
+        &self,
+        worker: &WorkerId,
+        timeout: Duration,
+    ) -> Result<Vec<WorkerEvent>, StoreError> {
+        self.events.wait(worker, timeout).await
+    }
+
     /// Whether there is a connection, with every change.
     pub(super) fn watch(&self) -> watch::Receiver<LinkState> {
         self.link.watch()
@@ -107,7 +116,9 @@ impl RedisStore {
         {
             return Ok(reply);
         }
-        let reply = request.read(value).map_err(unreadable(T::COMMAND))?;
+        let reply = request
+            .read(value)
+            .map_err(failure::invalid_reply(T::COMMAND))?;
         request.note_binding(key, &reply, &self.known_bindings);
         Ok(reply)
     }
@@ -131,7 +142,7 @@ impl RedisStore {
         let mut command = redis::cmd("GET");
         command.arg(digest.key(&self.prefix));
         let value = self.send(&command, "GET", Resend::Once).await?;
-        reply::optional_text(value).map_err(unreadable("GET"))
+        reply::optional_text(value).map_err(failure::invalid_reply("GET"))
     }
 
     pub(super) async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
@@ -146,27 +157,11 @@ impl RedisStore {
         name: &'static str,
         resend: Resend,
     ) -> Result<Value, StoreError> {
-        accepted(self.link.send(command, resend).await?, name)
-    }
-}
-
-/// The reply to the command of this name, unless it is an error of the server.
-fn accepted(reply: Value, name: &'static str) -> Result<Value, StoreError> {
-    match reply {
-        Value::ServerError(error) => Err(failure::of_reply(name, &error)),
-        value => Ok(value),
+        failure::accepted(self.link.send(command, resend).await?, name)
     }
 }
 
 /// A command with room for what most of a session's have: they are built without growing.
 fn sized_command() -> Cmd {
     Cmd::with_capacity(12, 256)
-}
-
-/// The error for an unexpected reply.
-fn unreadable(command: &'static str) -> impl FnOnce(reply::Problem) -> StoreError {
-    move |problem| StoreError::Reply {
-        command,
-        problem: problem.into(),
-    }
 }

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::command_connection::CommandConnection;
 use super::reply::{Fields, text};
+use crate::error::OpenError;
 
 const SETTING: &str = "mooring.prefixes";
 
@@ -20,6 +21,19 @@ pub(super) struct NotCovered {
     pub(super) head: String,
     /// The prefixes that the server indexes.
     pub(super) prefixes: String,
+}
+
+impl NotCovered {
+    /// The store at this address cannot be opened for this reason.
+    pub(super) fn at(&self, address: &str) -> OpenError {
+        let Self { head, prefixes } = self;
+        let text = format!(
+            "redis at {address} has no index for keys that start with {head}: its mooring.prefixes is {prefixes:?}; add \
+             store.key_prefix to it, with CONFIG SET or where the module is loaded, or sessions would neither be counted \
+             nor cleaned up"
+        );
+        OpenError::Redis(text.into())
+    }
 }
 
 /// The first of `heads` that the server's prefixes do not cover.

@@ -4,8 +4,9 @@ use mooring_session::rules::RateRequest;
 use mooring_session::time::Millis;
 use redis::Value;
 
+use super::failure::invalid_reply;
 use super::reply::{Fields, Problem};
-use super::{RedisStore, Resend, unreadable};
+use super::{RedisStore, Resend};
 use crate::error::StoreError;
 use crate::rate::RateReply;
 
@@ -25,7 +26,7 @@ impl RedisStore {
         // After a lost reply it is unknown whether the cost was counted. Counting it twice would refuse callers within
         // the limit.
         let value = self.send(&command, word, Resend::Never).await?;
-        rated(value).map_err(unreadable(word))
+        rated(value).map_err(invalid_reply(word))
     }
 }
 

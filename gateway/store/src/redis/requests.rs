@@ -1,6 +1,7 @@
 //! Long client requests as plain strings of Redis, `<prefix>request:<name>`, with expiry.
 
-use super::{RedisStore, Resend, reply, unreadable};
+use super::failure::invalid_reply;
+use super::{RedisStore, Resend, reply};
 use crate::error::StoreError;
 use crate::request_name::{REQUEST_KEPT, RequestName};
 
@@ -26,7 +27,7 @@ impl RedisStore {
         let mut command = redis::cmd("GET");
         command.arg(self.request_key(name));
         let value = self.send(&command, "GET", Resend::Once).await?;
-        let text = reply::optional_text(value).map_err(unreadable("GET"))?;
+        let text = reply::optional_text(value).map_err(invalid_reply("GET"))?;
         Ok(text.and_then(|text| u128::from_str_radix(&text, 16).ok()))
     }
 

@@ -2,8 +2,9 @@
 
 use redis::{Cmd, Value};
 
+use super::failure::invalid_reply;
 use super::reply::Problem;
-use super::{RedisStore, Resend, unreadable};
+use super::{RedisStore, Resend};
 use crate::error::StoreError;
 
 impl RedisStore {
@@ -13,7 +14,7 @@ impl RedisStore {
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let command = self.of_sealed("MGET", names);
         let value = self.send(&command, "MGET", Resend::Once).await?;
-        values(value).map_err(unreadable("MGET"))
+        values(value).map_err(invalid_reply("MGET"))
     }
 
     pub(crate) async fn put_sealed(&self, name: &str, value: &[u8]) -> Result<(), StoreError> {

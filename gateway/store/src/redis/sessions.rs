@@ -7,8 +7,9 @@ use mooring_session::names::WorkerId;
 use mooring_session::view::RecordView;
 use redis::{Cmd, Value};
 
+use super::failure::invalid_reply;
 use super::reply::{Fields, Problem, bytes, text};
-use super::{RedisStore, Resend, unreadable};
+use super::{RedisStore, Resend};
 use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 use crate::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, key_pattern};
@@ -20,7 +21,7 @@ impl RedisStore {
         let name = "SESSION.LIST";
         let command = list(&self.prefix, query);
         let value = self.send(&command, name, Resend::Once).await?;
-        page(&self.prefix, value).map_err(unreadable(name))
+        page(&self.prefix, value).map_err(invalid_reply(name))
     }
 
     pub(crate) async fn reap(
@@ -35,7 +36,7 @@ impl RedisStore {
             .arg((worker.as_str(), "COUNT", count.clamp(1, PAGE_MAX)))
             .arg(("MATCH", key_pattern(family, &self.prefix, None)));
         let value = self.send(&command, name, Resend::Once).await?;
-        let keys = reaped(&self.prefix, value).map_err(unreadable(name))?;
+        let keys = reaped(&self.prefix, value).map_err(invalid_reply(name))?;
         let is_wanted = |key: &SessionKey| key.family() == family;
         Ok(keys.into_iter().filter(is_wanted).collect())
     }

@@ -6,8 +6,9 @@ use mooring_session::names::{ServerName, WorkerId};
 use mooring_session::time::Millis;
 use redis::{Cmd, Value};
 
+use super::failure::{accepted, invalid_reply};
 use super::reply::{self, Fields, Problem};
-use super::{RedisStore, Resend, accepted, sized_command, unreadable};
+use super::{RedisStore, Resend, sized_command};
 use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::status::AnsweredBy;
@@ -43,7 +44,7 @@ impl RedisStore {
                 routed: reply::confirmed(known),
             });
         }
-        let entered = entered(value, &request.server).map_err(unreadable(name))?;
+        let entered = entered(value, &request.server).map_err(invalid_reply(name))?;
         let (server, worker) = (&request.server, &request.worker);
         self.known_bindings
             .note(key, server, worker, &entered.routed);
@@ -61,8 +62,8 @@ impl RedisStore {
     }
 
     /// Sends the LEAVE of a turn whose caller does not wait for the reply. It leaves with the next write of the connection.
-    pub(crate) fn leave_unawaited(&self, ending: TurnEnding, started: Instant) {
-        let command = leave_command(&ending.key, &ending.turn);
+    pub(crate) fn leave_unawaited(&self, ending: impl TurnEnding, started: Instant) {
+        let command = leave_command(ending.key(), ending.turn());
         self.link.send_unawaited(
             &command,
             Box::new(move |reply| {

@@ -9,7 +9,6 @@
     reason = "tests fail by panicking, and their names say what these make"
 )]
 
-pub(crate) mod memory;
 pub mod requests;
 pub mod server;
 
@@ -18,18 +17,17 @@ use std::time::Duration;
 
 use mooring_session::time::Millis;
 
-use self::memory::MemoryStore;
 use self::requests::PREFIX;
 use self::server::{RedisServer, eventually};
 use crate::clock::Clock;
 use crate::embedded::EmbeddedStore;
-use crate::status::{StatusCell, StoreMode};
+use crate::store::Backend;
 use crate::{
-    Backend, EnterRequest, LeaveRequest, LeaveTarget, Line, Store, StoreOptions, StorePlace,
-    WhenAway, open_with,
+    EnterRequest, LeaveRequest, LeaveTarget, Line, Store, StoreOptions, StorePlace, WhenAway,
+    open_with,
 };
 
-/// A store in memory, with the machine's clock.
+/// A store without a file, with the machine's clock.
 #[must_use]
 pub fn memory_store() -> Store {
     memory(Clock::system())
@@ -56,16 +54,15 @@ pub async fn redis_store(server: &RedisServer) -> Store {
 }
 
 pub(crate) fn memory(clock: Clock) -> Store {
-    let status = StatusCell::new(StoreMode::Normal);
-    let backend = Backend::Memory(Box::new(MemoryStore::new(clock, PREFIX)), status);
-    Store::new(backend, PREFIX, Millis::new(3_600_000))
+    local(EmbeddedStore::in_memory(clock, PREFIX).unwrap())
 }
 
 pub(crate) fn embedded(path: &Path, clock: Clock) -> Store {
-    let store = EmbeddedStore::open(path, clock, PREFIX).unwrap();
-    let status = store.status();
-    let backend = Backend::Embedded(store, status);
-    Store::new(backend, PREFIX, Millis::new(3_600_000))
+    local(EmbeddedStore::open(path, clock, PREFIX).unwrap())
+}
+
+fn local(store: EmbeddedStore) -> Store {
+    Store::new(Backend::Embedded(store), PREFIX, Millis::new(3_600_000))
 }
 
 /// Waits until the store grants turns: after a start none is granted for as long as one of before may last.

@@ -16,12 +16,16 @@ use proptest::test_runner::{Config, TestRunner};
 use super::operations::{Operation, operations};
 use super::side::Side;
 use crate::clock::{Clock, ManualClock};
+use crate::embedded::EmbeddedStore;
+use crate::test_support::requests::PREFIX;
 use crate::test_support::server::{Module, RedisServer};
 use crate::test_support::{embedded, memory, redis_store as redis, turns_are_given};
 
 /// The shortest time that the clock of a store may cut short.
 const LAPSES_AFTER: Duration = Duration::from_millis(TURN_PICKUP.get());
 const STARTED_AT: u64 = 1_700_000_000_000;
+/// After how many operations the columns of the file are checked again.
+const CHECKED_EVERY: usize = 5;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
@@ -40,22 +44,23 @@ fn check(cases: u32, test: impl Fn(Vec<Operation>) -> Result<(), TestCaseError>)
     assert!(outcome.is_ok(), "{}", outcome.unwrap_err());
 }
 
+/// The file, of which another process may see every answer change, answers as the engine without a file does, and its
+/// columns as an index of the rules.
 #[test]
 fn memory_and_the_file_answer_alike_at_every_moment() {
     let runtime = runtime();
     let (asked, carried_out) = (AtomicU64::new(0), AtomicU64::new(0));
     check(128, |case| {
         let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sessions.db");
         let time = ManualClock::starting_at(STARTED_AT);
         let clock = Clock::Manual(Arc::clone(&time));
-        let stores = (
-            memory(clock.clone()),
-            embedded(&directory.path().join("sessions.db"), clock),
-        );
+        let stores = (memory(clock.clone()), embedded(&path, clock.clone()));
+        let observer = EmbeddedStore::open(&path, clock, PREFIX).unwrap();
         runtime.block_on(async {
             let mut memory = Side::new(&stores.0, 0);
             let mut file = Side::new(&stores.1, 0);
-            for op in &case {
+            for (count, op) in case.iter().enumerate() {
                 time.pass(op.waits_ms());
                 let expected = memory.apply(op).await;
                 asked.fetch_add(1, Ordering::Relaxed);
@@ -63,7 +68,10 @@ fn memory_and_the_file_answer_alike_at_every_moment() {
                     carried_out.fetch_add(1, Ordering::Relaxed);
                 }
                 let told = file.apply(op).await;
-                prop_assert_eq!(to_a_step(&told), to_a_step(&expected), "{:?}", op);
+                prop_assert_eq!(told, expected, "{:?}", op);
+                if count % CHECKED_EVERY == 0 || count + 1 == case.len() {
+                    observer.check_columns(file.workers()).await;
+                }
             }
             Ok(())
         })
@@ -98,14 +106,6 @@ fn redis_answers_as_memory_does() {
             Ok(())
         })
     });
-}
-
-/// The file knows the order of use to a touch step only: which session a cap names may differ.
-fn to_a_step(answer: &str) -> &str {
-    match answer.split_once(", least_recently_used:") {
-        Some((before, _)) => before,
-        None => answer,
-    }
 }
 
 /// What two stores with clocks of their own must agree on. The module's ROUTE leaves out the end of a binding, from

@@ -13,8 +13,8 @@ use super::operations::{Kind, Operation};
 use crate::test_support::requests as make;
 use crate::{Family, SessionKey, SessionPage, Store, StoreError, WorkerEvent, WorkerView};
 
-/// How many workers the operations name.
-const WORKERS: u8 = 3;
+/// The workers that operations name: two boots of one name, and another name.
+const WORKER_NAMES: [&str; 3] = ["w:1", "w:2", "v:1"];
 /// How many sessions the operations name.
 const SESSIONS: u8 = 3;
 
@@ -169,14 +169,7 @@ impl<'a> Side<'a> {
     /// not would return.
     fn note_beat(&mut self, op: &Operation) {
         let worker = make::worker(&self.worker(op));
-        let boots = (0..WORKERS).map(|number| {
-            let other = Operation {
-                worker: number,
-                ..op.clone()
-            };
-            make::worker(&self.worker(&other))
-        });
-        let others: Vec<WorkerId> = boots
+        let others: Vec<WorkerId> = (self.workers().into_iter())
             .filter(|boot| boot.name() == worker.name() && *boot != worker)
             .collect();
         if let Some(deaths) = &mut self.deaths {
@@ -224,9 +217,16 @@ impl<'a> Side<'a> {
     }
 
     pub(super) fn worker(&self, op: &Operation) -> String {
-        // Two boots of one name, and another name.
-        let worker = ["w:1", "w:2", "v:1"].get(usize::from(op.worker)).unwrap();
+        let worker = WORKER_NAMES.get(usize::from(op.worker)).unwrap();
         format!("r{}-{worker}", self.run)
+    }
+
+    /// Every worker of this run.
+    pub(super) fn workers(&self) -> Vec<WorkerId> {
+        let names = WORKER_NAMES
+            .iter()
+            .map(|name| format!("r{}-{name}", self.run));
+        names.map(|name| make::worker(&name)).collect()
     }
 
     fn forget(&self, op: &Operation) -> ForgetRequest {

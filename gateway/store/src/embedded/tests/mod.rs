@@ -8,6 +8,7 @@
 )]
 
 mod clock_steps;
+mod columns;
 mod damage;
 mod fleet;
 mod migration;

@@ -8,10 +8,10 @@ use mooring_session::rules::{Ownership, RebindRequest};
 use super::super::EmbeddedStore;
 use super::File;
 use crate::error::{NotReady, StoreError};
-use crate::fleet::WORKER_GRACE;
 use crate::status::StoreMode;
 use crate::test_support::requests as make;
 use crate::transition::Get;
+use crate::workers::WORKER_GRACE;
 
 async fn create(store: &EmbeddedStore, session: &str) {
     store

@@ -4,12 +4,10 @@ use std::collections::HashMap;
 
 use mooring_session::time::{Millis, Timestamp};
 
-use super::key::InitDigest;
+use crate::key::InitDigest;
 
 /// Most client builds in memory. Beyond it those that expire first are dropped.
-pub(super) const INITS_MAX: usize = 1_024;
-/// Longest stored text in bytes: initialize params have a lower limit, and a server's result may be longer.
-pub(super) const INIT_BYTES_MAX: usize = 65_536;
+const INITS_MAX: usize = 1_024;
 
 /// Initialize params by digest, each until its own deadline.
 #[derive(Debug, Default)]

@@ -1,18 +1,18 @@
 //! Records in memory, and the rules run over them.
 //!
 //! Invariants: bounded; a record is dropped at its tombstone's end, as Redis drops the key, and the numbers it used are
-//! not used again.
+//! not used again. No cap is kept and no load is known: they are those of a fleet.
 
 use std::collections::HashMap;
 
 use mooring_session::Tuning;
-use mooring_session::context::{Context, Decision, Liveness, Node};
+use mooring_session::context::{Context, Liveness, NoIndex};
 use mooring_session::record::Record;
 use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Timestamp};
 
-use super::key::SessionKey;
-use super::transition::Transition;
+use crate::key::SessionKey;
+use crate::transition::Transition;
 
 /// Most records in memory.
 pub(super) const SESSIONS_MAX: usize = 100_000;
@@ -22,10 +22,10 @@ const SWEEP_EVERY: Millis = Millis::new(1_000);
 /// The records of one process.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    pub(super) records: HashMap<SessionKey, Record>,
+    records: HashMap<SessionKey, Record>,
     records_max: usize,
-    pub(super) floor: u64,
-    pub(super) tuning: Tuning,
+    floor: u64,
+    tuning: Tuning,
     sweep_at: Timestamp,
 }
 
@@ -50,8 +50,8 @@ impl Sessions {
         request: &T,
         now: Timestamp,
         workers: &dyn Liveness,
-        node: &dyn Node,
-    ) -> Result<Decision<T::Reply>, Refusal> {
+    ) -> Result<T::Reply, Refusal> {
+        self.make_room(now);
         let mut slot = self.take(key, now);
         let numbers = slot.as_ref().map(highest_number);
         let context = Context {
@@ -59,7 +59,7 @@ impl Sessions {
             floor: self.floor,
             tuning: &self.tuning,
             workers,
-            node,
+            node: &NoIndex,
         };
         let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
         match (slot, numbers) {
@@ -75,16 +75,13 @@ impl Sessions {
             (None, Some(numbers)) => self.floor = self.floor.max(numbers),
             (None, None) => {}
         }
-        decided
-    }
-
-    pub(super) fn contains(&self, key: &SessionKey) -> bool {
-        self.records.contains_key(key)
+        Ok(decided?.reply)
     }
 
     /// Stores a record that was read elsewhere. Returns whether there was room.
-    pub(super) fn adopt(&mut self, key: &SessionKey, record: Record) -> bool {
-        let has_room = self.contains(key) || !self.is_full();
+    pub(super) fn adopt(&mut self, key: &SessionKey, record: Record, now: Timestamp) -> bool {
+        self.make_room(now);
+        let has_room = self.records.contains_key(key) || !self.is_full();
         if has_room {
             self.records.insert(key.clone(), record);
         }
@@ -95,17 +92,17 @@ impl Sessions {
         self.records.get(key)
     }
 
-    pub(super) fn forget(&mut self, key: &SessionKey) -> Option<Record> {
-        let record = self.records.remove(key)?;
-        self.note_numbers(&record);
-        Some(record)
+    pub(super) fn forget(&mut self, key: &SessionKey) {
+        if let Some(record) = self.records.remove(key) {
+            self.floor = self.floor.max(highest_number(&record));
+        }
     }
 
     /// Takes the record out, unless its tombstone has ended.
     fn take(&mut self, key: &SessionKey, now: Timestamp) -> Option<Record> {
         let record = self.records.remove(key)?;
-        if self.is_over(&record, now) {
-            self.note_numbers(&record);
+        if is_over(&record, &self.tuning, now) {
+            self.floor = self.floor.max(highest_number(&record));
             return None;
         }
         Some(record)
@@ -115,31 +112,25 @@ impl Sessions {
         self.records.len() >= self.records_max
     }
 
-    /// Drops ended tombstones if the memory is full, and returns their keys.
-    pub(super) fn make_room(&mut self, now: Timestamp) -> Vec<SessionKey> {
+    /// Drops ended tombstones if the memory is full.
+    fn make_room(&mut self, now: Timestamp) {
         if !self.is_full() || now < self.sweep_at {
-            return Vec::new();
+            return;
         }
         self.sweep_at = now.plus(SWEEP_EVERY);
-        let over: Vec<SessionKey> = self
-            .records
-            .iter()
-            .filter(|(_, record)| self.is_over(record, now))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in &over {
-            self.forget(key);
-        }
-        over
+        let Self { floor, tuning, .. } = self;
+        self.records.retain(|_, record| {
+            let is_kept = !is_over(record, tuning, now);
+            if !is_kept {
+                *floor = (*floor).max(highest_number(record));
+            }
+            is_kept
+        });
     }
+}
 
-    pub(super) fn is_over(&self, record: &Record, now: Timestamp) -> bool {
-        record.tombstone_ends_at(&self.tuning) <= now
-    }
-
-    fn note_numbers(&mut self, record: &Record) {
-        self.floor = self.floor.max(highest_number(record));
-    }
+fn is_over(record: &Record, tuning: &Tuning, now: Timestamp) -> bool {
+    record.tombstone_ends_at(tuning) <= now
 }
 
 fn highest_number(record: &Record) -> u64 {
@@ -149,7 +140,6 @@ fn highest_number(record: &Record) -> u64 {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-    use mooring_session::context::NoIndex;
     use mooring_session::time::Monotonic;
     use mooring_session::workers::Workers;
 
@@ -164,11 +154,10 @@ mod tests {
         let mut create = |name: &str, now: Timestamp| {
             let workers = workers.at(Monotonic::default());
             let key = make::key(name);
-            sessions.make_room(now);
-            let created = sessions.run(&key, &make::create(name), now, &workers, &NoIndex);
-            let found = sessions.run(&key, &Get, now, &workers, &NoIndex);
+            let created = sessions.run(&key, &make::create(name), now, &workers);
+            let found = sessions.run(&key, &Get, now, &workers);
             assert_eq!(created.is_ok(), found.is_ok());
-            created.map(|created| created.reply.record.generation)
+            created.map(|created| created.record.generation)
         };
         let now = Timestamp::from_unix_ms(1_700_000_000_000);
         let first = create("a", now).unwrap();

@@ -7,10 +7,10 @@ use mooring_session::names::WorkerId;
 use mooring_session::rules::{ClaimRequest, ForgetRequest};
 use mooring_session::view::RecordView;
 
-use super::error::StoreError;
-use super::key::{Family, SessionKey};
-use super::query::{SessionPage, SessionQuery};
 use super::{Backend, Store, on_backend};
+use crate::error::StoreError;
+use crate::key::{Family, SessionKey};
+use crate::query::{SessionPage, SessionQuery};
 
 impl Store {
     /// Parses a key that this store returned, such as the least recently used session at a session cap; none if it is

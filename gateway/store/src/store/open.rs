@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use mooring_session::time::Millis;
 
-use super::clock::Clock;
-use super::embedded::EmbeddedStore;
-use super::error::OpenError;
-use super::fallback::FallbackStore;
-use super::redis::{DownReason, LinkState, RedisStore};
-use super::status::{FollowedStatus, StatusCell, StoreMode};
 use super::{Backend, Store};
+use crate::clock::Clock;
+use crate::embedded::EmbeddedStore;
+use crate::error::OpenError;
+use crate::fallback::FallbackStore;
+use crate::redis::{LinkState, RedisStore};
+use crate::status::{FollowedStatus, StatusCell, StoreMode};
 use mooring_settings::{OnUnavailable, StoreLocation, StoreSettings};
 
 /// Which store, and how it is used.
@@ -102,15 +102,11 @@ pub async fn open(settings: &StoreSettings, session_ttl: Duration) -> Result<Sto
 /// The file cannot be used; Redis was reached and has no module or refuses this client; or it cannot be reached and
 /// [`WhenAway::Fail`] was chosen. With [`WhenAway::Fallback`] an unreachable Redis is no error: the store starts degraded.
 pub async fn open_with(options: &StoreOptions) -> Result<Store, OpenError> {
-    let embedded = |store: EmbeddedStore| {
-        let status = store.status();
-        Backend::Embedded(store, status)
-    };
     let prefix = &options.key_prefix;
     let backend = match &options.place {
-        StorePlace::Memory => embedded(EmbeddedStore::in_memory(Clock::system(), prefix)?),
+        StorePlace::Memory => Backend::Embedded(EmbeddedStore::in_memory(Clock::system(), prefix)?),
         StorePlace::Embedded { path } => {
-            embedded(EmbeddedStore::open(path, Clock::system(), prefix)?)
+            Backend::Embedded(EmbeddedStore::open(path, Clock::system(), prefix)?)
         }
         StorePlace::Redis { url, when_away } => {
             let redis = RedisStore::open(url, prefix, options.command_timeout).await?;
@@ -131,13 +127,8 @@ pub async fn open_with(options: &StoreOptions) -> Result<Store, OpenError> {
 
 fn without_fallback(redis: RedisStore) -> Result<Backend, OpenError> {
     let mut link = redis.watch();
-    if let LinkState::Down(DownReason::Unreachable(problem) | DownReason::Denied(problem)) =
-        &*link.borrow_and_update()
-    {
-        return Err(OpenError::Unreachable {
-            address: redis.address().to_owned(),
-            problem: problem.clone(),
-        });
+    if let LinkState::Down(reason) = &*link.borrow_and_update() {
+        return Err(reason.at(redis.address()));
     }
     let cell = Arc::new(StatusCell::new(StoreMode::Normal));
     let shown = Arc::clone(&cell);

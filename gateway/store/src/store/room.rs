@@ -6,8 +6,9 @@
 use mooring_session::Refusal;
 use mooring_session::rules::{CreateReply, CreateRequest};
 
-use super::key::SessionKey;
-use super::{Store, StoreError};
+use super::Store;
+use crate::error::StoreError;
+use crate::key::SessionKey;
 
 /// Most candidates for one new session: those in use are skipped, and another caller may take the room that was made.
 const ROUNDS_MAX: usize = 16;

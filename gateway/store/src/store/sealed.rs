@@ -5,8 +5,8 @@
 use mooring_session::Refusal;
 use mooring_session::names::{NameError, Problem};
 
-use super::error::StoreError;
 use super::{Store, on_backend};
+use crate::error::StoreError;
 
 /// Longest value in bytes.
 pub const SEALED_BYTES_MAX: usize = 16 * 1024;

@@ -14,7 +14,9 @@ use mooring_session::time::Millis;
 use mooring_session::view::RecordView;
 use rand::seq::SliceRandom;
 
-use super::{Family, SessionKey, Store, StoreError};
+use super::Store;
+use crate::error::StoreError;
+use crate::key::{Family, SessionKey};
 
 /// Most tombstones requested at once.
 const BATCH: usize = 100;

@@ -2,10 +2,10 @@
 //!
 //! Invariant: best effort. Without an entry a cancellation has no effect, which MCP allows.
 
-use super::error::StoreError;
-use super::redis::RedisStore;
-use super::request_name::RequestName;
 use super::{Backend, Store, record_duration};
+use crate::error::StoreError;
+use crate::redis::RedisStore;
+use crate::request_name::RequestName;
 
 impl Store {
     /// Whether gateways tell each other of requests over this store.
@@ -14,7 +14,7 @@ impl Store {
         self.redis().is_some()
     }
 
-    /// Tells the other gateways the tag of a request, for [`REQUEST_KEPT`](super::REQUEST_KEPT). Does nothing if there are none.
+    /// Tells the other gateways the tag of a request, for [`REQUEST_KEPT`](crate::REQUEST_KEPT). Does nothing if there are none.
     ///
     /// # Errors
     /// The store's own only.
