@@ -71,15 +71,6 @@ pub enum NotReady {
     /// Another process held the write lock for too long, or too many commands wait.
     #[error("the file is busy")]
     Locked,
-    /// The disk is full.
-    #[error("the disk is full")]
-    DiskFull,
-    /// The file cannot be written.
-    #[error("the file is read-only")]
-    ReadOnly,
-    /// The file is damaged, or is not a database.
-    #[error("the file is damaged or is not a database")]
-    Damaged,
     /// Reading or writing the file failed.
     #[error("the file cannot be read or written: {0}")]
     File(Box<str>),

@@ -38,7 +38,7 @@ impl EmbeddedStore {
     }
 
     pub(crate) async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
-        self.read(Database::workers).await
+        self.with_repair(Database::workers).await
     }
 
     pub(crate) async fn enter(

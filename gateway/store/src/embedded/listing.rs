@@ -34,7 +34,8 @@ impl EmbeddedStore {
             count: query.count.clamp(1, PAGE_MAX),
             prefix: self.prefix.to_string(),
         };
-        self.read(move |database| database.list(&search)).await
+        self.with_repair(move |database| database.list(&search))
+            .await
     }
 }
 

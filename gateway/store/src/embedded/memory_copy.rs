@@ -6,7 +6,9 @@
 use std::path::Path;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{
+    Connection, OpenFlags, OptionalExtension, Params, TransactionBehavior, params, params_from_iter,
+};
 
 use super::row;
 use super::tables::{self, SCHEMA_VERSION, version};
@@ -97,24 +99,31 @@ fn of(source: &Connection) -> rusqlite::Result<Connection> {
         return Err(rusqlite::Error::InvalidQuery);
     }
     for table in TABLES {
-        copy_rows(&source, &copy, table)?;
+        let select = format!("SELECT * FROM {table}");
+        let places = vec!["?"; source.prepare(&select)?.column_count()].join(", ");
+        let insert = format!("INSERT INTO {table} VALUES ({places})");
+        copy_rows((&source, &select), [], (&copy, &insert))?;
     }
     copy.execute_batch(CHANGES)?;
     copy.commit()?;
     Ok(memory)
 }
 
-fn copy_rows(source: &Connection, copy: &Connection, table: &str) -> rusqlite::Result<()> {
-    let mut read = source.prepare(&format!("SELECT * FROM {table}"))?;
+/// Runs the second statement with the values of each row of the first, which has these parameters.
+fn copy_rows(
+    (source, select): (&Connection, &str),
+    parameters: impl Params,
+    (target, insert): (&Connection, &str),
+) -> rusqlite::Result<()> {
+    let mut read = source.prepare_cached(select)?;
+    let mut write = target.prepare_cached(insert)?;
     let columns = read.column_count();
-    let places = vec!["?"; columns].join(", ");
-    let mut write = copy.prepare(&format!("INSERT INTO {table} VALUES ({places})"))?;
-    let mut rows = read.query([])?;
+    let mut rows = read.query(parameters)?;
     while let Some(row) = rows.next()? {
         let values = (0..columns)
             .map(|column| row.get(column))
             .collect::<rusqlite::Result<Vec<Value>>>()?;
-        write.execute(rusqlite::params_from_iter(values))?;
+        write.execute(params_from_iter(values))?;
     }
     Ok(())
 }
@@ -163,64 +172,27 @@ pub(super) fn write_back(
 fn write_session(memory: &Connection, file: &Connection, key: &str) -> rusqlite::Result<()> {
     file.prepare_cached("DELETE FROM sessions WHERE key = ?1")?
         .execute([key])?;
-    let tables = [("sessions", SESSION), ("bindings", "*")];
-    for (table, columns) in tables {
-        let select = format!("SELECT {columns} FROM {table} WHERE key = ?1");
-        let mut read = memory.prepare_cached(&select)?;
-        let count = read.column_count();
-        let places = vec!["?"; count].join(", ");
-        let names = if columns == "*" {
-            String::new()
-        } else {
-            format!("({columns})")
-        };
-        let insert = format!("INSERT INTO {table} {names} VALUES ({places})");
-        let mut rows = read.query([key])?;
-        while let Some(row) = rows.next()? {
-            let values = (0..count)
-                .map(|column| row.get(column))
-                .collect::<rusqlite::Result<Vec<Value>>>()?;
-            file.prepare_cached(&insert)?
-                .execute(rusqlite::params_from_iter(values))?;
-        }
-    }
-    Ok(())
+    let select = format!("SELECT {SESSION} FROM sessions WHERE key = ?1");
+    let insert = format!("INSERT INTO sessions ({SESSION}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    copy_rows((memory, &select), [key], (file, &insert))?;
+    let select = "SELECT * FROM bindings WHERE key = ?1";
+    let insert = "INSERT INTO bindings VALUES (?, ?, ?, ?, ?)";
+    copy_rows((memory, select), [key], (file, insert))
 }
 
 /// Writes workers that sent heartbeats meanwhile, and initialize params with a longer TTL. Rates continue from the
 /// file's.
 fn write_others(memory: &Connection, file: &Connection) -> rusqlite::Result<()> {
-    let mut workers = memory.prepare(
-        "SELECT worker, name, address, ttl_ms, last_beat_at, state FROM workers ORDER BY ordinal",
-    )?;
-    let mut rows = workers.query([])?;
-    while let Some(row) = rows.next()? {
-        let values: [Value; 6] = [
-            row.get(0)?,
-            row.get(1)?,
-            row.get(2)?,
-            row.get(3)?,
-            row.get(4)?,
-            row.get(5)?,
-        ];
-        file.prepare_cached(
-            "INSERT INTO workers (worker, name, address, ttl_ms, last_beat_at, state)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-             ON CONFLICT (worker) DO UPDATE SET address = excluded.address, ttl_ms = excluded.ttl_ms,
-                last_beat_at = excluded.last_beat_at, state = excluded.state
-             WHERE excluded.last_beat_at > last_beat_at",
-        )?
-        .execute(values)?;
-    }
-    let mut inits = memory.prepare("SELECT digest, params, lapses_at FROM inits")?;
-    let mut rows = inits.query([])?;
-    while let Some(row) = rows.next()? {
-        let (digest, json): (String, String) = (row.get(0)?, row.get(1)?);
-        file.prepare_cached(
-            "INSERT INTO inits VALUES (?1, ?2, ?3)
-             ON CONFLICT (digest) DO UPDATE SET lapses_at = max(lapses_at, excluded.lapses_at)",
-        )?
-        .execute(params![digest, json, row.get::<_, i64>(2)?])?;
-    }
-    Ok(())
+    let select =
+        "SELECT worker, name, address, ttl_ms, last_beat_at, state FROM workers ORDER BY ordinal";
+    let insert = "INSERT INTO workers (worker, name, address, ttl_ms, last_beat_at, state)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT (worker) DO UPDATE SET address = excluded.address, ttl_ms = excluded.ttl_ms,
+            last_beat_at = excluded.last_beat_at, state = excluded.state
+         WHERE excluded.last_beat_at > last_beat_at";
+    copy_rows((memory, select), [], (file, insert))?;
+    let select = "SELECT digest, params, lapses_at FROM inits";
+    let insert = "INSERT INTO inits VALUES (?1, ?2, ?3)
+         ON CONFLICT (digest) DO UPDATE SET lapses_at = max(lapses_at, excluded.lapses_at)";
+    copy_rows((memory, select), [], (file, insert))
 }

@@ -225,7 +225,7 @@ impl EmbeddedStore {
     }
 
     /// Runs work on the thread, again if the file had to be replaced.
-    async fn read<R: Send + 'static>(
+    async fn with_repair<R: Send + 'static>(
         &self,
         work: impl FnMut(&mut Database) -> Result<R, TransactionError> + Send + 'static,
     ) -> Result<R, StoreError> {

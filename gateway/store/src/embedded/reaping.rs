@@ -27,7 +27,7 @@ impl EmbeddedStore {
     ) -> Result<Vec<SessionKey>, StoreError> {
         let (worker, prefix) = (worker.clone(), self.prefix.to_string());
         let count = count.min(PAGE_MAX);
-        self.read(move |database| database.reap(&worker, family, count, &prefix))
+        self.with_repair(move |database| database.reap(&worker, family, count, &prefix))
             .await
     }
 }

@@ -39,7 +39,7 @@ impl EmbeddedStore {
 
     pub(crate) async fn get_init(&self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
         let digest = digest.clone();
-        self.read(move |database| {
+        self.with_repair(move |database| {
             let now = stored_number(database.clock.now().unix_ms());
             let found = database
                 .connection
@@ -89,7 +89,7 @@ impl EmbeddedStore {
         names: &[String],
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let names = names.to_vec();
-        self.read(move |database| {
+        self.with_repair(move |database| {
             database.refuse_copy()?;
             let mut found = database
                 .connection
@@ -104,7 +104,7 @@ impl EmbeddedStore {
 
     pub(crate) async fn put_sealed(&self, name: &str, value: &[u8]) -> Result<(), StoreError> {
         let (name, value) = (name.to_owned(), value.to_vec());
-        self.read(move |database| {
+        self.with_repair(move |database| {
             database.refuse_copy()?;
             database
                 .connection
@@ -117,7 +117,7 @@ impl EmbeddedStore {
 
     pub(crate) async fn delete_sealed(&self, names: &[String]) -> Result<bool, StoreError> {
         let names = names.to_vec();
-        self.read(move |database| {
+        self.with_repair(move |database| {
             database.refuse_copy()?;
             let mut delete = database
                 .connection
@@ -135,7 +135,10 @@ impl EmbeddedStore {
 impl Database {
     fn refuse_copy(&self) -> Result<(), TransactionError> {
         match self.connection.memory_use() {
-            Some(MemoryUse::Copy) => Err(StoreError::NotReady(NotReady::ReadOnly).into()),
+            Some(MemoryUse::Copy) => {
+                let why = NotReady::File("sealed values are not copied".into());
+                Err(StoreError::NotReady(why).into())
+            }
             Some(MemoryUse::Store) | None => Ok(()),
         }
     }

@@ -1,25 +1,23 @@
 //! One connection to Redis that many callers share: commands that are sent at about the same time leave in one write,
 //! and replies are assigned in their order.
 //!
-//! The client library authenticates and selects the database, over a stream that it is lent. What it does for a command, in
-//! its parser above all, cost a third of a call, and it limits nothing. Invariants: a caller gets the reply to its own
-//! command, or an error if the connection is lost first; a reply that is not the [`ExpectedReply`] loses the connection, with
-//! all commands in flight; the driver of the connection ends with the last handle.
+//! The client library writes commands and reads what this reads not; it drives no connection, because what it does for a
+//! command cost a third of a call, and it limits nothing. Invariants: a caller gets the reply to its own command, or an error
+//! if the connection is lost first; a reply that is not the [`ExpectedReply`] loses the connection, with all commands in
+//! flight; the driver of the connection ends with the last handle.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::select_ok;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, RedisResult, Value};
+use redis::{Cmd, ConnectionAddr, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
 use super::expected_reply::ExpectedReply;
-use super::lent_stream::LentStream;
 use super::reply_reader::ReplyReader;
 use super::tls;
 use crate::lock::lock;
@@ -36,16 +34,14 @@ pub(super) type ReplyCallback = Box<dyn FnOnce(Option<Value>) + Send>;
 pub(super) struct CommandConnection(Arc<SharedStream>);
 
 impl CommandConnection {
-    /// Connects and authenticates, without a time limit.
-    pub(super) async fn open(client: &Client) -> RedisResult<Self> {
-        let stream = match client.get_connection_info().addr() {
+    /// Connects, without a time limit.
+    pub(super) async fn open(address: &ConnectionAddr) -> io::Result<Self> {
+        let stream = match address {
             ConnectionAddr::Tcp(host, port) => {
-                let stream = set_up(client, connect(host, *port).await?).await?;
-                SharedStream::start(stream.into_split())
+                SharedStream::start(connect(host, *port).await?.into_split())
             }
             ConnectionAddr::Unix(path) => {
-                let stream = set_up(client, UnixStream::connect(path).await?).await?;
-                SharedStream::start(stream.into_split())
+                SharedStream::start(UnixStream::connect(path).await?.into_split())
             }
             ConnectionAddr::TcpTls {
                 host,
@@ -54,11 +50,11 @@ impl CommandConnection {
                 ..
             } => {
                 let stream = tls::handshake(host, connect(host, *port).await?).await?;
-                SharedStream::start(tokio::io::split(set_up(client, stream).await?))
+                SharedStream::start(tokio::io::split(stream))
             }
             _ => {
                 let problem = "no such connection is made: its server would not be verified";
-                return Err((ErrorKind::InvalidClientConfig, problem).into());
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
             }
         };
         Ok(Self(Arc::new(stream)))
@@ -68,8 +64,11 @@ impl CommandConnection {
     ///
     /// # Errors
     /// The connection is lost.
-    pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        self.0.send(command).await
+    pub(super) async fn send(&self, command: &Cmd) -> io::Result<Value> {
+        let (caller, reply) = oneshot::channel();
+        let pushed = self.0.queue.push(command, ReplyTarget::Caller(caller));
+        pushed.map_err(|_| lost())?;
+        reply.await.map_err(|_| lost())
     }
 
     /// Sends a command whose reply no caller waits for. Commands that are sent later come after it.
@@ -79,20 +78,6 @@ impl CommandConnection {
             target.lose();
         }
     }
-}
-
-/// Lets the library authenticate and select the database.
-async fn set_up<S>(client: &Client, stream: S) -> RedisResult<S>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None);
-    let settings = client.get_connection_info().redis_settings();
-    let (owner, lent) = LentStream::lend(stream);
-    drop(MultiplexedConnection::new_with_config(settings, lent, config).await?);
-    Ok(owner.take_back().ok_or_else(lost)?)
 }
 
 /// A reply that belongs to another command.
@@ -151,13 +136,6 @@ impl SharedStream {
             queue,
             driver: driver.abort_handle(),
         }
-    }
-
-    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        let (caller, reply) = oneshot::channel();
-        let pushed = self.queue.push(command, ReplyTarget::Caller(caller));
-        pushed.map_err(|_| lost())?;
-        Ok(reply.await.map_err(|_| lost())?)
     }
 }
 
@@ -288,6 +266,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use std::time::Duration;
 
+    use redis::IntoConnectionInfo;
     use tokio::net::TcpListener;
     use tokio::sync::mpsc;
 
@@ -352,8 +331,8 @@ mod tests {
     #[tokio::test]
     async fn a_socket_file_is_read_with_the_same_limits() {
         let server = RedisServer::start(Module::Absent);
-        let client = Client::open(server.unix_url()).unwrap();
-        let connection = CommandConnection::open(&client).await.unwrap();
+        let info = server.unix_url().into_connection_info().unwrap();
+        let connection = CommandConnection::open(info.addr()).await.unwrap();
         let long = "x".repeat(9 * 1024 * 1024);
         for at in ["0", "9437184"] {
             let mut fill = redis::cmd("SETRANGE");

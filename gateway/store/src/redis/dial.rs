@@ -3,10 +3,11 @@
 //! Invariant: a connection is returned only if the server knows every command of [`NEEDED`], and its replies name their
 //! requests.
 
+use std::io;
 use std::time::Duration;
 
 use mooring_session::request_digest::NAMES_REQUEST;
-use redis::{Client, IntoConnectionInfo, RedisError, Value};
+use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, ServerError, Value};
 use tokio::time::timeout;
 
 use super::command_connection::CommandConnection;
@@ -78,7 +79,7 @@ impl DownReason {
 /// The address of Redis, and its timeouts.
 #[derive(Debug)]
 pub(super) struct Dialer {
-    client: Client,
+    info: ConnectionInfo,
     pub(super) address: String,
     pub(super) command_timeout: Duration,
     is_tls: bool,
@@ -93,9 +94,8 @@ impl Dialer {
         let info = url.into_connection_info().map_err(OpenError::Url)?;
         let address = info.addr().to_string();
         let is_tls = matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. });
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
         Ok(Self {
-            client: Client::open(info.set_tcp_settings(tcp)).map_err(OpenError::Url)?,
+            info,
             address,
             command_timeout,
             is_tls,
@@ -116,20 +116,54 @@ impl Dialer {
     }
 
     async fn try_connect(&self) -> Result<CommandConnection, DownReason> {
-        let timed_out = || DownReason::Unreachable("timed out".to_owned());
-        let opening = CommandConnection::open(&self.client);
-        let connection = match timeout(self.command_timeout, opening).await {
-            Ok(opened) => opened.map_err(down)?,
-            Err(_) => return Err(timed_out()),
+        let timed_out = |_| DownReason::Unreachable("timed out".to_owned());
+        let opening = async {
+            let connection = CommandConnection::open(self.info.addr()).await;
+            let connection = connection.map_err(|error| down(&error))?;
+            self.set_up(&connection).await?;
+            Ok(connection)
         };
+        let opened = timeout(self.command_timeout, opening).await;
+        let connection = opened.map_err(timed_out)??;
         let mut command = redis::cmd("COMMAND");
         command.arg("INFO").arg(&NEEDED);
-        match timeout(self.command_timeout, connection.send(&command)).await {
-            Ok(Ok(Value::ServerError(error))) => Err(denied(error.code(), error.details())),
-            Ok(Ok(value)) => is_complete(&value).map(|()| connection),
-            Ok(Err(error)) => Err(down(error)),
-            Err(_) => Err(timed_out()),
+        let answer = timeout(self.command_timeout, connection.send(&command)).await;
+        match answer.map_err(timed_out)? {
+            Ok(Value::ServerError(error)) => Err(denied(error.code(), error.details())),
+            Ok(value) => is_complete(&value).map(|()| connection),
+            Err(error) => Err(down(&error)),
         }
+    }
+
+    /// Authenticates, and selects the protocol and the database.
+    async fn set_up(&self, connection: &CommandConnection) -> Result<(), DownReason> {
+        let settings = self.info.redis_settings();
+        if let Some(password) = settings.password() {
+            let mut command = redis::cmd("AUTH");
+            command.arg(settings.username()).arg(password);
+            let answer = connection.send(&command).await;
+            if let Value::ServerError(_) = answer.map_err(|error| down(&error))? {
+                let problem = "authentication failed: wrong user or password";
+                return Err(DownReason::Denied(problem.to_owned()));
+            }
+        }
+        let mut commands = Vec::new();
+        if settings.protocol() == ProtocolVersion::RESP3 {
+            commands.push(("HELLO", 3));
+        }
+        if settings.db() != 0 {
+            commands.push(("SELECT", settings.db()));
+        }
+        for (name, argument) in commands {
+            let mut command = redis::cmd(name);
+            command.arg(argument);
+            match connection.send(&command).await {
+                Ok(Value::ServerError(error)) => return Err(refused(&error)),
+                Ok(_) => {}
+                Err(error) => return Err(down(&error)),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -179,27 +213,24 @@ fn is_complete(answer: &Value) -> Result<(), DownReason> {
     }
 }
 
-/// Of errors of the client only the kind is kept, and the message of the system or TLS: other texts may contain parts of
-/// the URL. Redis' own texts do not.
-fn down(error: RedisError) -> DownReason {
-    if error.kind() == redis::ErrorKind::AuthenticationFailed {
-        return DownReason::Denied("authentication failed: wrong user or password".to_owned());
-    }
-    let in_its_words = |code| failure::in_its_words(code, error.detail());
+/// What the server says of a command while a connection is set up.
+fn refused(error: &ServerError) -> DownReason {
     match error.code() {
-        Some(code @ ("NOAUTH" | "WRONGPASS" | "NOPERM")) => DownReason::Denied(in_its_words(code)),
-        Some(code) => DownReason::Unreachable(format!("it answered {}", in_its_words(code))),
-        None if error.is_connection_refusal() => DownReason::Unreachable(REFUSED.to_owned()),
-        None if error.is_timeout() => DownReason::Unreachable("timed out".to_owned()),
-        None => DownReason::Unreachable(with_cause(&error)),
+        code @ ("NOAUTH" | "NOPERM") => denied(code, error.details()),
+        code => {
+            let text = failure::in_its_words(code, error.details());
+            DownReason::Unreachable(format!("it answered {text}"))
+        }
     }
 }
 
-fn with_cause(error: &RedisError) -> String {
-    match std::error::Error::source(error).filter(|_| error.is_io_error()) {
-        Some(cause) => format!("{}: {cause}", error.category()),
-        None => error.category().to_owned(),
-    }
+/// The message of the system or TLS. A socket file that does not exist is a server that does not listen.
+fn down(error: &io::Error) -> DownReason {
+    DownReason::Unreachable(match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => REFUSED.to_owned(),
+        io::ErrorKind::TimedOut => "timed out".to_owned(),
+        _ => format!("I/O error: {error}"),
+    })
 }
 
 #[cfg(test)]

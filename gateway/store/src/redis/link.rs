@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Value};
 use thread_local::ThreadLocal;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -209,16 +209,14 @@ impl Shared {
             opened_at,
         } = self.of_this_thread(self.connection(deadline).await?, WithoutOwn::Dial);
         let away = match timeout_at(deadline, connection.send(command)).await {
-            Ok(sent) => match sent.or_else(|error| error_reply(&error).ok_or(error)) {
-                Ok(reply) => {
-                    // After a failover the address leads to another server, and this connection to the former primary.
-                    if is_from_replica(&reply) && opened_at.elapsed() >= REPLICA_KEPT_FOR {
-                        self.lose(number);
-                    }
-                    return Ok(reply);
+            Ok(Ok(reply)) => {
+                // After a failover the address leads to another server, and this connection to the former primary.
+                if is_from_replica(&reply) && opened_at.elapsed() >= REPLICA_KEPT_FOR {
+                    self.lose(number);
                 }
-                Err(_) => UnavailableReason::Dropped,
-            },
+                return Ok(reply);
+            }
+            Ok(Err(_)) => UnavailableReason::Dropped,
             Err(_) => UnavailableReason::TimedOut,
         };
         // A late reply must not be taken for that of a later command, so the connection is not reused.
@@ -431,13 +429,6 @@ impl Backoff {
         self.next = BACKOFF_MIN;
         Duration::ZERO
     }
-}
-
-/// The server's reply, if the library made an error of it.
-fn error_reply(error: &RedisError) -> Option<Value> {
-    let errors = error.clone().into_server_errors()?;
-    let (_, first) = errors.first()?;
-    Some(Value::ServerError(first.clone()))
 }
 
 /// Whether the server refused the command because it is a replica.

@@ -13,7 +13,6 @@ mod expected_reply;
 mod failure;
 mod fleet;
 mod known_bindings;
-mod lent_stream;
 mod link;
 mod prefixes;
 mod rate;

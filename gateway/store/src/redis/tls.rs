@@ -25,7 +25,7 @@ fn config() -> io::Result<ClientConfig> {
     let found = rustls_native_certs::load_native_certs();
     if let (0, _) = roots.add_parsable_certificates(found.certs) {
         let missing = "no usable root certificate";
-        return Err(io::Error::new(io::ErrorKind::NotFound, missing));
+        return Err(io::Error::other(missing));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = ClientConfig::builder_with_provider(provider)
