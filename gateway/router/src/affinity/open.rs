@@ -14,7 +14,6 @@ use super::establish::REVISION_LABEL;
 use super::params::{INIT_PARAMS_BYTES_MAX, ParamsKey};
 use super::restored_state::{LOG_LEVEL_LABEL, subscription_label};
 use super::{ResolveError, Session, SessionRouter};
-use mooring_metrics as metrics;
 use mooring_secrets::digest;
 use mooring_store::{StoreError, labels};
 use mooring_upstream::{Completion, InitializeHandshake, InitializedSession, Server};
@@ -116,7 +115,6 @@ impl SessionRouter {
             .begin(&session, &server.id, InFlightKind::Call);
         let opened = async {
             self.begin(&session, request).await?;
-            metrics::affinity_miss();
             self.initialize_with(&session, server, request).await
         };
         let opened = opened.await.map_err(OpenError::or_displaced);
@@ -176,7 +174,6 @@ impl SessionRouter {
         request: &InitializeRequest<'_>,
     ) -> Result<OpenedSession, OpenError> {
         self.note_initialize(session, request).await?;
-        metrics::affinity_miss();
         self.initialize_with(session, server, request).await
     }
 
@@ -208,7 +205,7 @@ impl SessionRouter {
         server: &Server,
     ) -> Result<(BindingView, InitializedSession), ResolveError> {
         let (handshake, _) = self.stored_handshake(session, server).await?;
-        self.initialize_first(session, server, &handshake).await
+        self.open_binding(session, server, handshake).await
     }
 
     /// Ends a session that could not be opened.
@@ -274,7 +271,7 @@ impl SessionRouter {
             text: request.text.clone(),
             completion: Completion::ByClient,
         };
-        let (binding, initialized) = self.initialize_first(session, server, &handshake).await?;
+        let (binding, initialized) = self.open_binding(session, server, handshake).await?;
         if let Some(revision) = &initialized.revision
             && **revision != *request.revision
             && let Err(error) = self.label(session, &[(REVISION_LABEL, revision)]).await
@@ -287,23 +284,6 @@ impl SessionRouter {
             binding,
             initialized,
         })
-    }
-
-    /// The first handshake of a session with a server.
-    async fn initialize_first(
-        &self,
-        session: &Session,
-        server: &Server,
-        handshake: &InitializeHandshake,
-    ) -> Result<(BindingView, InitializedSession), ResolveError> {
-        let claim = self
-            .claim_first(session, server)
-            .await?
-            .ok_or(ResolveError::ClaimPending)?;
-        // No other request knows the new session, so the claim can only be lost by its lease.
-        self.establish(session, server, claim, handshake)
-            .await?
-            .ok_or(ResolveError::ClaimPending)
     }
 
     /// Records the client's log level, for a later upstream session.

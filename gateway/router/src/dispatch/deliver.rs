@@ -1,34 +1,26 @@
-//! Delivers a message: resolves the binding, sends, and after a loss rebinds and decides whether to send again.
-//!
-//! Invariant: once an attempt may have run, every error says so, whatever fails afterwards.
+//! Delivers a message: performs what [`mooring_delivery`] decides, from the binding to the reply.
 
-use std::time::{Duration, Instant};
-
-use mooring_session::rules::RouteReply;
+use mooring_delivery::{
+    ATTEMPTS_MAX, Action, Delivered, Delivery, Event, Failure, MessageRules, Probed, Repetition,
+    SendFault, Task, TaskOutcome, UNREACHED_WITHIN,
+};
+use mooring_session::names::NameError;
+use mooring_session::rules::{Ownership, RouteReply};
 use mooring_session::view::BindingView;
 
 use super::annotations::is_repeatable;
-use super::attempt::{Attempt, ExecutionStatus, attempt};
 use crate::affinity::{
-    BindingLookup, Loss, RebindNotice, ResolveError, ResolvedBinding, Session, SessionRouter,
+    RebindNotice, ResolveError, Resolving, RouterErrors, ServerInstances, Session, SessionRouter,
+    now,
 };
+pub use mooring_delivery::OnLoss;
+use mooring_metrics as metrics;
 use mooring_protocol::Reply;
 use mooring_protocol::ids::Epoch;
-use mooring_upstream::{ExchangeError, Outgoing, SendError, Server, UNREACHED_LOST_AFTER};
-
-/// Most attempts to send one message, losses included.
-const ATTEMPTS_MAX: usize = 3;
-/// How long a message waits for a binding whose owner does not serve it: longer than `worker.beat_ttl_ms`, after which
-/// the store counts the owner as dead.
-const OWNER_WITHIN: Duration = Duration::from_secs(15);
-/// Pause between two checks of such a binding.
-const OWNER_PAUSE: Duration = Duration::from_millis(50);
-
-/// How long a message waits for an unreachable instance that does not count as lost, because other requests
-/// reach it.
-const UNREACHED_WITHIN: Duration = Duration::from_secs(10);
-/// Pause between two attempts to connect to it.
-const UNREACHED_PAUSE: Duration = Duration::from_millis(100);
+use mooring_upstream::{
+    ExchangeError, Outgoing, ProbeResult, SendError, Server, UNREACHED_LOST_AFTER,
+    is_session_unknown, may_be_session_unknown, read_answer,
+};
 
 const _: () = assert!(UNREACHED_WITHIN.as_millis() > UNREACHED_LOST_AFTER.as_millis());
 
@@ -50,18 +42,6 @@ pub struct Call<'a> {
     pub epoch: Option<Epoch>,
     /// The route that the store returned with the call's turn.
     pub routed: Option<RouteReply>,
-}
-
-/// What to do if the upstream session is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnLoss {
-    /// Rebind. The reply is the result of a tool, which reports the loss: also one from before.
-    RecoverAndReport,
-    /// Rebind. The reply tells the client too, but the loss counts as reported only once the result of a tool has carried
-    /// it: what clients do with other replies is hidden from their users.
-    Recover,
-    /// Fail: there is no reply. The next request rebinds.
-    GiveUp,
 }
 
 /// Whether a message that may have been delivered may be sent again.
@@ -126,210 +106,251 @@ pub async fn deliver(
     router: &SessionRouter,
     call: &mut Call<'_>,
 ) -> Result<DeliveryResult, DeliverError> {
-    let known = call.routed.take();
-    let mut progress = Progress {
-        resolved: resolve_binding(router, call, known).await?,
-        attempts: 0,
-        ran: ExecutionStatus::NotRun,
-        moving_since: None,
-        unreached_since: None,
-    };
+    let (session, server) = (call.session, call.server);
+    let instances = ServerInstances(server);
+    let facts = router.facts(session, &instances);
+    let mut delivery = Delivery::new(call.rules());
+    let mut aside = Aside::default();
+    let mut routed_now = false;
+    if let Some(routed) = call.routed.take() {
+        router.record_takeover(session, &server.id, &routed);
+        routed_now = true;
+        delivery.handle(
+            Event::Resolving(TaskOutcome::Routed(Ok(routed))),
+            &facts,
+            now(),
+        );
+    }
     loop {
-        let binding = &progress.resolved.binding;
-        if (call.epoch).is_some_and(|epoch| epoch.0 != binding.epoch) {
-            return Err(DeliverError::Lost);
-        }
-        match attempt(router, call, binding).await {
-            Attempt::Done(reply) => {
-                return Ok(DeliveryResult {
-                    reply,
-                    binding: progress.resolved.binding,
-                    moved: progress.resolved.moved,
-                    reports_loss: call.on_loss == OnLoss::RecoverAndReport,
+        let event = match delivery.action(&facts) {
+            Action::Send {
+                binding,
+                has_session,
+            } => {
+                if routed_now {
+                    metrics::affinity_hit();
+                }
+                send(router, call, binding, has_session, &mut aside.reply).await
+            }
+            Action::Answer(delivered) => {
+                return aside.reply.take().map_or(Err(DeliverError::Lost), |reply| {
+                    Ok(DeliveryResult::of(reply, delivered, server))
                 });
             }
-            failed => Box::pin(progress.continue_after(router, call, failed)).await?,
+            Action::Fail(failure) => return Err(DeliverError::of(failure, call)),
+            action => Box::pin(aside.perform(router, call, action))
+                .await
+                .map_err(ResolveError::Name)?,
+        };
+        routed_now = matches!(event, Event::Resolving(TaskOutcome::Routed(Ok(_))));
+        delivery.handle(event, &facts, now());
+    }
+}
+
+impl Call<'_> {
+    fn rules(&self) -> MessageRules {
+        MessageRules {
+            on_loss: self.on_loss,
+            repetition: match self.repeat {
+                RetrySafety::Harmless => Repetition::Harmless,
+                RetrySafety::ByTool(_) => Repetition::ByTool,
+                RetrySafety::Never => Repetition::Never,
+            },
+            epoch: self.epoch.map(|epoch| epoch.0),
         }
     }
 }
 
-/// The state of one delivery after its attempts so far.
-struct Progress {
-    resolved: ResolvedBinding,
-    /// Attempts that count towards [`ATTEMPTS_MAX`].
-    attempts: usize,
-    /// Whether any attempt may have run.
-    ran: ExecutionStatus,
-    moving_since: Option<Instant>,
-    unreached_since: Option<Instant>,
-}
-
-impl Progress {
-    /// Prepares the next attempt. Whatever fails after an attempt that may have run, the error says that it may have,
-    /// because clients repeat a call after other errors. A message that is harmless to repeat keeps its error, and so
-    /// does one that only concerned the lost upstream session.
-    async fn continue_after(
-        &mut self,
-        router: &SessionRouter,
-        call: &Call<'_>,
-        failed: Attempt,
-    ) -> Result<(), DeliverError> {
-        let Err(error) = self.prepare_next(router, call, failed).await else {
-            return Ok(());
-        };
-        let is_kept = call.repeat == RetrySafety::Harmless
-            || matches!(
-                error,
-                DeliverError::Lost | DeliverError::OutcomeUnknown { .. }
-            );
-        if self.ran == ExecutionStatus::NotRun || is_kept {
-            return Err(error);
+impl DeliveryResult {
+    fn of(reply: Reply, delivered: Delivered, server: &Server) -> Self {
+        let resolved = delivered.resolved;
+        Self {
+            reply,
+            binding: resolved.binding,
+            moved: resolved
+                .state_loss
+                .map(|loss| RebindNotice::of(server, loss)),
+            reports_loss: delivered.reports_loss,
         }
-        tracing::info!(session = %call.session.digest, server = %call.server.id, %error, "a call may have run, and what follows failed");
-        Err(DeliverError::OutcomeUnknown {
-            moved: self.resolved.moved.take(),
-        })
-    }
-
-    async fn prepare_next(
-        &mut self,
-        router: &SessionRouter,
-        call: &Call<'_>,
-        failed: Attempt,
-    ) -> Result<(), DeliverError> {
-        let (session, server) = (call.session, call.server);
-        let ran = failed.execution_status();
-        if ran == ExecutionStatus::MaybeRun {
-            self.ran = ran;
-        }
-        match failed {
-            Attempt::Done(_) | Attempt::Broken => {}
-            Attempt::Failed(error) => return Err(error),
-            Attempt::Unreached(error) => {
-                let since = *self.unreached_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= UNREACHED_WITHIN {
-                    return Err(DeliverError::Unreachable(error));
-                }
-                tokio::time::sleep(UNREACHED_PAUSE).await;
-                // Another request may have moved the session meanwhile.
-                return self.resolve_again(router, call, &error).await;
-            }
-            Attempt::Lost(..) if call.on_loss == OnLoss::GiveUp => {
-                return Err(DeliverError::Lost);
-            }
-            Attempt::Moving(error, _) => {
-                let since = *self.moving_since.get_or_insert_with(Instant::now);
-                if ran == ExecutionStatus::NotRun && since.elapsed() >= OWNER_WITHIN {
-                    return Err(DeliverError::Unreachable(error));
-                }
-                if ran == ExecutionStatus::MaybeRun {
-                    tracing::info!(session = %session.digest, server = %server.id, %error, "the gateway that holds the connection did not answer a call that it may have begun");
-                }
-                tokio::time::sleep(OWNER_PAUSE).await;
-                self.resolve_again(router, call, &error).await?;
-                if ran == ExecutionStatus::NotRun {
-                    return Ok(());
-                }
-            }
-            Attempt::Lost(loss, _) => {
-                let lost = &self.resolved.binding;
-                let recovered = router.recover(session, server, lost, loss);
-                let recovered = recovered.await?;
-                self.adopt(recovered);
-            }
-        }
-        self.attempts = self.attempts.saturating_add(1);
-        let may_repeat = self.attempts < ATTEMPTS_MAX
-            && (ran == ExecutionStatus::NotRun
-                || may_repeat(router, call, &self.resolved.binding).await);
-        if may_repeat {
-            return Ok(());
-        }
-        let moved = self.resolved.moved.take();
-        Err(match self.ran {
-            ExecutionStatus::NotRun => DeliverError::LostAgain { moved },
-            ExecutionStatus::MaybeRun => DeliverError::OutcomeUnknown { moved },
-        })
-    }
-
-    /// Reads the record again after the binding did not serve the call.
-    async fn resolve_again(
-        &mut self,
-        router: &SessionRouter,
-        call: &Call<'_>,
-        error: &SendError,
-    ) -> Result<(), DeliverError> {
-        let later = resolve_binding(router, call, None).await?;
-        self.adopt(follow(call.server, &self.resolved.binding, later, error));
-        Ok(())
-    }
-
-    /// Takes the later binding, and merges two moves during one call into one, from the first instance to the current
-    /// one.
-    fn adopt(&mut self, later: ResolvedBinding) {
-        let moved = match (self.resolved.moved.take(), later.moved) {
-            (Some(earlier), Some(later)) => Some(RebindNotice {
-                from: earlier.from,
-                ..later
-            }),
-            (earlier, later) => later.or(earlier),
-        };
-        self.resolved = ResolvedBinding {
-            binding: later.binding,
-            moved,
-        };
     }
 }
 
-/// The binding for the call. A lost one is moved only if there is a reply.
-async fn resolve_binding(
+impl DeliverError {
+    fn of(failure: Failure<RouterErrors>, call: &Call<'_>) -> Self {
+        let notice = |loss| RebindNotice::of(call.server, loss);
+        match failure {
+            Failure::Resolve(failure) => Self::Resolve(failure.into()),
+            Failure::Unreachable(error) => {
+                if is_without_instance(&error) {
+                    metrics::affinity_failure("no_instance");
+                }
+                Self::Unreachable(error)
+            }
+            Failure::OutcomeUnknown { state_loss, cause } => {
+                if let Some(cause) = cause {
+                    let error = Self::of(*cause, call);
+                    tracing::info!(session = %call.session.digest, server = %call.server.id, %error, "a call may have run, and what follows failed");
+                }
+                Self::OutcomeUnknown {
+                    moved: state_loss.map(notice),
+                }
+            }
+            Failure::Answer(error) => Self::Answer(error),
+            Failure::Lost => Self::Lost,
+            Failure::LostAgain { state_loss } => Self::LostAgain {
+                moved: state_loss.map(notice),
+            },
+        }
+    }
+}
+
+/// Sends the call over the binding once.
+async fn send(
     router: &SessionRouter,
-    call: &Call<'_>,
-    known: Option<RouteReply>,
-) -> Result<ResolvedBinding, DeliverError> {
-    let (session, server) = (call.session, call.server);
-    match router.find_binding(session, server, known).await? {
-        BindingLookup::Lost(..) if call.on_loss == OnLoss::GiveUp => Err(DeliverError::Lost),
-        BindingLookup::Ready(binding, _) if call.on_loss != OnLoss::RecoverAndReport => {
-            Ok(ResolvedBinding {
-                binding,
-                moved: None,
-            })
-        }
-        found => Ok(router.rebind_if_lost(session, server, found).await?),
+    call: &mut Call<'_>,
+    binding: &BindingView,
+    has_session: bool,
+    received: &mut Option<Reply>,
+) -> Event<RouterErrors> {
+    (call.outgoing).set_upstream_session(binding.upstream_session.as_ref());
+    let call = &*call;
+    let exchange =
+        (call.outgoing).begin_exchange(call.server.id.as_str(), binding.instance.as_str());
+    let sent = router
+        .send(call.session, call.server, binding, &call.outgoing)
+        .await;
+    let mut reply = match sent {
+        Ok(reply) => match exchange {
+            Some(exchange) => exchange.watch(reply),
+            None => reply,
+        },
+        Err(error) => return not_answered(call, binding, error),
+    };
+    if call.server.ownership == Ownership::Owned
+        && let Some(instance) = call.server.instance(&binding.instance)
+    {
+        // The contact with an owned connection is recorded only here.
+        instance.contact.succeed();
     }
+    let may_be_unknown = has_session && may_be_session_unknown(&mut reply);
+    *received = Some(reply);
+    Event::Answered { may_be_unknown }
 }
 
-/// The current binding if the earlier one did not serve the call. If it was moved, this call has lost its upstream state
-/// too.
-fn follow(
-    server: &Server,
-    earlier: &BindingView,
-    later: ResolvedBinding,
-    error: &SendError,
-) -> ResolvedBinding {
-    let reason = match error {
-        SendError::OwnerDraining => Loss::OwnerStopped,
-        SendError::Connect(_) => Loss::InstanceUnreachable,
-        _ => Loss::OwnerDead,
+fn not_answered(call: &Call<'_>, binding: &BindingView, error: SendError) -> Event<RouterErrors> {
+    let fault = match &error {
+        SendError::Refused => SendFault::Refused,
+        SendError::Connect(_) => SendFault::NotConnected,
+        SendError::Unreachable(_) => SendFault::Unreachable,
+        SendError::Redirected { .. }
+        | SendError::Credential(_)
+        | SendError::Unstarted(_)
+        | SendError::OwnerUnverified(_) => SendFault::Undeliverable,
+        SendError::Ended(_) => SendFault::Ended,
+        SendError::Elsewhere => SendFault::NotHere,
+        SendError::OwnerUnavailable(_) => SendFault::NotServed,
+        SendError::OwnerDraining => SendFault::OwnerDraining,
+        SendError::OwnerBroken(_) => SendFault::OwnerBroken,
+        SendError::Broken(_) | SendError::Invalid(_) => SendFault::Broken,
     };
-    let seen = ResolvedBinding::after(server, earlier, later.binding.clone(), reason);
-    let moved = match error {
-        SendError::OwnerDraining => seen.moved,
-        _ => later.moved.or(seen.moved),
-    };
-    ResolvedBinding {
-        binding: later.binding,
-        moved,
+    let (session, server) = (&call.session.digest, &call.server.id);
+    match fault {
+        SendFault::OwnerBroken => {
+            tracing::info!(%session, %server, %error, "the gateway that holds the connection did not answer a call that it may have begun");
+        }
+        SendFault::Broken => {
+            tracing::info!(%session, %server, instance = %binding.instance, %error, "a connection broke during a call");
+        }
+        _ => {}
     }
+    Event::NotAnswered(fault, error)
 }
 
-async fn may_repeat(router: &SessionRouter, call: &Call<'_>, binding: &BindingView) -> bool {
-    match call.repeat {
-        RetrySafety::Harmless => true,
-        RetrySafety::Never => false,
-        RetrySafety::ByTool(name) => {
-            is_repeatable(router, call.session, call.server, binding, name).await
-        }
+/// Whether there was no connection to the instance, rather than to its owner.
+const fn is_without_instance(error: &SendError) -> bool {
+    matches!(
+        error,
+        SendError::Connect(_)
+            | SendError::Unreachable(_)
+            | SendError::Unstarted(_)
+            | SendError::Redirected { .. }
+    )
+}
+
+/// What is beside the good way of a call.
+#[derive(Default)]
+struct Aside {
+    /// The reply of the last attempt.
+    reply: Option<Reply>,
+    resolving: Option<Box<Resolving>>,
+}
+
+impl Aside {
+    async fn perform(
+        &mut self,
+        router: &SessionRouter,
+        call: &Call<'_>,
+        action: Action<'_, RouterErrors>,
+    ) -> Result<Event<RouterErrors>, NameError> {
+        let (session, server) = (call.session, call.server);
+        Ok(match action {
+            Action::Resolve(Task::Route(request)) => {
+                let routed = router.route(session, &request).await;
+                Event::Resolving(TaskOutcome::Routed(routed))
+            }
+            Action::Resolve(task) => {
+                let resolving = self.resolving.get_or_insert_default();
+                let performing = Box::pin(resolving.perform(router, session, server, task));
+                Event::Resolving(performing.await?)
+            }
+            Action::Read(binding) => Event::Read(self.read(router, call, binding).await),
+            Action::Probe(binding) => {
+                let probing = Box::pin(router.probe(session, server, binding));
+                Event::Probed(match probing.await {
+                    ProbeResult::Alive => Probed::Alive,
+                    ProbeResult::InstanceLost => Probed::InstanceLost,
+                    ProbeResult::SessionLost => Probed::SessionLost,
+                    ProbeResult::Unclear => Probed::Unclear,
+                })
+            }
+            Action::ProbeOthers(binding) => {
+                let asking = router.another_instance_answers(server, &binding.instance);
+                Event::OthersAnswer(asking.await)
+            }
+            Action::ReadTool(binding) => Event::ToolRead {
+                is_repeatable: match call.repeat {
+                    RetrySafety::ByTool(tool) => {
+                        Box::pin(is_repeatable(router, session, server, binding, tool)).await
+                    }
+                    RetrySafety::Harmless | RetrySafety::Never => false,
+                },
+            },
+            Action::Wait(pause) => {
+                tokio::time::sleep(pause).await;
+                Event::Waited
+            }
+            Action::Send { .. } | Action::Answer(_) | Action::Fail(_) => Event::Waited,
+        })
+    }
+
+    /// Reads the reply whole, and whether it says that the upstream session is unknown.
+    async fn read(
+        &mut self,
+        router: &SessionRouter,
+        call: &Call<'_>,
+        binding: &BindingView,
+    ) -> Result<bool, ExchangeError> {
+        let Some(reply) = self.reply.take() else {
+            return Err(ExchangeError::NoResponse);
+        };
+        let retry_after = reply.retry_after.clone();
+        let source = router.reply_source(call.server, binding);
+        let answer = read_answer(reply, &call.outgoing, &source).await?;
+        let is_unknown = is_session_unknown(&answer);
+        self.reply = Some(Reply {
+            retry_after,
+            ..answer.into_reply()
+        });
+        Ok(is_unknown)
     }
 }

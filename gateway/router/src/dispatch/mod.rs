@@ -5,7 +5,6 @@
 
 mod abandoned;
 mod annotations;
-mod attempt;
 mod deliver;
 mod event_filter;
 mod gateway_request;

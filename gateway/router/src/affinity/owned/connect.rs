@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::establish::Claim;
-use super::super::{Session, SessionRouter, caller_of};
+use super::super::{ServerInstances, Session, SessionRouter, caller_of};
 use super::connection_table::{ConnectionKey, OwnedConnection};
+use mooring_delivery::Claim;
 use mooring_upstream::connection::link::Link;
 use mooring_upstream::connection::{Connection, ConnectionOptions};
 use mooring_upstream::sse::{self as legacy, ConnectError};
@@ -168,7 +168,8 @@ impl SessionRouter {
     async fn keep_claim(&self, session: &Session, server: &Server, claim: &Claim) {
         let lease = self.options().claim_lease;
         let pause = Duration::from_millis(lease.get() / RENEWALS_PER_LEASE);
-        let renewal = self.bid(session, server, &claim.token, lease);
+        let instances = ServerInstances(server);
+        let renewal = (self.facts(session, &instances)).bind(&claim.token, lease);
         loop {
             tokio::time::sleep(pause).await;
             match self.store().bind(&session.key, &renewal).await {

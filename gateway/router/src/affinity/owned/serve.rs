@@ -79,11 +79,10 @@ impl SessionRouter {
             .get(connection_key.server.as_str())
             .cloned()
             .ok_or(Verdict::Unsupported)?;
-        let resolved = self
+        let binding = &self
             .resolve_binding(&session, &server)
             .await
             .map_err(|_| Verdict::NotHere)?;
-        let binding = &resolved.binding;
         let has_ended = binding.epoch == forward.epoch
             && match self
                 .owned_connections()
@@ -101,7 +100,7 @@ impl SessionRouter {
             .recover(&session, &server, binding, Loss::ConnectionEnded)
             .await
         {
-            Ok(_) => Ok(()),
+            Ok(()) => Ok(()),
             Err(error) => {
                 tracing::warn!(session = %session.digest, server = %server.id, %error, "a lost connection was not renewed");
                 Err(Verdict::Ended)
