@@ -21,7 +21,7 @@ BEGIN, END = "<!-- crates: scripts/check-imports.py --write -->", "<!-- end of c
 # What a crate must not need, by itself or through others.
 FORBIDDEN = {
     "mooring-session": {"tokio", "redis", "redis-module", "rusqlite", "axum", "hyper"},
-    "mooring-delivery": {"tokio", "redis", "rusqlite", "axum", "hyper"},
+    "mooring-delivery": {"tokio", "axum", "http", "hyper", "redis", "rusqlite"},
     "mooring-run-policy": {"tokio", "landlock", "seccompiler", "rustix", "libc"},
     "mooring-protocol": {"axum", "hyper", "redis", "rusqlite"},
     "mooring-usage": {"axum", "hyper", "redis", "rusqlite"},

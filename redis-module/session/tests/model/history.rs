@@ -19,7 +19,7 @@ use mooring_session::view::BindingView;
 use crate::invariants::{Step, hold};
 use crate::support::{Command, Reply};
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct KeyHistory {
     pub(crate) generations: BTreeSet<u64>,
     pub(crate) epochs: BTreeSet<u64>,
@@ -31,6 +31,7 @@ pub(crate) struct KeyHistory {
     pub(crate) told: BTreeSet<(ServerName, u64, WorkerId, u64)>,
 }
 
+#[derive(Clone)]
 pub(crate) struct Incarnation {
     pub(crate) generation: u64,
     pub(crate) principal: Principal,
@@ -43,6 +44,7 @@ pub(crate) struct Incarnation {
 }
 
 /// Who has the cleaning of a tombstone, and until when nobody else gets it.
+#[derive(Clone)]
 pub(crate) struct Cleaner {
     /// None for the caller of END.
     pub(crate) worker: Option<WorkerId>,

@@ -43,7 +43,7 @@ impl Step<'_> {
 }
 
 /// Everything that ever happened, by key.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct History {
     keys: BTreeMap<String, KeyHistory>,
 }
@@ -81,6 +81,15 @@ impl History {
     pub(crate) fn dropped(&mut self, key: &str) {
         if let Some(history) = self.keys.get_mut(key) {
             history.incarnation = None;
+        }
+    }
+
+    /// Goes back to an earlier history. Epochs that were issued since then must not come again.
+    pub(crate) fn lose_writes(&mut self, earlier: Self) {
+        let lost = std::mem::replace(self, earlier);
+        for (key, lost) in lost.keys {
+            let history = self.keys.entry(key).or_default();
+            history.epochs.extend(lost.epochs);
         }
     }
 

@@ -2,8 +2,8 @@
 //! holds after every single command.
 //!
 //! [`node`] runs commands as the module does, over the fields of a hash; [`history`] remembers, and [`invariants`]
-//! judge. [`simulation`] runs a [`fleet`] of gateways, whose requests are [`task`]s, over a faulty [`network`] and
-//! virtual time; [`random_commands`] are sequences without any sense; [`codec`] is the stored form alone.
+//! judge. [`random_commands`] are sequences without any sense; [`codec`] is the stored form alone. The simulation of a
+//! fleet of gateways, `gateway/delivery/tests/simulation`, uses the same node, history and invariants.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,11 +16,9 @@
 mod support;
 
 mod codec;
-mod fleet;
 mod history;
+#[allow(dead_code, reason = "the simulation of a fleet uses more of it")]
 mod invariants;
-mod network;
+#[allow(dead_code, reason = "the simulation of a fleet uses more of it")]
 mod node;
 mod random_commands;
-mod simulation;
-mod task;

@@ -41,6 +41,12 @@ pub(crate) struct Node {
     pub(crate) events: BTreeMap<&'static str, u64>,
 }
 
+/// The records as they were at one moment.
+pub(crate) struct Replica {
+    hashes: BTreeMap<String, Fields>,
+    history: History,
+}
+
 impl Node {
     pub(crate) fn new(wall: u64, tuning: Tuning) -> Self {
         Self {
@@ -75,6 +81,22 @@ impl Node {
         self.workers = Workers::new(Monotonic::from_ms(self.mono), WORKER_GRACE);
         self.promotions += 1;
         self.note("promoted");
+    }
+
+    /// What a replica has got so far.
+    pub(crate) fn replica(&self) -> Replica {
+        Replica {
+            hashes: self.hashes.clone(),
+            history: self.history.clone(),
+        }
+    }
+
+    /// Promotes a replica: the writes since then are lost.
+    pub(crate) fn fail_over_to(&mut self, replica: Replica) {
+        self.hashes = replica.hashes;
+        self.history.lose_writes(replica.history);
+        self.floor = 0;
+        self.promote();
     }
 
     pub(crate) fn beat(&mut self, worker: &WorkerId, drain: Drain) {
