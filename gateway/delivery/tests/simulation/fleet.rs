@@ -315,13 +315,10 @@ impl Fleet {
     pub(crate) fn apply(&mut self, key: &str, command: &Command) -> Result<Reply, Refusal> {
         let outcome = self.node.apply(key, command);
         self.print(|| format!("store {command:?}\n       -> {outcome:?}"));
-        match &outcome {
-            Ok(decided) => match &decided.reply {
-                Reply::Create(reply) if reply.created => self.told.begin_again(key),
-                Reply::End(reply) if reply.ended_now => self.told.begin_again(key),
-                _ => {}
-            },
-            Err(_) => {}
+        match outcome.as_ref().map(|decided| &decided.reply) {
+            Ok(Reply::Create(reply)) if reply.created => self.told.begin_again(key),
+            Ok(Reply::End(reply)) if reply.ended_now => self.told.begin_again(key),
+            _ => {}
         }
         outcome.map(|decided| decided.reply)
     }

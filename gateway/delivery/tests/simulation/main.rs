@@ -8,7 +8,8 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "tests fail by panicking"
+    clippy::print_stdout,
+    reason = "tests fail by panicking, and a failed test shows what it printed"
 )]
 
 #[path = "../../../../redis-module/session/tests/model/history.rs"]
