@@ -21,7 +21,7 @@ LAYERS = [
     ("SHA-256", r"sha2|digest|mooring_secrets"),
     ("Redis client", r"redis|combine|command_connection|reply_reader"),
     ("HTTP on both sides", r"\bhyper|httparse|\bhttp(_body\w*)?::|h2::|tower|axum"),
-    ("edge", r"mooring_gateway|mooring_settings|mooring_identity|\burl::|idna"),
+    ("edge", r"mooring_gateway|mooring_pipeline|mooring_settings|mooring_identity|\burl::|idna"),
     ("router and turns", r"mooring_router|mooring_session"),
     ("store, without the client", r"mooring_store"),
     ("messages", r"mooring_protocol|serde"),

@@ -49,11 +49,11 @@ pub(crate) fn start(
     beat: Beat,
     recorder: PrometheusHandle,
 ) -> JoinSet<()> {
-    let session_router = &app.session_router;
+    let session_router = &app.core.session_router;
     let session_ttl = settings.affinity.session_ttl;
     let mut tasks = JoinSet::new();
     let beat_interval = settings.worker.beat_interval;
-    let stopping = app.relay.stopping.clone();
+    let stopping = app.core.relay.stopping.clone();
     tasks.spawn(keep_beating(
         session_router.clone(),
         beat,
@@ -63,7 +63,7 @@ pub(crate) fn start(
     tasks.spawn(watch_owners(session_router.clone(), beat_interval));
     tasks.spawn(sweep_owned(session_router.clone()));
     tasks.spawn(stop_idle_processes(session_router.clone()));
-    let code = app.code.as_ref().map(CodeServers::services);
+    let code = app.directory.code.as_ref().map(CodeServers::services);
     let shortest_ttl = code.map_or(session_ttl, |code| session_ttl.min(code.session_ttl_min));
     let keep_interval = shortest_ttl / KEEPS_PER_TTL;
     tasks.spawn(keep_alive(
@@ -106,7 +106,7 @@ pub(crate) async fn fetch_server_tokens(app: &Arc<App>, tasks: &mut JoinSet<()>)
     for token in &app.server_tokens {
         let (attempted, first) = oneshot::channel();
         attempts.push(first);
-        let (token, client) = (Arc::clone(token), app.session_router.client().clone());
+        let (token, client) = (Arc::clone(token), app.core.session_router.client().clone());
         tasks.spawn(async move {
             let attempted = || {
                 // The receiver is gone only if the gateway stops.
@@ -233,7 +233,7 @@ async fn fold_metrics(recorder: PrometheusHandle) {
 /// Deletes upstream sessions that were made while the store was away and lost to the store's own state, and logs each
 /// loss.
 async fn report_losses(app: Arc<App>) {
-    let losses = app.session_router.store().losses();
+    let losses = app.core.session_router.store().losses();
     stream::unfold(losses, |losses| async {
         Some((losses.next().await?, losses))
     })
@@ -248,13 +248,15 @@ async fn report_loss(app: &App, loss: Loss) {
         instance = %loss.instance,
         "binding made while the store was away discarded: the store's binding won"
     );
-    if let (Some(server), Some(upstream_session)) =
-        (app.servers.get(loss.server.as_str()), loss.upstream_session)
-        && let Some(instance) = server.instance(&loss.instance)
+    if let (Some(server), Some(upstream_session)) = (
+        app.core.servers.get(loss.server.as_str()),
+        loss.upstream_session,
+    ) && let Some(instance) = server.instance(&loss.instance)
     {
         let gateway = Principal::gateway();
         let caller = Caller::of(&gateway);
-        app.session_router
+        app.core
+            .session_router
             .delete_upstream(server, instance, upstream_session, &caller)
             .await;
     }

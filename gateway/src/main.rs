@@ -13,10 +13,11 @@ use mooring_gateway::cli::{
 };
 use mooring_gateway::client::{self, ClientCommand};
 use mooring_gateway::{
-    CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, end_runtime, logs, policy,
+    CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, end_runtime, logs,
     refuse_problems, runtime, serve, serve_stdio,
 };
 use mooring_gateway::{digest_command, keys_command, sessions_command};
+use mooring_pipeline::policy;
 use mooring_settings::{Environment, Flags, LoadedSettings, Settings, SettingsError, generate};
 use mooring_upstream::stdio::supervisor;
 use mooring_upstream::with_causes;

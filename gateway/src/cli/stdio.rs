@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::http::StdioSessionLifetime;
 use crate::serve::StdioOptions;
+use mooring_pipeline::stdio::StdioSessionLifetime;
 use mooring_settings::Flags;
 
 /// The flags of `mooring stdio`.

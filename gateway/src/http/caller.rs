@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use http::{HeaderMap, HeaderValue, Method, Uri, request};
 use mooring_session::time::Millis;
 
-use super::App;
+use super::app::App;
 use mooring_identity::{
     Authentication, BoundToken, Identity, IdentityError, Peer, ProofError, UsedProof, now,
 };
@@ -114,7 +114,7 @@ impl App {
     async fn use_proof(&self, proof: &UsedProof) -> Result<(), IdentityError> {
         let name = format!("dpop:{}", proof.name);
         let window_ms = u64::try_from(proof.remembered.as_millis()).unwrap_or(u64::MAX);
-        let store = self.session_router.store();
+        let store = self.core.session_router.store();
         match store.rate(&name, 1, Millis::new(window_ms), 1).await {
             Ok(rated) if rated.allowed => Ok(()),
             Ok(_) => Err(ProofError::Replayed.into()),

@@ -14,9 +14,10 @@ use http::uri::Authority;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
+use super::app::App;
 use super::caller::{RequestHead, RequestSender};
 use super::reply::json as json_response;
-use super::{App, endpoint, stranger_rate};
+use super::{endpoint, stranger_rate};
 use mooring_identity::{IdentityError, TokenError, proof_algorithms};
 
 /// Where the metadata are; the path of an endpoint may follow (RFC 9728, 3.1).
@@ -135,7 +136,7 @@ pub(super) async fn metadata(
         "resource": format!("{base}{path}"),
         "authorization_servers": [issuer],
         "bearer_methods_supported": ["header"],
-        "scopes_supported": app.policy.scopes(),
+        "scopes_supported": app.core.policy.scopes(),
         "dpop_signing_alg_values_supported": algorithms,
         "dpop_bound_access_tokens_required": app.authenticator.requires_proofs() == Some(true),
         "resource_name": RESOURCE_NAME,

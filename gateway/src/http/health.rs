@@ -12,11 +12,13 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
+use super::app::App;
 use super::caller::RequestSender;
-use super::{App, answer, reply};
+use super::reply;
 use mooring_code::server::CodeState;
 use mooring_identity::KeysState;
 use mooring_metrics as metrics;
+use mooring_pipeline::answer;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_settings::ProbeDetail;
 use mooring_store::StoreMode;
@@ -33,24 +35,25 @@ pub(super) async fn readyz(
     State(app): State<Arc<App>>,
     Extension(sender): Extension<Arc<RequestSender>>,
 ) -> Response {
-    let status = app.session_router.store().status();
-    let code = match &app.code {
+    let status = app.core.session_router.store().status();
+    let code = match &app.directory.code {
         Some(code) => Some(code.state().await),
         None => None,
     };
-    let nothing_else = app.servers.iter().next().is_none() && app.agents.iter().next().is_none();
+    let nothing_else =
+        app.core.servers.iter().next().is_none() && app.directory.agents.iter().next().is_none();
     let (mut http_status, mut word) = match status.mode {
         StoreMode::Normal => (StatusCode::OK, "ok"),
         StoreMode::Degraded => (StatusCode::OK, "degraded"),
         StoreMode::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
     };
     let store_word = word;
-    let worker_refusal = app.session_router.store().worker_refusal();
+    let worker_refusal = app.core.session_router.store().worker_refusal();
     if worker_refusal.is_some() {
         // Without heartbeats this gateway gets no turns, and others take over what it owns.
         (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "unavailable");
     }
-    if app.relay.stopping.is_cancelled() {
+    if app.core.relay.stopping.is_cancelled() {
         // Open requests are finished; load balancers must send no new ones.
         (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "stopping");
     }
@@ -62,7 +65,7 @@ pub(super) async fn readyz(
         _ => {}
     }
     let is_away = |server: &Arc<Server>| server.health().0 == ServerHealth::Unavailable;
-    if word == "ok" && app.servers.iter().any(is_away) {
+    if word == "ok" && app.core.servers.iter().any(is_away) {
         word = "degraded";
     }
     let keys = app.authenticator.keys_state();
@@ -81,7 +84,7 @@ pub(super) async fn readyz(
     let mut parts = serde_json::Map::new();
     let store = json!({
         "status": store_word,
-        "kind": app.session_router.store().kind(),
+        "kind": app.core.session_router.store().kind(),
         "since_ms": since_ms(status.since),
     });
     parts.insert("store".to_owned(), store);
@@ -104,14 +107,14 @@ pub(super) async fn readyz(
     }
     let body = json!({
         "status": word,
-        "worker": app.session_router.worker().as_str(),
+        "worker": app.core.session_router.worker().as_str(),
         "parts": parts,
     });
     reply::json(http_status, body.to_string())
 }
 
 fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde_json::Value> {
-    let upstream = app.servers.iter().map(|server| {
+    let upstream = app.core.servers.iter().map(|server| {
         let (health, contact) = server.health();
         let about = json!({
             "status": <&'static str>::from(health),
@@ -127,7 +130,7 @@ fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde
         (server.id.to_string(), about)
     });
     let status = code.map_or("unavailable", CodeState::word);
-    let code = app.code.iter().flat_map(|code| code.iter());
+    let code = app.directory.code.iter().flat_map(|code| code.iter());
     let code = code.map(|server| {
         let about = json!({ "status": status, "kind": "code" });
         (server.id.to_string(), about)
@@ -143,16 +146,16 @@ pub(super) async fn metrics(
     if let Some(refusal) = refuse_detail(&app, &sender) {
         return refusal;
     }
-    let is_degraded = app.session_router.store().is_degraded();
+    let is_degraded = app.core.session_router.store().is_degraded();
     let (bindings, connections) = (
-        app.session_router.active_bindings().count(),
-        app.session_router.owned_connections().count(),
+        app.core.session_router.active_bindings().count(),
+        app.core.session_router.owned_connections().count(),
     );
     metrics::snapshot(bindings, connections, is_degraded);
-    for server in app.servers.iter() {
+    for server in app.core.servers.iter() {
         upstream::server_contact(server.id.as_str(), server.health().1.as_ref());
     }
-    if let Some(code) = &app.code {
+    if let Some(code) = &app.directory.code {
         metrics::code_snapshot(code.services().sessions_active());
     }
     let text = app.metrics.render() + &metrics::process_figures();
@@ -170,7 +173,7 @@ pub(super) async fn top(
     Extension(sender): Extension<Arc<RequestSender>>,
 ) -> Response {
     refuse_detail(&app, &sender)
-        .unwrap_or_else(|| reply::json(StatusCode::OK, app.request_log.top().to_string()))
+        .unwrap_or_else(|| reply::json(StatusCode::OK, app.core.request_log.top().to_string()))
 }
 
 /// The refusal for a sender that may not see names and figures.

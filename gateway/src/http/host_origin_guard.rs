@@ -11,8 +11,10 @@ use axum::response::Response;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::app::App;
+use super::cors;
 use super::reply::to_http;
-use super::{App, answer, cors};
+use mooring_pipeline::answer;
 use mooring_protocol::header::MOORING_DEGRADED;
 use mooring_protocol::{ErrorBody, ErrorKind};
 
@@ -64,7 +66,7 @@ pub(super) async fn guard<F: Future<Output = Response>>(
     // A reply is for its caller alone, even if a cache does not know how callers are identified (RFC 9111, 3.5).
     let no_store = HeaderValue::from_static("no-store");
     headers.entry(CACHE_CONTROL).or_insert(no_store);
-    if app.session_router.store().is_degraded() {
+    if app.core.session_router.store().is_degraded() {
         let degraded = HeaderValue::from_static("1");
         headers.insert(MOORING_DEGRADED, degraded);
     }

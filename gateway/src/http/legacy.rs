@@ -3,9 +3,6 @@
 //! Invariant: a POST is served only by the gateway that has the stream. If no gateway has it, the reply is 404, upon
 //! which the client starts over. The session id in the query is a secret and never logged.
 
-mod delivery;
-mod opening;
-
 use std::sync::Arc;
 
 use axum::Extension;
@@ -14,14 +11,15 @@ use axum::response::Response;
 use http::{Method as HttpMethod, Uri};
 use mooring_session::names::{ServerName, SessionId};
 
-pub(super) use self::delivery::serve_forward;
-pub use self::delivery::{StreamMessage, deliver_here};
+use super::app::App;
 use super::caller::{RequestHead, RequestSender};
 use super::endpoint::admit;
-use super::reply::to_http;
-use super::request_entry::{RequestEntry, RequestKind};
-use super::{App, answer, host_origin_guard};
+use super::host_origin_guard;
+use super::reply::{event_stream, to_http};
+use super::request_fields::read_fields_for_stream;
 use mooring_identity::Identity;
+use mooring_pipeline::legacy::StreamMessage;
+use mooring_pipeline::{RequestEntry, RequestFields, RequestKind, RequestServer as _, answer};
 use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::Session;
 use mooring_usage::for_same_user;
@@ -65,12 +63,11 @@ async fn open_stream(
     let before = path.strip_suffix(STREAM_PATH).unwrap_or_default();
     let endpoint = format!("{before}{MESSAGES_PATH}?{SESSION_PARAMETER}=");
     // If the client disconnects while its session begins, the session must still be cleaned up.
-    let opening = tokio::spawn(for_same_user(opening::open(
-        app, server, identity, endpoint,
-    )));
-    opening
-        .await
-        .unwrap_or_else(|_| Err(Box::new(answer::plain(ErrorKind::Internal, None))))
+    let opening = app.legacy.clone().open(server, identity, endpoint);
+    match tokio::spawn(for_same_user(opening)).await {
+        Ok(opened) => opened.map(event_stream),
+        Err(_) => Err(Box::new(answer::plain(ErrorKind::Internal, None))),
+    }
 }
 
 /// `/messages`, of the default server, and `/servers/{id}/messages`: takes a message.
@@ -78,10 +75,11 @@ pub(super) async fn messages(
     State(app): State<Arc<App>>,
     Extension(sender): Extension<Arc<RequestSender>>,
     id: Option<Path<String>>,
-    mut request: Request,
+    request: Request,
 ) -> Response {
-    let entry = RequestEntry::begin(&app.request_log, request.headers_mut());
-    let reply = match take_message(app, &sender, id, request, &entry).await {
+    let mut fields = read_fields_for_stream(request.headers());
+    let entry = fields.begin_entry(&app.core.request_log);
+    let reply = match take_message(app, &sender, id, request, fields, &entry).await {
         // What was taken has an entry of its own, where its stream is.
         Ok(reply) if reply.status.is_success() => reply,
         Ok(reply) => entry.watch(reply),
@@ -95,6 +93,7 @@ async fn take_message(
     sender: &RequestSender,
     id: Option<Path<String>>,
     request: Request,
+    fields: RequestFields,
     entry: &RequestEntry,
 ) -> Result<Reply, Box<Reply>> {
     if request.method() != HttpMethod::POST {
@@ -109,9 +108,9 @@ async fn take_message(
         return Err(refused(&ErrorBody::new(ErrorKind::UnsupportedMediaType)));
     }
     let id = session_id(&head.uri).map_err(|error| refused(&error))?;
-    let prefix = &app.session_router.options().key_prefix;
+    let prefix = &app.core.session_router.options().key_prefix;
     let session = Session::named(prefix, id, identity.principal.clone());
-    let usage = app.usages.of(&identity.principal);
+    let usage = app.core.usages.of(&identity.principal);
     usage.charge_task().await;
     // For as long as its body is read: what the message asks for is counted where its stream is.
     let call = usage.begin_message();
@@ -120,8 +119,18 @@ async fn take_message(
     drop(call);
     let body = body.map_err(|error| refused(&error.into()))?;
     // A message is delivered also if the client disconnects before the reply.
+    let message = StreamMessage {
+        key: session.key.clone(),
+        principal: session.principal.clone(),
+        rights: identity.rights_digest(),
+        server,
+        epoch: None,
+        fields,
+        body,
+    };
+    let clients = app.legacy.clone();
     let delivering = tokio::spawn(for_same_user(async move {
-        delivery::deliver(&app, session, &identity, server, head.headers, body).await
+        clients.deliver(session, message).await
     }));
     let delivered = delivering.await;
     Ok(delivered.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
@@ -136,10 +145,7 @@ async fn admitted(
 ) -> Result<(Arc<Identity>, ServerName), Box<Reply>> {
     let id = id.as_ref().map(|Path(id)| id.as_str());
     let (identity, target) = admit(app, id, head, entry).await?;
-    // The settings enforce the same limits, so this does not fail.
-    let server = ServerName::parse(target.id().as_bytes())
-        .map_err(|_| refused(&ErrorBody::new(ErrorKind::ServerNotFound)))?;
-    Ok((identity, server))
+    Ok((identity, target.id().clone()))
 }
 
 fn refused(error: &ErrorBody<'_>) -> Box<Reply> {

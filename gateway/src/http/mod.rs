@@ -2,44 +2,24 @@
 //!
 //! Invariant: a request that fails a check reaches neither the store nor an upstream.
 
-mod agent;
-mod answer;
-mod batch;
-mod built_in;
+mod app;
 mod caller;
 mod challenge;
-mod client_stream;
-mod code;
 mod cors;
-mod delayed_answer;
 mod detachable_future;
 mod endpoint;
 mod governance;
-mod group;
 mod health;
-mod hooked_call;
 mod host_origin_guard;
 mod legacy;
-mod nested_servers;
 mod peers;
 mod priming;
 mod reply;
 mod request_body;
-mod request_entry;
-mod request_log;
-mod request_rate;
-mod stateful;
-mod stateless;
-mod stdio;
+mod request_fields;
 mod stranger_rate;
-mod target;
 #[cfg(test)]
 mod tests;
-mod user_secret;
-mod user_usages;
-mod visible_tools;
-
-pub use legacy::{StreamMessage, deliver_here};
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,83 +30,16 @@ use axum::middleware;
 use axum::response::Response;
 use axum::routing::{any, get};
 use http::Method;
-use metrics_exporter_prometheus::PrometheusHandle;
 
+pub use self::app::App;
 use self::caller::RequestSender;
-use self::nested_servers::NestedServers;
 pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
-pub use self::request_log::RequestLog;
-pub use self::request_rate::RequestRates;
-pub use self::stdio::{StdioClient, StdioSessionLifetime};
 pub use self::stranger_rate::StrangerRates;
-pub use self::user_usages::UserUsages;
-use crate::group::Groups;
-use crate::hooks::CallHooks;
-use crate::legacy::Streams;
-use crate::policy::AccessPolicy;
-use crate::vault::Vault;
-use mooring_agent::server::AgentServers;
-use mooring_code::calls::Upstreams;
-use mooring_code::server::CodeServers;
-use mooring_identity::{Authenticator, Peer};
-use mooring_peers::fleet::CallerSigner;
+use mooring_identity::Peer;
+use mooring_pipeline::answer;
 use mooring_protocol::{ErrorBody, ErrorKind};
-use mooring_router::affinity::SessionRouter;
-use mooring_router::dispatch::RelayOptions;
-use mooring_router::pooled::Pool;
-use mooring_settings::ListenSettings;
-use mooring_upstream::{OauthTokens, Servers};
 use tower::Service;
-
-/// The state shared by all requests.
-#[derive(Debug)]
-pub struct App {
-    /// The upstream servers.
-    pub servers: Arc<Servers>,
-    /// The agent servers.
-    pub agents: AgentServers,
-    /// The code servers; none if none is configured.
-    pub code: Option<CodeServers>,
-    /// The groups.
-    pub groups: Groups,
-    /// The id of the server behind `/mcp`, of any kind.
-    pub default_server: Option<Box<str>>,
-    /// Stateful sessions.
-    pub session_router: SessionRouter,
-    /// Upstream sessions that stateless requests share.
-    pub pool: Pool,
-    /// The open streams of clients of HTTP+SSE.
-    pub legacy: Streams,
-    /// Settings of the listener for clients.
-    pub listen: ListenSettings,
-    /// The usage of each user.
-    pub usages: UserUsages,
-    /// How request bodies are read.
-    pub request_bodies: RequestBodies,
-    /// The hooks that check tool calls.
-    pub hooks: CallHooks,
-    /// The access policy for callers.
-    pub policy: Arc<AccessPolicy>,
-    /// Signs the caller's identity for upstream requests; none if no server gets it.
-    pub caller_signer: Option<Arc<CallerSigner>>,
-    /// The tokens of authorization servers for upstream servers.
-    pub server_tokens: Vec<Arc<OauthTokens>>,
-    /// The secrets that users store for servers; none if there are no keys for them.
-    pub vault: Option<Arc<Vault>>,
-    /// Logs and counts requests.
-    pub request_log: Arc<RequestLog>,
-    /// How many requests each user may send; none if there is no limit.
-    pub request_rates: Option<RequestRates>,
-    /// How many replies unauthenticated senders get without delay; none if there is no limit.
-    pub stranger_rates: Option<StrangerRates>,
-    /// How requests are authenticated.
-    pub authenticator: Authenticator,
-    /// Limits of relaying replies.
-    pub relay: RelayOptions,
-    /// Renders `/metrics`.
-    pub metrics: PrometheusHandle,
-}
 
 /// Every path that a connection serves. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -155,7 +68,7 @@ impl Routes {
             let id = id.map(str::to_owned);
             let sender = RequestSender::over(peer);
             let response = host_origin_guard::guard(app, request, |request| {
-                endpoint::mcp_at(app, id.as_deref(), &sender, request)
+                endpoint::serve(app, id.as_deref(), &sender, request)
             })
             .await;
             return self.in_time(&sender, response).await;
@@ -174,7 +87,7 @@ impl Routes {
             && let Some(app) = &self.app
             && let Some(rates) = &app.stranger_rates
         {
-            let stopping = &app.relay.stopping;
+            let stopping = &app.core.relay.stopping;
             return Box::pin(rates.delay(sender.peer.address.ip(), response, stopping)).await;
         }
         response
@@ -238,9 +151,4 @@ async fn full() -> Response {
         &ErrorBody::new(ErrorKind::Overloaded)
             .detail("it has as many connections as listen.connections_max allows"),
     ))
-}
-
-/// Access to the servers for requests that the gateway itself makes.
-pub(crate) fn upstreams(app: &Arc<App>) -> Arc<dyn Upstreams> {
-    Arc::new(NestedServers::of_gateway(app))
 }

@@ -5,12 +5,17 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::response::Response;
+use http::HeaderValue;
 use http_body_util::BodyExt;
 
+use super::app::App;
 use super::reply::to_http;
-use super::{App, legacy};
+use super::request_fields::read_fields_for_stream;
 use mooring_peers::{Forward, Operation, PeerService, Verdict};
-use mooring_usage::ChargeEnd;
+use mooring_pipeline::answer;
+use mooring_pipeline::legacy::{RIGHTS, StreamMessage};
+use mooring_protocol::{ErrorKind, Reply};
+use mooring_usage::{ChargeEnd, for_same_user};
 
 /// The endpoint for peers.
 #[derive(Debug)]
@@ -36,17 +41,48 @@ impl PeerEndpoint {
     }
 }
 
+impl PeerEndpoint {
+    /// Delivers a message to a stream of this gateway, also if the peer disconnects meanwhile.
+    async fn deliver(&self, forward: Forward) -> Result<Reply, Verdict> {
+        let store = self.app.core.session_router.store();
+        let rights = forward.headers.get(RIGHTS).map(HeaderValue::to_str);
+        let Some(Ok(rights)) = rights else {
+            return Err(Verdict::NotHere);
+        };
+        let message = StreamMessage {
+            key: (store.key_named(&forward.session_key)).ok_or(Verdict::NotHere)?,
+            principal: forward.principal,
+            rights: rights.to_owned(),
+            server: forward.server,
+            epoch: Some(forward.epoch),
+            fields: read_fields_for_stream(&forward.headers),
+            body: forward.body,
+        };
+        let clients = self.app.legacy.clone();
+        let delivering = tokio::spawn(for_same_user(
+            async move { clients.deliver_here(message).await },
+        ));
+        let delivered = delivering.await;
+        Ok(delivered.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
+    }
+}
+
 impl PeerService for PeerEndpoint {
     type Body = Body;
 
     async fn serve(&self, forward: Forward) -> Result<Response, Verdict> {
         tracing::trace!(?forward, "peer request");
         *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        self.app.usages.of(&forward.principal).charge_task().await;
+        self.app
+            .core
+            .usages
+            .of(&forward.principal)
+            .charge_task()
+            .await;
         let reply = match forward.operation {
-            Operation::Stream => legacy::serve_forward(&self.app, forward).await,
+            Operation::Stream => self.deliver(forward).await,
             Operation::Serve | Operation::Renew | Operation::Close => {
-                self.app.session_router.serve_forward(forward).await
+                self.app.core.session_router.serve_forward(forward).await
             }
         };
         let charge = ChargeEnd;

@@ -23,13 +23,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use http::{HeaderValue, StatusCode};
+use mooring_session::names::{ServerName, SessionId};
 
-use super::endpoint::RequestContext;
-use super::target::ServerTarget;
-use super::{App, answer};
 use mooring_identity::Identity;
+use mooring_pipeline::{Request, ServingCore, answer};
 use mooring_protocol::envelope::Sender;
-use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
 use mooring_protocol::{
     ErrorBody, ErrorKind, Event, EventStream, Id, Kind, Message, Method, Reply, ReplyBody,
     ReplyError, Revision,
@@ -45,25 +43,23 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// The owner of a stream's reply.
 pub(super) struct StreamOwner {
-    app: Arc<App>,
-    server: ServerTarget,
+    core: Arc<ServingCore>,
+    server: ServerName,
     identity: Arc<Identity>,
-    session: Option<HeaderValue>,
+    session: Option<SessionId>,
     revision: Revision,
 }
 
 impl StreamOwner {
     /// Of the reply to this request. Copies nothing: most replies are no streams.
-    pub(super) fn of(context: &RequestContext) -> Self {
-        let session = [MCP_SESSION_ID, X_MCP_SESSION_ID]
-            .into_iter()
-            .find_map(|name| context.headers.get(name));
+    pub(super) fn of(request: &Request) -> Self {
+        let revision = request.fields.revision.as_ref();
         Self {
-            app: Arc::clone(&context.app),
-            server: context.server.clone(),
-            identity: Arc::clone(&context.identity),
-            session: session.cloned(),
-            revision: Revision::of_headers(&context.headers).unwrap_or(Revision::ASSUMED),
+            core: Arc::clone(&request.core),
+            server: request.endpoint.clone(),
+            identity: Arc::clone(&request.identity),
+            session: request.fields.session.clone().ok(),
+            revision: revision.copied().unwrap_or(Revision::ASSUMED),
         }
     }
 
@@ -131,7 +127,7 @@ impl StreamOwner {
     }
 
     fn name(&self, id_json: &str) -> Box<str> {
-        let seal = self.app.relay.seals.seal(&self.parts(id_json));
+        let seal = self.core.relay.seals.seal(&self.parts(id_json));
         let encoded = URL_SAFE_NO_PAD.encode(id_json);
         format!("{PREFIX}{encoded}.{seal}").into()
     }
@@ -139,19 +135,19 @@ impl StreamOwner {
     /// The id, as JSON, of the request that is named so.
     fn request_of(&self, encoded: &str, seal: &str) -> Option<String> {
         let id_json = String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()?;
-        let seals = &self.app.relay.seals;
+        let seals = &self.core.relay.seals;
         let is_genuine =
             Id::from_json(&id_json).is_ok() && seals.is_seal_of(&self.parts(&id_json), seal);
         is_genuine.then_some(id_json)
     }
 
     fn parts<'a>(&'a self, id_json: &'a str) -> [&'a [u8]; 5] {
-        let session = (self.session.as_ref()).map_or(&[][..], HeaderValue::as_bytes);
+        let session = self.session.as_ref().map_or("", SessionId::as_str);
         [
             DOMAIN,
             self.identity.principal.as_str().as_bytes(),
-            self.server.id().as_bytes(),
-            session,
+            self.server.as_str().as_bytes(),
+            session.as_bytes(),
             id_json.as_bytes(),
         ]
     }

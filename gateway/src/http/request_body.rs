@@ -4,7 +4,6 @@
 //! reference is dropped. A body that does not fit is refused and does not wait: bodies that hold parts of the budget
 //! while waiting for each other would deadlock.
 
-use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +13,8 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 
 use mooring_protocol::held::held_bytes;
-use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{ErrorBody, ErrorKind};
-use mooring_usage::{MemoryShare, NoRoom, SHORT_BYTES_MAX, TransferShare};
+use mooring_usage::{MemoryShare, NoRoom, TransferShare};
 
 /// How long a body may take to arrive: a client that sends it byte by byte must not occupy memory indefinitely.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -109,24 +107,6 @@ impl RequestBodies {
         let bytes = whole.map_or(first, BytesMut::freeze);
         Ok(held_bytes(bytes, Some(&Arc::new(held))))
     }
-}
-
-/// A text that was made from a message, such as one with another id, as bytes. Those of a long one take memory, as the
-/// message itself does, unless they are the message's own.
-///
-/// # Errors
-/// [`NoRoom`].
-pub(super) fn into_held(
-    text: Cow<'_, str>,
-    body: &Bytes,
-    memory: &Arc<MemoryShare>,
-) -> Result<Bytes, NoRoom> {
-    if text.len() <= SHORT_BYTES_MAX || matches!(text, Cow::Borrowed(_)) {
-        return Ok(into_bytes(text, body));
-    }
-    let mut held = Arc::clone(memory).hold();
-    held.try_grow(text.len())?;
-    Ok(held_bytes(into_bytes(text, body), Some(&Arc::new(held))))
 }
 
 #[cfg(test)]

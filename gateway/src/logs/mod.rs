@@ -20,6 +20,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
+use mooring_pipeline::REQUESTS_TARGET;
 use mooring_settings::{LogFormat, LogLevel, LogSettings, LoggedRequests};
 
 use layer::LogLayer;
@@ -27,8 +28,6 @@ use line::LineFormat;
 
 /// Prefix of the targets of this workspace's crates.
 const OWN_TARGETS: &str = "mooring";
-/// The target of lines about requests.
-pub(crate) const REQUESTS_TARGET: &str = "mooring_gateway::requests";
 /// How long an exiting process waits until what it has logged is written.
 const FLUSHED_WITHIN: Duration = Duration::from_secs(1);
 

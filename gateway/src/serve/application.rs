@@ -12,11 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::servers::UpstreamCredentials;
 use super::{ServeError, servers};
-use crate::group::Groups;
-use crate::hooks::CallHooks;
-use crate::http::{App, RequestBodies, RequestLog, RequestRates, StrangerRates, UserUsages};
-use crate::legacy::Streams;
-use crate::policy::AccessPolicy;
+use crate::http::{App, RequestBodies, StrangerRates};
 use crate::vault::Vault;
 use mooring_agent::server::AgentServers;
 use mooring_code::proxy::AddressPolicy;
@@ -24,6 +20,11 @@ use mooring_code::server::CodeServers;
 use mooring_identity::Authenticator;
 use mooring_peers::PeerClient;
 use mooring_peers::fleet::{CallerSigner, KeyRing, SealKey, UserDigests};
+use mooring_pipeline::group::Groups;
+use mooring_pipeline::hooks::CallHooks;
+use mooring_pipeline::legacy::LegacyClients;
+use mooring_pipeline::policy::AccessPolicy;
+use mooring_pipeline::{RequestLog, RequestRates, ServerDirectory, ServingCore, UserUsages};
 use mooring_router::affinity::{
     ConnectionSettings, OwnedConnections, SessionRouter, SessionRouterOptions,
 };
@@ -80,11 +81,7 @@ pub(crate) async fn assemble(
     );
     let code = code_servers(settings, &session_router).await?;
     let agents = agents(settings, &session_router)?;
-    Ok(Arc::new(App {
-        groups: Groups::new(&settings.servers, &servers, code.as_ref())?,
-        agents,
-        code,
-        default_server: (settings.default_server.as_ref()).map(|id| id.as_str().into()),
+    let core = Arc::new(ServingCore {
         pool: Pool::new(
             client.clone(),
             parts.worker.boot(),
@@ -93,9 +90,9 @@ pub(crate) async fn assemble(
         ),
         servers,
         session_router,
-        legacy: Streams::default(),
         usages: UserUsages::new(usage_limits(settings)),
-        request_bodies: RequestBodies::new(settings.listen.body_bytes_max),
+        hooks: CallHooks::new(&settings.hooks, client, message_bytes_max),
+        policy: parts.policy,
         request_log: Arc::new(RequestLog::new(
             &settings.log,
             UserDigests::new(parts.ring.as_ref()),
@@ -103,22 +100,34 @@ pub(crate) async fn assemble(
         request_rates: (settings.listen.requests_per_user_per_minute)
             .and_then(NonZeroU32::new)
             .map(|per_minute| RequestRates::new(per_minute.get(), Duration::from_secs(60))),
-        stranger_rates: (settings.listen.refusals_per_peer_per_second)
-            .and_then(NonZeroU32::new)
-            .map(StrangerRates::new),
-        listen: settings.listen.clone(),
-        hooks: CallHooks::new(&settings.hooks, client.clone(), message_bytes_max),
-        policy: parts.policy,
-        caller_signer,
-        server_tokens: tokens.into_values().collect(),
-        vault,
-        authenticator: Authenticator::new(settings.auth.clone())?
-            .keeping_tokens(settings.exchanges_tokens()),
+        credential_page: (vault.as_ref()).and_then(|_| settings.vault.page_url.clone()),
         relay: RelayOptions {
             message_bytes_max,
             seals: Seals::new(parts.ring.as_ref().map(SealKey::new)),
             stopping: CancellationToken::new(),
         },
+    });
+    let directory = Arc::new(ServerDirectory {
+        groups: Groups::new(&settings.servers, &core.servers, code.as_ref())?,
+        core: Arc::clone(&core),
+        agents,
+        code,
+        default_server: (settings.default_server.as_ref()).map(|id| id.as_str().into()),
+    });
+    Ok(Arc::new(App {
+        core,
+        legacy: LegacyClients::new(Arc::clone(&directory)),
+        directory,
+        request_bodies: RequestBodies::new(settings.listen.body_bytes_max),
+        stranger_rates: (settings.listen.refusals_per_peer_per_second)
+            .and_then(NonZeroU32::new)
+            .map(StrangerRates::new),
+        listen: settings.listen.clone(),
+        caller_signer,
+        server_tokens: tokens.into_values().collect(),
+        vault,
+        authenticator: Authenticator::new(settings.auth.clone())?
+            .keeping_tokens(settings.exchanges_tokens()),
         metrics: recorder,
     }))
 }

@@ -21,11 +21,12 @@ use super::application::{self, GatewayParts};
 use super::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
 use super::{ServeError, beat, record_metrics, servers, wind_down};
 use crate::background;
-use crate::http::{App, upstreams};
-use crate::policy::AccessPolicy;
+use crate::http::App;
 use mooring_code::calls::Upstreams;
 use mooring_code::catalog::{MountableServer, list_tools};
 use mooring_peers::fleet::KeyRing;
+use mooring_pipeline::NestedServers;
+use mooring_pipeline::policy::AccessPolicy;
 use mooring_settings::{FleetKeysFile, LoadedSettings, OnUnavailable, Settings, StoreLocation};
 use mooring_store::{self as store, StoreOptions, StorePlace};
 use mooring_upstream::{ContactOutcome, OauthTokens};
@@ -265,11 +266,11 @@ async fn parts(
     let beat = beat(settings, &worker, ADDRESS)?;
     let beating = async {
         loop {
-            background::announce(&app.session_router, &beat).await;
+            background::announce(&app.core.session_router, &beat).await;
             tokio::time::sleep(settings.worker.beat_interval).await;
         }
     };
-    background::announce(&app.session_router, &beat).await;
+    background::announce(&app.core.session_router, &beat).await;
     let mut checks = code(&app).await;
     app.authenticator.read_keys().await;
     checks.extend(caller_keys(&app));
@@ -325,7 +326,7 @@ fn fleet_keys(settings: &Settings) -> Option<KeyRing> {
 
 /// Checks the sandbox, its runtimes and the directory of its sessions.
 async fn code(app: &App) -> Vec<SettingsCheck> {
-    let Some(servers) = &app.code else {
+    let Some(servers) = &app.directory.code else {
         return Vec::new();
     };
     let state = servers.state().await.into_json();
@@ -375,7 +376,7 @@ async fn check_servers(
         let subject = format!("server {}", server.id);
         !unstartable.iter().any(|known| known.as_ref() == subject)
     });
-    let upstreams = upstreams(app);
+    let upstreams: Arc<dyn Upstreams> = Arc::new(NestedServers::of_gateway(&app.core));
     join_all(
         mountable
             .iter()
@@ -398,7 +399,7 @@ async fn check_server(
         Ok(Err(error)) => error_message(&error.to_string()),
         Err(_) => "it did not answer in time".to_owned(),
     };
-    let contact = (app.servers.get(server.id.as_str())).and_then(|server| server.health().1);
+    let contact = (app.core.servers.get(server.id.as_str())).and_then(|server| server.health().1);
     let cause = contact.and_then(|contact| contact.failure);
     let outcome = (cause.as_ref()).map_or(ContactOutcome::Ok, |cause| cause.outcome);
     let detail = match cause {

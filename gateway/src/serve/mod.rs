@@ -35,8 +35,8 @@ use tokio::time::Instant;
 
 use crate::background;
 use crate::http::{App, probe_only_routes, routes};
-use crate::policy::AccessPolicy;
 use mooring_metrics as metrics;
+use mooring_pipeline::policy::AccessPolicy;
 use mooring_settings::{Affinity, Settings};
 use mooring_store::{self as store, Store};
 use mooring_upstream::{ClientError, ask_statefulness, with_causes};
@@ -144,7 +144,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         Some(peers) => peers.address.clone(),
         None => address.to_string().into(),
     };
-    let (session_router, worker) = (&app.session_router, app.session_router.worker());
+    let (session_router, worker) = (&app.core.session_router, app.core.session_router.worker());
     let beat = beat(&settings, worker, &peer_address)?;
     app.authenticator.read_keys().await;
     background::announce(session_router, &beat).await;
@@ -254,11 +254,11 @@ async fn client_socket(configured: SocketAddr) -> Result<ClientSocket, ServeErro
 
 /// Probes servers that decide themselves whether they are stateful. Nothing waits for the results.
 fn probe_servers(app: &Arc<App>) {
-    for server in app.servers.iter() {
+    for server in app.core.servers.iter() {
         if server.affinity == Affinity::ByServer {
             let (app, server) = (Arc::clone(app), Arc::clone(server));
             tokio::spawn(async move {
-                let session_router = &app.session_router;
+                let session_router = &app.core.session_router;
                 let limit = session_router.options().answer_timeout;
                 ask_statefulness(
                     session_router.client(),
@@ -275,11 +275,11 @@ fn probe_servers(app: &Arc<App>) {
 /// Finishes calls in owned connections, then closes those connections. `tasks` continue meanwhile: while heartbeats are
 /// sent, no other gateway takes these connections over.
 async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
-    let session_router = &app.session_router;
-    if let Some(code) = &app.code {
+    let session_router = &app.core.session_router;
+    if let Some(code) = &app.directory.code {
         code.stop_runs().await;
     }
-    app.agents.stop_runs().await;
+    app.directory.agents.stop_runs().await;
     let deadline = patience_ends_at.max(Instant::now() + LET_GO_WITHIN);
     session_router.owned_connections().finish(deadline).await;
     // A legacy session ends with its stream. One that is cut here leaves an owned binding of a gateway that is gone.
@@ -346,13 +346,13 @@ async fn run(
     app: &App,
     patience: Duration,
 ) -> (Result<(), ServeError>, Instant) {
-    let stopping = app.relay.stopping.clone();
+    let stopping = app.core.relay.stopping.clone();
     let mut serving = tokio::spawn(listener.serve(stopping.clone()));
     tokio::select! {
         ended = &mut serving => return (ended.map_err(ServeError::Accept), Instant::now()),
         () = signals::stop_requested() => {}
     }
-    tracing::info!(worker = %app.session_router.worker(), "stopping");
+    tracing::info!(worker = %app.core.session_router.worker(), "stopping");
     service_manager::report_stopping(patience);
     stopping.cancel();
     let ends_at = Instant::now() + patience;

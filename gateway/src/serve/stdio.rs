@@ -22,9 +22,10 @@ use super::peers::{self, PeerPort, Peers};
 use super::signals::stop_requested;
 use super::{ServeError, beat, open_store, record_metrics, wind_down};
 use crate::background;
-use crate::http::{App, StdioClient, StdioSessionLifetime};
-use crate::policy::AccessPolicy;
+use crate::http::App;
 use mooring_identity::Identity;
+use mooring_pipeline::policy::AccessPolicy;
+use mooring_pipeline::stdio::{StdioClient, StdioSessionLifetime};
 use mooring_settings::{ServerKind, ServerSettings, Settings};
 
 /// Most lines that are read ahead.
@@ -74,7 +75,7 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     let app = application::assemble(&settings, parts, recorder.clone()).await?;
     let address = peers.as_ref().map_or(NO_ADDRESS, |peers| &peers.address);
     let beat = beat(&settings, &worker, address)?;
-    background::announce(&app.session_router, &beat).await;
+    background::announce(&app.core.session_router, &beat).await;
     let mut tasks = background::start(&app, &settings, beat, recorder);
     background::fetch_server_tokens(&app, &mut tasks).await;
     let peer_listener = peers.map(|peers| peers.serve(&app));
@@ -84,10 +85,16 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     pipes::read(lines, settings.listen.body_bytes_max).map_err(ServeError::Threads)?;
     let output = pipes::write(writing).map_err(ServeError::Threads)?;
     let identity = Arc::new(Identity::of(principal));
-    let client = StdioClient::new(app.clone(), &server, identity, options.lifetime, written);
+    let client = StdioClient::new(
+        Arc::clone(&app.directory),
+        &server,
+        identity,
+        options.lifetime,
+        written,
+    );
     let client = client.ok_or_else(|| no_server(&settings, &options.server))?;
     let result = serve_client(client, arriving, &output, settings.listen.body_bytes_max).await;
-    app.relay.stopping.cancel();
+    app.core.relay.stopping.cancel();
     if matches!(result, Ok(StdioEnd::Answered)) {
         finish_forwarded(&app, settings.worker.stop_patience).await;
     }
@@ -109,7 +116,7 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
 /// Waits for calls that other processes forwarded, for at most `patience` or until a signal.
 async fn finish_forwarded(app: &App, patience: Duration) {
     tokio::select! {
-        () = app.session_router.owned_connections().finish(Instant::now() + patience) => {}
+        () = app.core.session_router.owned_connections().finish(Instant::now() + patience) => {}
         () = stop_requested() => {}
     }
 }

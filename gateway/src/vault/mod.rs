@@ -13,7 +13,6 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use mooring_session::names::{Principal, ServerName};
-use url::Url;
 
 use self::cache::SecretCache;
 use self::keys::VaultKeys;
@@ -32,7 +31,6 @@ pub struct Vault {
     keys: VaultKeys,
     /// The authority for user names: with another issuer, a name is another user.
     realm: Box<str>,
-    page_url: Option<Url>,
     cache: SecretCache,
 }
 
@@ -75,17 +73,8 @@ impl Vault {
             store,
             keys: VaultKeys::read(path)?,
             realm: realm(auth).into(),
-            page_url: settings.page_url.clone(),
             cache: SecretCache::default(),
         })))
-    }
-
-    /// The page on which a user stores a secret for this server; none if there is none.
-    #[must_use]
-    pub fn page_for(&self, server: &str) -> Option<Url> {
-        let mut page = self.page_url.clone()?;
-        page.query_pairs_mut().append_pair("server", server);
-        Some(page)
     }
 
     /// Stores a secret in place of any other that the user has stored for the server. Returns when, in Unix milliseconds.

@@ -13,6 +13,7 @@ mod credential_header;
 mod discard;
 mod dropped_message;
 mod exchange;
+mod forwarded_fields;
 mod handshake;
 mod http;
 mod http_reply;
@@ -38,6 +39,7 @@ pub use credential::CredentialError;
 pub use discard::{DiscardOutcome, discard};
 pub use dropped_message::report_dropped_message;
 pub use exchange::{ANSWER_BYTES_MAX, Answer, ExchangeError, ReplySource, read_answer, within};
+pub use forwarded_fields::ForwardedFields;
 pub use handshake::{
     Completion, HandshakeError, InitializeHandshake, InitializedSession, initialize,
 };
@@ -48,7 +50,7 @@ pub use metrics::{describe_metrics, server_contact};
 pub use oauth::{OauthTokens, TokenExchangeError};
 pub use probe::{ProbeResult, is_session_unknown, may_be_session_unknown, probe};
 pub use reach::{Reach, UNREACHED_LOST_AFTER};
-pub use request::{Outgoing, is_forwarded};
+pub use request::Outgoing;
 pub use server::{Instance, STARTED_HERE, Server, Servers, SessionPolicy};
 pub use statefulness::{Statefulness, StatefulnessSeen, ask_statefulness};
 pub use timed_exchange::{TimedExchange, exchange_outcome};

@@ -7,31 +7,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use mooring_session::names::UpstreamSession;
 
 use super::credential::RequestCredential;
 use super::credential_header::CredentialHeader;
+use super::forwarded_fields::ForwardedFields;
 use super::http::HttpRequest;
 use super::timed_exchange::TimedExchange;
 use super::{Caller, Instance, Server};
 use mooring_protocol::Method as McpMethod;
-use mooring_protocol::header::{
-    LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID, X_REQUEST_ID,
-};
+use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID};
 use mooring_usage::MemoryShare;
-
-/// Client headers that are forwarded because they are useful and not sensitive: the request's id, trace context (W3C) and
-/// language.
-const FORWARDED: [HeaderName; 5] = [
-    X_REQUEST_ID,
-    HeaderName::from_static("traceparent"),
-    HeaderName::from_static("tracestate"),
-    HeaderName::from_static("baggage"),
-    http::header::ACCEPT_LANGUAGE,
-];
-/// Tool arguments mirrored into headers, forwarded unchanged (MCP 2026-07-28, `x-mcp-header`).
-const PARAM_PREFIX: &str = "mcp-param-";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
@@ -144,22 +131,10 @@ impl Outgoing {
         &self.body
     }
 
-    /// Adds the forwardable headers of the client's request.
+    /// Adds the fields of the client's request that go on.
     #[must_use]
-    pub fn forwarding(mut self, client: &HeaderMap) -> Self {
-        for name in [MCP_PROTOCOL_VERSION, LAST_EVENT_ID]
-            .iter()
-            .chain(&FORWARDED)
-        {
-            if let Some(value) = client.get(name) {
-                self.headers.insert(name, value.clone());
-            }
-        }
-        for (name, value) in client {
-            if is_param(name) {
-                self.headers.append(name, value.clone());
-            }
-        }
+    pub fn forwarding(mut self, client: &ForwardedFields) -> Self {
+        client.add_to(&mut self.headers);
         self
     }
 
@@ -224,13 +199,4 @@ impl Outgoing {
             body: &self.body,
         }
     }
-}
-
-/// Whether a client's header is forwarded unchanged.
-pub fn is_forwarded(name: &HeaderName) -> bool {
-    FORWARDED.contains(name) || is_param(name)
-}
-
-fn is_param(name: &HeaderName) -> bool {
-    name.as_str().starts_with(PARAM_PREFIX)
 }

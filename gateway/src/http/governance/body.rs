@@ -4,8 +4,9 @@ use axum::extract::Request;
 use serde::de::DeserializeOwned;
 
 use super::problem::{Code, Problem};
+use crate::http::app::App;
+use crate::http::host_origin_guard;
 use crate::http::request_body::RequestBodyError;
-use crate::http::{App, host_origin_guard};
 use mooring_identity::Identity;
 
 /// Parses the body of this user's request as JSON; an empty body is an empty object.
@@ -15,7 +16,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     request: Request,
 ) -> Result<T, Problem> {
     let (head, body) = request.into_parts();
-    let usage = app.usages.of(&user.principal);
+    let usage = app.core.usages.of(&user.principal);
     let read = app.request_bodies.read(body, usage.messages()).await;
     let bytes = read.map_err(unread)?;
     if bytes.is_empty() {

@@ -8,13 +8,13 @@ use http::request::Parts;
 
 use super::problem::{Code, Problem};
 use super::query::Query;
-use crate::http::App;
+use crate::http::app::App;
 use crate::http::caller::{RequestHead, RequestSender};
-use crate::policy::AccessPolicy;
 use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
 use mooring_identity::Identity;
 use mooring_metrics as metrics;
+use mooring_pipeline::policy::AccessPolicy;
 use mooring_settings::Right;
 
 /// An authenticated request for an existing code server.
@@ -38,8 +38,8 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
         let named = params.iter().find(|(name, _)| *name != "id");
         let id = params.iter().find(|(name, _)| *name == "id");
         let server = id.and_then(|(_, id)| {
-            let server = app.code.as_ref()?.get(id)?;
-            may_see(&app.policy, &identity, id).then(|| Arc::clone(server))
+            let server = app.directory.code.as_ref()?.get(id)?;
+            may_see(&app.core.policy, &identity, id).then(|| Arc::clone(server))
         });
         let server = server.ok_or_else(|| {
             Problem::new(Code::ServerNotFound, "no server of kind code has this id")
@@ -65,14 +65,14 @@ pub(super) async fn identify(
         .map_err(|_| Problem::internal())?;
     let identified = app.identify(RequestHead::of(&sender, parts)).await;
     let identity = identified.map_err(Problem::of_caller)?;
-    app.count_requests(&identity, 1).map_err(|wait| {
+    app.core.count_requests(&identity, 1).map_err(|wait| {
         let limit = "listen.requests_per_user_per_minute";
         metrics::requests_refused(limit);
-        let user = app.request_log.user_digest(&identity.principal);
+        let user = app.core.request_log.user_digest(&identity.principal);
         tracing::info!(limit, %user, "request refused: its user is at a limit");
         Problem::too_many_requests(wait)
     })?;
-    app.usages.of(&identity.principal).charge_task().await;
+    app.core.usages.of(&identity.principal).charge_task().await;
     Ok((sender, identity))
 }
 
@@ -96,7 +96,7 @@ impl GovernanceContext {
 
     /// Whether the caller has this right.
     pub(super) fn may(&self, right: Right) -> bool {
-        self.app.policy.has_right(&self.identity, right)
+        self.app.core.policy.has_right(&self.identity, right)
     }
 
     /// Refuses a caller without this right.
@@ -105,7 +105,11 @@ impl GovernanceContext {
             return Ok(());
         }
         let name = right.name();
-        let user = self.app.request_log.user_digest(&self.identity.principal);
+        let user = self
+            .app
+            .core
+            .request_log
+            .user_digest(&self.identity.principal);
         tracing::info!(server = %self.server.id, %user, right = name, "request refused: its user lacks the right");
         Err(Problem::new(
             Code::Forbidden,

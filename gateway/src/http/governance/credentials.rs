@@ -17,7 +17,7 @@ use super::context::identify;
 use super::problem::{Code, Problem};
 use super::query::Query;
 use super::{body, json};
-use crate::http::App;
+use crate::http::app::App;
 use crate::vault::{Vault, VaultError};
 use mooring_identity::Identity;
 use mooring_settings::Right;
@@ -62,21 +62,21 @@ impl CredentialContext {
         Query::parse(&self.query, &[])?;
         let id = self.server.as_deref().unwrap_or_default();
         let server = self.servers().find(|server| server.as_str() == id);
-        let server = server.filter(|_| self.app.policy.may_use(&self.identity, id));
+        let server = server.filter(|_| self.app.core.policy.may_use(&self.identity, id));
         let vault = self.app.vault.as_deref();
         vault.zip(server).ok_or_else(no_server)
     }
 
     /// Every server that users store credentials for.
     fn servers(&self) -> impl Iterator<Item = &ServerName> {
-        let with_secrets = self.app.servers.iter();
+        let with_secrets = self.app.core.servers.iter();
         let with_secrets = with_secrets.filter(|server| server.user_secret.is_some());
         with_secrets.map(|server| &server.id)
     }
 
     fn note(&self, done: &str, server: Option<&ServerName>, user: &Principal) {
         let server = server.map(ServerName::as_str);
-        let user = self.app.request_log.user_digest(user);
+        let user = self.app.core.request_log.user_digest(user);
         tracing::info!(server, %user, "a user's credential was {done}");
     }
 }
@@ -86,7 +86,7 @@ pub(super) async fn list(context: CredentialContext) -> Result<Response, Problem
     Query::parse(&context.query, &[])?;
     let CredentialContext { app, identity, .. } = &context;
     let servers = context.servers();
-    let usable = servers.filter(|server| app.policy.may_use(identity, server.as_str()));
+    let usable = servers.filter(|server| app.core.policy.may_use(identity, server.as_str()));
     let servers: Vec<_> = usable.collect();
     let stored_at = match &app.vault {
         Some(vault) => vault.stored_at(&servers, &identity.principal).await?,
@@ -136,6 +136,7 @@ pub(super) async fn delete_all(context: CredentialContext) -> Result<Response, P
     if user != *own
         && !context
             .app
+            .core
             .policy
             .has_right(&context.identity, Right::Admin)
     {

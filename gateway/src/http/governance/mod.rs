@@ -50,7 +50,8 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use self::problem::Problem;
-use super::{App, reply};
+use super::app::App;
+use super::reply;
 
 /// The routes; the caller adds the host and origin guard.
 pub(super) fn routes() -> Router<Arc<App>> {

@@ -9,12 +9,12 @@ use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use crate::http::answer::seconds_of;
 use crate::http::caller::CallerRefusal;
 use mooring_code::records::RecordsError;
 use mooring_code::replay::ReplayError;
 use mooring_code::server::Failure;
 use mooring_code::skills::{ChangeError, CreateError, SkillsError};
+use mooring_pipeline::answer::seconds_of;
 use mooring_store::StoreError;
 
 /// Why a request is refused. Clients rely on the codes.

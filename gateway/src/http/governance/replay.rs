@@ -16,12 +16,12 @@ use strum::VariantNames;
 use super::context::GovernanceContext;
 use super::problem::{Code, Problem};
 use super::{body, json, runs};
-use crate::hooks::{CallOutcome, CallRoute, HookRefusal, HookedCall};
-use crate::http::nested_servers::NestedServers;
 use mooring_code::records::RunId;
 use mooring_code::replay::{ReplayMode, ReplayRequest};
 use mooring_code::server::Repeater;
 use mooring_metrics as metrics;
+use mooring_pipeline::NestedServers;
+use mooring_pipeline::hooks::{CallOutcome, CallRoute, HookRefusal, HookedCall};
 use mooring_usage::for_same_user;
 
 /// The body.
@@ -47,7 +47,7 @@ pub(super) async fn replay(
     };
     let run_id = runs::visible_run(&context).await?;
     let server = context.server.id.as_str();
-    if !(context.app.policy).may_call(&context.identity, server, Repeater::TOOL) {
+    if !(context.app.core.policy).may_call(&context.identity, server, Repeater::TOOL) {
         let tool = Repeater::TOOL;
         let needed =
             format!("a replay runs code: it needs a rule of the server that lets you call {tool}");
@@ -55,7 +55,10 @@ pub(super) async fn replay(
     }
     let repeater = Repeater {
         server: Arc::clone(&context.server),
-        upstreams: Arc::new(NestedServers::of_caller(&context.app, &context.identity)),
+        upstreams: Arc::new(NestedServers::of_caller(
+            &context.app.core,
+            &context.identity,
+        )),
     };
     let hooked = ask_before(&context, &repeater, &run_id).await?;
     let request = ReplayRequest {
@@ -93,16 +96,16 @@ async fn ask_before(
     run_id: &RunId,
 ) -> Result<Option<HookedCall>, Problem> {
     const CHANGED: &str = "a hook changed the arguments, and a replay repeats those of the record; call shell_exec instead";
-    let (hooks, server) = (&context.app.hooks, context.server.id.as_str());
+    let (hooks, server) = (&context.app.core.hooks, context.server.id.as_str());
     if !hooks.are_asked_about(server, Repeater::TOOL) {
         return Ok(None);
     }
     let arguments = repeater.arguments(run_id).await?;
     let arguments = to_raw_value(&arguments).map_err(|_| Problem::internal())?;
     let route = CallRoute {
-        caller: &context.identity,
+        caller: Arc::clone(&context.identity),
         session_digest: None,
-        server,
+        server: context.server.id.clone(),
     };
     let mut call = hooks.of_call(route, Repeater::TOOL, Some(arguments));
     if let Some(call) = &mut call {

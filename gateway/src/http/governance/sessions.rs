@@ -38,7 +38,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
         count: limit,
         ..SessionQuery::default()
     };
-    let store = context.app.session_router.store();
+    let store = context.app.core.session_router.store();
     let mut sessions = Vec::new();
     let mut is_complete = true;
     for _ in 0..PAGES_MAX {

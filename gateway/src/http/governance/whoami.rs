@@ -12,7 +12,7 @@ use super::context::identify;
 use super::json;
 use super::problem::Problem;
 use super::query::Query;
-use crate::http::App;
+use crate::http::app::App;
 use mooring_identity::Identity;
 
 /// An authenticated request about the caller.
@@ -40,15 +40,15 @@ impl FromRequestParts<Arc<App>> for CallerContext {
 pub(super) async fn show(context: CallerContext) -> Result<Response, Problem> {
     Query::parse(&context.query, &[])?;
     let CallerContext { app, identity, .. } = &context;
-    let rights: Vec<&str> = app.policy.rights_of(identity).collect();
+    let rights: Vec<&str> = app.core.policy.rights_of(identity).collect();
     let caller = json!({
         "user": identity.principal.as_str(),
-        "digest": app.request_log.user_digest(&identity.principal),
+        "digest": app.core.request_log.user_digest(&identity.principal),
         "teams": &*identity.teams,
         "roles": identity.roles,
         "scopes": identity.scopes,
         "rights": rights,
-        "servers": app.usable_server_ids(identity),
+        "servers": app.directory.usable_server_ids(identity),
     });
     Ok(json(StatusCode::OK, &caller))
 }

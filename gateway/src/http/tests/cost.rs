@@ -8,15 +8,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use mooring_session::names::{InstanceName, Principal};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
-use super::super::request_entry::{RequestEntry, RequestKind};
 use super::{Gateway, METRICS};
-use crate::http::RequestLog;
 use mooring_peers::fleet::UserDigests;
+use mooring_pipeline::{RequestEntry, RequestKind, RequestLog};
 use mooring_protocol::{Message, Reply, Sender};
 use mooring_settings::{LogFormat, LogLevel, LogSettings, LoggedRequests};
 
@@ -92,7 +91,7 @@ fn what_a_request_costs_in_the_log() {
     ] {
         let log = Arc::new(RequestLog::new(&settings(requests), UserDigests::new(None)));
         let request = || {
-            let entry = RequestEntry::begin(&log, &mut HeaderMap::new());
+            let entry = RequestEntry::begin(&log, None);
             entry.note_user(&user);
             entry.note_server("cost", RequestKind::Unknown);
             entry.note_body(call.len());

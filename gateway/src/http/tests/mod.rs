@@ -19,12 +19,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use crate::policy::AccessPolicy;
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use mooring_identity::Peer;
+use mooring_pipeline::policy::AccessPolicy;
 use mooring_session::names::{Address, WorkerId};
 use mooring_session::time::Millis;
 use mooring_session::workers::{Beat, Drain};

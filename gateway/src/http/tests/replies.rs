@@ -78,7 +78,7 @@ async fn every_call_of_a_session_reaches_the_instance_that_knows_it() {
 async fn a_binding_that_is_made_here_ends_the_wait_for_it() {
     let gateway = Gateway::start().await;
     let session = gateway.open("a").await;
-    let router = &gateway.routes.app.as_ref().unwrap().session_router;
+    let router = &gateway.routes.app.as_ref().unwrap().core.session_router;
     let id = SessionId::parse(session.as_bytes()).unwrap();
     let key = SessionKey::mcp(&router.options().key_prefix, &id);
     let of_client = Session::new(key, id, Principal::parse(b"anybody").unwrap());

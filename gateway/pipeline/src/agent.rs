@@ -1,0 +1,92 @@
+//! Requests to servers of kind `agent`, which the gateway answers itself.
+//!
+//! Such a server keeps no MCP session: a conversation follows from the principal and the parent session that the client
+//! names. A client still gets a session id. No state belongs to it; it tells the requests of different clients apart
+//! when one is cancelled.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use mooring_session::names::ServerName;
+use tokio::sync::mpsc;
+
+use super::answer;
+use super::answer::with_session_id;
+use super::built_in::{call_of, reply_to};
+use super::request::{RequestServer, ServerRequest};
+use mooring_agent::server::{AgentServer, CallContext, Progress, RequestName};
+use mooring_protocol::{ErrorKind, Id, Kind, Message, Method, Reply, Revision};
+
+/// Prefix of clients' session ids.
+const CLIENT: &str = "agent-";
+/// Most progress messages queued for the client.
+const PROGRESS_WAITING_MAX: usize = 64;
+
+/// A request for an agent server.
+type AgentRequest<'a> = ServerRequest<'a, Arc<AgentServer>>;
+
+impl RequestServer for Arc<AgentServer> {
+    fn id(&self) -> &ServerName {
+        &self.id
+    }
+}
+
+/// Serves one message.
+pub(crate) async fn post(
+    request: &AgentRequest<'_>,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Reply {
+    match message.kind() {
+        Kind::Request => {}
+        Kind::Notification => {
+            if let Some(id) = message.cancelled_request()
+                && let Some(name) = request_name(request, id)
+            {
+                request.server.cancel(&name);
+            }
+            return Reply::empty(StatusCode::ACCEPTED);
+        }
+        Kind::Result | Kind::Error => {
+            return answer::plain(ErrorKind::AnswerUnexpected, message.id());
+        }
+    }
+    let (call, id_json) = match call_of(request.server, message, revision) {
+        Ok(call) => call,
+        Err(reply) if message.method() == Method::Initialize => {
+            return with_session_id(*reply, &client_id());
+        }
+        Err(reply) => return *reply,
+    };
+    let (progress, said) = message
+        .params
+        .requested_progress()
+        .map(|token| {
+            let (said, waiting) = mpsc::channel(PROGRESS_WAITING_MAX);
+            let token_json = token.into();
+            (Progress { token_json, said }, waiting)
+        })
+        .unzip();
+    let counted = request.call.clone();
+    let call_context = CallContext {
+        principal: request.identity.principal.clone(),
+        request: request_name(request, &id_json),
+        progress,
+    };
+    reply_to(id_json, call.make(call_context), said, counted).await
+}
+
+/// A new session id, to which no state belongs.
+fn client_id() -> String {
+    format!("{CLIENT}{:032x}", rand::random::<u128>())
+}
+
+/// Identifies a request of this client; none if the client has no id.
+fn request_name(request: &AgentRequest<'_>, id_json: &str) -> Option<RequestName> {
+    let client = request.fields.session.as_ref().ok()?;
+    Id::from_json(id_json).ok()?;
+    client.as_str().starts_with(CLIENT).then(|| RequestName {
+        client: client.as_str().into(),
+        id_json: id_json.into(),
+    })
+}

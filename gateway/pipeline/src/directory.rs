@@ -1,0 +1,207 @@
+//! The servers of every kind by id, and which of them a caller may use.
+
+use std::sync::Arc;
+
+use mooring_session::names::ServerName;
+
+use super::answer;
+use super::group::{Group, Groups};
+use super::policy::Access;
+use super::request::RequestServer;
+use super::request_entry::RequestEntry;
+use super::serving_core::ServingCore;
+use mooring_agent::server::{AgentServer, AgentServers};
+use mooring_code::server::{CodeServer, CodeServers};
+use mooring_identity::Identity;
+use mooring_protocol::{ErrorBody, ErrorKind, Reply};
+use mooring_upstream::Server;
+
+/// Most servers that an error lists.
+const IDS_SHOWN_MAX: usize = 20;
+
+/// A server, by its kind.
+#[derive(Clone, Debug)]
+pub enum ServerTarget {
+    /// An upstream MCP server.
+    Upstream(Arc<Server>),
+    /// A code server, which the gateway answers itself.
+    Code(Arc<CodeServer>),
+    /// A command-line agent, which the gateway runs for each call.
+    Agent(Arc<AgentServer>),
+    /// Several other servers as one.
+    Group(Arc<Group>),
+}
+
+impl ServerTarget {
+    /// The ids of a group's members; none at another server.
+    pub(crate) fn members(&self) -> Vec<&str> {
+        match self {
+            Self::Group(group) => group.ids(),
+            Self::Upstream(_) | Self::Code(_) | Self::Agent(_) => Vec::new(),
+        }
+    }
+}
+
+impl RequestServer for ServerTarget {
+    fn id(&self) -> &ServerName {
+        match self {
+            Self::Upstream(server) => &server.id,
+            Self::Code(server) => &server.id,
+            Self::Agent(server) => &server.id,
+            Self::Group(group) => &group.id,
+        }
+    }
+
+    fn asks_hooks(&self) -> bool {
+        !matches!(self, Self::Group(_))
+    }
+}
+
+/// Why a request is not served.
+#[derive(Debug)]
+pub struct AdmissionRefusal<'a> {
+    /// The reply, as far as it is the same for every transport.
+    pub reply: Reply,
+    /// The scopes that would let the caller in, if their token lacks nothing else.
+    pub scopes_missing: Option<&'a [String]>,
+}
+
+impl From<Reply> for AdmissionRefusal<'_> {
+    fn from(reply: Reply) -> Self {
+        Self {
+            reply,
+            scopes_missing: None,
+        }
+    }
+}
+
+/// The servers of every kind.
+#[derive(Debug)]
+pub struct ServerDirectory {
+    /// What serves them, with the upstream servers.
+    pub core: Arc<ServingCore>,
+    /// The agent servers.
+    pub agents: AgentServers,
+    /// The code servers; none if none is configured.
+    pub code: Option<CodeServers>,
+    /// The groups.
+    pub groups: Groups,
+    /// The id of the server that a client means that names none.
+    pub default_server: Option<Box<str>>,
+}
+
+impl ServerDirectory {
+    /// Counts a request of this caller, and finds the server that it names; the default one if it names none.
+    ///
+    /// # Errors
+    /// Too many requests. `Forbidden` if the caller's token lacks scopes with which it could use the server.
+    /// `ServerNotFound` for every other server that is not there or not the caller's to use, with those that are.
+    pub fn admit<'a>(
+        &'a self,
+        id: Option<&str>,
+        caller: &'a Identity,
+        entry: Option<&RequestEntry>,
+    ) -> Result<ServerTarget, Box<AdmissionRefusal<'a>>> {
+        if let Some(entry) = entry {
+            entry.note_user(&caller.principal);
+        }
+        let counted = self.core.count_requests(caller, 1);
+        counted.map_err(|wait| Box::new(answer::too_many_requests(wait).into()))?;
+        let named = id.or(self.default_server.as_deref());
+        let target = named.and_then(|id| self.target_for(id, caller));
+        target.ok_or_else(|| Box::new(self.not_found(id, named, caller)))
+    }
+
+    /// The server of this id.
+    pub(crate) fn target(&self, id: &str) -> Option<ServerTarget> {
+        let servers = &self.core.servers;
+        let upstream = || servers.get(id).cloned().map(ServerTarget::Upstream);
+        let code = || self.code.as_ref()?.get(id).cloned().map(ServerTarget::Code);
+        let agent = || self.agents.get(id).cloned().map(ServerTarget::Agent);
+        let group = || self.groups.get(id).cloned().map(ServerTarget::Group);
+        upstream().or_else(code).or_else(agent).or_else(group)
+    }
+
+    /// The server of this id as the caller sees it: none that it may not use, and of a group the members that it may.
+    pub(crate) fn target_for(&self, id: &str, caller: &Identity) -> Option<ServerTarget> {
+        let policy = &self.core.policy;
+        match self.target(id)? {
+            _ if !policy.may_use(caller, id) => None,
+            ServerTarget::Group(group) => {
+                let visible = group.with_members(|member| policy.may_use(caller, member));
+                Some(ServerTarget::Group(visible))
+            }
+            target => Some(target),
+        }
+    }
+
+    /// The refusal of a request that names `id`, by which it means the server `named`.
+    fn not_found<'a>(
+        &'a self,
+        id: Option<&str>,
+        named: Option<&str>,
+        caller: &'a Identity,
+    ) -> AdmissionRefusal<'a> {
+        if let Some(scopes) = named.and_then(|id| self.scopes_missing(id, caller)) {
+            let detail = format!("the token lacks scopes; it needs {}", scopes.join(" "));
+            return AdmissionRefusal {
+                reply: answer::error(&ErrorBody::new(ErrorKind::Forbidden).detail(detail)),
+                scopes_missing: Some(scopes),
+            };
+        }
+        let missing = ErrorBody::new(ErrorKind::ServerNotFound);
+        let error = match (id, self.server_ids(caller)) {
+            (_, ids) if ids.is_empty() => {
+                missing.detail("you may use none here: ask the operator of this gateway")
+            }
+            (Some(_), ids) => missing.detail(format_args!("the servers are {ids}")),
+            (None, ids) => missing.detail(format_args!(
+                "the path names none and default.server is not set: \
+                 use /servers/{{id}}/mcp with one of {ids}, or set default.server"
+            )),
+        };
+        answer::error(&error).into()
+    }
+
+    /// Logs that the caller may not use an existing server. Returns the scopes that would let the caller in, if they
+    /// are all that is missing.
+    fn scopes_missing<'a>(&'a self, id: &str, caller: &'a Identity) -> Option<&'a [String]> {
+        self.target(id)?;
+        let decision = self.core.policy.decide(caller, id);
+        let user = self.core.request_log.user_digest(&caller.principal);
+        tracing::info!(server = id, %user, basis = %decision.basis, "request refused: its user may not use the server");
+        match decision.access {
+            Access::Denied(scopes) if !scopes.is_empty() => Some(scopes),
+            _ => None,
+        }
+    }
+
+    /// The ids of the servers that the caller may use.
+    pub fn usable_server_ids(&self, caller: &Identity) -> Vec<&str> {
+        let upstreams = self.core.servers.iter().map(|server| server.id.as_str());
+        let code = self.code.iter().flat_map(|servers| servers.iter());
+        let agents = self.agents.iter().map(|server| server.id.as_str());
+        let groups = self.groups.iter().map(|group| group.id.as_str());
+        let all = upstreams
+            .chain(code.map(|server| server.id.as_str()))
+            .chain(agents)
+            .chain(groups);
+        let mut ids: Vec<&str> = all
+            .filter(|id| self.core.policy.may_use(caller, id))
+            .collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// The same, as many as an error lists.
+    fn server_ids(&self, caller: &Identity) -> String {
+        let mut ids = self.usable_server_ids(caller);
+        let left_out = ids.len().saturating_sub(IDS_SHOWN_MAX);
+        ids.truncate(IDS_SHOWN_MAX);
+        let shown = ids.join(", ");
+        match left_out {
+            0 => shown,
+            more => format!("{shown} and {more} more"),
+        }
+    }
+}

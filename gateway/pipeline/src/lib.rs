@@ -1,0 +1,51 @@
+//! What every message of a client passes, whichever transport it came by: the edges of HTTP and of peers in the crate
+//! `mooring`, and here the streams of HTTP+SSE and of standard input, members of groups, and calls of code.
+//!
+//! [`serve`] is the one entry, and [`order`] the order of the steps. `mooring-router` decides where a message goes.
+//!
+//! Invariant: nothing here knows HTTP's listeners, paths and headers. What a request says in headers arrives as
+//! [`RequestFields`], and what a transport has to write leaves as a [`mooring_protocol::Reply`].
+
+mod agent;
+pub mod answer;
+mod batch;
+mod built_in;
+pub mod client_stream;
+mod code;
+mod delayed_answer;
+mod directory;
+pub mod group;
+mod held_text;
+mod hooked_call;
+pub mod hooks;
+pub mod legacy;
+mod map_messages;
+mod nested_servers;
+mod order;
+mod pipeline;
+pub mod policy;
+mod request;
+mod request_entry;
+mod request_facts;
+mod request_log;
+mod request_rate;
+mod serving_core;
+mod stateful;
+mod stateless;
+pub mod stdio;
+mod upstream_server;
+mod user_secret;
+mod user_usages;
+mod visible_tools;
+
+pub use self::batch::serve_batch;
+pub use self::directory::{AdmissionRefusal, ServerDirectory, ServerTarget};
+pub use self::nested_servers::NestedServers;
+pub use self::pipeline::{Operation, serve, serve_posted};
+pub use self::request::{Request, RequestFields, RequestServer, SessionSource};
+pub use self::request_entry::RequestEntry;
+pub use self::request_facts::RequestKind;
+pub use self::request_log::{REQUESTS_TARGET, RequestLog};
+pub use self::request_rate::RequestRates;
+pub use self::serving_core::ServingCore;
+pub use self::user_usages::UserUsages;

@@ -1,0 +1,234 @@
+//! The request log: one line for a request, when its reply has ended; and who sends most.
+//!
+//! Invariant: no line and no figure names a user or a session but by digest. Lines of one server and one user are limited
+//! in rate like all lines, except where every request is to be logged.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mooring_session::names::Principal;
+use serde_json::{Value, json};
+
+use super::request_facts::{EndedRequest, RequestKind};
+use mooring_metrics::{self as metrics, ExchangeOutcome};
+use mooring_peers::fleet::UserDigests;
+use mooring_protocol::ResponseOutcome;
+use mooring_settings::{LogSettings, LoggedRequests};
+use mooring_usage::{Busiest, CallFigures};
+
+/// The target of lines about requests.
+pub const REQUESTS_TARGET: &str = "mooring_gateway::requests";
+/// Most users and sessions that `/top` shows.
+const SHOWN_MAX: usize = 100;
+
+/// Logs and counts requests.
+#[derive(Debug)]
+pub struct RequestLog {
+    logged: LoggedRequests,
+    slow: Duration,
+    users: UserDigests,
+    busiest: Mutex<BusiestSenders>,
+}
+
+#[derive(Debug)]
+struct BusiestSenders {
+    users: Busiest<Principal>,
+    sessions: Busiest<BusySession>,
+}
+
+/// A session that sends requests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct BusySession {
+    digest: Box<str>,
+    user: Principal,
+    server: Box<str>,
+}
+
+/// How a request is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LogDecision {
+    /// It is to be logged.
+    Logged,
+    /// Only if everything is.
+    Detail,
+    /// Not at all.
+    Unlogged,
+}
+
+impl RequestLog {
+    /// A log as the settings say.
+    #[must_use]
+    pub fn new(settings: &LogSettings, users: UserDigests) -> Self {
+        let now = Instant::now();
+        Self {
+            logged: settings.requests,
+            slow: settings.slow_request,
+            users,
+            busiest: Mutex::new(BusiestSenders {
+                users: Busiest::new(now),
+                sessions: Busiest::new(now),
+            }),
+        }
+    }
+
+    /// The digest of this user in the log.
+    #[must_use]
+    pub fn user_digest(&self, user: &Principal) -> Box<str> {
+        self.users.of(user)
+    }
+
+    /// Logs and counts a request.
+    pub(crate) fn note(&self, request: EndedRequest<'_>) {
+        if let Some(limit) = request.reply.refused_by {
+            metrics::requests_refused(limit);
+        }
+        match self.decide(&request) {
+            LogDecision::Logged => self.write(&request, true),
+            LogDecision::Detail if tracing::enabled!(target: REQUESTS_TARGET, tracing::Level::DEBUG) =>
+            {
+                self.write(&request, false);
+            }
+            LogDecision::Detail | LogDecision::Unlogged => {}
+        }
+        self.count(request);
+    }
+
+    fn decide(&self, request: &EndedRequest<'_>) -> LogDecision {
+        let kind = request.facts.kind;
+        let is_error = match request.outcome {
+            ExchangeOutcome::Ok => false,
+            // Its client ends a stream.
+            ExchangeOutcome::Abandoned => kind != RequestKind::Stream,
+            _ => true,
+        };
+        let is_slow = kind != RequestKind::Stream && request.took >= self.slow;
+        let is_logged = match self.logged {
+            LoggedRequests::Off => return LogDecision::Unlogged,
+            LoggedRequests::Errors => is_error,
+            LoggedRequests::Slow => is_error || is_slow,
+            LoggedRequests::All => true,
+        };
+        match is_logged {
+            true => LogDecision::Logged,
+            false => LogDecision::Detail,
+        }
+    }
+
+    fn write(&self, request: &EndedRequest<'_>, is_logged: bool) {
+        let EndedRequest {
+            id,
+            facts,
+            reply,
+            outcome,
+            ..
+        } = request;
+        let user = facts.user.as_ref().map(|user| self.users.of(user));
+        let code = match reply.outcome {
+            Some(ResponseOutcome::Error(code)) => code,
+            _ => None,
+        };
+        macro_rules! write_line {
+            ($level:ident) => {
+                tracing::event!(
+                    target: REQUESTS_TARGET,
+                    tracing::Level::$level,
+                    outcome = <&'static str>::from(*outcome),
+                    status = reply.status.as_u16(),
+                    code,
+                    limit = reply.refused_by,
+                    user = user.as_deref(),
+                    server = facts.server.as_deref(),
+                    instance = facts.instance.as_ref().map(|name| name.as_str()),
+                    session = facts.session.as_deref(),
+                    method = facts.kind.label(),
+                    tool = facts.tool.as_deref(),
+                    ms = precise_milliseconds(request.took),
+                    first_byte_ms = request.first_byte.map(precise_milliseconds),
+                    bytes_in = facts.bytes,
+                    bytes_out = reply.bytes,
+                    request_id = *id,
+                    "request"
+                )
+            };
+        }
+        match is_logged {
+            true => write_line!(INFO),
+            false => write_line!(DEBUG),
+        }
+    }
+
+    /// Counts it for its user and its session.
+    fn count(&self, request: EndedRequest<'_>) {
+        let EndedRequest { facts, reply, .. } = request;
+        let Some(user) = facts.user else {
+            return;
+        };
+        // Its messages are counted.
+        if facts.kind == RequestKind::Batch {
+            return;
+        }
+        let bytes = facts.bytes.saturating_add(reply.bytes);
+        let is_refused = reply.status.is_client_error() || reply.status.is_server_error();
+        let now = Instant::now();
+        let mut busiest = self.busiest.lock().unwrap_or_else(PoisonError::into_inner);
+        busiest.users.add(&user, bytes, is_refused, now);
+        if let (Some(digest), Some(server)) = (facts.session, facts.server) {
+            let session = BusySession {
+                digest,
+                user,
+                server,
+            };
+            busiest.sessions.add(&session, bytes, is_refused, now);
+        }
+    }
+
+    /// The busiest users and sessions of the last one to two minutes, as JSON.
+    #[must_use]
+    pub fn top(&self) -> Value {
+        let now = Instant::now();
+        let (users, sessions, covered) = {
+            let mut busiest = self.busiest.lock().unwrap_or_else(PoisonError::into_inner);
+            let (users, covered) = busiest.users.figures(now);
+            (users, busiest.sessions.figures(now).0, covered)
+        };
+        let users = users.iter().take(SHOWN_MAX).map(|(user, figures)| {
+            json!({
+                "user": self.users.of(user),
+                "figures": shown(figures, now),
+            })
+        });
+        let sessions = sessions.iter().take(SHOWN_MAX).map(|(session, figures)| {
+            json!({
+                "session": session.digest,
+                "user": self.users.of(&session.user),
+                "server": session.server,
+                "figures": shown(figures, now),
+            })
+        });
+        json!({
+            "seconds": covered.as_secs(),
+            "users": users.collect::<Vec<_>>(),
+            "sessions": sessions.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn shown(figures: &CallFigures, now: Instant) -> Value {
+    let idle = figures.last_at.map(|at| now.saturating_duration_since(at));
+    json!({
+        "calls": figures.calls,
+        "refused": figures.refused,
+        "bytes": figures.bytes,
+        "overcount": figures.overcount,
+        "idle_ms": idle.map(milliseconds),
+    })
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds to the tenth.
+fn precise_milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10_000.0).round() / 10.0
+}

@@ -1,0 +1,42 @@
+//! What all requests of this gateway share.
+
+use std::sync::Arc;
+
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use super::request_body::RequestBodies;
+use super::stranger_rate::StrangerRates;
+use crate::vault::Vault;
+use mooring_identity::Authenticator;
+use mooring_peers::fleet::CallerSigner;
+use mooring_pipeline::legacy::LegacyClients;
+use mooring_pipeline::{ServerDirectory, ServingCore};
+use mooring_settings::ListenSettings;
+use mooring_upstream::OauthTokens;
+
+/// The state shared by all requests.
+#[derive(Debug)]
+pub struct App {
+    /// What serves requests.
+    pub core: Arc<ServingCore>,
+    /// The servers.
+    pub directory: Arc<ServerDirectory>,
+    /// The clients of HTTP+SSE.
+    pub legacy: LegacyClients,
+    /// Settings of the listener for clients.
+    pub listen: ListenSettings,
+    /// How request bodies are read.
+    pub request_bodies: RequestBodies,
+    /// Signs the caller's identity for upstream requests; none if no server gets it.
+    pub caller_signer: Option<Arc<CallerSigner>>,
+    /// The tokens of authorization servers for upstream servers.
+    pub server_tokens: Vec<Arc<OauthTokens>>,
+    /// The secrets that users store for servers; none if there are no keys for them.
+    pub vault: Option<Arc<Vault>>,
+    /// How many replies unauthenticated senders get without delay; none if there is no limit.
+    pub stranger_rates: Option<StrangerRates>,
+    /// How requests are authenticated.
+    pub authenticator: Authenticator,
+    /// Renders `/metrics`.
+    pub metrics: PrometheusHandle,
+}

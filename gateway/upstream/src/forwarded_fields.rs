@@ -1,0 +1,75 @@
+//! The fields of a client's request that go on to upstream servers.
+//!
+//! Invariant: the client's credentials, cookies and session id are none of them.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use mooring_protocol::Revision;
+use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION, X_REQUEST_ID};
+
+/// Fields that are forwarded because they are useful and not sensitive: trace context (W3C) and language.
+static UNCHANGED: [HeaderName; 4] = [
+    HeaderName::from_static("traceparent"),
+    HeaderName::from_static("tracestate"),
+    HeaderName::from_static("baggage"),
+    http::header::ACCEPT_LANGUAGE,
+];
+/// Tool arguments mirrored into headers, forwarded unchanged (MCP 2026-07-28, `x-mcp-header`).
+const PARAM_PREFIX: &str = "mcp-param-";
+
+/// What a client's request says that upstream servers get too. Cheap to clone: most requests have no other fields.
+#[derive(Clone, Debug, Default)]
+pub struct ForwardedFields {
+    /// The id of the request.
+    pub request_id: Option<HeaderValue>,
+    /// The revision that the client names.
+    pub revision: Option<Revision>,
+    /// The event after which the client resumes a stream.
+    pub last_event_id: Option<HeaderValue>,
+    others: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl ForwardedFields {
+    /// Those of these headers, but for the revision, which may be invalid.
+    #[must_use]
+    pub fn of(headers: &HeaderMap) -> Self {
+        let unchanged = UNCHANGED
+            .iter()
+            .filter_map(|name| Some((name, headers.get(name)?)));
+        let params = headers.iter().filter(|(name, _)| is_param(name));
+        let others = unchanged.chain(params);
+        Self {
+            request_id: headers.get(X_REQUEST_ID).cloned(),
+            revision: None,
+            last_event_id: headers.get(LAST_EVENT_ID).cloned(),
+            others: others
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        }
+    }
+
+    /// Adds them to the headers of another request.
+    pub fn add_to(&self, headers: &mut HeaderMap) {
+        if let Some(revision) = self.revision {
+            let name = HeaderValue::from_static(revision.as_str());
+            headers.insert(MCP_PROTOCOL_VERSION, name);
+        }
+        if let Some(id) = &self.last_event_id {
+            headers.insert(LAST_EVENT_ID, id.clone());
+        }
+        if let Some(id) = &self.request_id {
+            headers.insert(X_REQUEST_ID, id.clone());
+        }
+        for (name, value) in &self.others {
+            if is_param(name) {
+                headers.append(name, value.clone());
+            } else {
+                headers.insert(name, value.clone());
+            }
+        }
+    }
+}
+
+fn is_param(name: &HeaderName) -> bool {
+    name.as_str().starts_with(PARAM_PREFIX)
+}
