@@ -36,10 +36,8 @@ pub(crate) struct CommandSpec {
     pub(crate) since: &'static CStr,
     /// Hints for clients and proxies.
     pub(crate) tips: Option<&'static CStr>,
-    /// ACL categories, the module's own included.
+    /// ACL categories of the server; the module's own is that of the [`family`](Self::family).
     pub(crate) categories: &'static CStr,
-    /// ACL categories for servers that cannot add any.
-    pub(crate) core_categories: &'static CStr,
     /// Its grammar.
     pub(crate) arguments: &'static [ArgumentSpec],
     /// Its reply, for the reference page.
@@ -208,6 +206,12 @@ impl ArgumentSpec {
 }
 
 impl CommandSpec {
+    /// `session` or `worker`: the name before the dot, which is also an ACL category.
+    pub(crate) fn family(&self) -> &'static str {
+        let name = self.name.to_str().unwrap_or_default();
+        name.split_once('.').map_or(name, |(family, _)| family)
+    }
+
     /// The command's grammar in one line.
     pub(crate) fn usage(&self) -> String {
         let mut line = self.name.to_string_lossy().to_uppercase();

@@ -29,8 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(log(W)) with W being the number of known workers",
     since: c"0.1.0",
     tips: Some(c"request_policy:all_shards response_policy:all_succeeded names_request"),
-    categories: c"fast worker",
-    core_categories: c"fast",
+    categories: c"fast",
     arguments: ARGUMENTS,
     reply: "`alive` 1",
     details: "\

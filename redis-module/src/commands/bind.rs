@@ -32,8 +32,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(N+I) with N being the number of fields of the record and I the number of instances",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output names_request"),
-    categories: c"write fast session",
-    core_categories: c"write fast",
+    categories: c"write fast",
     arguments: ARGUMENTS,
     reply: "`won` 0|1, then the binding",
     details: "\

@@ -36,8 +36,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output names_request"),
-    categories: c"write fast session",
-    core_categories: c"write fast",
+    categories: c"write fast",
     arguments: ARGUMENTS,
     reply: "`created` 1, `gen`, `created_at` and `expires_at` if the key did not exist, because the rest of the \
             record is what the caller sent; otherwise `created` 0|1, `revived` expired|ended|null, `hash_changed` \

@@ -26,8 +26,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output names_request"),
-    categories: c"write fast session",
-    core_categories: c"write fast",
+    categories: c"write fast",
     arguments: ARGUMENTS,
     reply: "`ended_now` 0|1, then the record",
     details: "\

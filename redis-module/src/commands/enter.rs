@@ -29,8 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(log(Q)) with Q being the number of waiting callers",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output names_request"),
-    categories: c"write fast session",
-    core_categories: c"write fast",
+    categories: c"write fast",
     arguments: ARGUMENTS,
     reply: "the reply of ROUTE, and `turn`: the turn's number, or null while the caller waits; then also \
             `turn_holder`, the worker that has the turn, and `turn_held_ms`, for how long. With EPOCH, if the caller \

@@ -29,8 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output"),
-    categories: c"read slow session",
-    core_categories: c"read slow",
+    categories: c"read slow",
     arguments: ARGUMENTS,
     reply: "an array of lines",
     details: "\

@@ -24,8 +24,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(log(W)) with W being the number of known workers",
     since: c"0.1.0",
     tips: Some(c"request_policy:all_shards response_policy:agg_max names_request"),
-    categories: c"fast worker",
-    core_categories: c"fast",
+    categories: c"fast",
     arguments: ARGUMENTS,
     reply: "`was_alive` 0|1",
     details: "\

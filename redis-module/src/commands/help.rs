@@ -21,8 +21,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(1)",
     since: c"0.1.0",
     tips: None,
-    categories: c"read fast session",
-    core_categories: c"read fast",
+    categories: c"read fast",
     arguments: ARGUMENTS,
     reply: "an array of lines",
     details: "\

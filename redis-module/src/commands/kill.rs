@@ -27,8 +27,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(N) with N being the number of fields of the record",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output names_request"),
-    categories: c"write fast dangerous session",
-    core_categories: c"write fast dangerous",
+    categories: c"write fast dangerous",
     arguments: ARGUMENTS,
     reply: "as SESSION.END; for a record that cannot be read, `ended_now` 1 and `unreadable`, the reason",
     details: "\

@@ -30,8 +30,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(log(Q)+N) with Q being the number of waiting callers, and N the number of callers that leave",
     since: c"0.1.0",
     tips: Some(c"names_request"),
-    categories: c"write fast session",
-    core_categories: c"write fast",
+    categories: c"write fast",
     arguments: ARGUMENTS,
     reply: "`left`: how many callers left, 1 without WAITING",
     details: "\

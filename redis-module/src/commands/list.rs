@@ -42,8 +42,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(N) with N being the number of sessions looked at, at most 10000 a call",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output request_policy:special response_policy:special names_request"),
-    categories: c"read slow session",
-    core_categories: c"read slow",
+    categories: c"read slow",
     arguments: ARGUMENTS,
     reply: "`complete` 0|1, `cursor`, `sessions`: for each its `key`, then the record",
     details: "\

@@ -26,8 +26,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(1)",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output names_request"),
-    categories: c"write fast session",
-    core_categories: c"write fast",
+    categories: c"write fast",
     arguments: ARGUMENTS,
     reply: "`allowed` 0|1, `remaining` (how many of cost one would still pass now), `retry_after_ms` (0 if it \
             passed)",

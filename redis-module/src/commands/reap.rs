@@ -28,8 +28,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(N) with N being the number of tombstones looked at, at most 10000",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special names_request"),
-    categories: c"read slow session",
-    core_categories: c"read slow",
+    categories: c"read slow",
     arguments: ARGUMENTS,
     reply: "`complete` 0|1, `keys`",
     details: "\

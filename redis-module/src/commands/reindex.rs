@@ -22,8 +22,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(D) with D being the number of databases, and O(N) in steps of a millisecond afterwards with N being the number of keys",
     since: c"0.1.0",
     tips: Some(c"request_policy:all_shards response_policy:all_succeeded names_request"),
-    categories: c"fast admin dangerous session",
-    core_categories: c"fast admin dangerous",
+    categories: c"fast admin dangerous",
     arguments: ARGUMENTS,
     reply: "`started` 1; 0 if a rebuild is running already",
     details: "\

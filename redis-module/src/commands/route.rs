@@ -30,8 +30,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(1)",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output names_request"),
-    categories: c"write fast session",
-    core_categories: c"write fast",
+    categories: c"write fast",
     arguments: ARGUMENTS,
     reply: "`state` `unbound` alone; or `state` `claimed`|`bound`|`orphaned`, `instance`, `driver`, `epoch`, and if \
             present `upstream_session`, `owner` with `owner_alive` and `owner_address` (null if unknown), \

@@ -22,8 +22,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(W) with W being the number of known workers",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special names_request"),
-    categories: c"read fast session",
-    core_categories: c"read fast",
+    categories: c"read fast",
     arguments: ARGUMENTS,
     reply: "a map of the figures by name",
     details: "\

@@ -29,8 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(N) with N being the number of events in the reply",
     since: c"0.1.0",
     tips: Some(c"request_policy:all_shards nondeterministic_output"),
-    categories: c"slow blocking worker",
-    core_categories: c"slow blocking",
+    categories: c"slow blocking",
     arguments: ARGUMENTS,
     reply: "an array of at most 1000 maps: `event` `turn`|`withdrawn`|`settled`, `key`, `server`, `ticket` (null for \
             `settled`) and `turn` (null except for `turn`). Empty after the timeout, and at once where blocking is \

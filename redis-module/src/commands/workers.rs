@@ -21,8 +21,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     complexity: c"O(W) with W being the number of known workers",
     since: c"0.1.0",
     tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),
-    categories: c"read slow worker",
-    core_categories: c"read slow",
+    categories: c"read slow",
     arguments: ARGUMENTS,
     reply: "for each worker `worker`, `address`, `alive` 0|1, `draining` 0|1, `last_beat_at`, `bindings`",
     details: "\

@@ -3,7 +3,7 @@
 //! Invariant: everything passed to the server here is either copied by it (descriptions) or lives as long as the module
 //! (settings, functions).
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::ptr;
 
 use redis_module::raw;
@@ -163,11 +163,11 @@ impl<'a> Loading<'a> {
         // category as a defect, so they are not set there. SAFETY: `RedisModule_Init` wrote this pointer once, before
         // any other code of the module ran.
         let adds_categories = unsafe { raw::RedisModule_AddACLCategory }.is_some();
-        let categories = if adds_categories {
-            spec.categories
-        } else {
-            spec.core_categories
-        };
+        let mut categories = spec.categories.to_owned();
+        if adds_categories {
+            let own = [spec.categories.to_bytes(), spec.family().as_bytes()].join(&b' ');
+            categories = CString::new(own).unwrap_or(categories);
+        }
         api!(
             RedisModule_SetCommandACLCategories(command, categories.as_ptr()),
             OK

@@ -99,7 +99,8 @@ fn facts(page: &mut String, command: &CommandSpec) {
         KeyAccess::Delete => "read and dropped",
     };
     let flags = list(text(command.flags), "");
-    let categories = list(text(command.categories), "@");
+    let categories = format!("{} {}", text(command.categories), command.family());
+    let categories = list(&categories, "@");
     let mut rows = vec![
         ("since", text(command.since).to_owned()),
         ("complexity", text(command.complexity).to_owned()),

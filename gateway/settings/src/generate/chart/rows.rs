@@ -1,5 +1,7 @@
 //! The chart's own values, one row each: what a cluster needs to know besides the settings of the gateways.
 
+use Shape::{Integer, Object, Objects, Switch, Text, TextMap, Texts, Word};
+
 /// One value of the chart.
 #[derive(Debug)]
 pub(super) struct ChartValue {
@@ -41,18 +43,28 @@ impl ChartValue {
     }
 }
 
-const fn row(
-    path: &'static str,
-    shape: Shape,
-    default: &'static str,
-    meaning: &'static str,
-) -> ChartValue {
-    ChartValue {
-        path,
-        meaning,
-        shape,
-        default,
-    }
+/// The values as rows: what each does as its doc comment, its name, what it may be, and its default.
+macro_rules! chart_values {
+    (
+        $(#[$attribute:meta])* $vis:vis const $name:ident;
+        $($(#[doc = $meaning:literal])+ $path:literal: $shape:expr => $default:literal;)+
+    ) => {
+        $(#[$attribute])*
+        $vis const $name: &[ChartValue] = &[$(ChartValue {
+            path: $path,
+            meaning: concat!($($meaning),+).trim_ascii_start(),
+            shape: $shape,
+            default: $default,
+        }),+];
+    };
+    (
+        $(#[$attribute:meta])* $vis:vis const $name:ident;
+        $($(#[doc = $meaning:literal])+ $path:literal;)+
+    ) => {
+        $(#[$attribute])*
+        $vis const $name: &[(&str, &str)] =
+            &[$(($path, concat!($($meaning),+).trim_ascii_start())),+];
+    };
 }
 
 /// What `settings` is.
@@ -91,453 +103,190 @@ pub(super) fn default_of(key: &str) -> Option<(&'static str, &'static str)> {
     row.map(|(_, value, reason)| (*value, *reason))
 }
 
-/// What tables of values are about.
-pub(super) const GROUPS: &[(&str, &str)] = &[
-    (
-        "image",
-        "The image of the gateways: the target `gateway`, or `gateway-slim` without language runtimes.",
-    ),
-    (
-        "apiKeys",
-        "The keys of callers, where `settings.auth.mode` is `api-key`.",
-    ),
-    (
-        "redis",
-        "Where session records are: in the Redis of this chart, or in one that is there already.",
-    ),
-    (
-        "redis.image",
-        "The image of this Redis: the target `redis`, or `valkey`.",
-    ),
-    ("redis.storage", "Its volume."),
-    (
-        "fleetKeys",
-        "The keys by which gateways know each other. They are needed as soon as there is a Redis.",
-    ),
-    (
-        "volume",
-        "The volume for the files of code sessions. All gateways mount it. Without it, one gateway keeps them in its pod.",
-    ),
-    (
-        "sandbox",
-        "What the tier `strict` of the sandbox needs of a node. Without effect where no server is of kind `code`, and where `settings.code.isolation` is `degraded`.",
-    ),
-    (
-        "serviceAccount",
-        "The gateways ask nothing of the API server; no token is mounted.",
-    ),
-    (
-        "service",
-        "The address of the gateways in the cluster. It needs no sticky sessions.",
-    ),
-    (
-        "ingress",
-        "The address outside. It serves the paths for clients alone, not the metrics.",
-    ),
-    ("autoscaling", "A HorizontalPodAutoscaler for the gateways."),
-    (
-        "podDisruptionBudget",
-        "How many gateways an eviction may stop at a time.",
-    ),
-    (
-        "networkPolicy",
-        "A NetworkPolicy: who may connect to gateways and Redis. Gateways may connect to everything.",
-    ),
-    (
-        "monitoring",
-        "For the Prometheus operator and Grafana's sidecar: a ServiceMonitor, a PrometheusRule and the dashboards as ConfigMaps. Gateways then answer `/metrics` to everybody who can connect, unless `settings.listen.probe_detail` says otherwise.",
-    ),
-];
+chart_values! {
+    /// What tables of values are about.
+    pub(super) const GROUPS;
+    /// The image of the gateways: the target `gateway`, or `gateway-slim` without language runtimes.
+    "image";
+    /// The keys of callers, where `settings.auth.mode` is `api-key`.
+    "apiKeys";
+    /// Where session records are: in the Redis of this chart, or in one that is there already.
+    "redis";
+    /// The image of this Redis: the target `redis`, or `valkey`.
+    "redis.image";
+    /// Its volume.
+    "redis.storage";
+    /// The keys by which gateways know each other. They are needed as soon as there is a Redis.
+    "fleetKeys";
+    /// The volume for the files of code sessions. All gateways mount it. Without it, one gateway keeps them in its
+    /// pod.
+    "volume";
+    /// What the tier `strict` of the sandbox needs of a node. Without effect where no server is of kind `code`, and
+    /// where `settings.code.isolation` is `degraded`.
+    "sandbox";
+    /// The gateways ask nothing of the API server; no token is mounted.
+    "serviceAccount";
+    /// The address of the gateways in the cluster. It needs no sticky sessions.
+    "service";
+    /// The address outside. It serves the paths for clients alone, not the metrics.
+    "ingress";
+    /// A HorizontalPodAutoscaler for the gateways.
+    "autoscaling";
+    /// How many gateways an eviction may stop at a time.
+    "podDisruptionBudget";
+    /// A NetworkPolicy: who may connect to gateways and Redis. Gateways may connect to everything.
+    "networkPolicy";
+    /// For the Prometheus operator and Grafana's sidecar: a ServiceMonitor, a PrometheusRule and the dashboards as
+    /// ConfigMaps. Gateways then answer `/metrics` to everybody who can connect, unless
+    /// `settings.listen.probe_detail` says otherwise.
+    "monitoring";
+}
 
-/// The chart's own values, in the order in which people read them.
-pub(super) const VALUES: &[ChartValue] = &[
-    row(
-        "replicaCount",
-        Shape::Integer(0, 1000),
-        "2",
-        "How many gateways. Without effect with `autoscaling.enabled`. Several gateways need a Redis.",
-    ),
-    row(
-        "image.repository",
-        Shape::Text,
-        r#""mooring-gateway""#,
-        "Where it is.",
-    ),
-    row(
-        "image.tag",
-        Shape::Text,
-        r#""""#,
-        "Empty: the chart's appVersion.",
-    ),
-    row(
-        "image.digest",
-        Shape::Text,
-        r#""""#,
-        "Such as `sha256:...`; then the tag does not count.",
-    ),
-    row(
-        "image.pullPolicy",
-        PULL_POLICY,
-        r#""IfNotPresent""#,
-        "When the image is pulled.",
-    ),
-    row(
-        "imagePullSecrets",
-        Shape::Objects,
-        "[]",
-        "Secrets for the registry, such as `[{name: registry}]`.",
-    ),
-    row(
-        "apiKeys.existingSecret",
-        Shape::Text,
-        r#""""#,
-        "A Secret whose entry `keys.json` is a file that `mooring keys create` has made.",
-    ),
-    row(
-        "secretFiles",
-        Shape::Texts,
-        "[]",
-        "Names of Secrets that settings read as files: each entry is `/etc/mooring/secrets/NAME/ENTRY`.",
-    ),
-    row(
-        "extraEnv",
-        Shape::Objects,
-        "[]",
-        "Environment variables of the gateways, for settings with `env:NAME`.",
-    ),
-    row(
-        "extraEnvFrom",
-        Shape::Objects,
-        "[]",
-        "ConfigMaps and Secrets whose entries become environment variables, such as `[{secretRef: {name: tokens}}]`.",
-    ),
-    row(
-        "redis.enabled",
-        Shape::Switch,
-        "true",
-        "Whether the chart runs a Redis with the module: one process with a volume. False, without `existingSecret` and `settings.store.url`, is one gateway with a file.",
-    ),
-    row(
-        "redis.existingSecret",
-        Shape::Text,
-        r#""""#,
-        "A Secret whose entry `url` is the address, with user and password. For the Redis of this chart it also has `users.acl`. Empty: the chart makes one, with passwords of its own.",
-    ),
-    row(
-        "redis.resources",
-        Shape::Object,
-        r#"{"requests": {"cpu": "250m", "memory": "256Mi"}}"#,
-        "Processor time and memory of this Redis.",
-    ),
-    row(
-        "redis.image.repository",
-        Shape::Text,
-        r#""mooring-redis""#,
-        "Where it is.",
-    ),
-    row(
-        "redis.image.tag",
-        Shape::Text,
-        r#""""#,
-        "Empty: the chart's appVersion.",
-    ),
-    row(
-        "redis.image.pullPolicy",
-        PULL_POLICY,
-        r#""IfNotPresent""#,
-        "When the image is pulled.",
-    ),
-    row("redis.storage.size", Shape::Text, r#""8Gi""#, "Its size."),
-    row(
-        "redis.storage.storageClass",
-        Shape::Text,
-        r#""""#,
-        "Empty: the cluster's default.",
-    ),
-    row(
-        "fleetKeys.existingSecret",
-        Shape::Text,
-        r#""""#,
-        "A Secret whose entry `fleet.keys` is the file. Empty: the chart makes one.",
-    ),
-    row(
-        "volume.enabled",
-        Shape::Switch,
-        "false",
-        "Whether there is one.",
-    ),
-    row(
-        "volume.existingClaim",
-        Shape::Text,
-        r#""""#,
-        "A claim that is there already. Empty: the chart makes one.",
-    ),
-    row(
-        "volume.accessMode",
-        Shape::Word(&["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]),
-        r#""ReadWriteMany""#,
-        "Several gateways need ReadWriteMany.",
-    ),
-    row(
-        "volume.storageClass",
-        Shape::Text,
-        r#""""#,
-        "Empty: the cluster's default, which is rarely one with ReadWriteMany.",
-    ),
-    row("volume.size", Shape::Text, r#""20Gi""#, "Its size."),
-    row(
-        "sandbox.seccompProfile",
-        Shape::Text,
-        r#""mooring/seccomp.json""#,
-        "The file with the seccomp profile, below `/var/lib/kubelet/seccomp` of each node. It has to be there before a gateway starts.",
-    ),
-    row(
-        "sandbox.seccompInstaller",
-        Shape::Switch,
-        "false",
-        "Whether a DaemonSet writes that file on every node where gateways may run. It runs as root with that directory of the node, so the namespace has to admit such pods.",
-    ),
-    row(
-        "sandbox.appArmorProfile",
-        Shape::Text,
-        r#""""#,
-        "On nodes with AppArmor: the name of a profile that is loaded there (deploy/apparmor is `mooring`), or `unconfined`. Empty: the runtime's own, which denies mounts.",
-    ),
-    row(
-        "resources",
-        Shape::Object,
-        r#"{"requests": {"cpu": "250m", "memory": "256Mi"}}"#,
-        "Processor time and memory of a gateway. With code, limit the memory to that of the gateway and of `settings.code.runs_at_once` runs, memory and disk.",
-    ),
-    row(
-        "serviceAccount.create",
-        Shape::Switch,
-        "true",
-        "Whether the chart makes one.",
-    ),
-    row(
-        "serviceAccount.name",
-        Shape::Text,
-        r#""""#,
-        "Empty: the name of the release, or `default` where none is made.",
-    ),
-    row(
-        "serviceAccount.annotations",
-        Shape::TextMap,
-        "{}",
-        "Its annotations.",
-    ),
-    row(
-        "service.type",
-        Shape::Word(&["ClusterIP", "NodePort", "LoadBalancer"]),
-        r#""ClusterIP""#,
-        "Its type.",
-    ),
-    row("service.port", Shape::Integer(1, 65535), "80", "Its port."),
-    row(
-        "service.annotations",
-        Shape::TextMap,
-        "{}",
-        "Its annotations.",
-    ),
-    row(
-        "ingress.enabled",
-        Shape::Switch,
-        "false",
-        "Whether there is one.",
-    ),
-    row(
-        "ingress.className",
-        Shape::Text,
-        r#""""#,
-        "The class of its controller. Empty: the cluster's default.",
-    ),
-    row(
-        "ingress.host",
-        Shape::Text,
-        r#""""#,
-        "The host name of the gateways. It is added to `settings.listen.allowed_hosts`.",
-    ),
-    row(
-        "ingress.tlsSecret",
-        Shape::Text,
-        r#""""#,
-        "A Secret with the certificate of that name. Empty: no TLS.",
-    ),
-    row(
-        "ingress.annotations",
-        Shape::TextMap,
-        "{}",
-        "Its annotations. Turn off the buffering of replies and raise the time-outs: docs/kubernetes.md has those of ingress-nginx.",
-    ),
-    row(
-        "autoscaling.enabled",
-        Shape::Switch,
-        "false",
-        "Whether there is one.",
-    ),
-    row(
-        "autoscaling.minReplicas",
-        Shape::Integer(1, 1000),
-        "2",
-        "Fewest gateways.",
-    ),
-    row(
-        "autoscaling.maxReplicas",
-        Shape::Integer(1, 1000),
-        "10",
-        "Most gateways.",
-    ),
-    row(
-        "autoscaling.targetCPUUtilizationPercentage",
-        Shape::Integer(1, 100),
-        "70",
-        "The use of the requested processor time that it aims at.",
-    ),
-    row(
-        "podDisruptionBudget.enabled",
-        Shape::Switch,
-        "true",
-        "Whether there is one.",
-    ),
-    row(
-        "podDisruptionBudget.maxUnavailable",
-        Shape::Integer(1, 1000),
-        "1",
-        "Most gateways that are away at a time.",
-    ),
-    row(
-        "networkPolicy.enabled",
-        Shape::Switch,
-        "false",
-        "Whether there is one.",
-    ),
-    row(
-        "networkPolicy.from",
-        Shape::Objects,
-        "[]",
-        "Who may connect to the gateways, Prometheus included, as `from` of an ingress rule. Empty: everybody.",
-    ),
-    row(
-        "monitoring.enabled",
-        Shape::Switch,
-        "false",
-        "Whether there are any.",
-    ),
-    row(
-        "monitoring.labels",
-        Shape::TextMap,
-        "{}",
-        "Labels by which Prometheus finds the ServiceMonitor and the PrometheusRule, such as `release: prometheus`.",
-    ),
-    row(
-        "monitoring.interval",
-        Shape::Text,
-        r#""30s""#,
-        "How often the gateways are asked.",
-    ),
-    row(
-        "monitoring.dashboardLabels",
-        Shape::TextMap,
-        r#"{"grafana_dashboard": "1"}"#,
-        "Labels by which Grafana finds the dashboards.",
-    ),
-    row(
-        "preStopSeconds",
-        Shape::Integer(0, 120),
-        "5",
-        "How long a gateway keeps serving before it gets SIGTERM, so that the cluster's load balancers drop it first.",
-    ),
-    row(
-        "ipFamily",
-        Shape::Word(&["IPv4", "IPv6"]),
-        r#""IPv4""#,
-        "The addresses of the cluster's pods; of those with both, the first.",
-    ),
-    row(
-        "podSecurityContext",
-        Shape::Object,
-        r#"{"runAsNonRoot": true, "runAsUser": 1001, "runAsGroup": 1001, "fsGroup": 1001, "fsGroupChangePolicy": "OnRootMismatch"}"#,
-        "The security context of the gateways' pods. OpenShift chooses users itself: set `runAsUser`, `runAsGroup` and `fsGroup` to null there.",
-    ),
-    row(
-        "containerSecurityContext",
-        Shape::Object,
-        r#"{"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}}"#,
-        "That of their containers. The seccomp profile follows from `sandbox`.",
-    ),
-    row(
-        "podAnnotations",
-        Shape::TextMap,
-        "{}",
-        "Annotations of the gateways' pods.",
-    ),
-    row(
-        "podLabels",
-        Shape::TextMap,
-        "{}",
-        "Labels of the gateways' pods.",
-    ),
-    row(
-        "nodeSelector",
-        Shape::TextMap,
-        "{}",
-        "Nodes for gateways, Redis and the installer of the seccomp profile.",
-    ),
-    row(
-        "affinity",
-        Shape::Object,
-        "{}",
-        "The affinity of the gateways' pods.",
-    ),
-    row(
-        "tolerations",
-        Shape::Objects,
-        "[]",
-        "Tolerations of all pods.",
-    ),
-    row(
-        "topologySpreadConstraints",
-        Shape::Objects,
-        "[]",
-        "How the gateways spread over nodes and zones. Empty: as the cluster's scheduler does by default.",
-    ),
-    row(
-        "priorityClassName",
-        Shape::Text,
-        r#""""#,
-        "The priority of all pods.",
-    ),
-    row(
-        "extraVolumes",
-        Shape::Objects,
-        "[]",
-        "Volumes of the gateways' pods.",
-    ),
-    row(
-        "extraVolumeMounts",
-        Shape::Objects,
-        "[]",
-        "Where the gateways mount them.",
-    ),
-    row(
-        "commonLabels",
-        Shape::TextMap,
-        "{}",
-        "Labels of everything that the chart makes.",
-    ),
-    row(
-        "nameOverride",
-        Shape::Text,
-        r#""""#,
-        "The name of the chart in labels and names.",
-    ),
-    row(
-        "fullnameOverride",
-        Shape::Text,
-        r#""""#,
-        "What the names of all objects begin with.",
-    ),
-];
+chart_values! {
+    /// The chart's own values, in the order in which people read them.
+    pub(super) const VALUES;
+    /// How many gateways. Without effect with `autoscaling.enabled`. Several gateways need a Redis.
+    "replicaCount": Integer(0, 1000) => "2";
+    /// Where it is.
+    "image.repository": Text => r#""mooring-gateway""#;
+    /// Empty: the chart's appVersion.
+    "image.tag": Text => r#""""#;
+    /// Such as `sha256:...`; then the tag does not count.
+    "image.digest": Text => r#""""#;
+    /// When the image is pulled.
+    "image.pullPolicy": PULL_POLICY => r#""IfNotPresent""#;
+    /// Secrets for the registry, such as `[{name: registry}]`.
+    "imagePullSecrets": Objects => "[]";
+    /// A Secret whose entry `keys.json` is a file that `mooring keys create` has made.
+    "apiKeys.existingSecret": Text => r#""""#;
+    /// Names of Secrets that settings read as files: each entry is `/etc/mooring/secrets/NAME/ENTRY`.
+    "secretFiles": Texts => "[]";
+    /// Environment variables of the gateways, for settings with `env:NAME`.
+    "extraEnv": Objects => "[]";
+    /// ConfigMaps and Secrets whose entries become environment variables, such as `[{secretRef: {name: tokens}}]`.
+    "extraEnvFrom": Objects => "[]";
+    /// Whether the chart runs a Redis with the module: one process with a volume. False, without `existingSecret`
+    /// and `settings.store.url`, is one gateway with a file.
+    "redis.enabled": Switch => "true";
+    /// A Secret whose entry `url` is the address, with user and password. For the Redis of this chart it also has
+    /// `users.acl`. Empty: the chart makes one, with passwords of its own.
+    "redis.existingSecret": Text => r#""""#;
+    /// Processor time and memory of this Redis.
+    "redis.resources": Object => r#"{"requests": {"cpu": "250m", "memory": "256Mi"}}"#;
+    /// Where it is.
+    "redis.image.repository": Text => r#""mooring-redis""#;
+    /// Empty: the chart's appVersion.
+    "redis.image.tag": Text => r#""""#;
+    /// When the image is pulled.
+    "redis.image.pullPolicy": PULL_POLICY => r#""IfNotPresent""#;
+    /// Its size.
+    "redis.storage.size": Text => r#""8Gi""#;
+    /// Empty: the cluster's default.
+    "redis.storage.storageClass": Text => r#""""#;
+    /// A Secret whose entry `fleet.keys` is the file. Empty: the chart makes one.
+    "fleetKeys.existingSecret": Text => r#""""#;
+    /// Whether there is one.
+    "volume.enabled": Switch => "false";
+    /// A claim that is there already. Empty: the chart makes one.
+    "volume.existingClaim": Text => r#""""#;
+    /// Several gateways need ReadWriteMany.
+    "volume.accessMode": Word(&["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]) => r#""ReadWriteMany""#;
+    /// Empty: the cluster's default, which is rarely one with ReadWriteMany.
+    "volume.storageClass": Text => r#""""#;
+    /// Its size.
+    "volume.size": Text => r#""20Gi""#;
+    /// The file with the seccomp profile, below `/var/lib/kubelet/seccomp` of each node. It has to be there before
+    /// a gateway starts.
+    "sandbox.seccompProfile": Text => r#""mooring/seccomp.json""#;
+    /// Whether a DaemonSet writes that file on every node where gateways may run. It runs as root with that
+    /// directory of the node, so the namespace has to admit such pods.
+    "sandbox.seccompInstaller": Switch => "false";
+    /// On nodes with AppArmor: the name of a profile that is loaded there (deploy/apparmor is `mooring`), or
+    /// `unconfined`. Empty: the runtime's own, which denies mounts.
+    "sandbox.appArmorProfile": Text => r#""""#;
+    /// Processor time and memory of a gateway. With code, limit the memory to that of the gateway and of
+    /// `settings.code.runs_at_once` runs, memory and disk.
+    "resources": Object => r#"{"requests": {"cpu": "250m", "memory": "256Mi"}}"#;
+    /// Whether the chart makes one.
+    "serviceAccount.create": Switch => "true";
+    /// Empty: the name of the release, or `default` where none is made.
+    "serviceAccount.name": Text => r#""""#;
+    /// Its annotations.
+    "serviceAccount.annotations": TextMap => "{}";
+    /// Its type.
+    "service.type": Word(&["ClusterIP", "NodePort", "LoadBalancer"]) => r#""ClusterIP""#;
+    /// Its port.
+    "service.port": Integer(1, 65535) => "80";
+    /// Its annotations.
+    "service.annotations": TextMap => "{}";
+    /// Whether there is one.
+    "ingress.enabled": Switch => "false";
+    /// The class of its controller. Empty: the cluster's default.
+    "ingress.className": Text => r#""""#;
+    /// The host name of the gateways. It is added to `settings.listen.allowed_hosts`.
+    "ingress.host": Text => r#""""#;
+    /// A Secret with the certificate of that name. Empty: no TLS.
+    "ingress.tlsSecret": Text => r#""""#;
+    /// Its annotations. Turn off the buffering of replies and raise the time-outs: docs/kubernetes.md has those of
+    /// ingress-nginx.
+    "ingress.annotations": TextMap => "{}";
+    /// Whether there is one.
+    "autoscaling.enabled": Switch => "false";
+    /// Fewest gateways.
+    "autoscaling.minReplicas": Integer(1, 1000) => "2";
+    /// Most gateways.
+    "autoscaling.maxReplicas": Integer(1, 1000) => "10";
+    /// The use of the requested processor time that it aims at.
+    "autoscaling.targetCPUUtilizationPercentage": Integer(1, 100) => "70";
+    /// Whether there is one.
+    "podDisruptionBudget.enabled": Switch => "true";
+    /// Most gateways that are away at a time.
+    "podDisruptionBudget.maxUnavailable": Integer(1, 1000) => "1";
+    /// Whether there is one.
+    "networkPolicy.enabled": Switch => "false";
+    /// Who may connect to the gateways, Prometheus included, as `from` of an ingress rule. Empty: everybody.
+    "networkPolicy.from": Objects => "[]";
+    /// Whether there are any.
+    "monitoring.enabled": Switch => "false";
+    /// Labels by which Prometheus finds the ServiceMonitor and the PrometheusRule, such as `release: prometheus`.
+    "monitoring.labels": TextMap => "{}";
+    /// How often the gateways are asked.
+    "monitoring.interval": Text => r#""30s""#;
+    /// Labels by which Grafana finds the dashboards.
+    "monitoring.dashboardLabels": TextMap => r#"{"grafana_dashboard": "1"}"#;
+    /// How long a gateway keeps serving before it gets SIGTERM, so that the cluster's load balancers drop it first.
+    "preStopSeconds": Integer(0, 120) => "5";
+    /// The addresses of the cluster's pods; of those with both, the first.
+    "ipFamily": Word(&["IPv4", "IPv6"]) => r#""IPv4""#;
+    /// The security context of the gateways' pods. OpenShift chooses users itself: set `runAsUser`, `runAsGroup`
+    /// and `fsGroup` to null there.
+    "podSecurityContext": Object => r#"{"runAsNonRoot": true, "runAsUser": 1001, "runAsGroup": 1001, "fsGroup": 1001, "fsGroupChangePolicy": "OnRootMismatch"}"#;
+    /// That of their containers. The seccomp profile follows from `sandbox`.
+    "containerSecurityContext": Object => r#"{"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}}"#;
+    /// Annotations of the gateways' pods.
+    "podAnnotations": TextMap => "{}";
+    /// Labels of the gateways' pods.
+    "podLabels": TextMap => "{}";
+    /// Nodes for gateways, Redis and the installer of the seccomp profile.
+    "nodeSelector": TextMap => "{}";
+    /// The affinity of the gateways' pods.
+    "affinity": Object => "{}";
+    /// Tolerations of all pods.
+    "tolerations": Objects => "[]";
+    /// How the gateways spread over nodes and zones. Empty: as the cluster's scheduler does by default.
+    "topologySpreadConstraints": Objects => "[]";
+    /// The priority of all pods.
+    "priorityClassName": Text => r#""""#;
+    /// Volumes of the gateways' pods.
+    "extraVolumes": Objects => "[]";
+    /// Where the gateways mount them.
+    "extraVolumeMounts": Objects => "[]";
+    /// Labels of everything that the chart makes.
+    "commonLabels": TextMap => "{}";
+    /// The name of the chart in labels and names.
+    "nameOverride": Text => r#""""#;
+    /// What the names of all objects begin with.
+    "fullnameOverride": Text => r#""""#;
+}
 
 const PULL_POLICY: Shape = Shape::Word(&["Always", "IfNotPresent", "Never"]);
