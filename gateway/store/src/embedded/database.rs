@@ -226,16 +226,24 @@ impl Database {
             data_version,
             rows_changed: self.connection.total_changes(),
         };
-        let stored = (self.recent_sessions).read(&self.connection, version, key, now)?;
-        let (mut slot, last_used_at) = stored
-            .map(|session| (session.record, session.last_used_at))
-            .unzip();
+        let mut session = (self.recent_sessions).read(&self.connection, version, key, now)?;
+        let last_used_at = session.as_ref().map(|session| session.last_used_at);
+        let mut slot = (session.as_mut()).and_then(|session| session.record.take());
         let times = (now, mono);
         let node = FileNode::new(&self.connection, key, times, &self.departures, &self.queues);
         let workers = self.known_workers.workers.at(mono);
         // The floor is for the numbers of a new record, which is written.
-        let Decision { reply, written } =
-            node.decide(request, &mut slot, 0, &self.tuning, &workers)?;
+        let decided = node.decide(request, &mut slot, 0, &self.tuning, &workers);
+        let is_unchanged = match &decided {
+            Ok(decision) => decision.written == RecordChange::Nothing,
+            // A refusal leaves the record as it was.
+            Err(TransactionError::Store(_)) => true,
+            Err(TransactionError::Sqlite(_)) => false,
+        };
+        if let Some(session) = session.filter(|_| is_unchanged) {
+            session.record = slot;
+        }
+        let Decision { reply, written } = decided?;
         if written != RecordChange::Nothing {
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! Sessions that were read and have not changed since: most calls find theirs here.
 //!
-//! Invariants: a session is here only as the file has it, since any commit of this process or another empties this; what
-//! is given out is a copy, so that a decision which is not written changes nothing here.
+//! Invariants: a session is here only as the file has it, since any commit of this process or another empties this; its
+//! record is taken for a decision, and put back only if that changed nothing.
 
 use std::collections::HashMap;
 
@@ -33,9 +33,10 @@ pub(super) struct FileVersion {
 }
 
 /// A session with its record and its columns.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct RecentSession {
-    pub(super) record: Record,
+    /// None while a decision has it. One that is not put back is read again.
+    pub(super) record: Option<Record>,
     pub(super) last_used_at: Timestamp,
     tombstone_ends_at: Timestamp,
 }
@@ -48,15 +49,15 @@ impl RecentSessions {
         version: FileVersion,
         key: &SessionKey,
         now: Timestamp,
-    ) -> Result<Option<RecentSession>, TransactionError> {
+    ) -> Result<Option<&mut RecentSession>, TransactionError> {
         if self.version != Some(version) {
             self.clear();
             self.version = Some(version);
         }
-        if let Some(session) = self.sessions.get(key)
-            && session.tombstone_ends_at > now
-        {
-            return Ok(Some(session.clone()));
+        let is_here =
+            |session: &RecentSession| session.record.is_some() && session.tombstone_ends_at > now;
+        if self.sessions.get(key).is_some_and(is_here) {
+            return Ok(self.sessions.get_mut(key));
         }
         let stored = row::load(connection, key.secret())?;
         let Some(stored) = stored.filter(|row| row.tombstone_ends_at > now) else {
@@ -68,15 +69,15 @@ impl RecentSessions {
             ..
         } = stored;
         let session = RecentSession {
-            record: row::decode(&stored.fields)?,
+            record: Some(row::decode(&stored.fields)?),
             last_used_at,
             tombstone_ends_at,
         };
         if self.sessions.len() >= SESSIONS_MAX {
             self.sessions.clear();
         }
-        self.sessions.insert(key.clone(), session.clone());
-        Ok(Some(session))
+        self.sessions.insert(key.clone(), session);
+        Ok(self.sessions.get_mut(key))
     }
 
     /// A use was written beside its record, which took these numbers of changed rows before and after. That alone empties

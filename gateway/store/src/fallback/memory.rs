@@ -33,7 +33,7 @@ use crate::key::{Family, SessionKey};
 const REMEMBERED_MAX: usize = 2 * SESSIONS_MAX;
 
 /// Everything that is known without Redis.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(super) shadow: Shadow,
     pub(super) inits: Inits,
@@ -82,21 +82,6 @@ impl Liveness for EveryWorkerAlive {
 }
 
 impl Memory {
-    pub(super) fn new() -> Self {
-        Self {
-            shadow: Shadow::default(),
-            inits: Inits::default(),
-            rates: Rates::default(),
-            away_since: Monotonic::default(),
-            replica_since: None,
-            sessions: Sessions::new(SESSIONS_MAX),
-            workers: EveryWorkerAlive::default(),
-            journal: Journal::default(),
-            is_alone: false,
-            asked_for_others_at: None,
-        }
-    }
-
     /// Serves a transition while Redis is away.
     ///
     /// # Errors

@@ -35,7 +35,6 @@ use mooring_session::time::Millis;
 use tokio::sync::watch;
 
 pub use self::loss::{Loss, LossReason, Losses};
-use self::memory::Memory;
 pub(super) use self::memory_transition::MemoryTransition;
 use self::shared::{Phase, RETRY_AFTER, Shared};
 use crate::clock::Clock;
@@ -74,7 +73,7 @@ impl FallbackStore {
         let clock = Clock::system();
         let shared = Arc::new(Shared {
             phase: watch::Sender::new(Phase::Normal),
-            memory: Mutex::new(Memory::new()),
+            memory: Mutex::default(),
             queues: Queues::new(clock.clone(), prefix),
             status: StatusCell::new(StoreMode::Normal),
             losses,

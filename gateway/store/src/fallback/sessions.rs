@@ -29,8 +29,14 @@ pub(super) struct Sessions {
     sweep_at: Timestamp,
 }
 
+impl Default for Sessions {
+    fn default() -> Self {
+        Self::with_room_for(SESSIONS_MAX)
+    }
+}
+
 impl Sessions {
-    pub(super) fn new(records_max: usize) -> Self {
+    fn with_room_for(records_max: usize) -> Self {
         Self {
             records: HashMap::new(),
             records_max,
@@ -149,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_full_memory_refuses_new_sessions_until_tombstones_end() {
-        let mut sessions = Sessions::new(2);
+        let mut sessions = Sessions::with_room_for(2);
         let workers = Workers::new(Monotonic::default(), SWEEP_EVERY);
         let mut create = |name: &str, now: Timestamp| {
             let workers = workers.at(Monotonic::default());
