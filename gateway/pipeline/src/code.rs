@@ -20,7 +20,7 @@ use super::request::{RequestServer, ServerRequest};
 use mooring_code::calls::{AnswerPlace, RunClient, Upstreams as _};
 use mooring_code::place::ClientNameError;
 use mooring_code::server::{CallContext, Caller, CodeServer};
-use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Reply, Revision};
+use mooring_protocol::{ErrorKind, Kind, Message, Method, Reply, Revision};
 
 /// Prefix of the ids of clients that can answer questions.
 const ASKING: &str = "asking-";
@@ -62,7 +62,7 @@ pub(crate) async fn post(
     };
     let caller = match caller(request) {
         Ok(caller) => caller,
-        Err(error) => return invalid_client(&error, message),
+        Err(error) => return answer::detailed(ErrorKind::InvalidRequest, message.id(), error),
     };
     let counted = request.call.clone();
     let call_context = CallContext {
@@ -77,7 +77,7 @@ pub(crate) async fn post(
 async fn answered(request: &CodeRequest<'_>, message: &Message<'_>) -> Reply {
     let caller = match caller(request) {
         Ok(caller) => caller,
-        Err(error) => return invalid_client(&error, message),
+        Err(error) => return answer::detailed(ErrorKind::InvalidRequest, message.id(), error),
     };
     let place = message.id().and_then(|id| AnswerPlace::read(id.as_json()));
     let session = place.as_ref().and_then(|place| {
@@ -102,11 +102,6 @@ fn caller(request: &CodeRequest<'_>) -> Result<Caller, ClientNameError> {
         teams: Arc::clone(&request.identity.teams),
         client: request.server.client(name.map(HeaderValue::as_bytes))?,
     })
-}
-
-fn invalid_client(error: &ClientNameError, message: &Message<'_>) -> Reply {
-    let body = ErrorBody::new(ErrorKind::InvalidRequest).detail(error);
-    answer::error(&body.answering(message.id()))
 }
 
 /// Whether a client's `initialize` declares that it answers questions.

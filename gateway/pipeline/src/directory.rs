@@ -145,7 +145,7 @@ impl ServerDirectory {
         if let Some(scopes) = named.and_then(|id| self.scopes_missing(id, caller)) {
             let detail = format!("the token lacks scopes; it needs {}", scopes.join(" "));
             return AdmissionRefusal {
-                reply: answer::error(&ErrorBody::new(ErrorKind::Forbidden).detail(detail)),
+                reply: answer::detailed(ErrorKind::Forbidden, None, detail),
                 scopes_missing: Some(scopes),
             };
         }

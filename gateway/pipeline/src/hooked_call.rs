@@ -38,10 +38,7 @@ pub(crate) async fn serve_hooked<S: RequestServer>(
         }
         _ => return serve(body, message).await,
     }
-    let refuse = |kind, detail: &str| {
-        let error = ErrorBody::new(kind).answering(message.id());
-        answer::error(&error.detail(detail))
-    };
+    let refuse = |kind, detail: &str| answer::detailed(kind, message.id(), detail);
     let Some(tool) = message.params.name() else {
         return refuse(ErrorKind::ParamsRefused, "the call names no tool");
     };

@@ -11,7 +11,6 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::HeaderValue;
 use mooring_session::names::{Principal, SessionId};
-use tokio_util::sync::CancellationToken;
 
 use super::order::serve_in_order;
 use super::request::{Request, RequestFields, SessionSource};
@@ -146,8 +145,10 @@ impl NestedServers {
         session_id: Option<&HeaderValue>,
     ) -> Option<(Request, Arc<Server>)> {
         let session = session_id.and_then(|id| SessionId::parse(id.as_bytes()).ok());
-        let mut fields = RequestFields::default();
-        fields.session = session.ok_or(ErrorKind::SessionMissing);
+        let mut fields = RequestFields {
+            session: session.ok_or(ErrorKind::SessionMissing),
+            ..RequestFields::default()
+        };
         fields.forwarded.revision = Some(Revision::OFFERED);
         let gateway = Arc::new(Identity::of(Principal::gateway()));
         self.request(server, gateway, fields, SessionSource::Fields)
@@ -161,19 +162,8 @@ impl NestedServers {
         session: SessionSource,
     ) -> Option<(Request, Arc<Server>)> {
         let server = self.core.servers.get(server).cloned()?;
-        let request = Request {
-            usage: self.core.usages.of(&identity.principal),
-            // Part of the call that runs the code.
-            call: None,
-            core: Arc::clone(&self.core),
-            endpoint: server.id.clone(),
-            identity,
-            fields,
-            session,
-            lane: None,
-            client_gone: CancellationToken::new(),
-            entry: None,
-        };
+        // The limits of calls apply to the call that runs the code.
+        let request = Request::new(&self.core, &server.id, identity, fields, session);
         Some((request, server))
     }
 }

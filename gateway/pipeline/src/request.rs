@@ -143,6 +143,30 @@ impl RequestFields {
 }
 
 impl Request {
+    /// A request of this caller for the server `endpoint`, as those are that begin in the gateway: without an entry, a call
+    /// of its own and a client that may leave.
+    #[must_use]
+    pub fn new(
+        core: &Arc<ServingCore>,
+        endpoint: &ServerName,
+        identity: Arc<Identity>,
+        fields: RequestFields,
+        session: SessionSource,
+    ) -> Self {
+        Self {
+            usage: core.usages.of(&identity.principal),
+            core: Arc::clone(core),
+            endpoint: endpoint.clone(),
+            identity,
+            fields,
+            session,
+            lane: None,
+            client_gone: CancellationToken::new(),
+            call: None,
+            entry: None,
+        }
+    }
+
     /// The request, as one for this server.
     pub(crate) const fn at<'a, S>(&'a self, server: &'a S) -> ServerRequest<'a, S> {
         ServerRequest {

@@ -278,8 +278,8 @@ async fn initialize(
     revision: Revision,
 ) -> Reply {
     let Some(params) = message.raw_params() else {
-        let error = ErrorBody::new(ErrorKind::InvalidParams).answering(message.id());
-        return answer::error(&error.detail("initialize needs params"));
+        let (kind, id) = (ErrorKind::InvalidParams, message.id());
+        return answer::detailed(kind, id, "initialize needs params");
     };
     // An initialize is not cancelled (MCP 2025-11-25, cancellation), and its session does not exist yet.
     let up = match rewrite_up(message, Some(RequestTag(rand::random()))) {

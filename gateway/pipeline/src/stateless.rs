@@ -107,9 +107,10 @@ pub(crate) async fn post(
 
 /// Shared upstream sessions have no stream of unrelated messages.
 pub(crate) fn get() -> Reply {
-    answer::error(
-        &ErrorBody::new(ErrorKind::MethodNotAllowed)
-            .detail("this server keeps no sessions, so it has no GET stream"),
+    answer::detailed(
+        ErrorKind::MethodNotAllowed,
+        None,
+        "this server keeps no sessions, so it has no GET stream",
     )
 }
 

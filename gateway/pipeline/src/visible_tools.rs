@@ -54,10 +54,9 @@ impl<'a> VisibleTools<'a> {
         let (server, tool) = (self.server, tool.unwrap_or_default());
         let user = self.core.request_log.user_digest(&self.caller.principal);
         tracing::info!(server, %tool, %user, "call refused: no rule of servers.allow lets its user use the tool");
-        let error = ErrorBody::new(ErrorKind::ParamsRefused).answering(message.id());
-        Some(answer::error(
-            &error.detail(format_args!("unknown tool {tool:?}")),
-        ))
+        let detail = format_args!("unknown tool {tool:?}");
+        let (kind, id) = (ErrorKind::ParamsRefused, message.id());
+        Some(answer::detailed(kind, id, detail))
     }
 
     /// Removes the other tools from replies; none if the caller may use every tool.

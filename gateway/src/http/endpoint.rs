@@ -7,7 +7,6 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, Method as HttpMethod};
-use tokio_util::sync::CancellationToken;
 
 use super::app::App;
 use super::caller::{CallerRefusal, RequestHead, RequestSender};
@@ -49,9 +48,10 @@ pub(super) fn plain_id(path: &str) -> Option<Option<&str>> {
 
 /// Every unknown path.
 pub(super) async fn unknown_path() -> Response {
-    to_http(answer::error(
-        &ErrorBody::new(ErrorKind::ServerNotFound)
-            .detail("the MCP endpoints are /mcp and /servers/{id}/mcp"),
+    to_http(answer::detailed(
+        ErrorKind::ServerNotFound,
+        None,
+        "the MCP endpoints are /mcp and /servers/{id}/mcp",
     ))
 }
 
@@ -68,26 +68,18 @@ pub(super) async fn serve(
     let request_id = entry.id().clone();
     let reply = match admit(app, id, RequestHead::of(sender, &head), Some(&entry)).await {
         Ok((identity, server)) => {
-            let usage = app.core.usages.of(&identity.principal);
-            usage.charge_task().await;
             let kind = match head.method {
                 HttpMethod::GET => RequestKind::Stream,
                 HttpMethod::DELETE => RequestKind::Deletion,
                 _ => RequestKind::Unknown,
             };
             entry.note_server(server.id().as_str(), kind);
+            let session = SessionSource::Fields;
             let request = McpRequest {
-                core: Arc::clone(&app.core),
-                endpoint: server.id().clone(),
-                identity,
-                fields,
-                session: SessionSource::Fields,
-                lane: None,
-                client_gone: CancellationToken::new(),
-                usage,
-                call: None,
                 entry: Some(Arc::clone(&entry)),
+                ..McpRequest::new(&app.core, server.id(), identity, fields, session)
             };
+            request.usage.charge_task().await;
             match head.method {
                 HttpMethod::POST => post(app, request, server, &head.headers, body).await,
                 HttpMethod::GET => Box::pin(get(request, &server, &head.headers)).await,

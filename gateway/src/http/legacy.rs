@@ -9,7 +9,7 @@ use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{Method as HttpMethod, Uri};
-use mooring_session::names::{ServerName, SessionId};
+use mooring_session::names::SessionId;
 
 use super::app::App;
 use super::caller::{RequestHead, RequestSender};
@@ -17,7 +17,6 @@ use super::endpoint::admit;
 use super::host_origin_guard;
 use super::reply::{event_stream, to_http};
 use super::request_fields::read_fields_for_stream;
-use mooring_identity::Identity;
 use mooring_pipeline::legacy::StreamMessage;
 use mooring_pipeline::{RequestEntry, RequestFields, RequestKind, RequestServer as _, answer};
 use mooring_protocol::{ErrorBody, ErrorKind, Reply};
@@ -53,7 +52,9 @@ async fn open_stream(
         return Err(not_allowed("GET"));
     }
     let (head, _) = request.into_parts();
-    let (identity, server) = admitted(&app, id, RequestHead::of(sender, &head), None).await?;
+    let id = id.as_ref().map(|Path(id)| id.as_str());
+    let (identity, server) = admit(&app, id, RequestHead::of(sender, &head), None).await?;
+    let server = server.id().clone();
     if !host_origin_guard::accepts_events(&head.headers) {
         return Err(refused(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a stream needs text/event-stream"),
@@ -100,8 +101,9 @@ async fn take_message(
         return Err(not_allowed("POST"));
     }
     let (head, body) = request.into_parts();
-    let head_of_sender = RequestHead::of(sender, &head);
-    let (identity, server) = admitted(&app, id, head_of_sender, Some(entry)).await?;
+    let id = id.as_ref().map(|Path(id)| id.as_str());
+    let (identity, server) = admit(&app, id, RequestHead::of(sender, &head), Some(entry)).await?;
+    let server = server.id().clone();
     entry.note_server(server.as_str(), RequestKind::Unknown);
     // The reply has no content, so Accept is not checked.
     if !host_origin_guard::is_json(&head.headers) {
@@ -134,18 +136,6 @@ async fn take_message(
     }));
     let delivered = delivering.await;
     Ok(delivered.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
-}
-
-/// The caller and the server.
-async fn admitted(
-    app: &App,
-    id: Option<Path<String>>,
-    head: RequestHead<'_>,
-    entry: Option<&RequestEntry>,
-) -> Result<(Arc<Identity>, ServerName), Box<Reply>> {
-    let id = id.as_ref().map(|Path(id)| id.as_str());
-    let (identity, target) = admit(app, id, head, entry).await?;
-    Ok((identity, target.id().clone()))
 }
 
 fn refused(error: &ErrorBody<'_>) -> Box<Reply> {

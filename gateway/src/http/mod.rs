@@ -38,7 +38,7 @@ pub use self::request_body::RequestBodies;
 pub use self::stranger_rate::StrangerRates;
 use mooring_identity::Peer;
 use mooring_pipeline::answer;
-use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_protocol::ErrorKind;
 use tower::Service;
 
 /// Every path that a connection serves. Cheap to clone.
@@ -147,8 +147,9 @@ fn probe_routes() -> Router<Arc<App>> {
 }
 
 async fn full() -> Response {
-    reply::to_http(answer::error(
-        &ErrorBody::new(ErrorKind::Overloaded)
-            .detail("it has as many connections as listen.connections_max allows"),
+    reply::to_http(answer::detailed(
+        ErrorKind::Overloaded,
+        None,
+        "it has as many connections as listen.connections_max allows",
     ))
 }

@@ -105,9 +105,10 @@ impl StreamOwner {
                 let error = unknown_outcome(&id_json, "the gateway that served it may be gone");
                 ResumedStream::Settled(Reply::events(stream::iter([Ok(error)])))
             }
-            (None, _) => ResumedStream::Settled(answer::error(
-                &ErrorBody::new(ErrorKind::InvalidRequest)
-                    .detail("Last-Event-ID is no event of this session"),
+            (None, _) => ResumedStream::Settled(answer::detailed(
+                ErrorKind::InvalidRequest,
+                None,
+                "Last-Event-ID is no event of this session",
             )),
         }
     }

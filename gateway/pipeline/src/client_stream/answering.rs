@@ -57,10 +57,10 @@ pub(crate) async fn serve_message(
             (Method::Ping, Some(id)) => {
                 Reply::json(StatusCode::OK, call::empty_result(id.as_json()))
             }
-            (_, id) => answer::error(
-                &ErrorBody::new(ErrorKind::InvalidRequest)
-                    .answering(id)
-                    .detail("the client has to initialize first"),
+            (_, id) => answer::detailed(
+                ErrorKind::InvalidRequest,
+                id,
+                "the client has to initialize first",
             ),
         };
     };

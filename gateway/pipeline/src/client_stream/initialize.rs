@@ -9,7 +9,7 @@ use super::open_stream::NegotiatedSession;
 use super::stream_context::{StreamContext, serve_watched};
 use crate::answer;
 use mooring_protocol::envelope::Sender;
-use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Reply, ReplyMessages, Revision};
+use mooring_protocol::{ErrorKind, Kind, Message, Reply, ReplyMessages, Revision};
 
 /// Serves the client's `initialize`, and stores what later messages need.
 pub(crate) async fn initialize(
@@ -18,10 +18,10 @@ pub(crate) async fn initialize(
     message: &Message<'_>,
 ) -> Reply {
     if !context.stream.begin_initialize() {
-        return answer::error(
-            &ErrorBody::new(ErrorKind::InvalidRequest)
-                .answering(message.id())
-                .detail("the client has initialized already"),
+        return answer::detailed(
+            ErrorKind::InvalidRequest,
+            message.id(),
+            "the client has initialized already",
         );
     }
     let revision = revision_for(message);

@@ -14,7 +14,7 @@ use super::queue::{Queue, StreamOver};
 use super::wire::Wire;
 use crate::answer;
 use mooring_identity::Identity;
-use mooring_protocol::{ErrorBody, ErrorKind, Event, Id, Reply, Revision};
+use mooring_protocol::{ErrorKind, Event, Id, Reply, Revision};
 use mooring_router::affinity::Session;
 use mooring_usage::{CallPermit, HeldMemory, TooManyCalls, UserUsage};
 
@@ -57,11 +57,7 @@ impl CallRefusal {
             Self::OfUser(cause) => answer::too_many_calls(cause, id),
             Self::OfStream => Reply {
                 refused_by: Some("requests of one stream"),
-                ..answer::error(
-                    &ErrorBody::new(ErrorKind::TooManyRequests)
-                        .answering(id)
-                        .detail(self),
-                )
+                ..answer::detailed(ErrorKind::TooManyRequests, id, self)
             },
         }
     }

@@ -44,17 +44,15 @@ impl StreamContext {
         let server = self
             .directory
             .target_for(self.stream.server.as_str(), &self.stream.identity)?;
+        let stream = &self.stream;
+        let session = SessionSource::Begun(stream.session.clone());
+        let identity = Arc::clone(&stream.identity);
+        let core = &self.directory.core;
         let request = Request {
-            core: Arc::clone(&self.directory.core),
-            endpoint: server.id().clone(),
-            identity: Arc::clone(&self.stream.identity),
-            fields,
-            session: SessionSource::Begun(self.stream.session.clone()),
             lane: self.lane,
-            client_gone: self.stream.over(),
-            usage: Arc::clone(&self.stream.usage),
+            client_gone: stream.over(),
             call: self.call.clone(),
-            entry: None,
+            ..Request::new(core, server.id(), identity, fields, session)
         };
         Some((request, server))
     }

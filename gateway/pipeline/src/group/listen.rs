@@ -20,7 +20,7 @@ use super::session_members::SessionMembers;
 use crate::request::{Request, UpstreamRequest};
 use crate::visible_tools::VisibleTools;
 use crate::{answer, stateful};
-use mooring_protocol::{ErrorBody, ErrorKind, Event, EventStream, Reply, ReplyBody};
+use mooring_protocol::{ErrorKind, Event, EventStream, Reply, ReplyBody};
 use mooring_router::affinity::{
     BindingWatch, InFlight, InFlightKind, Session, StreamHold, StreamKind,
 };
@@ -35,6 +35,9 @@ const LOOK_FIRST: Duration = Duration::from_secs(2);
 /// See [`LOOK_FIRST`]: a thousand idle streams read sixty records in a second.
 const LOOK_MAX: Duration = Duration::from_secs(16);
 
+/// What is wrong with a `Last-Event-ID` that no group has made.
+const UNKNOWN_EVENT: &str = "Last-Event-ID is no event of this group";
+
 /// The stream of messages that answer no request, or of those after an event.
 pub(crate) async fn get(request: &GroupRequest<'_>) -> Reply {
     let session = match request.session() {
@@ -47,7 +50,7 @@ pub(crate) async fn get(request: &GroupRequest<'_>) -> Reply {
             Some(resumption) if request.server.upstream(resumption.server).is_some() => {
                 Some(resumption)
             }
-            _ => return answer::error(&unknown_event()),
+            _ => return answer::detailed(ErrorKind::InvalidRequest, None, UNKNOWN_EVENT),
         },
     };
     if let Some(Resumption {
@@ -215,16 +218,13 @@ async fn hold(
         .map_err(|cause| Box::new(answer::hold_error(&cause)))
 }
 
-fn unknown_event() -> ErrorBody<'static> {
-    ErrorBody::new(ErrorKind::InvalidRequest).detail("Last-Event-ID is no event of this group")
-}
-
 fn no_stream() -> Reply {
     Reply {
         allow: Some("POST, DELETE"),
-        ..answer::error(
-            &ErrorBody::new(ErrorKind::MethodNotAllowed)
-                .detail("no server of this group has a GET stream that can be opened now"),
+        ..answer::detailed(
+            ErrorKind::MethodNotAllowed,
+            None,
+            "no server of this group has a GET stream that can be opened now",
         )
     }
 }

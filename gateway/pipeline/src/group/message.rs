@@ -15,7 +15,7 @@ use crate::held_text::into_held;
 use crate::order::serve_in_order;
 use crate::request::{Request, RequestFields, RequestServer as _, ServerRequest, SessionSource};
 use crate::{answer, code, upstream_server};
-use mooring_protocol::{ErrorBody, ErrorKind, Message, Reply, Revision, Sender};
+use mooring_protocol::{ErrorKind, Message, Reply, Revision, Sender};
 use mooring_router::affinity::{InFlightKind, RebindNotice, Session};
 use mooring_store::StoreError;
 
@@ -153,8 +153,7 @@ impl GroupMessage<'_> {
     }
 
     pub(super) fn refuse_params(&self, detail: impl std::fmt::Display) -> Reply {
-        let body = ErrorBody::new(ErrorKind::ParamsRefused).answering(self.message.id());
-        answer::error(&body.detail(detail))
+        answer::detailed(ErrorKind::ParamsRefused, self.message.id(), detail)
     }
 }
 

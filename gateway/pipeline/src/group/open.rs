@@ -22,7 +22,7 @@ use crate::answer::with_session_id;
 use crate::request::{RequestServer as _, SessionSource};
 use mooring_code::server::CodeServer;
 use mooring_protocol::tool_server::{ToolServerReply, handle_request};
-use mooring_protocol::{ErrorBody, ErrorKind, Message, Reply, Revision, call};
+use mooring_protocol::{ErrorKind, Message, Reply, Revision, call};
 use mooring_router::affinity::{InitializeRequest, OpenError, ResolveError, Session};
 use mooring_store::InitDigest;
 use mooring_upstream::Server;
@@ -54,8 +54,8 @@ pub(super) async fn initialize(
     revision: Revision,
 ) -> Reply {
     let Some(params) = message.raw_params() else {
-        let error = ErrorBody::new(ErrorKind::InvalidParams).answering(message.id());
-        return answer::error(&error.detail("initialize needs params"));
+        let (kind, id) = (ErrorKind::InvalidParams, message.id());
+        return answer::detailed(kind, id, "initialize needs params");
     };
     let Some(id) = message.id() else {
         return answer::plain(ErrorKind::InvalidRequest, None);

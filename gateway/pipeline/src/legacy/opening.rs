@@ -11,7 +11,7 @@ use super::events::StreamEvents;
 use crate::answer;
 use crate::client_stream::OpenStream;
 use mooring_identity::Identity;
-use mooring_protocol::{ErrorBody, ErrorKind, Reply};
+use mooring_protocol::{ErrorKind, Reply};
 use mooring_router::affinity::{InFlight, InFlightKind, StreamHold, StreamKind};
 use mooring_store::StoreError;
 use mooring_usage::for_same_user;
@@ -33,8 +33,10 @@ impl LegacyClients {
             return refused(answer::plain(ErrorKind::ShuttingDown, None));
         }
         let Some(slot) = self.streams.slot() else {
-            return refused(answer::error(
-                &ErrorBody::new(ErrorKind::TooManyRequests).detail("too many streams are open"),
+            return refused(answer::detailed(
+                ErrorKind::TooManyRequests,
+                None,
+                "too many streams are open",
             ));
         };
         let session_router = &core.session_router;
