@@ -6,7 +6,8 @@
 2. No crate depends, directly or through other crates, on what its place in the architecture rules out (FORBIDDEN).
 3. The crate graph in ARCHITECTURE.md is the one of the manifests.
 
-A name that a file has from another one counts as an import of the file that defines it. Code that only tests compile is not read.
+A name that a file has from another one counts as an import of the file that defines it. Code that only tests compile is
+not read.
 
 `check-imports.py [--write] [WORKSPACE]`; `--write` writes the graph into ARCHITECTURE.md.
 """
@@ -73,7 +74,8 @@ def sources(directory):
         module = steps[:-1] if steps[-1] in ("mod", "lib", "main") else steps
         text = COMMENT_OR_VISIBILITY.sub("", TEST_MODULE.sub("", path.read_text()))
         test_modules |= {(*module, match[1]) for match in TEST_DECLARATION.finditer(text)}
-        texts[module] = TEST_DECLARATION.sub("", text)
+        # A crate with a library and a program has two files at its top.
+        texts[module] = texts.get(module, "") + TEST_DECLARATION.sub("", text)
     is_test = lambda module: any(module[:length] in test_modules for length in range(1, len(module) + 1))
     return {module: text for module, text in texts.items() if not is_test(module)}
 
@@ -125,7 +127,7 @@ class Crate:
             module = path[: len(module) + 1]
         rest = path[len(module) :]
         if rest and (module, rest[0]) not in followed:
-            for target in self.exports[module].get(rest[0], []):
+            if target := next(iter(self.exports[module].get(rest[0], [])), None):
                 return self.owner(target + rest[1:], (*followed, (module, rest[0])))
             for target in self.exports[module].get("*", []):
                 if re.search(ITEM.format(re.escape(rest[0])), self.texts.get(target[:-1], "")):

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::gateway::Gateway;
-use super::output::{ClientError, CommandOutput, good, raw};
-use super::table::{cell, rows, table};
+use super::output::{ClientError, CommandOutput, printed};
+use super::table::{listing, rows};
 use crate::cli::EventsCommand;
 use mooring_store::unix_now_ms;
 
@@ -32,11 +32,7 @@ pub(super) async fn run(
     let answer = gateway
         .get(&["code", "security-events"], &parameters)
         .await?;
-    Ok(if is_json {
-        raw(&answer)
-    } else {
-        good(list(&answer))
-    })
+    Ok(printed(&answer, is_json, list))
 }
 
 /// Parses a duration such as `30m` into milliseconds.
@@ -60,18 +56,13 @@ pub(super) fn length_ms(text: &str) -> Result<u64, ClientError> {
 }
 
 fn list(answer: &Value) -> String {
-    let row = |event: &Value| {
-        [
-            "/created_at",
-            "/kind",
-            "/user_email",
-            "/run_id",
-            "/tool",
-            "/message",
-        ]
-        .map(|pointer| cell(event, pointer))
-        .to_vec()
-    };
-    let rows: Vec<Vec<String>> = rows(answer, "events").iter().map(row).collect();
-    table(&["WHEN", "KIND", "USER", "RUN", "TOOL", "MESSAGE"], &rows)
+    const COLUMNS: [(&str, &str); 6] = [
+        ("WHEN", "/created_at"),
+        ("KIND", "/kind"),
+        ("USER", "/user_email"),
+        ("RUN", "/run_id"),
+        ("TOOL", "/tool"),
+        ("MESSAGE", "/message"),
+    ];
+    listing(rows(answer, "events"), &COLUMNS)
 }

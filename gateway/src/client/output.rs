@@ -97,3 +97,11 @@ pub(super) fn good(text: String) -> CommandOutput {
 pub(super) fn raw(answer: &Value) -> CommandOutput {
     good(format!("{answer}\n"))
 }
+
+/// The response unchanged, or the text that this function makes of it.
+pub(super) fn printed(answer: &Value, is_json: bool, text: fn(&Value) -> String) -> CommandOutput {
+    match is_json {
+        true => raw(answer),
+        false => good(text(answer)),
+    }
+}

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::gateway::Gateway;
-use super::output::{ClientError, CommandOutput, good, raw};
-use super::table::{cell, fields, printable, rows, table};
+use super::output::{ClientError, CommandOutput, printed};
+use super::table::{cell, fields, listing, printable, rows};
 use crate::cli::RunsCommand;
 
 /// The fields that `show` prints before a run's texts.
@@ -47,19 +47,11 @@ pub(super) async fn run(
                 ("before", before),
             ];
             let answer = gateway.get(&["code", "runs"], &parameters).await?;
-            Ok(if is_json {
-                raw(&answer)
-            } else {
-                good(list(&answer))
-            })
+            Ok(printed(&answer, is_json, list))
         }
         RunsCommand::Show { run } => {
             let answer = gateway.get(&["code", "runs", &run], &[]).await?;
-            Ok(if is_json {
-                raw(&answer)
-            } else {
-                good(show(&answer))
-            })
+            Ok(printed(&answer, is_json, show))
         }
         RunsCommand::Replay { run, live } => {
             let mode = if live { "live" } else { "recorded" };
@@ -79,24 +71,16 @@ pub(super) async fn run(
 }
 
 fn list(answer: &Value) -> String {
-    let row = |run: &Value| {
-        [
-            "/id",
-            "/status",
-            "/user_email",
-            "/runtime",
-            "/started_at",
-            "/metrics/wall_time_ms",
-            "/tool_calls_total",
-        ]
-        .map(|pointer| cell(run, pointer))
-        .to_vec()
-    };
-    let rows: Vec<Vec<String>> = rows(answer, "runs").iter().map(row).collect();
-    table(
-        &["RUN", "STATUS", "USER", "RUNTIME", "STARTED", "MS", "CALLS"],
-        &rows,
-    )
+    const COLUMNS: [(&str, &str); 7] = [
+        ("RUN", "/id"),
+        ("STATUS", "/status"),
+        ("USER", "/user_email"),
+        ("RUNTIME", "/runtime"),
+        ("STARTED", "/started_at"),
+        ("MS", "/metrics/wall_time_ms"),
+        ("CALLS", "/tool_calls_total"),
+    ];
+    listing(rows(answer, "runs"), &COLUMNS)
 }
 
 fn show(run: &Value) -> String {
@@ -120,14 +104,16 @@ fn show(run: &Value) -> String {
         ("output", "/output"),
         ("error", "/error"),
     ] {
-        if let Some(body) = run.pointer(pointer).and_then(Value::as_str) {
-            section(&mut text, title, body);
-        }
+        section(&mut text, title, run.pointer(pointer));
     }
     text
 }
 
-fn section(text: &mut String, title: &str, body: &str) {
+/// Adds a text under its title, if there is one.
+fn section(text: &mut String, title: &str, body: Option<&Value>) {
+    let Some(body) = body.and_then(Value::as_str) else {
+        return;
+    };
     text.push_str(&format!("\n--- {title} ---\n{}", printable(body)));
     if !text.ends_with('\n') {
         text.push('\n');
@@ -163,9 +149,7 @@ fn replayed(answer: &Value) -> String {
         )));
     }
     for (title, pointer) in [("output", "/answer/output"), ("error", "/answer/error")] {
-        if let Some(body) = answer.pointer(pointer).and_then(Value::as_str) {
-            section(&mut text, title, body);
-        }
+        section(&mut text, title, answer.pointer(pointer));
     }
     text
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::gateway::Gateway;
-use super::output::{ClientError, CommandOutput, good, raw};
-use super::table::{cell, fields, printable, rows, table};
+use super::output::{ClientError, CommandOutput, printed};
+use super::table::{cell, fields, listing, printable, rows};
 use crate::cli::SkillsCommand;
 use mooring_code::skills::SOURCE_BYTES_MAX;
 
@@ -59,11 +59,7 @@ pub(super) async fn run(
             (gateway.post(&path, &json!({})).await?, one)
         }
     };
-    Ok(if is_json {
-        raw(&answer)
-    } else {
-        good(text(&answer))
-    })
+    Ok(printed(&answer, is_json, text))
 }
 
 fn source(file: &Path) -> Result<String, ClientError> {
@@ -96,28 +92,18 @@ fn language_of(file: &Path) -> Option<&'static str> {
 }
 
 fn list(answer: &Value) -> String {
-    let row = |skill: &Value| {
-        [
-            "/name",
-            "/version",
-            "/status",
-            "/is_active",
-            "/language",
-            "/scope",
-            "/owner_email",
-            "/id",
-            "/approval_id",
-        ]
-        .map(|pointer| cell(skill, pointer))
-        .to_vec()
-    };
-    let rows: Vec<Vec<String>> = rows(answer, "skills").iter().map(row).collect();
-    table(
-        &[
-            "NAME", "VERSION", "STATUS", "ACTIVE", "LANGUAGE", "SCOPE", "OWNER", "ID", "APPROVAL",
-        ],
-        &rows,
-    )
+    const COLUMNS: [(&str, &str); 9] = [
+        ("NAME", "/name"),
+        ("VERSION", "/version"),
+        ("STATUS", "/status"),
+        ("ACTIVE", "/is_active"),
+        ("LANGUAGE", "/language"),
+        ("SCOPE", "/scope"),
+        ("OWNER", "/owner_email"),
+        ("ID", "/id"),
+        ("APPROVAL", "/approval_id"),
+    ];
+    listing(rows(answer, "skills"), &COLUMNS)
 }
 
 fn one(skill: &Value) -> String {

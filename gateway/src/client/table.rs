@@ -32,6 +32,13 @@ pub(crate) fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
+/// A row for each of these values. A column is its title and where its cells are.
+pub(crate) fn listing(values: &[Value], columns: &[(&str, &str)]) -> String {
+    let (titles, pointers): (Vec<&str>, Vec<&str>) = columns.iter().copied().unzip();
+    let row = |value| pointers.iter().map(|at| cell(value, at)).collect();
+    table(&titles, &values.iter().map(row).collect::<Vec<_>>())
+}
+
 /// One line of a table, truncated if too long.
 pub(crate) fn shortened(text: &str) -> String {
     let line = printable(text).replace(['\n', '\t'], " ");

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::gateway::Gateway;
-use super::output::{ClientError, CommandOutput, good, raw};
+use super::output::{ClientError, CommandOutput, printed};
 use super::table::printable;
 
 /// The lists of a caller, in the order in which they are shown.
@@ -11,10 +11,7 @@ const LISTS: [&str; 5] = ["teams", "roles", "scopes", "rights", "servers"];
 
 pub(super) async fn run(gateway: &Gateway, is_json: bool) -> Result<CommandOutput, ClientError> {
     let caller = gateway.get_root("whoami").await?;
-    Ok(match is_json {
-        true => raw(&caller),
-        false => good(text(&caller)),
-    })
+    Ok(printed(&caller, is_json, text))
 }
 
 fn text(caller: &Value) -> String {

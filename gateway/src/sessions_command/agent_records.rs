@@ -20,11 +20,12 @@ use mooring_session::view::RecordView;
 use super::agent_record::{labels, parent, used_at_ms};
 use super::outcome::SessionsError;
 use super::policy::Policy;
+use super::select::select;
 use super::target::Owner;
 use mooring_agent::conversations::{Conversations, SaveError, SaveOutcome};
 use mooring_agent::session_file::Entry;
 use mooring_router::affinity::Session;
-use mooring_store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
+use mooring_store::{Family, SessionKey, SessionQuery, Store, StoreError};
 
 /// The reason in the rebind, for operators.
 const REASON: &[u8] = b"imported";
@@ -195,30 +196,22 @@ impl<'a> AgentRecords<'a> {
 
     /// Every session of the owner that an agent can resume.
     pub(super) async fn all(&self) -> Result<Vec<Entry>, SessionsError> {
-        let mut query = SessionQuery {
+        let query = SessionQuery {
             family: Family::Agent,
             principal: Some(self.owner.principal.clone()),
             server: Some(self.owner.server.clone()),
             state: Some(SessionState::Active),
-            count: PAGE_MAX,
             ..SessionQuery::default()
         };
-        let mut entries = BTreeMap::new();
-        loop {
-            let page = self.store.list(&query).await?;
-            if !page.complete {
-                return Err(SessionsError::Incomplete);
-            }
-            let found = page
-                .sessions
-                .iter()
-                .filter_map(|(_, record)| self.entry(record));
-            entries.extend(found.map(|entry| (entry.parent.clone(), entry)));
-            query.cursor = page.cursor;
-            if query.cursor.is_none() {
-                return Ok(entries.into_values().collect());
-            }
+        let selection = select(self.store, query, usize::MAX, |_, _| true).await?;
+        if !selection.is_complete {
+            return Err(SessionsError::Incomplete);
         }
+        let found = selection.sessions.iter();
+        let entries = found.filter_map(|found| self.entry(&found.record));
+        let by_parent: BTreeMap<_, _> =
+            entries.map(|entry| (entry.parent.clone(), entry)).collect();
+        Ok(by_parent.into_values().collect())
     }
 
     fn entry(&self, record: &RecordView) -> Option<Entry> {

@@ -11,8 +11,18 @@ use super::select::{Selection, StoredSession, select};
 use super::show::summary;
 use super::target::{StoreTarget, principal_name, server_name};
 use crate::cli::SessionKind;
-use crate::client::table::{cell, table};
+use crate::client::table::listing;
 use mooring_store::{Family, SessionQuery, Store, literal_pattern};
+
+/// The columns of the list.
+const COLUMNS: [(&str, &str); 6] = [
+    ("SESSION", "/session"),
+    ("KIND", "/kind"),
+    ("PRINCIPAL", "/principal"),
+    ("LAST USED", "/last_used_at"),
+    ("EXPIRES", "/expires_at"),
+    ("PLACE", "/place"),
+];
 
 /// Selects the sessions to list.
 #[derive(Clone, Debug)]
@@ -93,7 +103,7 @@ pub(super) async fn run(
         let answer = json!({"sessions": shown, "complete": selection.is_complete});
         return Ok(Outcome::printed(format!("{answer}\n")));
     }
-    let mut outcome = Outcome::printed(rows(&shown));
+    let mut outcome = Outcome::printed(listing(&shown, &COLUMNS));
     if left_out > 0 {
         let remark =
             format!("{left_out} more, used before these; --limit says how many are listed");
@@ -104,31 +114,4 @@ pub(super) async fn run(
         outcome.remarks.push(remark.to_owned());
     }
     Ok(outcome)
-}
-
-fn rows(sessions: &[Value]) -> String {
-    let row = |session: &Value| {
-        [
-            "/session",
-            "/kind",
-            "/principal",
-            "/last_used_at",
-            "/expires_at",
-            "/place",
-        ]
-        .map(|pointer| cell(session, pointer))
-        .to_vec()
-    };
-    let rows: Vec<Vec<String>> = sessions.iter().map(row).collect();
-    table(
-        &[
-            "SESSION",
-            "KIND",
-            "PRINCIPAL",
-            "LAST USED",
-            "EXPIRES",
-            "PLACE",
-        ],
-        &rows,
-    )
 }
