@@ -15,8 +15,8 @@ const MODE_OF_OTHERS_IF_ROOTS: u32 = 0o037;
 const ROOT: u32 = 0;
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
-/// Why a file cannot be used: a sentence that names it, and the cause if there is one. Nobody decides by what it is,
-/// except whether the file is there.
+/// Why a file cannot be used: a sentence that names it, and the cause if there is one. Callers only distinguish whether
+/// the file exists.
 #[derive(Debug, thiserror::Error)]
 #[error("{sentence}")]
 pub struct FileError {

@@ -66,10 +66,10 @@ pub use problem::{Problem, SettingsError};
 pub use redis_url::RedisUrl;
 pub use servers::{
     AgentServerSettings, ChildVariables, ClientAuthentication, CommandLine, CommandTemplate,
-    Concurrency, Condition, ConditionError, GroupNames, GroupServerSettings, HttpServerSettings,
-    INHERITED_DEFAULT, Instance, LostStateNotice, OauthSettings, OnUpstreamLoss, OutputForm,
-    OutputRules, Pointer, PointerError, Results, ServerId, ServerKind, ServerSettings,
-    StdioServerSettings, TemplateError, TokenGrant, UpstreamHeaders, UserSecretSettings,
+    Concurrency, Condition, GroupNames, GroupServerSettings, HttpServerSettings, INHERITED_DEFAULT,
+    Instance, LostStateNotice, OauthSettings, OnUpstreamLoss, OutputForm, OutputRules, Pointer,
+    Results, ServerId, ServerKind, ServerSettings, StdioServerSettings, TemplateError, TokenGrant,
+    UpstreamHeaders, UserSecretSettings,
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, StoreLocation, StoreSettings};

@@ -96,7 +96,7 @@ fn tcp_host(url: &Url) -> Result<(String, u16), Reason> {
         .parse::<IpAddr>()
         .is_ok_and(|address| address.is_unspecified())
     {
-        return Err("nobody can connect to a wildcard address".to_owned());
+        return Err("it is a wildcard address, which no client can connect to".to_owned());
     }
     let is_text = |part: &str| percent_decode_str(part).decode_utf8().is_ok();
     if !is_text(url.username()) || !url.password().is_none_or(is_text) {
@@ -112,7 +112,7 @@ fn tcp_host(url: &Url) -> Result<(String, u16), Reason> {
     Ok((host, url.port().unwrap_or(PORT)))
 }
 
-/// The value that counts where a name stands twice is the last one.
+/// The value of a name; of a repeated name the last one, as for the client.
 fn query_value(url: &Url, name: &str) -> Option<String> {
     let values = url.query_pairs().filter(|(key, _)| key == name);
     values.last().map(|(_, value)| value.into_owned())

@@ -30,8 +30,8 @@ use super::setting::quoted;
 use super::source::{Environment, Flags};
 
 pub use agent::{
-    AgentServerSettings, CommandTemplate, Condition, ConditionError, OutputForm, OutputRules,
-    Pointer, PointerError, Results, TemplateError,
+    AgentServerSettings, CommandTemplate, Condition, OutputForm, OutputRules, Pointer, Results,
+    TemplateError,
 };
 pub(super) use entry::SERVERS_MAX;
 pub use group::{GroupNames, GroupServerSettings};

@@ -20,7 +20,7 @@ use crate::setting::{Text, Words};
 use profile::Profile;
 
 pub use output::{OutputForm, OutputRules, Results};
-pub use output_rules::{Condition, ConditionError, Pointer, PointerError};
+pub use output_rules::{Condition, Pointer};
 pub(super) use profile::{PROFILE, ROWS};
 pub use template::{CommandTemplate, TemplateError};
 

@@ -123,7 +123,7 @@ fn pointer(
     form: OutputForm,
     of_profile: Option<&str>,
 ) -> Option<Pointer> {
-    let parse = |text: &str| Pointer::parse(text).map_err(|error| error.to_string());
+    let parse = |text: &str| Pointer::parse(text).map_err(str::to_owned);
     match form {
         OutputForm::Text => None,
         _ if reader.is_written(row) => reader.text(row, parse),
@@ -137,7 +137,7 @@ fn conditions(
     form: OutputForm,
     of_profile: &[&str],
 ) -> Vec<Condition> {
-    let parse = |text: &str| Condition::parse(text).map_err(|error| error.to_string());
+    let parse = |text: &str| Condition::parse(text).map_err(str::to_owned);
     match form {
         OutputForm::Text => Vec::new(),
         _ if reader.is_written(row) => reader.list(row, parse).unwrap_or_default(),
