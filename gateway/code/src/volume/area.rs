@@ -15,7 +15,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::directory::{self, FILE_MODE};
-use super::lock::{self, FileLock};
+use super::lock::FileLock;
 use super::{Shared, Volume};
 use crate::place;
 
@@ -47,11 +47,6 @@ impl AreaKind {
 pub(crate) struct Area {
     shared: Arc<Shared>,
     root: Box<str>,
-}
-
-/// A lock of an area, held until it is dropped or the process ends.
-pub(crate) struct AreaLock {
-    _file: FileLock,
 }
 
 impl Volume {
@@ -266,17 +261,12 @@ impl Area {
     ///
     /// # Errors
     /// `WouldBlock` if another process held it for the whole wait; or an error of the file system.
-    pub(crate) fn lock(&self, name: &str, wait: Duration) -> io::Result<AreaLock> {
+    pub(crate) fn lock(&self, name: &str, wait: Duration) -> io::Result<FileLock> {
         let flags = OFlags::RDWR | OFlags::CREATE;
         let file = self.within("", |directory| {
             Ok(directory::open(directory, name, flags, FILE_MODE)?)
         })?;
-        if !lock::lock_within(file.as_fd(), wait)? {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        Ok(AreaLock {
-            _file: FileLock(file),
-        })
+        FileLock::take(file, wait)?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     /// Works in a directory, which is made where it is missing; `""` is the area's own.

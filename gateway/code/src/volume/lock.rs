@@ -87,18 +87,18 @@ pub(super) fn take(
         "the session's lock file could not be opened",
     ))?;
     let started = Instant::now();
-    let is_locked = lock_within(file.as_fd(), wait).map_err(VolumeError::at(
+    let locked = FileLock::take(file, wait).map_err(VolumeError::at(
         "the session's lock file could not be locked",
     ))?;
-    if !is_locked {
+    let Some(file) = locked else {
         return Err(LockError::Busy {
             waited_ms: directory::millis(started.elapsed()),
         });
-    }
+    };
     Ok(SessionLock {
         of,
         taken_at: Instant::now(),
-        _file: FileLock(file),
+        _file: file,
     })
 }
 
@@ -119,38 +119,33 @@ fn open_file(base: BorrowedFd<'_>, of: &LockName) -> Result<OwnedFd, Errno> {
 /// Closing it would not be enough: a child that another thread has just forked shares the description until it
 /// executes its program, and with it the lock.
 #[derive(Debug)]
-pub(crate) struct FileLock(pub(crate) OwnedFd);
+pub(crate) struct FileLock(OwnedFd);
+
+impl FileLock {
+    /// Locks a file, or waits for it at most this long; a wait of zero looks once. None if another held it all the time.
+    pub(crate) fn take(file: OwnedFd, wait: Duration) -> Result<Option<Self>, Errno> {
+        let started = Instant::now();
+        let mut pause = PAUSE_MIN;
+        loop {
+            match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Some(Self(file))),
+                Err(Errno::WOULDBLOCK) => {}
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno),
+            }
+            let left = wait.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            thread::sleep(pause.min(left));
+            pause = pause.saturating_mul(2).min(PAUSE_MAX);
+        }
+    }
+}
 
 impl Drop for FileLock {
     fn drop(&mut self) {
         // Where it fails, the lock goes with the last description of the file.
         let _ = fs::flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
-/// Locks a file, or waits for it at most this long; a wait of zero looks once. Says whether it did.
-pub(crate) fn lock_within(file: BorrowedFd<'_>, wait: Duration) -> Result<bool, Errno> {
-    let started = Instant::now();
-    let mut pause = PAUSE_MIN;
-    while !try_lock(file)? {
-        let left = wait.saturating_sub(started.elapsed());
-        if left.is_zero() {
-            return Ok(false);
-        }
-        thread::sleep(pause.min(left));
-        pause = pause.saturating_mul(2).min(PAUSE_MAX);
-    }
-    Ok(true)
-}
-
-/// Locks a file without waiting; returns whether it did.
-pub(super) fn try_lock(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    loop {
-        match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(true),
-            Err(Errno::WOULDBLOCK) => return Ok(false),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
     }
 }

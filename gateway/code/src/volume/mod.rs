@@ -45,7 +45,7 @@ pub use directory::VolumeError;
 pub(crate) use directory::{errno, is_full};
 pub use health::VolumeSpace;
 pub use incarnation::Incarnation;
-pub(crate) use lock::{FileLock, lock_within};
+pub(crate) use lock::FileLock;
 pub use lock::{LockError, SessionLock};
 pub use open::{OpenedSession, Opening, SessionOpenError};
 pub use problem::VolumeProblem;

@@ -4,13 +4,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use mooring_sandbox::tree;
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::directory::{self, DIRECTORY_MODE, LOCKS, RUNS, TOOLS, TRASH};
-use super::lock::{self, FileLock};
+use super::lock::FileLock;
 use super::problem::VolumeProblem;
 use super::second_process::{Finding, SecondProcess};
 
@@ -126,22 +127,21 @@ fn prove_steps(probe: BorrowedFd<'_>) -> Result<(), VolumeProblem> {
     }
     fs::renameat(probe, OTHER, probe, FILE).map_err(VolumeProblem::Rename)?;
     prove_beneath(probe)?;
-    let (first, second) = (lock_file(probe)?, open_file(probe)?);
-    if lock::try_lock(second.as_fd()).map_err(VolumeProblem::Lock)? {
+    let first = lock_file(probe)?;
+    if try_lock(open_file(probe)?)?.is_some() {
         return Err(VolumeProblem::LockIsShared);
     }
-    drop((first, second));
+    drop(first);
     lock_file(probe).map(drop)
 }
 
 /// Locks the file, which no other process knows yet.
 fn lock_file(probe: BorrowedFd<'_>) -> Result<FileLock, VolumeProblem> {
-    let file = open_file(probe)?;
-    match lock::try_lock(file.as_fd()) {
-        Ok(true) => Ok(FileLock(file)),
-        Ok(false) => Err(VolumeProblem::Lock(Errno::WOULDBLOCK)),
-        Err(errno) => Err(VolumeProblem::Lock(errno)),
-    }
+    try_lock(open_file(probe)?)?.ok_or(VolumeProblem::Lock(Errno::WOULDBLOCK))
+}
+
+fn try_lock(file: OwnedFd) -> Result<Option<FileLock>, VolumeProblem> {
+    FileLock::take(file, Duration::ZERO).map_err(VolumeProblem::Lock)
 }
 
 fn open_file(probe: BorrowedFd<'_>) -> Result<OwnedFd, VolumeProblem> {

@@ -3,14 +3,13 @@
 //! It is the gateway's own binary, started again under another name; under that name it does nothing else.
 
 use std::ffi::OsString;
-use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::lock;
+use super::lock::FileLock;
 
 /// The name by which the second process knows what it is.
 const NAME: &str = "mooring-volume-probe";
@@ -114,7 +113,7 @@ pub(super) fn look() -> u8 {
                 .write(true)
                 .open(path)
         })
-        .and_then(|file| Ok(lock::try_lock(file.as_fd())?));
+        .and_then(|file| Ok(FileLock::take(file.into(), Duration::ZERO)?.is_some()));
     match found {
         Ok(true) => FREE,
         Ok(false) => LOCKED,

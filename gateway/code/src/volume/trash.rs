@@ -11,7 +11,7 @@ use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 
 use super::directory::{self, FILE_MODE, LOCKS, TRASH, VolumeError};
-use super::lock::{self, FileLock};
+use super::lock::FileLock;
 use super::{Volume, unix_now_ms};
 use crate::place::CodePlace;
 
@@ -49,9 +49,8 @@ impl Volume {
             .map_err(VolumeError::at(not_locked))?;
         let trash =
             directory::make_directories(base, &[TRASH]).map_err(VolumeError::at(not_read))?;
-        let is_locked = lock::try_lock(file.as_fd()).map_err(VolumeError::at(not_locked))?;
-        let _lock = is_locked.then(|| FileLock(file));
-        let limit = if is_locked { limit } else { 0 };
+        let lock = FileLock::take(file, Duration::ZERO).map_err(VolumeError::at(not_locked))?;
+        let limit = if lock.is_some() { limit } else { 0 };
         let (mut emptied, mut failed) = (TrashOutcome::default(), None);
         let now_ms = unix_now_ms();
         for name in directory::names(trash.as_fd()).map_err(VolumeError::at(not_read))? {

@@ -16,7 +16,7 @@ use super::form::Form;
 use super::header;
 use super::index::TokenIndex;
 use crate::tokens::key::TokenKey;
-use crate::volume::{FileLock, errno, lock_within};
+use crate::volume::{FileLock, errno};
 
 /// The file's name.
 const NAME: &str = "tokens";
@@ -160,10 +160,8 @@ fn lock(file: &File) -> Result<FileLock, TokensError> {
     let started = Instant::now();
     let same =
         (file.as_fd().try_clone_to_owned()).map_err(|error| TokensError::Lock(errno(&error)))?;
-    if lock_within(same.as_fd(), LOCK_WITHIN).map_err(TokensError::Lock)? {
-        return Ok(FileLock(same));
-    }
-    Err(TokensError::Busy {
+    let locked = FileLock::take(same, LOCK_WITHIN).map_err(TokensError::Lock)?;
+    locked.ok_or_else(|| TokensError::Busy {
         waited_ms: Millis::from(started.elapsed()).get(),
     })
 }

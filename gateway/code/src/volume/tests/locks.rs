@@ -1,10 +1,10 @@
 //! The lock of a session: one at a time, bounded waits, one file for ever.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::thread;
 
-use super::super::lock::{self, FileLock};
+use super::super::lock::FileLock;
 use super::super::{LockError, SessionOpenError};
 use super::*;
 
@@ -55,11 +55,11 @@ fn a_lock_that_is_let_go_of_is_free_although_a_forked_child_still_shares_it() {
     let open = || OwnedFd::from(std::fs::File::open(file.path()).unwrap());
     let (first, second) = (open(), open());
     let shared = first.try_clone().unwrap();
-    assert!(lock::try_lock(first.as_fd()).unwrap());
-    let locked = FileLock(first);
-    assert!(!lock::try_lock(second.as_fd()).unwrap());
+    let take = |file| FileLock::take(file, Duration::ZERO).unwrap();
+    let locked = take(first).unwrap();
+    assert!(take(second).is_none());
     drop(locked);
-    assert!(lock::try_lock(second.as_fd()).unwrap());
+    assert!(take(open()).is_some());
     drop(shared);
 }
 
