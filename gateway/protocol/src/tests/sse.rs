@@ -102,10 +102,7 @@ fn an_event_over_the_limit_is_skipped_and_the_next_one_is_read() {
             "\u{feff}data: 0123456789abcdef\r\rdata: b\r\r",
             vec!["16 bytes: 0123456789abcdef", "b"],
         ),
-        (
-            ": 0123456789abcdef\n\ndata: b\n\n",
-            vec!["0 bytes: ", "b"],
-        ),
+        (": 0123456789abcdef\n\ndata: b\n\n", vec!["0 bytes: ", "b"]),
         ("data: 0123456789abcdef", vec![]),
     ] {
         for piece in 1..=stream.len() {
