@@ -1,4 +1,5 @@
-//! The embedded store: one SQLite file, shared safely by the processes of one machine.
+//! The embedded store: the engine of sessions without Redis, over one SQLite file that the processes of one machine share
+//! safely, or over a database in memory.
 //!
 //! Every transition that writes is one `BEGIN IMMEDIATE` transaction on one row, decided by the rules, so two processes never
 //! decide on the same state. A transition that changes nothing (most ROUTEs) does not wait for the write lock, and is decided
@@ -18,7 +19,7 @@
 //! SQLite blocks, so one dedicated thread of a process writes; callers reach it through a bounded channel. A caller
 //! reads by itself if the database is idle, since the data is in memory and the way to the thread costs more: it waits
 //! for no lock, overtakes no command on the same session ([`pending`]), and leaves everything but a plain read to the
-//! thread.
+//! thread. Without a file there is no thread.
 
 mod database;
 mod failure;
@@ -98,7 +99,7 @@ impl EmbeddedStore {
     /// Starts the store without a file: the sessions end with the process.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// SQLite cannot make a database in memory.
     pub(super) fn in_memory(clock: Clock, prefix: &str) -> Result<Self, OpenError> {
         let path = Path::new(":memory:");
         let connection = memory_copy::empty().map_err(|source| OpenError::File {

@@ -1,8 +1,8 @@
 //! One connection to Redis that many callers share: commands that are sent at about the same time leave in one write,
 //! and replies are assigned in their order.
 //!
-//! The client library writes commands and reads what this reads not; it drives no connection, because what it does for a
-//! command cost a third of a call, and it limits nothing. Invariants: a caller gets the reply to its own command, or an error
+//! The client library only formats commands and parses rare replies: as the driver of a connection it cost a third of a
+//! call, and it limits nothing. Invariants: a caller gets the reply to its own command, or an error
 //! if the connection is lost first; a reply that is not the [`ExpectedReply`] loses the connection, with all commands in
 //! flight; the driver of the connection ends with the last handle.
 

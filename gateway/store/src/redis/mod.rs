@@ -1,9 +1,11 @@
 //! The Redis store: every transition is one command of the mooring module, executed by the server.
 //!
-//! This module makes no decisions. [`dial`] connects; [`command_connection`] shares one connection, with [`tls`] if the URL
-//! says so, between commands, with [`reply_reader`], and believes a reply only if it is the [`expected_reply`]; [`link`] maintains that of all commands except the blocking one, for which [`events`] has its own. [`command`] writes requests on a record, [`reply`] parses
-//! replies by field name, of which [`known_bindings`] spares most, and [`failure`] maps error replies to refusals by their code. [`sessions`], [`fleet`],
-//! [`turns`], [`rate`] and [`sealed`] have the other commands with their replies.
+//! This module makes no decisions. [`dial`] connects and authenticates; [`command_connection`] shares one connection, with
+//! [`tls`] if the URL says so, between commands, with [`reply_reader`], and believes a reply only if it is the
+//! [`expected_reply`]; [`link`] maintains that of all commands except the blocking one, for which [`events`] has its own.
+//! [`command`] writes requests on a record, [`reply`] parses replies by field name, of which [`known_bindings`] spares most,
+//! and [`failure`] maps error replies to refusals by their code. [`sessions`], [`fleet`], [`turns`], [`rate`] and [`sealed`]
+//! have the other commands with their replies.
 
 mod command;
 mod command_connection;
