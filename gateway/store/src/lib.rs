@@ -22,7 +22,6 @@ mod redis;
 mod request_name;
 mod request_parts;
 mod session;
-mod session_access;
 mod status;
 mod store;
 #[cfg(any(test, feature = "test-support"))]
@@ -44,11 +43,11 @@ pub use self::rate::RateReply;
 pub use self::request_name::{REQUEST_KEPT, RequestName};
 pub use self::request_parts::{fresh_token, labels};
 pub use self::session::Session;
-pub use self::session_access::{DropGuard, SessionAccess, SessionTurn, TurnError};
 pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
 pub use self::store::{
-    ClaimRefusal, EvictionOutcome, ForgetOutcome, Reaper, RoomError, SEALED_BYTES_MAX, Store,
-    StoreOptions, StorePlace, WhenAway, jittered, open, open_with,
+    ClaimRefusal, DropGuard, EvictionOutcome, ForgetOutcome, Reaper, RoomError, SEALED_BYTES_MAX,
+    SessionAccess, SessionTurn, Store, StoreOptions, StorePlace, TurnError, WhenAway, jittered,
+    open, open_with,
 };
 pub use self::turns::{EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, TurnHolder};
 pub use self::user_slug::UserSlug;

@@ -11,6 +11,7 @@ mod reaping;
 mod requests;
 mod room;
 mod sealed;
+mod session_access;
 mod turns;
 
 use std::sync::{Arc, RwLock};
@@ -31,6 +32,7 @@ pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
 pub use self::reaping::{ClaimRefusal, ForgetOutcome, Reaper, jittered};
 pub use self::room::{EvictionOutcome, RoomError};
 pub use self::sealed::SEALED_BYTES_MAX;
+pub use self::session_access::{DropGuard, SessionAccess, SessionTurn, TurnError};
 use crate::embedded::EmbeddedStore;
 use crate::error::StoreError;
 use crate::fallback::{FallbackStore, Losses, MemoryTransition};

@@ -10,7 +10,11 @@ use futures_util::future::BoxFuture;
 use mooring_session::names::{NameError, ServerName, WorkerId};
 use mooring_session::view::RecordView;
 
-use super::{Session, SessionKey, Store, StoreError, TurnHolder};
+use super::Store;
+use crate::error::StoreError;
+use crate::key::SessionKey;
+use crate::session::Session;
+use crate::turns::TurnHolder;
 
 /// A guard: dropping it ends the registration or lock.
 pub type DropGuard = Box<dyn Any + Send + Sync>;
