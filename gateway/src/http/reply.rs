@@ -14,6 +14,7 @@ use futures_util::stream::Fuse;
 use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::Value;
 use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -77,6 +78,11 @@ pub(super) fn to_http(reply: Reply) -> Response {
 /// A JSON response.
 pub(super) fn json(status: StatusCode, text: impl Into<Bytes>) -> Response {
     to_http(Reply::json(status, text))
+}
+
+/// The same of a value.
+pub(super) fn json_value(status: StatusCode, value: &Value) -> Response {
+    json(status, value.to_string())
 }
 
 fn typed(content_type: &'static str, body: Body) -> Response {

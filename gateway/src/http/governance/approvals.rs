@@ -6,10 +6,12 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::blocking::blocking;
+use super::body;
 use super::context::GovernanceContext;
 use super::problem::Problem;
 use super::skills::{self, EmptyBody};
-use super::{blocking, body, json};
+use crate::http::reply::json_value;
 use mooring_code::skills::{ChangeError, Skill, SkillStatus};
 use mooring_settings::Right;
 use mooring_store::{rfc3339, unix_now_ms};
@@ -70,7 +72,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
         .filter(|skill| context.may(Right::SkillsApprove) || mine(skill))
         .filter_map(|skill| approval_json(skill, status, now_ms))
         .collect();
-    Ok(json(StatusCode::OK, &json!({"approvals": approvals})))
+    Ok(json_value(StatusCode::OK, &json!({"approvals": approvals})))
 }
 
 /// None if the skill needed no approval, or has a status other than the requested one.
@@ -152,5 +154,5 @@ fn decided(changed: Result<Skill, ChangeError>) -> Result<Response, Problem> {
         Err(error) => return Err(error.into()),
     };
     let json_body = approval_json(&skill, None, unix_now_ms()).unwrap_or(Value::Null);
-    Ok(json(StatusCode::OK, &json_body))
+    Ok(json_value(StatusCode::OK, &json_body))
 }

@@ -13,11 +13,12 @@ use mooring_session::names::{Principal, ServerName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::body;
 use super::context::identify;
 use super::problem::{Code, Problem};
 use super::query::Query;
-use super::{body, json};
 use crate::http::app::App;
+use crate::http::reply::json_value;
 use crate::vault::{Vault, VaultError};
 use mooring_identity::Identity;
 use mooring_settings::Right;
@@ -94,7 +95,7 @@ pub(super) async fn list(context: CredentialContext) -> Result<Response, Problem
     };
     let shown = servers.iter().zip(stored_at);
     let shown: Vec<Value> = shown.map(|(server, at)| shown_json(server, at)).collect();
-    Ok(json(StatusCode::OK, &json!({"credentials": shown})))
+    Ok(json_value(StatusCode::OK, &json!({"credentials": shown})))
 }
 
 /// `PUT /servers/{id}/credential`
@@ -109,7 +110,10 @@ pub(super) async fn put(context: CredentialContext, request: Request) -> Result<
     let user = &context.identity.principal;
     let stored_at = vault.put(server, user, &secret).await?;
     context.note("stored", Some(server), user);
-    Ok(json(StatusCode::OK, &shown_json(server, Some(stored_at))))
+    Ok(json_value(
+        StatusCode::OK,
+        &shown_json(server, Some(stored_at)),
+    ))
 }
 
 /// `DELETE /servers/{id}/credential`
@@ -121,7 +125,7 @@ pub(super) async fn delete(context: CredentialContext) -> Result<Response, Probl
         return Err(Problem::new(Code::CredentialNotFound, message));
     }
     context.note("deleted", Some(server), user);
-    Ok(json(StatusCode::OK, &shown_json(server, None)))
+    Ok(json_value(StatusCode::OK, &shown_json(server, None)))
 }
 
 /// `DELETE /credentials`: all that the caller has stored, or `user`.
@@ -151,7 +155,7 @@ pub(super) async fn delete_all(context: CredentialContext) -> Result<Response, P
     if deleted {
         context.note("deleted", None, &user);
     }
-    Ok(json(StatusCode::OK, &json!({"deleted": deleted})))
+    Ok(json_value(StatusCode::OK, &json!({"deleted": deleted})))
 }
 
 fn shown_json(server: &ServerName, stored_at: Option<u64>) -> Value {

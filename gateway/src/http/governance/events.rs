@@ -6,9 +6,10 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::blocking::blocking;
 use super::context::GovernanceContext;
 use super::problem::Problem;
-use super::{blocking, json};
+use crate::http::reply::json_value;
 use mooring_code::records::{EventFilter, RecordsError, RunId, RunStatus};
 use mooring_code::server::GovernedServer;
 
@@ -30,7 +31,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
     };
     let governed = context.governed()?;
     let events = blocking(move || with_status(&governed, &filter)).await?;
-    Ok(json(StatusCode::OK, &json!({"events": events})))
+    Ok(json_value(StatusCode::OK, &json!({"events": events})))
 }
 
 /// The events, each with the current status of its run.

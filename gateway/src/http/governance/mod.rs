@@ -25,6 +25,7 @@
 //! of the host.
 
 mod approvals;
+mod blocking;
 mod body;
 mod context;
 mod credentials;
@@ -43,15 +44,10 @@ mod tests;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::response::Response;
 use axum::routing::{get, post, put};
-use http::StatusCode;
-use serde_json::Value;
-use tokio::task::spawn_blocking;
 
 use self::problem::Problem;
 use super::app::App;
-use super::reply;
 
 /// The routes; the caller adds the host and origin guard.
 pub(super) fn routes() -> Router<Arc<App>> {
@@ -93,22 +89,4 @@ async fn not_allowed() -> Problem {
         problem::Code::MethodNotAllowed,
         "this path takes another method",
     )
-}
-
-/// A JSON response.
-fn json(status: StatusCode, value: &Value) -> Response {
-    reply::json(status, value.to_string())
-}
-
-/// Runs work on the volume on a blocking thread.
-async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
-    work: impl FnOnce() -> Result<T, E> + Send + 'static,
-) -> Result<T, Problem> {
-    match spawn_blocking(work).await {
-        Ok(done) => done.map_err(Into::into),
-        Err(error) => {
-            tracing::error!(%error, "a request about runs or skills panicked");
-            Err(Problem::internal())
-        }
-    }
 }

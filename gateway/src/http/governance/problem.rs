@@ -188,7 +188,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (code, status) = self.code.row();
         let body = json!({"error": {"code": code, "message": self.message}});
-        let mut reply = super::json(status, &body);
+        let mut reply = crate::http::reply::json_value(status, &body);
         if let Some(seconds) = self.retry_after_seconds {
             reply
                 .headers_mut()

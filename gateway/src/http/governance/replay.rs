@@ -15,7 +15,8 @@ use strum::VariantNames;
 
 use super::context::GovernanceContext;
 use super::problem::{Code, Problem};
-use super::{body, json, runs};
+use super::{body, runs};
+use crate::http::reply::json_value;
 use mooring_code::records::RunId;
 use mooring_code::replay::{ReplayMode, ReplayRequest};
 use mooring_code::server::Repeater;
@@ -86,7 +87,7 @@ pub(super) async fn replay(
         "run": replayed.record.to_json(),
         "answer": ask_after(hooked, replayed.answer).await?,
     });
-    Ok(json(StatusCode::OK, &answer))
+    Ok(json_value(StatusCode::OK, &answer))
 }
 
 /// Asks the hooks that decide about the call that is repeated; none where no hook does.

@@ -4,9 +4,10 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::blocking::blocking;
 use super::context::GovernanceContext;
 use super::problem::Problem;
-use super::{blocking, json};
+use crate::http::reply::json_value;
 use mooring_code::records::{RunFilter, RunId, RunRecord};
 
 /// Default length of a list.
@@ -31,7 +32,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
         .filter(|_| runs.len() >= limit)
         .map(|run| run.begun.id.clone());
     let runs: Vec<Value> = runs.iter().map(RunRecord::to_json).collect();
-    Ok(json(
+    Ok(json_value(
         StatusCode::OK,
         &json!({"runs": runs, "next_before": next}),
     ))
@@ -43,7 +44,7 @@ pub(super) async fn show(context: GovernanceContext) -> Result<Response, Problem
     let id = visible_run(&context).await?;
     let governed = context.governed()?;
     let run = blocking(move || governed.records.whole_run(&governed.server, &id)).await?;
-    Ok(json(StatusCode::OK, &run.to_json()))
+    Ok(json_value(StatusCode::OK, &run.to_json()))
 }
 
 /// The run in the path, if the caller may see it.

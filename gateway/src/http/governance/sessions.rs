@@ -8,8 +8,8 @@ use mooring_session::view::RecordView;
 use serde_json::{Value, json};
 
 use super::context::GovernanceContext;
-use super::json;
 use super::problem::{Code, Problem};
+use crate::http::reply::json_value;
 use mooring_code::place::CodePlace;
 use mooring_store::rfc3339;
 use mooring_store::{Family, SessionKey, SessionQuery};
@@ -55,7 +55,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
         }
     }
     sessions.truncate(limit);
-    Ok(json(
+    Ok(json_value(
         StatusCode::OK,
         &json!({"sessions": sessions, "complete": is_complete}),
     ))

@@ -8,9 +8,11 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::blocking::blocking;
+use super::body;
 use super::context::GovernanceContext;
 use super::problem::{Code, Problem};
-use super::{blocking, body, json};
+use crate::http::reply::json_value;
 use mooring_code::records::{EventKind, SecurityEvent};
 use mooring_code::server::GovernedServer;
 use mooring_code::skills::{CreateError, NewSkill, Scope, Skill, SkillStatus};
@@ -48,7 +50,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
         .filter(is_wanted)
         .map(|skill| skill_json(&governed, skill, &newest))
         .collect();
-    Ok(json(StatusCode::OK, &json!({"skills": skills})))
+    Ok(json_value(StatusCode::OK, &json!({"skills": skills})))
 }
 
 /// `GET /servers/{id}/skills/{name}`: the newest visible version or the requested one with its source, and all others
@@ -82,7 +84,7 @@ pub(super) async fn show(context: GovernanceContext) -> Result<Response, Problem
         fields.insert("source_code".to_owned(), source.into());
         fields.insert("versions".to_owned(), versions.into());
     }
-    Ok(json(StatusCode::OK, &shown))
+    Ok(json_value(StatusCode::OK, &shown))
 }
 
 /// `POST /servers/{id}/skills`
@@ -131,7 +133,7 @@ pub(super) async fn create(
     .await?;
     let all = all_versions(&governed).await?;
     let reply = skill_json(&governed, &skill, &newest(&all));
-    Ok(json(StatusCode::CREATED, &reply))
+    Ok(json_value(StatusCode::CREATED, &reply))
 }
 
 /// `POST /servers/{id}/skills/{skill id}/revoke`
@@ -157,7 +159,7 @@ pub(super) async fn revoke(
     };
     let all = all_versions(&governed).await?;
     let reply = skill_json(&governed, &changed, &newest(&all));
-    Ok(json(StatusCode::OK, &reply))
+    Ok(json_value(StatusCode::OK, &reply))
 }
 
 /// An empty body.

@@ -7,6 +7,7 @@
 )]
 
 use axum::response::IntoResponse;
+use http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::json;
 

@@ -9,10 +9,10 @@ use http::request::Parts;
 use serde_json::json;
 
 use super::context::identify;
-use super::json;
 use super::problem::Problem;
 use super::query::Query;
 use crate::http::app::App;
+use crate::http::reply::json_value;
 use mooring_identity::Identity;
 
 /// An authenticated request about the caller.
@@ -50,5 +50,5 @@ pub(super) async fn show(context: CallerContext) -> Result<Response, Problem> {
         "rights": rights,
         "servers": app.directory.usable_server_ids(identity),
     });
-    Ok(json(StatusCode::OK, &caller))
+    Ok(json_value(StatusCode::OK, &caller))
 }
