@@ -48,3 +48,45 @@ fn session_id(headers: &HeaderMap) -> Result<SessionId, ErrorKind> {
     // A value that cannot be a session id belongs to no session.
     SessionId::parse(value.as_bytes()).map_err(|_| ErrorKind::SessionNotFound)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderName, HeaderValue};
+
+    fn read(sent: &[(HeaderName, &'static str)]) -> RequestFields {
+        let sent = sent.iter();
+        let sent = sent.map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
+        read_fields(&HeaderMap::from_iter(sent))
+    }
+
+    #[test]
+    fn a_session_has_one_id_under_its_name_or_the_alias() {
+        let session = |sent: &[_]| read(sent).session.map(|id| id.as_str().to_owned());
+        assert_eq!(session(&[]), Err(ErrorKind::SessionMissing));
+        for name in [MCP_SESSION_ID, X_MCP_SESSION_ID] {
+            assert_eq!(session(&[(name, "a1")]), Ok("a1".to_owned()));
+        }
+        let both = |alias| session(&[(MCP_SESSION_ID, "a1"), (X_MCP_SESSION_ID, alias)]);
+        assert_eq!(both("a1"), Ok("a1".to_owned()));
+        assert_eq!(both("a2"), Err(ErrorKind::InvalidRequest));
+        assert_eq!(
+            session(&[(MCP_SESSION_ID, "a b")]),
+            Err(ErrorKind::SessionNotFound)
+        );
+    }
+
+    #[test]
+    fn only_a_revision_that_is_named_and_served_goes_on() {
+        let fields = |named| read(&[(MCP_PROTOCOL_VERSION, named)]);
+        let unnamed = read(&[]);
+        assert_eq!(unnamed.revision, Ok(Revision::ASSUMED));
+        assert_eq!(unnamed.forwarded.revision, None);
+        let named = fields("2025-06-18");
+        assert_eq!(named.revision, Ok(Revision::V2025_06_18));
+        assert_eq!(named.forwarded.revision, Some(Revision::V2025_06_18));
+        let unserved = fields("2026-07-28");
+        assert!(unserved.revision.is_err());
+        assert_eq!(unserved.forwarded.revision, None);
+    }
+}

@@ -73,3 +73,39 @@ impl ForwardedFields {
 fn is_param(name: &HeaderName) -> bool {
     name.as_str().starts_with(PARAM_PREFIX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_the_client_do_not_go_on() {
+        let sent = [
+            ("authorization", "Bearer secret"),
+            ("cookie", "secret"),
+            ("x-api-key", "secret"),
+            ("mcp-session-id", "secret"),
+            ("traceparent", "00-1-1-01"),
+            ("x-request-id", "r1"),
+            ("last-event-id", "7"),
+            ("mcp-param-city", "Oslo"),
+            ("mcp-param-city", "Bergen"),
+        ];
+        let mut headers = HeaderMap::new();
+        for (name, value) in sent {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        let mut gone_on = HeaderMap::new();
+        ForwardedFields::of(&headers).add_to(&mut gone_on);
+        let of = |name: &str| -> Vec<_> { gone_on.get_all(name).iter().collect() };
+        assert_eq!(of("mcp-param-city"), ["Oslo", "Bergen"]);
+        for (name, value) in [
+            ("traceparent", "00-1-1-01"),
+            ("x-request-id", "r1"),
+            ("last-event-id", "7"),
+        ] {
+            assert_eq!(of(name), [value]);
+        }
+        assert_eq!(gone_on.len(), 5, "{gone_on:?}");
+    }
+}
