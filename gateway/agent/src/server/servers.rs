@@ -23,7 +23,8 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(7);
 pub struct AgentServers(BTreeMap<Box<str>, Arc<AgentServer>>);
 
 impl AgentServers {
-    /// These servers, at which a principal has at most `sessions_max` conversations together. `locks_directory` is where processes that share an embedded store lock conversations.
+    /// These servers, at which a principal has at most `sessions_max` conversations together. `locks_directory` is where
+    /// processes that share an embedded store lock conversations.
     ///
     /// # Errors
     /// An id is not a valid server name, which the settings have checked already.

@@ -58,7 +58,8 @@ pub(super) fn hand_over(first: &OwnedFd, spec: Box<Spec>, program: ProgramDescri
     let _ = send(first.as_fd(), &ToHelper::Spec(spec), &passed);
 }
 
-/// Waits until process 1 is confined, which lets this process answer its refused calls; where it is not, why. One that died while it waited is noticed here.
+/// Waits until process 1 is confined, which lets this process answer its refused calls; where it is not, why. One that
+/// died while it waited is noticed here.
 pub(super) fn until_confined(
     first: &OwnedFd,
 ) -> Result<Result<RefusedCalls, StepFailure>, StepError> {

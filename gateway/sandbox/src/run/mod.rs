@@ -16,6 +16,7 @@ mod ready;
 mod sandbox;
 mod spawn;
 mod spec;
+mod state;
 mod stop;
 mod verdict;
 mod warm;

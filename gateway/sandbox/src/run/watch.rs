@@ -14,11 +14,11 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::begun::{AnnouncedProcess, BegunHelper, SETUP_WAIT};
 use super::error::RunError;
-use super::kernel_objects::ObjectsMeter;
 use super::private::PrivateDirectory;
 use super::pump::Pump;
 use super::ready::Ready;
 use super::spawn::KILL_WAIT;
+use super::state::{LOOK_GROUP, State};
 use super::stop::StopHandle;
 use super::verdict::Facts;
 use super::warm::Replacement;
@@ -28,12 +28,8 @@ use crate::job::ListenerCallback;
 use crate::limits::Limits;
 use crate::outcome::{Output, RefusedCall, RunEnd, RunLimit, StopReason, Usage};
 use crate::protocol::{self, FinishReport, FromHelper, ToHelper};
-use crate::thread_time::thread_cpu_time;
 
-/// [`SETUP_WAIT`] in a helper that was begun in advance. After this the run begins its own.
-const WARM_SETUP_WAIT: Duration = Duration::from_secs(1);
-/// Interval of measurements with a control group.
-const LOOK_GROUP: Duration = Duration::from_millis(20);
+/// Interval of measurements without a control group.
 const LOOK_WATCHDOG: Duration = Duration::from_millis(50);
 
 /// A run being watched.
@@ -64,79 +60,6 @@ pub(super) struct Handover {
 
 /// Inspects the processes below a helper, once, while the program runs and after it has written something.
 pub(crate) type Witness<'w> = &'w mut dyn FnMut(Pid);
-
-/// The state of the run so far.
-pub(super) struct State {
-    /// How much the run may write into layers that are in memory.
-    upper_bytes: u64,
-    /// One of the layers, if the helper passes them before the end: its file system shows how much was written.
-    upper: Option<OwnedFd>,
-    begun: Instant,
-    /// The processor time of this thread then.
-    begun_cpu: Duration,
-    pub(super) deadline: Instant,
-    pub(super) next_look: Instant,
-    pub(super) started: Option<Instant>,
-    pub(super) stopped: Option<StopReason>,
-    /// The most that was ever measured of each.
-    most: CgroupUsage,
-    /// The peak that the control group measured, if there was one.
-    group_memory_peak_bytes: Option<u64>,
-    /// Whether the group has refused a process or, without one, the run was seen with as many as it may have.
-    has_reached_processes: bool,
-    objects: ObjectsMeter,
-    chunk: Box<[u8; Pump::CHUNK]>,
-}
-
-impl State {
-    /// `is_warm`: whether the helper was begun in advance.
-    pub(super) fn new(
-        begun: Instant,
-        begun_cpu: Duration,
-        upper_bytes: u64,
-        is_warm: bool,
-    ) -> Self {
-        let setup_wait = if is_warm { WARM_SETUP_WAIT } else { SETUP_WAIT };
-        Self {
-            upper_bytes,
-            upper: None,
-            begun,
-            begun_cpu,
-            deadline: Instant::now() + setup_wait,
-            next_look: begun + LOOK_GROUP,
-            started: None,
-            stopped: None,
-            most: CgroupUsage::default(),
-            group_memory_peak_bytes: None,
-            has_reached_processes: false,
-            objects: ObjectsMeter::default(),
-            chunk: Box::new([0; Pump::CHUNK]),
-        }
-    }
-
-    /// The limits at which the kernel refused something.
-    fn limits_reached(&self) -> Vec<RunLimit> {
-        let layer = self.upper.as_ref().and_then(|upper| fstatfs(upper).ok());
-        let is_reached = [
-            (RunLimit::Processes, self.has_reached_processes),
-            (
-                RunLimit::DiskBytes,
-                layer.is_some_and(|layer| layer.f_bfree == 0),
-            ),
-            (
-                RunLimit::Files,
-                layer.is_some_and(|layer| layer.f_ffree == 0),
-            ),
-        ];
-        let reached = is_reached.into_iter().filter(|(_, is_reached)| *is_reached);
-        reached.map(|(limit, _)| limit).collect()
-    }
-
-    /// CPU time that this thread has used for the run.
-    fn host_cpu_time(&self) -> Duration {
-        thread_cpu_time().saturating_sub(self.begun_cpu)
-    }
-}
 
 /// A run that has ended, with no process left.
 pub(super) struct FinishedRun {
