@@ -327,7 +327,11 @@ impl<E: Errors> Delivery<E> {
         match &self.resolved {
             Some(Resolved { binding, .. }) if self.rules.on_loss != OnLoss::GiveUp => {
                 let lost = LostBinding::new(binding, loss);
-                self.resolution = Some(Box::new(Resolution::recover(lost, facts)));
+                self.resolution = Some(Box::new(Resolution::recover(
+                    lost,
+                    self.rules.on_loss,
+                    facts,
+                )));
                 self.continue_resolving(Purpose::Recover(ran), facts);
             }
             _ => self.fail(Failure::Lost),

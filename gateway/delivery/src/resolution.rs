@@ -120,8 +120,8 @@ impl<E: Errors> Resolution<E> {
 
     /// Moves a lost binding, or adopts it if another gateway has moved it.
     #[must_use]
-    pub fn recover(lost: LostBinding, facts: &Facts<'_>) -> Self {
-        let mut resolution = Self::resolve(OnLoss::Recover);
+    pub fn recover(lost: LostBinding, on_loss: OnLoss, facts: &Facts<'_>) -> Self {
+        let mut resolution = Self::resolve(on_loss);
         resolution.recover_from(lost, facts);
         resolution
     }
@@ -284,7 +284,8 @@ impl<E: Errors> Resolution<E> {
             {
                 recorded
             }
-            Some(lost) => lost.replaced_by(&binding),
+            // The same binding may be of use after all: its owner was only late.
+            Some(lost) => lost.replaced_by(&binding).or(recorded),
             None => recorded,
         };
         self.state = State::Ended(Ok(Resolved {

@@ -675,7 +675,10 @@ fn a_claim_moves_on_until_every_instance_was_tried() {
 fn the_claim_of_a_lost_binding_lapses_if_it_is_given_up() {
     let names = Names::new();
     let lost = LostBinding::new(&bound(1, "a"), Loss::InstanceRefuses);
-    let mut run = Resolving::begin(Resolution::recover(lost, &names.facts()), &names);
+    let mut run = Resolving::begin(
+        Resolution::recover(lost, OnLoss::Recover, &names.facts()),
+        &names,
+    );
     run.hear(TaskOutcome::Drawn(token()));
     assert!(matches!(run.task(), Task::Rebind(request) if request.avoid == Some(instance("a"))));
     run.hear(rebound(2, "b", 1, None));
@@ -753,7 +756,10 @@ fn a_lapsed_claim_has_lost_state_only_if_it_was_confirmed_in_the_last_moment() {
 fn the_loss_that_another_gateway_handled_is_told_once_by_each() {
     let names = Names::new();
     let lost = LostBinding::new(&bound(1, "a"), Loss::SessionUnknown);
-    let mut run = Resolving::begin(Resolution::recover(lost, &names.facts()), &names);
+    let mut run = Resolving::begin(
+        Resolution::recover(lost, OnLoss::Recover, &names.facts()),
+        &names,
+    );
     run.hear(TaskOutcome::Drawn(token()));
     let owned = Some(Refusal::Owned(worker("there:1")));
     run.hear(TaskOutcome::Rebound(Err(owned)));
@@ -772,6 +778,30 @@ fn the_loss_that_another_gateway_handled_is_told_once_by_each() {
         (loss.from, loss.to, loss.epoch),
         (instance("a"), instance("b"), 2)
     );
+}
+
+#[test]
+fn a_recorded_loss_is_told_although_the_binding_turns_out_not_to_be_lost() {
+    let names = Names::owned();
+    let mut binding = owned_by("there:1", in_state(BindingState::Orphaned, bound(2, "a")));
+    if let Some(owner) = &mut binding.owner {
+        owner.alive = false;
+    }
+    let mut run = Resolving::begin(Resolution::resolve(OnLoss::RecoverAndReport), &names);
+    run.hear(route(Some(binding)));
+    run.hear(TaskOutcome::Drawn(token()));
+    let owned = Some(Refusal::Owned(worker("there:1")));
+    run.hear(TaskOutcome::Rebound(Err(owned)));
+    run.hear(TaskOutcome::Routed(Ok(RouteReply {
+        binding: Some(owned_by("there:1", bound(2, "a"))),
+        worker_lost: None,
+        unreported_loss: Some(UnreportedLoss {
+            instance: instance("b"),
+            reason: None,
+        }),
+    })));
+    let loss = run.result().unwrap().state_loss.unwrap();
+    assert_eq!((loss.from, loss.epoch), (instance("b"), 2));
 }
 
 #[test]
@@ -822,7 +852,10 @@ fn by_policy_a_loss_ends_the_session_but_a_lapsed_claim_does_not() {
     };
     for (loss, ends) in [(Loss::SessionUnknown, true), (Loss::ClaimLapsed, false)] {
         let lost = LostBinding::new(&bound(1, "a"), loss);
-        let mut run = Resolving::begin(Resolution::recover(lost, &names.facts()), &names);
+        let mut run = Resolving::begin(
+            Resolution::recover(lost, OnLoss::Recover, &names.facts()),
+            &names,
+        );
         match run.task() {
             Task::EndSession => assert!(ends),
             Task::DrawToken => assert!(!ends),
@@ -839,7 +872,10 @@ fn by_policy_a_loss_ends_the_session_but_a_lapsed_claim_does_not() {
 fn the_live_owner_of_a_lost_connection_renews_it() {
     let names = Names::owned();
     let lost = LostBinding::new(&owned_by("there:1", bound(1, "a")), Loss::ConnectionEnded);
-    let mut run = Resolving::begin(Resolution::recover(lost, &names.facts()), &names);
+    let mut run = Resolving::begin(
+        Resolution::recover(lost, OnLoss::Recover, &names.facts()),
+        &names,
+    );
     assert!(matches!(run.task(), Task::RenewAtOwner(lost) if lost.epoch == 1));
     run.hear(TaskOutcome::Done);
     run.hear(route(Some(owned_by("there:1", bound(2, "a")))));

@@ -318,6 +318,10 @@ impl Fleet {
         match outcome.as_ref().map(|decided| &decided.reply) {
             Ok(Reply::Create(reply)) if reply.created => self.told.begin_again(key),
             Ok(Reply::End(reply)) if reply.ended_now => self.told.begin_again(key),
+            Ok(Reply::Confirm(binding)) => {
+                let recorded = binding.upstream_session.as_ref().unwrap();
+                self.upstreams.record(recorded.as_str());
+            }
             _ => {}
         }
         outcome.map(|decided| decided.reply)

@@ -97,6 +97,14 @@ impl Fleet {
     /// A machine has come to its end.
     pub(crate) fn ended(&mut self, number: u64, end: End) {
         let job = self.jobs.remove(&number).unwrap();
+        // A connection may stay that is not recorded: the next one replaces it.
+        if let Some(made) = job
+            .made
+            .as_deref()
+            .filter(|_| job.identity.place.1 != "pipe")
+        {
+            self.upstreams.check_recorded(made);
+        }
         match (job.purpose.clone(), end) {
             (Purpose::Client(client), End::Answered(delivered)) => {
                 let Machine::Deliver(_, call) = &job.machine else {
@@ -242,7 +250,11 @@ impl Fleet {
         }
         self.note("renewed at its owner");
         let lost = LostBinding::new(binding, Loss::ConnectionEnded);
-        let machine = Machine::Resolve(Box::new(Resolution::recover(lost, &job.identity.facts())));
+        let machine = Machine::Resolve(Box::new(Resolution::recover(
+            lost,
+            OnLoss::Recover,
+            &job.identity.facts(),
+        )));
         let purpose = Purpose::Renewed { asker, step };
         let renewal = self.begin(job.process, place, "alice", machine, purpose);
         self.advance(renewal);

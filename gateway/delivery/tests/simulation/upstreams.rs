@@ -57,6 +57,8 @@ pub(crate) struct Upstreams {
     owned_epochs: BTreeMap<(Place, u64), u64>,
     ran: BTreeMap<u64, u64>,
     told_not_run: BTreeSet<u64>,
+    /// Those that a CONFIRM has recorded.
+    recorded: BTreeSet<String>,
 }
 
 impl Upstreams {
@@ -109,6 +111,18 @@ impl Upstreams {
         };
         self.sessions.insert(session.clone(), made);
         session
+    }
+
+    pub(crate) fn record(&mut self, session: &str) {
+        self.recorded.insert(session.to_owned());
+    }
+
+    /// A resolution is over that has made this session.
+    pub(crate) fn check_recorded(&self, made: &str) {
+        assert!(
+            self.recorded.contains(made) || !self.knows(made),
+            "{made} is not recorded, and was not deleted"
+        );
     }
 
     pub(crate) fn knows(&self, session: &str) -> bool {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use mooring_delivery::{
-    Errors, Facts, Instances, Loss, LostBinding, Resolution, ResolveFailure, StateLoss,
+    Errors, Facts, Instances, Loss, LostBinding, OnLoss, Resolution, ResolveFailure, StateLoss,
 };
 use mooring_session::Refusal;
 use mooring_session::names::{InstanceName, NameError, ServerName};
@@ -173,7 +173,7 @@ impl SessionRouter {
         server: &Server,
     ) -> Result<BindingView, ResolveError> {
         let mut resolving = Resolving::default();
-        let resolution = Resolution::resolve(mooring_delivery::OnLoss::Recover);
+        let resolution = Resolution::resolve(OnLoss::Recover);
         let resolved = resolving.run(self, session, server, resolution).await?;
         Ok(resolved.binding)
     }
@@ -188,7 +188,7 @@ impl SessionRouter {
     ) -> Result<(), ResolveError> {
         let instances = ServerInstances(server);
         let facts = self.facts(session, &instances);
-        let resolution = Resolution::recover(LostBinding::new(lost, loss), &facts);
+        let resolution = Resolution::recover(LostBinding::new(lost, loss), OnLoss::Recover, &facts);
         let mut resolving = Resolving::default();
         let resolved = resolving.run(self, session, server, resolution).await;
         resolved.map(|_| ())
