@@ -410,6 +410,10 @@ fn a_message_without_a_reply_moves_nothing() {
             "{fault:?}"
         );
     }
+    let mut run = Delivering::begin(OnLoss::GiveUp, Repetition::Never, bound(1, "a"), &names);
+    run.not_answered(SendFault::Broken);
+    run.hear(Event::Probed(Probed::SessionLost));
+    assert!(matches!(run.action(), Action::Fail(Failure::Lost)));
     let orphaned = in_state(BindingState::Orphaned, bound(1, "a"));
     let mut run = Delivering::begin(OnLoss::GiveUp, Repetition::Never, orphaned, &names);
     assert!(matches!(run.action(), Action::Fail(Failure::Lost)));
@@ -499,6 +503,10 @@ fn an_unreachable_instance_is_lost_only_if_another_one_answers() {
             Action::Resolve(Task::DrawToken) => assert!(does_answer),
             Action::Fail(Failure::Unreachable(())) => assert!(!does_answer),
             other => panic!("{other:?}"),
+        }
+        if does_answer {
+            run.recover(2);
+            assert!(run.is_sending(2), "nothing was delivered");
         }
     }
 }
