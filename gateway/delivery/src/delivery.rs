@@ -76,6 +76,8 @@ pub struct Delivery<E: Errors> {
     /// Whether any attempt may have run.
     ran: Ran,
     not_served_since: Option<Instant>,
+    /// The epoch at which the owner has said that it does not have the connection.
+    not_here_at: Option<u64>,
     /// Whether the owner was asked to renew a connection that it does not have.
     was_renewed: bool,
     unreached_since: Option<Instant>,
@@ -94,6 +96,7 @@ impl<E: Errors> Delivery<E> {
             attempts: 0,
             ran: Ran::No,
             not_served_since: None,
+            not_here_at: None,
             was_renewed: false,
             unreached_since: None,
         }
@@ -267,11 +270,14 @@ impl<E: Errors> Delivery<E> {
                 self.not_served_since.get_or_insert(now);
                 self.state = State::Waiting(fault);
             }
-            SendFault::NotHere if self.has_to_be_renewed(facts) => {
+            SendFault::NotHere if self.has_to_be_renewed() => {
                 self.was_renewed = true;
                 self.lost(Loss::ConnectionEnded, Ran::No, facts);
             }
             SendFault::NotHere | SendFault::NotServed | SendFault::OwnerDraining => {
+                if fault == SendFault::NotHere {
+                    self.not_here_at = self.epoch();
+                }
                 let since = *self.not_served_since.get_or_insert(now);
                 self.wait_since(since, OWNER_WITHIN, fault, error, now);
             }
@@ -286,14 +292,16 @@ impl<E: Errors> Delivery<E> {
         }
     }
 
-    /// Whether the connection is gone that the record names, rather than about to move: this gateway owns it, or its owner
-    /// has said so before. A store that lost writes may name one that was replaced. Only once, because the owner may have
-    /// restarted without the store knowing.
-    fn has_to_be_renewed(&self, facts: &Facts<'_>) -> bool {
-        let owner = (self.resolved.as_ref()).and_then(|resolved| resolved.binding.owner.as_ref());
-        let is_own = owner.is_some_and(|owner| owner.worker == *facts.worker);
-        let is_repeated = self.not_served_since.is_some();
-        self.rules.on_loss != OnLoss::GiveUp && !self.was_renewed && (is_own || is_repeated)
+    /// Whether the connection is gone that the record names, rather than about to move: its owner, which may be this gateway,
+    /// has said so at the same epoch before. A store that lost writes may name one that was replaced. Only once, because
+    /// the owner may have restarted without the store knowing.
+    fn has_to_be_renewed(&self) -> bool {
+        let is_repeated = self.not_here_at.is_some() && self.not_here_at == self.epoch();
+        self.rules.on_loss != OnLoss::GiveUp && !self.was_renewed && is_repeated
+    }
+
+    fn epoch(&self) -> Option<u64> {
+        Some(self.resolved.as_ref()?.binding.epoch)
     }
 
     /// Waits before the record is read again: another gateway may have moved the session, or be about to.

@@ -13,7 +13,7 @@
 //! | | | none | failed |
 //! | sending | [`Action::Send`] | an answer | answered; reading if it looks like one to an unknown session |
 //! | | | the instance refuses connections, or the owned connection has ended | the binding is lost |
-//! | | | no connection | waiting, then resolving; failed after 10 s |
+//! | | | no connection | waiting, then resolving; failed after 10 s, and at once if there is no other instance |
 //! | | | no connection for long | probing the others |
 //! | | | the owner does not serve it | waiting, then resolving; failed after 15 s |
 //! | | | the owner does not have the connection, again | the binding is lost |

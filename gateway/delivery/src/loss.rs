@@ -6,6 +6,8 @@ use mooring_session::names::{InstanceName, Reason};
 use mooring_session::rules::UnreportedLoss;
 use mooring_session::view::{BindingView, OwnerView};
 
+use crate::facts::Facts;
+
 /// How a binding was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
@@ -85,6 +87,12 @@ impl LostBinding {
             owner: binding.owner.clone(),
             loss,
         }
+    }
+
+    /// Whether another live gateway owns the connection, and so renews it itself.
+    pub(crate) fn is_renewed_by_owner(&self, facts: &Facts<'_>) -> bool {
+        let owner = self.owner.as_ref();
+        owner.is_some_and(|owner| owner.alive && owner.worker != *facts.worker)
     }
 
     /// What the client is told once `binding` has taken its place: nothing if it is the same one.

@@ -1,8 +1,8 @@
 //! Resolving: from a session and a server to the binding for its calls. An unbound server is bound, another gateway's
 //! claim is waited for, and a lost binding is moved by one of the gateways that notice, whose result the others adopt.
 //!
-//! Invariants: a claim is initialized at most once at each epoch; an upstream session that was not recorded is deleted; a
-//! claim that is not used is dropped or expires at once. The state alone determines the task.
+//! Invariants: a claim is initialized at most once at each epoch; an upstream session that the store refused to record is
+//! deleted; a claim that fails at its instances is dropped or expires at once. The state alone determines the task.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use mooring_session::Refusal;
 use mooring_session::limits::LEASE_MIN;
 use mooring_session::names::{InstanceName, Token, UpstreamSession};
+use mooring_session::refusal::Stale;
 use mooring_session::rules::{BindReply, Ownership, RebindReply};
 use mooring_session::view::BindingView;
 
@@ -69,6 +70,8 @@ pub struct Resolution<E: Errors> {
     lost: Option<LostBinding>,
     /// The first loss of this resolution, which is the one that the client is told of.
     first_lost: Option<LostBinding>,
+    /// Whether a live owner was asked to renew its connection.
+    has_asked_owner: bool,
     /// Whether the claim is the first to follow one that never had state: the record has no loss to report either.
     had_no_state: bool,
     gives_up_at: Option<Instant>,
@@ -88,6 +91,7 @@ impl<E: Errors> Resolution<E> {
             untried: Vec::new(),
             lost: None,
             first_lost: None,
+            has_asked_owner: false,
             had_no_state: false,
             gives_up_at: None,
             is_watching: false,
@@ -109,7 +113,7 @@ impl<E: Errors> Resolution<E> {
         resolution
     }
 
-    /// The first binding of a session at a server. Fails with `ClaimPending` if the server is bound or claimed already.
+    /// The first binding of a session at a server. Fails with `ClaimPending` if another attempt has the claim, or takes it.
     #[must_use]
     pub fn open() -> Self {
         Self {
@@ -211,9 +215,12 @@ impl<E: Errors> Resolution<E> {
             (State::Rebinding(token), TaskOutcome::Rebound(Ok(rebound))) => {
                 self.rebound(rebound, token, facts);
             }
-            // A live peer has taken it over meanwhile.
+            // A live peer has taken it over meanwhile, or it is not bound any more.
             (State::Rebinding(_), TaskOutcome::Rebound(Err(error)))
-                if matches!(E::refusal(&error), Some(Refusal::Owned(_))) =>
+                if matches!(
+                    E::refusal(&error),
+                    Some(Refusal::Owned(_) | Refusal::Stale(Stale::Binding))
+                ) =>
             {
                 self.adopt();
             }
@@ -228,9 +235,12 @@ impl<E: Errors> Resolution<E> {
                 self.state = State::Restoring(binding);
             }
             // The store may have confirmed it, and a connection that the record names must not be missing. Otherwise the
-            // claim lapses, and the next connection replaces this one.
+            // claim lapses, and the next connection replaces this one. The client of a session that is being opened never
+            // learns its id.
             (State::Confirming(_), TaskOutcome::Confirmed(Err(error)))
-                if facts.ownership == Ownership::Owned && E::refusal(&error).is_none() =>
+                if facts.ownership == Ownership::Owned
+                    && E::refusal(&error).is_none()
+                    && !self.is_opening =>
             {
                 self.fail(ResolveFailure::Store(error));
             }
@@ -266,6 +276,11 @@ impl<E: Errors> Resolution<E> {
                 state_loss,
             }) => self.end_with(binding, state_loss),
             Found::Lost(_) if self.on_loss == OnLoss::GiveUp => self.fail(ResolveFailure::Lost),
+            // What it was asked for did not help. It gets as long as any claim, in which it may also be found to have died.
+            Found::Lost(lost) if self.has_asked_owner && lost.is_renewed_by_owner(facts) => {
+                self.lost = Some(lost);
+                self.wait_for_claim(facts, now);
+            }
             Found::Lost(lost) => self.recover_from(lost, facts),
             Found::Unbound => {
                 self.lost = None;
@@ -309,13 +324,15 @@ impl<E: Errors> Resolution<E> {
         }
     }
 
-    /// If the owner is alive, it renews its own connection.
     fn recover_from(&mut self, lost: LostBinding, facts: &Facts<'_>) {
         let is_claim = lost.loss == Loss::ClaimLapsed;
-        self.state = match &lost.owner {
-            _ if facts.ends_on_loss && !is_claim => State::EndingSession,
-            Some(owner) if owner.alive && owner.worker != *facts.worker => State::RenewingAtOwner,
-            _ => State::DrawingToken(ClaimKind::Lost),
+        self.state = if facts.ends_on_loss && !is_claim {
+            State::EndingSession
+        } else if lost.is_renewed_by_owner(facts) {
+            self.has_asked_owner = true;
+            State::RenewingAtOwner
+        } else {
+            State::DrawingToken(ClaimKind::Lost)
         };
         if self.first_lost.is_none() {
             self.first_lost = Some(lost.clone());

@@ -585,11 +585,22 @@ fn an_owner_that_does_not_have_the_connection_renews_it_once() {
 }
 
 #[test]
-fn a_gateway_that_does_not_have_its_own_connection_makes_a_new_one_at_once() {
+fn a_gateway_that_does_not_have_its_own_connection_makes_a_new_one_if_the_record_still_names_it() {
     let names = Names::owned();
-    let binding = owned_by("here:1", bound(1, "a"));
-    let mut run = Delivering::begin(OnLoss::Recover, Repetition::Never, binding, &names);
-    run.not_answered(SendFault::NotHere);
+    let binding = |epoch| owned_by("here:1", bound(epoch, "a"));
+    let mut run = Delivering::begin(OnLoss::Recover, Repetition::Never, binding(1), &names);
+    for (epoch, is_lost) in [(2, false), (2, true)] {
+        run.not_answered(SendFault::NotHere);
+        assert!(
+            matches!(run.action(), Action::Wait(_)),
+            "the route may be stale"
+        );
+        run.hear(Event::Waited)
+            .hear(Event::Resolving(route(Some(binding(epoch)))));
+        if is_lost {
+            run.not_answered(SendFault::NotHere);
+        }
+    }
     assert!(matches!(run.action(), Action::Resolve(Task::DrawToken)));
 }
 
@@ -888,6 +899,41 @@ fn the_live_owner_of_a_lost_connection_renews_it() {
     run.hear(TaskOutcome::Done);
     run.hear(route(Some(owned_by("there:1", bound(2, "a")))));
     assert!(run.result().unwrap().state_loss.is_some());
+}
+
+#[test]
+fn an_owner_that_cannot_renew_the_connection_is_asked_once_and_waited_for_within_bounds() {
+    let names = Names::owned();
+    let orphan = |epoch| owned_by("there:1", bound(epoch, "gone"));
+    let mut run = Resolving::begin(Resolution::resolve(OnLoss::Recover), &names);
+    run.hear(route(Some(orphan(1))));
+    assert!(matches!(run.task(), Task::RenewAtOwner(_)));
+    run.hear(TaskOutcome::Done).hear(route(Some(orphan(2))));
+    assert!(matches!(run.task(), Task::WatchClaim));
+    let woken = || TaskOutcome::Woken {
+        receives_events: false,
+    };
+    run.hear(woken()).hear(route(Some(orphan(2))));
+    assert!(matches!(run.task(), Task::AwaitClaim(_)));
+    run.later(60);
+    run.hear(woken()).hear(route(Some(orphan(3))));
+    assert!(matches!(run.result(), Err(ResolveFailure::ClaimPending)));
+}
+
+#[test]
+fn a_binding_that_was_dropped_before_it_is_moved_is_bound_again() {
+    let names = Names::new();
+    let lost = LostBinding::new(&bound(1, "a"), Loss::InstanceRefuses);
+    let mut run = Resolving::begin(
+        Resolution::recover(lost, OnLoss::Recover, &names.facts()),
+        &names,
+    );
+    run.hear(TaskOutcome::Drawn(token()));
+    run.hear(TaskOutcome::Rebound(Err(Some(Refusal::Stale(
+        Stale::Binding,
+    )))));
+    run.hear(route(None));
+    assert!(matches!(run.task(), Task::DrawToken));
 }
 
 #[test]

@@ -110,7 +110,7 @@ pub async fn deliver(
     let instances = ServerInstances(server);
     let facts = router.facts(session, &instances);
     let mut delivery = Delivery::new(call.rules());
-    let mut aside = Aside::default();
+    let mut rare_actions = RareActions::default();
     let mut routed_now = false;
     if let Some(routed) = call.routed.take() {
         router.record_takeover(session, &server.id, &routed);
@@ -130,15 +130,20 @@ pub async fn deliver(
                 if routed_now {
                     metrics::affinity_hit();
                 }
-                send(router, call, binding, has_session, &mut aside.reply).await
+                // What it has read of the session may change while the message runs.
+                rare_actions.resolving = None;
+                send(router, call, binding, has_session, &mut rare_actions.reply).await
             }
             Action::Answer(delivered) => {
-                return aside.reply.take().map_or(Err(DeliverError::Lost), |reply| {
-                    Ok(DeliveryResult::of(reply, delivered, server))
-                });
+                return rare_actions
+                    .reply
+                    .take()
+                    .map_or(Err(DeliverError::Lost), |reply| {
+                        Ok(DeliveryResult::of(reply, delivered, server))
+                    });
             }
             Action::Fail(failure) => return Err(DeliverError::of(failure, call)),
-            action => Box::pin(aside.perform(router, call, action))
+            action => Box::pin(rare_actions.perform(router, call, action))
                 .await
                 .map_err(ResolveError::Name)?,
         };
@@ -277,15 +282,15 @@ const fn is_without_instance(error: &SendError) -> bool {
     )
 }
 
-/// What is beside the good way of a call.
+/// Performs what a call that succeeds at once does not need.
 #[derive(Default)]
-struct Aside {
+struct RareActions {
     /// The reply of the last attempt.
     reply: Option<Reply>,
     resolving: Option<Box<Resolving>>,
 }
 
-impl Aside {
+impl RareActions {
     async fn perform(
         &mut self,
         router: &SessionRouter,
