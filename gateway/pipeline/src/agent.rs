@@ -7,13 +7,12 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use mooring_session::names::ServerName;
 use tokio::sync::mpsc;
 
 use super::answer;
 use super::answer::with_session_id;
 use super::built_in::{call_of, reply_to};
-use super::request::{RequestServer, ServerRequest};
+use super::request::ServerRequest;
 use mooring_agent::server::{AgentServer, CallContext, Progress, RequestName};
 use mooring_protocol::{ErrorKind, Id, Kind, Message, Method, Reply, Revision};
 
@@ -24,12 +23,6 @@ const PROGRESS_WAITING_MAX: usize = 64;
 
 /// A request for an agent server.
 type AgentRequest<'a> = ServerRequest<'a, Arc<AgentServer>>;
-
-impl RequestServer for Arc<AgentServer> {
-    fn id(&self) -> &ServerName {
-        &self.id
-    }
-}
 
 /// Serves one message.
 pub(crate) async fn post(

@@ -10,13 +10,12 @@
 use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode};
-use mooring_session::names::ServerName;
 
 use super::answer;
 use super::answer::with_session_id;
 use super::built_in::{call_of, reply_to};
 use super::nested_servers::NestedServers;
-use super::request::{RequestServer, ServerRequest};
+use super::request::ServerRequest;
 use mooring_code::calls::{AnswerPlace, RunClient, Upstreams as _};
 use mooring_code::place::ClientNameError;
 use mooring_code::server::{CallContext, Caller, CodeServer};
@@ -27,12 +26,6 @@ const ASKING: &str = "asking-";
 
 /// A request for a code server.
 type CodeRequest<'a> = ServerRequest<'a, Arc<CodeServer>>;
-
-impl RequestServer for Arc<CodeServer> {
-    fn id(&self) -> &ServerName {
-        &self.id
-    }
-}
 
 /// Serves one message.
 pub(crate) async fn post(
@@ -94,7 +87,7 @@ async fn answered(request: &CodeRequest<'_>, message: &Message<'_>) -> Reply {
     }
 }
 
-/// The caller, from the request's identity and headers.
+/// The caller, from the request's identity and fields.
 fn caller(request: &CodeRequest<'_>) -> Result<Caller, ClientNameError> {
     let name = request.fields.client_name.as_ref();
     Ok(Caller {

@@ -1,16 +1,17 @@
-//! What every message of a client passes, whichever transport it came by: the edges of HTTP and of peers in the crate
-//! `mooring`, and here the streams of HTTP+SSE and of standard input, members of groups, and calls of code.
+//! What serves the messages of clients, whichever transport they came by: the edges of HTTP and of peers in the crate
+//! `mooring`, and here the streams of HTTP+SSE and of standard input. It also serves members of groups, and calls of code.
 //!
-//! [`serve`] is the one entry, and [`order`] the order of the steps. `mooring-router` decides where a message goes.
+//! [`serve`] is the entry of clients' requests, and [`NestedServers`] that of the gateway's own. [`order`] has the steps in
+//! their order, and what does not pass them. `mooring-router` decides where a message goes.
 //!
-//! Invariant: nothing here knows HTTP's listeners, paths and headers. What a request says in headers arrives as
-//! [`RequestFields`], and what a transport has to write leaves as a [`mooring_protocol::Reply`].
+//! Invariant: nothing here knows HTTP's listeners and paths, or headers other than those that peers exchange. What a request
+//! says in headers arrives as [`RequestFields`], and what a transport has to write leaves as a [`mooring_protocol::Reply`].
 
 mod agent;
 pub mod answer;
 mod batch;
 mod built_in;
-pub mod client_stream;
+mod client_stream;
 mod code;
 mod delayed_answer;
 mod directory;

@@ -1,5 +1,5 @@
-//! Requests that begin inside the gateway: calls of code, and requests for lists of tools. They pass the same steps as
-//! those of clients, but for the limits of the call that they are part of.
+//! Requests that begin inside the gateway: calls of code, which pass the same steps as those of clients from that of the
+//! tool on, and visits for lists of tools, which go to their server at once.
 
 use std::error::Error;
 use std::fmt;
@@ -138,15 +138,19 @@ impl NestedServers {
         Self::of_caller(core, &Arc::new(Identity::of(Principal::gateway())))
     }
 
-    /// A request of the gateway's own, in the session that it has opened before.
+    /// A request of the gateway's own: in the session that it has opened before, or in none, as an `initialize`.
     fn visit_of(
         &self,
         server: &str,
         session_id: Option<&HeaderValue>,
     ) -> Option<(Request, Arc<Server>)> {
-        let session = session_id.and_then(|id| SessionId::parse(id.as_bytes()).ok());
+        let session = match session_id {
+            None => Err(ErrorKind::SessionMissing),
+            // A value that cannot be a session id belongs to no session.
+            Some(id) => SessionId::parse(id.as_bytes()).map_err(|_| ErrorKind::SessionNotFound),
+        };
         let mut fields = RequestFields {
-            session: session.ok_or(ErrorKind::SessionMissing),
+            session,
             ..RequestFields::default()
         };
         fields.forwarded.revision = Some(Revision::OFFERED);

@@ -1,19 +1,29 @@
-//! The order of the steps that every message passes, at whichever server and from whichever transport.
+//! The order of the steps that a client's message passes, at whichever server and from whichever transport.
 //!
 //! | step | where | may end it |
 //! |---|---|---|
 //! | authenticate | the transport | yes |
-//! | limit the rate, authorize the server | `ServerDirectory::admit` | yes |
-//! | limit the calls at once | the transport, before it reads the message | yes |
+//! | limit the rate | `ServerDirectory::admit`; standard input has no limit | yes |
+//! | authorize the server | `ServerDirectory::target_for` | yes |
+//! | limit the calls at once | the transport; over HTTP before it reads the message | yes |
 //! | authorize the tool | [`VisibleTools::refuse_call`] | yes |
 //! | ask the hooks about the call | [`serve_hooked`] | yes |
+//! | ask the user for the secret of an upstream server | `ask_for_secret` | yes |
 //! | route by the server's kind, and relay the reply | `route` | |
 //! | ask the hooks about the reply | [`serve_hooked`] | |
 //! | take tools of others out of lists | [`VisibleTools::list_filter`] | |
 //!
-//! A message to a group passes the steps at the group and again at its member. Calls of code begin with the tool.
+//! A message to a group passes the steps at the group, and again those from the tool on at its member. Calls of code begin
+//! with the tool, and ask for no secret.
 //!
-//! Invariant: a message that a step refuses reaches neither the store nor a server.
+//! What does not pass [`serve_in_order`] is no call of a tool:
+//! - A stream (GET), whose lists `pipeline.rs` and `group/listen.rs` filter, and about whose answers `pipeline.rs` asks the
+//!   hooks; and the end of a session (DELETE).
+//! - What the gateway itself asks: visits of [`super::nested_servers`] and their ends, and what a group asks its members.
+//! - Notifications that a group passes on to its bound members (`group/one_way.rs`).
+//!
+//! Invariant: a call that a step refuses is not sent to a server. Before that, the step of the secret may read the store, and
+//! a group may ask its members for their lists, to find the one whose steps the call passes.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! The entry of every request of an admitted caller, and its route by the kind of its server.
+//! The entry of every request of an admitted client, and its route by the kind of its server.
 
 use bytes::Bytes;
 

@@ -143,8 +143,8 @@ impl RequestFields {
 }
 
 impl Request {
-    /// A request of this caller for the server `endpoint`, as those are that begin in the gateway: without an entry, a call
-    /// of its own and a client that may leave.
+    /// A request of this caller for the server `endpoint`: with the usage of its user, which is looked up, without a lane, a
+    /// call and an entry, and with a client that waits for the reply.
     #[must_use]
     pub fn new(
         core: &Arc<ServingCore>,
@@ -195,6 +195,12 @@ impl Request {
         }
         let prefix = &self.core.session_router.options().key_prefix;
         Ok(self.of_caller(Session::named(prefix, id, self.identity.principal.clone())))
+    }
+
+    /// Notes in its entry which session it names, also if it is then refused.
+    pub fn note_session(&self) {
+        // Whoever gets the session notes it.
+        let _ = self.session();
     }
 
     /// A new session of its caller.

@@ -202,7 +202,7 @@ pub(crate) async fn get(request: &UpstreamRequest<'_>) -> Reply {
         .unwrap_or_else(|cause| answer::delivery_error(&cause, None))
 }
 
-/// Opens the server's stream of messages that answer no request, or resumes after the event in the headers.
+/// Opens the server's stream of messages that answer no request, or resumes after the event that the fields name.
 pub(crate) async fn open_stream(
     request: &UpstreamRequest<'_>,
     session: &Session,

@@ -200,6 +200,7 @@ async fn post_body(request: McpRequest, server: ServerTarget, body: Bytes) -> Re
 }
 
 async fn get(mut request: McpRequest, server: &ServerTarget, headers: &HeaderMap) -> Reply {
+    request.note_session();
     let owner = StreamOwner::of(&request);
     let stream = match may_listen(&request, headers) {
         Ok(()) => owner.resume(request.fields.forwarded.last_event_id.as_ref()),

@@ -1,7 +1,7 @@
 //! The single stream that carries everything to a client: that of a client of HTTP+SSE, and standard output.
 //!
-//! Such a client sends its messages one by one, and none of them has a reply of its own. Each is served as if it had
-//! arrived over Streamable HTTP, and its reply is written to this stream.
+//! Such a client sends its messages one by one, and none of them has a reply of its own. Each is served as a request like
+//! any other, and its reply is written to this stream.
 //!
 //! Invariant: each request is answered exactly once on the stream, also if it fails, or the stream ends.
 
@@ -15,6 +15,6 @@ mod wire;
 
 pub(crate) use self::answering::{answer_request, listen, serve_message};
 pub(crate) use self::initialize::{initialize, negotiated_by, revision_for};
-pub use self::open_stream::OpenStream;
+pub(crate) use self::open_stream::OpenStream;
 pub(crate) use self::stream_context::StreamContext;
 pub(crate) use self::wire::Wire;

@@ -24,24 +24,24 @@ const CALLS_MAX: usize = 256;
 
 /// The result of a client's `initialize`, which applies to every later message.
 #[derive(Clone, Debug)]
-pub struct NegotiatedSession {
+pub(crate) struct NegotiatedSession {
     /// The session id that a client of Streamable HTTP would send; none at servers that keep no session.
-    pub session_id: Option<SessionId>,
+    pub(crate) session_id: Option<SessionId>,
     /// The negotiated revision.
-    pub revision: Revision,
+    pub(crate) revision: Revision,
 }
 
 /// A request in progress, which counts among those of the stream and of its user.
 #[derive(Debug)]
-pub struct StreamCall {
+pub(crate) struct StreamCall {
     _of_stream: OwnedSemaphorePermit,
     /// Counts it among the calls of the user.
-    pub of_user: Arc<CallPermit>,
+    pub(crate) of_user: Arc<CallPermit>,
 }
 
 /// Why a request does not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallRefusal {
+pub(crate) enum CallRefusal {
     /// The stream has as many as it may.
     #[error("{CALLS_MAX} requests of this stream are in progress, as many as may be")]
     OfStream,
@@ -73,15 +73,15 @@ enum Phase {
 
 /// An open stream of this gateway.
 #[derive(Debug)]
-pub struct OpenStream {
+pub(crate) struct OpenStream {
     /// The session, which lives at least as long as the stream.
-    pub session: Session,
+    pub(crate) session: Session,
     /// Who opened it.
-    pub identity: Arc<Identity>,
+    pub(crate) identity: Arc<Identity>,
     /// The usage of that user.
-    pub usage: Arc<UserUsage>,
+    pub(crate) usage: Arc<UserUsage>,
     /// The client's server.
-    pub server: ServerName,
+    pub(crate) server: ServerName,
     epoch: Option<u64>,
     wire: Wire,
     queue: Queue,
@@ -95,7 +95,7 @@ impl OpenStream {
     /// A stream whose client has not sent anything. `epoch` is the epoch of its binding; none without a binding, or
     /// while the store is away.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         session: Session,
         identity: Arc<Identity>,
         usage: Arc<UserUsage>,
@@ -125,7 +125,12 @@ impl OpenStream {
 
     /// Whether a message is for this stream: same principal, same server and, if it names an epoch, the same epoch.
     #[must_use]
-    pub fn takes(&self, principal: &Principal, server: &ServerName, epoch: Option<u64>) -> bool {
+    pub(crate) fn takes(
+        &self,
+        principal: &Principal,
+        server: &ServerName,
+        epoch: Option<u64>,
+    ) -> bool {
         self.session.principal == *principal
             && self.server == *server
             && (epoch.is_none() || epoch == self.epoch)
@@ -136,7 +141,7 @@ impl OpenStream {
     ///
     /// # Errors
     /// If the stream has ended, or is ended now because the client does not read.
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         message: &str,
         held: Option<Arc<HeldMemory>>,
@@ -148,7 +153,7 @@ impl OpenStream {
     ///
     /// # Errors
     /// If the stream has ended.
-    pub async fn send_endpoint(&self, endpoint: &str) -> Result<(), StreamOver> {
+    pub(crate) async fn send_endpoint(&self, endpoint: &str) -> Result<(), StreamOver> {
         let event = Event {
             event: Some("endpoint".into()),
             ..Event::message(endpoint.to_owned())
@@ -166,7 +171,7 @@ impl OpenStream {
     }
 
     /// The next bytes to write; none after the last ones of a stream that has ended.
-    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         self.queue.poll_next(context)
     }
 
@@ -174,7 +179,7 @@ impl OpenStream {
     ///
     /// # Errors
     /// [`CallRefusal`].
-    pub fn begin_call(&self) -> Result<StreamCall, CallRefusal> {
+    pub(crate) fn begin_call(&self) -> Result<StreamCall, CallRefusal> {
         let of_stream = Arc::clone(&self.calls).try_acquire_owned();
         Ok(StreamCall {
             _of_stream: of_stream.map_err(|_| CallRefusal::OfStream)?,
@@ -184,7 +189,7 @@ impl OpenStream {
 
     /// Whether this `initialize` may proceed: it is the first, or the earlier ones failed.
     #[must_use]
-    pub fn begin_initialize(&self) -> bool {
+    pub(crate) fn begin_initialize(&self) -> bool {
         let mut phase = self.phase();
         let may = matches!(*phase, Phase::New);
         if may {
@@ -194,13 +199,13 @@ impl OpenStream {
     }
 
     /// Notes the result of the `initialize`; none if it failed and the client may retry.
-    pub fn end_initialize(&self, negotiated: Option<NegotiatedSession>) {
+    pub(crate) fn end_initialize(&self, negotiated: Option<NegotiatedSession>) {
         *self.phase() = negotiated.map_or(Phase::New, Phase::Initialized);
     }
 
     /// The result of the `initialize`; none before it.
     #[must_use]
-    pub fn negotiated(&self) -> Option<NegotiatedSession> {
+    pub(crate) fn negotiated(&self) -> Option<NegotiatedSession> {
         match &*self.phase() {
             Phase::Initialized(negotiated) => Some(negotiated.clone()),
             Phase::New | Phase::Initializing => None,
@@ -209,7 +214,7 @@ impl OpenStream {
 
     /// Whether the caller is the first to listen for messages that answer no request.
     #[must_use]
-    pub fn begin_listening(&self) -> bool {
+    pub(crate) fn begin_listening(&self) -> bool {
         !self.is_listening.swap(true, Ordering::Relaxed)
     }
 
@@ -222,25 +227,25 @@ impl OpenStream {
     }
 
     /// Ends the stream after everything queued was written.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.queue.finish();
         self.over.cancel();
     }
 
     /// Ends the stream at once: its client is gone.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.queue.cut();
         self.over.cancel();
     }
 
     /// Cancelled when the stream has ended.
     #[must_use]
-    pub fn over(&self) -> CancellationToken {
+    pub(crate) fn over(&self) -> CancellationToken {
         self.over.clone()
     }
 
     /// Returns when the stream has ended.
-    pub async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         self.over.cancelled().await;
     }
 }

@@ -27,7 +27,7 @@ const UNREAD_WITHIN: Duration = Duration::from_secs(30);
 
 /// The stream has ended: nothing can be written any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StreamOver {
+pub(crate) enum StreamOver {
     /// It had ended before.
     #[error("the client's stream is over")]
     Before,

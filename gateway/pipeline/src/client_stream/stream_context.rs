@@ -39,20 +39,24 @@ impl StreamContext {
             // Clients of this transport need not send the revision header; those of Streamable HTTP must, from the
             // revision on that introduced it.
             let revision = negotiated.revision;
+            fields.revision = Ok(revision);
             fields.forwarded.revision = (revision >= Revision::V2025_06_18).then_some(revision);
         }
         let server = self
             .directory
             .target_for(self.stream.server.as_str(), &self.stream.identity)?;
         let stream = &self.stream;
-        let session = SessionSource::Begun(stream.session.clone());
-        let identity = Arc::clone(&stream.identity);
-        let core = &self.directory.core;
         let request = Request {
+            core: Arc::clone(&self.directory.core),
+            endpoint: server.id().clone(),
+            identity: Arc::clone(&stream.identity),
+            fields,
+            session: SessionSource::Begun(stream.session.clone()),
             lane: self.lane,
             client_gone: stream.over(),
+            usage: Arc::clone(&stream.usage),
             call: self.call.clone(),
-            ..Request::new(core, server.id(), identity, fields, session)
+            entry: None,
         };
         Some((request, server))
     }

@@ -10,7 +10,7 @@ use mooring_usage::HeldMemory;
 
 /// The framing of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
+pub(crate) enum Wire {
     /// One event per message: HTTP+SSE of MCP 2024-11-05.
     Events,
     /// One line per message: standard input and output.

@@ -44,16 +44,6 @@ impl Member {
     }
 }
 
-impl RequestServer for Arc<Group> {
-    fn id(&self) -> &ServerName {
-        &self.id
-    }
-
-    fn asks_hooks(&self) -> bool {
-        false
-    }
-}
-
 /// Several servers behind one endpoint.
 #[derive(Debug)]
 pub struct Group {

@@ -60,6 +60,7 @@ impl GroupMessage<'_> {
                 .find_cancelled_members(&self.session, &bound, id_json, lane)
                 .await;
         }
+        // Past the steps of the members: no call of a tool is a notification, since the envelope refuses one without an id.
         let sent = join_all(bound.into_iter().map(|server| async move {
             let request = member_request(self.request, &self.session);
             let reply =

@@ -1,8 +1,8 @@
 //! Clients of HTTP+SSE (MCP 2024-11-05): the open streams of this gateway.
 //!
 //! A client opens a stream, which begins its session, and receives the URL to POST to. A POST may arrive at any
-//! gateway; an owned binding in the session's record names the gateway that has the stream, and that one serves it like
-//! a POST of Streamable HTTP. The reply is written as events of the stream ([`crate::client_stream`]).
+//! gateway; an owned binding in the session's record names the gateway that has the stream, and that one serves it as a
+//! request like any other. The reply is written as events of the stream (`client_stream`).
 
 mod clients;
 mod delivery;

@@ -73,7 +73,7 @@ impl LegacyClients {
         let stream = self.streams.enter(session, identity, usage, server, epoch);
         let events = StreamEvents::new(Arc::clone(&stream), slot, &core.relay.stopping);
         tracing::info!(session = %stream.session.digest, server = %stream.server, "an HTTP+SSE client opened its stream");
-        tokio::spawn(for_same_user(Self::end_session(
+        tokio::spawn(for_same_user(Self::close_when_ended(
             self.clone(),
             Arc::clone(&stream),
             hold,
@@ -85,7 +85,7 @@ impl LegacyClients {
     }
 
     /// Ends the session when its stream is over.
-    async fn end_session(
+    async fn close_when_ended(
         self,
         stream: Arc<OpenStream>,
         hold: Option<StreamHold>,
