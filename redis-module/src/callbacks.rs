@@ -1,6 +1,6 @@
 //! What the module does when the server calls it: loads, follows events, ticks, replies to blocked clients, unloads.
 //!
-//! Invariant: every function ends in [`guard`], so that no panic reaches the server.
+//! Invariant: every step that can panic runs in [`guard`], so that no panic reaches the server.
 
 use crate::events;
 use crate::failure::Failure;

@@ -1,5 +1,5 @@
 //! Events of the server (flush, load, failover), and how turns, worker events and indexes follow them. The keyspace
-//! events that the module publishes are in `handler.rs`.
+//! events that the module publishes are in `handler.rs`, and `session.expired` in `callbacks.rs`.
 //!
 //! Invariant: an index is never reported as complete while it disagrees with the data. A change of many keys that sends
 //! no event for each of them (flush, load, synchronization) causes a rebuild.

@@ -4,7 +4,8 @@
 //! * Text is bytes with a length. Nothing goes through a C string that a client chose, no message is ever used as a
 //!   printf format, and a NUL byte or invalid UTF-8 is data like any other.
 //! * What is opened is closed and what is allocated is freed, by `Drop`, also when a handler unwinds.
-//! * No panic reaches the server: callbacks end in [`Callbacks`] and [`EntryPoint`], which let none out.
+//! * No panic reaches the server: callbacks end in [`Callbacks`] and [`EntryPoint`], which let none out; those of settings
+//!   and of scans are guarded in the parts.
 //! * Redis runs commands and callbacks on one thread at a time. A [`Context`] and what borrows from it cannot outlive
 //!   their callback.
 //! * A function of the API that this server does not have is a null pointer: the required ones are checked once at load

@@ -30,6 +30,12 @@ impl RedisUrl {
     /// What is wrong with it, without any part that may be secret.
     pub fn parse(text: &str) -> Result<Self, Reason> {
         let url = Url::parse(text).map_err(|error| error.to_string())?;
+        // The client library reads `#insecure`, which no connection obeys.
+        if url.fragment().is_some() {
+            return Err(
+                "it has a fragment: the certificate of Redis is always verified".to_owned(),
+            );
+        }
         let (host, database) = match url.scheme() {
             "redis" | "rediss" => (
                 Some(tcp_host(&url)?),
@@ -101,13 +107,6 @@ fn tcp_host(url: &Url) -> Result<(String, u16), Reason> {
     let is_text = |part: &str| percent_decode_str(part).decode_utf8().is_ok();
     if !is_text(url.username()) || !url.password().is_none_or(is_text) {
         return Err("the user or the password is not UTF-8".to_owned());
-    }
-    if url.scheme() == "rediss"
-        && url
-            .fragment()
-            .is_some_and(|fragment| fragment != "insecure")
-    {
-        return Err("the only fragment of a URL with TLS is #insecure".to_owned());
     }
     Ok((host, url.port().unwrap_or(PORT)))
 }

@@ -1,5 +1,6 @@
-//! A cache in bounded memory, in two generations: a use moves an entry to the young one. When that is full it becomes the
-//! old one, and what was not used since is dropped at once.
+//! A cache in bounded memory, in two generations: a use moves an entry to the young one, and [`BoundedCache::peek`] is no
+//! use. When the young one is full it becomes the old one, and the old one, up to half of the cache, is dropped at once:
+//! what was not used since.
 //!
 //! Invariant: it never has more entries than its maximum, and no operation walks through them.
 

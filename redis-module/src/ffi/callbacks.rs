@@ -1,4 +1,5 @@
-//! What the server calls in the module, besides commands: the boundary knows the module by this trait alone.
+//! What the server calls in the module, besides commands, and besides settings and the steps of scans, which the boundary
+//! guards itself. It knows the rest by this trait alone.
 
 use std::sync::OnceLock;
 

@@ -70,7 +70,7 @@ use crate::volume::{Area, AreaKind, Volume};
 use mooring_metrics::{self as metrics, Record};
 use mooring_usage::KeyedRates;
 
-/// Most events and blocked runs that one gateway records of one server in a minute.
+/// Most events and blocked runs that one gateway records of one server at once; refilled within a minute.
 const EVENTS_PER_MINUTE_MAX: u32 = 1_000;
 /// The directory of the markers of running runs.
 const RUNNING: &str = "running";

@@ -150,6 +150,10 @@ fn stores_that_a_later_version_serves_are_named() {
     check("redis+cluster://a:1", &["Cluster is not served"]);
     check("redis://host:port", &["invalid port number"]);
     check("redis://host/one", &["the database \"one\" is no number"]);
+    check(
+        "rediss://host#insecure",
+        &["the certificate of Redis is always verified"],
+    );
     check("localhost:6379", &["no scheme"]);
     for url in [
         "redis://h",

@@ -136,7 +136,9 @@ impl Database {
     fn refuse_copy(&self) -> Result<(), TransactionError> {
         match self.connection.memory_use() {
             Some(MemoryUse::Copy) => {
-                let why = NotReady::File("sealed values are not copied".into());
+                let why = NotReady::File(
+                    "it cannot be written, and credentials are kept nowhere else".into(),
+                );
                 Err(StoreError::NotReady(why).into())
             }
             Some(MemoryUse::Store) | None => Ok(()),

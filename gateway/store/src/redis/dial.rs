@@ -44,12 +44,15 @@ const NEEDED: [&str; 21] = [
 /// No process listens there.
 const REFUSED: &str = "connection refused";
 
+/// How a problem begins that Redis has told of itself.
+const ANSWERED: &str = "it answered";
+
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DownReason {
-    /// The server is unreachable.
+    /// The server is unreachable, or does not serve this client now.
     Unreachable(String),
-    /// The server refuses this client.
+    /// The server refuses this client's user, which no further attempt changes.
     Denied(String),
     /// The server has not loaded the module.
     NoModule,
@@ -105,7 +108,9 @@ impl Dialer {
     /// Connects and checks the module, within twice the command timeout.
     pub(super) async fn connect(&self) -> Result<CommandConnection, DownReason> {
         self.try_connect().await.map_err(|down| match down {
-            DownReason::Unreachable(problem) if self.is_tls && problem != REFUSED => {
+            DownReason::Unreachable(problem)
+                if self.is_tls && problem != REFUSED && !problem.starts_with(ANSWERED) =>
+            {
                 DownReason::Unreachable(format!(
                     "{problem}; no TLS was agreed: rediss:// needs a port that speaks TLS with a certificate that this \
                      system trusts, and redis:// is for a port without TLS"
@@ -129,7 +134,7 @@ impl Dialer {
         command.arg("INFO").arg(&NEEDED);
         let answer = timeout(self.command_timeout, connection.send(&command)).await;
         match answer.map_err(timed_out)? {
-            Ok(Value::ServerError(error)) => Err(denied(error.code(), error.details())),
+            Ok(Value::ServerError(error)) => Err(refused(&error)),
             Ok(value) => is_complete(&value).map(|()| connection),
             Err(error) => Err(down(&error)),
         }
@@ -138,25 +143,23 @@ impl Dialer {
     /// Authenticates, and selects the protocol and the database.
     async fn set_up(&self, connection: &CommandConnection) -> Result<(), DownReason> {
         let settings = self.info.redis_settings();
+        let mut commands = Vec::new();
         if let Some(password) = settings.password() {
             let mut command = redis::cmd("AUTH");
             command.arg(settings.username()).arg(password);
-            let answer = connection.send(&command).await;
-            if let Value::ServerError(_) = answer.map_err(|error| down(&error))? {
-                let problem = "authentication failed: wrong user or password";
-                return Err(DownReason::Denied(problem.to_owned()));
-            }
+            commands.push(command);
         }
-        let mut commands = Vec::new();
         if settings.protocol() == ProtocolVersion::RESP3 {
-            commands.push(("HELLO", 3));
+            let mut command = redis::cmd("HELLO");
+            command.arg(3);
+            commands.push(command);
         }
         if settings.db() != 0 {
-            commands.push(("SELECT", settings.db()));
+            let mut command = redis::cmd("SELECT");
+            command.arg(settings.db());
+            commands.push(command);
         }
-        for (name, argument) in commands {
-            let mut command = redis::cmd(name);
-            command.arg(argument);
+        for command in commands {
             match connection.send(&command).await {
                 Ok(Value::ServerError(error)) => return Err(refused(&error)),
                 Ok(_) => {}
@@ -176,14 +179,8 @@ const HINTS: usize = 7;
 /// What Redis says of a long command before a client has authenticated: it reads only the number of its words.
 const UNREAD: &str = "unauthenticated multibulk length";
 
-fn denied(code: &str, details: Option<&str>) -> DownReason {
-    DownReason::Denied(match details {
-        Some(details) if details.contains(UNREAD) => {
-            "NOAUTH Authentication required; store.url has no password".to_owned()
-        }
-        details => failure::in_its_words(code, details),
-    })
-}
+/// What Redis says of a password where its default user has none.
+const NO_PASSWORD: &str = "without any password configured";
 
 /// COMMAND INFO returns one entry per name: null or an empty list if the command is unknown.
 fn is_complete(answer: &Value) -> Result<(), DownReason> {
@@ -213,14 +210,24 @@ fn is_complete(answer: &Value) -> Result<(), DownReason> {
     }
 }
 
-/// What the server says of a command while a connection is set up.
+/// What the server says of a command while a connection is set up. Only what it says of the user is final: one that is at
+/// its limit of clients, or loads its data, serves this client later.
 fn refused(error: &ServerError) -> DownReason {
-    match error.code() {
-        code @ ("NOAUTH" | "NOPERM") => denied(code, error.details()),
-        code => {
-            let text = failure::in_its_words(code, error.details());
-            DownReason::Unreachable(format!("it answered {text}"))
-        }
+    let says = |part: &str| {
+        error
+            .details()
+            .is_some_and(|details| details.contains(part))
+    };
+    let text = failure::in_its_words(error.code(), error.details());
+    if error.code() == "WRONGPASS" || says(NO_PASSWORD) {
+        DownReason::Denied("authentication failed: wrong user or password".to_owned())
+    } else if says(UNREAD) {
+        let problem = "NOAUTH Authentication required; store.url has no password";
+        DownReason::Denied(problem.to_owned())
+    } else if matches!(error.code(), "NOAUTH" | "NOPERM") {
+        DownReason::Denied(text)
+    } else {
+        DownReason::Unreachable(format!("{ANSWERED} {text}"))
     }
 }
 
@@ -273,5 +280,49 @@ mod tests {
             unreachable!("commands are missing");
         };
         assert!(missing.starts_with("session.bind, worker."), "{missing}");
+    }
+
+    #[test]
+    fn only_what_redis_says_of_the_user_is_final() {
+        let said = |line: &str| {
+            let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+            let Value::ServerError(error) = reply else {
+                unreachable!("{line} is an error");
+            };
+            refused(&error)
+        };
+        let wrong = "authentication failed: wrong user or password";
+        for (line, problem) in [
+            (
+                "WRONGPASS invalid username-password pair or user is disabled.",
+                wrong,
+            ),
+            (
+                "ERR AUTH <password> called without any password configured for the default user.",
+                wrong,
+            ),
+            (
+                "ERR Protocol error: unauthenticated multibulk length",
+                "NOAUTH Authentication required; store.url has no password",
+            ),
+            (
+                "NOAUTH Authentication required.",
+                "NOAUTH Authentication required.",
+            ),
+            (
+                "NOPERM User u has no permissions to run the 'command|info' command",
+                "NOPERM User u has no permissions to run the 'command|info' command",
+            ),
+        ] {
+            assert_eq!(said(line), DownReason::Denied(problem.to_owned()), "{line}");
+        }
+        for line in [
+            "ERR max number of clients reached",
+            "LOADING Redis is loading the dataset in memory",
+            "ERR DB index is out of range",
+        ] {
+            let answered = format!("it answered {line}");
+            assert_eq!(said(line), DownReason::Unreachable(answered));
+        }
     }
 }

@@ -55,7 +55,7 @@ impl ExpectedReply {
                 Self::Named(RequestDigest::of(words()))
             }
             b"PING" => Self::Form(ReplyForm::Pong),
-            b"SET" => Self::Form(ReplyForm::Done),
+            b"SET" | b"AUTH" | b"SELECT" => Self::Form(ReplyForm::Done),
             b"DEL" => Self::Form(ReplyForm::Number),
             b"GET" => Self::Form(ReplyForm::Text),
             b"MGET" => Self::Form(ReplyForm::Values(words().len().saturating_sub(1))),
@@ -244,6 +244,8 @@ mod tests {
         for (words, admitted) in [
             (&["PING"][..], &[4][..]),
             (&["SET", "k", "v"], &[0]),
+            (&["AUTH", "user", "password"], &[0]),
+            (&["SELECT", "1"], &[0]),
             (&["DEL", "k"], &[2]),
             (&["GET", "k"], &[1, 5]),
             (&["MGET", "k", "l"], &[3]),

@@ -63,7 +63,8 @@ async fn a_full_disk_costs_no_session_and_the_file_gets_all_when_there_is_room()
     assert_eq!(store.status().get().mode, StoreMode::Degraded);
     // Another process may have deleted it meanwhile.
     let names = ["tools:a".to_owned()];
-    let read_only = StoreError::NotReady(NotReady::File("sealed values are not copied".into()));
+    let why = "it cannot be written, and credentials are kept nowhere else";
+    let read_only = StoreError::NotReady(NotReady::File(why.into()));
     assert_eq!(store.get_sealed(&names).await, Err(read_only.clone()));
     assert_eq!(store.delete_sealed(&names).await, Err(read_only.clone()));
     assert_eq!(store.put_sealed("tools:a", b"").await, Err(read_only));

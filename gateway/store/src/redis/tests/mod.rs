@@ -10,6 +10,7 @@ mod events;
 mod failover;
 mod known;
 mod older_module;
+mod refused_clients;
 mod replies;
 mod urls;
 

@@ -4,7 +4,7 @@ use mooring_settings::RedisUrl;
 use redis::{ConnectionAddr, IntoConnectionInfo as _};
 
 #[test]
-fn the_settings_accept_exactly_the_urls_that_the_client_accepts() {
+fn the_settings_accept_exactly_the_urls_without_a_fragment_that_the_client_accepts() {
     for url in [
         "redis://h",
         "redis://h:1/2",
@@ -28,10 +28,8 @@ fn the_settings_accept_exactly_the_urls_that_the_client_accepts() {
         "redis://h?protocol=resp3",
         "redis://h?protocol=4",
         "redis://h?protocol=4&protocol=2",
-        "redis://h#insecure",
         "rediss://h",
-        "rediss://u:p@h:1/2#insecure",
-        "rediss://h#secure",
+        "rediss://u:p@h:1/2",
         "unix:///run/r.sock",
         "unix:///run/r.sock?db=1&pass=p",
         "unix:///run/r.sock?db=one",
@@ -53,5 +51,19 @@ fn the_settings_accept_exactly_the_urls_that_the_client_accepts() {
             _ => None,
         };
         assert_eq!(read.host(), host, "{url}");
+    }
+}
+
+/// The client library reads one, `#insecure`, and the connections of this crate are made without it.
+#[test]
+fn the_settings_accept_no_fragment() {
+    for url in [
+        "redis://h#insecure",
+        "rediss://u:p@h:1/2#insecure",
+        "rediss://h#secure",
+        "unix:///run/r.sock#insecure",
+    ] {
+        let refused = RedisUrl::parse(url).unwrap_err();
+        assert!(refused.contains("always verified"), "{url}: {refused}");
     }
 }
