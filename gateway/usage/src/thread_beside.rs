@@ -12,6 +12,9 @@ use std::io;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+/// The niceness of the thread. With few processors, others would wait for whole time slices of it (sched(7)).
+const NICENESS: i32 = 10;
+
 thread_local! {
     static IS_BESIDE: Cell<bool> = const { Cell::new(false) };
 }
@@ -34,6 +37,8 @@ impl ThreadBeside {
         let (end, ended) = oneshot::channel::<Infallible>();
         let serve = move || {
             IS_BESIDE.set(true);
+            // Of this thread alone. Should it fail, the thread is as important as others.
+            let _ = rustix::process::setpriority_process(None, NICENESS);
             runtime.spawn(rounds);
             // Nothing is sent.
             let _ = runtime.block_on(ended);
