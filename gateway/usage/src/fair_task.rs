@@ -320,7 +320,7 @@ enum Step {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
     use std::cell::Cell;
     use std::rc::Rc;
     use std::time::Duration;
