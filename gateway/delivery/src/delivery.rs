@@ -11,13 +11,13 @@ use mooring_session::rules::RouteReply;
 use mooring_session::view::BindingView;
 
 use crate::facts::{Errors, Facts, OnLoss};
-use crate::found::{Found, look_up};
+use crate::lookup::{BindingLookup, look_up};
 use crate::loss::{Loss, LostBinding, StateLoss};
 use crate::message::{
-    Action, Delivered, Event, Failure, MessageRules, Probed, Repetition, SendFault,
+    Action, DeliveryOutcome, Event, Failure, MessageRules, ProbeOutcome, Repetition, SendFault,
 };
 use crate::resolution::Resolution;
-use crate::task::{ResolveFailure, Resolved, Task, TaskOutcome};
+use crate::task::{ResolveFailure, ResolvedBinding, Task, TaskOutcome};
 
 /// Most attempts to send one message, losses included.
 pub const ATTEMPTS_MAX: u32 = 3;
@@ -33,9 +33,9 @@ const UNREACHED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether an attempt may have run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ran {
-    No,
-    Maybe,
+enum ExecutionStatus {
+    NotRun,
+    MaybeRun,
 }
 
 /// Why the binding is resolved.
@@ -46,7 +46,7 @@ enum Purpose {
     /// The binding did not serve an attempt, and the store may know another.
     Again(SendFault),
     /// It is lost.
-    Recover(Ran),
+    Recover(ExecutionStatus),
 }
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ enum State<E: Errors> {
     Sending,
     Reading,
     /// With whether the attempt has run, which it has not if it was answered.
-    Probing(Ran),
+    Probing(ExecutionStatus),
     ProbingOthers(E::Send),
     Waiting(SendFault),
     ReadingTool,
@@ -68,13 +68,13 @@ enum State<E: Errors> {
 pub struct Delivery<E: Errors> {
     rules: MessageRules,
     state: State<E>,
-    resolved: Option<Resolved>,
+    resolved: Option<ResolvedBinding>,
     /// Only for what takes more than one ROUTE, so that a call that succeeds carries and allocates nothing for it.
     resolution: Option<Box<Resolution<E>>>,
     /// Attempts that count towards [`ATTEMPTS_MAX`].
     attempts: u32,
     /// Whether any attempt may have run.
-    ran: Ran,
+    ran: ExecutionStatus,
     not_served_since: Option<Instant>,
     /// The epoch at which the owner has said that it does not have the connection.
     not_here_at: Option<u64>,
@@ -94,7 +94,7 @@ impl<E: Errors> Delivery<E> {
             resolved: None,
             resolution: None,
             attempts: 0,
-            ran: Ran::No,
+            ran: ExecutionStatus::NotRun,
             not_served_since: None,
             not_here_at: None,
             was_renewed: false,
@@ -113,7 +113,7 @@ impl<E: Errors> Delivery<E> {
                 None => Action::Resolve(Task::Route(facts.route())),
             };
         }
-        let Some(Resolved { binding, .. }) = &self.resolved else {
+        let Some(ResolvedBinding { binding, .. }) = &self.resolved else {
             return Action::Fail(Failure::Lost);
         };
         match &self.state {
@@ -134,7 +134,7 @@ impl<E: Errors> Delivery<E> {
         let resolved = self.resolved.take();
         match (mem::replace(&mut self.state, State::Answered), resolved) {
             (State::Failed(failure), _) => Action::Fail(failure),
-            (_, Some(resolved)) => Action::Answer(Delivered {
+            (_, Some(resolved)) => Action::Answer(DeliveryOutcome {
                 resolved,
                 reports_loss: self.rules.on_loss == OnLoss::RecoverAndReport,
             }),
@@ -157,12 +157,14 @@ impl<E: Errors> Delivery<E> {
             (State::Sending, Event::NotAnswered(fault, error)) => {
                 self.not_answered(fault, error, facts, now);
             }
-            (State::Reading, Event::Read(Ok(true))) => self.state = State::Probing(Ran::No),
+            (State::Reading, Event::Read(Ok(true))) => {
+                self.state = State::Probing(ExecutionStatus::NotRun)
+            }
             (State::Reading, Event::Read(Ok(false))) => self.state = State::Answered,
             (State::Reading, Event::Read(Err(error))) => self.fail(Failure::Answer(error)),
             (State::Probing(ran), Event::Probed(probed)) => self.probed(probed, ran, facts),
             (State::ProbingOthers(_), Event::OthersAnswer(true)) => {
-                self.lost(Loss::InstanceUnreachable, Ran::No, facts);
+                self.lost(Loss::InstanceUnreachable, ExecutionStatus::NotRun, facts);
             }
             (State::ProbingOthers(error), Event::OthersAnswer(false)) => {
                 self.fail(Failure::Unreachable(error));
@@ -201,7 +203,7 @@ impl<E: Errors> Delivery<E> {
     /// The first route of a resolution, which mostly finds a ready binding.
     fn routed(&mut self, routed: RouteReply, purpose: Purpose, facts: &Facts<'_>, now: Instant) {
         match look_up(routed, self.rules.on_loss, facts) {
-            Found::Ready(resolved) => self.resolved(resolved, purpose, facts),
+            BindingLookup::Ready(resolved) => self.resolved(resolved, purpose, facts),
             found => {
                 let resolution = Resolution::found(found, self.rules.on_loss, facts, now);
                 self.resolution = Some(Box::new(resolution));
@@ -224,19 +226,21 @@ impl<E: Errors> Delivery<E> {
         }
     }
 
-    /// Takes a binding, and goes on with the attempt that it was resolved for.
-    fn resolved(&mut self, later: Resolved, purpose: Purpose, facts: &Facts<'_>) {
+    /// Takes a binding, and continues with the attempt that it was resolved for.
+    fn resolved(&mut self, later: ResolvedBinding, purpose: Purpose, facts: &Facts<'_>) {
         let later = match (purpose, &self.resolved) {
             (Purpose::Again(fault), Some(earlier)) => follow(&earlier.binding, later, fault),
             _ => later,
         };
         let earlier_loss = (self.resolved.take()).and_then(|earlier| earlier.state_loss);
-        self.resolved = Some(Resolved {
+        self.resolved = Some(ResolvedBinding {
             binding: later.binding,
             state_loss: StateLoss::merge(earlier_loss, later.state_loss),
         });
         match purpose {
-            Purpose::Again(SendFault::OwnerBroken) => self.attempt_again(Ran::Maybe, facts),
+            Purpose::Again(SendFault::OwnerBroken) => {
+                self.attempt_again(ExecutionStatus::MaybeRun, facts)
+            }
             Purpose::First | Purpose::Again(_) => self.attempt(facts),
             Purpose::Recover(ran) => self.attempt_again(ran, facts),
         }
@@ -244,13 +248,13 @@ impl<E: Errors> Delivery<E> {
 
     /// The next attempt to send the message.
     fn attempt(&mut self, facts: &Facts<'_>) {
-        let Some(Resolved { binding, .. }) = &self.resolved else {
+        let Some(ResolvedBinding { binding, .. }) = &self.resolved else {
             return self.fail(Failure::Lost);
         };
         if (self.rules.epoch).is_some_and(|epoch| epoch != binding.epoch) {
             self.fail(Failure::Lost);
         } else if !facts.instances.contains(&binding.instance) {
-            self.lost(Loss::InstanceRemoved, Ran::No, facts);
+            self.lost(Loss::InstanceRemoved, ExecutionStatus::NotRun, facts);
         } else {
             self.state = State::Sending;
         }
@@ -259,20 +263,20 @@ impl<E: Errors> Delivery<E> {
     fn not_answered(&mut self, fault: SendFault, error: E::Send, facts: &Facts<'_>, now: Instant) {
         let may_move = self.rules.on_loss != OnLoss::GiveUp && facts.instances.count() > 1;
         match fault {
-            SendFault::Refused => self.lost(Loss::InstanceRefuses, Ran::No, facts),
-            SendFault::Ended => self.lost(Loss::ConnectionEnded, Ran::No, facts),
+            SendFault::Refused => self.lost(Loss::InstanceRefuses, ExecutionStatus::NotRun, facts),
+            SendFault::Ended => self.lost(Loss::ConnectionEnded, ExecutionStatus::NotRun, facts),
             SendFault::Broken => {
-                self.ran = Ran::Maybe;
-                self.state = State::Probing(Ran::Maybe);
+                self.ran = ExecutionStatus::MaybeRun;
+                self.state = State::Probing(ExecutionStatus::MaybeRun);
             }
             SendFault::OwnerBroken => {
-                self.ran = Ran::Maybe;
+                self.ran = ExecutionStatus::MaybeRun;
                 self.not_served_since.get_or_insert(now);
                 self.state = State::Waiting(fault);
             }
             SendFault::NotHere if self.has_to_be_renewed() => {
                 self.was_renewed = true;
-                self.lost(Loss::ConnectionEnded, Ran::No, facts);
+                self.lost(Loss::ConnectionEnded, ExecutionStatus::NotRun, facts);
             }
             SendFault::NotHere | SendFault::NotServed | SendFault::OwnerDraining => {
                 if fault == SendFault::NotHere {
@@ -322,18 +326,22 @@ impl<E: Errors> Delivery<E> {
 
     /// The ping after a broken connection, or after a reply that may mean an unknown upstream session. A call with such a
     /// reply has not run.
-    fn probed(&mut self, probed: Probed, ran: Ran, facts: &Facts<'_>) {
+    fn probed(&mut self, probed: ProbeOutcome, ran: ExecutionStatus, facts: &Facts<'_>) {
         match (probed, ran) {
-            (Probed::InstanceLost, ran) => self.lost(Loss::InstanceRefuses, ran, facts),
-            (Probed::SessionLost, ran) => self.lost(Loss::SessionUnknown, ran, facts),
-            (Probed::Alive | Probed::Unclear, Ran::No) => self.state = State::Answered,
-            (Probed::Alive | Probed::Unclear, Ran::Maybe) => self.attempt_again(ran, facts),
+            (ProbeOutcome::InstanceLost, ran) => self.lost(Loss::InstanceRefuses, ran, facts),
+            (ProbeOutcome::SessionLost, ran) => self.lost(Loss::SessionUnknown, ran, facts),
+            (ProbeOutcome::Alive | ProbeOutcome::Unclear, ExecutionStatus::NotRun) => {
+                self.state = State::Answered
+            }
+            (ProbeOutcome::Alive | ProbeOutcome::Unclear, ExecutionStatus::MaybeRun) => {
+                self.attempt_again(ran, facts)
+            }
         }
     }
 
-    fn lost(&mut self, loss: Loss, ran: Ran, facts: &Facts<'_>) {
+    fn lost(&mut self, loss: Loss, ran: ExecutionStatus, facts: &Facts<'_>) {
         match &self.resolved {
-            Some(Resolved { binding, .. }) if self.rules.on_loss != OnLoss::GiveUp => {
+            Some(ResolvedBinding { binding, .. }) if self.rules.on_loss != OnLoss::GiveUp => {
                 let lost = LostBinding::new(binding, loss);
                 self.resolution = Some(Box::new(Resolution::recover(
                     lost,
@@ -347,23 +355,25 @@ impl<E: Errors> Delivery<E> {
     }
 
     /// Counts an attempt, and sends the message again if that is safe.
-    fn attempt_again(&mut self, ran: Ran, facts: &Facts<'_>) {
+    fn attempt_again(&mut self, ran: ExecutionStatus, facts: &Facts<'_>) {
         self.attempts = self.attempts.saturating_add(1);
         if self.attempts >= ATTEMPTS_MAX {
             return self.fail_after_attempts();
         }
         match (ran, self.rules.repetition) {
-            (Ran::No, _) | (Ran::Maybe, Repetition::Harmless) => self.attempt(facts),
-            (Ran::Maybe, Repetition::ByTool) => self.state = State::ReadingTool,
-            (Ran::Maybe, Repetition::Never) => self.fail_after_attempts(),
+            (ExecutionStatus::NotRun, _) | (ExecutionStatus::MaybeRun, Repetition::Harmless) => {
+                self.attempt(facts)
+            }
+            (ExecutionStatus::MaybeRun, Repetition::ByTool) => self.state = State::ReadingTool,
+            (ExecutionStatus::MaybeRun, Repetition::Never) => self.fail_after_attempts(),
         }
     }
 
     fn fail_after_attempts(&mut self) {
         let state_loss = self.take_state_loss();
         self.state = State::Failed(match self.ran {
-            Ran::No => Failure::LostAgain { state_loss },
-            Ran::Maybe => Failure::OutcomeUnknown {
+            ExecutionStatus::NotRun => Failure::LostAgain { state_loss },
+            ExecutionStatus::MaybeRun => Failure::OutcomeUnknown {
                 state_loss,
                 cause: None,
             },
@@ -374,7 +384,7 @@ impl<E: Errors> Delivery<E> {
     /// after other errors. A message that is harmless to repeat keeps its failure, and so does one that only concerned
     /// the lost upstream session.
     fn fail(&mut self, failure: Failure<E>) {
-        let is_kept = self.ran == Ran::No
+        let is_kept = self.ran == ExecutionStatus::NotRun
             || self.rules.repetition == Repetition::Harmless
             || matches!(failure, Failure::Lost);
         self.state = State::Failed(match is_kept {
@@ -393,7 +403,7 @@ impl<E: Errors> Delivery<E> {
 
 /// The current binding if the earlier one did not serve the call. If it was moved, this call has lost its upstream state
 /// too.
-fn follow(earlier: &BindingView, later: Resolved, fault: SendFault) -> Resolved {
+fn follow(earlier: &BindingView, later: ResolvedBinding, fault: SendFault) -> ResolvedBinding {
     let loss = match fault {
         SendFault::OwnerDraining => Loss::OwnerStopped,
         SendFault::NotConnected => Loss::InstanceUnreachable,
@@ -404,7 +414,7 @@ fn follow(earlier: &BindingView, later: Resolved, fault: SendFault) -> Resolved 
         SendFault::OwnerDraining => seen,
         _ => later.state_loss.or(seen),
     };
-    Resolved {
+    ResolvedBinding {
         binding: later.binding,
         state_loss,
     }

@@ -53,7 +53,7 @@
 mod commands;
 mod delivery;
 mod facts;
-mod found;
+mod lookup;
 mod loss;
 mod message;
 mod resolution;
@@ -62,6 +62,8 @@ mod task;
 pub use delivery::{ATTEMPTS_MAX, Delivery, UNREACHED_WITHIN};
 pub use facts::{Errors, Facts, Instances, OnLoss};
 pub use loss::{Loss, LostBinding, StateLoss};
-pub use message::{Action, Delivered, Event, Failure, MessageRules, Probed, Repetition, SendFault};
+pub use message::{
+    Action, DeliveryOutcome, Event, Failure, MessageRules, ProbeOutcome, Repetition, SendFault,
+};
 pub use resolution::Resolution;
-pub use task::{Claim, InitializeFailure, ResolveFailure, Resolved, Task, TaskOutcome};
+pub use task::{Claim, InitializeFailure, ResolveFailure, ResolvedBinding, Task, TaskOutcome};

@@ -1,4 +1,4 @@
-//! Losses: how a binding was lost, and what the client is told of it.
+//! Losses: how a binding was lost, and what is reported to the client.
 
 use std::borrow::Cow;
 
@@ -95,7 +95,7 @@ impl LostBinding {
         owner.is_some_and(|owner| owner.alive && owner.worker != *facts.worker)
     }
 
-    /// What the client is told once `binding` has taken its place: nothing if it is the same one.
+    /// What is reported to the client once `binding` has taken its place: nothing if it is the same one.
     pub(crate) fn replaced_by(&self, binding: &BindingView) -> Option<StateLoss> {
         (binding.epoch != self.epoch).then(|| StateLoss {
             from: self.instance.clone(),

@@ -6,7 +6,7 @@ use mooring_session::view::BindingView;
 
 use crate::facts::{Errors, OnLoss};
 use crate::loss::StateLoss;
-use crate::task::{ResolveFailure, Resolved, Task, TaskOutcome};
+use crate::task::{ResolveFailure, ResolvedBinding, Task, TaskOutcome};
 
 /// What a message allows.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ pub enum SendFault {
 
 /// The result of asking an instance whether it knows an upstream session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probed {
+pub enum ProbeOutcome {
     /// It answers and knows the session.
     Alive,
     /// It refuses connections, or the owner of the connection does.
@@ -92,7 +92,7 @@ pub enum Action<'a, E: Errors> {
     /// Wait: [`Event::Waited`].
     Wait(Duration),
     /// Return the reply of the last attempt.
-    Answer(Delivered),
+    Answer(DeliveryOutcome),
     /// Return the failure.
     Fail(Failure<E>),
 }
@@ -116,7 +116,7 @@ pub enum Event<E: Errors> {
     /// The whole reply, and whether it says that the upstream session is unknown.
     Read(Result<bool, E::Answer>),
     /// Of a probe.
-    Probed(Probed),
+    Probed(ProbeOutcome),
     /// Whether another instance answers. If none does, the fault may be in this gateway's network, and moving the session
     /// would lose its state for nothing.
     OthersAnswer(bool),
@@ -131,9 +131,9 @@ pub enum Event<E: Errors> {
 
 /// Over which binding the reply came, and what it tells.
 #[derive(Debug)]
-pub struct Delivered {
+pub struct DeliveryOutcome {
     /// The binding, and the loss that the reply tells of.
-    pub resolved: Resolved,
+    pub resolved: ResolvedBinding,
     /// Whether the loss counts as reported once the result has carried it.
     pub reports_loss: bool,
 }

@@ -15,9 +15,9 @@ use mooring_session::rules::{BindReply, Ownership, RebindReply};
 use mooring_session::view::BindingView;
 
 use crate::facts::{Errors, Facts, OnLoss};
-use crate::found::{Found, look_up};
+use crate::lookup::{BindingLookup, look_up};
 use crate::loss::{Loss, LostBinding, StateLoss};
-use crate::task::{Claim, InitializeFailure, ResolveFailure, Resolved, Task, TaskOutcome};
+use crate::task::{Claim, InitializeFailure, ResolveFailure, ResolvedBinding, Task, TaskOutcome};
 
 /// First and longest interval of checks of another attempt's claim, if the store reports no events.
 const POLL_FIRST: Duration = Duration::from_millis(2);
@@ -52,7 +52,7 @@ enum State<E: Errors> {
     GivingUp(ResolveFailure<E>),
     Restoring(BindingView),
     EndingSession,
-    Ended(Result<Resolved, ResolveFailure<E>>),
+    Ended(Result<ResolvedBinding, ResolveFailure<E>>),
 }
 
 /// The state of one resolution.
@@ -68,7 +68,7 @@ pub struct Resolution<E: Errors> {
     untried: Vec<InstanceName>,
     /// The loss that is being recovered.
     lost: Option<LostBinding>,
-    /// The first loss of this resolution, which is the one that the client is told of.
+    /// The first loss of this resolution, which is the one that is reported to the client.
     first_lost: Option<LostBinding>,
     /// Whether a live owner was asked to renew its connection.
     has_asked_owner: bool,
@@ -107,7 +107,12 @@ impl<E: Errors> Resolution<E> {
     }
 
     /// The same, from what a route has found.
-    pub(crate) fn found(found: Found, on_loss: OnLoss, facts: &Facts<'_>, now: Instant) -> Self {
+    pub(crate) fn found(
+        found: BindingLookup,
+        on_loss: OnLoss,
+        facts: &Facts<'_>,
+        now: Instant,
+    ) -> Self {
         let mut resolution = Self::resolve(on_loss);
         resolution.continue_from(found, facts, now);
         resolution
@@ -131,7 +136,7 @@ impl<E: Errors> Resolution<E> {
     }
 
     /// The result, once there is one. The machine must not be used after that.
-    pub fn take_result(&mut self) -> Option<Result<Resolved, ResolveFailure<E>>> {
+    pub fn take_result(&mut self) -> Option<Result<ResolvedBinding, ResolveFailure<E>>> {
         match &self.state {
             State::Ended(_) => match mem::replace(&mut self.state, State::Routing) {
                 State::Ended(result) => Some(result),
@@ -269,24 +274,28 @@ impl<E: Errors> Resolution<E> {
         self.state = State::Ended(Err(failure));
     }
 
-    fn continue_from(&mut self, found: Found, facts: &Facts<'_>, now: Instant) {
+    fn continue_from(&mut self, found: BindingLookup, facts: &Facts<'_>, now: Instant) {
         match found {
-            Found::Ready(Resolved {
+            BindingLookup::Ready(ResolvedBinding {
                 binding,
                 state_loss,
             }) => self.end_with(binding, state_loss),
-            Found::Lost(_) if self.on_loss == OnLoss::GiveUp => self.fail(ResolveFailure::Lost),
+            BindingLookup::Lost(_) if self.on_loss == OnLoss::GiveUp => {
+                self.fail(ResolveFailure::Lost)
+            }
             // What it was asked for did not help. It gets as long as any claim, in which it may also be found to have died.
-            Found::Lost(lost) if self.has_asked_owner && lost.is_renewed_by_owner(facts) => {
+            BindingLookup::Lost(lost)
+                if self.has_asked_owner && lost.is_renewed_by_owner(facts) =>
+            {
                 self.lost = Some(lost);
                 self.wait_for_claim(facts, now);
             }
-            Found::Lost(lost) => self.recover_from(lost, facts),
-            Found::Unbound => {
+            BindingLookup::Lost(lost) => self.recover_from(lost, facts),
+            BindingLookup::Unbound => {
                 self.lost = None;
                 self.state = State::DrawingToken(ClaimKind::First);
             }
-            Found::Claimed => self.wait_for_claim(facts, now),
+            BindingLookup::Claimed => self.wait_for_claim(facts, now),
         }
     }
 
@@ -303,7 +312,7 @@ impl<E: Errors> Resolution<E> {
             Some(lost) => lost.replaced_by(&binding).or(recorded),
             None => recorded,
         };
-        self.state = State::Ended(Ok(Resolved {
+        self.state = State::Ended(Ok(ResolvedBinding {
             binding,
             state_loss,
         }));

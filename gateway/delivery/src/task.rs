@@ -23,7 +23,7 @@ pub struct Claim {
 
 /// A binding that is ready for calls.
 #[derive(Clone, Debug)]
-pub struct Resolved {
+pub struct ResolvedBinding {
     /// The binding.
     pub binding: BindingView,
     /// Set if the upstream's state was lost: while resolving, or before and no result of a tool has reported it.

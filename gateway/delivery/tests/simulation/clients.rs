@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooring_delivery::{Delivered, Failure, OnLoss, Repetition, StateLoss};
+use mooring_delivery::{DeliveryOutcome, Failure, OnLoss, Repetition, StateLoss};
 
 use crate::gateway::Sim;
 use crate::upstreams::{Message, Place, Upstreams};
@@ -61,7 +61,7 @@ impl Clients {
     pub(crate) fn answered(
         &mut self,
         call: &Call,
-        delivered: &Delivered,
+        delivered: &DeliveryOutcome,
         upstreams: &Upstreams,
     ) -> Option<u64> {
         let id = call.message.call;

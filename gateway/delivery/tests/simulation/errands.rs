@@ -1,6 +1,6 @@
 //! Carries out what machines ask for: over a network to the store, to instances and to other gateways.
 
-use mooring_delivery::{Event, Probed, Resolution, SendFault, TaskOutcome};
+use mooring_delivery::{Event, ProbeOutcome, Resolution, SendFault, TaskOutcome};
 use mooring_session::names::{InstanceName, WorkerId};
 use mooring_session::rules::Ownership;
 use mooring_session::view::BindingView;
@@ -339,37 +339,37 @@ impl Fleet {
         Ok(true)
     }
 
-    fn probe(&mut self, binding: &BindingView) -> Probed {
+    fn probe(&mut self, binding: &BindingView) -> ProbeOutcome {
         if self.is_storm() && self.chance.percent(5) {
-            return Probed::Unclear;
+            return ProbeOutcome::Unclear;
         }
         if let Some(owner) = &binding.owner {
             let now = self.now;
             let found =
                 (self.processes.iter()).find(|one| one.is_up && one.worker() == owner.worker);
             return match found {
-                None => Probed::InstanceLost,
-                Some(process) if process.stalled_until > now => Probed::Unclear,
-                Some(process) if process.drain == Drain::Draining => Probed::Unclear,
-                Some(process) if !process.is_fence_open(now) => Probed::InstanceLost,
+                None => ProbeOutcome::InstanceLost,
+                Some(process) if process.stalled_until > now => ProbeOutcome::Unclear,
+                Some(process) if process.drain == Drain::Draining => ProbeOutcome::Unclear,
+                Some(process) if !process.is_fence_open(now) => ProbeOutcome::InstanceLost,
                 Some(process) => {
                     let is_open = (process.connections.values())
                         .any(|held| held.epoch == binding.epoch && held.is_open);
                     match is_open {
-                        true => Probed::Alive,
-                        false => Probed::SessionLost,
+                        true => ProbeOutcome::Alive,
+                        false => ProbeOutcome::SessionLost,
                     }
                 }
             };
         }
         match self.upstreams.health(&binding.instance) {
-            Health::Refusing => Probed::InstanceLost,
-            Health::Silent { .. } => Probed::Unclear,
+            Health::Refusing => ProbeOutcome::InstanceLost,
+            Health::Silent { .. } => ProbeOutcome::Unclear,
             Health::Serving => {
                 let session = binding.upstream_session.as_ref().unwrap();
                 match self.upstreams.knows(session.as_str()) {
-                    true => Probed::Alive,
-                    false => Probed::SessionLost,
+                    true => ProbeOutcome::Alive,
+                    false => ProbeOutcome::SessionLost,
                 }
             }
         }

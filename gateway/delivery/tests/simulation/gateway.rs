@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mooring_delivery::{
-    Action, Delivered, Delivery, Errors, Event, Facts, Failure, InitializeFailure, Instances,
-    Resolution, ResolveFailure, Resolved, Task, TaskOutcome,
+    Action, Delivery, DeliveryOutcome, Errors, Event, Facts, Failure, InitializeFailure, Instances,
+    Resolution, ResolveFailure, ResolvedBinding, Task, TaskOutcome,
 };
 use mooring_session::Refusal;
 use mooring_session::names::{
@@ -134,9 +134,9 @@ pub(crate) enum Drops {
 /// How a machine ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    Answered(Delivered),
+    Answered(DeliveryOutcome),
     Failed(Failure<Sim>),
-    Resolved(Resolved),
+    ResolvedBinding(ResolvedBinding),
     NotResolved(ResolveFailure<Sim>),
 }
 
@@ -165,7 +165,7 @@ impl Machine {
                 Action::Fail(failure) => Errand::End(End::Failed(failure)),
             },
             Self::Resolve(resolution) => match resolution.take_result() {
-                Some(Ok(resolved)) => Errand::End(End::Resolved(resolved)),
+                Some(Ok(resolved)) => Errand::End(End::ResolvedBinding(resolved)),
                 Some(Err(failure)) => Errand::End(End::NotResolved(failure)),
                 None => of_task(resolution.task(facts).unwrap()),
             },

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mooring_delivery::{
     Delivery, Failure, Loss, LostBinding, MessageRules, OnLoss, Repetition, Resolution,
-    ResolveFailure, Resolved, TaskOutcome,
+    ResolveFailure, ResolvedBinding, TaskOutcome,
 };
 use mooring_session::Refusal;
 use mooring_session::names::WorkerId;
@@ -128,11 +128,11 @@ impl Fleet {
                 }
                 self.failed(client, &failure);
             }
-            (Purpose::Client(client), End::Resolved(_)) => self.next(client),
+            (Purpose::Client(client), End::ResolvedBinding(_)) => self.next(client),
             (Purpose::Client(client), End::NotResolved(failure)) => {
                 self.failed(client, &Failure::Resolve(failure));
             }
-            (Purpose::Renewal { asker, step, epoch }, End::Resolved(resolved)) => {
+            (Purpose::Renewal { asker, step, epoch }, End::ResolvedBinding(resolved)) => {
                 self.renew(&job, asker, step, epoch, &resolved);
             }
             (Purpose::Renewal { asker, step, .. } | Purpose::Renewed { asker, step }, _) => {
@@ -237,7 +237,7 @@ impl Fleet {
         asker: u64,
         step: u64,
         epoch: u64,
-        resolved: &Resolved,
+        resolved: &ResolvedBinding,
     ) {
         let binding = &resolved.binding;
         let place = &job.identity.place;

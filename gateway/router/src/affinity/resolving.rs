@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use mooring_delivery::{
-    Claim, InitializeFailure, Loss, LostBinding, Resolution, ResolveFailure, Resolved, Task,
+    Claim, InitializeFailure, Loss, LostBinding, Resolution, ResolveFailure, ResolvedBinding, Task,
     TaskOutcome,
 };
 use mooring_session::names::{InstanceName, NameError, UpstreamSession};
@@ -50,7 +50,7 @@ impl Resolving {
         session: &Session,
         server: &Server,
         mut resolution: Resolution<RouterErrors>,
-    ) -> Result<Resolved, ResolveError> {
+    ) -> Result<ResolvedBinding, ResolveError> {
         let instances = ServerInstances(server);
         let facts = router.facts(session, &instances);
         loop {

@@ -1,8 +1,8 @@
 //! Delivers a message: performs what [`mooring_delivery`] decides, from the binding to the reply.
 
 use mooring_delivery::{
-    ATTEMPTS_MAX, Action, Delivered, Delivery, Event, Failure, MessageRules, Probed, Repetition,
-    SendFault, Task, TaskOutcome, UNREACHED_WITHIN,
+    ATTEMPTS_MAX, Action, Delivery, DeliveryOutcome, Event, Failure, MessageRules, ProbeOutcome,
+    Repetition, SendFault, Task, TaskOutcome, UNREACHED_WITHIN,
 };
 use mooring_session::names::NameError;
 use mooring_session::rules::{Ownership, RouteReply};
@@ -167,7 +167,7 @@ impl Call<'_> {
 }
 
 impl DeliveryResult {
-    fn of(reply: Reply, delivered: Delivered, server: &Server) -> Self {
+    fn of(reply: Reply, delivered: DeliveryOutcome, server: &Server) -> Self {
         let resolved = delivered.resolved;
         Self {
             reply,
@@ -312,10 +312,10 @@ impl RareActions {
             Action::Probe(binding) => {
                 let probing = Box::pin(router.probe(session, server, binding));
                 Event::Probed(match probing.await {
-                    ProbeResult::Alive => Probed::Alive,
-                    ProbeResult::InstanceLost => Probed::InstanceLost,
-                    ProbeResult::SessionLost => Probed::SessionLost,
-                    ProbeResult::Unclear => Probed::Unclear,
+                    ProbeResult::Alive => ProbeOutcome::Alive,
+                    ProbeResult::InstanceLost => ProbeOutcome::InstanceLost,
+                    ProbeResult::SessionLost => ProbeOutcome::SessionLost,
+                    ProbeResult::Unclear => ProbeOutcome::Unclear,
                 })
             }
             Action::ProbeOthers(binding) => {

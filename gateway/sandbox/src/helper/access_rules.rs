@@ -14,7 +14,7 @@ use landlock::{
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::io::Errno;
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 use super::places::Places;
 use super::root::{DEVICES, LIBRARIES};
 use crate::job::PROXY_PORT;
@@ -57,10 +57,10 @@ fn apply(
     let status = rules
         .map_err(RulesError::from)
         .and_then(|rules| restrict(&rules, port, versions))
-        .map_err(|error| Step::LANDLOCK.words(error.to_string()))?;
+        .map_err(|error| HelperStep::LANDLOCK.words(error.to_string()))?;
     match status {
         RulesetStatus::FullyEnforced => Ok(()),
-        _ => Err(Step::LANDLOCK.words("the rules are not fully enforced")),
+        _ => Err(HelperStep::LANDLOCK.words("the rules are not fully enforced")),
     }
 }
 

@@ -6,7 +6,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 use super::own_user::OwnUser;
 
 /// Empties all five sets, and forbids that a program starts with more than its parent.
@@ -14,7 +14,7 @@ pub(super) fn drop_all() -> Result<(), StepError> {
     // The bounding set first: the right to empty it is itself a capability.
     match drop_bounding() {
         Ok(()) => drop_others(),
-        Err(errno) => Err(Step::CAPABILITIES.at("bounding set")(errno)),
+        Err(errno) => Err(HelperStep::CAPABILITIES.at("bounding set")(errno)),
     }
 }
 
@@ -25,7 +25,7 @@ pub(super) fn drop_all_as(user: Option<OwnUser>) -> Result<(), StepError> {
     match (drop_bounding(), user) {
         (Ok(()), Some(user)) => user.become_it()?,
         (Ok(()) | Err(Errno::PERM), None) => {}
-        (Err(errno), _) => return Err(Step::CAPABILITIES.at("bounding set")(errno)),
+        (Err(errno), _) => return Err(HelperStep::CAPABILITIES.at("bounding set")(errno)),
     }
     drop_others()
 }
@@ -43,8 +43,8 @@ fn drop_bounding() -> Result<(), Errno> {
 }
 
 fn drop_others() -> Result<(), StepError> {
-    set_no_new_privs(true).map_err(Step::CAPABILITIES.at("no_new_privs"))?;
-    clear_ambient_capability_set().map_err(Step::CAPABILITIES.at("ambient set"))?;
+    set_no_new_privs(true).map_err(HelperStep::CAPABILITIES.at("no_new_privs"))?;
+    clear_ambient_capability_set().map_err(HelperStep::CAPABILITIES.at("ambient set"))?;
     let none = CapabilitySet::empty();
     set_capabilities(
         None,
@@ -54,5 +54,5 @@ fn drop_others() -> Result<(), StepError> {
             inheritable: none,
         },
     )
-    .map_err(Step::CAPABILITIES.at("capset"))
+    .map_err(HelperStep::CAPABILITIES.at("capset"))
 }

@@ -6,14 +6,14 @@
 
 use std::os::fd::OwnedFd;
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 
 /// Writes to every door file, and closes it. Must be called before process 1 does anything that counts towards the
 /// limits.
 pub(super) fn step_into(doors: Vec<OwnedFd>) -> Result<(), StepError> {
     for door in doors {
         rustix::io::retry_on_intr(|| rustix::io::write(&door, b"0"))
-            .map_err(Step::CONTROL_GROUP.at("step into the group"))?;
+            .map_err(HelperStep::CONTROL_GROUP.at("step into the group"))?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 use super::first_process::FirstProcessMessage;
 use super::refused_calls::RefusedCalls;
 use crate::protocol::{
@@ -20,7 +20,7 @@ pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), StepError> {
         SocketFlags::CLOEXEC,
         None,
     )
-    .map_err(Step::FORK.at("socketpair"))
+    .map_err(HelperStep::FORK.at("socketpair"))
 }
 
 /// The host's request.
@@ -33,17 +33,17 @@ pub(super) struct Request {
 pub(super) fn receive_request(host: &OwnedFd) -> Result<Option<Request>, StepError> {
     let (spec, passed) = match receive::<ToHelper>(host.as_fd())? {
         Some((ToHelper::Spec(spec), passed)) => (spec, passed),
-        Some(_) => return Err(Step::SPEC.words("something else than a spec")),
+        Some(_) => return Err(HelperStep::SPEC.words("something else than a spec")),
         None => return Ok(None),
     };
     let passed = SpecDescriptors::from_received(passed, spec.has_bridge)
-        .ok_or_else(|| Step::SPEC.words("fewer descriptors than have to be"))?;
+        .ok_or_else(|| HelperStep::SPEC.words("fewer descriptors than have to be"))?;
     Ok(Some(Request { spec, passed }))
 }
 
 /// Tells the host of process 1.
 pub(super) fn announce(host: &OwnedFd, pid: Pid) -> Result<(), StepError> {
-    let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(Step::FORK.at("pidfd_open"))?;
+    let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(HelperStep::FORK.at("pidfd_open"))?;
     let waiting = FromHelper::Waiting {
         pid: pid.as_raw_nonzero().get(),
     };
@@ -68,7 +68,7 @@ pub(super) fn until_confined(
             Ok(Ok(RefusedCalls::new(listener.into_iter().next())))
         }
         Some((FirstProcessMessage::Failed(failed), _)) => Ok(Err(failed)),
-        _ => Err(Step::FORK.words("process 1 ended before it was confined")),
+        _ => Err(HelperStep::FORK.words("process 1 ended before it was confined")),
     }
 }
 

@@ -15,7 +15,7 @@ use super::conversation::{
     Request, announce, hand_over, is_told_to_go, pair, receive_request, until_confined,
 };
 use super::descriptors;
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 use super::first_process::{self, ExistingIsolation, FirstProcess, FirstProcessMessage};
 use super::own_user::OwnUser;
 use super::private::PrivateDirectoryView;
@@ -34,7 +34,7 @@ pub(super) fn course(host: &OwnedFd, doors: Vec<OwnedFd>) -> Result<(), StepErro
     };
     let Request { spec, passed } = request;
     if spec.network != WireNetwork::None {
-        return Err(Step::NETWORK.words("there is no network namespace"));
+        return Err(HelperStep::NETWORK.words("there is no network namespace"));
     }
     // The host's death is noticed below: dying at once would leave the run.
     process::outlive_parent()?;
@@ -88,7 +88,7 @@ fn conclude(
     // yet, it has no other processes.
     let _ = kill_process_group(leader, Signal::KILL);
     let _ = rustix::process::kill_process(leader, Signal::KILL);
-    let used = process::wait_for_all().map_err(Step::FORK.at("wait for the run"))?;
+    let used = process::wait_for_all().map_err(HelperStep::FORK.at("wait for the run"))?;
     let told = match last? {
         LeaderResult::Failed(failed) => FromHelper::Failed(failed),
         LeaderResult::Ended(status, refused_calls) => FromHelper::Finished(FinishReport {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 use crate::limits::Limits;
 use crate::protocol::ProgramDescriptors;
 
@@ -21,10 +21,10 @@ pub(super) fn take_channel() -> Result<OwnedFd, StepError> {
     // What the host inherited itself and forgot to mark: a helper may wait for hours.
     close_range(0)?;
     let channel = fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST_OTHER)
-        .map_err(Step::DESCRIPTORS.at("descriptor 0"))?;
+        .map_err(HelperStep::DESCRIPTORS.at("descriptor 0"))?;
     let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(Step::DESCRIPTORS.at("open /dev/null"))?;
-    rustix::stdio::dup2_stdin(nothing).map_err(Step::DESCRIPTORS.at("descriptor 0"))?;
+        .map_err(HelperStep::DESCRIPTORS.at("open /dev/null"))?;
+    rustix::stdio::dup2_stdin(nothing).map_err(HelperStep::DESCRIPTORS.at("descriptor 0"))?;
     Ok(channel)
 }
 
@@ -42,7 +42,7 @@ fn close_range(flags: i32) -> Result<(), StepError> {
     if result == 0 {
         return Ok(());
     }
-    Err(Step::DESCRIPTORS.at("close_range")(
+    Err(HelperStep::DESCRIPTORS.at("close_range")(
         std::io::Error::last_os_error(),
     ))
 }
@@ -83,11 +83,11 @@ pub(super) fn read_all(
             Ok(0) => break,
             Ok(read) => filled += read,
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(Step::SPEC.at(name)(errno)),
+            Err(errno) => return Err(HelperStep::SPEC.at(name)(errno)),
         }
     }
     if filled > bytes_max {
-        return Err(Step::SPEC.words(format!("{name} is longer than {bytes_max} bytes")));
+        return Err(HelperStep::SPEC.words(format!("{name} is longer than {bytes_max} bytes")));
     }
     bytes.truncate(filled);
     Ok(bytes)

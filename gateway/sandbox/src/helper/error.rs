@@ -62,9 +62,9 @@ impl From<std::io::Error> for CallError {
 
 /// A step of the helper, by its name in answers and logs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Step(&'static str);
+pub(super) struct HelperStep(&'static str);
 
-impl Step {
+impl HelperStep {
     /// To die with the parent.
     pub(super) const PARENT: Self = Self("parent");
     /// Read the spec.
@@ -130,13 +130,13 @@ impl Step {
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}")]
 pub(super) struct StepError {
-    step: Step,
+    step: HelperStep,
     cause: Cause,
 }
 
 impl From<ProtocolError> for StepError {
     fn from(error: ProtocolError) -> Self {
-        Step::CHANNEL.words(error.to_string())
+        HelperStep::CHANNEL.words(error.to_string())
     }
 }
 

@@ -10,7 +10,7 @@ use rustix::fs::Mode;
 use rustix::process::{WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 use super::own_user::{self, OwnUser};
 use super::places::Places;
 use super::process_limit::KernelSettings;
@@ -78,10 +78,10 @@ pub(super) fn run(first: FirstProcess) -> ! {
 /// Waits for the run, confines this process, waits for the host's `Go`, starts the program, and waits for its end.
 fn course(isolation: ExistingIsolation, channel: &OwnedFd) -> Result<i32, StepError> {
     let (ToHelper::Spec(spec), passed) = hear(channel)? else {
-        return Err(Step::SPEC.words("something else than a spec"));
+        return Err(HelperStep::SPEC.words("something else than a spec"));
     };
     let passed = ProgramDescriptors::from_received(passed, spec.has_bridge)
-        .ok_or_else(|| Step::SPEC.words("fewer descriptors than have to be"))?;
+        .ok_or_else(|| HelperStep::SPEC.words("fewer descriptors than have to be"))?;
     let bytes = descriptors::read_program(&passed)?;
     let filter =
         descriptors::read_all(passed.filter.as_fd(), seccomp::PROGRAM_BYTES_MAX, "filter")?;
@@ -93,7 +93,7 @@ fn course(isolation: ExistingIsolation, channel: &OwnedFd) -> Result<i32, StepEr
     // The helper outside answers; nothing inside ever has the listener.
     drop(listener);
     let (ToHelper::Go, _) = hear(channel)? else {
-        return Err(Step::SPEC.words("something else than go"));
+        return Err(HelperStep::SPEC.words("something else than go"));
     };
     let started = program.start(bridge)?;
     send(channel.as_fd(), &FirstProcessMessage::Started, &[])?;
@@ -102,7 +102,7 @@ fn course(isolation: ExistingIsolation, channel: &OwnedFd) -> Result<i32, StepEr
 
 /// The next message of the helper outside.
 fn hear(channel: &OwnedFd) -> Result<(ToHelper, Vec<OwnedFd>), StepError> {
-    receive(channel.as_fd())?.ok_or_else(|| Step::PARENT.words("the helper outside is gone"))
+    receive(channel.as_fd())?.ok_or_else(|| HelperStep::PARENT.words("the helper outside is gone"))
 }
 
 /// Builds the isolation layers that a process applies to itself, and prepares its program. The filter comes last: it
@@ -148,9 +148,10 @@ fn confine(
 /// Starts a new session and process group, in the program's directory, without anything inherited from the host.
 fn begin(places: &Places) -> Result<(), StepError> {
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    rustix::process::setsid().map_err(Step::FORK.at("setsid"))?;
+    rustix::process::setsid().map_err(HelperStep::FORK.at("setsid"))?;
     let scratch = places.scratch();
-    rustix::process::chdir(&scratch).map_err(Step::ENTER_ROOT.at(scratch.display().to_string()))?;
+    rustix::process::chdir(&scratch)
+        .map_err(HelperStep::ENTER_ROOT.at(scratch.display().to_string()))?;
     descriptors::close_on_exec()
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 
 use rustix::process::{getegid, geteuid};
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 
 /// The number of the one user and of the one group inside.
 pub(super) const INSIDE_ID: u32 = 1000;
@@ -42,7 +42,7 @@ impl Outside {
             ),
         ];
         for (file, line) in files {
-            fs::write(file, line).map_err(Step::IDENTITY.at(file))?;
+            fs::write(file, line).map_err(HelperStep::IDENTITY.at(file))?;
         }
         Ok(())
     }
@@ -50,6 +50,7 @@ impl Outside {
 
 /// Sets the host name inside.
 pub(super) fn name_host() -> Result<(), StepError> {
-    rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(Step::HOST_NAME.at("sethostname"))?;
-    rustix::system::setdomainname(b"").map_err(Step::HOST_NAME.at("setdomainname"))
+    rustix::system::sethostname(HOST_NAME.as_bytes())
+        .map_err(HelperStep::HOST_NAME.at("sethostname"))?;
+    rustix::system::setdomainname(b"").map_err(HelperStep::HOST_NAME.at("setdomainname"))
 }

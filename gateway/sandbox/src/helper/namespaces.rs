@@ -6,7 +6,7 @@
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 
 /// Leaves every namespace of the host, and keeps later mounts to itself. What the host unmounts is unmounted here too,
 /// unless the host's mounts are private: a helper that waits for a run must not keep a file system busy.
@@ -19,10 +19,10 @@ pub(super) fn enter() -> Result<(), StepError> {
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
     // SAFETY: none of the flags takes apart what threads of one process share, and this process has one thread.
-    unsafe { unshare_unsafe(all) }.map_err(Step::NAMESPACES.at("unshare"))?;
+    unsafe { unshare_unsafe(all) }.map_err(HelperStep::NAMESPACES.at("unshare"))?;
     mount_change(
         "/",
         MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC,
     )
-    .map_err(Step::NAMESPACES.at("keep mounts inside"))
+    .map_err(HelperStep::NAMESPACES.at("keep mounts inside"))
 }

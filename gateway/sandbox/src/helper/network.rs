@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen as listen_on, socket_with};
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 use crate::job::PROXY_PORT;
 use crate::protocol::WireNetwork;
 
@@ -28,11 +28,11 @@ pub(super) fn listen(network: &WireNetwork) -> Result<Option<OwnedFd>, StepError
                 SocketFlags::CLOEXEC,
                 None,
             )
-            .map_err(Step::NETWORK.at("socket"))?;
+            .map_err(HelperStep::NETWORK.at("socket"))?;
             raise_loopback(&socket)?;
             bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, PROXY_PORT))
-                .map_err(Step::NETWORK.at("bind"))?;
-            listen_on(&socket, BACKLOG).map_err(Step::NETWORK.at("listen"))?;
+                .map_err(HelperStep::NETWORK.at("bind"))?;
+            listen_on(&socket, BACKLOG).map_err(HelperStep::NETWORK.at("listen"))?;
             Ok(Some(socket))
         }
     }
@@ -51,7 +51,7 @@ fn raise_loopback(socket: &OwnedFd) -> Result<(), StepError> {
     if result == 0 {
         return Ok(());
     }
-    Err(Step::NETWORK.at("raise the loopback")(
+    Err(HelperStep::NETWORK.at("raise the loopback")(
         std::io::Error::last_os_error(),
     ))
 }

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use super::conversation::{
     Request, announce, hand_over, is_told_to_go, pair, receive_request, until_confined,
 };
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 use super::first_process::{self, ExistingIsolation, FirstProcess, FirstProcessMessage};
 use super::identity::{self, Outside};
 use super::places::Places;
@@ -50,7 +50,7 @@ fn course(host: &OwnedFd) -> Result<(), StepError> {
             Tier::Strict => strict(host, doors),
             Tier::Degraded => degraded::course(host, doors),
         },
-        Some(_) => Err(Step::SPEC.words("not begun")),
+        Some(_) => Err(HelperStep::SPEC.words("not begun")),
         None => Ok(()),
     }
 }
@@ -163,7 +163,9 @@ fn accompany(
             }
         }
     }
-    let used = child.wait().map_err(Step::FORK.at("wait for process 1"))?;
+    let used = child
+        .wait()
+        .map_err(HelperStep::FORK.at("wait for process 1"))?;
     let finished = FinishReport {
         status,
         cpu_us: used.cpu_us,

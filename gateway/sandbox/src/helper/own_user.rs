@@ -14,7 +14,7 @@ use rustix::thread::{
     CapabilitySet, capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-use super::error::{Step, StepError, at};
+use super::error::{HelperStep, StepError, at};
 
 /// The first user id of runs, above those of accounts and of the ranges that container engines assign.
 const NUMBERS_FROM: u32 = 0x7000_0000;
@@ -40,20 +40,21 @@ impl OwnUser {
         match kind_of_host() {
             HostKind::Ordinary => return Ok(None),
             HostKind::RootAlone => {
-                return Err(Step::IDENTITY.words(
+                return Err(HelperStep::IDENTITY.words(
                     "the machine's root stands in a user namespace without another user: run the gateway as an ordinary user",
                 ));
             }
             HostKind::Root => {}
         }
-        let has = capabilities(None).map_err(Step::IDENTITY.at("capget"))?;
+        let has = capabilities(None).map_err(HelperStep::IDENTITY.at("capget"))?;
         if !has.effective.contains(NEEDED) {
-            return Err(Step::IDENTITY.words(
+            return Err(HelperStep::IDENTITY.words(
                 "root lacks a capability that it needs to become another user: run the gateway as an ordinary user",
             ));
         }
         let mut bytes = [0; 4];
-        getrandom(&mut bytes, GetRandomFlags::empty()).map_err(Step::IDENTITY.at("getrandom"))?;
+        getrandom(&mut bytes, GetRandomFlags::empty())
+            .map_err(HelperStep::IDENTITY.at("getrandom"))?;
         let number = u32::from_ne_bytes(bytes) & NUMBERS_MASK;
         Ok(Some(Self(NUMBERS_FROM | number)))
     }
@@ -73,7 +74,7 @@ impl OwnUser {
             .map_err(at("setgroups"))
             .and_then(|()| set_thread_res_gid(group, group, group).map_err(at("setresgid")))
             .and_then(|()| set_thread_res_uid(user, user, user).map_err(at("setresuid")))
-            .map_err(Step::IDENTITY.failed())
+            .map_err(HelperStep::IDENTITY.failed())
     }
 }
 

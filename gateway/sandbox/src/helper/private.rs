@@ -13,7 +13,7 @@ use rustix::fs::{
     openat2, statat,
 };
 
-use super::error::{Cause, Step, StepError, at};
+use super::error::{Cause, HelperStep, StepError, at};
 use super::own_user::OwnUser;
 use super::places::Places;
 use crate::protocol::SpecDescriptors;
@@ -34,7 +34,7 @@ pub(super) struct PrivateDirectoryView {
 impl PrivateDirectoryView {
     /// Locates it: the directory that contains the four trees under their own names.
     pub(super) fn find(passed: &SpecDescriptors<OwnedFd>) -> Result<Self, StepError> {
-        find(passed).map_err(Step::TREES.failed())
+        find(passed).map_err(HelperStep::TREES.failed())
     }
 
     /// Writes the program's source to the path that the runtime reads.
@@ -42,11 +42,11 @@ impl PrivateDirectoryView {
         let inside = path.strip_prefix(self.places.root()).unwrap_or(path);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = openat(&self.directory, inside, flags, TEXT_MODE)
-            .map_err(Step::TREES.at("make the program's file"))?;
+            .map_err(HelperStep::TREES.at("make the program's file"))?;
         let mut rest = bytes;
         while !rest.is_empty() {
             let written = rustix::io::write(file.as_fd(), rest)
-                .map_err(Step::TREES.at("write the program"))?;
+                .map_err(HelperStep::TREES.at("write the program"))?;
             rest = rest.get(written..).unwrap_or_default();
         }
         Ok(())
@@ -55,7 +55,7 @@ impl PrivateDirectoryView {
     /// Makes the run's user the owner of what the program may write to. Only that user and the host can enter the
     /// directory.
     pub(super) fn give_to(&self, user: &OwnUser) -> Result<(), StepError> {
-        self.give(user).map_err(Step::IDENTITY.failed())
+        self.give(user).map_err(HelperStep::IDENTITY.failed())
     }
 
     fn give(&self, user: &OwnUser) -> Result<(), Cause> {

@@ -8,7 +8,7 @@ use rustix::process::{
     set_parent_process_death_signal,
 };
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 
 /// The usage of a process and of all children that it waited for.
 pub(super) struct ProcessUsage {
@@ -25,17 +25,18 @@ pub(super) enum ForkSide {
 /// Has the kernel kill this process when the thread that started it ends.
 pub(super) fn die_with_parent() -> Result<(), StepError> {
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(Step::PARENT.at("parent death signal"))
+        .map_err(HelperStep::PARENT.at("parent death signal"))
 }
 
 /// Reverts that.
 pub(super) fn outlive_parent() -> Result<(), StepError> {
-    set_parent_process_death_signal(None).map_err(Step::PARENT.at("parent death signal"))
+    set_parent_process_death_signal(None).map_err(HelperStep::PARENT.at("parent death signal"))
 }
 
 /// Has this process be the parent of every orphan among its descendants.
 pub(super) fn adopt_orphans() -> Result<(), StepError> {
-    set_child_subreaper(Some(rustix::process::getpid())).map_err(Step::PARENT.at("child subreaper"))
+    set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(HelperStep::PARENT.at("child subreaper"))
 }
 
 /// The signal that notifies [`end_group_with_parent`]. A process of the run that sends it ends its own run.
@@ -72,12 +73,12 @@ pub(super) fn end_group_with_parent() -> Result<(), StepError> {
         unsafe { libc::signal(signal, go_on as extern "C" fn(i32) as libc::sighandler_t) };
     }
     set_parent_process_death_signal(Some(Signal::USR2))
-        .map_err(Step::PARENT.at("parent death signal"))
+        .map_err(HelperStep::PARENT.at("parent death signal"))
 }
 
 /// Keeps this process's memory from every other one of the same user.
 pub(super) fn hide_memory() -> Result<(), StepError> {
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Step::PARENT.at("dumpable"))
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(HelperStep::PARENT.at("dumpable"))
 }
 
 /// Forks; the child continues from here with a copy of everything.
@@ -87,7 +88,7 @@ pub(super) fn fork() -> Result<ForkSide, StepError> {
         0 => Ok(ForkSide::Child),
         number => match Pid::from_raw(number) {
             Some(pid) if number > 0 => Ok(ForkSide::Parent(pid)),
-            _ => Err(Step::FORK.at("fork")(std::io::Error::last_os_error())),
+            _ => Err(HelperStep::FORK.at("fork")(std::io::Error::last_os_error())),
         },
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 
 /// Numbers that the kernel keeps back once it has counted to the end.
 const RESERVED: u32 = 300;
@@ -42,13 +42,13 @@ impl KernelSettings {
             Ok(file) => file,
             // Read-only, or on this kernel the limit is for the whole machine and must not be changed.
             Err(Errno::ROFS | Errno::ACCESS | Errno::PERM | Errno::NOENT) => return Ok(()),
-            Err(errno) => return Err(Step::PROCESS_LIMIT.at("open pid_max")(errno)),
+            Err(errno) => return Err(HelperStep::PROCESS_LIMIT.at("open pid_max")(errno)),
         };
         let number = RESERVED.saturating_add(OWN).saturating_add(processes);
         match rustix::io::write(&file, number.to_string().as_bytes()) {
             // More than the machine itself allows: its own limit is the lower one.
             Ok(_) | Err(Errno::INVAL | Errno::PERM) => Ok(()),
-            Err(errno) => Err(Step::PROCESS_LIMIT.at("write pid_max")(errno)),
+            Err(errno) => Err(HelperStep::PROCESS_LIMIT.at("write pid_max")(errno)),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 use super::seccomp::{REFUSED, reported_name};
 use crate::outcome::RefusedCall;
 
@@ -47,7 +47,7 @@ impl RefusedCalls {
             match poll(&mut polled, None) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
-                Err(errno) => return Err(Step::FORK.at("poll")(errno)),
+                Err(errno) => return Err(HelperStep::FORK.at("poll")(errno)),
             }
             let ready = polled.iter().map(PollFd::revents);
             let first = ready.enumerate().find(|(_, events)| !events.is_empty());

@@ -5,7 +5,7 @@
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 use crate::protocol::{WireLimits, WireRuntime};
 
 /// Address space that an interpreter and its libraries take before the program's own memory.
@@ -75,7 +75,8 @@ pub(super) fn apply(runtime: &WireRuntime, limits: &WireLimits) -> Result<(), St
             current: Some(soft.min(hard)),
             maximum: Some(hard),
         };
-        setrlimit(resource, limit).map_err(Step::RLIMITS.at(format!("setrlimit {resource:?}")))?;
+        setrlimit(resource, limit)
+            .map_err(HelperStep::RLIMITS.at(format!("setrlimit {resource:?}")))?;
     }
     Ok(())
 }

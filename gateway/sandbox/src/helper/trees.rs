@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
 
-use super::error::{Cause, Step, StepError, at};
+use super::error::{Cause, HelperStep, StepError, at};
 use crate::protocol::SpecDescriptors;
 
 /// The trees, opened in the mount namespace of the run.
@@ -24,7 +24,7 @@ pub(super) struct NamespaceTrees {
 impl NamespaceTrees {
     /// Opens all four again.
     pub(super) fn reopen(descriptors: &SpecDescriptors<OwnedFd>) -> Result<Self, StepError> {
-        let again = |name, directory| reopen(name, directory).map_err(Step::TREES.failed());
+        let again = |name, directory| reopen(name, directory).map_err(HelperStep::TREES.failed());
         Ok(Self {
             tools: again("tools", &descriptors.tools)?,
             skills: again("skills", &descriptors.skills)?,

@@ -7,7 +7,7 @@ use rustix::fs::{self, AtFlags};
 use rustix::io::Errno;
 
 use super::commit_error::Checkpoint;
-use super::journal::Step;
+use super::journal::JournalStep;
 use super::open;
 use super::staging::{new_name, old_name};
 
@@ -15,13 +15,13 @@ use super::staging::{new_name, old_name};
 pub(super) fn apply(
     root: BorrowedFd<'_>,
     staging: BorrowedFd<'_>,
-    steps: &[Step],
+    steps: &[JournalStep],
     checkpoint: &mut dyn Checkpoint,
 ) -> io::Result<()> {
     let mut parents = Parents { root, last: None };
     for step in steps {
         match step {
-            Step::Remove { path, slot } => {
+            JournalStep::Remove { path, slot } => {
                 let old = old_name(*slot);
                 // If it is in staging already, the step was performed before, and the one at the path is the new one.
                 if !exists(staging, &old)? {
@@ -29,7 +29,7 @@ pub(super) fn apply(
                     rename_if_there((parent, name), (staging, &old))?;
                 }
             }
-            Step::Place { path, slot } => {
+            JournalStep::Place { path, slot } => {
                 let (parent, name) = parents.of(path)?;
                 rename_if_there((staging, &new_name(*slot)), (parent, name))?;
             }

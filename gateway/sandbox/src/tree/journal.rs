@@ -37,7 +37,7 @@ pub(super) struct Journal {
     /// The directory within the session's staging that contains the prepared files.
     pub(super) staging: String,
     /// In the order in which they are done.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<JournalStep>,
     /// The turn that is recorded once they are.
     pub(super) turn: Option<u64>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Journal {
 /// One change. Paths are relative to the session's directory, and their parents exist before and after the commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Step {
+pub(super) enum JournalStep {
     /// Moves the entry at the path away, to this number of the old ones.
     Remove { path: String, slot: u64 },
     /// Moves this number of the new ones to the path, where there is nothing or a file.
@@ -60,7 +60,7 @@ pub(super) struct LastTurn {
 }
 
 impl Journal {
-    pub(super) fn new(staging: String, steps: Vec<Step>, turn: Option<u64>) -> Self {
+    pub(super) fn new(staging: String, steps: Vec<JournalStep>, turn: Option<u64>) -> Self {
         Self {
             version: VERSION,
             staging,

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::journal::{JOURNAL_BYTES_MAX, Step};
+use super::journal::{JOURNAL_BYTES_MAX, JournalStep};
 use super::staging::new_name;
 use super::usage::TreeUsage;
 use crate::paths::{self, NameFault};
@@ -52,7 +52,7 @@ pub enum RefusalReason {
 /// The steps of a commit, and their effect.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<JournalStep>,
     /// Usage of the new entries.
     pub(super) staged: TreeUsage,
     /// Usage of entries that are removed or overwritten.
@@ -89,13 +89,13 @@ impl Plan {
     pub(super) fn remove(&mut self, path: String, held: TreeUsage) {
         let slot = self.slot(&path);
         self.removed = self.removed.plus(held);
-        self.steps.push(Step::Remove { path, slot });
+        self.steps.push(JournalStep::Remove { path, slot });
     }
 
     /// Plans to put an entry at a path; returns the name under which to prepare it.
     pub(super) fn place(&mut self, path: String) -> String {
         let slot = self.slot(&path);
-        self.steps.push(Step::Place { path, slot });
+        self.steps.push(JournalStep::Place { path, slot });
         new_name(slot)
     }
 

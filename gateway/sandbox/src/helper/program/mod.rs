@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::descriptors;
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 use super::places::Places;
 use super::root::{DENO, tool_path};
 use crate::job::Stage;
@@ -117,7 +117,7 @@ impl PreparedProgram {
         bytes: &[u8],
     ) -> Result<Self, StepError> {
         if bytes.len() > Limits::SOURCE_BYTES_MAX {
-            return Err(Step::SPEC.words("the program is longer than 1 MiB"));
+            return Err(HelperStep::SPEC.words("the program is longer than 1 MiB"));
         }
         let what = match &spec.runtime {
             WireRuntime::Python { binary } => python(binary, &places.text(PYTHON_TEXT), bytes),
@@ -151,9 +151,9 @@ impl PreparedProgram {
                 let bridge = bridge
                     .map(|bridge| descriptors::inheritable_bridge(&bridge))
                     .transpose()
-                    .map_err(Step::EXEC.at("pass the bridge"))?;
+                    .map_err(HelperStep::EXEC.at("pass the bridge"))?;
                 let process =
-                    spawn(command).map_err(Step::EXEC.at(binary.display().to_string()))?;
+                    spawn(command).map_err(HelperStep::EXEC.at(binary.display().to_string()))?;
                 drop(bridge);
                 Ok(MainProcesses {
                     running: BTreeSet::from([process]),
@@ -246,14 +246,14 @@ fn pipeline(
     bytes: &[u8],
 ) -> Result<ProgramForm, StepError> {
     let stages: Vec<Stage> = serde_json::from_slice(bytes)
-        .map_err(|error| Step::SPEC.words(format!("stages: {error}")))?;
+        .map_err(|error| HelperStep::SPEC.words(format!("stages: {error}")))?;
     if stages.is_empty() {
-        return Err(Step::SPEC.words("a pipeline without a stage"));
+        return Err(HelperStep::SPEC.words("a pipeline without a stage"));
     }
     let mut known = BTreeMap::new();
     for (name, binary) in binaries {
         let place = match tier {
-            Tier::Strict => tool_path(name).map_err(Step::SPEC.failed())?,
+            Tier::Strict => tool_path(name).map_err(HelperStep::SPEC.failed())?,
             Tier::Degraded => binary.clone(),
         };
         known.insert(name.clone(), place);

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use glob::MatchOptions;
 
-use super::super::error::{Step, StepError};
+use super::super::error::{HelperStep, StepError};
 use super::{LastProcess, MainProcesses, pipe, spawn};
 use crate::job::{Argument, Stage};
 
@@ -45,7 +45,7 @@ pub(super) fn start(
         let output = if position + 1 == stages.len() {
             None
         } else {
-            Some(pipe().map_err(Step::EXEC.at("pipe"))?)
+            Some(pipe().map_err(HelperStep::EXEC.at("pipe"))?)
         };
         let (next, output) = output.map_or((None, None), |(reader, writer)| {
             (Some(reader), Some(writer))

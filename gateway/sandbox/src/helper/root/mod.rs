@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
 use rustix::process::{chroot, fchdir, pivot_root};
 
-use super::error::{Cause, Step, StepError, at};
+use super::error::{Cause, HelperStep, StepError, at};
 use super::trees::NamespaceTrees;
 use crate::protocol::Spec;
 use crate::tree::{self, Mount, VirtualPath};
@@ -50,9 +50,9 @@ impl Root {
     pub(super) fn begin() -> Result<Self, StepError> {
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         let mount = mounts::memory(ROOT_BYTES, ROOT_INODES, "755", attributes)
-            .map_err(Step::ROOT.failed())?;
-        mounts::place(&mount, CWD, Path::new("/")).map_err(Step::ROOT.failed())?;
-        files::show_system(mount.as_fd()).map_err(Step::ROOT.failed())?;
+            .map_err(HelperStep::ROOT.failed())?;
+        mounts::place(&mount, CWD, Path::new("/")).map_err(HelperStep::ROOT.failed())?;
+        files::show_system(mount.as_fd()).map_err(HelperStep::ROOT.failed())?;
         Ok(Self { mount })
     }
 
@@ -64,18 +64,19 @@ impl Root {
         text: Option<&Text<'_>>,
     ) -> Result<Upper, StepError> {
         let mount = &self.mount;
-        fill(mount, spec, trees, text).map_err(Step::ROOT.failed())?;
-        fchdir(mount).map_err(Step::ROOT.at("change to the root"))?;
-        let upper = layers::lay(mount.as_fd(), trees, spec).map_err(Step::OVERLAY.failed())?;
-        covers::cover(mount.as_fd(), &spec.access).map_err(Step::ROOT.failed())?;
+        fill(mount, spec, trees, text).map_err(HelperStep::ROOT.failed())?;
+        fchdir(mount).map_err(HelperStep::ROOT.at("change to the root"))?;
+        let upper =
+            layers::lay(mount.as_fd(), trees, spec).map_err(HelperStep::OVERLAY.failed())?;
+        covers::cover(mount.as_fd(), &spec.access).map_err(HelperStep::ROOT.failed())?;
         mounts::add_attributes(mount.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY, 0)
-            .map_err(Step::ROOT.at("make the root read-only"))?;
+            .map_err(HelperStep::ROOT.at("make the root read-only"))?;
         Ok(upper)
     }
 
     /// Makes it the root of every process in this mount namespace, and detaches the host's root.
     pub(super) fn enter(self) -> Result<(), StepError> {
-        fchdir(&self.mount).map_err(Step::ENTER_ROOT.at("change to the root"))?;
+        fchdir(&self.mount).map_err(HelperStep::ENTER_ROOT.at("change to the root"))?;
         match pivot_root(".", ".") {
             Ok(()) => unmount(".", UnmountFlags::DETACH).map_err(at("detach the host's root")),
             // Container engines filter pivot_root, and an initial RAM disk cannot be moved away. The new root is
@@ -83,8 +84,8 @@ impl Root {
             Err(Errno::PERM | Errno::NOSYS | Errno::INVAL) => chroot(".").map_err(at("chroot")),
             Err(errno) => Err(at("pivot_root")(errno)),
         }
-        .map_err(Step::ENTER_ROOT.failed())?;
-        rustix::process::chdir("/").map_err(Step::ENTER_ROOT.at("change to /"))
+        .map_err(HelperStep::ENTER_ROOT.failed())?;
+        rustix::process::chdir("/").map_err(HelperStep::ENTER_ROOT.at("change to /"))
     }
 
     /// The same for process 1, which was forked before: where the root could not be exchanged for every process, each
@@ -93,7 +94,7 @@ impl Root {
         fchdir(&self.mount)
             .map_err(at("change to the root"))
             .and_then(|()| chroot(".").map_err(at("chroot")))
-            .map_err(Step::ENTER_ROOT.failed())
+            .map_err(HelperStep::ENTER_ROOT.failed())
     }
 }
 

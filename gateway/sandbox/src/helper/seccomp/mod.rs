@@ -16,7 +16,7 @@ use seccompiler::{
     SeccompRule, TargetArch, sock_filter,
 };
 
-use super::error::{Step, StepError};
+use super::error::{HelperStep, StepError};
 use crate::tier::Tier;
 use calls::{ArgumentRule, ArgumentTest, Call};
 
@@ -287,14 +287,14 @@ pub(super) const PROGRAM_BYTES_MAX: usize = INSTRUCTIONS_MAX * INSTRUCTION_BYTES
 /// calls are answered is returned; without one the kernel answers them with the same error, and nothing is reported.
 pub(super) fn install(bytes: &[u8]) -> Result<Option<OwnedFd>, StepError> {
     let program = from_bytes(bytes)
-        .ok_or_else(|| Step::SECCOMP.words("the filter is empty, cut short or too long"))?;
+        .ok_or_else(|| HelperStep::SECCOMP.words("the filter is empty, cut short or too long"))?;
     match install_with_listener(&program) {
         Ok(listener) => Ok(Some(listener)),
         // A process has one listener at most, and that of a container engine may be there already.
         Err(Errno::BUSY) => seccompiler::apply_filter(&program)
             .map(|()| None)
-            .map_err(|error| Step::SECCOMP.words(error.to_string())),
-        Err(errno) => Err(Step::SECCOMP.at("seccomp")(errno)),
+            .map_err(|error| HelperStep::SECCOMP.words(error.to_string())),
+        Err(errno) => Err(HelperStep::SECCOMP.at("seccomp")(errno)),
     }
 }
 

@@ -5,12 +5,12 @@ use mooring_session::view::BindingState;
 
 use crate::facts::{Facts, OnLoss};
 use crate::loss::{Loss, LostBinding, StateLoss};
-use crate::task::Resolved;
+use crate::task::ResolvedBinding;
 
 /// What a route says of a session at a server.
-pub(crate) enum Found {
+pub(crate) enum BindingLookup {
     /// A binding that carries calls, and a loss that no result of a tool has reported.
-    Ready(Resolved),
+    Ready(ResolvedBinding),
     /// A lost binding.
     Lost(LostBinding),
     /// The session has not used the server.
@@ -20,23 +20,23 @@ pub(crate) enum Found {
 }
 
 /// Reads the binding from a route. Only the result of a tool reports an earlier loss.
-pub(crate) fn look_up(routed: RouteReply, on_loss: OnLoss, facts: &Facts<'_>) -> Found {
+pub(crate) fn look_up(routed: RouteReply, on_loss: OnLoss, facts: &Facts<'_>) -> BindingLookup {
     let Some(binding) = routed.binding else {
-        return Found::Unbound;
+        return BindingLookup::Unbound;
     };
     match binding.state {
-        BindingState::Claimed => Found::Claimed,
+        BindingState::Claimed => BindingLookup::Claimed,
         BindingState::Orphaned => {
-            Found::Lost(LostBinding::new(&binding, Loss::of_orphan(&binding)))
+            BindingLookup::Lost(LostBinding::new(&binding, Loss::of_orphan(&binding)))
         }
         BindingState::Bound if !facts.instances.contains(&binding.instance) => {
-            Found::Lost(LostBinding::new(&binding, Loss::InstanceRemoved))
+            BindingLookup::Lost(LostBinding::new(&binding, Loss::InstanceRemoved))
         }
         BindingState::Bound => {
             let unreported =
                 (routed.unreported_loss).filter(|_| on_loss == OnLoss::RecoverAndReport);
             let state_loss = unreported.map(|loss| StateLoss::recorded(loss, &binding));
-            Found::Ready(Resolved {
+            BindingLookup::Ready(ResolvedBinding {
                 binding,
                 state_loss,
             })
