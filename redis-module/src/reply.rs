@@ -128,7 +128,9 @@ pub(crate) fn unbound(context: &Context, turn: Option<&TurnLine>) {
 fn turn_fields(context: &Context, line: Option<&TurnLine>) {
     let Some(line) = line else { return };
     match line.turn {
-        TurnStatus::Granted(number) => context.integer("turn", number),
+        TurnStatus::Granted(number) | TurnStatus::Delegated(number) => {
+            context.integer("turn", number);
+        }
         TurnStatus::Waiting => context.optional_integer("turn", None),
     }
     if let Some(holder) = &line.holder {
@@ -142,7 +144,7 @@ fn turn_fields(context: &Context, line: Option<&TurnLine>) {
 pub(crate) fn unchanged(context: &Context, turn: Option<&TurnLine>) -> bool {
     match turn.map(|line| line.turn) {
         Some(TurnStatus::Waiting) => return false,
-        Some(TurnStatus::Granted(number)) => {
+        Some(TurnStatus::Granted(number) | TurnStatus::Delegated(number)) => {
             context.reply_array(2);
             context.reply_integer(context.request.to_integer());
             context.reply_integer(i64::try_from(number).unwrap_or(i64::MAX));

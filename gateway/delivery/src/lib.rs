@@ -1,7 +1,7 @@
 //! How a message reaches its upstream session: which binding it takes, what counts as a loss, who moves a lost binding,
 //! and whether the message is sent again.
 //!
-//! Two machines without I/O, clock and randomness. A driver performs what a machine asks for and tells it the outcome;
+//! Machines without I/O, clock and randomness. A driver performs what a machine asks for and tells it the outcome;
 //! replies of the store and of upstream servers, time and tokens are arguments. The router is the driver of the gateway;
 //! `tests/simulation` drives the same machines over a virtual network.
 //!
@@ -28,6 +28,9 @@
 //! | | | not | failed: the outcome is unknown |
 //! | the binding is lost | | | resolving; failed for messages without a reply |
 //!
+//! [`Delegations`] has the turns that this gateway may give to its calls without asking the store; its file has the table
+//! of states.
+//!
 //! [`Resolution`] is the way to a binding:
 //!
 //! | state | task | outcome | then |
@@ -51,6 +54,7 @@
 //! | giving up | [`Task::Unbind`] or [`Task::LetLapse`] | | failed |
 
 mod commands;
+mod delegation;
 mod delivery;
 mod facts;
 mod lookup;
@@ -59,6 +63,10 @@ mod message;
 mod resolution;
 mod task;
 
+pub use delegation::{
+    Beginning, BootTime, Delegations, LostWakeUps, TERM_MARGIN, Term, UNUSED_MAX,
+    WAKE_UPS_SEEN_WITHIN, WakeUps,
+};
 pub use delivery::{ATTEMPTS_MAX, Delivery, UNREACHED_WITHIN};
 pub use facts::{Errors, Facts, Instances, OnLoss};
 pub use loss::{Loss, LostBinding, StateLoss};

@@ -86,7 +86,9 @@ impl Queues {
         self.with(workers, |turns, context| {
             Ok(
                 match turns.enter(&place, server, &request.turn(), context)? {
-                    TurnStatus::Granted(number) => (Some(number), None),
+                    TurnStatus::Granted(number) | TurnStatus::Delegated(number) => {
+                        (Some(number), None)
+                    }
                     TurnStatus::Waiting => (None, turns.holder_of(&place, server, context.mono)),
                 },
             )

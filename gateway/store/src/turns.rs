@@ -90,6 +90,7 @@ impl EnterRequest {
             ticket: self.ticket.clone(),
             lease: self.lease,
             line: self.line,
+            scope: turns::TurnScope::Call,
             held: self.held,
         }
     }

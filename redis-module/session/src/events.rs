@@ -113,27 +113,55 @@ impl EventMailboxes {
         Self::default()
     }
 
-    /// Watches a claim at this server that the worker knows of. The worker is notified when the claim is settled, and
-    /// at the latest at `until`, when it lapses.
+    /// Watches the binding at this server, of which the worker knows a claim or that it is delegated. The worker is
+    /// notified when the binding changes, and at the latest at `until`, when the claim or the delegation lapses. Returns
+    /// whether there was room for it.
     pub fn watch(
         &mut self,
         worker: &WorkerId,
         session: &SessionPlace,
         server: &ServerName,
         until: Monotonic,
-    ) {
+    ) -> bool {
         let known = self.watches.find(session, server);
-        if self.watchers >= WATCHERS_MAX || (known.is_none() && self.watches.len() >= WATCHED_MAX) {
-            return;
+        let knows = |id| {
+            let watch = self.watches.get(id);
+            watch.is_some_and(|watch| watch.value.contains(worker))
+        };
+        let is_full = known.is_none() && self.watches.len() >= WATCHED_MAX;
+        if is_full || self.watchers >= WATCHERS_MAX && !known.is_some_and(knows) {
+            return false;
         }
         let id = known.unwrap_or_else(|| self.watches.insert(session, server, BTreeSet::default()));
         if let Some(watch) = self.watches.get_mut(id) {
             self.watchers += usize::from(watch.value.insert(worker.clone()));
         }
         self.watches.set_deadline(id, Some(until));
+        true
     }
 
-    /// The claim at this server is settled: notifies all its watchers.
+    /// The worker no longer watches the binding at this server.
+    pub(crate) fn unwatch(
+        &mut self,
+        worker: &WorkerId,
+        session: &SessionPlace,
+        server: &ServerName,
+    ) {
+        let Some(id) = self.watches.find(session, server) else {
+            return;
+        };
+        let Some(watch) = self.watches.get_mut(id) else {
+            return;
+        };
+        let removed = watch.value.remove(worker);
+        let is_empty = watch.value.is_empty();
+        self.watchers = self.watchers.saturating_sub(usize::from(removed));
+        if is_empty {
+            self.watches.remove(id);
+        }
+    }
+
+    /// The binding at this server has changed: notifies all its watchers.
     pub fn settle(&mut self, session: &SessionPlace, server: &ServerName) {
         if let Some(id) = self.watches.find(session, server) {
             self.notify_watchers(id);

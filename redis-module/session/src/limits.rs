@@ -55,6 +55,14 @@ pub const TURN_PICKUP: Millis = Millis::new(1_000);
 /// How long a cancelled call keeps its turn: most servers do not reply to a cancelled call, and those that do reply
 /// within this time.
 pub const TURN_CANCELLED_GRACE: Millis = Millis::new(1_000);
+/// How many turns in a row a worker has to ask for, with no other caller asking, before one is delegated to it.
+pub const DELEGATION_STREAK_MIN: u8 = 3;
+/// How long after a turn the next one still counts as in a row.
+pub const STREAK_PAUSE_MAX: Millis = Millis::new(1_000);
+/// Most sessions and servers of which a node counts turns in a row.
+pub const STREAKS_MAX: usize = 16_384;
+/// How long a worker whose connection for events has closed keeps its delegations, unless it opens another one.
+pub const DELEGATION_RECONNECT: Millis = Millis::new(250);
 /// Longest queue of one turn that the setting allows.
 pub const TURN_QUEUE_MAX: usize = 65_536;
 /// Most queues of a node.

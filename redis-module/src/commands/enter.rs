@@ -4,7 +4,7 @@
 
 use mooring_session::limits::TURN_NUMBER_MAX;
 use mooring_session::names::{Token, WorkerId};
-use mooring_session::turns::{Line, TurnRequest};
+use mooring_session::turns::{Line, TurnRequest, TurnScope};
 
 use super::routing::{self, RouteRequest};
 use super::turn;
@@ -82,6 +82,7 @@ grammar! {
             ticket,
             lease,
             line,
+            scope: TurnScope::Call,
             held,
         }),
         worker,

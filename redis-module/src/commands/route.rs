@@ -5,7 +5,7 @@
 
 use mooring_session::names::{Token, WorkerId};
 use mooring_session::time::Millis;
-use mooring_session::turns::{Line, TurnRequest};
+use mooring_session::turns::{Line, TurnRequest, TurnScope};
 
 use super::routing::{self, RouteRequest};
 use super::turn;
@@ -85,6 +85,7 @@ grammar! {
                 ticket,
                 lease,
                 line: Line::Last,
+                scope: TurnScope::Call,
                 held: None,
             }),
         },

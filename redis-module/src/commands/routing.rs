@@ -134,7 +134,7 @@ pub(super) fn serve(
     let turn = turn.map(|turn| TurnLine {
         turn,
         holder: match turn {
-            TurnStatus::Granted(_) => None,
+            TurnStatus::Granted(_) | TurnStatus::Delegated(_) => None,
             TurnStatus::Waiting => {
                 let place = SessionPlace::new(moment.database, moment.key.as_bytes());
                 let mono = inputs.monotonic();

@@ -1,8 +1,8 @@
 //! The steps of ENTER: renewing the lease, granting the turn at once, and waiting.
 
 use super::Turns;
-use super::queue::{HoldState, Holder, Queue};
-use super::request::{TurnContext, TurnRequest};
+use super::queue::{HoldScope, HoldState, Holder, Queue};
+use super::request::{TurnContext, TurnRequest, TurnStatus};
 use crate::clock::highest_number_followed;
 use crate::limits::{LEASE_MIN, TURN_QUEUES_MAX, TURN_WAITERS_MAX};
 use crate::names::{NameError, Problem, ServerName};
@@ -15,28 +15,39 @@ use crate::time::{Millis, Monotonic};
 const SWEEP_EVERY: Millis = Millis::new(1_000);
 
 impl Turns {
-    /// Renews the lease if the caller is the holder, and returns its number.
+    /// Renews the lease if the caller is the holder.
     pub(super) fn renew(
         &mut self,
         id: SpotId,
         request: &TurnRequest,
-        mono: Monotonic,
-    ) -> Option<u64> {
+        context: &mut TurnContext<'_>,
+    ) -> Option<TurnStatus> {
+        let mono = context.mono;
         let queue = self.queues.get_mut(id)?;
+        let has_waiters = queue.value.waiting() > 0;
         let holder = queue.value.holder.as_mut()?;
         if holder.ticket != request.ticket {
             return None;
         }
         holder.lease = request.lease;
         holder.hold(mono);
-        let (until, number) = (holder.until(), holder.number);
+        holder.ask_again(request.scope, has_waiters);
+        let (until, number, is_delegated) = (holder.until(), holder.number, holder.is_delegated());
+        if is_delegated {
+            let events = &mut context.events;
+            events.watch(&request.worker, &queue.session, &queue.server, until);
+            (self.streaks).note(&queue.session, &queue.server, &request.worker, mono);
+        }
         if holder.worker != request.worker {
             let before = std::mem::replace(&mut holder.worker, request.worker.clone());
             self.unlist(&before, id);
             self.list(&request.worker.clone(), id);
         }
         self.queues.set_deadline(id, Some(until));
-        Some(number)
+        Some(match is_delegated {
+            true => TurnStatus::Delegated(number),
+            false => TurnStatus::Granted(number),
+        })
     }
 
     /// Checks a turn that is reclaimed: its number must be one that a clock can have assigned, and no later turn may
@@ -84,8 +95,8 @@ impl Turns {
         id: SpotId,
         request: &TurnRequest,
         number: u64,
-        context: &TurnContext<'_>,
-    ) {
+        context: &mut TurnContext<'_>,
+    ) -> TurnStatus {
         if self.take_holder(id).is_some() {
             self.figures.lost = self.figures.lost.saturating_add(1);
         }
@@ -95,6 +106,7 @@ impl Turns {
             let withdrawn = queue.value.withdraw(&request.ticket);
             self.waiting = self.waiting.saturating_sub(usize::from(withdrawn));
         }
+        let scope = self.scope_now(id, request, context);
         let until = context.mono.plus(request.lease);
         let holder = Holder {
             worker: request.worker.clone(),
@@ -103,9 +115,14 @@ impl Turns {
             lease: request.lease,
             since: context.mono,
             state: HoldState::Held { until },
+            scope,
             ends: None,
         };
         self.grant(id, holder, context.now);
+        match scope {
+            HoldScope::Delegation { .. } => TurnStatus::Delegated(number),
+            HoldScope::Call | HoldScope::FormerDelegation => TurnStatus::Granted(number),
+        }
     }
 
     pub(super) fn wait(
@@ -128,6 +145,7 @@ impl Turns {
         };
         queue.value.join(request);
         let has_holder = queue.value.holder.is_some();
+        self.recall(id, context);
         self.waiting = self.waiting.saturating_add(1);
         self.figures.waited = self.figures.waited.saturating_add(1);
         if !has_holder && let Some(queue) = self.queues.get(id) {

@@ -16,20 +16,25 @@
 //! lease lapses, if the session's key was given to something else: the session may return, by SWAPDB or RENAME, before
 //! its holder notices.
 //!
+//! A turn can be [delegated](delegating) to the worker of its caller: for all its calls, without asking, until the lease
+//! lapses or another caller waits.
+//!
 //! Every step's work is bounded: the rest is due at once and is done by the next [`Turns::advance`].
 
+mod delegating;
 mod dissolving;
 mod entering;
 mod passing;
 mod queue;
 mod queue_view;
 mod request;
+mod streaks;
 mod withdrawing;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 pub use queue_view::{HolderView, QueueView, TurnHolder};
-pub use request::{Line, TurnContext, TurnFigures, TurnLimits, TurnRequest, TurnStatus};
+pub use request::{Line, TurnContext, TurnFigures, TurnLimits, TurnRequest, TurnScope, TurnStatus};
 
 use crate::limits::TURN_QUEUES_MAX;
 use crate::names::{ServerName, Token, WorkerId};
@@ -39,6 +44,7 @@ use crate::refusal::{Refusal, Stale};
 use crate::spots::{Spot, SpotId, Spots};
 use crate::time::{Millis, Monotonic};
 use queue::{HoldState, Queue};
+use streaks::Streaks;
 
 /// The queues of one node.
 #[derive(Debug)]
@@ -56,6 +62,7 @@ pub struct Turns {
     created: HashSet<SessionPlace>,
     /// The worker of a holder whose liveness was last checked.
     checked: Option<WorkerId>,
+    streaks: Streaks,
     figures: TurnFigures,
 }
 
@@ -72,6 +79,7 @@ impl Turns {
             quiet_until: started.plus(quiet),
             created: HashSet::new(),
             checked: None,
+            streaks: Streaks::default(),
             figures: TurnFigures::default(),
         }
     }
@@ -80,6 +88,7 @@ impl Turns {
     pub fn restart(&mut self, promoted: Monotonic, quiet: Millis) {
         self.dissolve(|_| true);
         self.created.clear();
+        self.streaks.clear();
         self.quiet_until = promoted.plus(quiet);
     }
 
@@ -117,9 +126,9 @@ impl Turns {
         // Settling may have dropped the queue.
         let known = known.filter(|id| self.queues.get(*id).is_some());
         if let Some(id) = known
-            && let Some(number) = self.renew(id, request, context.mono)
+            && let Some(status) = self.renew(id, request, context)
         {
-            return Ok(TurnStatus::Granted(number));
+            return Ok(status);
         }
         if let Some(number) = request.held {
             self.check_held(known, number, context)?;
@@ -129,8 +138,7 @@ impl Turns {
             None => self.open(session, server)?,
         };
         if let Some(number) = self.number_now(id, request, context) {
-            self.take_over(id, request, number, context);
-            return Ok(TurnStatus::Granted(number));
+            return Ok(self.take_over(id, request, number, context));
         }
         self.wait(id, request, context)?;
         Ok(TurnStatus::Waiting)
@@ -152,6 +160,7 @@ impl Turns {
         self.settle(id, context);
         let queue = self.queues.get_mut(id).ok_or(stale.clone())?;
         if queue.value.is_holder(ticket) {
+            self.forget_watch(id, context);
             self.pass_on(id, context);
             return Ok(());
         }
@@ -218,6 +227,7 @@ impl Turns {
     /// The session ended: removes its queues and notifies their waiters to ask again.
     pub fn drop_session(&mut self, session: &SessionPlace) {
         self.created.remove(session);
+        self.streaks.forget_session(session);
         for id in self.queues.of_session(session) {
             self.dissolve_one(id);
         }
@@ -226,6 +236,7 @@ impl Turns {
     /// The same for all sessions of a database that was flushed.
     pub fn drop_database(&mut self, database: i32) {
         self.created.retain(|session| session.database != database);
+        self.streaks.clear();
         self.dissolve(|session| session.database == database);
     }
 
@@ -233,6 +244,7 @@ impl Turns {
     /// the lease of a holder lapses, its turn is granted as in a quiet time.
     pub fn restart_session(&mut self, session: &SessionPlace) {
         self.created.remove(session);
+        self.streaks.forget_session(session);
         for id in self.queues.of_session(session) {
             self.restart_one(id);
         }
@@ -241,6 +253,7 @@ impl Turns {
     /// The same for all sessions of a database that was swapped with another.
     pub fn restart_database(&mut self, database: i32) {
         self.created.retain(|session| session.database != database);
+        self.streaks.clear();
         let is_of_it = |session: &SessionPlace| session.database == database;
         for id in self.queues.of_sessions(is_of_it) {
             self.restart_one(id);
@@ -264,6 +277,7 @@ impl Turns {
         if self.quiet_until <= context.mono {
             self.created = HashSet::new();
         }
+        self.streaks.drop_old(context.mono, limit);
         let notified = self.notify_dissolved(context, limit);
         let taken = self.reclaim_from_dead_workers(context, limit);
         for _ in 0..limit {

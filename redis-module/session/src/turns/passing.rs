@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::Turns;
-use super::queue::{HoldState, Holder};
+use super::queue::{HoldScope, HoldState, Holder};
 use super::request::TurnContext;
 use crate::clock::highest_number_followed;
 use crate::events::MailboxEvent;
@@ -84,6 +84,7 @@ impl Turns {
                 lease: waiter.lease,
                 since: context.mono,
                 state: HoldState::Offered { until },
+                scope: HoldScope::Call,
                 ends: None,
             };
             self.grant(id, holder, context.now);

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-use super::request::{Line, TurnRequest};
+use super::request::{Line, TurnRequest, TurnScope};
 use crate::limits::TURN_CANCELLED_GRACE;
 use crate::names::{Token, WorkerId};
 use crate::time::{Millis, Monotonic};
@@ -20,8 +20,23 @@ pub(super) struct Holder {
     /// When it was granted.
     pub(super) since: Monotonic,
     pub(super) state: HoldState,
+    pub(super) scope: HoldScope,
     /// When the turn ends regardless of its lease, because its call was cancelled.
     pub(super) ends: Option<Monotonic>,
+}
+
+/// For which calls a turn is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HoldScope {
+    /// For the call that the ticket names.
+    Call,
+    /// For any call of the worker.
+    Delegation {
+        /// Whether the worker was notified that another caller waits.
+        is_recalled: bool,
+    },
+    /// For one call that runs since the turn was delegated. The ticket does not name it.
+    FormerDelegation,
 }
 
 /// Whether the holder of a turn knows of it.
@@ -51,6 +66,20 @@ impl Holder {
     /// changes nothing.
     pub(super) fn cancel(&mut self, mono: Monotonic) {
         self.ends.get_or_insert(mono.plus(TURN_CANCELLED_GRACE));
+    }
+
+    pub(super) const fn is_delegated(&self) -> bool {
+        matches!(self.scope, HoldScope::Delegation { .. })
+    }
+
+    /// The holder asks again. The delegation goes on only if the holder wants it and nobody else waits.
+    pub(super) fn ask_again(&mut self, scope: TurnScope, has_waiters: bool) {
+        let HoldScope::Delegation { is_recalled } = self.scope else {
+            return;
+        };
+        if is_recalled || has_waiters || scope == TurnScope::Call {
+            self.scope = HoldScope::FormerDelegation;
+        }
     }
 
     pub(super) const fn is_offered(&self) -> bool {

@@ -32,6 +32,8 @@ pub struct HolderView {
     pub left: Millis,
     /// Whether the worker does not know of it yet.
     pub is_offered: bool,
+    /// Whether it is delegated: the worker may give it to any of its calls.
+    pub is_delegated: bool,
 }
 
 /// The holder of a turn, as reported to a waiting caller.
@@ -77,6 +79,7 @@ impl Turns {
                         number: holder.number,
                         left: Millis::new(holder.until().ms().saturating_sub(mono.ms())),
                         is_offered: holder.is_offered(),
+                        is_delegated: holder.is_delegated(),
                     }),
                     waiting: queue.waiting(),
                     next: queue.waiters().take(NAMED_MAX).cloned().collect(),

@@ -17,9 +17,21 @@ pub struct TurnRequest {
     pub lease: Millis,
     /// The line in which it waits.
     pub line: Line,
+    /// What it asks for.
+    pub scope: TurnScope,
     /// The number of the turn that it held, to reclaim it after a restart or a failover. 1 to
     /// [`TURN_NUMBER_MAX`](crate::limits::TURN_NUMBER_MAX).
     pub held: Option<u64>,
+}
+
+/// For whom a caller asks for the turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TurnScope {
+    /// For one call.
+    #[default]
+    Call,
+    /// For one call, and if it can be, for the next calls of its worker too: see [`TurnStatus::Delegated`].
+    Delegation,
 }
 
 /// The line in which a caller waits. Each line is first in, first out.
@@ -36,6 +48,9 @@ pub enum Line {
 pub enum TurnStatus {
     /// The caller has the turn, with this number.
     Granted(u64),
+    /// The same, and until the lease lapses its worker may give the turn to its next calls without asking. It is
+    /// notified when another caller waits, and then leaves after the current call.
+    Delegated(u64),
     /// The caller waits, and its worker will get an event.
     Waiting,
 }
@@ -70,6 +85,10 @@ pub struct TurnFigures {
     pub granted: u64,
     /// Callers that had to wait.
     pub waited: u64,
+    /// Turns that were delegated to the worker of their caller. A renewal is none.
+    pub delegated: u64,
+    /// Delegations of which the worker was notified that another caller waits.
+    pub recalled: u64,
     /// Turns that were not ended by their holder but by a lapsed lease, a dead worker, a grant that was not picked up,
     /// a later turn that was reclaimed, or the cancellation of their call.
     pub lost: u64,

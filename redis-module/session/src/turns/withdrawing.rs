@@ -1,15 +1,17 @@
 //! Withdrawal: another worker removes a waiting call from the queue, or limits the turn of a running one.
 //!
-//! A call may have several tickets, if its caller asks more than once; so the request names their common prefix.
+//! A call may have several tickets, if its caller asks more than once; so the request names their common prefix. Which
+//! call runs under a delegation is known to the worker only, so it is told of every request that names no waiter.
 //! Invariant: a holder that knows of its turn keeps it for at most
 //! [`TURN_CANCELLED_GRACE`](crate::limits::TURN_CANCELLED_GRACE), even if it renews its lease.
 
 use std::sync::Arc;
 
 use super::Turns;
+use super::queue::{HoldScope, Holder};
 use super::request::TurnContext;
 use crate::events::MailboxEvent;
-use crate::names::ServerName;
+use crate::names::{ServerName, Token};
 use crate::place::SessionPlace;
 use crate::refusal::{Busy, Refusal, Stale};
 
@@ -32,7 +34,10 @@ impl Turns {
         self.settle(id, context);
         let queue = self.queues.get_mut(id).ok_or(stale.clone())?;
         let holder = queue.value.holder.as_mut();
-        let mut holder = holder.filter(|holder| holder.ticket.as_str().starts_with(ticket_prefix));
+        let is_named = |holder: &&mut Holder| {
+            holder.scope == HoldScope::Call && holder.ticket.as_str().starts_with(ticket_prefix)
+        };
+        let mut holder = holder.filter(is_named);
         if let Some(holder) = &mut holder
             && !holder.is_offered()
         {
@@ -57,6 +62,18 @@ impl Turns {
             };
             context.events.post_to_ticket(&worker, item);
             count += 1;
+        }
+        if count == 0
+            && let Some(holder) = &queue.value.holder
+            && holder.scope != HoldScope::Call
+            && let Ok(ticket) = Token::parse(ticket_prefix.as_bytes())
+        {
+            let item = MailboxEvent::Withdrawn {
+                session: Arc::clone(&queue.session),
+                server: queue.server.clone(),
+                ticket,
+            };
+            context.events.post_to_ticket(&holder.worker, item);
         }
         if has_offer {
             self.pass_on(id, context);

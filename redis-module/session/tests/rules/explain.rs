@@ -147,6 +147,7 @@ fn losses_and_turns_are_told_and_no_secret_is() {
                 number: 7,
                 left: Millis::new(1_500),
                 is_offered: false,
+                is_delegated: false,
             }),
             waiting: 3,
             next: vec![worker("caller:1"), worker("dead:1")],

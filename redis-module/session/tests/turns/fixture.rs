@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use mooring_session::events::{EventMailboxes, MailboxEvent};
 use mooring_session::names::{ServerName, Token, WorkerId};
 use mooring_session::time::{Millis, Monotonic, Timestamp};
-use mooring_session::turns::{Line, TurnContext, TurnLimits, TurnRequest, TurnStatus, Turns};
+use mooring_session::turns::{
+    Line, TurnContext, TurnLimits, TurnRequest, TurnScope, TurnStatus, Turns,
+};
 use mooring_session::{Liveness, Refusal, SessionPlace};
 
 /// The wall clock at the node's start.
@@ -102,7 +104,7 @@ impl Node {
     /// The number of the turn, if it is granted at once.
     pub(crate) fn asks(&mut self, ticket: &str) -> Option<u64> {
         match self.enter(&request(ticket)).unwrap() {
-            TurnStatus::Granted(number) => Some(number),
+            TurnStatus::Granted(number) | TurnStatus::Delegated(number) => Some(number),
             TurnStatus::Waiting => None,
         }
     }
@@ -171,6 +173,7 @@ pub(crate) fn request(ticket: &str) -> TurnRequest {
         ticket: token(ticket),
         lease: Millis::new(2_000),
         line: Line::Last,
+        scope: TurnScope::Call,
         held: None,
     }
 }

@@ -1,6 +1,6 @@
 //! Turns and events: tables of single situations, and random runs against what is promised.
 //!
-//! [`fixture`] is a node with its queues, its events and its two clocks; [`queues`], [`leases`], [`held`], [`withdrawn`] and
+//! [`fixture`] is a node with its queues, its events and its two clocks; [`queues`], [`leases`], [`held`], [`delegated`], [`withdrawn`] and
 //! [`mail`] are the tables; [`random_runs`] is the model.
 
 #![allow(
@@ -10,6 +10,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod delegated;
 mod fixture;
 mod held;
 mod leases;

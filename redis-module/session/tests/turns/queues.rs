@@ -45,6 +45,7 @@ fn people_are_told_who_has_the_turn_and_who_waits() {
             number,
             left: Millis::new(1_500),
             is_offered: false,
+            is_delegated: false,
         }),
         waiting: 6,
         next: names(["b", "c", "a", "b", "c"]),
@@ -68,6 +69,7 @@ fn people_are_told_who_has_the_turn_and_who_waits() {
         number: number + 500_000,
         left: TURN_PICKUP,
         is_offered: true,
+        is_delegated: false,
     });
     expected.waiting = 5;
     expected.next = names(["c", "a", "b", "c", "a"]);

@@ -167,7 +167,7 @@ impl World {
             return;
         }
         match outcome {
-            Ok(TurnStatus::Granted(number)) => {
+            Ok(TurnStatus::Granted(number) | TurnStatus::Delegated(number)) => {
                 let again = self.beliefs.get(&call).map(|belief| belief.number);
                 if again != Some(number) {
                     self.is_next(call, line);

@@ -1,0 +1,303 @@
+//! Delegated turns: which calls of a session run without asking the store, because the turn is this gateway's.
+//!
+//! The store delegates the turn of a session at a server to a gateway that asks for it again and again
+//! (`mooring_session::turns`). The gateway's calls then take it from [`Delegations`], one after another:
+//!
+//! | state | event | then |
+//! |---|---|---|
+//! | counted | [`begin`](Delegations::begin) | the call asks the store; after a few within a second, also for the delegation |
+//! | | [`granted`](Delegations::granted) | in use |
+//! | idle | `begin` | in use; the call asks the store to renew it if that is due, or if in doubt |
+//! | | [`recall`](Delegations::recall), [`lose_wake_ups`](Delegations::lose_wake_ups), [`sweep`](Delegations::sweep) after a pause | ended: the turn is left |
+//! | in use | `begin` of another call | it asks the store, which recalls the delegation |
+//! | | `recall`, `lose_wake_ups` | recalled |
+//! | | [`end`](Delegations::end) | idle |
+//! | | [`keep`](Delegations::keep): the call lasts, or waits for its client | ended: the turn is the call's alone |
+//! | recalled | `end` | ended: the turn is left |
+//!
+//! Invariants: of one key at most one call is in use, and a turn is either in this table or with that call. A recall only
+//! makes a hand-over fast. What makes it safe is the [`Term`], which is measured from before the store was asked, ends
+//! before the lease does, and is checked right before a request is written: see [`Term::covers`].
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// How long before the lease the term ends: for the write itself, and for clocks that run at different speeds.
+pub const TERM_MARGIN: Duration = Duration::from_millis(200);
+/// How long the wake-ups of this gateway may have been unobserved for a delegation to be used. Shorter than the time
+/// after which the store ends the delegations of a gateway whose wake-ups have broken,
+/// [`DELEGATION_RECONNECT`](mooring_session::limits::DELEGATION_RECONNECT).
+pub const WAKE_UPS_SEEN_WITHIN: Duration = Duration::from_millis(100);
+/// How long an unused delegation is kept.
+pub const UNUSED_MAX: Duration = Duration::from_millis(500);
+/// How many calls within [`UNUSED_MAX`] of each other a session has at a server before its next one asks for a delegation.
+const CALLS_MIN: u8 = 2;
+/// Most sessions and servers that one table knows. The calls of any other ask the store.
+const KNOWN_MAX: usize = 16_384;
+
+/// Time since the machine was started, including the time for which it was suspended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BootTime(pub Duration);
+
+impl BootTime {
+    /// How long ago `earlier` was; zero if it is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// For how long a turn may be relied on without asking the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    asked_at: BootTime,
+    lease: Duration,
+}
+
+impl Term {
+    /// The term of a turn that was asked for, or renewed, by a command that was sent after `asked_at`.
+    #[must_use]
+    pub const fn asked(asked_at: BootTime, lease: Duration) -> Self {
+        Self { asked_at, lease }
+    }
+
+    /// Whether the turn still excludes all other calls.
+    #[must_use]
+    pub fn covers(self, now: BootTime) -> bool {
+        now.since(self.asked_at) < self.lease.saturating_sub(TERM_MARGIN)
+    }
+
+    /// Whether the next call should renew it.
+    fn is_due(self, now: BootTime) -> bool {
+        now.since(self.asked_at) >= self.lease / 2
+    }
+}
+
+/// What is known of the wake-ups, by which the store recalls delegations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WakeUps {
+    /// They do not arrive.
+    #[default]
+    Broken,
+    /// Their connection was seen to be open.
+    SeenAt(BootTime),
+}
+
+impl WakeUps {
+    /// Whether a delegation may be used.
+    #[must_use]
+    pub fn are_fresh(self, now: BootTime) -> bool {
+        match self {
+            Self::Broken => false,
+            Self::SeenAt(seen) => now.since(seen) <= WAKE_UPS_SEEN_WITHIN,
+        }
+    }
+}
+
+/// How a call gets its turn.
+#[derive(Debug)]
+pub enum Beginning<T> {
+    /// By asking the store for a turn.
+    AskTurn,
+    /// By asking the store for a turn, and for a delegation.
+    AskDelegation,
+    /// It has this one.
+    Use(T),
+    /// It has this one if the store renews it, as a delegation. Otherwise the call leaves it and asks for a turn.
+    Renew(T),
+}
+
+/// What was in the table when the wake-ups broke.
+#[derive(Debug)]
+pub struct LostWakeUps<T, C> {
+    /// The turns that no call uses: they are left.
+    pub idle: Vec<T>,
+    /// The calls that run under a delegation: each has to [keep](Delegations::keep) its turn at once.
+    pub running: Vec<C>,
+}
+
+/// The delegations of a gateway, or those of its keys of one shard. `K` is a session and a server, `T` a turn, and `C`
+/// names a call.
+#[derive(Debug)]
+pub struct Delegations<K, T, C> {
+    known: HashMap<K, Known<T, C>>,
+}
+
+#[derive(Debug)]
+enum Known<T, C> {
+    Counted { calls: u8, last: BootTime },
+    Idle { turn: T, term: Term, used: BootTime },
+    InUse { call: C, is_recalled: bool },
+}
+
+impl<K, T, C> Default for Delegations<K, T, C> {
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
+    /// A call begins.
+    pub fn begin(&mut self, key: &K, call: &C, now: BootTime, wake_ups: WakeUps) -> Beginning<T> {
+        let Some(known) = self.known.get_mut(key) else {
+            if self.known.len() < KNOWN_MAX {
+                let counted = Known::Counted {
+                    calls: 1,
+                    last: now,
+                };
+                self.known.insert(key.clone(), counted);
+            }
+            return Beginning::AskTurn;
+        };
+        match known {
+            Known::Counted { calls, last } => {
+                if now.since(*last) > UNUSED_MAX {
+                    *calls = 0;
+                }
+                *last = now;
+                if *calls >= CALLS_MIN && wake_ups.are_fresh(now) {
+                    return Beginning::AskDelegation;
+                }
+                *calls = calls.saturating_add(1);
+                Beginning::AskTurn
+            }
+            Known::InUse { .. } => Beginning::AskTurn,
+            Known::Idle { .. } => {
+                let in_use = Known::InUse {
+                    call: call.clone(),
+                    is_recalled: false,
+                };
+                match std::mem::replace(known, in_use) {
+                    Known::Idle { turn, term, .. } => {
+                        let is_sure = term.covers(now) && wake_ups.are_fresh(now);
+                        match is_sure && !term.is_due(now) {
+                            true => Beginning::Use(turn),
+                            false => Beginning::Renew(turn),
+                        }
+                    }
+                    // It was idle.
+                    Known::Counted { .. } | Known::InUse { .. } => Beginning::AskTurn,
+                }
+            }
+        }
+    }
+
+    /// The store delegated to this gateway the turn that a call asked for. Returns whether the call runs under the
+    /// delegation: if not, the turn is the call's alone.
+    pub fn granted(&mut self, key: &K, call: &C) -> bool {
+        let has_room = self.known.len() < KNOWN_MAX || self.known.contains_key(key);
+        let is_used = matches!(
+            self.known.get(key),
+            Some(Known::Idle { .. } | Known::InUse { .. })
+        );
+        if is_used || !has_room {
+            return false;
+        }
+        let in_use = Known::InUse {
+            call: call.clone(),
+            is_recalled: false,
+        };
+        self.known.insert(key.clone(), in_use);
+        true
+    }
+
+    /// The call that ran under the delegation has ended. Returns its turn if that has to be left.
+    pub fn end(&mut self, key: &K, turn: T, term: Term, now: BootTime) -> Option<T> {
+        match self.known.get_mut(key) {
+            Some(
+                known @ Known::InUse {
+                    is_recalled: false, ..
+                },
+            ) => {
+                *known = Known::Idle {
+                    turn,
+                    term,
+                    used: now,
+                };
+                None
+            }
+            _ => {
+                self.known.remove(key);
+                Some(turn)
+            }
+        }
+    }
+
+    /// The call that runs under the delegation keeps the turn for itself.
+    pub fn keep(&mut self, key: &K) {
+        self.known.remove(key);
+    }
+
+    /// Another call waits for the turn, or the binding has changed. Returns the turn if it has to be left now.
+    pub fn recall(&mut self, key: &K) -> Option<T> {
+        match self.known.get_mut(key)? {
+            Known::Counted { .. } => None,
+            Known::InUse { is_recalled, .. } => {
+                *is_recalled = true;
+                None
+            }
+            Known::Idle { .. } => match self.known.remove(key) {
+                Some(Known::Idle { turn, .. }) => Some(turn),
+                _ => None,
+            },
+        }
+    }
+
+    /// The call that runs under the delegation, if there is one.
+    #[must_use]
+    pub fn running(&self, key: &K) -> Option<&C> {
+        match self.known.get(key)? {
+            Known::InUse { call, .. } => Some(call),
+            Known::Counted { .. } | Known::Idle { .. } => None,
+        }
+    }
+
+    /// The store cannot recall delegations any more: all end.
+    pub fn lose_wake_ups(&mut self) -> LostWakeUps<T, C> {
+        let mut lost = LostWakeUps {
+            idle: Vec::new(),
+            running: Vec::new(),
+        };
+        for (key, known) in std::mem::take(&mut self.known) {
+            match known {
+                Known::Counted { .. } => {}
+                Known::Idle { turn, .. } => lost.idle.push(turn),
+                Known::InUse { call, .. } => {
+                    lost.running.push(call.clone());
+                    let in_use = Known::InUse {
+                        call,
+                        is_recalled: true,
+                    };
+                    self.known.insert(key, in_use);
+                }
+            }
+        }
+        lost
+    }
+
+    /// Forgets what was not used for [`UNUSED_MAX`]. Returns the turns to leave.
+    pub fn sweep(&mut self, now: BootTime) -> Vec<T> {
+        let is_unused = |_: &K, known: &mut Known<T, C>| match known {
+            Known::Counted { last: used, .. } | Known::Idle { used, .. } => {
+                now.since(*used) > UNUSED_MAX
+            }
+            Known::InUse { .. } => false,
+        };
+        let unused = self.known.extract_if(is_unused);
+        unused
+            .filter_map(|(_, known)| match known {
+                Known::Idle { turn, .. } => Some(turn),
+                Known::Counted { .. } | Known::InUse { .. } => None,
+            })
+            .collect()
+    }
+
+    /// Whether there is nothing to [sweep](Self::sweep).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}
