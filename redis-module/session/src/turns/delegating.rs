@@ -12,7 +12,7 @@
 use super::Turns;
 use super::queue::HoldScope;
 use super::request::{TurnContext, TurnRequest, TurnScope};
-use crate::limits::DELEGATION_STREAK_MIN;
+use crate::limits::{DELEGATION_STREAK_MIN, TURN_QUEUES_MAX};
 use crate::names::WorkerId;
 use crate::progress::StepProgress;
 use crate::spots::SpotId;
@@ -37,7 +37,10 @@ impl Turns {
         }
         let turns = (self.streaks).note(session, server, &request.worker, mono);
         let until = mono.plus(request.lease);
+        // A delegation keeps its queue between calls, which may not take the room of others.
+        let has_room = self.queues.len() <= TURN_QUEUES_MAX / 2;
         if turns < DELEGATION_STREAK_MIN
+            || !has_room
             || !(context.events).watch(&request.worker, session, server, until)
         {
             return HoldScope::Call;
