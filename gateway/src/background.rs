@@ -106,7 +106,10 @@ pub(crate) async fn fetch_server_tokens(app: &Arc<App>, tasks: &mut JoinSet<()>)
     for token in &app.server_tokens {
         let (attempted, first) = oneshot::channel();
         attempts.push(first);
-        let (token, client) = (Arc::clone(token), app.core.session_router.client().clone());
+        let (token, client) = (
+            Arc::clone(token),
+            app.core.session_router.client().http().clone(),
+        );
         tasks.spawn(async move {
             let attempted = || {
                 // The receiver is gone only if the gateway stops.

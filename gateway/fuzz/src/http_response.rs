@@ -9,24 +9,26 @@
 
 #[path = "../../upstream/src/http/body.rs"]
 mod body;
-#[path = "../../upstream/src/http/head.rs"]
-mod head;
+#[path = "../../upstream/src/http/response_head.rs"]
+mod response_head;
 #[path = "../../upstream/src/http/round_trip.rs"]
 mod round_trip;
+#[path = "../../upstream/src/http/round_trip_error.rs"]
+mod round_trip_error;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, Request, StatusCode};
 use http_body::Body;
 use hyper::client::conn::http1;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::memory::{Connection, poll_to_end};
 use round_trip::RoundTrip;
-pub use round_trip::RoundTripError;
+pub use round_trip_error::RoundTripError;
 
 /// A request that both clients send.
 const REQUEST: &[u8] = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n";
@@ -116,25 +118,6 @@ impl Body for NoBody {
 
     fn is_end_stream(&self) -> bool {
         true
-    }
-}
-
-struct CredentialHeader {
-    name: HeaderName,
-    value: HeaderValue,
-}
-
-struct HttpRequest<'a> {
-    method: &'a Method,
-    uri: &'a Uri,
-    headers: &'a HeaderMap,
-    credential: Option<&'a CredentialHeader>,
-    body: &'a Bytes,
-}
-
-mod connect {
-    pub(super) fn is_tls(_: &http::Uri) -> bool {
-        false
     }
 }
 

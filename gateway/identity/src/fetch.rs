@@ -6,7 +6,9 @@ use bytes::Bytes;
 use http::header::{ACCEPT, HeaderValue};
 use http::{Request, StatusCode};
 use mooring_protocol::ReplyError;
-use mooring_upstream::{Client, ClientError, ClientOptions, SendError};
+use mooring_upstream::{
+    ClientError, HttpClient, HttpClientOptions, HttpError, SilenceLimits, tls_config,
+};
 use url::Url;
 
 /// How long one request may take.
@@ -22,7 +24,7 @@ pub enum FetchError {
     Address(#[source] http::Error),
     /// No response.
     #[error("no response")]
-    Request(#[source] SendError),
+    Request(#[source] HttpError),
     /// Another status than 200.
     #[error("the response has status {0}")]
     Status(StatusCode),
@@ -36,19 +38,19 @@ pub enum FetchError {
 
 /// A client that keeps no connections: it is used once in minutes.
 #[derive(Clone, Debug)]
-pub(crate) struct Fetcher(Client);
+pub(crate) struct Fetcher(HttpClient);
 
 impl Fetcher {
     /// # Errors
     /// There are no root certificates, and TLS is needed.
     pub(crate) fn new(needs_tls: bool) -> Result<Self, ClientError> {
-        let options = ClientOptions {
+        let options = HttpClientOptions {
             connect_timeout: TIMEOUT,
             idle_connection: Duration::ZERO,
-            lost_after: Duration::ZERO,
+            silence: SilenceLimits::default(),
             event_bytes_max: BODY_BYTES_MAX,
         };
-        Client::new(options, needs_tls).map(Self)
+        Ok(Self(HttpClient::new(options, tls_config(needs_tls)?)))
     }
 
     pub(crate) async fn get(&self, url: &Url) -> Result<Bytes, FetchError> {
@@ -61,7 +63,7 @@ impl Fetcher {
             .header(ACCEPT, HeaderValue::from_static("application/json"))
             .body(Bytes::new())
             .map_err(FetchError::Address)?;
-        let sent = self.0.send_elsewhere(&request).await;
+        let sent = self.0.request(&request).await;
         let reply = sent.map_err(FetchError::Request)?;
         if reply.status != StatusCode::OK {
             return Err(FetchError::Status(reply.status));

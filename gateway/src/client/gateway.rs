@@ -6,21 +6,29 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use rustls::sign::SingleCertAndKey;
 use serde_json::Value;
 
 use super::output::ClientError;
 use super::target::GatewayTarget;
-use mooring_upstream::tls_config;
+use mooring_upstream::{HttpClient, HttpClientOptions, SilenceLimits, tls_config};
 
 /// Request timeout: longer than the longest run, which a replay waits for.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10 * 60);
 /// Largest response body: a run with all its output and every call that it made.
 const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// A person waits for a command, so it outlasts a network that is away for a minute.
+const OPTIONS: HttpClientOptions = HttpClientOptions {
+    connect_timeout: Duration::from_secs(60),
+    idle_connection: Duration::ZERO,
+    silence: SilenceLimits {
+        usual: Duration::from_secs(60),
+        large_body: Duration::from_secs(60),
+        probe_after: Duration::from_secs(15),
+        probe_every: Duration::from_secs(15),
+    },
+    event_bytes_max: 0,
+};
 
 /// A gateway, and the code server to query there.
 #[derive(Debug)]
@@ -97,7 +105,7 @@ impl Gateway {
 
     async fn ask(&self, method: Method, url: &str, body: Bytes) -> Result<Value, ClientError> {
         let unprepared = |error: &dyn std::fmt::Display| ClientError::Request(error.to_string());
-        let mut request = Request::new(Full::new(body));
+        let mut request = Request::new(body);
         *request.uri_mut() = url
             .parse()
             .map_err(|error: http::uri::InvalidUri| unprepared(&error))?;
@@ -112,24 +120,16 @@ impl Gateway {
             let certificate = SingleCertAndKey::from(Arc::clone(certificate));
             tls.client_auth_cert_resolver = Arc::new(certificate);
         }
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .build();
-        let client = Client::builder(TokioExecutor::new()).build(connector);
+        let client = HttpClient::new(OPTIONS, tls);
         let unreachable =
             |source: Box<dyn std::error::Error + Send + Sync>| ClientError::Unreachable {
                 gateway: self.target.gateway.clone(),
                 source,
             };
         let answered = async {
-            let reply = client.request(request).await?;
-            let status = reply.status();
-            let body = Limited::new(reply.into_body(), ANSWER_BYTES_MAX)
-                .collect()
-                .await?;
-            Ok((status, body.to_bytes()))
+            let reply = client.request(&request).await?;
+            let body = reply.body.read_text(ANSWER_BYTES_MAX).await?;
+            Ok((reply.status, body))
         };
         let (status, body) = match tokio::time::timeout(ANSWERS_WITHIN, answered).await {
             Ok(answered) => answered.map_err(unreachable)?,

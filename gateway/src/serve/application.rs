@@ -32,7 +32,9 @@ use mooring_router::dispatch::{RelayOptions, Seals};
 use mooring_router::pooled::Pool;
 use mooring_settings::{self as settings, AuthSettings, Settings};
 use mooring_store::{SessionAccess, Store};
-use mooring_upstream::{Client, ClientError, ClientOptions};
+use mooring_upstream::{
+    Client, ClientError, HttpClient, HttpClientOptions, SilenceLimits, tls_config,
+};
 use mooring_usage::{MemoryBudget, SharePart, UsageLimits};
 
 /// Directory of locks on conversations, beside the file of an embedded store that processes share.
@@ -91,7 +93,7 @@ pub(crate) async fn assemble(
         servers,
         session_router,
         usages: UserUsages::new(usage_limits(settings)),
-        hooks: CallHooks::new(&settings.hooks, client, message_bytes_max),
+        hooks: CallHooks::new(&settings.hooks, client.http().clone(), message_bytes_max),
         policy: parts.policy,
         request_log: Arc::new(RequestLog::new(
             &settings.log,
@@ -259,10 +261,10 @@ async fn store_addresses(settings: &Settings) -> Vec<IpAddr> {
 }
 
 pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {
-    let options = ClientOptions {
+    let options = HttpClientOptions {
         connect_timeout: settings.upstream.connect_timeout,
         idle_connection: settings.upstream.idle_connection,
-        lost_after: settings.upstream.lost_after,
+        silence: SilenceLimits::default(),
         event_bytes_max: settings.upstream.event_bytes_max,
     };
     let needs_tls = settings
@@ -282,7 +284,8 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {
         .chain(settings.hooks.iter().map(|hook| &hook.url))
         .any(|uri| uri.scheme_str() == Some("https"))
         || servers::fetches_tokens_over_tls(settings);
-    Client::new(options, needs_tls)
+    let http = HttpClient::new(options, tls_config(needs_tls)?);
+    Ok(Client::new(http, settings.upstream.lost_after))
 }
 
 /// The connections that this gateway owns, and how it reaches those of others.

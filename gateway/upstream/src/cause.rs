@@ -7,9 +7,9 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use super::http::{ConnectionError, RoundTripError};
-use super::{ExchangeError, HandshakeError, SendError};
 use http::StatusCode;
+
+use super::http::ConnectionError;
 
 /// The outcome of a contact with an instance: a label value of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
@@ -74,60 +74,6 @@ impl fmt::Display for FailureCause {
     }
 }
 
-impl From<&SendError> for FailureCause {
-    fn from(error: &SendError) -> Self {
-        match error {
-            SendError::Refused => Self::new(ContactOutcome::Refused, "connection refused"),
-            SendError::Connect(error) | SendError::Unreachable(error) => {
-                let outcome = match causes(error).any(|cause| cause.is::<rustls::Error>()) {
-                    true => ContactOutcome::Tls,
-                    false => ContactOutcome::Connect,
-                };
-                Self::new(outcome, connect_text(error))
-            }
-            SendError::Unstarted(cause) => (**cause).clone(),
-            SendError::Invalid(_) => Self::new(ContactOutcome::Invalid, error.to_string()),
-            SendError::Redirected { .. } => Self::new(ContactOutcome::Status, error.to_string()),
-            SendError::Broken(RoundTripError::HostSilent) => {
-                Self::new(ContactOutcome::TimedOut, error.to_string())
-            }
-            error => Self::new(ContactOutcome::Broken, error.to_string()),
-        }
-    }
-}
-
-impl From<&ExchangeError> for FailureCause {
-    fn from(error: &ExchangeError) -> Self {
-        let outcome = match error {
-            ExchangeError::Send(error) => return error.into(),
-            ExchangeError::TimedOut(_) => ContactOutcome::TimedOut,
-            ExchangeError::Body(_) => ContactOutcome::Broken,
-            ExchangeError::TooLarge | ExchangeError::NoResponse | ExchangeError::Invalid(_) => {
-                ContactOutcome::Invalid
-            }
-        };
-        Self::new(outcome, error.to_string())
-    }
-}
-
-impl From<&HandshakeError> for FailureCause {
-    fn from(error: &HandshakeError) -> Self {
-        match error {
-            HandshakeError::Exchange(error) => error.into(),
-            HandshakeError::Refused(answer) if !answer.status.is_success() => {
-                Self::status(answer.status)
-            }
-            HandshakeError::SessionAssigned | HandshakeError::SessionId(_) => {
-                Self::new(ContactOutcome::Invalid, error.to_string())
-            }
-            HandshakeError::Refused(_) => Self::new(
-                ContactOutcome::Invalid,
-                "its answer to `initialize` is no result",
-            ),
-        }
-    }
-}
-
 /// The reason from the resolver, the kernel or TLS why no connection was made.
 pub(super) fn connect_text(error: &ConnectionError) -> String {
     let mut texts = Vec::<String>::new();
@@ -145,6 +91,14 @@ pub(super) fn connect_text(error: &ConnectionError) -> String {
         true => "no connection".to_owned(),
         false => texts.join(": "),
     }
+}
+
+/// Whether the connection was refused: on a live host, the sign that the process has ended.
+#[must_use]
+pub fn is_refused(error: &(dyn Error + 'static)) -> bool {
+    causes(error)
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|io| io.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// An error with its causes, on one line.

@@ -4,10 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{
-    ContactOutcome, ExchangeError, FailureCause, HandshakeError, InitializedSession, SendError,
-    Server,
-};
+use super::{ContactOutcome, FailureCause};
 
 /// Minimum interval between recorded successes, in milliseconds: writing at each request would make all of them share a
 /// cache line.
@@ -69,21 +66,6 @@ impl ContactLog {
         self.is_failing.store(true, Ordering::Relaxed);
     }
 
-    /// Records the outcome of a handshake. A JSON-RPC error counts as an answer: it concerns the client.
-    pub fn note_handshake(&self, initialized: &Result<InitializedSession, HandshakeError>) {
-        match initialized {
-            Ok(_) => self.succeed(),
-            Err(HandshakeError::Refused(answer))
-                if answer.status.is_success() && answer.message().is_some() =>
-            {
-                self.succeed();
-            }
-            // Nothing was sent, because there is no credential for the caller.
-            Err(HandshakeError::Exchange(ExchangeError::Send(SendError::Credential(_)))) => {}
-            Err(error) => self.fail(FailureCause::from(error)),
-        }
-    }
-
     /// The last contact; `None` before the first.
     #[must_use]
     pub fn last(&self) -> Option<Contact> {
@@ -97,41 +79,6 @@ impl ContactLog {
                     failure: None,
                 }),
             })
-    }
-}
-
-/// The health of a server according to the last contacts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
-pub enum ServerHealth {
-    /// No instance was contacted yet.
-    Unknown,
-    /// The last contact with every instance that was contacted succeeded.
-    Ok,
-    /// The last contact with some instances failed.
-    Degraded,
-    /// The last contact with every instance failed.
-    Unavailable,
-}
-
-impl Server {
-    /// The server's health, and the latest contact with any of its instances.
-    #[must_use]
-    pub fn health(&self) -> (ServerHealth, Option<Contact>) {
-        let contacts: Vec<Contact> = self
-            .instances
-            .iter()
-            .filter_map(|instance| instance.contact.last())
-            .collect();
-        let failing = contacts.iter().filter(|contact| contact.failure.is_some());
-        let health = match failing.count() {
-            0 if contacts.is_empty() => ServerHealth::Unknown,
-            0 => ServerHealth::Ok,
-            all if all == self.instances.len() => ServerHealth::Unavailable,
-            _ => ServerHealth::Degraded,
-        };
-        let latest = contacts.into_iter().max_by_key(|contact| contact.at_ms);
-        (health, latest)
     }
 }
 

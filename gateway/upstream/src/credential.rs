@@ -5,7 +5,7 @@ use http::Method;
 use super::credential_header::CredentialHeader;
 use super::oauth::RequestToken;
 use super::user_secret::RequestSecret;
-use super::{Client, TokenExchangeError, UserSecretError};
+use super::{HttpClient, TokenExchangeError, UserSecretError};
 use mooring_protocol::Reply;
 
 /// The credential of a request, besides its headers.
@@ -35,7 +35,7 @@ impl RequestCredential {
     /// There is no credential for the caller.
     pub(crate) async fn header(
         &self,
-        client: &Client,
+        client: &HttpClient,
     ) -> Result<Option<CredentialHeader>, CredentialError> {
         Ok(match self {
             Self::Token(token) => token
@@ -49,7 +49,7 @@ impl RequestCredential {
     /// Another one than this, which the server has refused; none if there is no other one.
     pub(crate) async fn renew(
         &self,
-        client: &Client,
+        client: &HttpClient,
         refused: &CredentialHeader,
     ) -> Option<CredentialHeader> {
         let Self::Token(token) = self else {

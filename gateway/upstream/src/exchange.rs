@@ -7,7 +7,7 @@ use futures_util::TryStreamExt;
 use http::StatusCode;
 use mooring_session::names::UpstreamSession;
 
-use super::{Outgoing, SendError};
+use super::{ContactOutcome, FailureCause, Outgoing, SendError};
 use mooring_metrics as metrics;
 use mooring_protocol::envelope::{Kind, Message, Sender};
 use mooring_protocol::held::held_bytes;
@@ -175,6 +175,20 @@ fn check(status: StatusCode, text: &[u8], request: &[u8]) -> Result<(), StreamEr
         _ if is_refusal => Ok(()),
         Some(_) => Err(StreamError::NoId),
         None => Err(StreamError::NotAResponse),
+    }
+}
+
+impl From<&ExchangeError> for FailureCause {
+    fn from(error: &ExchangeError) -> Self {
+        let outcome = match error {
+            ExchangeError::Send(error) => return error.into(),
+            ExchangeError::TimedOut(_) => ContactOutcome::TimedOut,
+            ExchangeError::Body(_) => ContactOutcome::Broken,
+            ExchangeError::TooLarge | ExchangeError::NoResponse | ExchangeError::Invalid(_) => {
+                ContactOutcome::Invalid
+            }
+        };
+        Self::new(outcome, error.to_string())
     }
 }
 

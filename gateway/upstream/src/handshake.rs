@@ -8,7 +8,10 @@ use mooring_session::names::{NameError, UpstreamSession};
 
 use super::exchange::{Answer, within};
 use super::request::Outgoing;
-use super::{Caller, ExchangeError, MessageTransport, SendError, Server, read_answer};
+use super::{
+    Caller, ContactLog, ContactOutcome, ExchangeError, FailureCause, MessageTransport, SendError,
+    Server, read_answer,
+};
 use mooring_protocol::{Kind, StreamError, call};
 
 /// An `initialize` to send.
@@ -71,6 +74,41 @@ impl HandshakeError {
             Self::Refused(answer) => answer.status.is_server_error(),
             Self::SessionAssigned => false,
             Self::SessionId(_) => false,
+        }
+    }
+}
+
+impl From<&HandshakeError> for FailureCause {
+    fn from(error: &HandshakeError) -> Self {
+        match error {
+            HandshakeError::Exchange(error) => error.into(),
+            HandshakeError::Refused(answer) if !answer.status.is_success() => {
+                Self::status(answer.status)
+            }
+            HandshakeError::SessionAssigned | HandshakeError::SessionId(_) => {
+                Self::new(ContactOutcome::Invalid, error.to_string())
+            }
+            HandshakeError::Refused(_) => Self::new(
+                ContactOutcome::Invalid,
+                "its answer to `initialize` is no result",
+            ),
+        }
+    }
+}
+
+impl ContactLog {
+    /// Records the outcome of a handshake. A JSON-RPC error counts as an answer: it concerns the client.
+    pub fn note_handshake(&self, initialized: &Result<InitializedSession, HandshakeError>) {
+        match initialized {
+            Ok(_) => self.succeed(),
+            Err(HandshakeError::Refused(answer))
+                if answer.status.is_success() && answer.message().is_some() =>
+            {
+                self.succeed();
+            }
+            // Nothing was sent, because there is no credential for the caller.
+            Err(HandshakeError::Exchange(ExchangeError::Send(SendError::Credential(_)))) => {}
+            Err(error) => self.fail(FailureCause::from(error)),
         }
     }
 }

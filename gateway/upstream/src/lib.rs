@@ -3,6 +3,8 @@
 //! Invariant: every failure says whether the request may have been delivered, and retries depend on that alone.
 
 mod answer_in_place;
+mod answer_in_time;
+mod ask_statefulness;
 mod caller;
 mod cause;
 mod client;
@@ -15,6 +17,7 @@ mod dropped_message;
 mod exchange;
 mod forwarded_fields;
 mod handshake;
+mod health;
 mod http;
 mod http_reply;
 mod lateness;
@@ -22,7 +25,9 @@ mod metrics;
 mod oauth;
 mod probe;
 mod reach;
+mod redirect;
 mod request;
+mod send_error;
 mod server;
 pub mod sse;
 mod statefulness;
@@ -31,10 +36,11 @@ mod timed_exchange;
 mod transport;
 mod user_secret;
 
+pub use ask_statefulness::ask_statefulness;
 pub use caller::{Caller, CallerCredentials};
-pub use cause::{ContactOutcome, FailureCause, causes, with_causes};
-pub use client::{Client, ClientError, ClientOptions, SendError, is_refused, tls_config};
-pub use contact::{Contact, ContactLog, ServerHealth};
+pub use cause::{ContactOutcome, FailureCause, causes, is_refused, with_causes};
+pub use client::Client;
+pub use contact::{Contact, ContactLog};
 pub use credential::CredentialError;
 pub use discard::{DiscardOutcome, discard};
 pub use dropped_message::report_dropped_message;
@@ -43,7 +49,11 @@ pub use forwarded_fields::ForwardedFields;
 pub use handshake::{
     Completion, HandshakeError, InitializeHandshake, InitializedSession, initialize,
 };
-pub use http::{ConnectionError, RoundTripError};
+pub use health::ServerHealth;
+pub use http::{
+    ClientError, ConnectionError, HttpClient, HttpClientOptions, HttpError, RoundTripError,
+    SilenceLimits, tls_config,
+};
 pub use http_reply::read_http;
 pub use lateness::Lateness;
 pub use metrics::{describe_metrics, server_contact};
@@ -51,8 +61,9 @@ pub use oauth::{OauthTokens, TokenExchangeError};
 pub use probe::{ProbeResult, is_session_unknown, may_be_session_unknown, probe};
 pub use reach::{Reach, UNREACHED_LOST_AFTER};
 pub use request::Outgoing;
+pub use send_error::SendError;
 pub use server::{Instance, STARTED_HERE, Server, Servers, SessionPolicy};
-pub use statefulness::{Statefulness, StatefulnessSeen, ask_statefulness};
+pub use statefulness::{Statefulness, StatefulnessSeen};
 pub use timed_exchange::{TimedExchange, exchange_outcome};
 pub use transport::{InstanceTransport, MessageTransport};
 pub use user_secret::{SecretHeader, UserSecret, UserSecretError, UserSecrets};

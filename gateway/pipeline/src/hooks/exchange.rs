@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use mooring_metrics as metrics;
 use mooring_protocol::ReplyError;
 use mooring_settings::{HookPhase, HookSettings};
-use mooring_upstream::{Client, SendError};
+use mooring_upstream::{HttpClient, HttpError};
 
 /// The version of the payload.
 pub(super) const VERSION: u32 = 1;
@@ -72,7 +72,7 @@ pub(super) enum HookError {
     Question(#[source] serde_json::Error),
     /// It was not reached, or did not respond.
     #[error("the hook was not reached, or did not respond")]
-    Send(#[from] SendError),
+    Send(#[from] HttpError),
     /// The time was over.
     #[error("no answer within {0} ms")]
     TimedOut(u128),
@@ -95,7 +95,7 @@ pub(super) enum HookError {
 
 /// Asks a hook, once more if the connection broke: it may have been closed while it was idle.
 pub(super) async fn ask(
-    client: &Client,
+    client: &HttpClient,
     hook: &HookSettings,
     question: &Question<'_>,
     answer_bytes_max: usize,
@@ -103,8 +103,10 @@ pub(super) async fn ask(
     let text = Bytes::from(serde_json::to_vec(question).map_err(HookError::Question)?);
     let asking = async {
         let request = request(hook, text);
-        let reply = match client.send_elsewhere(&request).await {
-            Err(SendError::Broken(_)) => client.send_elsewhere(&request).await?,
+        let reply = match client.request(&request).await {
+            Err(HttpError::RoundTrip(error)) if !error.is_invalid_response() => {
+                client.request(&request).await?
+            }
             sent => sent?,
         };
         match reply.status {
@@ -117,7 +119,7 @@ pub(super) async fn ask(
     let verdict = read_answer(question, &answer);
     if let Err(HookError::OtherCall) = &verdict {
         metrics::reply_mismatched(metrics::ReplySource::Hook);
-        client.distrust_connections_to(&hook.url);
+        client.distrust(&hook.url);
     }
     verdict
 }

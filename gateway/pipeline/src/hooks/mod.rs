@@ -15,13 +15,13 @@ use self::exchange::{Question, Verdict};
 use mooring_identity::Identity;
 use mooring_metrics::{self as metrics, HookOutcome};
 use mooring_settings::{HookPhase, HookSettings, OnHookFailure};
-use mooring_upstream::{Client, with_causes};
+use mooring_upstream::{HttpClient, with_causes};
 
 /// The hooks of the settings, in their order.
 #[derive(Debug)]
 pub struct CallHooks {
     hooks: Vec<Arc<HookSettings>>,
-    client: Client,
+    client: HttpClient,
     /// Longest answer in bytes.
     answer_bytes_max: usize,
 }
@@ -42,7 +42,7 @@ pub struct CallRoute {
 pub struct HookedCall {
     /// Those that are asked about it.
     hooks: Vec<Arc<HookSettings>>,
-    client: Client,
+    client: HttpClient,
     answer_bytes_max: usize,
     /// The same in every question about the call.
     id: String,
@@ -76,7 +76,7 @@ pub enum HookRefusal {
 impl CallHooks {
     /// Hooks that are asked by this client. Their answers may have `answer_bytes_max` bytes.
     #[must_use]
-    pub fn new(hooks: &[HookSettings], client: Client, answer_bytes_max: usize) -> Self {
+    pub fn new(hooks: &[HookSettings], client: HttpClient, answer_bytes_max: usize) -> Self {
         Self {
             hooks: hooks.iter().cloned().map(Arc::new).collect(),
             client,

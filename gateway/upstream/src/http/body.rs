@@ -14,9 +14,10 @@ use httparse::{EMPTY_HEADER, Status, parse_chunk_size, parse_headers};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::head::{BodyFraming, ResponseHead};
 use super::idle::OriginPool;
-use super::round_trip::{RoundTrip, RoundTripError};
+use super::response_head::{BodyFraming, ResponseHead};
+use super::round_trip::RoundTrip;
+use super::round_trip_error::RoundTripError;
 
 /// Longest line before a chunk, with its extensions, in bytes.
 const CHUNK_LINE_BYTES_MAX: usize = 4 * 1024;

@@ -21,6 +21,8 @@ use tokio::task::coop::unconstrained;
 use tokio_rustls::client::TlsStream;
 use tower::ServiceExt as _;
 
+use crate::reach::UNREACHED_LOST_AFTER;
+
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection was made")]
@@ -33,27 +35,33 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// 64 KiB that are usual. TCP then waits for the server's program, and no longer for its host only.
 const LARGE_BODY_BYTES: usize = 32 * 1024;
 
-/// Time limits of connections.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ConnectorOptions {
-    /// Time limit of one TCP connection.
-    pub(crate) connect_timeout: Duration,
-    pub(crate) silence: SilenceLimits,
-}
-
 /// How long a server's host may acknowledge nothing, neither data nor a probe, before TCP breaks the connection. A host
 /// acknowledges while its program is busy or hangs, so silence says that it has vanished, or the way to it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SilenceLimits {
+pub struct SilenceLimits {
     /// For most requests.
-    pub(crate) usual: Duration,
+    pub usual: Duration,
     /// For a request with a large body: here TCP also counts how long the program takes nothing more of it
     /// (TCP_USER_TIMEOUT and a window of 0).
-    pub(crate) large_body: Duration,
+    pub large_body: Duration,
     /// How long nothing may arrive before TCP sends a probe. The limits count from then on as well.
-    pub(crate) probe_after: Duration,
+    pub probe_after: Duration,
     /// The interval between probes.
-    pub(crate) probe_every: Duration,
+    pub probe_every: Duration,
+}
+
+/// Calls have no time limit, so without these one over a connection to a host that has vanished would never end. As long
+/// as connects may fail: both say the same of the host.
+impl Default for SilenceLimits {
+    fn default() -> Self {
+        Self {
+            usual: UNREACHED_LOST_AFTER,
+            large_body: Duration::from_secs(60),
+            // Two probes must be lost.
+            probe_after: Duration::from_secs(1),
+            probe_every: Duration::from_secs(1),
+        }
+    }
 }
 
 impl SilenceLimits {
@@ -69,7 +77,7 @@ impl SilenceLimits {
 
 /// Opens connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Connector {
+pub(super) struct Connector {
     connector: HttpsConnector<HttpConnector>,
     pub(super) silence: SilenceLimits,
     /// Time limit of one attempt.
@@ -78,13 +86,17 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// A connector that trusts what `tls` trusts.
-    pub(crate) fn new(options: ConnectorOptions, tls: rustls::ClientConfig) -> Self {
+    pub(super) fn new(
+        connect_timeout: Duration,
+        silence: SilenceLimits,
+        tls: rustls::ClientConfig,
+    ) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
         tcp.enforce_http(false);
-        tcp.set_connect_timeout(Some(options.connect_timeout));
-        tcp.set_keepalive(Some(options.silence.probe_after));
-        tcp.set_keepalive_interval(Some(options.silence.probe_every));
+        tcp.set_connect_timeout(Some(connect_timeout));
+        tcp.set_keepalive(Some(silence.probe_after));
+        tcp.set_keepalive_interval(Some(silence.probe_every));
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
@@ -92,8 +104,8 @@ impl Connector {
             .wrap_connector(tcp);
         Self {
             connector,
-            silence: options.silence,
-            timeout: options.connect_timeout.saturating_add(HANDSHAKE_WITHIN),
+            silence,
+            timeout: connect_timeout.saturating_add(HANDSHAKE_WITHIN),
         }
     }
 

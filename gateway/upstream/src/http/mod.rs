@@ -1,4 +1,4 @@
-//! HTTP/1.1 to upstream servers: one exchange at a time over a connection that the caller's own task drives.
+//! HTTP/1.1 of the gateway as a client: one exchange at a time over a connection that the caller's own task drives.
 //!
 //! A general client gives each connection a task, and each exchange a queue between that task and the caller's. Both cost
 //! more than a small call does (decision 0066). Here the request is written and the response read by the task that waits
@@ -9,54 +9,37 @@
 
 mod body;
 mod connect;
-mod head;
 mod idle;
+mod request;
+mod response_head;
 mod round_trip;
+mod round_trip_error;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::{Request, Response, Uri};
 use thread_local::ThreadLocal;
 
 pub(crate) use self::body::ResponseBody;
-pub use self::connect::ConnectionError;
-use self::connect::UpstreamStream;
-pub(super) use self::connect::{Connector, ConnectorOptions, SilenceLimits};
+pub use self::connect::{ConnectionError, SilenceLimits};
+use self::connect::{Connector, UpstreamStream};
 use self::idle::{Distrust, IdleConnections, OriginPool};
+pub(crate) use self::request::HttpRequest;
 use self::round_trip::RoundTrip;
-pub use self::round_trip::RoundTripError;
-use super::credential_header::CredentialHeader;
-
-/// A request to an `http` or `https` URI. Its Host and the length of its body are added.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HttpRequest<'a> {
-    pub(super) method: &'a Method,
-    pub(super) uri: &'a Uri,
-    pub(super) headers: &'a HeaderMap,
-    /// Replaces a header of the same name.
-    pub(super) credential: Option<&'a CredentialHeader>,
-    pub(super) body: &'a Bytes,
-}
-
-impl<'a> From<&'a Request<Bytes>> for HttpRequest<'a> {
-    fn from(request: &'a Request<Bytes>) -> Self {
-        Self {
-            method: request.method(),
-            uri: request.uri(),
-            headers: request.headers(),
-            credential: None,
-            body: request.body(),
-        }
-    }
-}
+pub use self::round_trip_error::RoundTripError;
+pub use self::tls::{ClientError, tls_config};
+use crate::http_reply::read_http;
+use mooring_protocol::{Reply, ReplyError};
+use mooring_usage::MemoryShare;
 
 /// Which connection a request is sent over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConnectionChoice {
+pub(crate) enum ConnectionChoice {
     /// An idle one, or a new one if there is none.
     Pooled,
     /// A new one, which is closed afterwards.
@@ -65,7 +48,7 @@ pub(super) enum ConnectionChoice {
 
 /// Why a request got no response.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum HttpError {
+pub enum HttpError {
     /// There was no connection. Nothing was sent.
     #[error(transparent)]
     Connect(ConnectionError),
@@ -74,35 +57,70 @@ pub(super) enum HttpError {
     RoundTrip(RoundTripError),
 }
 
-/// The client: a connector, and the idle connections of each thread.
+/// The connection broke in the middle of a response.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection to the server broke")]
+struct ResponseBroken(#[source] RoundTripError);
+
+/// Timeouts and limits of connections.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpClientOptions {
+    /// Time limit of one TCP connection attempt.
+    pub connect_timeout: Duration,
+    /// How long an idle connection is kept.
+    pub idle_connection: Duration,
+    /// When a silent host has vanished.
+    pub silence: SilenceLimits,
+    /// Longest event of a response, in bytes.
+    pub event_bytes_max: usize,
+}
+
+/// The client: a connector, and the idle connections of each thread. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct HttpClient(Arc<ClientState>);
+
 #[derive(Debug)]
-pub(super) struct HttpClient {
+struct ClientState {
     connector: Connector,
     idle_max: Duration,
+    event_bytes_max: usize,
     /// Each thread has its own: the sockets of a connection belong to the runtime that opened it.
     idle: ThreadLocal<Arc<IdleConnections>>,
     distrust: Arc<Distrust>,
 }
 
 impl HttpClient {
-    /// A client that keeps idle connections for up to `idle_max`.
-    pub(super) fn new(connector: Connector, idle_max: Duration) -> Self {
-        Self {
-            connector,
-            idle_max,
+    /// A client that trusts what `tls` trusts, see [`tls_config`].
+    #[must_use]
+    pub fn new(options: HttpClientOptions, tls: rustls::ClientConfig) -> Self {
+        Self(Arc::new(ClientState {
+            connector: Connector::new(options.connect_timeout, options.silence, tls),
+            idle_max: options.idle_connection,
+            event_bytes_max: options.event_bytes_max,
             idle: ThreadLocal::new(),
             distrust: Arc::default(),
-        }
+        }))
+    }
+
+    /// Sends a request to an `http` or `https` URI once, over a pooled connection, and returns its reply, whose body may
+    /// still be arriving.
+    ///
+    /// # Errors
+    /// See [`HttpError`].
+    pub async fn request(&self, request: &Request<Bytes>) -> Result<Reply, HttpError> {
+        let response = self.send(request.into(), ConnectionChoice::Pooled).await?;
+        Ok(self.read(response, None))
     }
 
     /// Sends a request and returns the response, whose body may still be arriving.
     ///
     /// An idle connection that its server closed meanwhile is replaced, as long as nothing was sent over it.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         request: HttpRequest<'_>,
         choice: ConnectionChoice,
     ) -> Result<Response<ResponseBody>, HttpError> {
+        let connector = &self.0.connector;
         let pool = match choice {
             ConnectionChoice::Fresh => None,
             ConnectionChoice::Pooled => self.find_pool(request.uri),
@@ -113,12 +131,12 @@ impl HttpClient {
             let mut stream = match idle {
                 Some(stream) => stream,
                 // Boxed, so that the future of other calls is small.
-                None => Box::pin(self.connector.connect(request.uri))
+                None => Box::pin(connector.connect(request.uri))
                     .await
                     .map_err(HttpError::Connect)?,
             };
-            stream.limit_silence(self.connector.silence.of(request.body.len()));
-            let mut round_trip = RoundTrip::new(stream, head::encode(&request));
+            stream.limit_silence(connector.silence.of(request.body.len()));
+            let mut round_trip = RoundTrip::new(stream, request.encode());
             match round_trip.receive_head().await {
                 // Its server has closed the connection, or sent what answers no request.
                 Err(_) if is_reused && !round_trip.is_begun() => {}
@@ -133,19 +151,31 @@ impl HttpClient {
         }
     }
 
+    /// The reply with this response, held at the expense of `memory`.
+    pub(crate) fn read(
+        &self,
+        response: Response<ResponseBody>,
+        memory: Option<&Arc<MemoryShare>>,
+    ) -> Reply {
+        let broken = |error| ReplyError::broken(ResponseBroken(error));
+        read_http(response, self.0.event_bytes_max, memory.cloned(), broken)
+    }
+
     /// Closes the idle connections to the origin of `uri`, and those in use after their response. If a response over one
     /// of them answered another request than its own, what the others will answer is not known either; if its host was
     /// silent over one, a request over another would wait as long.
-    pub(super) fn distrust(&self, uri: &Uri) {
+    pub fn distrust(&self, uri: &Uri) {
         if let Some(authority) = uri.authority() {
-            self.distrust.add(connect::is_tls(uri), authority.as_str());
+            let is_tls = connect::is_tls(uri);
+            self.0.distrust.add(is_tls, authority.as_str());
         }
     }
 
     /// The pool of this thread for the origin of `uri`.
     fn find_pool(&self, uri: &Uri) -> Option<OriginPool> {
-        let idle =
-            (self.idle).get_or(|| IdleConnections::new(self.idle_max, Arc::clone(&self.distrust)));
+        let state = &self.0;
+        let make = || IdleConnections::new(state.idle_max, Arc::clone(&state.distrust));
+        let idle = state.idle.get_or(make);
         let authority = uri.authority()?;
         Some(idle.find_pool(connect::is_tls(uri), authority.as_str()))
     }

@@ -21,9 +21,11 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use url::form_urlencoded;
 
-use crate::{Client, SendError};
+use crate::{HttpClient, HttpError};
 use mooring_protocol::ReplyError;
 
+/// Shortest time between two fetches of the same token because its server refused the one before.
+pub(super) const RENEW_PAUSE: Duration = Duration::from_secs(10);
 /// Most requests for callers' tokens at once: after another secret, every caller needs one.
 pub(super) const EXCHANGES_MAX: usize = 16;
 /// How long one attempt may take, with the wait for its turn.
@@ -51,7 +53,7 @@ pub(super) enum FetchError {
     #[error("the address cannot be requested")]
     Address,
     #[error(transparent)]
-    Send(#[from] SendError),
+    Send(#[from] HttpError),
     #[error("no answer within {} s", TIMEOUT.as_secs())]
     TimedOut,
     #[error("the answer could not be read")]
@@ -149,7 +151,7 @@ impl TokenEndpoint {
     /// See [`FetchError`].
     pub(super) async fn fetch(
         &self,
-        client: &Client,
+        client: &HttpClient,
         token: TokenRequest<'_>,
     ) -> Result<FetchedToken, FetchError> {
         let attempt = tokio::time::timeout(TIMEOUT, self.ask(client, token)).await;
@@ -158,7 +160,7 @@ impl TokenEndpoint {
 
     async fn ask(
         &self,
-        client: &Client,
+        client: &HttpClient,
         token: TokenRequest<'_>,
     ) -> Result<FetchedToken, FetchError> {
         let _turn = match token {
@@ -168,7 +170,7 @@ impl TokenEndpoint {
         };
         let (secret, generation) = self.read_secret().await?;
         let request = token_request(&self.settings, &secret, token)?;
-        let reply = client.send_elsewhere(&request).await?;
+        let reply = client.request(&request).await?;
         let status = reply.status;
         let body = reply.body.read_text(ANSWER_BYTES_MAX).await?;
         if status != StatusCode::OK {

@@ -11,10 +11,9 @@ use mooring_secrets::access_token::AccessToken;
 use mooring_usage::BoundedCache;
 use tokio::time::Instant;
 
-use super::endpoint::{FetchError, TokenEndpoint, TokenRequest};
-use super::{RENEW_PAUSE, TokenExchangeError};
+use super::endpoint::{FetchError, RENEW_PAUSE, TokenEndpoint, TokenRequest};
 use crate::metrics::{TokenExchange, token_exchanged};
-use crate::{Client, with_causes};
+use crate::{HttpClient, with_causes};
 
 /// Most callers' tokens of a server that are known.
 pub(super) const TOKENS_MAX: usize = 10_000;
@@ -23,6 +22,32 @@ pub(super) const SHARED_FOR: Duration = Duration::from_secs(2);
 
 /// The SHA-256 of a caller's token.
 pub(super) type TokenDigest = [u8; 32];
+
+/// Why there is no token for a caller. The request was not sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenExchangeError {
+    /// The caller was not authenticated by a token, or is known by name only.
+    #[error(
+        "the server is called with a token for its caller, and the caller was not authenticated by one"
+    )]
+    NoToken,
+    /// The caller's token has expired since the request was admitted.
+    #[error("the access token of the caller has expired")]
+    Expired,
+    /// The authorization server does not exchange this caller's token for one for the server.
+    #[error(
+        "the authorization server of the server refused to exchange the token of the caller: {0}"
+    )]
+    Refused(Box<str>),
+    /// The authorization server refuses the gateway.
+    #[error("the authorization server of the server refused the gateway: {0}; check servers.oauth")]
+    GatewayRefused(Box<str>),
+    /// The authorization server did not answer, or not with a token.
+    #[error(
+        "the authorization server of the server gave no answer, so that there is no token for the caller"
+    )]
+    Unavailable,
+}
 
 /// Exchanged tokens, by the tokens that they were exchanged for.
 pub(super) struct ExchangedTokens(Mutex<BoundedCache<TokenDigest, Arc<Slot>>>);
@@ -61,7 +86,7 @@ impl ExchangedTokens {
     pub(super) async fn get(
         &self,
         endpoint: &TokenEndpoint,
-        client: &Client,
+        client: &HttpClient,
         subject: &AccessToken,
     ) -> Result<HeaderValue, TokenExchangeError> {
         let slot = self.slot(subject.digest());
@@ -73,7 +98,7 @@ impl ExchangedTokens {
     pub(super) async fn renew(
         &self,
         endpoint: &TokenEndpoint,
-        client: &Client,
+        client: &HttpClient,
         subject: &AccessToken,
         refused: &HeaderValue,
     ) -> Option<HeaderValue> {
@@ -116,7 +141,7 @@ impl SlotState {
     async fn current(
         &mut self,
         endpoint: &TokenEndpoint,
-        client: &Client,
+        client: &HttpClient,
         subject: &AccessToken,
     ) -> Result<HeaderValue, TokenExchangeError> {
         let remaining = subject.remaining().ok_or(TokenExchangeError::Expired)?;
@@ -179,5 +204,22 @@ impl SlotState {
         self.token = None;
         self.failed = Some((now, error.clone()));
         Err(error)
+    }
+}
+
+impl From<&FetchError> for TokenExchangeError {
+    fn from(error: &FetchError) -> Self {
+        let FetchError::Refused { status, code } = error else {
+            return Self::Unavailable;
+        };
+        match code.as_str() {
+            // RFC 8693, section 2.2.2: so is a token refused, or the server it is wanted for.
+            "invalid_request" | "invalid_grant" | "invalid_target" | "invalid_scope"
+            | "access_denied" => Self::Refused(code.as_str().into()),
+            _ if status.is_client_error() && status.as_u16() != 429 => {
+                Self::GatewayRefused(code.as_str().into())
+            }
+            _ => Self::Unavailable,
+        }
     }
 }

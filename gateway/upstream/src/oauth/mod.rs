@@ -13,46 +13,17 @@ mod tests;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{HeaderValue, Method};
 use mooring_secrets::access_token::AccessToken;
 use mooring_session::names::{Principal, ServerName};
 use mooring_settings::{OauthSettings, TokenGrant};
 
-use self::endpoint::{FetchError, TokenEndpoint};
+use self::endpoint::TokenEndpoint;
 use self::exchanged::ExchangedTokens;
+pub use self::exchanged::TokenExchangeError;
 use self::own::OwnToken;
-use super::{Caller, Client};
-
-/// Shortest time between two fetches of the same token because its server refused the one before.
-const RENEW_PAUSE: Duration = Duration::from_secs(10);
-
-/// Why there is no token for a caller. The request was not sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TokenExchangeError {
-    /// The caller was not authenticated by a token, or is known by name only.
-    #[error(
-        "the server is called with a token for its caller, and the caller was not authenticated by one"
-    )]
-    NoToken,
-    /// The caller's token has expired since the request was admitted.
-    #[error("the access token of the caller has expired")]
-    Expired,
-    /// The authorization server does not exchange this caller's token for one for the server.
-    #[error(
-        "the authorization server of the server refused to exchange the token of the caller: {0}"
-    )]
-    Refused(Box<str>),
-    /// The authorization server refuses the gateway.
-    #[error("the authorization server of the server refused the gateway: {0}; check servers.oauth")]
-    GatewayRefused(Box<str>),
-    /// The authorization server did not answer, or not with a token.
-    #[error(
-        "the authorization server of the server gave no answer, so that there is no token for the caller"
-    )]
-    Unavailable,
-}
+use super::{Caller, HttpClient};
 
 /// The tokens for one server.
 pub struct OauthTokens {
@@ -98,7 +69,7 @@ impl OauthTokens {
     }
 
     /// Keeps the gateway's own token current, until it is dropped. `fetched` is called after the first attempt.
-    pub async fn keep_current(&self, client: &Client, fetched: impl FnOnce()) {
+    pub async fn keep_current(&self, client: &HttpClient, fetched: impl FnOnce()) {
         self.own.keep_current(&self.endpoint, client, fetched).await;
     }
 
@@ -163,7 +134,7 @@ impl RequestToken {
     /// There is no token for the caller.
     pub(crate) async fn authorization(
         &self,
-        client: &Client,
+        client: &HttpClient,
     ) -> Result<Option<HeaderValue>, TokenExchangeError> {
         let OauthTokens { endpoint, own, .. } = &*self.tokens;
         match &self.subject {
@@ -179,7 +150,7 @@ impl RequestToken {
     /// also if the request is given up meanwhile: others wait for it, and may not fetch one soon.
     pub(crate) async fn renew(
         &self,
-        client: &Client,
+        client: &HttpClient,
         refused: &HeaderValue,
     ) -> Option<HeaderValue> {
         let (token, client, refused) = (self.clone(), client.clone(), refused.clone());
@@ -187,7 +158,11 @@ impl RequestToken {
         renewing.await.ok().flatten()
     }
 
-    async fn fetch_another(&self, client: &Client, refused: &HeaderValue) -> Option<HeaderValue> {
+    async fn fetch_another(
+        &self,
+        client: &HttpClient,
+        refused: &HeaderValue,
+    ) -> Option<HeaderValue> {
         let OauthTokens { endpoint, own, .. } = &*self.tokens;
         match &self.subject {
             Subject::Gateway => own.renew(endpoint, client, refused).await,
@@ -195,23 +170,6 @@ impl RequestToken {
                 let token = token.as_ref()?;
                 exchanged.renew(endpoint, client, token, refused).await
             }
-        }
-    }
-}
-
-impl From<&FetchError> for TokenExchangeError {
-    fn from(error: &FetchError) -> Self {
-        let FetchError::Refused { status, code } = error else {
-            return Self::Unavailable;
-        };
-        match code.as_str() {
-            // RFC 8693, section 2.2.2: so is a token refused, or the server it is wanted for.
-            "invalid_request" | "invalid_grant" | "invalid_target" | "invalid_scope"
-            | "access_denied" => Self::Refused(code.as_str().into()),
-            _ if status.is_client_error() && status.as_u16() != 429 => {
-                Self::GatewayRefused(code.as_str().into())
-            }
-            _ => Self::Unavailable,
         }
     }
 }

@@ -10,10 +10,11 @@ use http::HeaderValue;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep_until};
 
-use super::RENEW_PAUSE;
-use super::endpoint::{FetchError, FetchedToken, SECRET_READ_EVERY, TokenEndpoint, TokenRequest};
+use super::endpoint::{
+    FetchError, FetchedToken, RENEW_PAUSE, SECRET_READ_EVERY, TokenEndpoint, TokenRequest,
+};
 use crate::metrics::{TokenFetch, token_fetched};
-use crate::{Client, with_causes};
+use crate::{HttpClient, with_causes};
 
 /// Pauses after failures: doubled from the first to the longest.
 const RETRY_MIN: Duration = Duration::from_secs(1);
@@ -57,7 +58,7 @@ impl OwnToken {
     pub(super) async fn keep_current(
         &self,
         endpoint: &TokenEndpoint,
-        client: &Client,
+        client: &HttpClient,
         fetched: impl FnOnce(),
     ) {
         let mut fetched = Some(fetched);
@@ -104,7 +105,7 @@ impl OwnToken {
     pub(super) async fn renew(
         &self,
         endpoint: &TokenEndpoint,
-        client: &Client,
+        client: &HttpClient,
         refused: &HeaderValue,
     ) -> Option<HeaderValue> {
         let mut renewed_at = self.renewed_at.lock().await;
@@ -126,7 +127,7 @@ impl OwnToken {
     async fn fetch(
         &self,
         endpoint: &TokenEndpoint,
-        client: &Client,
+        client: &HttpClient,
     ) -> Result<TokenDue, FetchError> {
         let server = endpoint.server();
         let fetched = endpoint

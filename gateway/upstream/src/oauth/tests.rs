@@ -17,10 +17,10 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::time::{advance, pause, resume};
 
-use super::endpoint::{EXCHANGES_MAX, FetchedToken, SECRET_READ_EVERY};
+use super::endpoint::{EXCHANGES_MAX, FetchedToken, RENEW_PAUSE, SECRET_READ_EVERY};
 use super::exchanged::{SHARED_FOR, TOKENS_MAX};
 use super::*;
-use crate::ClientOptions;
+use crate::{HttpClientOptions, SilenceLimits, tls_config};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -38,7 +38,7 @@ struct Arrangement {
     /// The authorization server answers while it is not locked.
     gate: Arc<tokio::sync::Mutex<()>>,
     tokens: Arc<OauthTokens>,
-    client: Client,
+    client: HttpClient,
     secret: TempDir,
 }
 
@@ -98,10 +98,10 @@ impl Arrangement {
             resource: None,
             audience: None,
         };
-        let options = ClientOptions {
+        let options = HttpClientOptions {
             connect_timeout: Duration::from_secs(1),
             idle_connection: Duration::from_secs(1),
-            lost_after: Duration::from_secs(1),
+            silence: SilenceLimits::default(),
             event_bytes_max: 1024,
         };
         let server = ServerName::parse(b"tools").unwrap();
@@ -109,7 +109,7 @@ impl Arrangement {
             behavior,
             gate,
             tokens: Arc::new(OauthTokens::new(server, settings)),
-            client: Client::new(options, false).unwrap(),
+            client: HttpClient::new(options, tls_config(false).unwrap()),
             secret,
         }
     }

@@ -18,15 +18,15 @@ use crate::affinity::{ConnectionSettings, OwnedConnections, SessionRouterOptions
 use mooring_store::Store;
 use mooring_store::test_support::memory_store;
 use mooring_store::test_support::requests as make;
-use mooring_upstream::{Client, ClientOptions, Servers};
+use mooring_upstream::{Client, HttpClient, HttpClientOptions, Servers, SilenceLimits, tls_config};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn router(store: &Store, worker: &WorkerId) -> SessionRouter {
-    let client = ClientOptions {
+    let client = HttpClientOptions {
         connect_timeout: SECOND,
         idle_connection: SECOND,
-        lost_after: SECOND,
+        silence: SilenceLimits::default(),
         event_bytes_max: 1024,
     };
     let connections = ConnectionSettings {
@@ -46,7 +46,7 @@ fn router(store: &Store, worker: &WorkerId) -> SessionRouter {
     };
     SessionRouter::new(
         store.clone(),
-        Client::new(client, false).unwrap(),
+        Client::new(HttpClient::new(client, tls_config(false).unwrap()), SECOND),
         Arc::new(Servers::new(Vec::new())),
         OwnedConnections::new(HashMap::new(), connections, SECOND, None),
         worker.clone(),

@@ -1,6 +1,7 @@
 //! Which connection a request is sent over, and what happens when it is closed.
 
 use super::*;
+use crate::credential_header::CredentialHeader;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 

@@ -38,12 +38,13 @@ fn client(idle_max: Duration) -> HttpClient {
         probe_after: Duration::from_secs(1),
         probe_every: Duration::from_secs(1),
     };
-    let options = ConnectorOptions {
+    let options = HttpClientOptions {
         connect_timeout: PATIENCE,
+        idle_connection: idle_max,
         silence,
+        event_bytes_max: 1024,
     };
-    let tls = crate::tls_config(false).unwrap();
-    HttpClient::new(Connector::new(options, tls), idle_max)
+    HttpClient::new(options, tls_config(false).unwrap())
 }
 
 /// A server that treats each connection as `serve` does, and counts them.

@@ -9,8 +9,8 @@ use mooring_settings::{Affinity, Concurrency, LostStateNotice, OnUpstreamLoss};
 
 use super::*;
 use crate::{
-    Client, ClientOptions, ExchangeError, Instance, InstanceTransport, MessageTransport as _,
-    Outgoing, ProbeResult, Server, SessionPolicy, probe, read_answer,
+    Client, ExchangeError, Instance, InstanceTransport, MessageTransport as _, Outgoing,
+    ProbeResult, Server, SessionPolicy, probe, read_answer,
 };
 use mooring_protocol::StreamError;
 
@@ -27,13 +27,8 @@ async fn answering_another() -> RawServer {
     .await
 }
 
-fn options() -> ClientOptions {
-    ClientOptions {
-        connect_timeout: PATIENCE,
-        idle_connection: IDLE_MAX,
-        lost_after: PATIENCE,
-        event_bytes_max: 1 << 20,
-    }
+fn instance_client() -> Client {
+    Client::new(client(IDLE_MAX), PATIENCE)
 }
 
 fn server_at(address: SocketAddr) -> Server {
@@ -74,7 +69,7 @@ async fn warm_up(client: &Client, server: &Server) {
 async fn an_answer_to_another_request_of_the_gateway_closes_all_connections() {
     let raw = answering_another().await;
     let server = server_at(raw.address);
-    let client = Client::new(options(), false).unwrap();
+    let client = instance_client();
     let (instance, ping) = (&*server.instances[0], ping(&server));
     warm_up(&client, &server).await;
     assert_eq!(raw.accepted(), 2);
@@ -99,7 +94,7 @@ async fn an_answer_to_another_request_of_the_gateway_closes_all_connections() {
 async fn a_probe_with_the_answer_to_another_request_closes_all_connections() {
     let raw = answering_another().await;
     let server = server_at(raw.address);
-    let client = Client::new(options(), false).unwrap();
+    let client = instance_client();
     let (instance, ping) = (&*server.instances[0], ping(&server));
     warm_up(&client, &server).await;
 

@@ -16,7 +16,10 @@ use tokio::sync::mpsc;
 
 use crate::connection::link::{Link, LinkEnd};
 use crate::sse::{ConnectError, connect};
-use crate::{Client, ClientOptions, ContactLog, Instance, Reach, StatefulnessSeen};
+use crate::{
+    Client, ContactLog, HttpClient, HttpClientOptions, Instance, Reach, SilenceLimits,
+    StatefulnessSeen, tls_config,
+};
 
 /// Longer than any step takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
@@ -115,13 +118,14 @@ pub(super) async fn connect_to(
     instance: &Arc<Instance>,
     endpoint_within: Duration,
 ) -> Result<Link, ConnectError> {
-    let options = ClientOptions {
+    let options = HttpClientOptions {
         connect_timeout: PATIENCE,
         idle_connection: Duration::from_secs(1),
-        lost_after: Duration::ZERO,
+        silence: SilenceLimits::default(),
         event_bytes_max: EVENT_BYTES_MAX,
     };
-    let client = Client::new(options, false).unwrap();
+    let http = HttpClient::new(options, tls_config(false).unwrap());
+    let client = Client::new(http, Duration::ZERO);
     let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, SECRET)]);
     connect(&client, instance, &headers, endpoint_within).await
 }

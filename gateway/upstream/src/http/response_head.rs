@@ -1,99 +1,23 @@
-//! The heads of requests and responses (RFC 9112), and where a response ends.
+//! The head of a response (RFC 9112), and where its body ends.
 
 use std::mem::MaybeUninit;
 
-use bytes::buf::Chain;
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use http::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LOCATION,
-    RETRY_AFTER, TRANSFER_ENCODING,
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER,
+    TRANSFER_ENCODING,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use httparse::{ParserConfig, Response, Status};
 
-use super::HttpRequest;
-use super::connect::is_tls;
-use super::round_trip::RoundTripError;
+use super::round_trip_error::{HEAD_BYTES_MAX, HEADERS_MAX, RoundTripError};
 use mooring_protocol::header::MCP_SESSION_ID;
 
-/// Largest head of a response, in bytes.
-pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Most headers of a response.
-pub(super) const HEADERS_MAX: usize = 100;
 /// How much of the name of a content coding is shown, in bytes.
 const CODING_SHOWN_BYTES: usize = 32;
-/// A body of up to this many bytes is written with its head, which costs less than a part of its own.
-const BODY_IN_HEAD_BYTES_MAX: usize = 2 * 1024;
-/// The usual size of a head.
-const HEAD_BYTES: usize = 512;
 
 /// The headers of responses that the gateway reads. No other is kept.
 const KEPT_HEADERS: [HeaderName; 4] = [CONTENT_TYPE, LOCATION, MCP_SESSION_ID, RETRY_AFTER];
-
-/// The bytes of a request.
-pub(super) fn encode(request: &HttpRequest<'_>) -> Chain<Bytes, Bytes> {
-    let body = request.body;
-    let is_short = body.len() <= BODY_IN_HEAD_BYTES_MAX;
-    let room = if is_short { body.len() } else { 0 };
-    let mut head = BytesMut::with_capacity(HEAD_BYTES.saturating_add(room));
-    head.put_slice(request.method.as_str().as_bytes());
-    head.put_slice(b" ");
-    put_target(&mut head, request.uri);
-    head.put_slice(b" HTTP/1.1\r\nhost: ");
-    put_host(&mut head, request.uri);
-    head.put_slice(b"\r\n");
-    let credential = request.credential;
-    for (name, value) in request.headers {
-        if credential.is_none_or(|credential| credential.name != name) {
-            put_header(&mut head, name, value);
-        }
-    }
-    if let Some(credential) = credential {
-        put_header(&mut head, &credential.name, &credential.value);
-    }
-    // Without the header any coding is acceptable (RFC 9110, section 12.5.3), and nothing here decodes one.
-    if !request.headers.contains_key(ACCEPT_ENCODING) {
-        head.put_slice(b"accept-encoding: identity\r\n");
-    }
-    // A method for which content is usual always says how much there is (RFC 9110, section 8.6).
-    if !body.is_empty() || request.method == Method::POST {
-        head.put_slice(b"content-length: ");
-        head.put_slice(itoa::Buffer::new().format(body.len()).as_bytes());
-        head.put_slice(b"\r\n");
-    }
-    head.put_slice(b"\r\n");
-    if is_short {
-        head.put_slice(body);
-    }
-    let rest = if is_short { Bytes::new() } else { body.clone() };
-    head.freeze().chain(rest)
-}
-
-fn put_header(head: &mut BytesMut, name: &HeaderName, value: &HeaderValue) {
-    head.put_slice(name.as_str().as_bytes());
-    head.put_slice(b": ");
-    head.put_slice(value.as_bytes());
-    head.put_slice(b"\r\n");
-}
-
-/// Path and query (RFC 9112, section 3.2.1).
-fn put_target(head: &mut BytesMut, uri: &Uri) {
-    let target = uri.path_and_query().map_or("/", |target| target.as_str());
-    if !target.starts_with('/') {
-        head.put_slice(b"/");
-    }
-    head.put_slice(target.as_bytes());
-}
-
-/// The host, and the port unless it is the scheme's (RFC 9110, section 7.2).
-fn put_host(head: &mut BytesMut, uri: &Uri) {
-    head.put_slice(uri.host().unwrap_or_default().as_bytes());
-    let usual = if is_tls(uri) { 443 } else { 80 };
-    if let Some(port) = uri.port_u16().filter(|port| *port != usual) {
-        head.put_slice(b":");
-        head.put_slice(itoa::Buffer::new().format(port).as_bytes());
-    }
-}
 
 /// The head of a response.
 #[derive(Debug)]
