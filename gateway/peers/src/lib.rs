@@ -18,7 +18,6 @@ pub use client::{PeerClient, PeerError, ReplyAbandoned};
 pub use forward::{Forward, HeaderTooLarge, Operation, Verdict};
 pub use listener::{ListenerOptions, listen};
 pub use metrics::describe_metrics;
-pub(crate) use refusal::REFUSAL_REASONS;
 pub use service::PeerService;
 
 #[cfg(test)]

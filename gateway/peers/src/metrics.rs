@@ -4,7 +4,17 @@ use std::time::Duration;
 
 use metrics::{counter, histogram};
 
-use crate::{REFUSAL_REASONS, Verdict};
+use crate::Verdict;
+
+/// Why requests of peers are refused, as labels.
+pub(super) const REFUSAL_REASONS: [&str; 6] = [
+    "not_authentic",
+    "other_receiver",
+    "malformed",
+    "truncated",
+    "too_large",
+    "timed_out",
+];
 
 mooring_metrics::metrics! {
     /// Registers descriptions, and sets the counters to zero so that they appear in the first scrape.

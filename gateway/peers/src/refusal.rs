@@ -8,16 +8,6 @@ use rustls::AlertDescription;
 
 use super::metrics;
 
-/// Every reason, as a label.
-pub(crate) const REFUSAL_REASONS: [&str; 6] = [
-    "not_authentic",
-    "other_receiver",
-    "malformed",
-    "truncated",
-    "too_large",
-    "timed_out",
-];
-
 /// Why something was refused. For the log and metrics only: the sender learns no more than TLS reveals.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PeerRefusal {
@@ -60,7 +50,7 @@ impl PeerRefusal {
         })
     }
 
-    /// The value of the label: one of [`REFUSAL_REASONS`].
+    /// The value of the label: one of [`metrics::REFUSAL_REASONS`].
     const fn reason(&self) -> &'static str {
         match self {
             Self::NotAuthentic(_) => "not_authentic",
@@ -104,6 +94,6 @@ mod tests {
         ];
         let mut reasons = all.map(|refusal| refusal.reason()).to_vec();
         reasons.dedup();
-        assert_eq!(reasons, REFUSAL_REASONS);
+        assert_eq!(reasons, metrics::REFUSAL_REASONS);
     }
 }

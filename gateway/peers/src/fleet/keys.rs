@@ -36,7 +36,9 @@ impl KeyRing {
     /// # Errors
     /// Names the file and the line.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        file::read(path)
+        let text = file::read(path)?;
+        let named = |problem| FileError::new(format!("the key file {}{problem}", path.display()));
+        Self::parse(&text).map_err(named)
     }
 
     /// Reads the ring like [`Self::read`], and generates a file with one random key if there is none: for a store that
@@ -46,10 +48,10 @@ impl KeyRing {
     /// # Errors
     /// As [`Self::read`].
     pub fn read_or_generate(path: &Path) -> Result<Self, FileError> {
-        match file::read(path) {
+        match Self::read(path) {
             Err(error) if error.is_not_found() => {
-                file::generate(path)?;
-                file::read(path)
+                file::generate(path, &random_key())?;
+                Self::read(path)
             }
             settled => settled,
         }
@@ -59,7 +61,7 @@ impl KeyRing {
     #[must_use]
     pub fn random() -> Self {
         Self {
-            first: MacKey::new(&rand::random::<[u8; KEY_BYTES_MIN]>()),
+            first: MacKey::new(&random_key()),
             others: Vec::new(),
         }
     }
@@ -121,6 +123,10 @@ impl fmt::Debug for KeyRing {
             count => write!(formatter, "KeyRing({count} keys)"),
         }
     }
+}
+
+fn random_key() -> [u8; KEY_BYTES_MIN] {
+    rand::random()
 }
 
 /// An error says what is wrong, without any part of the line.

@@ -279,7 +279,7 @@ async fn where_nobody_listens_nothing_was_delivered() {
 fn every_reason_and_outcome_is_documented() {
     const PAGE: &str = include_str!("../../../../docs/metrics.md");
     let verdicts = Verdict::ALL.map(Verdict::as_str);
-    for word in crate::REFUSAL_REASONS.iter().chain(&verdicts) {
+    for word in crate::metrics::REFUSAL_REASONS.iter().chain(&verdicts) {
         assert!(PAGE.contains(&format!("`{word}`")), "{word}");
     }
 }

@@ -13,9 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
 
 use super::activity::{Activity, IdleLimits, StoppedServer};
 use super::calls::InFlightCalls;
@@ -23,18 +21,23 @@ use super::event_id::StreamName;
 use super::key::Key;
 use super::link::{Link, LinkEnd};
 use super::log::{EventLog, EventPart};
+use super::mailbox::{Command, Mailbox, StatusSenders};
 use super::negotiated::NegotiatedCapabilities;
 use super::open_questions::{OpenQuestions, QuestionOrigin};
+use super::options::ConnectionOptions;
 use super::outbox::{Backlog, End};
 use super::pending_messages::PendingMessages;
 use super::refusal::Refusal;
-use super::sending::{ReplyTo, SendQueue};
+use super::sending::SendQueue;
 use super::stream::Stream;
-use super::{ConnectionOptions, ConnectionRequest, QUESTIONS_MAX, REQUESTS_MAX};
 use crate::SendError;
 use crate::dropped_message::report_dropped_message;
 use mooring_protocol::call;
 
+/// Most requests in flight to the server.
+const REQUESTS_MAX: usize = 256;
+/// Most server-to-client requests that wait for an answer.
+pub(super) const QUESTIONS_MAX: usize = 64;
 /// Unread events above which the actor stops reading from the server.
 pub(super) const BACKLOG_EVENTS_MAX: usize = 1024;
 /// How long slow readers may block the server.
@@ -45,36 +48,6 @@ pub(super) const LISTENER_WAIT: Duration = Duration::from_secs(30);
 pub(super) const STOPPED: &str = "it was idle, and the gateway stopped it";
 /// Replaces a deadline that overflows.
 const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// A command to the actor.
-#[derive(Debug)]
-pub(super) enum Command {
-    /// Serve a client's request.
-    Serve {
-        /// The request.
-        request: ConnectionRequest,
-        /// Where the reply goes.
-        reply: ReplyTo,
-    },
-    /// Stop the server if it is idle.
-    StopIfIdle {
-        /// Minimum idle times.
-        limits: IdleLimits,
-        /// The server, if it was stopped.
-        reply: oneshot::Sender<Option<StoppedServer>>,
-    },
-}
-
-/// The published state of a connection.
-#[derive(Debug)]
-pub(super) struct StatusSenders {
-    /// The number of unanswered client requests.
-    pub(super) calls_open: watch::Sender<usize>,
-    /// Whether the server is in use.
-    pub(super) activity: watch::Sender<Activity>,
-    /// Why the connection has ended.
-    pub(super) end: watch::Sender<Option<LinkEnd>>,
-}
 
 /// Why [`Actor::drive`] returned.
 enum DriveEnd {
@@ -105,15 +78,6 @@ pub(super) struct Actor {
     listened_at: Option<Instant>,
     congested_since: Option<Instant>,
     status: StatusSenders,
-}
-
-/// Inputs of an actor, besides its link.
-#[derive(Debug)]
-pub(super) struct Mailbox {
-    /// Closed when the last [`super::Connection`] is dropped.
-    pub(super) commands: mpsc::Receiver<Command>,
-    /// Cancelled to close the connection.
-    pub(super) closing: CancellationToken,
 }
 
 impl Actor {

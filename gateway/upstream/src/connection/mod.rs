@@ -14,8 +14,10 @@ pub mod event_id;
 mod key;
 pub mod link;
 mod log;
+mod mailbox;
 mod negotiated;
 mod open_questions;
+mod options;
 mod outbox;
 mod pending_messages;
 mod refusal;
@@ -28,10 +30,6 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use bytes::Bytes;
 use http::{Method, StatusCode};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -41,55 +39,18 @@ use tracing::Instrument as _;
 pub use self::activity::{Activity, IdleLimits, StoppedServer};
 pub use self::event_id::EventId;
 pub use self::negotiated::ClientCapabilities;
+pub use self::options::ConnectionOptions;
 
-use self::actor::{Actor, Command, Mailbox, StatusSenders};
+use self::actor::Actor;
 use self::link::{Link, LinkEnd};
+use self::mailbox::{Command, ConnectionRequest, Mailbox, StatusSenders};
 use crate::{MessageTransport, Outgoing, ReplySource, SendError};
 use mooring_protocol::Reply;
 use mooring_protocol::header::LAST_EVENT_ID;
-use mooring_usage::{MemoryShare, for_same_user};
+use mooring_usage::for_same_user;
 
 /// Most requests queued for the actor. The actor never blocks on a single event source, so the queue is short-lived.
 const COMMANDS_MAX: usize = 64;
-/// Most requests in flight to the server.
-const REQUESTS_MAX: usize = 256;
-/// Most server-to-client requests that wait for an answer.
-const QUESTIONS_MAX: usize = 64;
-
-/// Identity and limits of one connection.
-#[derive(Clone, Debug)]
-pub struct ConnectionOptions {
-    /// Most events kept for resumes, over all streams.
-    pub events_max: usize,
-    /// Most bytes of events kept for resumes, over all streams.
-    pub event_bytes_max: usize,
-    /// Longest message of the server, in bytes. Also the limit of bytes queued for slow readers, and of bytes queued to
-    /// the server.
-    pub message_bytes_max: usize,
-    /// Time limit for the client's answer to a server-to-client request.
-    pub client_answer_timeout: Duration,
-    /// The epoch of the binding that the connection belongs to.
-    pub epoch: u64,
-    /// At whose expense long events are held until a client has read them; none if it is not known.
-    pub memory: Option<Arc<MemoryShare>>,
-    /// The server's id, for the log.
-    pub server: Arc<str>,
-    /// The digest of the session's id, for the log.
-    pub session: Arc<str>,
-}
-
-/// A client's request to a connection.
-#[derive(Debug)]
-enum ConnectionRequest {
-    /// POST of a message.
-    Post(Bytes),
-    /// GET of a stream: the general stream, or a resume after an event.
-    Listen {
-        /// The id of the last event that the client has seen.
-        after: Option<Box<str>>,
-    },
-}
-
 /// One connection to one server. Cheap to clone; the connection is closed when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Connection {

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::key::Key;
-use super::server_messages::text_of;
 use mooring_protocol::{Kind, Message};
 
 /// Most queued messages: more than a server usually sends at startup.
@@ -49,7 +48,7 @@ impl PendingMessages {
         }
         self.bytes += message.text().len();
         self.items.push_back(PendingMessage {
-            text: text_of(message),
+            text: Bytes::copy_from_slice(message.text().as_bytes()),
             question,
             list: list.map(Into::into),
         });

@@ -193,6 +193,6 @@ impl Actor {
 }
 
 /// A copy of a message's text.
-pub(super) fn text_of(message: &Message<'_>) -> Bytes {
+fn text_of(message: &Message<'_>) -> Bytes {
     Bytes::copy_from_slice(message.text().as_bytes())
 }

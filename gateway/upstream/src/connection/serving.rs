@@ -9,12 +9,12 @@ use bytes::Bytes;
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::ConnectionRequest;
 use super::actor::{Actor, STOPPED};
 use super::calls::CallRejection;
 use super::event_id::{EventId, StreamName};
 use super::key::Key;
 use super::log::{EventLog, EventPart, StreamTag};
+use super::mailbox::ConnectionRequest;
 use super::negotiated::NegotiatedCapabilities;
 use super::open_questions::QuestionOrigin;
 use super::outbox::{End, Outbox, outbox};

@@ -16,12 +16,12 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::child::Label;
 use super::command::Traffic;
 use super::input;
+use super::label::Label;
 use super::output::{Output, OutputEnd};
 use super::protocol::Report;
-use super::start::Reports;
+use super::reports::Reports;
 use super::stderr::RecentLines;
 use super::strays::MainProcess;
 use crate::connection::link::{LinkEnd, TransportEnd};

@@ -5,10 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use super::supervisor::GUARD_NAME;
-
-/// The running binary, even if its file has been replaced.
-pub(super) const OWN_BINARY: &str = "/proc/self/exe";
+use super::supervisor::{GUARD_NAME, OWN_BINARY};
 
 /// How to start supervisors.
 #[derive(Clone, Debug, Default)]

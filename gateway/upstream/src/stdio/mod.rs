@@ -5,17 +5,18 @@
 //! child: see [`supervisor`]. [`Children`] starts them, `course` runs one connection, and `input`, `output` and
 //! `stderr` are its pipes.
 
-mod child;
 mod command;
 mod course;
 mod error;
 mod find;
 mod input;
+mod label;
 mod launcher;
 mod lines;
 mod output;
 mod program;
 mod protocol;
+mod reports;
 mod start;
 mod stderr;
 mod strays;
@@ -23,12 +24,12 @@ pub mod supervisor;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use child::{Child, Label};
 pub use command::{ChildLimits, ChildSpec, Environment, ProcessLimits, Traffic};
 pub use error::StartError;
+pub use label::Label;
 pub use launcher::Launcher;
 pub use lines::{Lines, LongLinePolicy};
 pub use program::StartedProgram;
 pub use protocol::StartFailure;
-pub use start::{ChildSlot, Children};
+pub use start::{Child, ChildSlot, Children};
 pub use stderr::RecentLines;

@@ -12,8 +12,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 
-use super::child::Label;
 use super::command::Traffic;
+use super::label::Label;
 use super::lines::{Lines, LongLinePolicy};
 use crate::answer_in_place::{error_in_place, error_in_place_of_long};
 use mooring_protocol::CutMessage;

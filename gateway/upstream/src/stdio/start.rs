@@ -4,29 +4,41 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
+use tokio::net::unix::pipe;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::child::{Child, Label};
 use super::command::{ChildSpec, Traffic};
 use super::course::RunningChild;
 use super::error::StartError;
+use super::label::Label;
 use super::launcher::Launcher;
 use super::output::Output;
-use super::protocol::{Report, StartRequest, line_of, send_streams};
+use super::protocol::send_streams;
+use super::reports::Reports;
 use super::stderr::RecentLines;
 use super::strays::MainProcess;
-use crate::connection::link;
+use crate::connection::link::{self, Link};
 use mooring_usage::for_same_user;
 
 /// An upper bound that no machine reaches and a semaphore accepts.
 const CHILDREN_MAX: usize = 1 << 20;
+
+/// A started child. Dropping the link's `stop` ends it: its stdin is closed, then SIGTERM, then SIGKILL.
+#[derive(Debug)]
+pub struct Child {
+    /// The messages to and from it. `gone` is cancelled when none of its processes is left.
+    pub link: Link,
+    /// Its process id, which is also its process group.
+    pub pid: i32,
+    /// The process id of its guard, see [`super::supervisor`].
+    pub guard_pid: i32,
+    /// The last lines that it wrote to stderr.
+    pub stderr: RecentLines,
+}
 
 /// The children of this process. Clones are cheap and share the limit.
 #[derive(Clone, Debug)]
@@ -194,62 +206,4 @@ fn streams(traffic: Traffic) -> io::Result<(GatewayPipes, [OwnedFd; 3])> {
         errors: pipe::Receiver::from_owned_fd(errors)?,
     };
     Ok((gateway_pipes, [stdin, stdout, stderr]))
-}
-
-/// The socket to a child's supervisors.
-pub(super) struct Reports {
-    lines: tokio::io::Lines<BufReader<OwnedReadHalf>>,
-    requests: OwnedWriteHalf,
-}
-
-impl Reports {
-    fn new(socket: UnixStream) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
-        let (read, requests) = tokio::net::UnixStream::from_std(socket)?.into_split();
-        Ok(Self {
-            lines: BufReader::new(read).lines(),
-            requests,
-        })
-    }
-
-    /// Sends the start request and returns the child's process id.
-    async fn order(&mut self, spec: &ChildSpec) -> Result<i32, StartError> {
-        let order = StartRequest {
-            program: spec.program.clone(),
-            arguments: spec.arguments.clone(),
-            directory: spec.directory.clone(),
-            environment: spec.environment.resolve(|name| std::env::var_os(name)),
-            limits: spec.limits.process,
-            stop_grace_ms: millis(spec.limits.stop_grace),
-            terminate_grace_ms: millis(spec.limits.terminate_grace),
-        };
-        let line = line_of(&order).map_err(|error| StartError::Order(error.into()))?;
-        let sent = self.requests.write_all(&line).await;
-        // A supervisor whose setup failed does not read the request, but reports why.
-        match self.next().await {
-            Some(Report::Started { pid }) => Ok(pid),
-            Some(Report::Failed(failure)) => Err(failure.into()),
-            Some(Report::Exited { .. } | Report::Gone) => Err(StartError::SupervisorLost),
-            None => match sent {
-                Ok(()) => Err(StartError::SupervisorLost),
-                Err(error) => Err(StartError::Order(error)),
-            },
-        }
-    }
-
-    /// The next report; `None` when both supervisors are gone. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<Report> {
-        let line = self.lines.next_line().await.ok()??;
-        serde_json::from_str(&line).ok()
-    }
-
-    /// Requests the child's end.
-    pub(super) async fn stop(&mut self) {
-        // Fails only if the supervisors are gone.
-        let _ = self.requests.shutdown().await;
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

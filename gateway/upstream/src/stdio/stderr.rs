@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
-use super::child::Label;
+use super::label::Label;
 use super::lines::{Lines, LongLinePolicy};
 use mooring_usage::TransferShare;
 

@@ -1,24 +1,21 @@
-//! The file of a key ring: its format, and generating it.
+//! The file of a key ring: reading and generating it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::{KEY_BYTES_MIN, KeyRing};
 use mooring_secrets::file::{self as secret_file, FileError};
 
 /// Largest file: eight keys and room for comments.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-pub(super) fn read(path: &Path) -> Result<KeyRing, FileError> {
-    let text = secret_file::read(path, FILE_BYTES_MAX)?;
-    KeyRing::parse(&text)
-        .map_err(|problem| FileError::new(format!("the key file {}{problem}", path.display())))
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, FileError> {
+    secret_file::read(path, FILE_BYTES_MAX)
 }
 
-/// Creates a file with one random key. If another process was faster, its file stays.
-pub(super) fn generate(path: &Path) -> Result<(), FileError> {
+/// Creates a file with this key. If another process was faster, its file stays.
+pub(super) fn generate(path: &Path, key: &[u8]) -> Result<(), FileError> {
     let failed = |error: io::Error| {
         FileError::because(
             format!("cannot make the key file {}", path.display()),
@@ -31,7 +28,7 @@ pub(super) fn generate(path: &Path) -> Result<(), FileError> {
     let mut new_name = name.to_owned();
     new_name.push(format!(".{:016x}.new", rand::random::<u64>()));
     let new = path.with_file_name(new_name);
-    let made = write_key(&new).and_then(|()| match fs::hard_link(&new, path) {
+    let made = write_key(&new, key).and_then(|()| match fs::hard_link(&new, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
     });
@@ -41,7 +38,7 @@ pub(super) fn generate(path: &Path) -> Result<(), FileError> {
 }
 
 /// Writes the key to disk before the file has its final name, so the file is never incomplete.
-fn write_key(path: &Path) -> io::Result<()> {
+fn write_key(path: &Path, key: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -50,7 +47,7 @@ fn write_key(path: &Path) -> io::Result<()> {
     let mut text = String::from(
         "# The key by which the gateways that share this store know each other. Keep it secret.\n",
     );
-    for byte in rand::random::<[u8; KEY_BYTES_MIN]>() {
+    for byte in key {
         text.push_str(&format!("{byte:02x}"));
     }
     text.push('\n');

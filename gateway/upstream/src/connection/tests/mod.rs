@@ -16,10 +16,14 @@ mod questions;
 mod readers;
 mod resuming;
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
+use super::actor::QUESTIONS_MAX;
 use super::link::{LinkEnd, TransportEnd, pair};
 use super::*;
 use mooring_protocol::{EventStream, ReplyBody};

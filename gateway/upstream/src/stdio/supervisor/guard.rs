@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 use super::course::{Course, EVENTS_WAITING_MAX};
-use super::{KEEPER_NAME, prepare, reaper};
-use crate::stdio::launcher::OWN_BINARY;
+use super::reaper;
+use super::setup::{KEEPER_NAME, OWN_BINARY, prepare};
 use crate::stdio::protocol::{Report, StartFailure, send_report, take_over};
 
 /// Grace between SIGTERM and SIGKILL for what a killed keeper left behind.

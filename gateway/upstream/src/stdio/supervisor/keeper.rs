@@ -13,7 +13,8 @@ use rustix::process::{Pid, Resource, Rlimit, setrlimit};
 
 use super::course::{Course, EVENTS_WAITING_MAX, Event};
 use super::descendants::check_children_listing;
-use super::{prepare, reaper};
+use super::reaper;
+use super::setup::prepare;
 use crate::stdio::command::ProcessLimits;
 use crate::stdio::protocol::{
     Report, StartFailure, StartRequest, receive_order, receive_streams, send_report,

@@ -24,27 +24,19 @@ mod descendants;
 mod guard;
 mod keeper;
 mod reaper;
+mod setup;
 
-use std::ffi::CStr;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{Mode, OFlags};
-use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 pub(super) use descendants::{session_of, signal_all};
+use setup::KEEPER_NAME;
+pub(super) use setup::{GUARD_NAME, OWN_BINARY};
 
-use super::protocol::{self, Report, StartFailure, take_over};
-
-/// The process name of a guard.
-pub(super) const GUARD_NAME: &str = "mooring-guard";
-/// The process name of a keeper.
-const KEEPER_NAME: &str = "mooring-keeper";
-/// Ignored signals: termination requests, and others that would end the process.
-const IGNORED_SIGNALS: [i32; 7] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
+use super::protocol::{self, Report, take_over};
 
 /// Whether this process was started as a guard or a keeper. Call it before anything else.
 #[must_use]
@@ -81,18 +73,4 @@ fn take_socket() -> io::Result<UnixStream> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(null)?;
     Ok(UnixStream::from(socket))
-}
-
-/// Common setup before anything is started: process name, ignored signals, subreaper.
-fn prepare(name: &CStr) -> Result<(), StartFailure> {
-    // For process lists: otherwise the name would be `exe`, the link that was executed.
-    let _ = rustix::thread::set_name(name);
-    let ignored = Arc::new(AtomicBool::new(false));
-    for signal in IGNORED_SIGNALS {
-        // A handler rather than SIG_IGN, which the child would inherit.
-        signal_hook::flag::register(signal, Arc::clone(&ignored))
-            .map_err(StartFailure::setup("signals"))?;
-    }
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(StartFailure::setup("child subreaper"))
 }
