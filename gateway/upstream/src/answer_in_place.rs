@@ -11,8 +11,13 @@ pub(crate) fn error_in_place(beginning: &[u8], end: &[u8], what: &str) -> Option
     let id = response_id(beginning, end)?;
     let kind = ErrorKind::UpstreamInvalid;
     let message = format!("the server sent an invalid reply: {what}; the call has run");
-    let error = serde_json::json!({ "code": kind.code(), "message": message });
-    Some(call::error(id, &error.to_string()).into())
+    Some(error_response(id, kind.code(), &message))
+}
+
+/// The error response to the request with this id.
+pub(crate) fn error_response(id_json: &str, code: i32, message: &str) -> Bytes {
+    let error = serde_json::json!({ "code": code, "message": message });
+    call::error(id_json, &error.to_string()).into()
 }
 
 /// The same for a message that exceeds a limit of bytes.

@@ -23,7 +23,9 @@ use mooring_usage::MemoryShare;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("mooring/", env!("CARGO_PKG_VERSION")));
+/// The gateway's name in requests.
+pub(crate) const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("mooring/", env!("CARGO_PKG_VERSION")));
 
 /// A request to an instance, without its URI.
 #[derive(Clone, Debug)]

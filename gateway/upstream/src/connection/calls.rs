@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::key::Key;
+use super::key::{Key, KeyRejection};
 use super::outbox::End;
 use super::route;
 use super::stream::Stream;
@@ -30,15 +30,6 @@ pub(super) struct Call {
     cancelled_until: Option<Instant>,
 }
 
-/// Why a request is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallRejection {
-    /// A request with the same id is in flight.
-    Duplicate,
-    /// The limit of in-flight requests is reached.
-    TooMany,
-}
-
 /// All in-flight requests.
 #[derive(Debug)]
 pub(super) struct InFlightCalls {
@@ -57,14 +48,8 @@ impl InFlightCalls {
     }
 
     /// Whether a request with this id is accepted.
-    pub(super) fn check(&self, key: &Key) -> Result<(), CallRejection> {
-        if self.open.contains_key(key) {
-            Err(CallRejection::Duplicate)
-        } else if self.open.len() >= self.max {
-            Err(CallRejection::TooMany)
-        } else {
-            Ok(())
-        }
+    pub(super) fn check(&self, key: &Key) -> Result<(), KeyRejection> {
+        key.check_among(&self.open, self.max)
     }
 
     /// Records an accepted request. `token` is its progress token.

@@ -3,6 +3,8 @@
 //! Invariant: two JSON texts have the same key exactly if they are the same string or the same integer, whatever
 //! escapes the sender used.
 
+use std::collections::HashMap;
+
 use mooring_protocol::ids::tagged_id;
 use mooring_protocol::{Id, RequestOrigin, RequestTag};
 
@@ -15,7 +17,31 @@ pub(super) enum Key {
     Raw(Box<str>),
 }
 
+/// Why a request is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyRejection {
+    /// A request with the same id is open: an answer could belong to either.
+    Duplicate,
+    /// The limit of open requests is reached.
+    TooMany,
+}
+
 impl Key {
+    /// Whether another request may have this key beside the open ones, of which there are at most `max`.
+    pub(super) fn check_among<R>(
+        &self,
+        open: &HashMap<Self, R>,
+        max: usize,
+    ) -> Result<(), KeyRejection> {
+        if open.contains_key(self) {
+            Err(KeyRejection::Duplicate)
+        } else if open.len() >= max {
+            Err(KeyRejection::TooMany)
+        } else {
+            Ok(())
+        }
+    }
+
     /// The key of the JSON text of an id or a token.
     pub(super) fn of(json: &str) -> Self {
         match serde_json::from_str::<String>(json) {

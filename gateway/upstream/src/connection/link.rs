@@ -109,6 +109,18 @@ pub fn pair(messages_max: usize) -> (Link, TransportEnd) {
     (link, transport_end)
 }
 
+/// A message without raw newlines. In JSON these occur only between tokens, where a space is equivalent.
+pub(crate) fn one_line(message: Bytes) -> Bytes {
+    if memchr::memchr2(b'\n', b'\r', &message).is_none() {
+        return message;
+    }
+    let blank = |byte: &u8| match byte {
+        b'\n' | b'\r' => b' ',
+        other => *other,
+    };
+    message.iter().map(blank).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt as _;
@@ -141,5 +153,13 @@ mod tests {
         assert!(!transport_end.stop.is_cancelled());
         drop(link);
         assert!(transport_end.stop.is_cancelled());
+    }
+
+    #[test]
+    fn newlines_between_tokens_become_spaces() {
+        let message = Bytes::from_static(b"{\r\n\"a\":\n\"b\\n\"}");
+        assert_eq!(one_line(message), &b"{  \"a\": \"b\\n\"}"[..]);
+        let message = Bytes::from_static(b"{\"a\":1}");
+        assert_eq!(one_line(message.clone()).as_ptr(), message.as_ptr());
     }
 }

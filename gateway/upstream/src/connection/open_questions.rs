@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use tokio::time::Instant;
 
-use super::key::Key;
+use super::key::{Key, KeyRejection};
 
 /// The stream on which the client was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +26,6 @@ struct OpenQuestion {
     deadline: Instant,
 }
 
-/// Why a request is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum QuestionRejection {
-    /// A request with the same id is open: an answer could belong to either.
-    Duplicate,
-    /// The limit of open requests is reached.
-    TooMany,
-}
-
 /// All open requests.
 #[derive(Debug)]
 pub(super) struct OpenQuestions {
@@ -51,14 +42,8 @@ impl OpenQuestions {
     }
 
     /// Whether a request with this id is accepted.
-    pub(super) fn check(&self, key: &Key) -> Result<(), QuestionRejection> {
-        if self.open.contains_key(key) {
-            Err(QuestionRejection::Duplicate)
-        } else if self.open.len() >= self.max {
-            Err(QuestionRejection::TooMany)
-        } else {
-            Ok(())
-        }
+    pub(super) fn check(&self, key: &Key) -> Result<(), KeyRejection> {
+        key.check_among(&self.open, self.max)
     }
 
     pub(super) fn is_empty(&self) -> bool {

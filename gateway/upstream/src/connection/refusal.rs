@@ -5,6 +5,7 @@
 use bytes::Bytes;
 
 use super::key::Key;
+use crate::answer_in_place::error_response;
 
 /// Why the client did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +35,7 @@ impl Refusal {
     /// The error response to the server's request.
     pub(super) fn answering(self, key: &Key) -> Bytes {
         let (code, message) = self.code_and_message();
-        let id = key.to_json();
-        Bytes::from(format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#
-        ))
+        error_response(&key.to_json(), code, message)
     }
 }
 

@@ -8,9 +8,9 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::key::Key;
+use super::key::{Key, KeyRejection};
 use super::log::EventPart;
-use super::open_questions::{QuestionOrigin, QuestionRejection};
+use super::open_questions::QuestionOrigin;
 use super::outbox::End;
 use super::refusal::Refusal;
 use super::route::{MessageRoute, route_of};
@@ -144,11 +144,11 @@ impl Actor {
         match self.open_questions.check(&key) {
             Ok(()) => self.send_to_causing_call(message, Some(key)),
             // An error would also answer the earlier request with this id.
-            Err(QuestionRejection::Duplicate) => {
+            Err(KeyRejection::Duplicate) => {
                 let why = "an earlier one with its id is open";
                 report_dropped_message("dropped a request of the server", why);
             }
-            Err(QuestionRejection::TooMany) => self.refuse(&key, Refusal::TooMany),
+            Err(KeyRejection::TooMany) => self.refuse(&key, Refusal::TooMany),
         }
     }
 

@@ -10,9 +10,8 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use super::actor::{Actor, STOPPED};
-use super::calls::CallRejection;
 use super::event_id::{EventId, StreamName};
-use super::key::Key;
+use super::key::{Key, KeyRejection};
 use super::log::{EventLog, EventPart, StreamTag};
 use super::mailbox::ConnectionRequest;
 use super::negotiated::NegotiatedCapabilities;
@@ -286,16 +285,16 @@ fn replay(log: &EventLog, tag: &Arc<StreamTag>, after: u64, outbox: &Outbox) {
     log.after(tag, after).for_each(|event| outbox.push(event));
 }
 
-fn rejection_reply(error: CallRejection, id: Id<'_>) -> Reply {
+fn rejection_reply(error: KeyRejection, id: Id<'_>) -> Reply {
     match error {
         // With an error status some clients would give up the session.
-        CallRejection::Duplicate => reply::refused_as(
+        KeyRejection::Duplicate => reply::refused_as(
             StatusCode::OK,
             &ErrorBody::new(ErrorKind::InvalidRequest)
                 .answering(Some(id))
                 .detail("a request with this id is in flight"),
         ),
-        CallRejection::TooMany => too_many(id, "the limit of in-flight requests is reached"),
+        KeyRejection::TooMany => too_many(id, "the limit of in-flight requests is reached"),
     }
 }
 

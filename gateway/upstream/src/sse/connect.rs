@@ -13,6 +13,7 @@ use super::post::Poster;
 use super::sending::send_all;
 use crate::answer_in_place::error_in_place_of_long;
 use crate::connection::link::{Link, LinkEnd, TransportEnd, pair};
+use crate::request::AGENT;
 use crate::{Client, Instance, SendError};
 use mooring_protocol::{EventStream, ReplyBody};
 use mooring_usage::for_same_user;
@@ -20,8 +21,6 @@ use tokio::sync::mpsc;
 
 /// Messages queued per direction of a link.
 const MESSAGES_MAX: usize = 64;
-
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("mooring/", env!("CARGO_PKG_VERSION")));
 
 /// Why there is no link. No message was delivered.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use futures_util::StreamExt;
 
-use crate::connection::link::LinkEnd;
+use crate::connection::link::{LinkEnd, one_line};
 use mooring_protocol::{Event, EventStream, EventTooLong, ReplyError};
 
 /// An event of the server.
@@ -57,7 +57,7 @@ pub(super) async fn next_event(events: &mut EventStream) -> Result<ServerEvent, 
 
 fn server_event(event: Event) -> Option<ServerEvent> {
     if let Some(message) = event.as_message() {
-        return Some(ServerEvent::Message(on_one_line(message)));
+        return Some(ServerEvent::Message(one_line(message.clone())));
     }
     match (event.event.as_deref(), event.data) {
         (Some("endpoint"), Some(data)) => {
@@ -70,18 +70,4 @@ fn server_event(event: Event) -> Option<ServerEvent> {
             None
         }
     }
-}
-
-/// In JSON text, raw line breaks occur only between tokens, where a space is equivalent.
-fn on_one_line(json: &Bytes) -> Bytes {
-    if memchr::memchr2(b'\n', b'\r', json).is_none() {
-        return json.clone();
-    }
-    let mut text = json.to_vec();
-    for byte in &mut text {
-        if matches!(byte, b'\n' | b'\r') {
-            *byte = b' ';
-        }
-    }
-    Bytes::from(text)
 }

@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::post::{PostOutcome, Poster};
+use crate::answer_in_place::error_response;
 use crate::connection::link::LinkEnd;
 use mooring_protocol::ErrorKind;
 
@@ -194,8 +195,5 @@ fn error_of(message: &[u8], kind: ErrorKind, detail: &str) -> Option<Bytes> {
     else {
         return None;
     };
-    let (code, text) = (kind.code(), serde_json::Value::from(detail));
-    Some(Bytes::from(format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{text}}}}}"#
-    )))
+    Some(error_response(id.get(), kind.code(), detail))
 }
