@@ -25,7 +25,7 @@ use tokio::net::TcpStream;
 use tower::Service;
 
 use super::forward::{self, Forward, HeaderTooLarge, Verdict};
-use super::metrics::{self, Forwarded};
+use super::metrics;
 use crate::fleet::{FleetTls, tls_name};
 use mooring_upstream::{causes, is_refused};
 
@@ -115,18 +115,17 @@ impl PeerError {
         )
     }
 
-    const fn outcome(&self) -> Forwarded {
+    /// The value of the label.
+    fn outcome(&self) -> &'static str {
         match self {
-            Self::TooLarge(_) => Forwarded::TooLarge,
-            Self::Unverified(_) => Forwarded::Unverified,
-            Self::OtherGateway => Forwarded::OtherGateway,
-            Self::Refused => Forwarded::Refused,
-            Self::Address(_) | Self::Unreachable(_) | Self::Unconnected(_) => {
-                Forwarded::Unreachable
-            }
-            Self::Broken(_) | Self::Unexpected(_) => Forwarded::Broken,
-            Self::Unanswered(_) => Forwarded::TimedOut,
-            Self::Verdict(verdict) => Forwarded::Declined(*verdict),
+            Self::TooLarge(_) => "too_large",
+            Self::Unverified(_) => "unverified",
+            Self::OtherGateway => "other_gateway",
+            Self::Refused => "refused",
+            Self::Address(_) | Self::Unreachable(_) | Self::Unconnected(_) => "unreachable",
+            Self::Broken(_) | Self::Unexpected(_) => "broken",
+            Self::Unanswered(_) => "timed_out",
+            Self::Verdict(verdict) => verdict.into(),
         }
     }
 }
@@ -187,7 +186,7 @@ impl PeerClient {
         let started = Instant::now();
         let reply = self.exchange(to, announced, forward, given_up).await;
         let outcome = match &reply {
-            Ok(_) => Forwarded::Served,
+            Ok(_) => "served",
             Err(error) => error.outcome(),
         };
         metrics::forward(outcome, started.elapsed());

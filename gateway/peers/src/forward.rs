@@ -13,6 +13,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, request};
 use http_body_util::Full;
 use mooring_session::names::{Principal, ServerName};
+use strum::VariantArray as _;
 
 const SESSION_KEY: HeaderName = HeaderName::from_static("mooring-peer-session");
 const PRINCIPAL: HeaderName = HeaderName::from_static("mooring-peer-principal");
@@ -104,8 +105,12 @@ impl fmt::Debug for Forward {
     }
 }
 
-/// Why a gateway did not serve a request. With every verdict, nothing was delivered to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a gateway did not serve a request. With every verdict, nothing was delivered to the server. Its word is used in
+/// replies, logs and labels.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Verdict {
     /// It does not have that connection at that epoch.
     #[error("the gateway does not hold the connection")]
@@ -122,29 +127,6 @@ pub enum Verdict {
     /// It does not support the operation.
     #[error("the gateway does not support the operation")]
     Unsupported,
-}
-
-impl Verdict {
-    /// Every verdict.
-    pub const ALL: [Self; 5] = [
-        Self::NotHere,
-        Self::Draining,
-        Self::Fenced,
-        Self::Ended,
-        Self::Unsupported,
-    ];
-
-    /// The word used in replies, logs and labels.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NotHere => "not_here",
-            Self::Draining => "draining",
-            Self::Fenced => "fenced",
-            Self::Ended => "ended",
-            Self::Unsupported => "unsupported",
-        }
-    }
 }
 
 /// The request does not fit into a message to a peer. Nothing was sent.
@@ -238,7 +220,7 @@ fn decode(text: &[u8]) -> Result<Vec<u8>, MalformedHead> {
 pub(super) fn set_outcome(headers: &mut HeaderMap, outcome: Result<(), Verdict>) {
     let word = match outcome {
         Ok(()) => SERVED,
-        Err(verdict) => HeaderValue::from_static(verdict.as_str()),
+        Err(verdict) => HeaderValue::from_static(verdict.into()),
     };
     headers.insert(OUTCOME, word);
 }
@@ -252,8 +234,8 @@ pub(super) fn take_outcome<B>(reply: &mut Response<B>) -> Option<Result<(), Verd
     if outcome == SERVED {
         return Some(Ok(()));
     }
-    let verdict = Verdict::ALL
-        .into_iter()
-        .find(|verdict| outcome == verdict.as_str())?;
-    Some(Err(verdict))
+    let verdict = Verdict::VARIANTS
+        .iter()
+        .find(|verdict| outcome == <&str>::from(*verdict))?;
+    Some(Err(*verdict))
 }

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use metrics::{counter, histogram};
 
-use crate::Verdict;
-
 /// Why requests of peers are refused, as labels.
 pub(super) const REFUSAL_REASONS: [&str; 6] = [
     "not_authentic",
@@ -25,50 +23,9 @@ mooring_metrics::metrics! {
     PEER_REFUSED = counter("mooring_peer_refused_total").zero("reason", REFUSAL_REASONS);
 }
 
-/// The outcome of a request to a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Forwarded {
-    /// It began to reply.
-    Served,
-    /// It returned a verdict.
-    Declined(Verdict),
-    /// The server at the announced address has no certificate of the fleet.
-    Unverified,
-    /// Another gateway or boot of the fleet is at the announced address.
-    OtherGateway,
-    /// The address refuses connections.
-    Refused,
-    /// Connecting failed for another reason.
-    Unreachable,
-    /// The connection broke.
-    Broken,
-    /// It did not reply in time.
-    TimedOut,
-    /// The request does not fit into a message to a peer.
-    TooLarge,
-}
-
-impl Forwarded {
-    /// The value of the label.
-    #[must_use]
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Served => "served",
-            Self::Declined(verdict) => verdict.as_str(),
-            Self::Unverified => "unverified",
-            Self::OtherGateway => "other_gateway",
-            Self::Refused => "refused",
-            Self::Unreachable => "unreachable",
-            Self::Broken => "broken",
-            Self::TimedOut => "timed_out",
-            Self::TooLarge => "too_large",
-        }
-    }
-}
-
-/// Records a request to a peer.
-pub(super) fn forward(outcome: Forwarded, took: Duration) {
-    histogram!(FORWARD_SECONDS, "outcome" => outcome.as_str()).record(took.as_secs_f64());
+/// Records a request to a peer. `outcome` is one of a fixed set.
+pub(super) fn forward(outcome: &'static str, took: Duration) {
+    histogram!(FORWARD_SECONDS, "outcome" => outcome).record(took.as_secs_f64());
 }
 
 /// Records a refused request of a peer. `reason` is one of a fixed set.

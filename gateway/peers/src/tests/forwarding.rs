@@ -51,8 +51,9 @@ async fn large_messages_and_replies_arrive_whole() {
 async fn every_verdict_says_that_nothing_was_delivered() {
     let gateway = Gateway::start().await;
     let client = client();
-    for verdict in Verdict::ALL {
-        let sent = send(&client, &gateway.id, gateway.address, verdict.as_str()).await;
+    for &verdict in Verdict::VARIANTS {
+        let word: &str = verdict.into();
+        let sent = send(&client, &gateway.id, gateway.address, word).await;
         let error = sent.unwrap_err();
         assert!(error.is_undelivered(), "{error}");
         assert!(matches!(error, PeerError::Verdict(told) if told == verdict));

@@ -24,6 +24,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use mooring_session::names::{Principal, ServerName, WorkerId};
+use strum::VariantArray as _;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -69,11 +70,11 @@ impl PeerService for Scripted {
                 self.streams.send(events).await.unwrap();
                 return std::future::pending().await;
             }
-            word => match Verdict::ALL
-                .into_iter()
-                .find(|v| v.as_str().as_bytes() == word)
+            word => match Verdict::VARIANTS
+                .iter()
+                .find(|verdict| <&str>::from(*verdict).as_bytes() == word)
             {
-                Some(verdict) => return Err(verdict),
+                Some(verdict) => return Err(*verdict),
                 None => events.send(Ok(forward.body.clone())).await.unwrap(),
             },
         }
