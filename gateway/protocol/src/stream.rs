@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use memchr::memchr2;
+use smallvec::SmallVec;
 use thiserror::Error;
 
 use super::ids::{PendingRequest, RequestOrigin, WIRE_ID_BYTES_MAX};
@@ -93,8 +94,8 @@ pub struct StreamRewriter {
     depth: usize,
     /// Whether the next character of a string is escaped.
     escaped: bool,
-    /// The key or id that is being read.
-    held: Vec<u8>,
+    /// The key or id that is being read. Those of a call are short.
+    held: SmallVec<[u8; 64]>,
     seen: SeenKeys,
     /// Rewritten chunks. They are withheld until `is_verified`.
     out: VecDeque<Bytes>,
@@ -135,7 +136,7 @@ impl StreamRewriter {
             position: JsonPosition::Start,
             depth: 0,
             escaped: false,
-            held: Vec::new(),
+            held: SmallVec::new(),
             seen: SeenKeys::default(),
             out: VecDeque::new(),
             out_bytes: 0,
@@ -149,10 +150,9 @@ impl StreamRewriter {
     /// [`StreamError`]: the body is not the reply to the request.
     pub fn rewrite(body: Bytes, request: PendingRequest) -> Result<Bytes, StreamError> {
         let mut rewriter = Self::new(request, usize::MAX);
-        rewriter.push(body)?;
+        let rewritten = rewriter.rewrite_chunk(body)?;
         rewriter.finish()?;
-        // One chunk in is one chunk out.
-        Ok(rewriter.out.pop_front().unwrap_or_default())
+        Ok(rewritten)
     }
 
     /// Takes the next chunk of the body.
@@ -160,30 +160,8 @@ impl StreamRewriter {
     /// # Errors
     /// [`StreamError`]: the body is not the reply to the request. Nothing more is released.
     pub fn push(&mut self, chunk: Bytes) -> Result<(), StreamError> {
-        let mut work = ChunkRewrite {
-            copied: 0,
-            out: Vec::new(),
-            changed: false,
-        };
-        let mut at = 0;
-        while at < chunk.len() {
-            at = match self.step(&chunk, at, &mut work) {
-                Ok(at) => at,
-                Err(error) => {
-                    self.out.clear();
-                    return Err(error);
-                }
-            };
-        }
-        let rewritten = if work.changed || self.position == JsonPosition::IdText {
-            // What of the id is in this chunk is held.
-            if self.position != JsonPosition::IdText {
-                work.copy_up_to(&chunk, chunk.len());
-            }
-            Bytes::from(work.out)
-        } else {
-            chunk
-        };
+        let rewritten = self.rewrite_chunk(chunk);
+        let rewritten = rewritten.inspect_err(|_| self.out.clear())?;
         if !rewritten.is_empty() {
             self.out_bytes = self.out_bytes.saturating_add(rewritten.len());
             self.out.push_back(rewritten);
@@ -193,6 +171,27 @@ impl StreamRewriter {
             return Err(StreamError::TooLong(self.withheld_bytes_max));
         }
         Ok(())
+    }
+
+    fn rewrite_chunk(&mut self, chunk: Bytes) -> Result<Bytes, StreamError> {
+        let mut work = ChunkRewrite {
+            copied: 0,
+            out: Vec::new(),
+            changed: false,
+        };
+        let mut at = 0;
+        while at < chunk.len() {
+            at = self.step(&chunk, at, &mut work)?;
+        }
+        // What of the id is in this chunk is held.
+        if self.position == JsonPosition::IdText {
+            return Ok(work.out.into());
+        }
+        if !work.changed {
+            return Ok(chunk);
+        }
+        work.copy_up_to(&chunk, chunk.len());
+        Ok(work.out.into())
     }
 
     /// The next rewritten chunk; none before the id was compared.
@@ -413,8 +412,7 @@ impl StreamRewriter {
         work.copied = at + len;
         work.changed = true;
         if ended {
-            let held = std::mem::take(&mut self.held);
-            let origin = std::str::from_utf8(&held).map(RequestOrigin::of_value);
+            let origin = std::str::from_utf8(&self.held).map(RequestOrigin::of_value);
             if !origin.is_ok_and(|origin| self.request.is_answered(&origin)) {
                 return Err(StreamError::OtherRequest);
             }
