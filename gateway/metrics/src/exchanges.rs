@@ -70,12 +70,9 @@ enum ExchangeSide {
     Upstream,
 }
 
-/// One request or exchange that has begun. Cheap to clone, and in flight until the last clone is dropped.
-#[derive(Clone, Debug)]
-pub struct ExchangeTimer(Arc<StartedExchange>);
-
+/// One request or exchange that has begun. It is in flight until it is dropped.
 #[derive(Debug)]
-struct StartedExchange {
+pub struct ExchangeTimer {
     series: Arc<ExchangeSeries>,
     method: &'static str,
     started: Instant,
@@ -97,29 +94,25 @@ impl ExchangeTimer {
 
     fn begin(series: Arc<ExchangeSeries>, method: &'static str, started: Instant) -> Self {
         series.in_flight.increment(1.0);
-        Self(Arc::new(StartedExchange {
+        Self {
             series,
             method,
             started,
-        }))
+        }
     }
 
     /// Records the end. `first_byte_at` is that of its reply, if there was one; `status` the reply's.
     pub fn end(&self, first_byte_at: Option<Instant>, status: u16, outcome: ExchangeOutcome) {
-        let StartedExchange {
-            series,
-            method,
-            started,
-        } = &*self.0;
         if let Some(first_byte_at) = first_byte_at {
-            let took = first_byte_at.saturating_duration_since(*started);
-            series.record_first_byte(method, took);
+            let took = first_byte_at.saturating_duration_since(self.started);
+            self.series.record_first_byte(self.method, took);
         }
-        series.record_end((method, status_class(status), outcome), started.elapsed());
+        let kind = (self.method, status_class(status), outcome);
+        self.series.record_end(kind, self.started.elapsed());
     }
 }
 
-impl Drop for StartedExchange {
+impl Drop for ExchangeTimer {
     fn drop(&mut self) {
         self.series.in_flight.decrement(1.0);
     }
