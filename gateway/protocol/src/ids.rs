@@ -13,6 +13,7 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use memchr::memchr2_iter;
 use thiserror::Error;
@@ -274,7 +275,7 @@ impl<'a> RequestOrigin<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingRequest {
     /// The id as the client wrote it.
-    pub id_json: Box<str>,
+    pub id_json: Arc<str>,
     /// The tag under which it was sent.
     pub tag: RequestTag,
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 use mooring_session::names::ServerName;
+use smallvec::SmallVec;
 
 use mooring_protocol::{Lane, PendingRequest, RequestTag};
 use mooring_store::SessionKey;
@@ -31,7 +32,8 @@ pub(crate) enum RequestScope {
 
 #[derive(Debug, Default)]
 struct Requests {
-    by_scope: HashMap<RequestScope, Vec<Entry>, RandomState>,
+    /// Nearly always one each.
+    by_scope: HashMap<RequestScope, SmallVec<[Entry; 1]>, RandomState>,
     disconnected: usize,
 }
 
