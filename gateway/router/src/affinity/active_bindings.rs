@@ -3,7 +3,9 @@
 //! Correctness does not depend on it. A binding counts here from the time this gateway made it or took it over until
 //! the session ends here, a peer is seen to have it, or it has been idle for its TTL.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,15 +16,19 @@ use mooring_session::view::{BindingView, RecordView};
 use super::Session;
 use mooring_store::SessionKey;
 
-/// Most bindings remembered; further ones are served but neither counted nor kept alive.
-const BINDINGS_MAX: usize = 1_000_000;
+/// In so many maps, so that threads seldom wait for each other.
+const MAPS: usize = 32;
+/// Most bindings remembered in a map; further ones are served but neither counted nor kept alive.
+const BINDINGS_MAX: usize = 1_000_000 / MAPS;
 
 type Bindings = HashMap<(SessionKey, ServerName), ActiveBinding, RandomState>;
 
 /// The bindings that this gateway uses.
 #[derive(Clone, Debug)]
 pub struct ActiveBindings {
-    bindings: Arc<Mutex<Bindings>>,
+    /// Each binding is in the one that its hash chooses.
+    maps: Arc<[Mutex<Bindings>; MAPS]>,
+    hasher: RandomState,
     idle: Duration,
 }
 
@@ -37,6 +43,16 @@ struct ActiveBinding {
 }
 
 impl ActiveBinding {
+    fn new(principal: &Principal) -> Self {
+        Self {
+            principal: principal.clone(),
+            calls: 0,
+            streams: 0,
+            used_at: Instant::now(),
+            holder: None,
+        }
+    }
+
     fn is_open(&self) -> bool {
         self.calls > 0 || self.streams > 0
     }
@@ -80,33 +96,47 @@ impl ActiveBindings {
     #[must_use]
     pub fn new(idle: Duration) -> Self {
         Self {
-            bindings: Arc::default(),
+            maps: Arc::default(),
+            hasher: RandomState::default(),
             idle,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Bindings> {
-        // The map is consistent after every statement, so a poisoned lock is usable.
-        self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "a remainder of their number is an index of the maps"
+    )]
+    fn map_of(&self, of: &(SessionKey, ServerName)) -> MutexGuard<'_, Bindings> {
+        lock(&self.maps[self.hasher.hash_one(of) as usize % MAPS])
+    }
+
+    /// What `pick` takes of all bindings. Others may change them meanwhile, but in the map that it looks at.
+    fn collect<T, All: Default + Extend<T>>(
+        &self,
+        pick: impl Fn((&(SessionKey, ServerName), &ActiveBinding)) -> Option<T>,
+    ) -> All {
+        let mut all = All::default();
+        for map in &*self.maps {
+            all.extend(lock(map).iter().filter_map(&pick));
+        }
+        all
     }
 
     /// Records the begin of a call or stream. The entry is removed again if the session turns out not to exist.
     #[must_use]
     pub fn begin(&self, session: &Session, server: &ServerName, kind: InFlightKind) -> InFlight {
         let of = (session.key.clone(), server.clone());
-        let mut bindings = self.lock();
-        let is_known = bindings.contains_key(&of);
-        if is_known || bindings.len() < BINDINGS_MAX {
-            let entry = bindings.entry(of.clone()).or_insert_with(|| ActiveBinding {
-                principal: session.principal.clone(),
-                calls: 0,
-                streams: 0,
-                used_at: Instant::now(),
-                holder: None,
-            });
-            let count = entry.count(kind);
+        let mut bindings = self.map_of(&of);
+        let is_full = bindings.len() >= BINDINGS_MAX;
+        let used = match bindings.entry(of.clone()) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(_) if is_full => None,
+            Entry::Vacant(new) => Some(new.insert(ActiveBinding::new(&session.principal))),
+        };
+        if let Some(used) = used {
+            let count = used.count(kind);
             *count = count.saturating_add(1);
-            entry.used_at = Instant::now();
+            used.used_at = Instant::now();
         }
         InFlight {
             active_bindings: self.clone(),
@@ -117,61 +147,64 @@ impl ActiveBindings {
 
     /// Removes the bindings of a session that has ended.
     pub fn forget(&self, key: &SessionKey, record: &RecordView) {
-        let mut bindings = self.lock();
         for binding in &record.bindings {
-            bindings.remove(&(key.clone(), binding.server.clone()));
+            let of = (key.clone(), binding.server.clone());
+            self.map_of(&of).remove(&of);
         }
     }
 
     /// The number of bindings that belong to this gateway.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.lock()
-            .values()
-            .filter(|used| used.holder == Some(BindingHolder::This))
-            .count()
+        let is_own = |used: &&ActiveBinding| used.holder == Some(BindingHolder::This);
+        let own = |map| lock(map).values().filter(is_own).count();
+        self.maps.iter().map(own).sum()
     }
 
     /// The sessions with a remembered binding or an open stream, each once.
     #[must_use]
     pub fn recent(&self) -> HashSet<SessionKey> {
-        self.lock()
-            .iter()
-            .filter(|(_, used)| used.holder.is_some() || used.streams > 0)
-            .map(|((key, _), _)| key.clone())
-            .collect()
+        self.collect(|((key, _), used)| {
+            (used.holder.is_some() || used.streams > 0).then(|| key.clone())
+        })
     }
 
     /// The sessions with an open call or stream, which must not expire. Forgets entries that have been idle too long.
     #[must_use]
     pub fn in_use(&self) -> Vec<(SessionKey, Principal)> {
-        let mut bindings = self.lock();
-        bindings.retain(|_, used| used.is_open() || used.used_at.elapsed() < self.idle);
-        bindings
-            .iter()
-            .filter(|(_, used)| used.is_open())
-            .map(|((key, _), used)| (key.clone(), used.principal.clone()))
-            .collect()
+        for map in &*self.maps {
+            lock(map).retain(|_, used| used.is_open() || used.used_at.elapsed() < self.idle);
+        }
+        self.collect(|((key, _), used)| {
+            (used.is_open()).then(|| (key.clone(), used.principal.clone()))
+        })
     }
 
     /// The sessions with an open call, which admission must spare.
     #[must_use]
     pub fn in_call(&self) -> Vec<(SessionKey, Principal)> {
-        self.lock()
-            .iter()
-            .filter(|(_, used)| used.calls > 0)
-            .map(|((key, _), used)| (key.clone(), used.principal.clone()))
-            .collect()
+        self.collect(|((key, _), used)| {
+            (used.calls > 0).then(|| (key.clone(), used.principal.clone()))
+        })
     }
 
     /// Whether a call of the session under `key` is open here.
     #[must_use]
-    pub fn is_in_call(&self, key: &SessionKey, servers: impl Iterator<Item = ServerName>) -> bool {
-        let bindings = self.lock();
-        servers
-            .map(|server| (key.clone(), server))
-            .any(|of| bindings.get(&of).is_some_and(|used| used.calls > 0))
+    pub fn is_in_call(
+        &self,
+        key: &SessionKey,
+        mut servers: impl Iterator<Item = ServerName>,
+    ) -> bool {
+        servers.any(|server| {
+            let of = (key.clone(), server);
+            self.map_of(&of).get(&of).is_some_and(|used| used.calls > 0)
+        })
     }
+}
+
+fn lock(map: &Mutex<Bindings>) -> MutexGuard<'_, Bindings> {
+    // The map is consistent after every statement, so a poisoned lock is usable.
+    map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl BindingHolder {
@@ -189,7 +222,7 @@ impl BindingHolder {
 impl InFlight {
     /// Records that the session is bound, and the holder of its binding.
     pub fn set_holder(&self, holder: BindingHolder) {
-        if let Some(used) = self.active_bindings.lock().get_mut(&self.of) {
+        if let Some(used) = self.active_bindings.map_of(&self.of).get_mut(&self.of) {
             used.holder = Some(holder);
         }
     }
@@ -197,7 +230,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut bindings = self.active_bindings.lock();
+        let mut bindings = self.active_bindings.map_of(&self.of);
         let Some(used) = bindings.get_mut(&self.of) else {
             return;
         };
@@ -240,7 +273,32 @@ mod tests {
             (0, 0)
         );
         drop(open);
-        assert_eq!(active_bindings.lock().len(), 0);
+        assert!(active_bindings.maps.iter().all(|map| lock(map).is_empty()));
+    }
+
+    #[test]
+    fn bindings_of_every_map_are_counted_once() {
+        let active_bindings = ActiveBindings::new(Duration::from_secs(60));
+        let begin = |number: u32| {
+            let session = session(number.to_string().as_bytes());
+            let call = active_bindings.begin(&session, &tools(), InFlightKind::Call);
+            call.set_holder(BindingHolder::This);
+            assert!(active_bindings.is_in_call(&session.key, [tools()].into_iter()));
+            call
+        };
+        let calls: Vec<_> = (0..1_000).chain(0..1_000).map(begin).collect();
+        let used_maps = active_bindings
+            .maps
+            .iter()
+            .filter(|map| !lock(map).is_empty());
+        assert!(used_maps.count() > 1);
+        assert_eq!(active_bindings.in_call().len(), 1_000);
+        drop(calls);
+        assert_eq!(active_bindings.in_use(), []);
+        assert_eq!(
+            (active_bindings.count(), active_bindings.recent().len()),
+            (1_000, 1_000)
+        );
     }
 
     #[test]
