@@ -27,6 +27,9 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 pub(crate) const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("mooring/", env!("CARGO_PKG_VERSION")));
 
+/// How many a call usually has besides those of its server.
+const HEADERS_OF_A_CALL: usize = 8;
+
 /// A request to an instance, without its URI.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
@@ -65,6 +68,7 @@ impl Outgoing {
 
     fn bare(server: &Server, method: Method, accept: HeaderValue) -> Self {
         let mut headers = server.headers.clone();
+        headers.reserve(HEADERS_OF_A_CALL);
         headers.insert(ACCEPT, accept);
         headers.insert(USER_AGENT, AGENT);
         Self {
