@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use mooring_protocol::held::held_bytes;
+use mooring_protocol::held::guarded_bytes;
 use mooring_protocol::rewrite::into_bytes;
 use mooring_usage::{MemoryShare, NoRoom, SHORT_BYTES_MAX};
 
@@ -23,5 +23,5 @@ pub(crate) fn into_held(
     }
     let mut held = Arc::clone(memory).hold();
     held.try_grow(text.len())?;
-    Ok(held_bytes(into_bytes(text, body), Some(&Arc::new(held))))
+    Ok(guarded_bytes(into_bytes(text, body), held))
 }

@@ -30,7 +30,8 @@ pub fn held_bytes(bytes: Bytes, held: Option<&Arc<HeldMemory>>) -> Bytes {
 }
 
 /// The same bytes; `guard` is dropped with the last reference to them.
-pub(crate) fn guarded_bytes(bytes: Bytes, guard: impl Send + 'static) -> Bytes {
+#[must_use]
+pub fn guarded_bytes(bytes: Bytes, guard: impl Send + 'static) -> Bytes {
     Bytes::from_owner(GuardedBytes {
         bytes,
         _guard: guard,

@@ -12,7 +12,7 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 
-use mooring_protocol::held::held_bytes;
+use mooring_protocol::held::guarded_bytes;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_usage::{MemoryShare, NoRoom, TransferShare};
 
@@ -105,7 +105,7 @@ impl RequestBodies {
             poll_fn(|context| share.poll_more(context)).await;
         }
         let bytes = whole.map_or(first, BytesMut::freeze);
-        Ok(held_bytes(bytes, Some(&Arc::new(held))))
+        Ok(guarded_bytes(bytes, held))
     }
 }
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use mooring_protocol::held::held_bytes;
+use mooring_protocol::held::guarded_bytes;
 use mooring_usage::{MemoryShare, SHORT_BYTES_MAX};
 
 /// Most queued events.
@@ -139,7 +139,7 @@ impl Queue {
         }
         let mut held = Arc::clone(&self.memory).hold();
         held.try_grow(event.len()).ok()?;
-        Some(held_bytes(event.clone(), Some(&Arc::new(held))))
+        Some(guarded_bytes(event.clone(), held))
     }
 
     /// The next event; none after the end.
