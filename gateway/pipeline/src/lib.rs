@@ -19,6 +19,7 @@ pub mod group;
 mod held_text;
 mod hooked_call;
 pub mod hooks;
+mod latest_session;
 pub mod legacy;
 mod map_messages;
 mod nested_servers;
@@ -41,6 +42,7 @@ mod visible_tools;
 
 pub use self::batch::serve_batch;
 pub use self::directory::{AdmissionRefusal, ServerDirectory, ServerTarget};
+pub use self::latest_session::LatestSession;
 pub use self::nested_servers::NestedServers;
 pub use self::pipeline::{Operation, serve, serve_posted};
 pub use self::request::{Request, RequestFields, RequestServer, SessionSource};

@@ -155,7 +155,8 @@ impl NestedServers {
         };
         fields.forwarded.revision = Some(Revision::OFFERED);
         let gateway = Arc::new(Identity::of(Principal::gateway()));
-        self.request(server, gateway, fields, SessionSource::Fields)
+        let source = SessionSource::Fields(Arc::default());
+        self.request(server, gateway, fields, source)
     }
 
     fn request(

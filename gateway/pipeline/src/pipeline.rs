@@ -39,7 +39,7 @@ pub async fn serve(request: &Request, server: &ServerTarget, operation: Operatio
             revision,
         } => {
             if let Some(entry) = &request.entry {
-                entry.note_message(server.id().as_str(), message);
+                entry.note_message(server.id(), message);
             }
             let route = async |body: &Bytes, message: &Message<'_>| {
                 route(request, server, body, message, revision).await

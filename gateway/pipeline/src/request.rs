@@ -8,6 +8,7 @@ use mooring_session::names::{NameError, ServerName, SessionId};
 use tokio_util::sync::CancellationToken;
 
 use super::hooks::CallRoute;
+use super::latest_session::LatestSession;
 use super::request_entry::RequestEntry;
 use super::request_log::RequestLog;
 use super::serving_core::ServingCore;
@@ -76,8 +77,8 @@ pub struct RequestFields {
 /// Where the session of a request comes from.
 #[derive(Clone, Debug)]
 pub enum SessionSource {
-    /// The request names it; its `initialize` creates one.
-    Fields,
+    /// The request names it, most often the latest of its connection; its `initialize` creates one.
+    Fields(Arc<LatestSession>),
     /// The request names it; its `initialize` opens this one, which began with the client's stream.
     Begun(Session),
     /// It is this one, whose record exists: that of the group for a member, or that of code. The server serves it as
@@ -194,7 +195,11 @@ impl Request {
             return Err(ErrorKind::SessionNotFound);
         }
         let prefix = &self.core.session_router.options().key_prefix;
-        Ok(self.of_caller(Session::named(prefix, id, self.identity.principal.clone())))
+        let principal = &self.identity.principal;
+        Ok(self.of_caller(match &self.session {
+            SessionSource::Fields(latest) => latest.named(prefix, id, principal),
+            _ => Session::named(prefix, id, principal.clone()),
+        }))
     }
 
     /// Notes in its entry which session it names, also if it is then refused.

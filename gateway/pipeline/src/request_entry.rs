@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use http::HeaderValue;
-use mooring_session::names::{InstanceName, Principal};
+use mooring_session::names::{InstanceName, Principal, ServerName};
 
 use super::request_facts::{EndedRequest, RequestFacts, RequestKind};
 use super::request_log::RequestLog;
@@ -51,9 +51,9 @@ impl RequestEntry {
     }
 
     /// It is for this server, and is a `kind` as far as its head says.
-    pub fn note_server(&self, server: &str, kind: RequestKind) {
+    pub fn note_server(&self, server: &ServerName, kind: RequestKind) {
         let mut facts = self.facts();
-        facts.server = Some(server.into());
+        facts.server = Some(server.clone());
         facts.kind = kind;
     }
 
@@ -68,16 +68,14 @@ impl RequestEntry {
     }
 
     /// It is this message, for this server.
-    pub fn note_message(&self, server: &str, message: &Message<'_>) {
+    pub fn note_message(&self, server: &ServerName, message: &Message<'_>) {
         let method = message.method();
-        let timer = ExchangeTimer::of_request(server, method.label(), self.arrived);
+        let timer = ExchangeTimer::of_request(server.as_str(), method.label(), self.arrived);
         let tool = (method == Method::ToolsCall)
             .then(|| message.params.name())
             .flatten();
         let mut facts = self.facts();
-        if facts.server.as_deref() != Some(server) {
-            facts.server = Some(server.into());
-        }
+        facts.server = Some(server.clone());
         facts.kind = match message.kind() {
             Kind::Request => RequestKind::Request(method),
             Kind::Notification | Kind::Result | Kind::Error => RequestKind::OneWay(method),
@@ -90,11 +88,8 @@ impl RequestEntry {
     }
 
     /// It is in the session with this digest.
-    pub fn note_session(&self, digest: &str) {
-        let mut facts = self.facts();
-        if facts.session.as_deref() != Some(digest) {
-            facts.session = Some(digest.into());
-        }
+    pub fn note_session(&self, digest: &Arc<str>) {
+        self.facts().session = Some(Arc::clone(digest));
     }
 
     /// This instance answers it.

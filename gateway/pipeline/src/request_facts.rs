@@ -1,8 +1,9 @@
 //! What is known of a request, for metrics and the log.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use mooring_session::names::{InstanceName, Principal};
+use mooring_session::names::{InstanceName, Principal, ServerName};
 
 use mooring_metrics::{ExchangeOutcome, ExchangeTimer};
 use mooring_protocol::{Method, ReplySummary};
@@ -13,13 +14,13 @@ pub(crate) struct RequestFacts {
     /// Who sent it.
     pub(crate) user: Option<Principal>,
     /// The server in its path.
-    pub(crate) server: Option<Box<str>>,
+    pub(crate) server: Option<ServerName>,
     /// What it is.
     pub(crate) kind: RequestKind,
     /// The tool that it calls.
     pub(crate) tool: Option<Box<str>>,
     /// The digest of its session.
-    pub(crate) session: Option<Box<str>>,
+    pub(crate) session: Option<Arc<str>>,
     /// The instance that answered it.
     pub(crate) instance: Option<InstanceName>,
     /// The bytes of its message.

@@ -3,10 +3,10 @@
 //! Invariant: no line and no figure names a user or a session but by digest. Lines of one server and one user are limited
 //! in rate like all lines, except where every request is to be logged.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mooring_session::names::Principal;
+use mooring_session::names::{Principal, ServerName};
 use serde_json::{Value, json};
 
 use super::request_facts::{EndedRequest, RequestKind};
@@ -39,9 +39,9 @@ struct BusiestSenders {
 /// A session that sends requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct BusySession {
-    digest: Box<str>,
+    digest: Arc<str>,
     user: Principal,
-    server: Box<str>,
+    server: ServerName,
 }
 
 /// How a request is logged.
@@ -137,7 +137,7 @@ impl RequestLog {
                     code,
                     limit = reply.refused_by,
                     user = user.as_deref(),
-                    server = facts.server.as_deref(),
+                    server = facts.server.as_ref().map(|name| name.as_str()),
                     instance = facts.instance.as_ref().map(|name| name.as_str()),
                     session = facts.session.as_deref(),
                     method = facts.kind.label(),
@@ -201,7 +201,7 @@ impl RequestLog {
             json!({
                 "session": session.digest,
                 "user": self.users.of(&session.user),
-                "server": session.server,
+                "server": session.server.as_str(),
                 "figures": shown(figures, now),
             })
         });

@@ -298,7 +298,7 @@ async fn initialize(
                 .open_in(session, request.server, &opening)
                 .await
         }
-        SessionSource::Fields => match request.mint_session() {
+        SessionSource::Fields(_) => match request.mint_session() {
             Ok(session) => session_router.open(session, request.server, &opening).await,
             Err(cause) => Err(cause.into()),
         },

@@ -12,19 +12,23 @@ use super::app::App;
 use mooring_identity::{
     Authentication, BoundToken, Identity, IdentityError, Peer, ProofError, UsedProof, now,
 };
+use mooring_pipeline::LatestSession;
 
 /// The sender of a request: unknown until the gateway admits it.
 #[derive(Debug)]
 pub(super) struct RequestSender {
     pub(super) peer: Peer,
+    /// The session that the connection has named last.
+    pub(super) latest_session: Arc<LatestSession>,
     is_admitted: AtomicBool,
 }
 
 impl RequestSender {
     /// An unknown sender, over a connection from `peer`.
-    pub(super) const fn over(peer: Peer) -> Self {
+    pub(super) const fn over(peer: Peer, latest_session: Arc<LatestSession>) -> Self {
         Self {
             peer,
+            latest_session,
             is_admitted: AtomicBool::new(false),
         }
     }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use axum::Extension;
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, Method as HttpMethod};
 
 use super::app::App;
@@ -33,7 +35,8 @@ pub(super) async fn mcp(
     request: Request,
 ) -> Response {
     let id = id.as_ref().map(|Path(id)| id.as_str());
-    serve(&app, id, &sender, request).await
+    let (head, body) = request.into_parts();
+    serve(&app, id, &sender, &head, body).await
 }
 
 /// The server's id in the path of an endpoint; `Some(None)` for the default server. Not if the path has escapes, which
@@ -60,21 +63,21 @@ pub(super) async fn serve(
     app: &Arc<App>,
     id: Option<&str>,
     sender: &RequestSender,
-    request: Request,
+    head: &Parts,
+    body: Body,
 ) -> Response {
-    let (head, body) = request.into_parts();
     let mut fields = read_fields(&head.headers);
     let entry = fields.begin_entry(&app.core.request_log);
     let request_id = entry.id().clone();
-    let reply = match admit(app, id, RequestHead::of(sender, &head), Some(&entry)).await {
+    let reply = match admit(app, id, RequestHead::of(sender, head), Some(&entry)).await {
         Ok((identity, server)) => {
             let kind = match head.method {
                 HttpMethod::GET => RequestKind::Stream,
                 HttpMethod::DELETE => RequestKind::Deletion,
                 _ => RequestKind::Unknown,
             };
-            entry.note_server(server.id().as_str(), kind);
-            let session = SessionSource::Fields;
+            entry.note_server(server.id(), kind);
+            let session = SessionSource::Fields(Arc::clone(&sender.latest_session));
             let request = McpRequest {
                 entry: Some(Arc::clone(&entry)),
                 ..McpRequest::new(&app.core, server.id(), identity, fields, session)
@@ -136,7 +139,7 @@ async fn post(
     mut request: McpRequest,
     server: ServerTarget,
     headers: &HeaderMap,
-    body: axum::body::Body,
+    body: Body,
 ) -> Reply {
     if !host_origin_guard::is_json(headers) {
         return answer::plain(ErrorKind::UnsupportedMediaType, None);

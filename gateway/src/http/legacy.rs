@@ -104,7 +104,7 @@ async fn take_message(
     let id = id.as_ref().map(|Path(id)| id.as_str());
     let (identity, server) = admit(&app, id, RequestHead::of(sender, &head), Some(entry)).await?;
     let server = server.id().clone();
-    entry.note_server(server.as_str(), RequestKind::Unknown);
+    entry.note_server(&server, RequestKind::Unknown);
     // The reply has no content, so Accept is not checked.
     if !host_origin_guard::is_json(&head.headers) {
         return Err(refused(&ErrorBody::new(ErrorKind::UnsupportedMediaType)));

@@ -37,7 +37,7 @@ pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
 pub use self::stranger_rate::StrangerRates;
 use mooring_identity::Peer;
-use mooring_pipeline::answer;
+use mooring_pipeline::{LatestSession, answer};
 use mooring_protocol::ErrorKind;
 use tower::Service;
 
@@ -58,22 +58,28 @@ impl Routes {
         }
     }
 
-    /// Serves one request of this peer. A POST to an MCP endpoint is served without the router, whose layers and
-    /// extensions cost more than the checks of the request.
-    pub async fn serve(&self, peer: Peer, mut request: Request) -> Response {
+    /// Serves one request of this peer, whose connection has named `latest_session` last. A POST to an MCP endpoint is
+    /// served without the router, whose layers and extensions cost more than the checks of the request.
+    pub async fn serve(
+        &self,
+        peer: Peer,
+        latest_session: Arc<LatestSession>,
+        mut request: Request,
+    ) -> Response {
+        let sender = RequestSender::over(peer, latest_session);
         if let Some(app) = &self.app
             && request.method() == Method::POST
-            && let Some(id) = endpoint::plain_id(request.uri().path())
+            && endpoint::plain_id(request.uri().path()).is_some()
         {
-            let id = id.map(str::to_owned);
-            let sender = RequestSender::over(peer);
-            let response = host_origin_guard::guard(app, request, |request| {
-                endpoint::serve(app, id.as_deref(), &sender, request)
-            })
-            .await;
+            let serve = async |request: Request| {
+                let (head, body) = request.into_parts();
+                let id = endpoint::plain_id(head.uri.path()).flatten();
+                endpoint::serve(app, id, &sender, &head, body).await
+            };
+            let response = host_origin_guard::guard(app, request, serve).await;
             return self.in_time(&sender, response).await;
         }
-        let sender = Arc::new(RequestSender::over(peer));
+        let sender = Arc::new(sender);
         request.extensions_mut().insert(Arc::clone(&sender));
         match Box::pin(self.router.clone().call(request)).await {
             Ok(response) => self.in_time(&sender, response).await,

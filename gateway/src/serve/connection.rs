@@ -101,13 +101,15 @@ pub(super) async fn serve_connection(
     };
     let peer = routes.peer(address, client_certificate(&stream));
     let activity = ConnectionActivity::begin(header_timeout, options.idle_timeout, &stopping);
+    let latest_session = Arc::default();
     let service = service_fn(|request: Request<Incoming>| {
         let open = activity.open_request(request.version());
         let (routes, peer) = (routes.clone(), peer.clone());
+        let latest_session = Arc::clone(&latest_session);
         let version = request.version();
         async move {
             let (request, unread) = UnreadBody::watch(request);
-            let reply = routes.serve(peer, request).await;
+            let reply = routes.serve(peer, latest_session, request).await;
             let mut reply = unread.read_before(reply).await;
             // HTTP/2 has GOAWAY instead.
             if version < Version::HTTP_2 && open.is_last() {

@@ -28,7 +28,7 @@ pub struct Session {
     /// The key of its record.
     pub key: SessionKey,
     /// Identifies the session in logs and to upstream servers, instead of the id.
-    pub digest: Box<str>,
+    pub digest: Arc<str>,
 }
 
 /// Digits at the end of an id that tell for which server it was made.
@@ -39,7 +39,7 @@ impl Session {
     #[must_use]
     pub fn new(key: SessionKey, id: SessionId, principal: Principal) -> Self {
         Self {
-            digest: key.digest(),
+            digest: key.digest().into(),
             key,
             id,
             principal,

@@ -32,7 +32,7 @@ pub struct CallRoute {
     /// Who calls.
     pub caller: Arc<Identity>,
     /// The digest of the session, if there is one.
-    pub session_digest: Option<Box<str>>,
+    pub session_digest: Option<Arc<str>>,
     /// The id of the server.
     pub server: ServerName,
 }
@@ -47,7 +47,7 @@ pub struct HookedCall {
     /// The same in every question about the call.
     id: String,
     caller: Arc<Identity>,
-    session_digest: Option<Box<str>>,
+    session_digest: Option<Arc<str>>,
     server: ServerName,
     /// None where only the answer is known, as in a stream that its client has resumed.
     tool: Option<Box<str>>,

@@ -55,7 +55,7 @@ pub struct ReplyGuards {
 #[derive(Clone, Debug)]
 pub struct UpstreamSource {
     /// The digest of the session that it is in.
-    pub session: Box<str>,
+    pub session: Arc<str>,
     /// The server.
     pub server: ServerName,
     /// The instance.

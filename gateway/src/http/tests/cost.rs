@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use mooring_session::names::{InstanceName, Principal};
+use mooring_session::names::{InstanceName, Principal, ServerName};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
@@ -83,6 +83,8 @@ fn what_a_request_costs_in_the_log() {
     let instance = InstanceName::parse(b"http://127.0.0.1:9001/mcp").unwrap();
     let call = br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{}}}"#;
     let message = Message::parse(call, Sender::Client).unwrap();
+    let server = ServerName::parse(b"cost").unwrap();
+    let digest = Arc::from("0123456789abcdef");
     let reply = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"hello"}]}}"#;
     for requests in [
         LoggedRequests::Off,
@@ -93,10 +95,10 @@ fn what_a_request_costs_in_the_log() {
         let request = || {
             let entry = RequestEntry::begin(&log, None);
             entry.note_user(&user);
-            entry.note_server("cost", RequestKind::Unknown);
+            entry.note_server(&server, RequestKind::Unknown);
             entry.note_body(call.len());
-            entry.note_message("cost", &message);
-            entry.note_session("0123456789abcdef");
+            entry.note_message(&server, &message);
+            entry.note_session(&digest);
             entry.note_instance(&instance);
             black_box(entry.watch(Reply::json(StatusCode::OK, reply)));
         };

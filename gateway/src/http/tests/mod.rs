@@ -126,7 +126,7 @@ impl Gateway {
     /// Sends one request as it is, from a loopback address.
     async fn send(&self, request: Request<Body>) -> Response<Body> {
         let peer = Peer::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 4_000)));
-        self.routes.serve(peer, request).await
+        self.routes.serve(peer, Arc::default(), request).await
     }
 
     /// POSTs a message of a session to the server.
