@@ -178,6 +178,8 @@ impl Client {
             let error = match self.http.send(request, choice).await {
                 Ok(response) => return self.received(instance, response, memory),
                 Err(HttpError::RoundTrip(error)) => break error.into(),
+                // It says nothing about the instance.
+                Err(HttpError::NotPermitted) => return Err(SendError::TurnLost),
                 Err(HttpError::Connect(error)) => error,
             };
             match (sending, is_refused(&error)) {

@@ -14,8 +14,9 @@ use super::credential::RequestCredential;
 use super::credential_header::CredentialHeader;
 use super::forwarded_fields::ForwardedFields;
 use super::http::HttpRequest;
+use super::send_permit::SendPermit;
 use super::timed_exchange::TimedExchange;
-use super::{Caller, Instance, Server};
+use super::{Caller, Instance, SendError, Server};
 use mooring_protocol::Method as McpMethod;
 use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID};
 use mooring_usage::MemoryShare;
@@ -42,6 +43,7 @@ pub struct Outgoing {
     credential: Option<RequestCredential>,
     /// At whose expense its reply is held.
     memory: Option<Arc<MemoryShare>>,
+    permit: Option<SendPermit>,
 }
 
 impl Outgoing {
@@ -78,6 +80,7 @@ impl Outgoing {
             body: Bytes::new(),
             credential: None,
             memory: None,
+            permit: None,
         }
     }
 
@@ -91,6 +94,25 @@ impl Outgoing {
             body,
             credential: None,
             memory: None,
+            permit: None,
+        }
+    }
+
+    /// The same request, which is sent only while this permit is valid.
+    #[must_use]
+    pub fn permitted_by(mut self, permit: Option<SendPermit>) -> Self {
+        self.permit = permit;
+        self
+    }
+
+    /// Checks that it may be sent now.
+    ///
+    /// # Errors
+    /// [`SendError::TurnLost`]
+    pub fn check_permit(&self) -> Result<(), SendError> {
+        match &self.permit {
+            Some(permit) if !permit.is_valid() => Err(SendError::TurnLost),
+            _ => Ok(()),
         }
     }
 
@@ -203,6 +225,7 @@ impl Outgoing {
             headers: &self.headers,
             credential,
             body: &self.body,
+            permit: self.permit.as_ref(),
         }
     }
 }

@@ -38,6 +38,9 @@ pub enum SendError {
         /// Where the same request may be sent, if that is at the same origin.
         target: Option<Box<Uri>>,
     },
+    /// The session's turn passed to another call before the message was sent. Nothing was delivered.
+    #[error("the session's turn has passed to another call")]
+    TurnLost,
     /// There is no credential for the caller. Nothing was sent.
     #[error(transparent)]
     Credential(#[from] CredentialError),

@@ -250,7 +250,8 @@ fn not_answered(call: &Call<'_>, binding: &BindingView, error: SendError) -> Eve
         SendError::Redirected { .. }
         | SendError::Credential(_)
         | SendError::Unstarted(_)
-        | SendError::OwnerUnverified(_) => SendFault::Undeliverable,
+        | SendError::OwnerUnverified(_)
+        | SendError::TurnLost => SendFault::Undeliverable,
         SendError::Ended(_) => SendFault::Ended,
         SendError::Elsewhere => SendFault::NotHere,
         SendError::OwnerUnavailable(_) => SendFault::NotServed,

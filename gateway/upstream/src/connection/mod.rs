@@ -119,10 +119,11 @@ impl Connection {
             _ => return Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED)),
         };
         let (reply, answer) = oneshot::channel();
-        let command = Command::Serve { request, reply };
-        if self.commands.send(command).await.is_err() {
+        let Ok(room) = self.commands.reserve().await else {
             return Err(self.ended_error().await);
-        }
+        };
+        outgoing.check_permit()?;
+        room.send(Command::Serve { request, reply });
         match answer.await {
             Ok(served) => served,
             Err(_) => Err(self.ended_error().await),

@@ -52,6 +52,9 @@ pub enum HttpError {
     /// There was no connection. Nothing was sent.
     #[error(transparent)]
     Connect(ConnectionError),
+    /// The request may no longer be sent: see [`SendPermit`](crate::SendPermit). Nothing was sent.
+    #[error("the request waited too long for a connection")]
+    NotPermitted,
     /// The connection failed. The request may have been delivered.
     #[error(transparent)]
     RoundTrip(RoundTripError),
@@ -135,6 +138,9 @@ impl HttpClient {
                     .await
                     .map_err(HttpError::Connect)?,
             };
+            if request.permit.is_some_and(|permit| !permit.is_valid()) {
+                return Err(HttpError::NotPermitted);
+            }
             stream.limit_silence(connector.silence.of(request.body.len()));
             let mut round_trip = RoundTrip::new(stream, request.encode());
             match round_trip.receive_head().await {

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
 use super::connect::is_tls;
 use crate::credential_header::CredentialHeader;
+use crate::send_permit::SendPermit;
 
 /// A body of up to this many bytes is written with its head, which costs less than a part of its own.
 const BODY_IN_HEAD_BYTES_MAX: usize = 2 * 1024;
@@ -22,6 +23,8 @@ pub(crate) struct HttpRequest<'a> {
     /// Replaces a header of the same name.
     pub(crate) credential: Option<&'a CredentialHeader>,
     pub(crate) body: &'a Bytes,
+    /// Has to be valid when the request is written.
+    pub(crate) permit: Option<&'a SendPermit>,
 }
 
 impl<'a> From<&'a Request<Bytes>> for HttpRequest<'a> {
@@ -32,6 +35,7 @@ impl<'a> From<&'a Request<Bytes>> for HttpRequest<'a> {
             headers: request.headers(),
             credential: None,
             body: request.body(),
+            permit: None,
         }
     }
 }

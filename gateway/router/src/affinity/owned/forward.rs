@@ -47,6 +47,7 @@ impl SessionRouter {
         epoch: u64,
         outgoing: &Outgoing,
     ) -> Result<Reply, SendError> {
+        outgoing.check_permit()?;
         let headers = HEADERS
             .iter()
             .filter_map(|name| Some((name.clone(), outgoing.headers().get(name)?.clone())))

@@ -1,7 +1,10 @@
 //! Which connection a request is sent over, and what happens when it is closed.
 
+use tokio::sync::mpsc;
+
 use super::*;
 use crate::credential_header::CredentialHeader;
+use crate::{PermitSource, SendPermit};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -15,9 +18,9 @@ async fn answering(answer: &'static [u8]) -> RawServer {
     .await
 }
 
-#[tokio::test]
-async fn a_request_is_written_as_http_1_1() {
-    let (sender, mut heads) = tokio::sync::mpsc::channel(1);
+/// A server that hands over the head and body of every request.
+async fn recording() -> (RawServer, mpsc::Receiver<(String, Vec<u8>)>) {
+    let (sender, requests) = mpsc::channel(1);
     let server = RawServer::start(move |mut stream| {
         let sender = sender.clone();
         async move {
@@ -28,6 +31,12 @@ async fn a_request_is_written_as_http_1_1() {
         }
     })
     .await;
+    (server, requests)
+}
+
+#[tokio::test]
+async fn a_request_is_written_as_http_1_1() {
+    let (server, mut heads) = recording().await;
     let client = client(IDLE_MAX);
     let address = server.address;
     let large = Bytes::from(vec![b'x'; 1_000_000]);
@@ -56,6 +65,33 @@ async fn a_request_is_written_as_http_1_1() {
     );
     assert_eq!(heads.recv().await, Some((head, Vec::new())));
     assert_eq!(server.accepted(), 1);
+}
+
+#[derive(Debug)]
+struct Lapsed;
+
+impl PermitSource for Lapsed {
+    fn is_valid(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_not_written_once_its_permit_has_lapsed() {
+    let (server, mut requests) = recording().await;
+    let client = client(IDLE_MAX);
+    let request = server.post(Bytes::new());
+    let permit = SendPermit::new(Arc::new(Lapsed));
+    let lapsed = HttpRequest {
+        permit: Some(&permit),
+        ..HttpRequest::from(&request)
+    };
+    let sent = client.send(lapsed, ConnectionChoice::Pooled).await;
+    assert!(matches!(sent, Err(HttpError::NotPermitted)));
+    // Only the next request arrives.
+    exchange(&client, &request).await;
+    assert!(requests.recv().await.is_some());
+    assert!(requests.try_recv().is_err());
 }
 
 #[tokio::test]
@@ -304,6 +340,6 @@ async fn a_refused_connection_is_one_that_was_not_made() {
     let sent = client.send((&request).into(), ConnectionChoice::Pooled);
     match sent.await.unwrap_err() {
         HttpError::Connect(failure) => assert!(crate::is_refused(&failure)),
-        error @ HttpError::RoundTrip(_) => panic!("{error:?}"),
+        error => panic!("{error:?}"),
     }
 }
