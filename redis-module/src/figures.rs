@@ -115,6 +115,16 @@ pub(crate) static FIGURES: &[Figure] = &[
         "a holder lost its turn: its lease lapsed or its worker died",
         |now| now.module.turns.figures().lost,
     ),
+    Figure::new(
+        c"turns_delegated",
+        "a turn was delegated to the worker of its caller",
+        |now| now.module.turns.figures().delegated,
+    ),
+    Figure::new(
+        c"turns_recalled",
+        "a worker was asked to give a delegated turn back, because another caller waits",
+        |now| now.module.turns.figures().recalled,
+    ),
     Figure::new(c"turn_queues", "queues of turns in memory now", |now| {
         now.module.turns.sizes().0 as u64
     }),

@@ -4,14 +4,15 @@
 //! Invariants: a map has as many fields as it announces. Every map that replies to a command begins with the digest of
 //! its request, and every error ends with it, so that a client notices replies out of order. Arrays have no digest,
 //! except those whose first item it is. The fields of a reply do not depend on its outcome, except those of ROUTE, the
-//! hot path, and of CREATE, whose caller knows the other fields of a new record.
+//! hot path, of CREATE, whose caller knows the other fields of a new record, and of LIST, where most sessions have no
+//! delegations.
 
 use std::ffi::CStr;
 
 use mooring_session::codec::CorruptRecord;
 use mooring_session::events::MailboxEvent;
 use mooring_session::index::Cursor;
-use mooring_session::names::{Token, WorkerId};
+use mooring_session::names::{ServerName, Token, WorkerId};
 use mooring_session::record::{Record, SessionState};
 use mooring_session::request_digest::REQUEST_FIELD;
 use mooring_session::rules::{BindReply, Creation, EndReply, RateReply, RebindReply, RouteState};
@@ -323,6 +324,16 @@ pub(crate) fn forgotten(context: &Context) {
 pub(crate) struct ListLine {
     pub(crate) key: Box<[u8]>,
     pub(crate) record: RecordView,
+    /// The turns that are delegated now.
+    pub(crate) delegations: Vec<DelegationLine>,
+}
+
+/// A delegated turn.
+pub(crate) struct DelegationLine {
+    pub(crate) server: ServerName,
+    pub(crate) worker: WorkerId,
+    /// When it lapses unless it is renewed.
+    pub(crate) until: Timestamp,
 }
 
 /// The reply of LIST.
@@ -338,10 +349,25 @@ pub(crate) fn list(
     context.text("cursor", &cursor);
     context.reply_bytes(b"sessions");
     context.reply_array(sessions.len());
-    for ListLine { key, record } in sessions {
-        context.reply_map(RECORD_FIELDS + 1);
-        context.bytes("key", key);
-        record_fields(context, record);
+    for line in sessions {
+        let is_delegated = !line.delegations.is_empty();
+        context.reply_map(RECORD_FIELDS + 1 + usize::from(is_delegated));
+        context.bytes("key", &line.key);
+        record_fields(context, &line.record);
+        if is_delegated {
+            delegations(context, &line.delegations);
+        }
+    }
+}
+
+fn delegations(context: &Context, delegations: &[DelegationLine]) {
+    context.reply_bytes(b"delegations");
+    context.reply_array(delegations.len());
+    for delegation in delegations {
+        context.reply_map(3);
+        context.text("server", delegation.server.as_str());
+        context.text("worker", delegation.worker.as_str());
+        context.integer("until", delegation.until.unix_ms());
     }
 }
 

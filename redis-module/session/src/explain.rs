@@ -222,9 +222,10 @@ impl Explanation<'_> {
         let server = &queue.server;
         if let Some(holder) = &queue.holder {
             let (worker, left) = (&holder.worker, span(holder.left));
-            let state = match holder.is_offered {
-                true => "offered to",
-                false => "held by",
+            let state = match (holder.is_offered, holder.is_delegated) {
+                (true, _) => "offered to",
+                (false, true) => "delegated to all calls of",
+                (false, false) => "held by",
             };
             let number = holder.number;
             self.line(format!(

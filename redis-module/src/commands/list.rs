@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use mooring_session::SessionPlace;
 use mooring_session::codec;
 use mooring_session::index::{Cursor, Filter, Glob, Order};
 use mooring_session::limits::LIST_COUNT_MAX;
@@ -10,7 +11,8 @@ use mooring_session::names::{
     InstanceName, NameError, Principal, Problem, ServerName, WorkerId, parse_integer,
 };
 use mooring_session::record::SessionState;
-use mooring_session::time::Timestamp;
+use mooring_session::time::{Monotonic, Timestamp};
+use mooring_session::turns::{QueueView, Turns};
 use mooring_session::view::RecordView;
 
 use crate::command_spec::{CommandSpec, KeyAccess};
@@ -20,7 +22,7 @@ use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io;
-use crate::reply::{self, ListLine};
+use crate::reply::{self, DelegationLine, ListLine};
 use crate::rule_inputs::RuleInputs;
 
 /// Sessions on a page if COUNT is not given.
@@ -44,7 +46,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output request_policy:special response_policy:special names_request"),
     categories: c"read slow",
     arguments: ARGUMENTS,
-    reply: "`complete` 0|1, `cursor`, `sessions`: for each its `key`, then the record",
+    reply: "`complete` 0|1, `cursor`, `sessions`: for each its `key`, then the record, and if turns of it are delegated, \
+            `delegations`: for each the `server`, the `worker` that has it, and `until`, when it lapses unless it is \
+            renewed",
     details: "\
 A session is listed if it matches all given filters; SERVER, INSTANCE, OWNER and DRIVER must match the same binding.
 DRIVER is the worker that used a binding last; it has no index, so pages may be short. STATE is `active`, `expired` or
@@ -151,12 +155,14 @@ fn collect(
         after,
         count,
     } = request;
-    let Some(index) = module.indexes.of(context.database()) else {
+    let database = context.database();
+    let Some(index) = module.indexes.of(database) else {
         return (Vec::new(), None);
     };
     let page = index.page(filter, *order, *after, *count, now);
     let inputs = RuleInputs::of(&module.workers, &module.time, now);
     let rules_context = inputs.context();
+    let mono = inputs.monotonic();
     let reader = context.reader();
     let mut sessions = Vec::with_capacity(page.sessions.len());
     let mut listed = page.sessions.iter().peekable();
@@ -168,8 +174,10 @@ fn collect(
             && let Ok(record) = codec::decode(fields.iter())
             && filter.admits(session.key, &record, now)
         {
+            let place = SessionPlace::new(database, session.key);
             sessions.push(ListLine {
-                key: session.key.into(),
+                delegations: delegations(&module.turns, &place, now, mono),
+                key: place.key,
                 record: RecordView::of(&record, &rules_context),
             });
         }
@@ -178,4 +186,23 @@ fn collect(
         }
     }
     (sessions, page.next)
+}
+
+/// The delegated turns of a session. Allocates nothing for a session without turns.
+fn delegations(
+    turns: &Turns,
+    session: &SessionPlace,
+    now: Timestamp,
+    mono: Monotonic,
+) -> Vec<DelegationLine> {
+    let queues = turns.of_session(session, mono).into_iter();
+    let delegated = queues.filter_map(|QueueView { server, holder, .. }| {
+        let holder = holder.filter(|holder| holder.is_delegated)?;
+        Some(DelegationLine {
+            server,
+            worker: holder.worker,
+            until: now.plus(holder.left),
+        })
+    });
+    delegated.collect()
 }

@@ -152,6 +152,18 @@ fn losses_and_turns_are_told_and_no_secret_is() {
             waiting: 3,
             next: vec![worker("caller:1"), worker("dead:1")],
         },
+        QueueView {
+            server: server("web"),
+            holder: Some(HolderView {
+                worker: worker("caller:1"),
+                number: 8,
+                left: Millis::new(1_800),
+                is_offered: false,
+                is_delegated: true,
+            }),
+            waiting: 0,
+            next: Vec::new(),
+        },
     ];
     let shown = text(&slot.unwrap(), &queues, NOW + 2_000);
     assert_eq!(
@@ -168,6 +180,8 @@ tools: claimed by caller:1 for b 2 s ago, lapses in 3 s, epoch 1000000000
 \x20   3 wait for the turn: caller:1, dead:1 and 1 more
 code: not bound
 \x20   1 wait for the turn: caller:1
+web: not bound
+\x20   turn 8 is delegated to all calls of caller:1, lapses in 1800 ms unless it is renewed
 next, in 1500 ms: the turn at tools lapses and passes to caller:1"
     );
 }
