@@ -97,7 +97,7 @@ fn note_change(context: &Context, key: &[u8]) -> usize {
     changed.len()
 }
 
-/// Reads the changed keys. Call it before an index is used, and before the state is unlocked.
+/// Reads the changed keys, and notifies the workers that rely on their bindings. Call it before an index is used, and before the state is unlocked.
 pub(crate) fn catch_up(module: &mut Module, context: &Context) {
     if !HAS_CHANGED.load(Ordering::Relaxed) {
         return;
@@ -113,6 +113,7 @@ pub(crate) fn catch_up(module: &mut Module, context: &Context) {
     for place in changed {
         if context.select(place.database) {
             refresh(module, context, OwnedText::new(&place.key).text());
+            module.events.settle_session(&place);
         }
     }
     context.select(selected);
