@@ -138,8 +138,7 @@ impl<'a, W: Words<'a>> Parser<W> {
             return Ok(None);
         };
         for (place, argument) in arguments.iter().enumerate() {
-            let is_named = |token: &&CStr| word.eq_ignore_ascii_case(token.to_bytes());
-            let Some(token) = argument.token.filter(is_named) else {
+            let Some(token) = argument.token_like(word) else {
                 continue;
             };
             let bit = 1_u32.checked_shl(u32::try_from(place).unwrap_or(u32::MAX));
@@ -246,7 +245,7 @@ mod tests {
     )]
     use super::*;
 
-    type Parsed = (Option<Millis>, Vec<Vec<u8>>, bool);
+    type Parsed = (Option<Millis>, Vec<Vec<u8>>, bool, Option<u64>);
 
     fn gather<'a>(
         words: &mut Parser<impl Words<'a>>,
@@ -261,16 +260,21 @@ mod tests {
             first: optional(c"TTL", integer(c"ms", ttl)),
             labels: repeated(c"LABEL", block(c"label", LABEL, gather)),
             is_owned: word(c"OWNED", c"owned", false => true),
-        } => Ok((first, labels, is_owned))
+            number: either(
+                c"number",
+                c"EPOCH" => integer(c"epoch", epoch),
+                c"GEN" => integer(c"gen", generation)
+            ),
+        } => Ok((first, labels, is_owned, number))
     }
 
     #[test]
     fn options_come_in_any_order_and_case() {
         let words: &[&[u8]] = &[
-            b"c", b"owned", b"Label", b"a", b"ttl", b"1000", b"LABEL", b"b",
+            b"c", b"owned", b"Label", b"a", b"gen", b"7", b"ttl", b"1000", b"LABEL", b"b",
         ];
         let labels = vec![b"a".to_vec(), b"b".to_vec()];
-        let expected = (Some(Millis::new(1_000)), labels, true);
+        let expected = (Some(Millis::new(1_000)), labels, true, Some(7));
         assert_eq!(parse(words).unwrap(), expected);
     }
 
@@ -280,6 +284,10 @@ mod tests {
         let cases: &[(&[&[u8]], &str)] = &[
             (&[b"c", b"nope"], "ERR syntax error near 'nope'"),
             (&[b"c", b"OWNED", b"owned"], "ERR syntax error near 'owned'"),
+            (
+                &[b"c", b"EPOCH", b"1", b"gen", b"1"],
+                "ERR syntax error near 'gen'",
+            ),
             (&[b"c", b"TTL"], "ERR syntax error near 'TTL'"),
             (
                 &[b"c", b"TTL", b"999"],

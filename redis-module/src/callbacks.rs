@@ -47,6 +47,12 @@ impl Callbacks for ModuleCallbacks {
     fn server_changed(&self, context: &Context, event: ServerEvent) {
         match event {
             ServerEvent::Tick { hz } => tick(context, TickCause::Server { hz }),
+            ServerEvent::Disconnected { client } => guard_callback(|| {
+                // If the state is locked, the worker keeps its delegations until their leases lapse.
+                let _ = Module::try_with(|module| {
+                    worker_wait::on_disconnect(module, context, client);
+                });
+            }),
             event => guard_callback(|| {
                 let followed = Module::try_with(|module| events::follow(module, context, event));
                 if followed == Err(StateError::Busy) {

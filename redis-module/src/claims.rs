@@ -1,5 +1,5 @@
-//! Notifications of claims: a worker that got the reply `claimed` gets an event in WORKER.WAIT once the claim is
-//! settled.
+//! Notifications of claims and delegated routes: a worker that got the reply `claimed` gets an event in WORKER.WAIT once
+//! the claim is settled, and one to which a route is delegated when the binding changes.
 //!
 //! The event only means that the worker should ask again: a superfluous one costs a round trip, a missing one costs a
 //! timeout. No decision depends on it.
@@ -13,15 +13,16 @@ use mooring_session::view::{BindingState, BindingView};
 use crate::module::Module;
 use crate::moment::Moment;
 
-/// Remembers that the worker got the reply `claimed`, until the claim lapses.
+/// Remembers until the claim or the delegation lapses that the worker got the reply `claimed`, or that the route is
+/// delegated to it. Returns whether there was room for it.
 pub(crate) fn watch(
     events: &mut EventMailboxes,
     moment: &Moment<'_>,
     worker: &WorkerId,
     server: &ServerName,
     until: Monotonic,
-) {
-    events.watch(worker, &place(moment), server, until);
+) -> bool {
+    events.watch(worker, &place(moment), server, until)
 }
 
 /// The same for a worker whose BIND or REBIND returned the current binding, if that is a claim.
@@ -43,7 +44,7 @@ pub(crate) fn left(moment: &Moment<'_>, lease_until: Option<Timestamp>) -> Milli
     Millis::new(until.saturating_sub(moment.now.unix_ms()))
 }
 
-/// Notifies the watchers that the claim at this server is settled.
+/// Notifies the watchers that the claim at this server is settled, or the binding has changed.
 pub(crate) fn settle(module: &mut Module, moment: &Moment<'_>, server: &ServerName) {
     module.events.settle(&place(moment), server);
 }

@@ -81,7 +81,7 @@ pub(crate) struct ArgumentSpec {
     pub(crate) multiple: bool,
     /// Whether SLOWLOG and MONITOR must not show it.
     pub(crate) is_secret: bool,
-    /// The arguments of a block.
+    /// The arguments of a block, or the alternatives.
     pub(crate) parts: &'static [ArgumentSpec],
 }
 
@@ -98,6 +98,8 @@ pub(crate) enum ArgumentKind {
     Word,
     /// Several values after one token.
     Block,
+    /// One of several arguments, each with its token.
+    Either,
 }
 
 impl ArgumentSpec {
@@ -153,6 +155,32 @@ impl ArgumentSpec {
         }
     }
 
+    /// One of these arguments, or none.
+    pub(crate) const fn either(name: &'static CStr, alternatives: &'static [Self]) -> Self {
+        Self {
+            parts: alternatives,
+            optional: true,
+            ..Self::new(name, ArgumentKind::Either)
+        }
+    }
+
+    /// Its alternatives; an argument of any other kind is its only one.
+    pub(crate) const fn alternatives(&self) -> &[Self] {
+        match self.kind {
+            ArgumentKind::Either => self.parts,
+            _ => std::slice::from_ref(self),
+        }
+    }
+
+    /// The token of an alternative, if it is this word in either case.
+    pub(crate) fn token_like(&self, word: &[u8]) -> Option<&'static CStr> {
+        let mut tokens = self
+            .alternatives()
+            .iter()
+            .filter_map(|argument| argument.token);
+        tokens.find(|token| word.eq_ignore_ascii_case(token.to_bytes()))
+    }
+
     /// The same after a token.
     pub(crate) const fn after(self, token: &'static CStr) -> Self {
         Self {
@@ -194,6 +222,14 @@ impl ArgumentSpec {
                 own.push_str(token);
                 own.push(' ');
                 own.push_str(&name);
+            }
+            (None, ArgumentKind::Either) => {
+                let alternatives = self.parts.iter().map(|part| {
+                    let mut usage = String::new();
+                    part.usage(&mut usage);
+                    usage.trim_start().to_owned()
+                });
+                own.push_str(&alternatives.collect::<Vec<_>>().join("|"));
             }
             (None, _) => own.push_str(&name),
         }

@@ -36,7 +36,8 @@ pub(crate) fn follow(module: &mut Module, context: &Context, event: ServerEvent)
             module.rebuild_all(context, RebuildCause::Promoted);
         }
         ServerEvent::Demoted => module.stop_serving(),
-        ServerEvent::AsideStarted | ServerEvent::Tick { .. } => {}
+        ServerEvent::AsideStarted | ServerEvent::Tick { .. } | ServerEvent::Disconnected { .. } => {
+        }
     }
 }
 

@@ -59,7 +59,7 @@ mod text;
 mod timer;
 
 pub(crate) use blocking::{BlockedClient, BlockedId};
-pub(crate) use callbacks::{Callbacks, KeyEvent, ServerEvent};
+pub(crate) use callbacks::{Callbacks, ClientId, KeyEvent, ServerEvent};
 pub(crate) use context::Context;
 pub(crate) use entry::{EntryPoint, Report, entry};
 pub(crate) use fields::Fields;

@@ -12,6 +12,7 @@
 /// - `rest(SPEC, reader)`: all remaining words, read by a function of the parser; `None` if there are none;
 /// - `required(TOKEN, value)`, `optional(TOKEN, value)`: an option, whose value is one word as above, or a
 ///   `block(NAME, PARTS, reader)` of several words, read by a function of the parser;
+/// - `either(NAME, TOKEN => value, TOKEN => value)`: one of two options, or none; the values have one type;
 /// - `repeated(TOKEN, block(..))`: the same any number of times, gathered by a function of the parser and the variable;
 /// - `word(TOKEN, NAME, absent => given)`: a token without a value.
 ///
@@ -75,6 +76,17 @@ macro_rules! grammar {
     (@spec repeated($token:expr, $kind:ident $value:tt)) => {
         $crate::grammar::grammar!(@spec $kind $value).after($token).optional().multiple()
     };
+    (@spec either(
+        $name:expr,
+        $first:expr => $first_kind:ident $first_value:tt,
+        $second:expr => $second_kind:ident $second_value:tt
+    )) => {{
+        const ALTERNATIVES: &[$crate::command_spec::ArgumentSpec] = &[
+            $crate::grammar::grammar!(@spec $first_kind $first_value).after($first),
+            $crate::grammar::grammar!(@spec $second_kind $second_value).after($second),
+        ];
+        $crate::command_spec::ArgumentSpec::either($name, ALTERNATIVES)
+    }};
     (@spec word($token:expr, $name:expr, $absent:expr => $given:expr)) => {
         $crate::command_spec::ArgumentSpec::word($name, $token)
     };
@@ -85,6 +97,7 @@ macro_rules! grammar {
     };
     (@begin $words:ident $name:ident required $row:tt) => { let mut $name = None; };
     (@begin $words:ident $name:ident optional $row:tt) => { let mut $name = None; };
+    (@begin $words:ident $name:ident either $row:tt) => { let mut $name = None; };
     (@begin $words:ident $name:ident repeated $row:tt) => { let mut $name = Default::default(); };
     (@begin $words:ident $name:ident word($token:expr, $name_shown:expr, $absent:expr => $given:expr)) => {
         let mut $name = $absent;
@@ -101,6 +114,14 @@ macro_rules! grammar {
     };
     (@take $words:ident $seen:ident $name:ident optional($token:expr, $kind:ident $value:tt)) => {
         $crate::grammar::grammar!(@take $words $seen $name required($token, $kind $value));
+    };
+    (@take $words:ident $seen:ident $name:ident either(
+        $shown:expr,
+        $first:expr => $first_kind:ident $first_value:tt,
+        $second:expr => $second_kind:ident $second_value:tt
+    )) => {
+        $crate::grammar::grammar!(@take $words $seen $name required($first, $first_kind $first_value));
+        $crate::grammar::grammar!(@take $words $seen $name required($second, $second_kind $second_value));
     };
     (@take $words:ident $seen:ident $name:ident repeated($token:expr, block($shown:expr, $parts:expr, $read:expr))) => {
         if $seen == $token {

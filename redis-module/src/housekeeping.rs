@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use mooring_session::SessionPlace;
 use mooring_session::StepProgress;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
-use mooring_session::turns::TurnContext;
+use mooring_session::turns::{TurnContext, Turns};
 
+use crate::event_connections::EventConnections;
 use crate::ffi::{Context, Level};
 use crate::guard;
 use crate::index_walk::rebuild_until;
@@ -97,8 +98,32 @@ fn advance_turns(module: &mut Module, now: Timestamp, mono: Monotonic) -> StepPr
         workers: &workers,
         events: &mut module.events,
     };
+    let ended = end_delegations(
+        &mut module.turns,
+        &mut module.event_connections,
+        &mut context,
+    );
     let turns = module.turns.advance(&mut context, DEADLINES_AT_ONCE);
-    turns.and(module.events.advance(mono, &workers, DEADLINES_AT_ONCE))
+    let events = module.events.advance(mono, &workers, DEADLINES_AT_ONCE);
+    ended.and(turns).and(events)
+}
+
+/// Ends the delegations of workers that no longer wait for events.
+fn end_delegations(
+    turns: &mut Turns,
+    connections: &mut EventConnections,
+    context: &mut TurnContext<'_>,
+) -> StepProgress {
+    for _ in 0..DEADLINES_AT_ONCE {
+        let Some(worker) = connections.due(context.mono).cloned() else {
+            return StepProgress::Done;
+        };
+        if turns.end_delegations(&worker, context, DEADLINES_AT_ONCE) == StepProgress::More {
+            return StepProgress::More;
+        }
+        connections.forget(&worker);
+    }
+    StepProgress::More
 }
 
 fn advance_sessions(
@@ -156,9 +181,13 @@ pub(crate) fn quiesce(module: &mut Module, context: &Context) {
     }
 }
 
-/// Sets the timer for the earliest of: more work, or a deadline of a turn or a claim.
+/// Sets the timer for the earliest of: more work, or a deadline of a turn, a claim or a connection for events.
 fn set_timer(module: &mut Module, context: &Context, mono: Monotonic, busy: Option<Monotonic>) {
-    let deadlines = [module.turns.next_deadline(), module.events.next_deadline()];
+    let deadlines = [
+        module.turns.next_deadline(),
+        module.events.next_deadline(),
+        module.event_connections.next_deadline(),
+    ];
     let due = deadlines
         .into_iter()
         .flatten()

@@ -27,6 +27,7 @@ mod command_spec;
 mod commands;
 mod counters;
 mod digest;
+mod event_connections;
 mod events;
 mod failure;
 mod ffi;

@@ -15,6 +15,7 @@ use mooring_session::workers::Workers;
 
 use crate::blocked_clients::BlockedClients;
 use crate::counters::Counters;
+use crate::event_connections::EventConnections;
 use crate::failure::Failure;
 use crate::ffi::{Context, Level};
 use crate::field_names::FieldNames;
@@ -53,6 +54,8 @@ pub(crate) struct Module {
     pub(crate) clock: ClockWatch,
     /// Clients that are blocked in WORKER.WAIT.
     pub(crate) blocked_clients: BlockedClients,
+    /// The connections on which workers wait, also between two WORKER.WAIT.
+    pub(crate) event_connections: EventConnections,
     /// When the next tick is due.
     pub(crate) tick_schedule: TickSchedule,
 }
@@ -86,6 +89,7 @@ impl Module {
             events: EventMailboxes::new(),
             clock: ClockWatch::default(),
             blocked_clients: BlockedClients::default(),
+            event_connections: EventConnections::default(),
             tick_schedule: TickSchedule::default(),
         };
         *MODULE.lock().unwrap_or_else(PoisonError::into_inner) = Some(module);

@@ -113,6 +113,7 @@ fn words_least(argument: &ArgumentSpec) -> i32 {
     let token = i32::from(argument.token.is_some());
     match argument.kind {
         _ if argument.optional => 0,
+        ArgumentKind::Either => 0,
         ArgumentKind::Word => token,
         ArgumentKind::Block => token + argument.parts.iter().map(words_least).sum::<i32>(),
         ArgumentKind::Key | ArgumentKind::Text | ArgumentKind::Integer => token + 1,

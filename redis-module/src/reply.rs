@@ -16,7 +16,7 @@ use mooring_session::names::{ServerName, Token, WorkerId};
 use mooring_session::record::{Record, SessionState};
 use mooring_session::request_digest::REQUEST_FIELD;
 use mooring_session::rules::{BindReply, Creation, EndReply, RateReply, RebindReply, RouteState};
-use mooring_session::time::Timestamp;
+use mooring_session::time::{Millis, Timestamp};
 use mooring_session::turns::{TurnHolder, TurnStatus};
 use mooring_session::view::{BindingView, RecordView};
 use mooring_session::workers::{Drain, WorkerView};
@@ -90,6 +90,8 @@ pub(crate) struct RouteLine<'a> {
     pub(crate) lost_reason: Option<&'a [u8]>,
     /// The turn, if it was requested.
     pub(crate) turn: Option<TurnLine>,
+    /// For how long the turn or the route is delegated, if it is.
+    pub(crate) delegated: Option<Millis>,
 }
 
 /// The result of a request for a turn.
@@ -141,16 +143,25 @@ fn turn_fields(context: &Context, line: Option<&TurnLine>) {
 }
 
 /// The reply of ROUTE to a caller that knows the binding: the digest of the request as a number, and if a turn was
-/// requested and granted, its number. If the caller has to wait for its turn, writes nothing and returns false.
-pub(crate) fn unchanged(context: &Context, turn: Option<&TurnLine>) -> bool {
-    match turn.map(|line| line.turn) {
+/// requested and granted, its number; then for how long turn or route are delegated, if they are. If the caller has to
+/// wait for its turn, writes nothing and returns false.
+pub(crate) fn unchanged(
+    context: &Context,
+    turn: Option<&TurnLine>,
+    delegated: Option<Millis>,
+) -> bool {
+    let number = match turn.map(|line| line.turn) {
         Some(TurnStatus::Waiting) => return false,
-        Some(TurnStatus::Granted(number) | TurnStatus::Delegated(number)) => {
-            context.reply_array(2);
-            context.reply_integer(context.request.to_integer());
-            context.reply_integer(i64::try_from(number).unwrap_or(i64::MAX));
-        }
-        None => context.reply_integer(context.request.to_integer()),
+        Some(TurnStatus::Granted(number) | TurnStatus::Delegated(number)) => Some(number),
+        None => None,
+    };
+    let more = [number, delegated.map(Millis::get)].into_iter().flatten();
+    if let count @ 1.. = more.clone().count() {
+        context.reply_array(1 + count);
+    }
+    context.reply_integer(context.request.to_integer());
+    for number in more {
+        context.reply_integer(i64::try_from(number).unwrap_or(i64::MAX));
     }
     true
 }
@@ -164,6 +175,7 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
         + usize::from(line.worker_lost.is_some())
         + usize::from(line.lost_instance.is_some())
         + usize::from(line.lost_reason.is_some())
+        + usize::from(line.delegated.is_some())
         + TurnLine::count(line.turn.as_ref());
     context.begin_reply(ALWAYS + owner_fields + optional);
     context.text("state", line.state.as_str());
@@ -191,6 +203,9 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
         context.bytes("lost_reason", reason);
     }
     turn_fields(context, line.turn.as_ref());
+    if let Some(length) = line.delegated {
+        context.integer("delegated_ms", length.get());
+    }
 }
 
 /// The reply of BIND.

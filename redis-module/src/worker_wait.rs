@@ -16,7 +16,7 @@ use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 
 use crate::failure::Failure;
-use crate::ffi::{BlockedId, Context, OwnedText};
+use crate::ffi::{BlockedId, ClientId, Context, OwnedText};
 use crate::module::Module;
 use crate::reply;
 use crate::settings;
@@ -32,8 +32,14 @@ pub(crate) fn wait(
     worker: &WorkerId,
     timeout: Millis,
 ) -> Result<(), Failure> {
+    let denies_blocking = context.denies_blocking();
+    if !denies_blocking {
+        let mono = module.monotonic();
+        let connections = &mut module.event_connections;
+        connections.note_wait(worker, context.client(), mono);
+    }
     let items = take(module, context, worker);
-    if !items.is_empty() || context.denies_blocking() {
+    if !items.is_empty() || denies_blocking {
         reply::events(context, &items);
         return Ok(());
     }
@@ -51,6 +57,10 @@ pub(crate) fn wait(
 /// The client was woken, or an operator unblocked it: its reply is due.
 pub(crate) fn wake(module: &mut Module, context: &Context, client: BlockedId) {
     let worker = module.blocked_clients.release(client);
+    if let Some(worker) = &worker {
+        let mono = module.monotonic();
+        module.event_connections.note_seen(worker, mono);
+    }
     // If another client of the same worker is blocked, the events are for that one: this one may be a connection that
     // the worker has abandoned.
     let worker = worker.filter(|worker| !module.blocked_clients.has(worker));
@@ -61,6 +71,16 @@ pub(crate) fn wake(module: &mut Module, context: &Context, client: BlockedId) {
 /// The client has disconnected.
 pub(crate) fn on_client_gone(module: &mut Module, client: BlockedId) {
     module.blocked_clients.release(client);
+}
+
+/// The connection of a client has closed, whether or not the client was blocked. If its worker does not return in time,
+/// the housekeeping ends its delegations.
+pub(crate) fn on_disconnect(module: &mut Module, context: &Context, client: ClientId) {
+    let mono = module.monotonic();
+    let lost_at = module.event_connections.note_closed(client, mono);
+    if let Some(lost_at) = lost_at.filter(|_| !settings::QUIESCE.get()) {
+        module.tick_schedule.set_timer(context, mono, lost_at);
+    }
 }
 
 /// Wakes the workers that have events: called at the end of every command and every tick.

@@ -57,6 +57,9 @@ pub const TURN_PICKUP: Millis = Millis::new(1_000);
 pub const TURN_CANCELLED_GRACE: Millis = Millis::new(1_000);
 /// How many turns in a row a worker has to ask for, with no other caller asking, before one is delegated to it.
 pub const DELEGATION_STREAK_MIN: u8 = 3;
+/// Of how many leases the TTL of a session has to be for its turns and routes to be delegated: a renewal once a lease
+/// then slides the TTL well before it has passed.
+pub const DELEGATION_TTL_LEASES: u64 = 4;
 /// How long after a turn the next one still counts as in a row.
 pub const STREAK_PAUSE_MAX: Millis = Millis::new(1_000);
 /// Most sessions and servers of which a node counts turns in a row.

@@ -1,4 +1,4 @@
-//! `SESSION.ENTER key principal server worker ticket LEASE ms [FIRST] [HELD turn] [EPOCH epoch]`
+//! `SESSION.ENTER key principal server worker ticket LEASE ms [FIRST] [DELEGATE] [HELD turn] [EPOCH epoch]`
 //!
 //! ROUTE with a turn, and more to say about it. This is its grammar; the work is [`routing`]'s.
 
@@ -32,9 +32,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     categories: c"write fast",
     arguments: ARGUMENTS,
     reply: "the reply of ROUTE, and `turn`: the turn's number, or null while the caller waits; then also \
-            `turn_holder`, the worker that has the turn, and `turn_held_ms`, for how long. With EPOCH, if the caller \
-            has the turn and nothing else has changed: an array of the integer that ROUTE returns and the turn's \
-            number",
+            `turn_holder`, the worker that has the turn, and `turn_held_ms`, for how long. `delegated_ms` if the turn \
+            is delegated: the lease. With EPOCH, if the caller has the turn and nothing else has changed: an array of \
+            the integer that ROUTE returns, the turn's number, and `delegated_ms` if the turn is delegated",
     details: "\
 At each server, one caller of a session at a time has the turn, in the order of arrival across the whole fleet. A
 waiting caller learns from WORKER.WAIT that its turn has come. A grant that is not picked up within a second, by
@@ -50,6 +50,18 @@ that were created since then under a key that did not exist. If two callers recl
 is right; a number that no clock can have given yet is refused. If a session leaves its key and returns to it (SWAPDB,
 RENAME, RESTORE), the same applies to it until the lease of its holder lapses. At any other time HELD makes a
 difference only if another caller has the turn: if none has, the turn is granted under a new number.
+
+DELEGATE asks for the turn to be delegated: until its lease lapses, the worker gives it to its next calls itself, one at
+a time, without asking. The ticket then stands for the worker, which renews the delegation with the same ticket and
+DELEGATE, and ends it with LEAVE. When WORKER.WAIT reports `settled`, it has to leave after the current call: another
+caller waits, or the binding or the session has changed. If it asks again without DELEGATE, or while a caller waits, it
+keeps the turn for one call.
+
+DELEGATE is a wish and never the cause of an error. The turn is delegated if all of this is true: the worker asked for
+at least three turns in a row, each within a second of the one before, and no other caller did; the server is `bound`,
+the worker is its `driver`, no other worker owns it, and no loss is to be reported; the session's TTL is at least four
+leases; the worker waits in WORKER.WAIT; and `mooring.quiesce` is off. If the connection of that WORKER.WAIT closes and
+the worker does not wait again within 250 ms, it loses the turns that are delegated to it.
 
 A lease lasts at most `mooring.turn-lease-max-ms`. Turns are exclusive while their leases hold, measured by the
 server's monotonic clock. For a stronger guarantee, use the turn's number as a fencing token: it only grows.",
@@ -72,6 +84,7 @@ grammar! {
         ticket: text(c"ticket", Token::parse),
         lease: required(c"LEASE", integer(c"ms", turn::lease)),
         line: word(c"FIRST", c"first", Line::Last => Line::First),
+        scope: word(c"DELEGATE", c"delegate", TurnScope::Call => TurnScope::Delegation),
         held: optional(c"HELD", integer(c"turn", integer("HELD", 1, TURN_NUMBER_MAX))),
         epoch: optional(c"EPOCH", integer(c"epoch", arguments::epoch)),
     } => Ok(RouteRequest {
@@ -82,9 +95,10 @@ grammar! {
             ticket,
             lease,
             line,
-            scope: TurnScope::Call,
+            scope,
             held,
         }),
+        delegation: None,
         worker,
         known_epoch: epoch,
     })
@@ -98,7 +112,7 @@ impl Command for EnterCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        routing::serve(context, module, key, &request)?;
+        routing::serve(context, module, key, request)?;
         Ok(Outcome::Quiet)
     }
 }

@@ -42,7 +42,8 @@ WAITING withdraws a call, and any worker may send it: `ticket` is the prefix of 
 waits under such a ticket leaves the queue, even if it was granted the turn but has not been notified. WORKER.WAIT
 reports it to their workers as `withdrawn`. If a caller that was notified has the turn, the reply is `BUSY` and no
 caller is withdrawn: its call is running and has to be cancelled at its server. It keeps the turn for at most one more
-second, even if it renews; then the next caller has it.",
+second, even if it renews; then the next caller has it. Which call has a delegated turn is known to its worker only: if
+no caller waits under the ticket, the worker gets `withdrawn`, the reply is `STALE`, and the turn is not limited.",
     errors: &[
         ErrorSpec::NO_SESSION,
         ErrorSpec::ENDED,

@@ -7,7 +7,8 @@ use mooring_session::codec::{self, BindingHead, CorruptRecord};
 use mooring_session::names::{InstanceName, NameError, Principal, ServerName, WorkerId};
 use mooring_session::record::Phase;
 use mooring_session::rules::{self, ReplacedDriver, RouteState};
-use mooring_session::turns::{TurnRequest, TurnStatus};
+use mooring_session::time::Millis;
+use mooring_session::turns::{TurnRequest, TurnScope, TurnStatus};
 use mooring_session::view::BindingState;
 use mooring_session::{Refusal, SessionPlace};
 
@@ -23,6 +24,7 @@ use crate::moment::Moment;
 use crate::record_io;
 use crate::reply::{self, OwnerLine, RouteLine, TurnLine};
 use crate::rule_inputs::RuleInputs;
+use crate::settings;
 
 /// The raw arguments. They are rarely parsed: a principal that equals the record's, and a server whose name is cached,
 /// are valid.
@@ -32,8 +34,16 @@ pub(super) struct RouteRequest<'a> {
     pub(super) worker: &'a str,
     /// The request for a turn, if there is one.
     pub(super) turn: Option<TurnRequest>,
+    /// The request to use the route without asking, if there is one.
+    pub(super) delegation: Option<RouteDelegation>,
     /// The epoch of the binding that the caller knows as bound and driven by itself.
     pub(super) known_epoch: Option<u64>,
+}
+
+/// The request to use a route without asking.
+pub(super) struct RouteDelegation {
+    pub(super) worker: WorkerId,
+    pub(super) length: Millis,
 }
 
 /// Returns the word as it was received, for [`RouteRequest`].
@@ -47,6 +57,18 @@ impl RouteRequest<'_> {
         match Principal::parse(self.principal) {
             Ok(_) => refusal.into(),
             Err(error) => error.into(),
+        }
+    }
+
+    /// Drops the wish for a delegation, unless it `is_possible` for the worker and the time. It is never refused with an
+    /// error.
+    fn keep_delegation_if(&mut self, is_possible: impl Fn(&WorkerId, Millis) -> bool) {
+        (self.delegation).take_if(|wish| !is_possible(&wish.worker, wish.length));
+        if let Some(turn) = &mut self.turn
+            && turn.scope == TurnScope::Delegation
+            && !is_possible(&turn.worker, turn.lease)
+        {
+            turn.scope = TurnScope::Call;
         }
     }
 }
@@ -98,11 +120,11 @@ pub(super) fn serve(
     context: &Context,
     module: &mut Module,
     name: Text<'_>,
-    request: &RouteRequest<'_>,
+    mut request: RouteRequest<'_>,
 ) -> Result<(), Failure> {
     let fields = module.fields.of(request.server)?;
     let key = context.open(name);
-    let stored = StoredFields::own(&key, &fields, request)?;
+    let stored = StoredFields::own(&key, &fields, &request)?;
     let lifetime_before =
         codec::decode_lifetime(present(stored.lifetime.as_ref(), fields.lifetime)?)?;
     let mut lifetime = lifetime_before;
@@ -120,6 +142,16 @@ pub(super) fn serve(
         Some(head) => StoredLoss::read(&key, fields.binding, fields.server, head)?,
         None => None,
     };
+    request.keep_delegation_if(|worker, lease| {
+        let is_waiting = module.blocked_clients.has(worker);
+        !settings::QUIESCE.get()
+            && (head.as_ref()).is_some_and(|head| {
+                decided
+                    .reply
+                    .may_be_delegated(head, worker, lifetime.ttl, lease)
+            })
+            && (module.event_connections).reaches(worker, is_waiting, inputs.monotonic())
+    });
     // Before anything is written: if the turn is refused, the command fails.
     let asked = request.turn.as_ref().map(|turn| {
         let queues = Queues {
@@ -143,6 +175,18 @@ pub(super) fn serve(
         },
     });
 
+    let delegated = match (&turn, &request.turn, &request.delegation) {
+        (Some(line), Some(turn), _) => {
+            matches!(line.turn, TurnStatus::Delegated(_)).then_some(turn.lease)
+        }
+        (_, _, Some(RouteDelegation { worker, length })) => {
+            let until = inputs.monotonic().plus(*length);
+            claims::watch(&mut module.events, &moment, worker, fields.server, until)
+                .then_some(*length)
+        }
+        _ => None,
+    };
+
     let lives = [&lifetime_before, &lifetime];
     record_io::store_use(
         context,
@@ -162,7 +206,7 @@ pub(super) fn serve(
     if decided
         .reply
         .is_known_at(request.known_epoch, &head, request.worker)
-        && reply::unchanged(context, turn.as_ref())
+        && reply::unchanged(context, turn.as_ref(), delegated)
     {
         return Ok(());
     }
@@ -196,6 +240,7 @@ pub(super) fn serve(
             .and_then(|loss| loss.reason.as_ref())
             .map(OwnedText::as_bytes),
         turn,
+        delegated,
     };
     reply::routed(context, &line);
     if line.state == RouteState::Binding(BindingState::Claimed) {

@@ -31,6 +31,11 @@ pub(super) fn lease(word: &[u8]) -> Result<Millis, NameError> {
     duration("LEASE", LEASE_MIN, settings::turn_lease_max())(word)
 }
 
+/// Reads for how long a route is delegated.
+pub(super) fn delegation(word: &[u8]) -> Result<Millis, NameError> {
+    duration("DELEGATE", LEASE_MIN, settings::turn_lease_max())(word)
+}
+
 /// The parts of the module's state that turns need, borrowed for one command.
 pub(super) struct Queues<'a> {
     pub(super) turns: &'a mut Turns,

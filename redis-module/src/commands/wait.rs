@@ -25,7 +25,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     flags: c"blocking",
     arity: 4,
     key: KeyAccess::Keyless,
-    summary: c"Waits for events of a worker: turns granted or withdrawn, and settled claims.",
+    summary: c"Waits for events of a worker: turns granted, withdrawn or recalled, and settled claims.",
     complexity: c"O(N) with N being the number of events in the reply",
     since: c"0.1.0",
     tips: Some(c"request_policy:all_shards nondeterministic_output"),
@@ -38,13 +38,15 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
 A worker keeps one connection to each node for this command and sends it again after every reply. `turn` reports a
 turn that was granted to one of the worker's tickets while it waited; the lease starts with the reply. `settled` means
 that the worker should ask again: a claim that ROUTE, ENTER, BIND or REBIND returned to it was confirmed, given up,
-moved or has lapsed; the session ended while a ticket waited; or a grant was not picked up in time. `withdrawn` means
-that LEAVE with WAITING took the ticket out of its queue; its call is no longer wanted.
+moved or has lapsed; the session ended while a ticket waited; a grant was not picked up in time; or a turn or a route
+that is delegated to it is recalled, because another caller waits, or the binding or the session has changed.
+`withdrawn` means that LEAVE with WAITING took the ticket out of its queue; its call is no longer wanted.
 
 If there are events, the command replies at once. A second call of the same worker ends the first, which replies with
 the pending events, usually none. Events of keys that the caller's ACL does not let it read are kept for a caller that
 may read them. The timeout is 1 ms to 10 minutes. Events that exceed the memory limits are dropped, so a worker that
-waits for more than a few seconds asks on its own.",
+waits for more than a few seconds asks on its own. Turns and routes are delegated to a worker only while it waits; if
+its connection closes and it does not wait on another one within 250 ms, it loses the turns that are delegated to it.",
     errors: &[
         ErrorSpec::READ_ONLY_REPLICA,
         ErrorSpec::new(

@@ -5,6 +5,10 @@ use std::sync::OnceLock;
 
 use super::{BlockedId, Context, Report};
 
+/// The server's id of a client's connection. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClientId(pub(crate) u64);
+
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyEvent {
@@ -51,6 +55,11 @@ pub(crate) enum ServerEvent {
     Promoted,
     /// This node became a replica.
     Demoted,
+    /// The connection of a client was closed.
+    Disconnected {
+        /// The client.
+        client: ClientId,
+    },
     /// The server's own clock ticked.
     Tick {
         /// How often it ticks in a second.

@@ -7,7 +7,7 @@ use std::ptr;
 use mooring_session::RequestDigest;
 use redis_module::raw;
 
-use super::{Arguments, Key, OK, Text};
+use super::{Arguments, ClientId, Key, OK, Text};
 
 /// The running callback's view of the server.
 pub(crate) struct Context {
@@ -68,6 +68,11 @@ impl Context {
     /// The server's wall clock, in milliseconds since the Unix epoch.
     pub(crate) fn unix_ms(&self) -> u64 {
         u64::try_from(api!(RedisModule_Milliseconds(), 0)).unwrap_or(0)
+    }
+
+    /// The client of the running command.
+    pub(crate) fn client(&self) -> ClientId {
+        ClientId(api!(RedisModule_GetClientId(self.raw), 0))
     }
 
     /// The database of this callback.

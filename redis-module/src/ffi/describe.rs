@@ -124,5 +124,6 @@ const fn argument_type(kind: ArgumentKind) -> raw::RedisModuleCommandArgType {
         ArgumentKind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
         ArgumentKind::Word => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
         ArgumentKind::Block => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
+        ArgumentKind::Either => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
     }
 }

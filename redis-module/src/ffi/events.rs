@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use redis_module::raw;
 
 use super::loading::{LoadError, Loading, check};
-use super::{Context, ERR, KeyEvent, OK, ServerEvent, Text, callbacks};
+use super::{ClientId, Context, ERR, KeyEvent, OK, ServerEvent, Text, callbacks};
 
 /// All classes but the module's own, misses, and events that duplicate those of other classes.
 const CLASSES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
@@ -24,13 +24,14 @@ const CLASSES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
     | raw::REDISMODULE_NOTIFY_KEY_TRIMMED;
 
 /// The events subscribed to. Redis 7.0 has all of them.
-const EVENTS: [u64; 6] = [
+const EVENTS: [u64; 7] = [
     raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
     raw::REDISMODULE_EVENT_FLUSHDB,
     raw::REDISMODULE_EVENT_LOADING,
     raw::REDISMODULE_EVENT_SWAPDB,
     raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD,
     raw::REDISMODULE_EVENT_CRON_LOOP,
+    raw::REDISMODULE_EVENT_CLIENT_CHANGE,
 ];
 
 impl Loading<'_> {
@@ -125,6 +126,10 @@ fn read(id: u64, part: u64, data: *mut c_void) -> Option<ServerEvent> {
             return flushing(data);
         }
         (raw::REDISMODULE_EVENT_SWAPDB, _) => return swapped(data),
+        (
+            raw::REDISMODULE_EVENT_CLIENT_CHANGE,
+            raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED,
+        ) => return disconnected(data),
         (raw::REDISMODULE_EVENT_LOADING, part) => match part {
             raw::REDISMODULE_SUBEVENT_LOADING_RDB_START
             | raw::REDISMODULE_SUBEVENT_LOADING_AOF_START
@@ -176,5 +181,16 @@ fn swapped(data: *mut c_void) -> Option<ServerEvent> {
     Some(ServerEvent::Swapped {
         first: info.dbnum_first,
         second: info.dbnum_second,
+    })
+}
+
+fn disconnected(data: *mut c_void) -> Option<ServerEvent> {
+    if data.is_null() {
+        return None;
+    }
+    // SAFETY: the event CLIENT_CHANGE carries this structure, which lives for the length of the callback.
+    let info = unsafe { &*data.cast::<raw::RedisModuleClientInfo>() };
+    Some(ServerEvent::Disconnected {
+        client: ClientId(info.id),
     })
 }

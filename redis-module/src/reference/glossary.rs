@@ -222,6 +222,14 @@ fn turns() -> Vec<(&'static str, String)> {
         ),
         ("FIRST", "before all callers without FIRST".to_owned()),
         (
+            "DELEGATE",
+            format!(
+                "also asks for the route to be delegated to the worker for so long; {} milliseconds to \
+                 `mooring.turn-lease-max-ms`",
+                limits::LEASE_MIN
+            ),
+        ),
+        (
             "WAITING",
             "withdraws all waiting callers whose tickets have this prefix".to_owned(),
         ),
@@ -313,6 +321,11 @@ fn own() -> Vec<(&'static str, String)> {
             ),
         ),
         (
+            "SESSION.ENTER DELEGATE",
+            "also asks for the turn to be delegated to the worker, until the lease lapses"
+                .to_owned(),
+        ),
+        (
             "SESSION.ENTER LEASE",
             format!(
                 "how long the turn holds; {} milliseconds to `mooring.turn-lease-max-ms`",
@@ -342,7 +355,8 @@ fn every_meaning_has_an_argument() {
     let meanings = meanings();
     let mut used = BTreeSet::new();
     for command in TABLE {
-        for argument in command.arguments {
+        let arguments = command.arguments.iter();
+        for argument in arguments.flat_map(ArgumentSpec::alternatives) {
             let [own, general] = keys(command, argument);
             let is_own = meanings.contains_key(&own);
             used.insert(if is_own { own } else { general });

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use super::{BLESS, figures, glossary, put, text};
-use crate::command_spec::{CommandSpec, KeyAccess};
+use crate::command_spec::{ArgumentSpec, CommandSpec, KeyAccess};
 
 /// Where the examples are, one file for each command.
 pub(super) fn examples() -> PathBuf {
@@ -55,7 +55,8 @@ fn arguments(page: &mut String, command: &CommandSpec) {
         return;
     }
     put(page, "\n## Arguments\n\n| argument | meaning |\n|---|---|");
-    for argument in command.arguments {
+    let arguments = command.arguments.iter();
+    for argument in arguments.flat_map(ArgumentSpec::alternatives) {
         let mut usage = String::new();
         argument.usage(&mut usage);
         let meaning = glossary::meaning(command, argument);

@@ -67,7 +67,6 @@ impl Argument {
                     words.extend(part.words);
                 }
             }
-            "oneof" => words.extend(Self::of(&array(docs.field("arguments"))[0]).words),
             _ => {
                 if kind == "integer" {
                     integers.push(words.len());
@@ -117,7 +116,15 @@ impl Grammar {
     }
 }
 
-/// The grammars of all commands, as COMMAND DOCS tells them.
+/// The argument as it is with each of its alternatives.
+fn alternatives(docs: &Value) -> &[Value] {
+    match docs.field("type").to_string().as_str() {
+        "oneof" => array(docs.field("arguments")),
+        _ => std::slice::from_ref(docs),
+    }
+}
+
+/// The grammars of all commands, as COMMAND DOCS tells them: one for each alternative of an argument.
 pub(super) fn grammars(c: &mut Connection) -> anyhow::Result<Vec<Grammar>> {
     let mut all = Vec::new();
     let names = c.run("COMMAND LIST FILTERBY MODULE mooring")?;
@@ -126,11 +133,24 @@ pub(super) fn grammars(c: &mut Connection) -> anyhow::Result<Vec<Grammar>> {
         let info = c.run(&format!("COMMAND INFO {name}"))?;
         let docs = c.run(&format!("COMMAND DOCS {name}"))?;
         let arguments = optional(docs.field(&name), "arguments").map_or(&[][..], array);
-        all.push(Grammar {
-            arity: array(&array(&info)[0])[1].integer(),
-            arguments: arguments.iter().map(Argument::of).collect(),
-            name,
-        });
+        let many = arguments
+            .iter()
+            .map(|argument| alternatives(argument).len());
+        for n in 0..many.max().unwrap_or(1) {
+            let chosen = arguments.iter().map(|argument| {
+                let alternatives = alternatives(argument);
+                let chosen = Argument::of(&alternatives[n % alternatives.len()]);
+                Argument {
+                    is_optional: chosen.is_optional || alternatives.len() > 1,
+                    ..chosen
+                }
+            });
+            all.push(Grammar {
+                name: name.clone(),
+                arity: array(&array(&info)[0])[1].integer(),
+                arguments: chosen.collect(),
+            });
+        }
     }
     assert!(all.len() >= 14, "the module's commands");
     Ok(all)

@@ -17,6 +17,7 @@ mod clock_steps;
 mod cluster;
 mod crash;
 mod data;
+mod delegations;
 mod differential;
 mod documentation;
 mod edited;

@@ -180,6 +180,12 @@ impl Connection {
         Ok(self.stream.get_mut().write_all(&encoded(words))?)
     }
 
+    /// Sends commands in one go, and waits for no reply.
+    pub(super) fn say_all(&mut self, commands: &[&[&[u8]]]) -> anyhow::Result<()> {
+        let all: Vec<u8> = commands.iter().flat_map(|words| encoded(words)).collect();
+        Ok(self.stream.get_mut().write_all(&all)?)
+    }
+
     /// Runs many commands whose words have no spaces, in one go.
     pub(super) fn run_all(&mut self, commands: &[String]) -> anyhow::Result<Vec<Value>> {
         let words = |command: &String| -> Vec<u8> {

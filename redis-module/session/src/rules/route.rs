@@ -6,9 +6,11 @@
 use super::{authorize, require_active};
 use crate::codec::BindingHead;
 use crate::context::{Context, Decision, RecordChange};
+use crate::limits::DELEGATION_TTL_LEASES;
 use crate::names::{InstanceName, Principal, Reason, ServerName, WorkerId};
 use crate::record::{Binding, Phase, Record, SessionLifetime};
 use crate::refusal::Refusal;
+use crate::time::Millis;
 use crate::view::{BindingState, BindingView};
 
 /// The request of ROUTE.
@@ -94,11 +96,29 @@ impl UsedBinding {
     /// from the whole reply: neither the instance nor the upstream session changes within an epoch.
     #[must_use]
     pub fn is_known_at(&self, epoch: Option<u64>, head: &BindingHead<'_>, worker: &str) -> bool {
-        epoch == Some(head.epoch)
-            && self.state == RouteState::Binding(BindingState::Bound)
+        epoch == Some(head.epoch) && head.owner.is_none() && self.is_driven_by(head, worker)
+    }
+
+    /// Whether the worker may call the instance for `lease` without asking, as long as it is notified of changes. The
+    /// session must not expire in that time.
+    #[must_use]
+    pub fn may_be_delegated(
+        &self,
+        head: &BindingHead<'_>,
+        worker: &str,
+        session_ttl: Millis,
+        lease: Millis,
+    ) -> bool {
+        head.owner.is_none_or(|owner| owner == worker)
+            && self.is_driven_by(head, worker)
+            && session_ttl >= lease.times(DELEGATION_TTL_LEASES)
+    }
+
+    /// Whether the worker drives the binding, which is bound, and has nothing to report of it.
+    fn is_driven_by(&self, head: &BindingHead<'_>, worker: &str) -> bool {
+        self.state == RouteState::Binding(BindingState::Bound)
             && self.replaced.is_none()
             && head.driver == worker
-            && head.owner.is_none()
             && !head.has_unreported_loss
     }
 }

@@ -211,7 +211,7 @@ impl<'a> Draw<'a> {
         let choices: &[i64] = match (argument.token.as_deref(), argument.name.as_str()) {
             (Some("TTL"), _) if self.command.starts_with("worker") => &[100, 1_000, 60_000],
             (Some("TTL"), _) => &[1_000, 60_000, 900_000, 2_592_000_000],
-            (Some("LEASE"), _) => &[10, 1_000, 5_000],
+            (Some("LEASE" | "DELEGATE"), _) => &[10, 1_000, 5_000],
             (Some("TIMEOUT"), _) => &[1, 2, 5],
             (Some("WINDOW"), _) => &[10, 1_000, 60_000],
             (Some("CAP"), _) => &[1, 3, 100],

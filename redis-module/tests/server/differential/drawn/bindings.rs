@@ -55,6 +55,10 @@ impl Draw<'_> {
         self.say_to_server("SESSION.ROUTE");
         let worker = self.worker.clone();
         self.say(&[&worker]);
+        // No worker waits for events, so it makes no difference.
+        if self.rng.u32(..3) == 0 {
+            self.say(&["DELEGATE", "1000"]);
+        }
         Request::Route(RouteRequest {
             principal: parsed!(Principal, self.principal),
             server: parsed!(ServerName, self.server),
