@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use mooring_session::time::Millis;
 use mooring_session::{Refusal, Tuning};
 
+use crate::chance::{Chance, Queue};
 use crate::clients::Clients;
 use crate::errands::Sent;
 use crate::gateway::{Errand, Heard, Identity, Job, Machine, Process, Purpose};
-use crate::network::{Chance, Queue};
 use crate::node::{Node, Replica};
 use crate::requests::ending;
 use crate::support::{Command, Reply, principal, server};

@@ -21,6 +21,7 @@ mod node;
 #[path = "../../../../redis-module/session/tests/support/mod.rs"]
 mod support;
 
+mod chance;
 mod clients;
 mod errands;
 mod faults;
@@ -28,5 +29,6 @@ mod fleet;
 mod gateway;
 mod network;
 mod requests;
+mod seeds;
 mod storms;
 mod upstreams;

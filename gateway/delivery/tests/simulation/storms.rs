@@ -1,15 +1,9 @@
 //! Seeded runs of the [`Fleet`]: a storm of faults, then a calm in which every client must get a call through, and an end
 //! after which nothing is left.
-//!
-//! `MOORING_SIMULATION_RUNS` sets how many seeds are tried, `MOORING_SIMULATION_SEED` the first of them; a failure names
-//! its seed, and one run with that seed repeats it exactly and prints every step.
-
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::fleet::Fleet;
+use crate::seeds::{Events, RUNS, run_one, run_seeds};
 
-const RUNS: u64 = 100;
 const SOAK_RUNS: u64 = 10_000;
 const STORM_MS: u64 = 40_000;
 
@@ -51,16 +45,7 @@ const EXPECTED_EVENTS: [&str; 32] = [
     "sent again",
 ];
 
-fn number_from(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("{variable} must be a number")),
-        Err(_) => default,
-    }
-}
-
-fn run(seed: u64, is_printed: bool) -> BTreeMap<&'static str, u64> {
+fn run(seed: u64, is_printed: bool) -> Events {
     let mut fleet = Fleet::new(seed, is_printed);
     fleet.storm(STORM_MS);
     fleet.calm();
@@ -68,38 +53,9 @@ fn run(seed: u64, is_printed: bool) -> BTreeMap<&'static str, u64> {
     fleet.events()
 }
 
-/// Names the seed if it fails.
-fn run_one(seed: u64, is_printed: bool) -> BTreeMap<&'static str, u64> {
-    catch_unwind(AssertUnwindSafe(|| run(seed, is_printed))).unwrap_or_else(|_| {
-        panic!(
-            "seed {seed} broke a promise; MOORING_SIMULATION_SEED={seed} MOORING_SIMULATION_RUNS=1 repeats it"
-        )
-    })
-}
-
-fn run_seeds(runs: u64) {
-    let first = number_from("MOORING_SIMULATION_SEED", 1);
-    let runs = number_from("MOORING_SIMULATION_RUNS", runs);
-    let mut events: BTreeMap<&str, u64> = BTreeMap::new();
-    for seed in first..first.saturating_add(runs) {
-        for (event, count) in run_one(seed, runs == 1) {
-            *events.entry(event).or_default() += count;
-        }
-    }
-    println!("seeds {first} to {}: {events:?}", first + runs - 1);
-    if runs >= RUNS {
-        for event in EXPECTED_EVENTS {
-            assert!(
-                events.contains_key(event),
-                "{event} never happened: {events:?}"
-            );
-        }
-    }
-}
-
 #[test]
 fn a_fleet_in_a_storm_keeps_every_promise_and_recovers() {
-    run_seeds(RUNS);
+    run_seeds(RUNS, &EXPECTED_EVENTS, run);
 }
 
 /// Seeds that have found something, while the machines and the simulation were as they were then.
@@ -113,14 +69,14 @@ fn seeds_that_failed_once() {
         1056, // A loss in the record was not told, because the binding seemed to be lost and was not.
         5039,
     ] {
-        run_one(seed, false);
+        run_one(seed, false, run);
     }
 }
 
 #[test]
 #[ignore = "takes a quarter of an hour"]
 fn soak_many_storms() {
-    run_seeds(SOAK_RUNS);
+    run_seeds(SOAK_RUNS, &EXPECTED_EVENTS, run);
 }
 
 /// Without this, the seed that a failure names would be worth nothing.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mooring_session::names::InstanceName;
 
-use crate::network::Chance;
+use crate::chance::Chance;
 use crate::support::instance;
 
 pub(crate) const INSTANCES: [&str; 3] = ["a", "b", "c"];
