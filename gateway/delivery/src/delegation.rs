@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | counted | [`begin`](Delegations::begin) | the call asks the store; after a few within a second, also for the delegation |
 //! | | [`granted`](Delegations::granted) | in use |
+//! | | `recall`, `lose_wake_ups` | counted from the beginning; a delegation that is granted meanwhile is recalled |
 //! | idle | `begin` | in use; the call asks the store to renew it if that is due, or if in doubt |
 //! | | [`recall`](Delegations::recall), [`lose_wake_ups`](Delegations::lose_wake_ups), [`sweep`](Delegations::sweep) after a pause | ended: the turn is left |
 //! | in use | `begin` of another call | it asks the store, which recalls the delegation |
@@ -186,19 +187,20 @@ impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
     }
 
     /// The store delegated to this gateway the turn that a call asked for. Returns whether the call runs under the
-    /// delegation: if not, the turn is the call's alone.
+    /// delegation: if not, it has to [keep](Self::keep) its turn at once.
+    ///
+    /// A recall has its own connection to the store, so it may arrive before the reply that grants what it recalls. Then
+    /// the counting has begun again since the call asked.
     pub fn granted(&mut self, key: &K, call: &C) -> bool {
-        let has_room = self.known.len() < KNOWN_MAX || self.known.contains_key(key);
-        let is_used = matches!(
-            self.known.get(key),
-            Some(Known::Idle { .. } | Known::InUse { .. })
-        );
-        if is_used || !has_room {
-            return false;
-        }
+        let is_recalled = match self.known.get(key) {
+            Some(Known::Counted { calls, .. }) => *calls < CALLS_MIN,
+            Some(Known::Idle { .. } | Known::InUse { .. }) => return false,
+            None if self.known.len() >= KNOWN_MAX => return false,
+            None => true,
+        };
         let in_use = Known::InUse {
             call: call.clone(),
-            is_recalled: false,
+            is_recalled,
         };
         self.known.insert(key.clone(), in_use);
         true
@@ -234,7 +236,10 @@ impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
     /// Another call waits for the turn, or the binding has changed. Returns the turn if it has to be left now.
     pub fn recall(&mut self, key: &K) -> Option<T> {
         match self.known.get_mut(key)? {
-            Known::Counted { .. } => None,
+            Known::Counted { calls, .. } => {
+                *calls = 0;
+                None
+            }
             Known::InUse { is_recalled, .. } => {
                 *is_recalled = true;
                 None
