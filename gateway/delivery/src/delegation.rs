@@ -63,6 +63,19 @@ impl Term {
         Self { asked_at, lease }
     }
 
+    /// The same term, but no longer than the store surely counts this gateway as alive: for `beat_ttl` after `beat_at`,
+    /// when the last beat was sent that the store had acknowledged before it was asked. The store takes the turns of a
+    /// gateway that it counts as dead, whatever is left of their leases.
+    #[must_use]
+    pub fn while_alive(self, beat_at: BootTime, beat_ttl: Duration) -> Self {
+        let alive_until = beat_at.0.saturating_add(beat_ttl);
+        let lease = alive_until.saturating_sub(self.asked_at.0);
+        Self {
+            lease: self.lease.min(lease),
+            ..self
+        }
+    }
+
     /// Whether the turn still excludes all other calls.
     #[must_use]
     pub fn covers(self, now: BootTime) -> bool {

@@ -228,6 +228,24 @@ fn a_term_ends_before_the_lease_and_counts_from_before_the_question() {
 }
 
 #[test]
+fn a_term_ends_before_the_store_can_count_the_gateway_as_dead() {
+    let ttl = Duration::from_millis(1_500);
+    let term = |beat_ms| Term::asked(at(1_000), LEASE).while_alive(at(beat_ms), ttl);
+    let ends = at(500).0 + ttl.checked_sub(TERM_MARGIN).unwrap();
+    assert!(term(500).covers(BootTime(ends - Duration::from_millis(1))));
+    assert!(!term(500).covers(BootTime(ends)));
+    // A later beat, or one that keeps it alive for long, does not extend the lease.
+    assert_eq!(term(1_300), Term::asked(at(1_000), LEASE));
+    // It is dead already.
+    assert!(!term(0).covers(at(1_300)));
+    assert!(
+        !Term::asked(at(2_000), LEASE)
+            .while_alive(at(0), ttl)
+            .covers(at(2_000))
+    );
+}
+
+#[test]
 fn wake_ups_are_fresh_for_a_moment() {
     let now = BootTime(at(1_000).0 + WAKE_UPS_SEEN_WITHIN);
     assert!(WakeUps::SeenAt(at(1_000)).are_fresh(now));
