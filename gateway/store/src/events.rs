@@ -4,6 +4,15 @@ use mooring_session::names::{ServerName, Token};
 
 use super::key::SessionKey;
 
+/// A way by which a worker's events arrive. One that breaks is replaced by another one, which is not equal to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventPath(pub(crate) u64);
+
+impl EventPath {
+    /// That of all events within this process. Other numbers are for connections, from 2 up.
+    pub(crate) const IN_PROCESS: Self = Self(1);
+}
+
 /// One event for one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkerEvent {

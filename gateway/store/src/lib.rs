@@ -35,7 +35,7 @@ mod workers;
 
 pub use self::clock::{rfc3339, unix_now_ms};
 pub use self::error::{NotReady, OpenError, StoreError, UnavailableReason};
-pub use self::events::WorkerEvent;
+pub use self::events::{EventPath, WorkerEvent};
 pub use self::fallback::{Loss, LossReason, Losses};
 pub use self::key::{Family, InitDigest, SessionKey};
 pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, literal_pattern};
@@ -49,6 +49,8 @@ pub use self::store::{
     SessionAccess, SessionTurn, Store, StoreOptions, StorePlace, TurnError, WhenAway, jittered,
     open, open_with,
 };
-pub use self::turns::{EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, TurnHolder};
+pub use self::turns::{
+    EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, TurnHolder, TurnScope,
+};
 pub use self::user_slug::UserSlug;
 pub use self::workers::WorkerView;

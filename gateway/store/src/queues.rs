@@ -15,7 +15,7 @@ use mooring_session::limits::EVENTS_BATCH_MAX;
 use mooring_session::names::{ServerName, WorkerId};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Monotonic};
-use mooring_session::turns::{TurnContext, TurnLimits, TurnStatus, Turns};
+use mooring_session::turns::{TurnContext, TurnLimits, Turns};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -24,7 +24,7 @@ use crate::events::WorkerEvent;
 use crate::key::SessionKey;
 use crate::lock::lock;
 use crate::transition::{ClaimWaiter, SettledScope};
-use crate::turns::{EnterRequest, LeaveRequest, LeaveTarget, TurnHolder};
+use crate::turns::{EnterRequest, LeaveRequest, LeaveTarget, QueueReply};
 
 /// The module's defaults.
 const LIMITS: TurnLimits = TurnLimits {
@@ -75,23 +75,18 @@ impl Queues {
         }
     }
 
-    /// Enters the queue for a turn. Returns its number, or none while the caller has to wait, and then who has it.
+    /// Enters the queue for a turn.
     pub(crate) fn enter(
         &self,
         key: &SessionKey,
         request: &EnterRequest,
         workers: &dyn Liveness,
-    ) -> Result<(Option<u64>, Option<TurnHolder>), Refusal> {
+    ) -> Result<QueueReply, Refusal> {
         let (place, server) = (place(key), &request.server);
         self.with(workers, |turns, context| {
-            Ok(
-                match turns.enter(&place, server, &request.turn(), context)? {
-                    TurnStatus::Granted(number) | TurnStatus::Delegated(number) => {
-                        (Some(number), None)
-                    }
-                    TurnStatus::Waiting => (None, turns.holder_of(&place, server, context.mono)),
-                },
-            )
+            let status = turns.enter(&place, server, &request.turn(), context)?;
+            let holder = || turns.holder_of(&place, server, context.mono);
+            Ok(QueueReply::of(request, status, holder))
         })
     }
 
@@ -359,8 +354,8 @@ mod tests {
 
         let key = make::key("s");
         let turn = |ticket| queues.enter(&key, &enter("w:1", ticket), &alive);
-        assert!(turn("t1").unwrap().0.is_some());
-        assert_eq!(turn("t2").unwrap().0, None);
+        assert!(turn("t1").unwrap().turn.is_some());
+        assert_eq!(turn("t2").unwrap().turn, None);
         drop(looks_sooner);
         let lease = enter("w:1", "t1").lease;
         time.pass(lease.get());

@@ -10,8 +10,8 @@ use mooring_session::record::SessionState;
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::{RouteReply, RouteRequest};
 use mooring_session::time::Millis;
-use mooring_session::turns;
-pub use mooring_session::turns::{Line, TurnHolder};
+use mooring_session::turns::{self, TurnStatus};
+pub use mooring_session::turns::{Line, TurnHolder, TurnScope};
 
 use crate::error::StoreError;
 use crate::key::SessionKey;
@@ -35,6 +35,8 @@ pub struct EnterRequest {
     pub lease: Millis,
     /// The queue to enter.
     pub line: Line,
+    /// Whether the turn is for this call alone, or if it can be, for the next calls of this worker too.
+    pub scope: TurnScope,
     /// The number of the turn that it had, to reclaim it after Redis restarted or failed over.
     pub held: Option<u64>,
 }
@@ -46,6 +48,9 @@ pub struct EnterReply {
     pub routed: RouteReply,
     /// The turn's number; none while the caller waits for it.
     pub turn: Option<u64>,
+    /// If the turn is delegated: for how long from this command on the worker may give it to its next calls without
+    /// asking. None if it is for this call alone.
+    pub delegated_for: Option<Millis>,
     /// Who has the turn, where the caller waits and the store knows.
     pub holder: Option<TurnHolder>,
     /// The store that assigned the turn: memory orders only this worker's callers, not those of other workers.
@@ -90,8 +95,47 @@ impl EnterRequest {
             ticket: self.ticket.clone(),
             lease: self.lease,
             line: self.line,
-            scope: turns::TurnScope::Call,
+            scope: self.scope,
             held: self.held,
+        }
+    }
+}
+
+/// What the queues of this process answer to an ENTER.
+#[derive(Debug)]
+pub(crate) struct QueueReply {
+    pub(crate) turn: Option<u64>,
+    pub(crate) delegated_for: Option<Millis>,
+    pub(crate) holder: Option<TurnHolder>,
+}
+
+impl QueueReply {
+    /// The reply to the request that has this status; `holder` is who has the turn if it waits.
+    pub(crate) fn of(
+        request: &EnterRequest,
+        status: TurnStatus,
+        holder: impl FnOnce() -> Option<TurnHolder>,
+    ) -> Self {
+        let (turn, delegated_for, holder) = match status {
+            TurnStatus::Granted(number) => (Some(number), None, None),
+            TurnStatus::Delegated(number) => (Some(number), Some(request.lease), None),
+            TurnStatus::Waiting => (None, None, holder()),
+        };
+        Self {
+            turn,
+            delegated_for,
+            holder,
+        }
+    }
+
+    /// The whole reply, with the route.
+    pub(crate) fn with_route(self, routed: RouteReply, answered_by: AnsweredBy) -> EnterReply {
+        EnterReply {
+            routed,
+            turn: self.turn,
+            delegated_for: self.delegated_for,
+            holder: self.holder,
+            answered_by,
         }
     }
 }

@@ -51,7 +51,7 @@ impl EmbeddedStore {
                 self.queues.enter(key, request, workers)
             })
         });
-        let (routed, (turn, holder)) = match here {
+        let (routed, entered) = match here {
             Some(done) => done?,
             None => {
                 let request = request.clone();
@@ -64,12 +64,7 @@ impl EmbeddedStore {
                 .await?
             }
         };
-        Ok(EnterReply {
-            routed,
-            turn,
-            holder,
-            answered_by: AnsweredBy::Store,
-        })
+        Ok(entered.with_route(routed, AnsweredBy::Store))
     }
 
     pub(crate) async fn leave(

@@ -14,7 +14,7 @@ use super::FallbackStore;
 use super::memory::EveryWorkerAlive;
 use super::shared::Phase;
 use crate::error::StoreError;
-use crate::events::WorkerEvent;
+use crate::events::{EventPath, WorkerEvent};
 use crate::key::SessionKey;
 use crate::rate::RateReply;
 use crate::redis::Resend;
@@ -38,13 +38,8 @@ impl FallbackStore {
         let by_memory = || {
             let entered = shared.serve_away(key, &route)?.and_then(|routed| {
                 let workers = &EveryWorkerAlive::default();
-                let (turn, holder) = shared.queues.enter(key, request, workers)?;
-                Ok(EnterReply {
-                    routed,
-                    turn,
-                    holder,
-                    answered_by: AnsweredBy::Memory,
-                })
+                let entered = shared.queues.enter(key, request, workers)?;
+                Ok(entered.with_route(routed, AnsweredBy::Memory))
             });
             if entered.is_err() || *shared.phase.borrow() == Phase::Away {
                 return Some(entered);
@@ -115,6 +110,15 @@ impl FallbackStore {
             biased;
             events = shared.redis.wait_for_events(worker, timeout) => events,
             _ = changes.changed() => Ok(Vec::new()),
+        }
+    }
+
+    /// The way by which this worker's events arrive, while they do.
+    pub(crate) fn event_path(&self, worker: &WorkerId) -> Option<EventPath> {
+        match *self.shared.phase.borrow() {
+            Phase::Normal => self.shared.redis.event_path(worker),
+            Phase::Away => Some(EventPath::IN_PROCESS),
+            Phase::Reconciling => None,
         }
     }
 

@@ -2,9 +2,11 @@
 //!
 //! Invariants: an event that the server delivered reaches a caller, even if the one that sent the wait goes away before
 //! the reply, because the wait runs in a task and the next caller takes its result; there is at most one wait per
-//! worker at a time; a caller that retries immediately after a failure does not spin.
+//! worker at a time; a caller that retries immediately after a failure does not spin; a wait that cannot end with events
+//! any more has no [`EventPath`].
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,16 +16,18 @@ use mooring_session::time::Millis;
 use redis::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::dial::Dialer;
 use super::failure::{self, invalid_reply};
 use super::link::{Connection, LinkState};
 use super::reply::{Fields, Problem, text};
 use crate::error::{StoreError, UnavailableReason};
-use crate::events::WorkerEvent;
+use crate::events::{EventPath, WorkerEvent};
 use crate::lock::lock;
 
+/// The number of the next path.
+static PATHS: AtomicU64 = AtomicU64::new(EventPath::IN_PROCESS.0 + 1);
 const COMMAND: &str = "WORKER.WAIT";
 /// How long a failure is delayed, so that immediate retries are harmless.
 const FAILURE_AFTER: Duration = Duration::from_millis(100);
@@ -32,7 +36,15 @@ const FAILURE_AFTER: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct EventConnections {
     source: Source,
-    connections: Mutex<HashMap<WorkerId, Arc<tokio::sync::Mutex<WaitConnection>>>>,
+    lines: Mutex<HashMap<WorkerId, Arc<EventLine>>>,
+}
+
+/// One worker's way to its events.
+#[derive(Debug, Default)]
+struct EventLine {
+    /// The number of the path over which they arrive; 0 while they do not.
+    path: AtomicU64,
+    connection: tokio::sync::Mutex<WaitConnection>,
 }
 
 /// What a wait needs to connect.
@@ -46,13 +58,26 @@ struct Source {
 /// One worker's connection, and the current wait on it.
 #[derive(Default)]
 struct WaitConnection {
-    connection: Option<Connection>,
+    connection: Option<EventConnection>,
     wait: Option<JoinHandle<WaitResult>>,
+}
+
+/// A connection for waits.
+struct EventConnection {
+    connection: Connection,
+    path: EventPath,
+}
+
+impl EventConnection {
+    /// The number of the link's connection when this one was opened.
+    const fn number(&self) -> u64 {
+        self.connection.number
+    }
 }
 
 /// The result of a wait, and its connection if it is reusable.
 struct WaitResult {
-    connection: Option<Connection>,
+    connection: Option<EventConnection>,
     result: Result<Vec<WorkerEvent>, StoreError>,
 }
 
@@ -82,7 +107,7 @@ impl EventConnections {
                 link,
                 prefix: prefix.into(),
             },
-            connections: Mutex::default(),
+            lines: Mutex::default(),
         }
     }
 
@@ -92,15 +117,16 @@ impl EventConnections {
         wait: Duration,
     ) -> Result<Vec<WorkerEvent>, StoreError> {
         let wait = wait.clamp(duration(WAIT_TIMEOUT_MIN), duration(WAIT_TIMEOUT_MAX));
-        let line = self.connection(worker);
+        let events = self.line(worker);
         // The task has its own timeout. Only a wait that an earlier caller started may take longer than this one.
         let deadline = Instant::now() + wait + self.source.dialer.command_timeout;
-        let Ok(mut line) = timeout_at(deadline, line.lock()).await else {
+        let Ok(mut line) = timeout_at(deadline, events.connection.lock()).await else {
             return Ok(Vec::new());
         };
         if line.wait.is_none() {
             let connection = line.connection.take();
-            let work = self.source.clone().run(connection, worker.clone(), wait);
+            let (source, events) = (self.source.clone(), Arc::clone(&events));
+            let work = source.run(events, connection, worker.clone(), wait);
             line.wait = Some(tokio::spawn(work));
         }
         let Some(under_way) = &mut line.wait else {
@@ -117,22 +143,29 @@ impl EventConnections {
         result
     }
 
-    fn connection(&self, worker: &WorkerId) -> Arc<tokio::sync::Mutex<WaitConnection>> {
-        let mut connections = lock(&self.connections);
-        Arc::clone(connections.entry(worker.clone()).or_default())
+    pub(super) fn path(&self, worker: &WorkerId) -> Option<EventPath> {
+        let number = lock(&self.lines).get(worker)?.path.load(Ordering::Acquire);
+        (number != 0).then_some(EventPath(number))
+    }
+
+    fn line(&self, worker: &WorkerId) -> Arc<EventLine> {
+        let mut lines = lock(&self.lines);
+        Arc::clone(lines.entry(worker.clone()).or_default())
     }
 }
 
 impl Source {
     async fn run(
         mut self,
-        connection: Option<Connection>,
+        events: Arc<EventLine>,
+        connection: Option<EventConnection>,
         worker: WorkerId,
         wait: Duration,
     ) -> WaitResult {
         let sent_at = Instant::now();
-        let waited = self.send_wait(connection, &worker, wait).await;
+        let waited = self.send_wait(&events, connection, &worker, wait).await;
         if waited.result.is_err() {
+            events.path.store(0, Ordering::Release);
             sleep_until(sent_at + wait.min(FAILURE_AFTER)).await;
         }
         waited
@@ -140,7 +173,8 @@ impl Source {
 
     async fn send_wait(
         &mut self,
-        connection: Option<Connection>,
+        events: &EventLine,
+        mut connection: Option<EventConnection>,
         worker: &WorkerId,
         wait: Duration,
     ) -> WaitResult {
@@ -148,36 +182,60 @@ impl Source {
             connection: None,
             result: Err(error),
         };
-        // After the link's connection was lost, the address may lead to another server.
-        let connection = match connection {
-            Some(known) if self.link.borrow().is_up(known.number) => known,
-            _ => match self.connect(wait).await {
-                Ok(connection) => connection,
-                Err(error) => return failed(error),
-            },
-        };
-        let mut command = redis::cmd(COMMAND);
-        command
-            .arg(worker.as_str())
-            .arg("TIMEOUT")
-            .arg(Millis::from(wait).get());
-        let answer = connection.connection.send(&command);
-        let error = match timeout(wait + self.dialer.command_timeout, answer).await {
-            Ok(Ok(Value::ServerError(error))) => failure::of_reply(COMMAND, &error),
-            Ok(Ok(value)) => {
-                return WaitResult {
-                    connection: Some(connection),
-                    result: parse_events(&self.prefix, value).map_err(invalid_reply(COMMAND)),
-                };
-            }
-            Ok(Err(_)) => StoreError::Away(UnavailableReason::Dropped),
-            Err(_) => StoreError::Away(UnavailableReason::TimedOut),
-        };
-        failed(error)
+        let deadline = Instant::now() + wait;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // After the link's connection was lost, the address may lead to another server.
+            let is_up = |known: &EventConnection| self.link.borrow().is_up(known.number());
+            let used = match connection.take().filter(is_up) {
+                Some(known) => known,
+                None => {
+                    events.path.store(0, Ordering::Release);
+                    match self.connect(left).await {
+                        Ok(connection) => connection,
+                        Err(error) => return failed(error),
+                    }
+                }
+            };
+            let mut command = redis::cmd(COMMAND);
+            command
+                .arg(worker.as_str())
+                .arg("TIMEOUT")
+                .arg(Millis::from(left).max(WAIT_TIMEOUT_MIN).get());
+            let answer = used.connection.connection.send(&command);
+            events.path.store(used.path.0, Ordering::Release);
+            let link_lost = async {
+                drop(
+                    self.link
+                        .wait_for(|state| !state.is_up(used.number()))
+                        .await,
+                );
+                events.path.store(0, Ordering::Release);
+                // What is already on its way comes first.
+                sleep(FAILURE_AFTER).await;
+            };
+            let answered = tokio::select! {
+                biased;
+                answered = timeout(left + self.dialer.command_timeout, answer) => answered,
+                () = link_lost => continue,
+            };
+            let error = match answered {
+                Ok(Ok(Value::ServerError(error))) => failure::of_reply(COMMAND, &error),
+                Ok(Ok(value)) => {
+                    return WaitResult {
+                        connection: Some(used),
+                        result: parse_events(&self.prefix, value).map_err(invalid_reply(COMMAND)),
+                    };
+                }
+                Ok(Err(_)) => StoreError::Away(UnavailableReason::Dropped),
+                Err(_) => StoreError::Away(UnavailableReason::TimedOut),
+            };
+            return failed(error);
+        }
     }
 
     /// Connects once the shared link is up, whose task decides when to retry.
-    async fn connect(&mut self, wait: Duration) -> Result<Connection, StoreError> {
+    async fn connect(&mut self, wait: Duration) -> Result<EventConnection, StoreError> {
         let away = || StoreError::Away(UnavailableReason::Disconnected);
         let is_up = |state: &LinkState| matches!(state, LinkState::Up(_));
         let opened = timeout(wait, self.link.wait_for(is_up)).await;
@@ -186,7 +244,10 @@ impl Source {
             _ => return Err(away()),
         };
         let connected = self.dialer.connect().await.map_err(|_| away())?;
-        Ok(Connection::new(connected, number))
+        Ok(EventConnection {
+            connection: Connection::new(connected, number),
+            path: EventPath(PATHS.fetch_add(1, Ordering::Relaxed)),
+        })
     }
 }
 

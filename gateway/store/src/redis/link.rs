@@ -170,6 +170,14 @@ impl Link {
         self.shared.state.subscribe()
     }
 
+    /// The number of the open connection; 0 without one.
+    pub(super) fn number(&self) -> u64 {
+        match &*self.shared.state.borrow() {
+            LinkState::Up(connection) => connection.number,
+            LinkState::Reconnecting | LinkState::Down(_) => 0,
+        }
+    }
+
     /// Sends a command and waits for its reply, at most for the command timeout. An error from the server is a reply.
     pub(super) async fn send(&self, command: &Cmd, resend: Resend) -> Result<Value, StoreError> {
         let deadline = Instant::now() + self.shared.dialer.command_timeout;

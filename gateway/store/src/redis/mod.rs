@@ -29,6 +29,7 @@ mod tls;
 mod turns;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use mooring_session::names::{NameError, Problem, WorkerId};
@@ -44,7 +45,7 @@ use self::known_bindings::KnownBindings;
 use self::link::Link;
 pub(super) use self::link::{LinkState, Resend};
 use crate::error::{OpenError, StoreError};
-use crate::events::WorkerEvent;
+use crate::events::{EventPath, WorkerEvent};
 use crate::key::{Family, InitDigest, SessionKey};
 
 /// A Redis with the module.
@@ -53,6 +54,8 @@ pub(super) struct RedisStore {
     link: Link,
     events: EventConnections,
     known_bindings: KnownBindings,
+    /// The number of the connection whose module is too old to delegate turns.
+    without_delegations: AtomicU64,
     prefix: Box<str>,
 }
 
@@ -73,6 +76,7 @@ impl RedisStore {
             events: EventConnections::new(dialer, link.watch(), prefix),
             link,
             known_bindings: KnownBindings::default(),
+            without_delegations: AtomicU64::default(),
             prefix: prefix.into(),
         })
     }
@@ -88,6 +92,11 @@ impl RedisStore {
         timeout: Duration,
     ) -> Result<Vec<WorkerEvent>, StoreError> {
         self.events.wait(worker, timeout).await
+    }
+
+    /// The way by which this worker's events arrive, while they do.
+    pub(super) fn event_path(&self, worker: &WorkerId) -> Option<EventPath> {
+        self.events.path(worker)
     }
 
     /// Whether there is a connection, with every change.

@@ -1,5 +1,6 @@
 //! The ENTER and LEAVE commands.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use mooring_session::names::{ServerName, WorkerId};
@@ -14,6 +15,7 @@ use crate::key::SessionKey;
 use crate::status::AnsweredBy;
 use crate::turns::{
     EnterReply, EnterRequest, LEAVE, LeaveRequest, LeaveTarget, Line, TurnEnding, TurnHolder,
+    TurnScope,
 };
 
 impl RedisStore {
@@ -21,6 +23,33 @@ impl RedisStore {
         &self,
         key: &SessionKey,
         request: &EnterRequest,
+    ) -> Result<EnterReply, StoreError> {
+        if request.scope == TurnScope::Call {
+            return self.enter_as(key, request, TurnScope::Call).await;
+        }
+        // Asked for again after a reconnection, which may lead to another module.
+        let connection = self.link.number();
+        if connection == self.without_delegations.load(Ordering::Relaxed) {
+            return self.enter_as(key, request, TurnScope::Call).await;
+        }
+        match self.enter_as(key, request, TurnScope::Delegation).await {
+            // An older module refuses the word.
+            Err(StoreError::Reply { .. }) => {
+                let entered = self.enter_as(key, request, TurnScope::Call).await;
+                if entered.is_ok() {
+                    (self.without_delegations).store(connection, Ordering::Relaxed);
+                }
+                entered
+            }
+            result => result,
+        }
+    }
+
+    async fn enter_as(
+        &self,
+        key: &SessionKey,
+        request: &EnterRequest,
+        scope: TurnScope,
     ) -> Result<EnterReply, StoreError> {
         let name = "SESSION.ENTER";
         let known = self.known_bindings.get(key, &request.server);
@@ -31,14 +60,16 @@ impl RedisStore {
             .arg((request.ticket.as_str(), "LEASE", request.lease.get()))
             .arg((request.line == Line::First).then_some("FIRST"))
             .arg(request.held.map(|turn| ("HELD", turn)))
-            .arg(known.as_ref().map(|known| ("EPOCH", known.epoch)));
+            .arg(known.as_ref().map(|known| ("EPOCH", known.epoch)))
+            .arg((scope == TurnScope::Delegation).then_some("DELEGATE"));
         // The same ticket gets the same reply again.
         let value = self.send(&command, name, Resend::Once).await?;
-        if let (Some(known), Value::Array(values)) = (&known, &value)
-            && let [Value::Int(_), Value::Int(turn)] = **values
+        if let Some(known) = &known
+            && let Some((turn, delegated_for)) = granted_as_known(&value)
         {
             return Ok(EnterReply {
-                turn: u64::try_from(turn).ok(),
+                turn,
+                delegated_for,
                 holder: None,
                 answered_by: AnsweredBy::Store,
                 routed: reply::confirmed(known),
@@ -85,6 +116,19 @@ fn leave_command(key: &SessionKey, request: &LeaveRequest) -> Cmd {
     command
 }
 
+/// The turn in a reply without the binding, which is as it is known, and for how long the turn is delegated.
+pub(super) fn granted_as_known(reply: &Value) -> Option<(Option<u64>, Option<Millis>)> {
+    let Value::Array(values) = reply else {
+        return None;
+    };
+    let (turn, delegated_ms) = match values[..] {
+        [Value::Int(_), Value::Int(turn)] => (turn, None),
+        [Value::Int(_), Value::Int(turn), Value::Int(ms)] => (turn, u64::try_from(ms).ok()),
+        _ => return None,
+    };
+    Some((u64::try_from(turn).ok(), delegated_ms.map(Millis::new)))
+}
+
 /// Parses the reply of ENTER: that of ROUTE, and the turn.
 pub(super) fn entered(value: Value, server: &ServerName) -> Result<EnterReply, Problem> {
     let mut fields = Fields::of(value)?;
@@ -93,6 +137,7 @@ pub(super) fn entered(value: Value, server: &ServerName) -> Result<EnterReply, P
     let held_ms = fields.optional_number("turn_held_ms")?;
     Ok(EnterReply {
         turn: fields.optional_number("turn")?,
+        delegated_for: fields.optional_number("delegated_ms")?.map(Millis::new),
         holder: holder.map(|worker| TurnHolder {
             worker,
             held_for: Millis::new(held_ms.unwrap_or_default()),

@@ -8,7 +8,7 @@ use mooring_session::workers::Beat;
 
 use super::{Backend, Store, on_backend};
 use crate::error::StoreError;
-use crate::events::WorkerEvent;
+use crate::events::{EventPath, WorkerEvent};
 use crate::workers::WorkerView;
 
 impl Store {
@@ -58,6 +58,17 @@ impl Store {
         match &*self.backend {
             Backend::Embedded(store) => store.is_private(),
             _ => true,
+        }
+    }
+
+    /// The way by which this worker's events arrive while [`wait_for_events`](Self::wait_for_events) waits for them. None
+    /// while none can arrive; another one than before if some may not have arrived.
+    #[must_use]
+    pub fn event_path(&self, worker: &WorkerId) -> Option<EventPath> {
+        match &*self.backend {
+            Backend::Embedded(_) => Some(EventPath::IN_PROCESS),
+            Backend::Redis(store, _) => store.event_path(worker),
+            Backend::Fallback(store) => store.event_path(worker),
         }
     }
 

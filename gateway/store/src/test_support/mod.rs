@@ -23,8 +23,8 @@ use crate::clock::Clock;
 use crate::embedded::EmbeddedStore;
 use crate::store::Backend;
 use crate::{
-    EnterRequest, LeaveRequest, LeaveTarget, Line, Store, StoreOptions, StorePlace, WhenAway,
-    open_with,
+    EnterRequest, LeaveRequest, LeaveTarget, Line, Store, StoreOptions, StorePlace, TurnScope,
+    WhenAway, open_with,
 };
 
 /// A store without a file, with the machine's clock.
@@ -89,6 +89,7 @@ pub fn enter(worker: &str, ticket: &str) -> EnterRequest {
         ticket: requests::token(ticket),
         lease: Millis::new(2_000),
         line: Line::Last,
+        scope: TurnScope::Call,
         held: None,
     }
 }

@@ -9,9 +9,9 @@ use mooring_session::time::Millis;
 
 use super::every_store::over_every_store;
 use crate::test_support::requests as make;
-use crate::test_support::server::PATIENCE;
-use crate::test_support::{enter, leave, turns_are_given};
-use crate::{EnterRequest, LeaveRequest, LeaveTarget, Store, StoreError, WorkerEvent};
+use crate::test_support::server::{PATIENCE, eventually};
+use crate::test_support::{enter, leave, memory_store, turns_are_given};
+use crate::{EnterRequest, LeaveRequest, LeaveTarget, Store, StoreError, TurnScope, WorkerEvent};
 
 /// Lapses soon, but not before the next question of a busy machine.
 const SHORT_LEASE: Millis = Millis::new(1_000);
@@ -22,6 +22,11 @@ over_every_store! {
     a_turn_passes_on_when_its_holder_dies_or_stops;
     who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told;
     who_waits_for_a_claim_is_told_when_it_settles;
+}
+
+#[tokio::test]
+async fn a_turn_is_delegated_in_memory() {
+    a_turn_is_delegated_until_another_caller_waits(&memory_store()).await;
 }
 
 fn withdraw(beginning: &str) -> LeaveRequest {
@@ -261,4 +266,58 @@ async fn who_waits_for_a_claim_is_told_when_it_settles(store: &Store) {
         server: make::server("tools"),
     };
     assert_eq!(wait_for_events(store, "v:1").await, [settled]);
+}
+
+async fn a_turn_is_delegated_until_another_caller_waits(store: &Store) {
+    turns_are_given(store).await;
+    let key = make::key("s");
+    store.create(&key, &make::create("s")).await.unwrap();
+    (store.bind(&key, &make::bind("t", "i", "u")).await).unwrap();
+    let wishing = |ticket: &str| EnterRequest {
+        scope: TurnScope::Delegation,
+        ..enter("w:1", ticket)
+    };
+    let first = store.enter(&key, &wishing("first")).await.unwrap();
+    assert_eq!(first.delegated_for, None, "it may be the only one");
+    store.leave(&key, &leave("first")).await.unwrap();
+    let waiting = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            loop {
+                let events = wait_for_events(&store, "w:1").await;
+                if !events.is_empty() {
+                    return events;
+                }
+            }
+        })
+    };
+    let mut held = String::new();
+    eventually("the turn is delegated", async || {
+        held.push('t');
+        let entered = store.enter(&key, &wishing(&held)).await.unwrap();
+        let is_delegated = entered.delegated_for == Some(wishing(&held).lease);
+        if !is_delegated {
+            store.leave(&key, &leave(&held)).await.unwrap();
+        }
+        is_delegated
+    })
+    .await;
+    let renewed = store.enter(&key, &wishing(&held)).await.unwrap();
+    assert!(renewed.turn.is_some() && renewed.delegated_for.is_some());
+
+    let other = store.enter(&key, &enter("v:1", "other")).await.unwrap();
+    assert_eq!(other.turn, None);
+    let recall = WorkerEvent::Settled {
+        key: key.clone(),
+        server: make::server("tools"),
+    };
+    assert_eq!(waiting.await.unwrap(), [recall]);
+    let kept = store.enter(&key, &wishing(&held)).await.unwrap();
+    assert_eq!((kept.turn, kept.delegated_for), (renewed.turn, None));
+    store.leave(&key, &leave(&held)).await.unwrap();
+    let told = wait_for_events(store, "v:1").await;
+    assert!(
+        matches!(&told[..], [WorkerEvent::Turn { ticket, .. }] if *ticket == make::token("other")),
+        "{told:?}"
+    );
 }

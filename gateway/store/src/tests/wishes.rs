@@ -17,7 +17,7 @@ use mooring_session::time::Millis;
 use super::operations::Operation;
 use super::side::Side;
 use crate::test_support::requests as make;
-use crate::{EnterRequest, LeaveRequest, LeaveTarget, Line, Order, SessionQuery};
+use crate::{EnterRequest, LeaveRequest, LeaveTarget, Line, Order, SessionQuery, TurnScope};
 
 impl Side<'_> {
     pub(super) fn create(&self, op: &Operation) -> CreateRequest {
@@ -136,6 +136,7 @@ impl Side<'_> {
                 0 => Line::First,
                 _ => Line::Last,
             },
+            scope: TurnScope::Call,
             held: self.held(op),
         }
     }

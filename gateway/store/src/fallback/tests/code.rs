@@ -12,7 +12,7 @@ use mooring_session::time::Millis;
 use super::{open, return_to_normal};
 use crate::test_support::requests as make;
 use crate::test_support::server::{Module, RedisServer, eventually};
-use crate::{AnsweredBy, EnterRequest, Family, Line, Store, StoreError, WhenAway};
+use crate::{AnsweredBy, EnterRequest, Family, Line, Store, StoreError, TurnScope, WhenAway};
 
 const USER: &str = "zoe-0011223344556677";
 
@@ -34,6 +34,7 @@ fn enter() -> EnterRequest {
         ticket: make::token("t1"),
         lease: Millis::new(2_000),
         line: Line::Last,
+        scope: TurnScope::Call,
         held: None,
     }
 }

@@ -12,7 +12,7 @@ use crate::test_support::requests as make;
 use crate::test_support::server::{Module, PATIENCE, RedisServer, eventually};
 use crate::{
     EnterRequest, Family, LeaveRequest, LeaveTarget, Line, SessionQuery, Store, StoreError,
-    StoreMode, WhenAway, WorkerEvent,
+    StoreMode, TurnScope, WhenAway, WorkerEvent,
 };
 
 fn enter(ticket: &str, held: Option<u64>) -> EnterRequest {
@@ -23,6 +23,7 @@ fn enter(ticket: &str, held: Option<u64>) -> EnterRequest {
         ticket: make::token(ticket),
         lease: Millis::new(2_000),
         line: Line::Last,
+        scope: TurnScope::Call,
         held,
     }
 }

@@ -114,3 +114,33 @@ async fn a_wait_ends_in_time_and_asking_a_server_that_is_away_does_not_spin() {
     })
     .await;
 }
+
+/// Turns may be delegated only while events arrive.
+#[tokio::test]
+async fn after_a_lost_connection_events_arrive_by_another_path() {
+    let server = RedisServer::start(Module::Loaded);
+    let store = open(&server).await.unwrap();
+    let worker = make::worker("v:1");
+    assert_eq!(store.event_path(&worker), None, "nobody waits");
+    let mut first = None;
+    let killed = async {
+        somebody_waits(&server).await;
+        first = store.event_path(&worker);
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        eventually("events arrive again", async || {
+            let path = store.event_path(&worker);
+            path.is_some() && path != first
+        })
+        .await;
+    };
+    let waits = async {
+        loop {
+            drop(store.wait_for_events(&worker, PATIENCE).await);
+        }
+    };
+    tokio::select! {
+        () = waits => {}
+        () = killed => {}
+    }
+    assert!(first.is_some());
+}

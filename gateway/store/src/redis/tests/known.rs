@@ -1,9 +1,10 @@
 //! Bindings that the store knows: the server confirms them by one integer, and what is new is read whole.
 
+use mooring_session::time::Millis;
 use redis::Value;
 
 use super::{Module, RedisServer, Refusal, StoreError, make, open};
-use crate::redis::{RedisStore, Resend, Wire, sized_command};
+use crate::redis::{RedisStore, Resend, Wire, sized_command, turns};
 use crate::test_support::enter;
 use crate::turns::EnterReply;
 
@@ -61,4 +62,19 @@ async fn a_known_binding_is_confirmed_and_a_moved_one_is_read() {
         assert_eq!(ended, Err(StoreError::Refused(Refusal::Ended)));
         server.command(&["DEL", key.secret()]);
     }
+}
+
+#[test]
+fn a_reply_without_its_binding_may_say_for_how_long_the_turn_is_delegated() {
+    let reply = |values: &[i64]| Value::Array(values.iter().copied().map(Value::Int).collect());
+    let of = |values: &[i64]| turns::granted_as_known(&reply(values));
+    assert_eq!(of(&[9, 7]), Some((Some(7), None)));
+    assert_eq!(
+        of(&[9, 7, 1_800]),
+        Some((Some(7), Some(Millis::new(1_800))))
+    );
+    for other in [&[9][..], &[9, 7, 1_800, 1]] {
+        assert_eq!(of(other), None, "{other:?}");
+    }
+    assert_eq!(turns::granted_as_known(&Value::Int(9)), None);
 }

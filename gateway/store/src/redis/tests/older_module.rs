@@ -3,13 +3,17 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 
-use mooring_session::request_digest::NAMES_REQUEST;
+use mooring_session::RequestDigest;
+use mooring_session::request_digest::{NAMES_REQUEST, REQUEST_FIELD};
 
 use super::{RedisStore, TIMEOUT};
 use crate::error::OpenError;
+use crate::test_support::enter;
 use crate::test_support::requests as make;
 use crate::test_support::server::{Module, RedisServer};
+use crate::turns::{EnterRequest, TurnScope};
 
 /// What a module is too old for.
 #[derive(Clone, Copy)]
@@ -17,6 +21,8 @@ enum Lacks {
     Nothing,
     Command(&'static str),
     RequestNames,
+    /// The word DELEGATE of ENTER.
+    Delegations,
 }
 
 /// A server with such a module, for as many connections as come.
@@ -41,7 +47,7 @@ fn answer(client: TcpStream, lacks: Lacks) -> Option<()> {
             (name, [_, asked @ ..]) if name.eq_ignore_ascii_case("COMMAND") => {
                 let hint = match lacks {
                     Lacks::RequestNames => "nondeterministic_output",
-                    Lacks::Nothing | Lacks::Command(_) => NAMES_REQUEST,
+                    Lacks::Nothing | Lacks::Command(_) | Lacks::Delegations => NAMES_REQUEST,
                 };
                 let known = |word: &String| match lacks {
                     Lacks::Command(lacking) if word == lacking => "*-1\r\n".to_owned(),
@@ -53,6 +59,18 @@ fn answer(client: TcpStream, lacks: Lacks) -> Option<()> {
                 };
                 let entries: String = asked.iter().map(known).collect();
                 format!("*{}\r\n{entries}", asked.len())
+            }
+            (name, _) if name == "SESSION.ENTER" => {
+                let digest = RequestDigest::of(words.iter().map(|word| word.as_bytes()));
+                match words.iter().any(|word| word == "DELEGATE") {
+                    true => {
+                        format!("-ERR syntax error near 'DELEGATE' ({REQUEST_FIELD} {digest})\r\n")
+                    }
+                    false => format!(
+                        "*6\r\n$7\r\n{REQUEST_FIELD}\r\n$16\r\n{digest}\r\n+state\r\n+unbound\r\n+turn\r\n:{}\r\n",
+                        words.len()
+                    ),
+                }
             }
             _ => "+OK\r\n".to_owned(),
         };
@@ -128,4 +146,22 @@ async fn a_module_that_does_not_index_the_prefix_is_refused_by_what_it_indexes()
     // Of a server that does not say, nothing is assumed.
     let silent = serve_module(Lacks::Nothing);
     RedisStore::open(&silent, "other:", TIMEOUT).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_module_without_delegations_is_asked_once() {
+    let url = serve_module(Lacks::Delegations);
+    let store = RedisStore::open(&url, make::PREFIX, TIMEOUT).await.unwrap();
+    let wishing = EnterRequest {
+        scope: TurnScope::Delegation,
+        ..enter("w:1", "t1")
+    };
+    for _ in 0..2 {
+        let entered = store.enter(&make::key("s"), &wishing).await.unwrap();
+        // The server counts the words.
+        assert_eq!((entered.turn, entered.delegated_for), (Some(8), None));
+    }
+    let connection = store.link.number();
+    let without = store.without_delegations.load(Ordering::Relaxed);
+    assert_eq!(without, connection);
 }
