@@ -161,6 +161,7 @@ async fn keep_beating(
             () = stopping.cancelled(), if beat.drain == Drain::Serving => {
                 // Sent immediately, so that no new bindings are made to this gateway.
                 beat.drain = Drain::Draining;
+                session_router.stop_delegations();
             }
         }
         match send_beat(&session_router, &beat).await {

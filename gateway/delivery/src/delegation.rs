@@ -10,7 +10,7 @@
 //! | | `recall`, `lose_wake_ups` | counted from the beginning; a delegation that is granted meanwhile is recalled |
 //! | idle | `begin` | in use; the call asks the store to renew it if that is due, or if in doubt |
 //! | | [`recall`](Delegations::recall), [`lose_wake_ups`](Delegations::lose_wake_ups), [`sweep`](Delegations::sweep) after a pause | ended: the turn is left |
-//! | in use | `begin` of another call | it asks the store, which recalls the delegation |
+//! | in use | `begin` of another call | it asks the store, and the delegation is recalled |
 //! | | `recall`, `lose_wake_ups` | recalled |
 //! | | [`end`](Delegations::end) | idle |
 //! | | [`keep`](Delegations::keep): the call lasts, or waits for its client | ended: the turn is the call's alone |
@@ -50,7 +50,7 @@ impl BootTime {
 }
 
 /// For how long a turn may be relied on without asking the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Term {
     asked_at: BootTime,
     lease: Duration,
@@ -79,7 +79,14 @@ impl Term {
     /// Whether the turn still excludes all other calls.
     #[must_use]
     pub fn covers(self, now: BootTime) -> bool {
-        now.since(self.asked_at) < self.lease.saturating_sub(TERM_MARGIN)
+        now < self.ends_at()
+    }
+
+    /// From when on another call may have the turn, unless it is renewed.
+    #[must_use]
+    pub const fn ends_at(self) -> BootTime {
+        let length = self.lease.saturating_sub(TERM_MARGIN);
+        BootTime(self.asked_at.0.saturating_add(length))
     }
 
     /// Whether the next call should renew it.
@@ -178,7 +185,11 @@ impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
                 *calls = calls.saturating_add(1);
                 Beginning::AskTurn
             }
-            Known::InUse { .. } => Beginning::AskTurn,
+            // It waits in the line of the store, which recalls the delegation too.
+            Known::InUse { is_recalled, .. } => {
+                *is_recalled = true;
+                Beginning::AskTurn
+            }
             Known::Idle { .. } => {
                 let in_use = Known::InUse {
                     call: call.clone(),
@@ -317,5 +328,45 @@ impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_millis(1_800);
+
+    fn at(ms: u64) -> BootTime {
+        BootTime(Duration::from_millis(ms))
+    }
+
+    /// A table whose delegation is used by the call `first`.
+    fn in_use() -> Delegations<&'static str, &'static str, &'static str> {
+        let mut table = Delegations::default();
+        let wake_ups = WakeUps::SeenAt(at(1_000));
+        for _ in 0..=CALLS_MIN {
+            table.begin(&"key", &"first", at(1_000), wake_ups);
+        }
+        assert!(table.granted(&"key", &"first"));
+        table
+    }
+
+    /// The recall of the store may come late: the first call must not take the turn along to its next one.
+    #[test]
+    fn a_second_call_at_the_same_gateway_recalls_the_delegation() {
+        let mut table = in_use();
+        let second = table.begin(&"key", &"second", at(1_010), WakeUps::SeenAt(at(1_000)));
+        assert!(matches!(second, Beginning::AskTurn));
+        let term = Term::asked(at(1_000), LEASE);
+        assert_eq!(table.end(&"key", "turn", term, at(1_020)), Some("turn"));
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn a_term_ends_before_the_lease() {
+        let term = Term::asked(at(1_000), LEASE);
+        assert_eq!(term.ends_at(), at(2_600));
+        assert!(term.covers(at(2_599)) && !term.covers(at(2_600)));
     }
 }

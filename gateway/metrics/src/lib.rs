@@ -60,6 +60,8 @@ metrics! {
     pub REPLIES_MISMATCHED = counter("mooring_mismatched_replies_total").zero("source", ReplySource::VARIANTS);
     /// Claims of other workers that the store reported as settled.
     pub CLAIM_NEWS = counter("mooring_claim_news_total").zero();
+    /// What became of delegated turns, by event.
+    pub DELEGATIONS = counter("mooring_turn_delegations_total").zero("event", DelegationEvent::VARIANTS);
     /// Always 1, with the version of the gateway.
     pub BUILD_INFO = gauge("mooring_build_info");
     /// 1 while the store is away.
@@ -169,6 +171,39 @@ pub fn session_capped(outcome: CapOutcome) {
 /// The store reported that another worker's claim has settled.
 pub fn claim_news() {
     counter!(CLAIM_NEWS).increment(1);
+}
+
+/// What happened to a delegated turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum DelegationEvent {
+    /// The store delegated it to this gateway.
+    Granted,
+    /// A call has it from this gateway.
+    Used,
+    /// A call that lasts keeps it for itself.
+    Kept,
+    /// It was left because somebody else waits for it, its binding has changed, or this gateway stops.
+    Recalled,
+    /// It was left because no call used it.
+    Unused,
+    /// The store had ended it before it was renewed.
+    Lapsed,
+    /// It ended because recalls may not arrive.
+    Broken,
+}
+
+/// Something happened to a delegated turn.
+pub fn delegation(event: DelegationEvent) {
+    // Most calls are uses.
+    static USED: LazyLock<Counter> = LazyLock::new(|| {
+        let event = <&'static str>::from(DelegationEvent::Used);
+        counter!(DELEGATIONS, "event" => event)
+    });
+    match event {
+        DelegationEvent::Used => USED.increment(1),
+        event => counter!(DELEGATIONS, "event" => <&'static str>::from(event)).increment(1),
+    }
 }
 
 /// Sets the gauges that are computed at each scrape.

@@ -3,7 +3,9 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use super::reader::Reader;
 use super::rows::settings;
+use super::setting::Integer;
 
 settings! {
     /// Whether sessions keep their upstream instance, and for how long.
@@ -42,7 +44,26 @@ settings! {
         /// client may have given up without canceling it.
         pub turn_wait_max: Duration =
             Integer("affinity.turn_wait_max_ms", "milliseconds", 60_000, 1000..=86_400_000),
+        /// How long this gateway may let the calls of a session at a server run one after another without asking the
+        /// store, after a few in a row came here; 0 turns that off. Another gateway where a call of the session arrives
+        /// gets the next turn at once. It waits this long only if this gateway does not answer.
+        pub delegation_lease: Duration =
+            Integer("affinity.delegation_ms", "milliseconds", 1800, 0..=1800)
+            => |reader, row| read_delegation_lease(reader, row),
     }
+}
+
+/// The shortest lease. A fifth of a second of it is a margin for clocks and for the write of a request.
+const DELEGATION_MS_MIN: u64 = 500;
+
+fn read_delegation_lease(reader: &mut Reader<'_>, row: &'static Integer) -> Duration {
+    let lease_ms: u64 = reader.read(row);
+    if (1..DELEGATION_MS_MIN).contains(&lease_ms) {
+        let reason = "a lease that short would be renewed by nearly every call";
+        let allowed = format!("0, or {DELEGATION_MS_MIN} to {}", row.range.end());
+        reader.refuse(row, lease_ms.to_string(), reason, allowed);
+    }
+    Duration::from_millis(lease_ms)
 }
 
 /// Whether something keeps its sessions with one upstream instance.

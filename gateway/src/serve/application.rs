@@ -313,6 +313,7 @@ fn affinity_options(settings: &Settings) -> SessionRouterOptions {
         initializes_per_minute: settings.affinity.initializes_per_minute,
         claim_lease: Millis::from(settings.upstream.claim_lease),
         turn_wait_max: settings.affinity.turn_wait_max,
+        delegation_lease: Millis::from(settings.affinity.delegation_lease),
         answer_timeout: settings.upstream.response_headers_timeout,
         key_prefix: settings.store.key_prefix.as_str().into(),
     }

@@ -49,13 +49,17 @@ impl SessionRouter {
         if self.active_bindings().is_in_call(&key, servers) {
             return self.note_use(principal, &key).await;
         }
+        // A delegated turn that no call uses is no use of the session.
+        for server in self.servers().iter() {
+            self.delegations().recall(&key, &server.id);
+        }
         let request = EndRequest {
             principal: Some(principal.clone()),
             when: EndCondition::Idle,
         };
         match self.store().end(&key, &request).await {
             Ok(ended) => {
-                self.active_bindings().forget(&key, &ended.record);
+                self.forget_session(&key, &ended.record);
                 if ended.ended_now {
                     metrics::session_capped(metrics::CapOutcome::Ended);
                     tracing::info!(

@@ -27,7 +27,7 @@ impl SessionRouter {
     /// Refusals of the store (an unknown session, another principal's), or the store is unreachable.
     pub async fn close(&self, session: &Session) -> Result<CloseOutcome, StoreError> {
         let ended = self.store().end(&session.key, &ending(session)).await?;
-        self.active_bindings().forget(&session.key, &ended.record);
+        self.forget_session(&session.key, &ended.record);
         if !ended.ended_now {
             return Ok(CloseOutcome::AlreadyClosed);
         }
@@ -39,7 +39,7 @@ impl SessionRouter {
     pub(super) async fn close_lost(&self, session: &Session) {
         match self.store().end(&session.key, &ending(session)).await {
             Ok(ended) => {
-                self.active_bindings().forget(&session.key, &ended.record);
+                self.forget_session(&session.key, &ended.record);
                 if ended.ended_now {
                     let (router, key) = (self.clone(), session.key.clone());
                     tokio::spawn(for_same_user(async move {

@@ -6,9 +6,11 @@
 
 mod active_bindings;
 mod admission;
+mod boot_clock;
 mod cancellation;
 mod cleaning;
 mod close;
+mod delegations;
 mod establish;
 mod named_session;
 mod open;
@@ -22,6 +24,8 @@ mod resolving;
 mod restored_state;
 mod session_access;
 mod stream;
+#[cfg(test)]
+mod test_router;
 mod turn;
 mod wake_ups;
 
@@ -32,6 +36,7 @@ use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
+use mooring_session::view::RecordView;
 use thread_local::ThreadLocal;
 
 pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind};
@@ -49,17 +54,18 @@ pub use resolve::{RebindNotice, ResolveError};
 pub(crate) use resolve::{RouterErrors, ServerInstances, now};
 pub(crate) use resolving::Resolving;
 pub use stream::{HoldError, StreamHold, StreamKind};
-pub use turn::{Turn, Withdrawal};
+pub use turn::{Turn, TurnGuard, Withdrawal};
 pub use wake_ups::{BindingWatch, wake_waiters};
 
+use self::delegations::DelegationTable;
 use self::stream::OpenStreams;
 use self::turn::HeldTurns;
 use self::wake_ups::Waiters;
 use crate::in_flight_requests::InFlightRequests;
 pub use mooring_delivery::Loss;
 use mooring_protocol::ids::gateway_id;
-use mooring_store::Store;
 pub use mooring_store::{Session, TurnError};
+use mooring_store::{SessionKey, Store};
 
 use mooring_upstream::{Caller, Client, Servers};
 
@@ -78,6 +84,7 @@ struct Shared {
     options: SessionRouterOptions,
     active_bindings: ActiveBindings,
     waiters: Waiters,
+    delegations: Arc<DelegationTable>,
     open_streams: OpenStreams,
     in_flight_requests: InFlightRequests,
     /// Each thread has its own: a turn is kept by the thread that took it.
@@ -98,6 +105,8 @@ pub struct SessionRouterOptions {
     pub claim_lease: Millis,
     /// Longest wait of a call for its turn.
     pub turn_wait_max: Duration,
+    /// The lease of delegated turns; zero if turns are not to be delegated.
+    pub delegation_lease: Millis,
     /// Longest wait for an instance's answer to a gateway request.
     pub answer_timeout: Duration,
     /// The prefix of all keys in the store.
@@ -124,6 +133,7 @@ impl SessionRouter {
             worker,
             active_bindings: ActiveBindings::new(idle),
             waiters: Waiters::default(),
+            delegations: DelegationTable::new(options.delegation_lease, options.session_ttl),
             open_streams: OpenStreams::default(),
             in_flight_requests: InFlightRequests::default(),
             held_turns: ThreadLocal::new(),
@@ -171,6 +181,24 @@ impl SessionRouter {
     /// The calls that wait here for other gateways' claims or for turns, and the streams that wait for bindings.
     fn waiters(&self) -> &Waiters {
         &self.0.waiters
+    }
+
+    /// The turns that the store has delegated to this gateway.
+    fn delegations(&self) -> &Arc<DelegationTable> {
+        &self.0.delegations
+    }
+
+    /// This gateway stops: it leaves its delegated turns, and asks for no more.
+    pub fn stop_delegations(&self) {
+        self.delegations().close();
+    }
+
+    /// The session has ended here: its delegated turns are left, and its bindings are not counted any more.
+    fn forget_session(&self, key: &SessionKey, record: &RecordView) {
+        self.active_bindings().forget(key, record);
+        for binding in &record.bindings {
+            self.delegations().recall(key, &binding.server);
+        }
     }
 
     /// The streams that are open here.

@@ -75,6 +75,9 @@ impl Resolving {
         task: Task<'_>,
     ) -> Result<TaskOutcome<RouterErrors>, NameError> {
         let (store, key) = (router.store(), &session.key);
+        if changes_binding(&task) {
+            router.delegations().recall(key, &server.id);
+        }
         match task {
             Task::Route(request) => {
                 let routed = router.route(session, &request).await;
@@ -194,6 +197,14 @@ impl Resolving {
                 .await;
         }
     }
+}
+
+/// Whether the session's calls may have to go elsewhere after this task.
+const fn changes_binding(task: &Task<'_>) -> bool {
+    matches!(
+        task,
+        Task::Bind(_) | Task::Rebind(_) | Task::Unbind(_) | Task::LetLapse(_)
+    )
 }
 
 impl SessionRouter {

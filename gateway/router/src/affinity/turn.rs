@@ -11,10 +11,14 @@
 //! too long. Code sessions therefore fence with the turn's number, which only grows. Calls at upstream servers cannot
 //! be fenced: such a call continues, and the next one may run concurrently.
 
+mod call_turns;
 mod held_turns;
 mod keeper;
 mod queue_entry;
+mod running_call;
+mod signals;
 mod ticket_names;
+mod turn_guard;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,16 +30,21 @@ use mooring_session::time::Millis;
 use tokio::time::Instant;
 
 pub(super) use self::held_turns::HeldTurns;
-use self::held_turns::TurnPlace;
-use self::keeper::{TurnCommand, TurnNumbers, TurnSignals};
-use self::queue_entry::{LEASE, QueueEntry, TurnQueue};
+use self::held_turns::{TurnOfCall, TurnPlace};
+use self::keeper::FirstRenewal;
+pub(super) use self::keeper::{OwnTurn, TurnNumbers};
+pub(super) use self::queue_entry::QueueEntry;
+use self::queue_entry::{LEASE, TurnQueue};
+pub(super) use self::running_call::RunningCall;
+use self::signals::{TurnCommand, TurnSignals};
+pub use self::turn_guard::TurnGuard;
 use super::{Session, SessionRouter, TurnError};
 use mooring_metrics as metrics;
 use mooring_protocol::{Kind, Lane, Message, Method};
 use mooring_settings::Concurrency;
 use mooring_store::{
     EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store, StoreError,
-    fresh_token,
+    TurnScope, fresh_token,
 };
 use mooring_upstream::Server;
 
@@ -84,7 +93,7 @@ impl Turn {
     pub fn release(&self) {
         self.signals.command(TurnCommand::Release);
         if let Some((held, place)) = &self.held {
-            held.keep(*place, &self.signals);
+            held.keep(*place, &self.signals, FirstRenewal::Later);
         }
     }
 
@@ -107,11 +116,22 @@ impl Turn {
         self.signals.lost().await;
     }
 
-    /// A turn granted to this entry.
-    fn hold(entry: QueueEntry, numbers: TurnNumbers) -> Self {
-        let signals = Arc::<TurnSignals>::default();
-        let held = Arc::clone(entry.held_turns());
-        let place = held.insert(entry, numbers, &signals);
+    /// A handle for the check right before a request is written.
+    #[must_use]
+    pub fn guard(&self) -> TurnGuard {
+        TurnGuard::new(&self.signals, self.held.clone())
+    }
+
+    /// The turn of this call, which was just granted.
+    fn hold(call: &RunningCall, turn: TurnOfCall) -> Self {
+        let (numbers, term) = match &turn {
+            TurnOfCall::Own(own) => (own.numbers, own.entry.term()),
+            TurnOfCall::Delegated(used) => used.numbers_and_term(),
+        };
+        let signals = Arc::clone(call.signals());
+        signals.extend(term);
+        let held = Arc::clone(call.held_turns());
+        let place = held.insert(turn, &signals);
         Self {
             // Numbers from the in-memory fallback are not comparable with the store's.
             number: numbers.store,
@@ -123,7 +143,7 @@ impl Turn {
     /// A turn without a task, and whether it is released.
     #[cfg(test)]
     pub(crate) fn watched() -> (Self, impl Fn() -> bool) {
-        let signals = Arc::<TurnSignals>::default();
+        let signals = Arc::new(TurnSignals::of(None));
         let turn = Self {
             number: None,
             signals: Arc::clone(&signals),
@@ -160,7 +180,8 @@ impl SessionRouter {
         wait_max: Duration,
     ) -> Result<Turn, TurnError> {
         let entry = self.entry(key, principal, server, fresh_token()?, None);
-        let (turn, _) = entry.take(wait_max).await?;
+        let call = RunningCall::new(None, self.held_turns());
+        let (turn, _) = entry.take(&call, wait_max).await?;
         Ok(turn)
     }
 
@@ -188,13 +209,14 @@ impl SessionRouter {
         if server.concurrency == Concurrency::Parallel {
             return Ok(None);
         }
-        let (key, principal) = (&session.key, &session.principal);
-        let ticket = ticket_names::ticket(key, &server.id, &turn_id(id.as_json(), lane))?;
-        let entry = self.entry(key, principal, &server.id, ticket, Some(wait_max));
+        let id = turn_id(id.as_json(), lane);
+        let call = RunningCall::new(Some(id.into()), self.held_turns());
         let started = Instant::now();
-        let taken = entry.take(wait_max).await;
+        let taken = self
+            .take_turn_of(&call, session, &server.id, wait_max)
+            .await;
         metrics::turn_wait(started.elapsed());
-        taken.map(|(turn, entered)| Some((turn, entered.routed)))
+        taken.map(Some)
     }
 
     /// Removes a call from its queue if the client's message cancels one that waits for its turn, at any gateway, where
@@ -242,7 +264,6 @@ impl SessionRouter {
         let queue = TurnQueue {
             store: self.store().clone(),
             waiters: self.waiters().clone(),
-            held_turns: Arc::clone(self.held_turns()),
             key: key.clone(),
             patience,
         };
@@ -253,6 +274,7 @@ impl SessionRouter {
             ticket,
             lease: Millis::from(LEASE),
             line: Line::Last,
+            scope: TurnScope::Call,
             held: None,
         };
         QueueEntry::new(queue, request)
@@ -260,11 +282,15 @@ impl SessionRouter {
 }
 
 impl QueueEntry {
-    /// Waits up to `wait_max` for the turn.
-    async fn take(mut self, wait_max: Duration) -> Result<(Turn, EnterReply), TurnError> {
+    /// Waits up to `wait_max` for the turn of this call.
+    async fn take(
+        mut self,
+        call: &RunningCall,
+        wait_max: Duration,
+    ) -> Result<(Turn, EnterReply), TurnError> {
         let entered = self.wait(Instant::now().checked_add(wait_max)).await?;
-        let turn = Turn::hold(self, TurnNumbers::of(&entered));
-        Ok((turn, entered))
+        let own = OwnTurn::new(self, &entered);
+        Ok((Turn::hold(call, TurnOfCall::Own(own)), entered))
     }
 }
 

@@ -2,7 +2,7 @@
 //! the task that wakes them.
 //!
 //! Invariant: correctness does not depend on wake-ups. A call that is woken asks the store again; without a wake-up it
-//! asks again after a timeout.
+//! asks again after a timeout. Delegations depend on wake-ups arriving, so the same task ends them when they do not.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,6 +13,7 @@ use foldhash::fast::RandomState;
 use mooring_session::names::{ServerName, Token, WorkerId};
 use tokio::sync::watch;
 
+use super::delegations::DelegationTable;
 use super::{Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_store::{SessionKey, Store, WorkerEvent};
@@ -192,12 +193,43 @@ impl SessionRouter {
 
 /// Wakes waiting calls on the store's events, until it is stopped.
 pub async fn wake_waiters(router: SessionRouter) {
-    router.waiters().run(router.store(), router.worker()).await;
+    let (store, worker) = (router.store(), router.worker());
+    (router.waiters())
+        .run(store, worker, router.delegations())
+        .await;
+}
+
+/// Ends the delegations when it is dropped.
+struct LostAtEnd<'a>(&'a DelegationTable);
+
+impl Drop for LostAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.lose_wake_ups();
+    }
 }
 
 impl Waiters {
     /// Wakes waiting calls on the store's events for this gateway, until it is stopped.
-    pub(super) async fn run(&self, store: &Store, worker: &WorkerId) {
+    pub(super) async fn run(
+        &self,
+        store: &Store,
+        worker: &WorkerId,
+        delegations: &DelegationTable,
+    ) {
+        // Whoever stops this cannot be told of recalls any more.
+        let _lost = LostAtEnd(delegations);
+        tokio::select! {
+            () = self.wake_by_events(store, worker, delegations) => {}
+            () = delegations.maintain(store, worker) => {}
+        }
+    }
+
+    async fn wake_by_events(
+        &self,
+        store: &Store,
+        worker: &WorkerId,
+        delegations: &DelegationTable,
+    ) {
         let is_fleet_wide = store.reports_events_of_others();
         // The first answer may take the whole wait, so events are assumed to arrive until the store fails.
         self.set_receives_events(is_fleet_wide);
@@ -206,10 +238,11 @@ impl Waiters {
                 Ok(items) => {
                     self.set_receives_events(is_fleet_wide);
                     for item in items {
-                        self.wake_by(item);
+                        self.wake_by(item, delegations);
                     }
                 }
                 Err(error) => {
+                    delegations.lose_wake_ups();
                     if self.receives_events() {
                         tracing::info!(%error, "the store reports no events; claims of other gateways are polled");
                     }
@@ -220,16 +253,23 @@ impl Waiters {
         }
     }
 
-    fn wake_by(&self, item: WorkerEvent) {
+    fn wake_by(&self, item: WorkerEvent, delegations: &DelegationTable) {
         match item {
             WorkerEvent::Settled { key, server } => {
                 metrics::claim_news();
                 self.0.outcomes.fetch_add(1, Ordering::AcqRel);
+                delegations.recall(&key, &server);
                 self.wake(&WaitKey::Settled(key, server), WakeReason::Ask);
             }
             // Without a waiter, its ticket is already being released.
             WorkerEvent::Turn { ticket, .. } => self.wake(&WaitKey::Turn(ticket), WakeReason::Ask),
-            WorkerEvent::Withdrawn { ticket, .. } => {
+            WorkerEvent::Withdrawn {
+                key,
+                server,
+                ticket,
+            } => {
+                // A call under a delegation has no ticket of its own in the store, so its request is named.
+                delegations.withdraw(&key, &server, &ticket);
                 self.wake(&WaitKey::Turn(ticket), WakeReason::Withdrawn);
             }
         }

@@ -158,6 +158,8 @@ impl SessionRouter {
             epoch,
             token: None,
         };
+        self.delegations()
+            .recall(&connection_key.key, &connection_key.server);
         self.store().unbind(&connection_key.key, &request).await?;
         self.owned_connections().close(connection_key, epoch);
         Ok(())

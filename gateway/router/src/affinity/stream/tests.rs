@@ -6,53 +6,15 @@
     reason = "tests fail by panicking"
 )]
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Millis;
 
 use super::*;
-use crate::affinity::{ConnectionSettings, OwnedConnections, SessionRouterOptions};
+use crate::affinity::test_router::test_router;
 use mooring_store::Store;
 use mooring_store::test_support::memory_store;
 use mooring_store::test_support::requests as make;
-use mooring_upstream::{Client, HttpClient, HttpClientOptions, Servers, SilenceLimits, tls_config};
-
-const SECOND: Duration = Duration::from_secs(1);
-
-fn router(store: &Store, worker: &WorkerId) -> SessionRouter {
-    let client = HttpClientOptions {
-        connect_timeout: SECOND,
-        idle_connection: SECOND,
-        silence: SilenceLimits::default(),
-        event_bytes_max: 1024,
-    };
-    let connections = ConnectionSettings {
-        message_bytes_max: 1024,
-        events_max: 1,
-        event_bytes_max: 1024,
-        client_answer_timeout: SECOND,
-    };
-    let options = SessionRouterOptions {
-        session_ttl: Millis::new(60_000),
-        sessions_max: None,
-        initializes_per_minute: None,
-        claim_lease: Millis::new(1_000),
-        turn_wait_max: SECOND,
-        answer_timeout: SECOND,
-        key_prefix: "mcpgw:".into(),
-    };
-    SessionRouter::new(
-        store.clone(),
-        Client::new(HttpClient::new(client, tls_config(false).unwrap()), SECOND),
-        Arc::new(Servers::new(Vec::new())),
-        OwnedConnections::new(HashMap::new(), connections, SECOND, None),
-        worker.clone(),
-        options,
-    )
-}
 
 /// A live gateway, and a session.
 async fn scene() -> (Store, WorkerId, Session) {
@@ -76,7 +38,7 @@ async fn hold(router: &SessionRouter, session: &Session) -> Result<StreamHold, H
 #[tokio::test]
 async fn a_binding_without_a_stream_does_not_close_the_stream_to_its_gateway() {
     let (store, worker, session) = scene().await;
-    let router = router(&store, &worker);
+    let router = test_router(&store, &worker, Millis::new(0));
     // As if the client had disconnected before the answer to BIND.
     let lost = BindRequest {
         server: make::server("@get"),
@@ -98,7 +60,7 @@ async fn a_binding_without_a_stream_does_not_close_the_stream_to_its_gateway() {
 #[tokio::test]
 async fn of_anothers_stream_one_learns_nothing() {
     let (store, worker, session) = scene().await;
-    let router = router(&store, &worker);
+    let router = test_router(&store, &worker, Millis::new(0));
     let _open = hold(&router, &session).await.unwrap();
     let of_another = Session::new(
         session.key.clone(),
@@ -118,7 +80,7 @@ async fn of_anothers_stream_one_learns_nothing() {
 #[tokio::test]
 async fn one_of_two_that_open_a_stream_at_once_gets_it() {
     let (store, worker, session) = scene().await;
-    let router = router(&store, &worker);
+    let router = test_router(&store, &worker, Millis::new(0));
     let (one, other) = tokio::join!(hold(&router, &session), hold(&router, &session));
     let held = one.or(other).unwrap();
     assert!(hold(&router, &session).await.is_err());

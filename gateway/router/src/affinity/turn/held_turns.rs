@@ -1,31 +1,39 @@
 //! Turns that have no task.
 //!
-//! Most calls end before their turn has to be renewed, and never release it. Such a turn is an entry here, and ends with
-//! one command when its call does. It gets its [task](keeper) once it is [`TASK_AFTER`] old, or when it is released.
+//! Most calls end before their turn has to be renewed, and never release it. Such a turn is an entry here. When its call
+//! ends, it ends with one command, or without any if it is [delegated](crate::affinity::delegations). It gets its
+//! [task](keeper) once it is [`TASK_AFTER`] old or its term is about to end, or when it is released.
 //!
-//! Invariants: a turn is here or has a task, never both; a turn that stays here is renewed in time, by its task.
+//! Invariants: a turn is here or has a task, never both; a turn that stays here is renewed in time, by its task; a turn
+//! with a task is one call's alone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use slab::Slab;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use super::keeper::{self, FirstRenewal, RENEW_EVERY, TurnNumbers, TurnSignals};
-use super::queue_entry::{LEASE, QueueEntry};
+use super::keeper::{self, FirstRenewal, OwnTurn, RENEW_EVERY};
+use super::queue_entry::LEASE;
+use super::signals::TurnSignals;
+use crate::affinity::delegations::DelegatedUse;
 use mooring_usage::for_same_user;
 
 /// Age of a turn at which it gets its task, which renews it at once.
 const TASK_AFTER: Duration = Duration::from_millis(400);
 /// Interval of looking for turns of that age, while there are turns.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A turn whose term ends within this time gets its task, too. A delegated one may be old when its call begins.
+const ENDS_SOON: Duration = Duration::from_millis(400);
 
 // As with a task from the beginning, one renewal may fail before the lease expires.
 const _: () = assert!(
     (TASK_AFTER.as_millis() + LOOK_EVERY.as_millis()) + RENEW_EVERY.as_millis() * 2
         <= LEASE.as_millis()
 );
+const _: () = assert!(ENDS_SOON.as_millis() >= 2 * LOOK_EVERY.as_millis());
 
 /// The turns of one thread that have no task.
 #[derive(Debug, Default)]
@@ -36,10 +44,18 @@ pub(in crate::affinity) struct HeldTurns {
 
 #[derive(Debug)]
 struct HeldTurn {
-    entry: QueueEntry,
-    numbers: TurnNumbers,
+    turn: TurnOfCall,
     signals: Arc<TurnSignals>,
     since: Instant,
+}
+
+/// The turn of a call that was just granted. Dropping it ends the call's part in it.
+#[derive(Debug)]
+pub(super) enum TurnOfCall {
+    /// It is the call's alone, and is left.
+    Own(Box<OwnTurn>),
+    /// It is delegated, and is given back.
+    Delegated(DelegatedUse),
 }
 
 /// Where a turn was put. Another turn may have its place once it was taken.
@@ -50,32 +66,44 @@ impl HeldTurns {
     /// Holds a turn that was just granted.
     pub(super) fn insert(
         self: &Arc<Self>,
-        entry: QueueEntry,
-        numbers: TurnNumbers,
+        turn: TurnOfCall,
         signals: &Arc<TurnSignals>,
     ) -> TurnPlace {
-        let place = self.turns().insert(HeldTurn {
-            entry,
-            numbers,
+        let place = TurnPlace(self.turns().insert(HeldTurn {
+            turn,
             signals: Arc::clone(signals),
             since: Instant::now(),
-        });
-        if !self.is_watched.swap(true, Ordering::AcqRel) {
+        }));
+        if signals.is_to_be_kept() {
+            self.keep(place, signals, FirstRenewal::Now);
+        } else if !self.is_watched.swap(true, Ordering::AcqRel) {
             tokio::spawn(Arc::clone(self).watch());
         }
-        TurnPlace(place)
+        place
     }
 
     /// Ends the turn with these signals, if it is here. Returns whether it was.
     pub(super) fn end(&self, place: TurnPlace, signals: &Arc<TurnSignals>) -> bool {
-        // Dropping its entry releases the ticket.
+        // Dropping it ends it.
         self.take(place, signals).is_some()
     }
 
     /// Gives the turn with these signals its task, if it is here.
-    pub(super) fn keep(&self, place: TurnPlace, signals: &Arc<TurnSignals>) {
+    pub(super) fn keep(&self, place: TurnPlace, signals: &Arc<TurnSignals>, first: FirstRenewal) {
         if let Some(turn) = self.take(place, signals) {
-            turn.keep(FirstRenewal::Later);
+            turn.keep(first);
+        }
+    }
+
+    /// Gives the turn with these signals its task, which renews it at once: now, or when it comes here.
+    pub(super) fn keep_wherever(&self, signals: &Arc<TurnSignals>) {
+        signals.note_to_keep();
+        let is_it = |(place, turn): (usize, &HeldTurn)| {
+            Arc::ptr_eq(&turn.signals, signals).then_some(TurnPlace(place))
+        };
+        let place = self.turns().iter().find_map(is_it);
+        if let Some(place) = place {
+            self.keep(place, signals, FirstRenewal::Now);
         }
     }
 
@@ -93,7 +121,9 @@ impl HeldTurns {
         loop {
             sleep(LOOK_EVERY).await;
             let mut turns = self.turns();
-            let is_due = |turn: &HeldTurn| turn.since.elapsed() >= TASK_AFTER;
+            let is_due = |turn: &HeldTurn| {
+                turn.since.elapsed() >= TASK_AFTER || turn.signals.time_left() <= ENDS_SOON
+            };
             let due: Vec<usize> = (turns.iter())
                 .filter_map(|(place, turn)| is_due(turn).then_some(place))
                 .collect();
@@ -115,11 +145,17 @@ impl HeldTurns {
 
 impl HeldTurn {
     fn keep(self, first: FirstRenewal) {
-        tokio::spawn(for_same_user(keeper::keep(
-            self.entry,
-            self.numbers,
-            self.signals,
-            first,
-        )));
+        let own = match self.turn {
+            TurnOfCall::Own(own) => own,
+            // It is kept once.
+            TurnOfCall::Delegated(used) => match used.keep() {
+                Some(own) => own,
+                None => return,
+            },
+        };
+        // Without a runtime the process is stopping, and the turn ends here.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(for_same_user(keeper::keep(*own, self.signals, first)));
+        }
     }
 }

@@ -3,18 +3,21 @@
 //! Invariant: an entry that was requested is released, even if no caller waits for it any more: dropping it releases it
 //! in the background.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use mooring_delivery::{BootTime, Term};
 use mooring_session::Refusal;
-use mooring_session::names::NameError;
+use mooring_session::names::{NameError, Principal, Token, WorkerId};
 use mooring_session::refusal::Stale;
+use mooring_session::time::Millis;
 use tokio::time::{Instant, timeout_at};
 
-use super::{HeldTurns, TurnError, ticket_names};
+use super::{TurnError, ticket_names};
+use crate::affinity::boot_clock::boot_now;
 use crate::affinity::wake_ups::Waiters;
 use mooring_store::{
     EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store, StoreError,
+    TurnScope,
 };
 
 /// How long a turn outlives its holder. Shorter than the store's longest lease (2 s by default), during which a
@@ -31,7 +34,6 @@ const REFUSED_AS_DEAD_MAX: u32 = 10;
 pub(super) struct TurnQueue {
     pub(super) store: Store,
     pub(super) waiters: Waiters,
-    pub(super) held_turns: Arc<HeldTurns>,
     pub(super) key: SessionKey,
     /// How long a call keeps the turn while its server is silent; `None` for as long as it runs.
     pub(super) patience: Option<Duration>,
@@ -39,19 +41,25 @@ pub(super) struct TurnQueue {
 
 /// One ticket's entry in a queue.
 #[derive(Debug)]
-pub(super) struct QueueEntry {
+pub(in crate::affinity) struct QueueEntry {
     queue: TurnQueue,
     request: EnterRequest,
+    /// A ticket of the call that has the turn now, where that of the request has the name of an earlier one.
+    call_ticket: Option<Token>,
+    /// When the last command was sent that the store answered.
+    asked_at: BootTime,
     /// Whether the ticket may be in the queue.
     is_taken: bool,
 }
 
 impl QueueEntry {
     /// An entry that is not requested yet.
-    pub(super) const fn new(queue: TurnQueue, request: EnterRequest) -> Self {
+    pub(super) fn new(queue: TurnQueue, request: EnterRequest) -> Self {
         Self {
             queue,
             request,
+            call_ticket: None,
+            asked_at: BootTime::default(),
             is_taken: false,
         }
     }
@@ -62,9 +70,11 @@ impl QueueEntry {
     /// # Errors
     /// Never in practice.
     pub(super) fn resumed(&self) -> Result<Self, NameError> {
+        let before = self.call_ticket.as_ref().unwrap_or(&self.request.ticket);
         let request = EnterRequest {
-            ticket: ticket_names::resumed(&self.request.ticket)?,
+            ticket: ticket_names::resumed(before)?,
             line: Line::First,
+            scope: TurnScope::Call,
             held: None,
             ..self.request.clone()
         };
@@ -85,9 +95,35 @@ impl QueueEntry {
         tracing::info!(session = %self.queue.key.digest(), server = %self.request.server, patience = ?self.queue.patience, "turn released: the server of the call has been silent");
     }
 
-    /// Where a turn of the queue is while it has no task.
-    pub(super) const fn held_turns(&self) -> &Arc<HeldTurns> {
-        &self.queue.held_turns
+    /// The principal of its call.
+    pub(in crate::affinity) const fn principal(&self) -> &Principal {
+        &self.request.principal
+    }
+
+    /// The worker of its call.
+    pub(in crate::affinity) const fn worker(&self) -> &WorkerId {
+        &self.request.worker
+    }
+
+    /// For how long the turn that the store granted or renewed last may be relied on.
+    pub(in crate::affinity) fn term(&self) -> Term {
+        Term::asked(
+            self.asked_at,
+            Duration::from_millis(self.request.lease.get()),
+        )
+    }
+
+    /// From now on also asks for a delegation, with this lease.
+    pub(super) fn ask_for_delegation(&mut self, lease: Millis) {
+        self.request.scope = TurnScope::Delegation;
+        self.request.lease = lease;
+    }
+
+    /// From now on asks for a turn for one call: that of the ticket, or this one if the turn was delegated.
+    pub(in crate::affinity) fn ask_for_call(&mut self, call_ticket: Option<Token>) {
+        self.request.scope = TurnScope::Call;
+        self.request.lease = Millis::from(LEASE);
+        self.call_ticket = call_ticket;
     }
 
     /// The store of the queue.
@@ -170,11 +206,18 @@ impl QueueEntry {
     }
 
     /// Requests the turn, or renews it; `held` is its number if it is granted.
-    pub(super) async fn ask(&mut self, held: Option<u64>) -> Result<EnterReply, StoreError> {
+    pub(in crate::affinity) async fn ask(
+        &mut self,
+        held: Option<u64>,
+    ) -> Result<EnterReply, StoreError> {
         self.is_taken = true;
+        let asked_at = boot_now();
         self.request.held = held;
         let TurnQueue { store, key, .. } = &self.queue;
         let answer = store.enter(key, &self.request).await;
+        if answer.is_ok() {
+            self.asked_at = asked_at;
+        }
         if let Err(StoreError::Refused(refusal)) = &answer {
             // A refused ticket is not in the queue, except one that was in it before its worker counted as dead.
             self.is_taken = *refusal == Refusal::Stale(Stale::Worker);

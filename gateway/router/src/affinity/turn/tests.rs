@@ -24,6 +24,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::keeper::RENEW_EVERY;
 use super::*;
+use crate::affinity::delegations::DelegationTable;
 use crate::affinity::wake_ups::Waiters;
 use mooring_store::test_support::requests as make;
 use mooring_store::test_support::server::{Module, PATIENCE, RedisServer, eventually};
@@ -31,6 +32,8 @@ use mooring_store::test_support::{embedded_store, memory_store, redis_store, tur
 use mooring_store::{StoreOptions, StorePlace, TurnHolder, WhenAway, open_with};
 
 const SHORT: Duration = Duration::from_millis(50);
+/// The TTL of sessions.
+const TTL: Millis = Millis::new(60_000);
 /// The shortest time to live of a beat.
 const SHORT_TTL_MS: u64 = mooring_session::limits::BEAT_TTL_MIN.get();
 
@@ -52,8 +55,9 @@ impl Worker {
     fn new(store: &Store, name: &str) -> Self {
         let (id, waiters) = (make::worker(name), Waiters::default());
         let wake_ups = {
+            let delegations = DelegationTable::new(Millis::from(LEASE), TTL);
             let (store, id, waiters) = (store.clone(), id.clone(), waiters.clone());
-            tokio::spawn(async move { waiters.run(&store, &id).await })
+            tokio::spawn(async move { waiters.run(&store, &id, &delegations).await })
         };
         Self {
             store: store.clone(),
@@ -67,7 +71,6 @@ impl Worker {
         let queue = TurnQueue {
             store: self.store.clone(),
             waiters: self.waiters.clone(),
-            held_turns: Arc::default(),
             key: key(),
             patience: None,
         };
@@ -78,6 +81,7 @@ impl Worker {
             ticket: make::token(ticket),
             lease: Millis::from(LEASE),
             line: Line::Last,
+            scope: TurnScope::Call,
             held: None,
         };
         QueueEntry::new(queue, request)
@@ -87,11 +91,11 @@ impl Worker {
     async fn take_for(&self, ticket: &str, patience: Duration) -> Turn {
         let mut entry = self.entry(ticket);
         entry.set_patience(patience);
-        entry.take(PATIENCE).await.unwrap().0
+        entry.take(&call(), PATIENCE).await.unwrap().0
     }
 
     async fn take(&self, ticket: &str, wait_max: Duration) -> Result<Turn, TurnError> {
-        let (turn, _) = self.entry(ticket).take(wait_max).await?;
+        let (turn, _) = self.entry(ticket).take(&call(), wait_max).await?;
         Ok(turn)
     }
 }
@@ -102,7 +106,8 @@ type Taken = Result<(Turn, EnterReply), TurnError>;
 impl Worker {
     /// A caller that waits: its ENTER precedes every later command.
     async fn waits(&self, ticket: &str) -> JoinHandle<Taken> {
-        let mut call = Box::pin(self.entry(ticket).take(PATIENCE));
+        let entry = self.entry(ticket);
+        let mut call = Box::pin(async move { entry.take(&call(), PATIENCE).await });
         tokio::select! {
             biased;
             came = &mut call => panic!("the turn is free: {came:?}"),
@@ -110,6 +115,11 @@ impl Worker {
         }
         tokio::spawn(call)
     }
+}
+
+/// A call that no client can cancel.
+fn call() -> RunningCall {
+    RunningCall::new(None, &Arc::default())
 }
 
 /// Yields to other tasks this many times.
@@ -170,7 +180,7 @@ async fn callers_get_the_turn_one_after_another(store: &Store) {
     for number in 0..8 {
         let entry = workers[number % 2].entry(&format!("t{number}"));
         tasks.spawn(async move {
-            let (turn, _) = entry.take(PATIENCE).await.unwrap();
+            let (turn, _) = entry.take(&call(), PATIENCE).await.unwrap();
             assert!(!turn.is_lost());
             turn.number().unwrap()
         });
@@ -201,7 +211,8 @@ async fn dropped_callers_block_no_other(store: &Store) {
     let gone = worker.take("gone", PATIENCE);
     assert!(tokio::time::timeout(SHORT, gone).await.is_err());
     // A caller that is dropped before the first answer.
-    let asked = tokio::spawn(worker.entry("asked").take(PATIENCE));
+    let entry = worker.entry("asked");
+    let asked = tokio::spawn(async move { entry.take(&call(), PATIENCE).await });
     tokio::task::yield_now().await;
     asked.abort();
     drop(held);

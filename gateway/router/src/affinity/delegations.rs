@@ -1,0 +1,216 @@
+//! The delegated turns of this process: [`mooring_delivery::Delegations`] for all of its threads.
+//!
+//! A call [begins](DelegationTable::begin) here and [gives back](DelegatedUse) what it used. The task of the
+//! [wake-ups](super::wake_ups) keeps the table true: it notes that wake-ups arrive, recalls what the store wants back, and
+//! sweeps out what is unused. Invariants: a delegated turn is idle here, with one call, or being left; dropping it leaves it;
+//! a dropped call leaves nothing in use; no lock is held while a turn is left.
+
+mod delegated_use;
+mod maintenance;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use mooring_delivery::{Beginning, BootTime, Delegations, Term, WakeUps};
+use mooring_metrics::{self as metrics, DelegationEvent};
+use mooring_session::names::{Principal, ServerName, WorkerId};
+use mooring_session::rules::RouteReply;
+use mooring_session::time::Millis;
+use mooring_session::view::{BindingState, BindingView};
+use tokio::sync::Notify;
+
+pub(super) use self::delegated_use::{DelegatedUse, KeptCall};
+use super::boot_clock::boot_now;
+use super::turn::{OwnTurn, QueueEntry, RunningCall, TurnNumbers};
+use mooring_store::{EnterReply, SessionKey};
+
+/// The calls of different threads rarely meet in one shard.
+const SHARDS: usize = 64;
+/// The TTL of a session has to be this many leases: a renewal once a lease keeps it from expiring.
+const TTL_LEASES: u64 = 4;
+
+/// Whose turn is delegated: a session and a server.
+pub(super) type DelegationKey = (SessionKey, ServerName);
+
+/// A turn that the store has delegated to this gateway, with what its calls need of the store.
+#[derive(Debug)]
+pub(super) struct DelegatedTurn {
+    pub(super) entry: QueueEntry,
+    pub(super) numbers: TurnNumbers,
+    pub(super) term: Term,
+    pub(super) binding: BindingView,
+}
+
+/// How a call gets its turn.
+pub(super) enum CallBeginning {
+    /// By asking the store for a turn.
+    AskTurn,
+    /// By asking the store for a turn, and for a delegation with this lease.
+    AskDelegation(Millis),
+    /// It has this one.
+    Use(DelegatedUse),
+    /// It has this one if the store renews it.
+    Renew(DelegatedUse),
+}
+
+/// The delegated turns of this process.
+#[derive(Debug)]
+pub(super) struct DelegationTable {
+    /// The lease to ask for. None if turns are not to be delegated.
+    lease: Option<Millis>,
+    shards: Box<[Mutex<Shard>; SHARDS]>,
+    hasher: RandomState,
+    /// When the wake-ups were last seen to arrive, in nanoseconds of [`BootTime`]; 0 if they do not.
+    wake_ups_seen: AtomicU64,
+    is_closed: AtomicBool,
+    /// Whether a task maintains it. It is not needed while the table is empty.
+    is_maintained: AtomicBool,
+    is_filled: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    delegations: Delegations<DelegationKey, Box<DelegatedTurn>, RunningCall>,
+    /// The calls that keep a turn which was delegated: its ticket does not name them, so their cancellations come here.
+    kept: HashMap<DelegationKey, RunningCall, RandomState>,
+}
+
+impl DelegationTable {
+    /// An empty table. `lease` is what to ask the store for; zero turns delegations off. So does a TTL of sessions that is
+    /// short against it.
+    pub(super) fn new(lease: Millis, session_ttl: Millis) -> Arc<Self> {
+        let is_on = lease > Millis::new(0) && session_ttl >= lease.times(TTL_LEASES);
+        Arc::new(Self {
+            lease: is_on.then_some(lease),
+            shards: Box::new(std::array::from_fn(|_| Mutex::default())),
+            hasher: RandomState::default(),
+            wake_ups_seen: AtomicU64::default(),
+            is_closed: AtomicBool::default(),
+            is_maintained: AtomicBool::default(),
+            is_filled: Notify::default(),
+        })
+    }
+
+    /// A call of this principal begins.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        key: &DelegationKey,
+        principal: &Principal,
+        call: &RunningCall,
+    ) -> CallBeginning {
+        let Some(lease) = self.lease else {
+            return CallBeginning::AskTurn;
+        };
+        if self.is_closed.load(Ordering::Acquire) {
+            return CallBeginning::AskTurn;
+        }
+        let (now, wake_ups) = (boot_now(), self.wake_ups());
+        let beginning = self.shard(key).delegations.begin(key, call, now, wake_ups);
+        self.ask_for_maintenance();
+        let (turn, is_sure) = match beginning {
+            Beginning::AskTurn => return CallBeginning::AskTurn,
+            Beginning::AskDelegation => return CallBeginning::AskDelegation(lease),
+            Beginning::Use(turn) => (turn, true),
+            Beginning::Renew(turn) => (turn, false),
+        };
+        let is_own = turn.entry.principal() == principal;
+        let mut used = DelegatedUse::new(self, key, turn);
+        if !is_own {
+            // The store refuses it.
+            return CallBeginning::AskTurn;
+        }
+        match is_sure {
+            true => {
+                metrics::delegation(DelegationEvent::Used);
+                CallBeginning::Use(used)
+            }
+            false => {
+                used.doubt();
+                CallBeginning::Renew(used)
+            }
+        }
+    }
+
+    /// The store has delegated the turn of this entry to this gateway. The turn is the call's own where it cannot be used
+    /// by others.
+    pub(super) fn grant(
+        self: &Arc<Self>,
+        key: &DelegationKey,
+        call: &RunningCall,
+        entry: QueueEntry,
+        entered: &EnterReply,
+    ) -> Result<DelegatedUse, Box<OwnTurn>> {
+        let numbers = TurnNumbers::of(entered);
+        let binding = usable_binding(&entered.routed, entry.worker());
+        let is_open = binding.is_some() && !self.is_closed.load(Ordering::Acquire);
+        let Some(binding) =
+            binding.filter(|_| is_open && self.shard(key).delegations.granted(key, call))
+        else {
+            return Err(self.keep_for(call, key, entry, numbers));
+        };
+        self.ask_for_maintenance();
+        metrics::delegation(DelegationEvent::Granted);
+        let turn = DelegatedTurn {
+            term: entry.term(),
+            entry,
+            numbers,
+            binding: binding.clone(),
+        };
+        Ok(DelegatedUse::new(self, key, Box::new(turn)))
+    }
+
+    /// The turn becomes the call's own.
+    fn keep_for(
+        self: &Arc<Self>,
+        call: &RunningCall,
+        key: &DelegationKey,
+        mut entry: QueueEntry,
+        numbers: TurnNumbers,
+    ) -> Box<OwnTurn> {
+        // Without a ticket of its own it could not resume.
+        entry.ask_for_call(call.ticket(key).ok());
+        (self.shard(key).kept).insert(key.clone(), call.clone());
+        Box::new(OwnTurn {
+            entry,
+            numbers,
+            kept: Some(KeptCall::new(self, key, call)),
+        })
+    }
+
+    fn shard(&self, key: &DelegationKey) -> MutexGuard<'_, Shard> {
+        let [first, ..] = &*self.shards;
+        let index = self.hasher.hash_one(key) as usize % SHARDS;
+        lock(self.shards.get(index).unwrap_or(first))
+    }
+
+    fn wake_ups(&self) -> WakeUps {
+        match self.wake_ups_seen.load(Ordering::Acquire) {
+            0 => WakeUps::Broken,
+            nanos => WakeUps::SeenAt(BootTime(Duration::from_nanos(nanos))),
+        }
+    }
+}
+
+/// The binding of a route that stays as it is until the store notifies this worker.
+fn usable_binding<'a>(routed: &'a RouteReply, worker: &WorkerId) -> Option<&'a BindingView> {
+    let has_news = routed.worker_lost.is_some() || routed.unreported_loss.is_some();
+    let is_usable = |binding: &&BindingView| {
+        let owner = binding.owner.as_ref();
+        !has_news
+            && binding.state == BindingState::Bound
+            && binding.driver == *worker
+            && owner.is_none_or(|owner| owner.worker == *worker && owner.alive)
+    };
+    routed.binding.as_ref().filter(is_usable)
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    // It is consistent after every statement, so a poisoned lock is usable.
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,154 @@
+//! What keeps the table true while calls come and go: wake-ups, recalls, and the end of what is unused.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mooring_delivery::BootTime;
+use mooring_metrics::{self as metrics, DelegationEvent};
+use mooring_session::names::{ServerName, Token, WorkerId};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{DelegatedTurn, DelegationKey, DelegationTable, lock};
+use crate::affinity::boot_clock::boot_now;
+use mooring_store::{EventPath, SessionKey, Store};
+
+/// How often the wake-ups are looked after while the table is not empty. Twice within the time for which they may be
+/// unobserved.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// After how many looks unused delegations are swept out.
+const SWEEP_EVERY: u32 = 5;
+
+impl DelegationTable {
+    /// Another caller waits for the turn, or the binding has changed.
+    pub(in crate::affinity) fn recall(&self, key: &SessionKey, server: &ServerName) {
+        let key = (key.clone(), server.clone());
+        let left = self.shard(&key).delegations.recall(&key);
+        self.leave(left, DelegationEvent::Recalled);
+    }
+
+    /// A client cancelled the request whose tickets begin with this. If it runs here with a turn that is or was delegated, its
+    /// turn ends after a grace.
+    pub(in crate::affinity) fn withdraw(
+        &self,
+        key: &SessionKey,
+        server: &ServerName,
+        beginning: &Token,
+    ) {
+        let key: DelegationKey = (key.clone(), server.clone());
+        let call = {
+            let shard = self.shard(&key);
+            let running = shard.delegations.running(&key);
+            running.or_else(|| shard.kept.get(&key)).cloned()
+        };
+        if let Some(call) = call.filter(|call| call.is_named(&key, beginning)) {
+            call.withdraw();
+        }
+    }
+
+    /// The gateway stops: its turns are left, and it gets no more.
+    pub(in crate::affinity) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        for shard in &*self.shards {
+            // The turns of running calls are left when these end.
+            let idle = lock(shard).delegations.lose_wake_ups().idle;
+            self.leave(idle, DelegationEvent::Recalled);
+        }
+    }
+
+    /// Recalls cannot arrive any more, or one may have been missed.
+    pub(in crate::affinity) fn lose_wake_ups(&self) {
+        self.wake_ups_seen.store(0, Ordering::Release);
+        for shard in &*self.shards {
+            let lost = lock(shard).delegations.lose_wake_ups();
+            self.leave(lost.idle, DelegationEvent::Broken);
+            for call in lost.running {
+                metrics::delegation(DelegationEvent::Broken);
+                call.keep_turn();
+            }
+        }
+    }
+
+    fn see_wake_ups(&self) {
+        let BootTime(now) = boot_now();
+        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.wake_ups_seen.store(nanos, Ordering::Release);
+    }
+
+    fn sweep(&self) {
+        for shard in &*self.shards {
+            let unused = lock(shard).delegations.sweep(boot_now());
+            self.leave(unused, DelegationEvent::Unused);
+        }
+    }
+
+    /// Leaves turns by dropping them, outside of all locks.
+    fn leave(&self, turns: impl IntoIterator<Item = Box<DelegatedTurn>>, why: DelegationEvent) {
+        for turn in turns {
+            metrics::delegation(why);
+            drop(turn);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let mut shards = self.shards.iter();
+        shards.all(|shard| lock(shard).delegations.is_empty())
+    }
+
+    /// The table may not be empty.
+    pub(super) fn ask_for_maintenance(&self) {
+        if !self.is_maintained.load(Ordering::Acquire)
+            && !self.is_maintained.swap(true, Ordering::AcqRel)
+        {
+            self.is_filled.notify_one();
+        }
+    }
+
+    /// Looks after the wake-ups of this worker, and sweeps out what is unused, until it is dropped.
+    pub(in crate::affinity) async fn maintain(&self, store: &Store, worker: &WorkerId) {
+        loop {
+            self.is_filled.notified().await;
+            let mut path = None;
+            let mut looks = interval(LOOK_EVERY);
+            looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            for look in 1_u32.. {
+                looks.tick().await;
+                path = self.look_after_wake_ups(path, store.event_path(worker));
+                if look % SWEEP_EVERY == 0 {
+                    self.sweep();
+                    if self.is_unused() {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the table is empty and so needs no maintenance until a call asks for it.
+    fn is_unused(&self) -> bool {
+        if !self.is_empty() {
+            return false;
+        }
+        self.is_maintained.store(false, Ordering::Release);
+        // A call may have come in between.
+        if !self.is_empty() {
+            self.is_maintained.store(true, Ordering::Release);
+            return false;
+        }
+        true
+    }
+
+    fn look_after_wake_ups(
+        &self,
+        before: Option<EventPath>,
+        now: Option<EventPath>,
+    ) -> Option<EventPath> {
+        if before.is_some() && before != now {
+            tracing::debug!("recalls may have been missed; delegated turns are left");
+            self.lose_wake_ups();
+        }
+        if now.is_some() {
+            self.see_wake_ups();
+        }
+        now
+    }
+}

@@ -1,0 +1,399 @@
+//! Calls with delegated turns over a store in memory, whose rules are those of the module.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+use mooring_delivery::UNUSED_MAX;
+use mooring_session::Refusal;
+use mooring_session::rules::{BindRequest, EndCondition, EndRequest};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::*;
+use crate::affinity::test_router::test_router;
+use crate::affinity::turn::Turn;
+use crate::affinity::{Session, SessionRouter, wake_waiters};
+use mooring_store::test_support::memory_store;
+use mooring_store::test_support::requests as make;
+use mooring_store::test_support::server::{PATIENCE, eventually};
+use mooring_store::{LeaveRequest, LeaveTarget, Store, StoreError, TurnError};
+
+const LEASE: Millis = Millis::new(1_800);
+/// Short enough that nothing else happens.
+const SHORT: Duration = Duration::from_millis(20);
+
+/// A gateway with the task of its wake-ups.
+struct Gateway {
+    router: SessionRouter,
+    session: Session,
+    wake_ups: JoinHandle<()>,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.wake_ups.abort();
+    }
+}
+
+type Taken = Result<(Turn, RouteReply), TurnError>;
+
+impl Gateway {
+    fn new(store: &Store, worker: &str, lease: Millis) -> Self {
+        let create = make::create("s");
+        let session = Session::new(key(), create.id, create.principal);
+        let router = test_router(store, &make::worker(worker), lease);
+        Self {
+            wake_ups: tokio::spawn(wake_waiters(router.clone())),
+            router,
+            session,
+        }
+    }
+
+    async fn try_take(&self, id: &str) -> Taken {
+        let call = RunningCall::new(Some(id.into()), self.router.held_turns());
+        let server = make::server("tools");
+        (self.router)
+            .take_turn_of(&call, &self.session, &server, PATIENCE)
+            .await
+    }
+
+    /// Takes the turn of a call, which is bound.
+    async fn take(&self, id: &str) -> Turn {
+        let (turn, routed) = self.try_take(id).await.unwrap();
+        assert_eq!(routed.binding.unwrap().instance, make::instance("i"));
+        turn
+    }
+
+    /// Makes calls until one has the number of the one before: no other turn came between. Returns the last one.
+    async fn until_delegated(&self) -> Turn {
+        let mut before = None;
+        let mut last = None;
+        eventually("a turn is delegated", async || {
+            drop(last.take());
+            let turn = self.take("0").await;
+            let is_same = before == turn.number();
+            before = turn.number();
+            last = Some(turn);
+            is_same
+        })
+        .await;
+        last.unwrap()
+    }
+
+    /// A call that waits: its ENTER precedes every later command.
+    async fn waits(&self, id: &str) -> JoinHandle<Taken> {
+        let (router, session) = (self.router.clone(), self.session.clone());
+        let call = RunningCall::new(Some(id.into()), self.router.held_turns());
+        let mut taking = Box::pin(async move {
+            let server = make::server("tools");
+            router
+                .take_turn_of(&call, &session, &server, PATIENCE)
+                .await
+        });
+        tokio::select! {
+            biased;
+            came = &mut taking => panic!("the turn is free: {came:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+        tokio::spawn(taking)
+    }
+}
+
+fn key() -> SessionKey {
+    make::key("s")
+}
+
+async fn comes(call: JoinHandle<Taken>) -> Turn {
+    let came = tokio::time::timeout(PATIENCE, call).await;
+    came.expect("it has its turn in time").unwrap().unwrap().0
+}
+
+/// A session that is bound, driven by `w:1`.
+async fn scene() -> Store {
+    let store = memory_store();
+    store.create(&key(), &make::create("s")).await.unwrap();
+    let bind = BindRequest {
+        worker: make::worker("w:1"),
+        ..make::bind("t", "i", "u")
+    };
+    store.bind(&key(), &bind).await.unwrap();
+    store
+}
+
+/// Nobody has the turn or waits for it.
+async fn is_idle(store: &Store) -> bool {
+    let end = EndRequest {
+        when: EndCondition::Idle,
+        ..make::end()
+    };
+    store.end(&key(), &end).await.is_ok()
+}
+
+async fn until_idle(store: &Store) {
+    eventually("no call has the turn or waits for it", async || {
+        is_idle(store).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn calls_in_a_row_share_one_turn_of_the_store() {
+    let store = scene().await;
+    let gateway = Gateway::new(&store, "w:1", LEASE);
+    let number = gateway.until_delegated().await.number();
+    for id in ["1", "2", "3"] {
+        let turn = gateway.take(id).await;
+        assert_eq!(turn.number(), number);
+        assert!(turn.guard().is_valid());
+    }
+    // It is given back when no call uses it.
+    until_idle(&store).await;
+}
+
+#[tokio::test]
+async fn with_a_lease_of_zero_every_call_has_a_turn_of_its_own() {
+    let store = scene().await;
+    let gateway = Gateway::new(&store, "w:1", Millis::new(0));
+    let mut last = gateway.take("0").await.number();
+    for _ in 0..10 {
+        let next = gateway.take("1").await.number();
+        assert!(next > last, "{next:?} after {last:?}");
+        last = next;
+        assert!(gateway.router.delegations().is_empty());
+    }
+}
+
+/// The first gateway's client sends one call after another, without a pause.
+#[tokio::test]
+async fn a_call_at_another_gateway_is_next_after_the_current_one() {
+    let store = scene().await;
+    let here = Gateway::new(&store, "w:1", LEASE);
+    let there = Gateway::new(&store, "v:1", LEASE);
+    for round in 0..3 {
+        let current = here.until_delegated().await;
+        let other = there.waits("other").await;
+        drop(current);
+        // It may come before the recall does.
+        let burst = tokio::spawn({
+            let (router, session) = (here.router.clone(), here.session.clone());
+            async move {
+                let mut calls = 0_u32;
+                loop {
+                    let call = RunningCall::new(Some("burst".into()), router.held_turns());
+                    let server = make::server("tools");
+                    let taken = router.take_turn_of(&call, &session, &server, PATIENCE);
+                    drop(taken.await.unwrap());
+                    calls += 1;
+                    tokio::task::yield_now().await;
+                    assert!(calls < 10_000, "the burst goes on without end");
+                }
+            }
+        });
+        let other = comes(other).await;
+        assert!(!burst.is_finished(), "round {round}");
+        drop(other);
+        burst.abort();
+        drop(burst.await);
+        // The driver of the binding is the gateway whose call was routed last.
+        drop(here.take("back").await);
+    }
+    until_idle(&store).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unused_delegation_is_recalled_at_once() {
+    let store = scene().await;
+    let here = Gateway::new(&store, "w:1", LEASE);
+    let there = Gateway::new(&store, "v:1", LEASE);
+    drop(here.until_delegated().await);
+    let asked = Instant::now();
+    drop(there.take("other").await);
+    assert!(
+        asked.elapsed() < UNUSED_MAX,
+        "it was swept out, not recalled"
+    );
+    until_idle(&store).await;
+}
+
+#[tokio::test]
+async fn a_second_call_at_the_same_gateway_waits_for_the_first() {
+    let store = scene().await;
+    let gateway = Gateway::new(&store, "w:1", LEASE);
+    let first = gateway.until_delegated().await;
+    let second = gateway.waits("2").await;
+    tokio::time::sleep(SHORT).await;
+    assert!(!second.is_finished());
+    let number = first.number();
+    drop(first);
+    let second = comes(second).await;
+    assert!(second.number() > number);
+    drop(second);
+    until_idle(&store).await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_session_takes_effect_on_the_next_call() {
+    let store = scene().await;
+    let gateway = Gateway::new(&store, "w:1", LEASE);
+    drop(gateway.until_delegated().await);
+    // As by another gateway or an operator.
+    store.end(&key(), &make::end()).await.unwrap();
+    eventually("the next call is refused", async || {
+        let refused = gateway.try_take("next").await;
+        matches!(
+            refused,
+            Err(TurnError::Store(StoreError::Refused(Refusal::Ended)))
+        )
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn another_principal_is_asked_for_by_the_store() {
+    let store = scene().await;
+    let mut gateway = Gateway::new(&store, "w:1", LEASE);
+    drop(gateway.until_delegated().await);
+    gateway.session.principal = make::principal("bob");
+    let refused = gateway.try_take("1").await.unwrap_err();
+    assert_eq!(
+        refused,
+        TurnError::Store(StoreError::Refused(Refusal::Denied))
+    );
+}
+
+/// A call that lasts longer than the lease.
+#[tokio::test]
+async fn a_call_that_lasts_keeps_the_turn_for_itself() {
+    let store = scene().await;
+    let here = Gateway::new(&store, "w:1", LEASE);
+    let there = Gateway::new(&store, "v:1", LEASE);
+    let long = here.until_delegated().await;
+    let other = there.waits("other").await;
+    tokio::time::sleep(Duration::from_millis(LEASE.get() + 700)).await;
+    assert!(!other.is_finished() && !long.is_lost());
+    assert!(long.guard().revalidate().await);
+    drop(long);
+    drop(comes(other).await);
+    until_idle(&store).await;
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_its_client_lets_others_run() {
+    let store = scene().await;
+    let here = Gateway::new(&store, "w:1", LEASE);
+    let there = Gateway::new(&store, "v:1", LEASE);
+    let asks = here.until_delegated().await;
+    asks.release();
+    assert!(!asks.guard().is_valid());
+    let other = there.take("other").await;
+    asks.resume();
+    drop(other);
+    eventually("it has its turn again", async || asks.guard().is_valid()).await;
+    drop(asks);
+    until_idle(&store).await;
+}
+
+#[tokio::test]
+async fn a_cancelled_call_loses_its_turn_after_a_grace() {
+    let store = scene().await;
+    let here = Gateway::new(&store, "w:1", LEASE);
+    let there = Gateway::new(&store, "v:1", LEASE);
+    for is_kept in [false, true] {
+        drop(here.until_delegated().await);
+        let cancelled = here.take("7").await;
+        if is_kept {
+            let kept = async || {
+                !here
+                    .router
+                    .delegations()
+                    .shard(&delegation_key())
+                    .kept
+                    .is_empty()
+            };
+            eventually("the call keeps its turn", kept).await;
+        }
+        let call = RunningCall::new(Some("7".into()), &Arc::default());
+        let name = call.ticket(&delegation_key()).unwrap();
+        let (name, _) = name.as_str().split_once('.').unwrap();
+        let withdrawal = LeaveRequest {
+            principal: make::principal("alice"),
+            server: make::server("tools"),
+            who: LeaveTarget::WaitingUnder(make::token(&format!("{name}."))),
+        };
+        store.leave(&key(), &withdrawal).await.unwrap_err();
+        drop(there.take("other").await);
+        assert!(cancelled.is_lost());
+        drop(cancelled);
+        drop(here.take("back").await);
+    }
+    until_idle(&store).await;
+}
+
+fn delegation_key() -> DelegationKey {
+    (key(), make::server("tools"))
+}
+
+#[tokio::test]
+async fn without_wake_ups_a_running_call_keeps_its_turn_and_no_other_uses_it() {
+    let store = scene().await;
+    let gateway = Gateway::new(&store, "w:1", LEASE);
+    let running = gateway.until_delegated().await;
+    gateway.wake_ups.abort();
+    eventually("the call has its turn for itself", async || {
+        gateway.router.delegations().is_empty()
+    })
+    .await;
+    assert!(running.guard().revalidate().await);
+    let number = running.number();
+    drop(running);
+    for id in ["1", "2", "3", "4"] {
+        assert!(gateway.take(id).await.number() > number);
+    }
+    until_idle(&store).await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_stops_leaves_its_turns() {
+    let store = scene().await;
+    let gateway = Gateway::new(&store, "w:1", LEASE);
+    drop(gateway.until_delegated().await);
+    gateway.router.stop_delegations();
+    assert!(is_idle(&store).await);
+    assert!(gateway.router.delegations().is_empty());
+}
+
+/// At every await of a call that begins: with a renewal, and without.
+#[tokio::test]
+async fn a_dropped_call_leaves_nothing_in_use() {
+    let store = scene().await;
+    let gateway = Gateway::new(&store, "w:1", LEASE);
+    for (moments, is_due) in [(0, false), (0, true), (1, true), (2, true)] {
+        drop(gateway.until_delegated().await);
+        // The delegation stays in use until half of its term is over.
+        for _ in 0..if is_due { 10 } else { 0 } {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            drop(gateway.take("0").await);
+        }
+        tokio::select! {
+            biased;
+            _ = gateway.try_take("dropped") => {}
+            () = yields(moments) => {}
+        }
+        let running = {
+            let shard = gateway.router.delegations().shard(&delegation_key());
+            shard.delegations.running(&delegation_key()).is_some()
+        };
+        assert!(!running, "{moments}, {is_due}");
+        drop(gateway.take("next").await);
+    }
+    until_idle(&store).await;
+}
+
+async fn yields(moments: usize) {
+    for _ in 0..moments {
+        tokio::task::yield_now().await;
+    }
+}

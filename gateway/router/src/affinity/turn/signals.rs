@@ -1,0 +1,217 @@
+//! The signals between a call and the task of its turn.
+//!
+//! Invariant: a signal is kept until it is seen, so none is lost between two waits.
+
+use std::future;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use mooring_delivery::{BootTime, Term};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use crate::affinity::boot_clock::boot_now;
+
+/// The call's command to its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum TurnCommand {
+    /// Have the turn.
+    Hold,
+    /// Let other calls have it meanwhile.
+    Release,
+    /// The call is over. Final.
+    End,
+}
+
+/// The signals between a call and the task of its turn, in one allocation.
+#[derive(Debug)]
+pub(in crate::affinity) struct TurnSignals {
+    /// The request's id within its session, if its client can cancel it.
+    request_id: Option<Box<str>>,
+    /// A [`TurnCommand`].
+    command: AtomicU8,
+    /// The task waits for it, and nothing else does.
+    is_commanded: Notify,
+    is_lost: AtomicBool,
+    /// When the turn may be another caller's unless it was renewed, in nanoseconds of [`BootTime`].
+    ends_at: AtomicU64,
+    /// The turn was lost or renewed.
+    change: Notify,
+    /// The task renews the turn at once.
+    is_renewal_due: Notify,
+    /// The client cancelled the call, whose ticket does not tell the store.
+    is_withdrawn: AtomicBool,
+    withdrawal: Notify,
+    /// The turn is to be the call's alone.
+    is_to_be_kept: AtomicBool,
+    begun: Instant,
+    /// When the call's server last said something, in milliseconds since `begun`.
+    heard_ms: AtomicU64,
+}
+
+impl TurnSignals {
+    /// Those of a request with this id.
+    pub(super) fn of(request_id: Option<Box<str>>) -> Self {
+        Self {
+            request_id,
+            command: AtomicU8::default(),
+            is_commanded: Notify::default(),
+            is_lost: AtomicBool::default(),
+            ends_at: AtomicU64::default(),
+            change: Notify::default(),
+            is_renewal_due: Notify::default(),
+            is_withdrawn: AtomicBool::default(),
+            withdrawal: Notify::default(),
+            is_to_be_kept: AtomicBool::default(),
+            begun: Instant::now(),
+            heard_ms: AtomicU64::default(),
+        }
+    }
+
+    pub(super) fn request_id(&self) -> Option<&str> {
+        self.request_id.as_deref()
+    }
+
+    /// The call's server has said something.
+    pub(super) fn hear(&self) {
+        let since = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.heard_ms.store(since, Ordering::Release);
+    }
+
+    /// Returns when the call's server has been silent for so long; never without a patience.
+    pub(super) async fn silent(&self, patience: Option<Duration>) {
+        let Some(patience) = patience else {
+            return future::pending().await;
+        };
+        loop {
+            let heard = Duration::from_millis(self.heard_ms.load(Ordering::Acquire));
+            let silent = self.begun.elapsed().saturating_sub(heard);
+            if silent >= patience {
+                return;
+            }
+            sleep(patience.saturating_sub(silent)).await;
+        }
+    }
+
+    /// Releases the turn, unless the call has ended.
+    pub(super) fn release(&self) {
+        let (hold, release) = (TurnCommand::Hold as u8, TurnCommand::Release as u8);
+        // Any other command stays.
+        let _ = (self.command).compare_exchange(hold, release, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Commands the task. Wakes it only for a new command.
+    pub(super) fn command(&self, command: TurnCommand) {
+        if self.command.swap(command as u8, Ordering::AcqRel) != command as u8 {
+            self.is_commanded.notify_one();
+        }
+    }
+
+    /// Whether this is the last command.
+    pub(super) fn is(&self, command: TurnCommand) -> bool {
+        self.command.load(Ordering::Acquire) == command as u8
+    }
+
+    /// Whether another call may have the turn.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    /// Returns when the turn is lost.
+    pub(super) async fn lost(&self) {
+        // Notified from here on, so that a loss after the check is not missed.
+        loop {
+            let changed = self.change.notified();
+            if self.is_lost() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(super) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Release);
+        self.change.notify_waiters();
+    }
+
+    /// The turn was granted or renewed for this term.
+    pub(super) fn extend(&self, term: Term) {
+        let nanos = u64::try_from(term.ends_at().0.as_nanos()).unwrap_or(u64::MAX);
+        self.ends_at.store(nanos, Ordering::Release);
+        self.change.notify_waiters();
+    }
+
+    /// How long the turn still excludes all other calls; zero if it does not.
+    pub(super) fn time_left(&self) -> Duration {
+        let ends_at = BootTime(Duration::from_nanos(self.ends_at.load(Ordering::Acquire)));
+        ends_at.since(boot_now())
+    }
+
+    /// Whether the call has the turn and no other call can have it now.
+    pub(super) fn is_valid(&self) -> bool {
+        self.is(TurnCommand::Hold) && !self.is_lost() && !self.time_left().is_zero()
+    }
+
+    /// Returns whether the turn is valid, after the next renewal if it is not.
+    pub(super) async fn validity(&self) -> bool {
+        loop {
+            let changed = self.change.notified();
+            if self.is_valid() {
+                return true;
+            }
+            if self.is_lost() || !self.is(TurnCommand::Hold) {
+                return false;
+            }
+            changed.await;
+        }
+    }
+
+    /// The task renews the turn at once.
+    pub(super) fn ask_for_renewal(&self) {
+        self.is_renewal_due.notify_one();
+    }
+
+    /// Returns when the turn is to be renewed at once.
+    pub(super) async fn renewal_due(&self) {
+        self.is_renewal_due.notified().await;
+    }
+
+    /// The client cancelled the call.
+    pub(super) fn withdraw(&self) {
+        self.is_withdrawn.store(true, Ordering::Release);
+        self.withdrawal.notify_one();
+    }
+
+    /// Returns when the client cancelled the call.
+    pub(super) async fn withdrawn(&self) {
+        while !self.is_withdrawn.load(Ordering::Acquire) {
+            self.withdrawal.notified().await;
+        }
+    }
+
+    /// The turn is to be the call's alone. One that is [held](super::HeldTurns) from then on is kept at once.
+    pub(super) fn note_to_keep(&self) {
+        self.is_to_be_kept.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_to_be_kept(&self) -> bool {
+        self.is_to_be_kept.load(Ordering::Acquire)
+    }
+
+    /// Returns after the command.
+    pub(super) async fn until(&self, command: TurnCommand) -> Result<(), CallEnded> {
+        loop {
+            if self.is(command) {
+                return Ok(());
+            }
+            if self.is(TurnCommand::End) {
+                return Err(CallEnded);
+            }
+            self.is_commanded.notified().await;
+        }
+    }
+}
+
+/// The call is over.
+pub(super) struct CallEnded;
