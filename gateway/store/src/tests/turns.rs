@@ -10,7 +10,7 @@ use mooring_session::time::Millis;
 use super::every_store::over_every_store;
 use crate::test_support::requests as make;
 use crate::test_support::server::{PATIENCE, eventually};
-use crate::test_support::{enter, leave, memory_store, turns_are_given};
+use crate::test_support::{enter, leave, turns_are_given};
 use crate::{EnterRequest, LeaveRequest, LeaveTarget, Store, StoreError, TurnScope, WorkerEvent};
 
 /// Lapses soon, but not before the next question of a busy machine.
@@ -22,11 +22,7 @@ over_every_store! {
     a_turn_passes_on_when_its_holder_dies_or_stops;
     who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told;
     who_waits_for_a_claim_is_told_when_it_settles;
-}
-
-#[tokio::test]
-async fn a_turn_is_delegated_in_memory() {
-    a_turn_is_delegated_until_another_caller_waits(&memory_store()).await;
+    a_turn_is_delegated_until_another_caller_waits;
 }
 
 fn withdraw(beginning: &str) -> LeaveRequest {

@@ -1,4 +1,5 @@
-//! The store's commands of a call: two if it takes a turn, of which it waits for one, and one if it does not.
+//! The store's commands of a call whose turn is not delegated: two if it takes a turn, of which it waits for one, and one
+//! if it does not.
 
 use super::*;
 use crate::reaping::calls;
@@ -27,7 +28,7 @@ async fn cost(scene: &Scene, session: &mut McpSession, leaves: u64) -> anyhow::R
 
 #[tokio::test]
 async fn a_call_sends_one_command_without_a_turn_and_two_with_one() -> anyhow::Result<()> {
-    let scene = Scene::start(1).await?;
+    let scene = Scene::start_without_delegations(1).await?;
     for (server, each) in [(HTTP, [1, 1, 0, 0]), (PARALLEL, [0, 0, 1, 0])] {
         let mut session = scene.session(server).await?;
         let mut costs = Vec::new();

@@ -3,11 +3,12 @@
 //!
 //! [`arrival`]: who runs when, and how many wait. [`questions`]: a call that waits for its client lets others go on.
 //! [`withdrawn`]: calls that are wanted no more. [`deaths`]: workers that are killed in mid-call. [`commands`]: what a call
-//! costs the store. Here is what they share.
+//! costs the store. [`delegated`]: calls that cost it nothing. Here is what they share.
 
 mod arrival;
 mod commands;
 mod deaths;
+mod delegated;
 mod questions;
 mod silent;
 mod withdrawn;
@@ -49,6 +50,21 @@ struct Scene {
 
 impl Scene {
     async fn start(count: usize) -> anyhow::Result<Self> {
+        Self::start_as(count, |settings| settings).await
+    }
+
+    /// The same, and every call takes its turn from the store.
+    async fn start_without_delegations(count: usize) -> anyhow::Result<Self> {
+        Self::start_as(count, |settings| {
+            settings.env("MOORING_AFFINITY_DELEGATION_MS", "0")
+        })
+        .await
+    }
+
+    async fn start_as(
+        count: usize,
+        adapt: impl FnOnce(Settings) -> Settings,
+    ) -> anyhow::Result<Self> {
         let (redis, journal, keys) = (Redis::start().await?, Journal::new()?, FleetKeys::new()?);
         let path = journal.path().display().to_string();
         let fixture = Fixture::start_with("one", &["--journal", &path]).await?;
@@ -63,7 +79,7 @@ impl Scene {
             keys.toml()
         );
         Ok(Self {
-            gateways: Gateway::fleet(count, &Settings::toml(toml)).await?,
+            gateways: Gateway::fleet(count, &adapt(Settings::toml(toml))).await?,
             redis,
             journal,
             client: HttpClient::new(SOON),
