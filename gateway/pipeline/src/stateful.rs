@@ -19,14 +19,15 @@ use mooring_protocol::{
 use mooring_router::InFlightRequest;
 use mooring_router::affinity::{
     BindingHolder, CancelledRequest, CloseOutcome, InFlightKind, InitializeRequest, Session,
-    StreamHold, StreamKind, SubscriptionState, Turn, Withdrawal, caller_of,
+    StreamHold, StreamKind, SubscriptionState, Turn, TurnError, Withdrawal, caller_of,
 };
 use mooring_router::dispatch::{
     Call, Caller, DeliverError, DeliveryResult, OnLoss, READ_MAX, ReplyGuards, RetrySafety,
     SILENT_MAX, UpstreamSource, deliver, relay_call, relay_stream,
 };
-use mooring_upstream::Outgoing;
+use mooring_session::rules::RouteReply;
 use mooring_upstream::connection::event_id::{EventId, StreamName};
+use mooring_upstream::{Outgoing, SendError};
 use mooring_usage::for_same_user;
 
 /// Serves one message.
@@ -85,12 +86,7 @@ async fn send_upstream(
         session_router
             .active_bindings()
             .begin(&session, &request.server.id, InFlightKind::Call);
-    let wait_max = session_router.options().turn_wait_max;
-    let (server, lane) = (request.server, request.lane);
-    let turn = session_router
-        .take_call_turn(&session, server, message, lane, wait_max)
-        .await;
-    let (mut turn, routed) = match turn {
+    let (mut turn, routed) = match request.take_turn(&session, message).await {
         Ok(turn) => turn.unzip(),
         Err(cause) => return answer::turn_error(&cause, message.id()),
     };
@@ -120,8 +116,21 @@ async fn send_upstream(
         repeat: repeat(message, tool.as_deref()),
         epoch,
         routed,
+        turn: turn.as_ref().map(Turn::guard),
     };
-    let delivered = match deliver_in_turn(request, &mut call, &mut turn).await {
+    let mut delivered = deliver_in_turn(request, &mut call, &mut turn).await;
+    while let Err(DeliverError::Unreachable(SendError::TurnLost)) = &delivered
+        && turn.take().is_some()
+    {
+        // Nothing was sent.
+        match Box::pin(request.take_turn(&session, message)).await {
+            Ok(taken) => (turn, call.routed) = taken.unzip(),
+            Err(cause) => return answer::turn_error(&cause, message.id()),
+        }
+        call.turn = turn.as_ref().map(Turn::guard);
+        delivered = Box::pin(deliver_in_turn(request, &mut call, &mut turn)).await;
+    }
+    let delivered = match delivered {
         Ok(delivered) => delivered,
         Err(cause) => return delivery_error(&cause, message),
     };
@@ -156,6 +165,21 @@ async fn send_upstream(
         reply = relayed => reply.unwrap_or_else(|cause| answer::exchange(&cause, message.id())),
         // Dropped, the reply is read for a while and then given up with its turn.
         () = client_gone_for_long(request) => Reply::empty(StatusCode::ACCEPTED),
+    }
+}
+
+impl UpstreamRequest<'_> {
+    /// Takes the turn that the message needs, and the route that comes with it.
+    async fn take_turn(
+        &self,
+        session: &Session,
+        message: &Message<'_>,
+    ) -> Result<Option<(Turn, RouteReply)>, TurnError> {
+        let router = &self.core.session_router;
+        let wait_max = router.options().turn_wait_max;
+        router
+            .take_call_turn(session, self.server, message, self.lane, wait_max)
+            .await
     }
 }
 
@@ -219,6 +243,7 @@ pub(crate) async fn open_stream(
         repeat: RetrySafety::Harmless,
         epoch: None,
         routed: None,
+        turn: None,
     };
     let active_bindings = session_router.active_bindings();
     let in_flight = active_bindings.begin(session, &server.id, InFlightKind::Stream);

@@ -98,11 +98,9 @@ impl Outgoing {
         }
     }
 
-    /// The same request, which is sent only while this permit is valid.
-    #[must_use]
-    pub fn permitted_by(mut self, permit: Option<SendPermit>) -> Self {
-        self.permit = permit;
-        self
+    /// It is sent only while this permit is valid.
+    pub fn set_permit(&mut self, permit: SendPermit) {
+        self.permit = Some(permit);
     }
 
     /// Checks that it may be sent now.

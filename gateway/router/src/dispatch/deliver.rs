@@ -11,7 +11,7 @@ use mooring_session::view::BindingView;
 use super::annotations::is_repeatable;
 use crate::affinity::{
     RebindNotice, ResolveError, Resolving, RouterErrors, ServerInstances, Session, SessionRouter,
-    now,
+    TurnGuard, now,
 };
 pub use mooring_delivery::OnLoss;
 use mooring_metrics as metrics;
@@ -42,6 +42,8 @@ pub struct Call<'a> {
     pub epoch: Option<Epoch>,
     /// The route that the store returned with the call's turn.
     pub routed: Option<RouteReply>,
+    /// The turn that it may be sent in; none if it needs none.
+    pub turn: Option<TurnGuard>,
 }
 
 /// Whether a message that may have been delivered may be sent again.
@@ -107,6 +109,9 @@ pub async fn deliver(
     call: &mut Call<'_>,
 ) -> Result<DeliveryResult, DeliverError> {
     let (session, server) = (call.session, call.server);
+    if let Some(turn) = &call.turn {
+        call.outgoing.set_permit(turn.permit());
+    }
     let instances = ServerInstances(server);
     let facts = router.facts(session, &instances);
     let mut delivery = Delivery::new(call.rules());
@@ -221,9 +226,15 @@ async fn send(
     let call = &*call;
     let exchange =
         (call.outgoing).begin_exchange(call.server.id.as_str(), binding.instance.as_str());
-    let sent = router
+    let mut sent = router
         .send(call.session, call.server, binding, &call.outgoing)
         .await;
+    while let (Err(SendError::TurnLost), Some(turn)) = (&sent, &call.turn)
+        && Box::pin(turn.revalidate()).await
+    {
+        let sending = router.send(call.session, call.server, binding, &call.outgoing);
+        sent = Box::pin(sending).await;
+    }
     let mut reply = match sent {
         Ok(reply) => match exchange {
             Some(exchange) => exchange.watch(reply),

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use super::keeper::FirstRenewal;
 use super::signals::TurnSignals;
 use super::{HeldTurns, TurnPlace};
+use mooring_upstream::{PermitSource, SendPermit};
 
 /// Longest wait for the renewal of a turn that is not valid any more.
 const RENEWAL_MAX: Duration = Duration::from_secs(2);
@@ -17,6 +18,12 @@ const RENEWAL_MAX: Duration = Duration::from_secs(2);
 pub struct TurnGuard {
     signals: Arc<TurnSignals>,
     held: Option<(Arc<HeldTurns>, TurnPlace)>,
+}
+
+impl PermitSource for TurnSignals {
+    fn is_valid(&self) -> bool {
+        self.is_valid()
+    }
 }
 
 impl TurnGuard {
@@ -35,6 +42,12 @@ impl TurnGuard {
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.signals.is_valid()
+    }
+
+    /// The permit of the call's messages.
+    #[must_use]
+    pub fn permit(&self) -> SendPermit {
+        SendPermit::new(Arc::<TurnSignals>::clone(&self.signals))
     }
 
     /// The same after the store has renewed the turn, which also makes a delegated turn the call's own. False if the turn is
