@@ -155,6 +155,10 @@ impl DelegationTable {
             return Err(self.keep_for(call, key, entry, numbers));
         };
         self.ask_for_maintenance();
+        if !self.wake_ups().are_fresh(boot_now()) {
+            // They broke since it was asked for, so the store may end it soon.
+            call.keep_turn();
+        }
         metrics::delegation(DelegationEvent::Granted);
         let turn = DelegatedTurn {
             term: entry.term(),
