@@ -33,9 +33,9 @@ pub const WAKE_UPS_SEEN_WITHIN: Duration = Duration::from_millis(100);
 /// How long an unused delegation is kept.
 pub const UNUSED_MAX: Duration = Duration::from_millis(500);
 /// How many calls within [`UNUSED_MAX`] of each other a session has at a server before its next one asks for a delegation.
-const CALLS_MIN: u8 = 2;
+pub(crate) const CALLS_MIN: u8 = 2;
 /// Most sessions and servers that one table knows. The calls of any other ask the store.
-const KNOWN_MAX: usize = 16_384;
+pub(crate) const KNOWN_MAX: usize = 16_384;
 
 /// Time since the machine was started, including the time for which it was suspended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +90,7 @@ impl Term {
     }
 
     /// Whether the next call should renew it.
-    fn is_due(self, now: BootTime) -> bool {
+    pub(crate) fn is_due(self, now: BootTime) -> bool {
         now.since(self.asked_at) >= self.lease / 2
     }
 }

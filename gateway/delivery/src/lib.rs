@@ -29,7 +29,7 @@
 //! | the binding is lost | | | resolving; failed for messages without a reply |
 //!
 //! [`Delegations`] has the turns that this gateway may give to its calls without asking the store; its file has the table
-//! of states.
+//! of states. [`SharedRoutes`] has the bindings that messages without a turn use likewise.
 //!
 //! [`Resolution`] is the way to a binding:
 //!
@@ -61,6 +61,7 @@ mod lookup;
 mod loss;
 mod message;
 mod resolution;
+mod shared_routes;
 mod task;
 
 pub use delegation::{
@@ -74,4 +75,5 @@ pub use message::{
     Action, DeliveryOutcome, Event, Failure, MessageRules, ProbeOutcome, Repetition, SendFault,
 };
 pub use resolution::Resolution;
+pub use shared_routes::{RouteBeginning, SharedRoutes};
 pub use task::{Claim, InitializeFailure, ResolveFailure, ResolvedBinding, Task, TaskOutcome};

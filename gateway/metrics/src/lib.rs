@@ -191,18 +191,26 @@ pub enum DelegationEvent {
     Lapsed,
     /// It ended because recalls may not arrive.
     Broken,
+    /// A message without a turn used the route that the store delegated.
+    RouteUsed,
+    /// A delegated route was dropped because its binding has changed.
+    RouteRecalled,
 }
 
-/// Something happened to a delegated turn.
+fn delegations(event: DelegationEvent) -> Counter {
+    counter!(DELEGATIONS, "event" => <&'static str>::from(event))
+}
+
+/// Something happened to a delegated turn or route.
 pub fn delegation(event: DelegationEvent) {
     // Most calls are uses.
-    static USED: LazyLock<Counter> = LazyLock::new(|| {
-        let event = <&'static str>::from(DelegationEvent::Used);
-        counter!(DELEGATIONS, "event" => event)
-    });
+    static USED: LazyLock<Counter> = LazyLock::new(|| delegations(DelegationEvent::Used));
+    static ROUTE_USED: LazyLock<Counter> =
+        LazyLock::new(|| delegations(DelegationEvent::RouteUsed));
     match event {
         DelegationEvent::Used => USED.increment(1),
-        event => counter!(DELEGATIONS, "event" => <&'static str>::from(event)).increment(1),
+        DelegationEvent::RouteUsed => ROUTE_USED.increment(1),
+        event => delegations(event).increment(1),
     }
 }
 

@@ -50,7 +50,8 @@ pub use self::store::{
     open, open_with,
 };
 pub use self::turns::{
-    EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, TurnHolder, TurnScope,
+    DelegatedRoute, EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, TurnHolder,
+    TurnScope,
 };
 pub use self::user_slug::UserSlug;
 pub use self::workers::WorkerView;

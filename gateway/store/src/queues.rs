@@ -148,6 +148,22 @@ impl Queues {
         self.ring_for(&mut state, due);
     }
 
+    /// Notifies the worker of changes of this binding for so long. Returns whether there is room for that.
+    pub(super) fn watch(
+        &self,
+        key: &SessionKey,
+        server: &ServerName,
+        worker: &WorkerId,
+        lasting: Millis,
+    ) -> bool {
+        let mut state = lock(&self.state);
+        let due = state.next_deadline();
+        let until = self.clock.mono().plus(lasting);
+        let is_watched = state.events.watch(worker, &place(key), server, until);
+        self.ring_for(&mut state, due);
+        is_watched
+    }
+
     /// Ends all turns, because another store assigns them from now on. Waiting callers have to enter again.
     pub(super) fn dissolve(&self, workers: &dyn Liveness) {
         let mono = self.clock.mono();

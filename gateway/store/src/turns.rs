@@ -57,6 +57,15 @@ pub struct EnterReply {
     pub answered_by: AnsweredBy,
 }
 
+/// The reply to a ROUTE that also asks to use the route without asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DelegatedRoute {
+    /// The route.
+    pub routed: RouteReply,
+    /// If it is delegated: for how long from this command on. The worker is notified of changes.
+    pub delegated_for: Option<Millis>,
+}
+
 /// A LEAVE.
 #[derive(Clone, Debug)]
 pub struct LeaveRequest {

@@ -1,4 +1,5 @@
-//! The delegated turns of this process: [`mooring_delivery::Delegations`] for all of its threads.
+//! The delegated turns of this process, and its [shared routes](routes): [`mooring_delivery::Delegations`] and
+//! [`SharedRoutes`] for all of its threads.
 //!
 //! A call [begins](DelegationTable::begin) here and [gives back](DelegatedUse) what it used. The task of the
 //! [wake-ups](super::wake_ups) keeps the table true: it notes that wake-ups arrive, recalls what the store wants back, and
@@ -7,6 +8,7 @@
 
 mod delegated_use;
 mod maintenance;
+mod routes;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use mooring_delivery::{Beginning, BootTime, Delegations, Term, WakeUps};
+use mooring_delivery::{Beginning, BootTime, Delegations, SharedRoutes, Term, WakeUps};
 use mooring_metrics::{self as metrics, DelegationEvent};
 use mooring_session::names::{Principal, ServerName, WorkerId};
 use mooring_session::rules::RouteReply;
@@ -26,6 +28,7 @@ use mooring_session::view::{BindingState, BindingView};
 use tokio::sync::Notify;
 
 pub(super) use self::delegated_use::{DelegatedUse, KeptCall};
+use self::routes::SharedRoute;
 use super::boot_clock::boot_now;
 use super::turn::{OwnTurn, QueueEntry, RunningCall, TurnNumbers};
 use mooring_store::{EnterReply, SessionKey};
@@ -79,6 +82,7 @@ struct Shard {
     delegations: Delegations<DelegationKey, Box<DelegatedTurn>, RunningCall>,
     /// The calls that keep a turn which was delegated: its ticket does not name them, so their cancellations come here.
     kept: HashMap<DelegationKey, RunningCall, RandomState>,
+    routes: SharedRoutes<DelegationKey, Arc<SharedRoute>>,
 }
 
 impl DelegationTable {

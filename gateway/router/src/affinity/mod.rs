@@ -1,7 +1,8 @@
 //! Session affinity: which upstream session serves a client's session, and what happens when it is lost.
 //!
-//! Invariants: gateways keep no session state. Every gateway reads the record in the store before every dispatch, and
-//! every change is one fenced command of the store. So any gateway may be killed at any time, and gateways that see the
+//! Invariants: gateways keep no session state. Every gateway reads the record in the store before every dispatch, unless
+//! the store has delegated the turn or the route to it, and would recall that before a change takes effect elsewhere.
+//! Every change is one fenced command of the store. So any gateway may be killed at any time, and gateways that see the
 //! same loss create only one new upstream session.
 
 mod active_bindings;

@@ -115,11 +115,16 @@ pub async fn deliver(
     let instances = ServerInstances(server);
     let facts = router.facts(session, &instances);
     let mut delivery = Delivery::new(call.rules());
-    let mut rare_actions = RareActions::default();
+    let mut rare_actions = RareActions {
+        // An answer to a request of one epoch may be newer than what is known of the route.
+        has_routed: call.epoch.is_some(),
+        ..RareActions::default()
+    };
     let mut routed_now = false;
     if let Some(routed) = call.routed.take() {
         router.record_takeover(session, &server.id, &routed);
         routed_now = true;
+        rare_actions.has_routed = true;
         delivery.handle(
             Event::Resolving(TaskOutcome::Routed(Ok(routed))),
             &facts,
@@ -300,6 +305,8 @@ struct RareActions {
     /// The reply of the last attempt.
     reply: Option<Reply>,
     resolving: Option<Box<Resolving>>,
+    /// Whether a route was asked for. What is known of it may be what failed.
+    has_routed: bool,
 }
 
 impl RareActions {
@@ -312,7 +319,10 @@ impl RareActions {
         let (session, server) = (call.session, call.server);
         Ok(match action {
             Action::Resolve(Task::Route(request)) => {
-                let routed = router.route(session, &request).await;
+                let routed = match std::mem::replace(&mut self.has_routed, true) {
+                    false => router.first_route(session, &request).await,
+                    true => router.route(session, &request).await,
+                };
                 Event::Resolving(TaskOutcome::Routed(routed))
             }
             Action::Resolve(task) => {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
+use mooring_session::rules::RouteRequest;
+use mooring_session::time::Millis;
 use mooring_session::view::RecordView;
 use mooring_session::workers::Beat;
 
@@ -17,7 +19,7 @@ use crate::events::WorkerEvent;
 use crate::key::SessionKey;
 use crate::status::AnsweredBy;
 use crate::transition::Get;
-use crate::turns::{self, EnterReply, EnterRequest, LeaveRequest};
+use crate::turns::{self, DelegatedRoute, EnterReply, EnterRequest, LeaveRequest};
 use crate::workers::WorkerView;
 
 impl EmbeddedStore {
@@ -65,6 +67,21 @@ impl EmbeddedStore {
             }
         };
         Ok(entered.with_route(routed, AnsweredBy::Store))
+    }
+
+    pub(crate) async fn delegate_route(
+        &self,
+        key: &SessionKey,
+        request: &RouteRequest,
+        lease: Millis,
+    ) -> Result<DelegatedRoute, StoreError> {
+        // Before the binding is read, so that no change of it is missed.
+        let is_watched = (self.queues).watch(key, &request.server, &request.worker, lease);
+        let routed = self.run(key, request).await?;
+        Ok(DelegatedRoute {
+            routed,
+            delegated_for: is_watched.then_some(lease),
+        })
     }
 
     pub(crate) async fn leave(

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::RateRequest;
+use mooring_session::rules::{RateRequest, RouteRequest};
+use mooring_session::time::Millis;
 
 use super::FallbackStore;
 use super::memory::EveryWorkerAlive;
@@ -19,7 +20,7 @@ use crate::key::SessionKey;
 use crate::rate::RateReply;
 use crate::redis::Resend;
 use crate::status::AnsweredBy;
-use crate::turns::{EnterReply, EnterRequest, LeaveRequest, TurnEnding};
+use crate::turns::{DelegatedRoute, EnterReply, EnterRequest, LeaveRequest, TurnEnding};
 
 impl FallbackStore {
     pub(crate) async fn enter(
@@ -47,6 +48,30 @@ impl FallbackStore {
             // Redis has returned meanwhile and assigns turns again.
             shared.queues.dissolve(&EveryWorkerAlive::default());
             None
+        };
+        shared.serve(Resend::Once, by_redis, by_memory).await
+    }
+
+    /// While memory routes, nothing is delegated.
+    pub(crate) async fn delegate_route(
+        &self,
+        key: &SessionKey,
+        request: &RouteRequest,
+        lease: Millis,
+    ) -> Result<DelegatedRoute, StoreError> {
+        let shared = &self.shared;
+        let by_redis = async || {
+            let result = shared.redis.delegate_route(key, request, lease).await;
+            let routed = result.as_ref().map(|delegated| &delegated.routed);
+            shared.note(key, request, routed);
+            result
+        };
+        let by_memory = || {
+            let routed = shared.serve_away(key, request)?;
+            Some(routed.map(|routed| DelegatedRoute {
+                routed,
+                delegated_for: None,
+            }))
         };
         shared.serve(Resend::Once, by_redis, by_memory).await
     }

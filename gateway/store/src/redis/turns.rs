@@ -1,21 +1,23 @@
-//! The ENTER and LEAVE commands.
+//! The ENTER and LEAVE commands, and ROUTE with a delegation.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use mooring_session::names::{ServerName, WorkerId};
+use mooring_session::rules::RouteRequest;
 use mooring_session::time::Millis;
 use redis::{Cmd, Value};
 
 use super::failure::{accepted, invalid_reply};
 use super::reply::{self, Fields, Problem};
-use super::{RedisStore, Resend, sized_command};
+use super::{RedisStore, Resend, Wire, sized_command};
 use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::status::AnsweredBy;
+use crate::transition::Transition;
 use crate::turns::{
-    EnterReply, EnterRequest, LEAVE, LeaveRequest, LeaveTarget, Line, TurnEnding, TurnHolder,
-    TurnScope,
+    DelegatedRoute, EnterReply, EnterRequest, LEAVE, LeaveRequest, LeaveTarget, Line, TurnEnding,
+    TurnHolder, TurnScope,
 };
 
 impl RedisStore {
@@ -27,22 +29,85 @@ impl RedisStore {
         if request.scope == TurnScope::Call {
             return self.enter_as(key, request, TurnScope::Call).await;
         }
-        // Asked for again after a reconnection, which may lead to another module.
+        let with = self.enter_as(key, request, TurnScope::Delegation);
+        let without = async || self.enter_as(key, request, TurnScope::Call).await;
+        self.with_delegation(with, without).await
+    }
+
+    /// Asks for a route, and to use it without asking.
+    pub(crate) async fn delegate_route(
+        &self,
+        key: &SessionKey,
+        request: &RouteRequest,
+        lease: Millis,
+    ) -> Result<DelegatedRoute, StoreError> {
+        let with = self.route_for(key, request, lease);
+        let without = async || {
+            let routed = self.run(key, request).await?;
+            Ok(DelegatedRoute {
+                routed,
+                delegated_for: None,
+            })
+        };
+        self.with_delegation(with, without).await
+    }
+
+    /// Asks for a delegation, or without one if the module does not know the word. It is asked for again after a
+    /// reconnection, which may lead to another module.
+    async fn with_delegation<R>(
+        &self,
+        with: impl Future<Output = Result<R, StoreError>>,
+        without: impl AsyncFnOnce() -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
         let connection = self.link.number();
         if connection == self.without_delegations.load(Ordering::Relaxed) {
-            return self.enter_as(key, request, TurnScope::Call).await;
+            return without().await;
         }
-        match self.enter_as(key, request, TurnScope::Delegation).await {
+        match with.await {
             // An older module refuses the word.
             Err(StoreError::Reply { .. }) => {
-                let entered = self.enter_as(key, request, TurnScope::Call).await;
-                if entered.is_ok() {
+                let replied = without().await;
+                if replied.is_ok() {
                     (self.without_delegations).store(connection, Ordering::Relaxed);
                 }
-                entered
+                replied
             }
             result => result,
         }
+    }
+
+    async fn route_for(
+        &self,
+        key: &SessionKey,
+        request: &RouteRequest,
+        lease: Millis,
+    ) -> Result<DelegatedRoute, StoreError> {
+        let name = RouteRequest::COMMAND;
+        let known = self.known_bindings.get(key, &request.server);
+        let mut command = sized_command();
+        request.write(key, &mut command);
+        command
+            .arg(("DELEGATE", lease.get()))
+            .arg(known.as_ref().map(|known| ("EPOCH", known.epoch)));
+        let value = self.send(&command, name, Resend::Once).await?;
+        if let Some(known) = &known
+            && let Some(delegated_for) = routed_as_known(&value)
+        {
+            return Ok(DelegatedRoute {
+                routed: reply::confirmed(known),
+                delegated_for,
+            });
+        }
+        let mut fields = Fields::of(value).map_err(invalid_reply(name))?;
+        let delegated_ms = fields.optional_number("delegated_ms");
+        let delegated_for = delegated_ms.map_err(invalid_reply(name))?.map(Millis::new);
+        let routed = reply::routed_of(fields, &request.server).map_err(invalid_reply(name))?;
+        self.known_bindings
+            .note(key, &request.server, &request.worker, &routed);
+        Ok(DelegatedRoute {
+            routed,
+            delegated_for,
+        })
     }
 
     async fn enter_as(
@@ -127,6 +192,18 @@ pub(super) fn granted_as_known(reply: &Value) -> Option<(Option<u64>, Option<Mil
         _ => return None,
     };
     Some((u64::try_from(turn).ok(), delegated_ms.map(Millis::new)))
+}
+
+/// For how long the route is delegated, in a reply without the binding, which is as it is known.
+pub(super) fn routed_as_known(reply: &Value) -> Option<Option<Millis>> {
+    match reply {
+        Value::Int(_) => Some(None),
+        Value::Array(values) => match values[..] {
+            [Value::Int(_), Value::Int(ms)] => Some(u64::try_from(ms).ok().map(Millis::new)),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Parses the reply of ENTER: that of ROUTE, and the turn.

@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use mooring_session::rules::RouteRequest;
+use mooring_session::time::Millis;
 use mooring_usage::for_same_user;
 use tokio::runtime::Handle;
 
 use super::{Backend, Store, on_backend, record_duration};
 use crate::error::StoreError;
 use crate::key::SessionKey;
-use crate::turns::{EnterReply, EnterRequest, LEAVE, LeaveRequest, TurnEnding};
+use crate::turns::{DelegatedRoute, EnterReply, EnterRequest, LEAVE, LeaveRequest, TurnEnding};
 
 /// Most attempts to end a turn that no caller waits for. If all fail, it expires with its lease.
 const END_ATTEMPTS: u32 = 3;
@@ -27,6 +29,20 @@ impl Store {
         request: &EnterRequest,
     ) -> Result<EnterReply, StoreError> {
         on_backend!("SESSION.ENTER", self.enter(key, request))
+    }
+
+    /// The same as ROUTE, and asks to use the route for this long without asking. That is a wish, which the reply may not
+    /// grant.
+    ///
+    /// # Errors
+    /// Those of [`route`](Self::route).
+    pub async fn delegate_route(
+        &self,
+        key: &SessionKey,
+        request: &RouteRequest,
+        lease: Millis,
+    ) -> Result<DelegatedRoute, StoreError> {
+        on_backend!("SESSION.ROUTE", self.delegate_route(key, request, lease))
     }
 
     /// Releases a turn, or stops waiting for it.

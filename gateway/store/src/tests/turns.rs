@@ -7,6 +7,8 @@ use mooring_session::refusal::{Busy, Refusal, Stale};
 use mooring_session::rules::{EndCondition, EndRequest};
 use mooring_session::time::Millis;
 
+use futures_util::FutureExt;
+
 use super::every_store::over_every_store;
 use crate::test_support::requests as make;
 use crate::test_support::server::{PATIENCE, eventually};
@@ -23,6 +25,7 @@ over_every_store! {
     who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told;
     who_waits_for_a_claim_is_told_when_it_settles;
     a_turn_is_delegated_until_another_caller_waits;
+    a_route_is_delegated_and_a_change_is_told;
 }
 
 fn withdraw(beginning: &str) -> LeaveRequest {
@@ -316,4 +319,52 @@ async fn a_turn_is_delegated_until_another_caller_waits(store: &Store) {
         matches!(&told[..], [WorkerEvent::Turn { ticket, .. }] if *ticket == make::token("other")),
         "{told:?}"
     );
+}
+
+async fn a_route_is_delegated_and_a_change_is_told(store: &Store) {
+    let key = make::key("s");
+    store.create(&key, &make::create("s")).await.unwrap();
+    let lease = Millis::new(1_800);
+    let unbound = store.delegate_route(&key, &make::route(), lease).await;
+    assert_eq!(unbound.unwrap().routed.binding, None);
+    let bound = (store.bind(&key, &make::bind("t", "i", "u")).await).unwrap();
+    let mut told = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            loop {
+                let events = wait_for_events(&store, "w:1").await;
+                if !events.is_empty() {
+                    return events;
+                }
+            }
+        })
+    };
+    let request = make::route();
+    let routed = || store.delegate_route(&key, &request, lease);
+    // The second reply does not repeat the binding.
+    for _ in 0..2 {
+        eventually("the route is delegated", async || {
+            let delegated = routed().await.unwrap();
+            assert_eq!(
+                delegated.routed.binding.unwrap().instance,
+                make::instance("i")
+            );
+            delegated.delegated_for == Some(lease)
+        })
+        .await;
+    }
+    let settled = WorkerEvent::Settled {
+        key: key.clone(),
+        server: make::server("tools"),
+    };
+    let moved = make::rebind(bound.binding.epoch, "t2", "j");
+    eventually("the worker is told", async || {
+        // It may have been told of the first binding, or that an earlier delegation has lapsed.
+        drop(routed().await);
+        drop(store.rebind(&key, &moved).await);
+        (&mut told)
+            .now_or_never()
+            .is_some_and(|events| events.unwrap() == [settled.clone()])
+    })
+    .await;
 }

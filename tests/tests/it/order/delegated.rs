@@ -1,4 +1,4 @@
-//! Delegated turns: calls of a session that stay at one worker cost the store next to nothing, and a call that comes to
+//! Delegated turns and routes: calls of a session that stay at one worker cost the store next to nothing, and a call that comes to
 //! another worker waits for no more than the current one.
 
 use mooring_tests::session::result_of;
@@ -51,7 +51,7 @@ async fn until_delegated(
 #[tokio::test]
 async fn calls_in_a_row_at_one_worker_send_next_to_no_commands() -> anyhow::Result<()> {
     let scene = Scene::start(1).await?;
-    for server in [HTTP, STDIO] {
+    for server in [HTTP, STDIO, PARALLEL] {
         let mut session = scene.session(server).await?;
         let mut count = 0;
         wait::until_true("calls in a row that cost nothing", SOON, async || {

@@ -22,8 +22,14 @@ impl DelegationTable {
     /// Another caller waits for the turn, or the binding has changed.
     pub(in crate::affinity) fn recall(&self, key: &SessionKey, server: &ServerName) {
         let key = (key.clone(), server.clone());
-        let left = self.shard(&key).delegations.recall(&key);
+        let (left, had_route) = {
+            let mut shard = self.shard(&key);
+            (shard.delegations.recall(&key), shard.routes.recall(&key))
+        };
         self.leave(left, DelegationEvent::Recalled);
+        if had_route {
+            metrics::delegation(DelegationEvent::RouteRecalled);
+        }
     }
 
     /// A client cancelled the request whose tickets begin with this. If it runs here with a turn that is or was delegated, its
@@ -50,7 +56,11 @@ impl DelegationTable {
         self.is_closed.store(true, Ordering::Release);
         for shard in &*self.shards {
             // The turns of running calls are left when these end.
-            let idle = lock(shard).delegations.lose_wake_ups().idle;
+            let idle = {
+                let mut shard = lock(shard);
+                shard.routes.lose_wake_ups();
+                shard.delegations.lose_wake_ups().idle
+            };
             self.leave(idle, DelegationEvent::Recalled);
         }
     }
@@ -59,7 +69,11 @@ impl DelegationTable {
     pub(in crate::affinity) fn lose_wake_ups(&self) {
         self.wake_ups_seen.store(0, Ordering::Release);
         for shard in &*self.shards {
-            let lost = lock(shard).delegations.lose_wake_ups();
+            let (lost, _) = {
+                let mut shard = lock(shard);
+                let lost = shard.delegations.lose_wake_ups();
+                (lost, shard.routes.lose_wake_ups())
+            };
             self.leave(lost.idle, DelegationEvent::Broken);
             for call in lost.running {
                 metrics::delegation(DelegationEvent::Broken);
@@ -76,7 +90,11 @@ impl DelegationTable {
 
     fn sweep(&self) {
         for shard in &*self.shards {
-            let unused = lock(shard).delegations.sweep(boot_now());
+            let unused = {
+                let (mut shard, now) = (lock(shard), boot_now());
+                shard.routes.sweep(now);
+                shard.delegations.sweep(now)
+            };
             self.leave(unused, DelegationEvent::Unused);
         }
     }
@@ -91,7 +109,10 @@ impl DelegationTable {
 
     pub(super) fn is_empty(&self) -> bool {
         let mut shards = self.shards.iter();
-        shards.all(|shard| lock(shard).delegations.is_empty())
+        shards.all(|shard| {
+            let shard = lock(shard);
+            shard.delegations.is_empty() && shard.routes.is_empty()
+        })
     }
 
     /// The table may not be empty.

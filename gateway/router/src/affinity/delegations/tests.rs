@@ -6,6 +6,8 @@
     reason = "tests fail by panicking"
 )]
 
+mod routes;
+
 use mooring_delivery::UNUSED_MAX;
 use mooring_session::Refusal;
 use mooring_session::rules::{BindRequest, EndCondition, EndRequest};
