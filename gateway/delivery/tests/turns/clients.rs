@@ -72,7 +72,7 @@ impl World {
         client.calls += 1;
         let moves = match client.moves {
             Moves::Never => false,
-            Moves::After(calls) => client.calls % calls == 0,
+            Moves::After(calls) => client.calls.is_multiple_of(calls),
             Moves::AtRandom => true,
         };
         if moves || !self.gateways[client.gateway].is_up {

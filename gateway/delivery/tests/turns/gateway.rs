@@ -435,7 +435,7 @@ impl World {
             .iter()
             .find(|(_, number)| **number == turn.number)
             .map(|(session, _)| *session);
-        let session = session.expect("a turn that was in the table");
+        let session = session.unwrap();
         delegated.remove(&session);
         self.leave(gateway, session, turn.ticket);
     }
