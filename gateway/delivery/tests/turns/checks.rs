@@ -155,6 +155,18 @@ impl World {
         (is_late || hindered).then_some(Exception::Connection)
     }
 
+    /// The store has ended a delegation with its connection: a call that runs under it should have kept its turn.
+    pub(crate) fn check_kept(&self, session: usize, number: u64) {
+        for id in &self.checks.running {
+            let call = &self.calls[id];
+            let turn = call.turn.as_ref().filter(|turn| turn.number == number);
+            assert!(
+                call.session != session || turn.is_none() || self.exception(call).is_some(),
+                "call {id} has not kept its turn, and its gateway has lost its connection"
+            );
+        }
+    }
+
     fn check_recalled(&self, call: &Call) {
         let Some(turn) = call.turn.as_ref().filter(|_| call.is_delegated) else {
             return;

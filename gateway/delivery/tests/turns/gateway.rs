@@ -359,7 +359,8 @@ impl World {
                     self.note("kept without wake-ups");
                     self.keep(call);
                 }
-                let pause = self.chance.between(100, 30_000);
+                let pause_max = self.chance.pick(&[30, 30, 600]) * MS;
+                let pause = self.chance.between(100, pause_max);
                 self.after(gateway, pause, Timer::Reconnect);
             }
         }

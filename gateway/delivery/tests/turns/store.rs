@@ -360,6 +360,7 @@ impl World {
                     self.show(|| format!("store: ends the delegation {number} of {holder:?}"));
                     self.note("ended with its connection");
                     self.checks.ended_by_store(session, number, closed_at);
+                    self.check_kept(session, number);
                 }
             }
             let ended = |turns: &mut Turns, context: &mut TurnContext<'_>| {
