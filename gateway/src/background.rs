@@ -137,7 +137,7 @@ pub(crate) async fn announce(session_router: &SessionRouter, beat: &Beat) {
 /// a pause in which others may have taken them over, the connections that it lost are closed first.
 async fn send_beat(session_router: &SessionRouter, beat: &Beat) -> Result<(), StoreError> {
     let sent = BeatTime::now();
-    session_router.store().beat(beat).await?;
+    session_router.beat(beat).await?;
     let fence = session_router.owned_connections().fence();
     if fence.is_open() || session_router.close_connections_not_owned().await {
         fence.acknowledged(sent);

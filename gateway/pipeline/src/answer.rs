@@ -352,6 +352,11 @@ pub(crate) fn delivery_error(cause: &DeliverError, id: Option<Id<'_>>) -> Reply 
         DeliverError::Resolve(cause) => resolve_error(cause, id),
         DeliverError::Answer(cause) => exchange(cause, id),
         DeliverError::Unreachable(SendError::Credential(cause)) => no_credential(cause, id),
+        DeliverError::Unreachable(SendError::TurnLost) => detailed(
+            ErrorKind::TurnBusy,
+            id,
+            "its turn lapsed before it could be sent, because the store answers this gateway late; repeat the call",
+        ),
         DeliverError::Unreachable(cause) => {
             tracing::warn!(%cause, "instance unreachable");
             undelivered(cause, id)

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -72,6 +73,9 @@ pub(crate) async fn post(
     send_upstream(request, session, body, message, up, pending).await
 }
 
+/// Pause before a call asks for another turn because it lost one before it was sent.
+const LOST_TURN_PAUSE: Duration = Duration::from_millis(50);
+
 /// Sends a message upstream and relays the reply.
 async fn send_upstream(
     request: &UpstreamRequest<'_>,
@@ -116,18 +120,21 @@ async fn send_upstream(
         repeat: repeat(message, tool.as_deref()),
         epoch,
         routed,
-        turn: turn.as_ref().map(Turn::guard),
+        permit: turn.as_ref().map(Turn::permit),
     };
     let mut delivered = deliver_in_turn(request, &mut call, &mut turn).await;
+    let asks_until = Instant::now() + session_router.options().turn_wait_max;
     while let Err(DeliverError::Unreachable(SendError::TurnLost)) = &delivered
         && turn.take().is_some()
+        && Instant::now() < asks_until
     {
         // Nothing was sent.
+        tokio::time::sleep(LOST_TURN_PAUSE).await;
         match Box::pin(request.take_turn(&session, message)).await {
             Ok(taken) => (turn, call.routed) = taken.unzip(),
             Err(cause) => return answer::turn_error(&cause, message.id()),
         }
-        call.turn = turn.as_ref().map(Turn::guard);
+        call.permit = turn.as_ref().map(Turn::permit);
         delivered = Box::pin(deliver_in_turn(request, &mut call, &mut turn)).await;
     }
     let delivered = match delivered {
@@ -243,7 +250,7 @@ pub(crate) async fn open_stream(
         repeat: RetrySafety::Harmless,
         epoch: None,
         routed: None,
-        turn: None,
+        permit: None,
     };
     let active_bindings = session_router.active_bindings();
     let in_flight = active_bindings.begin(session, &server.id, InFlightKind::Stream);

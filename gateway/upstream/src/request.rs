@@ -109,7 +109,7 @@ impl Outgoing {
     /// [`SendError::TurnLost`]
     pub fn check_permit(&self) -> Result<(), SendError> {
         match &self.permit {
-            Some(permit) if !permit.is_valid() => Err(SendError::TurnLost),
+            Some(permit) if !permit.permit_sending() => Err(SendError::TurnLost),
             _ => Ok(()),
         }
     }

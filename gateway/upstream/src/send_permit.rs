@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// What decides whether a message may be sent now. It is asked before every attempt, so it must be cheap.
 pub trait PermitSource: fmt::Debug + Send + Sync {
-    /// Whether it may.
-    fn is_valid(&self) -> bool;
+    /// Whether it may. If so, it may have been sent from now on.
+    fn permit_sending(&self) -> bool;
 }
 
 /// The permit of a message. Cheap to clone.

@@ -156,6 +156,8 @@ impl DelegationTable {
         let Some(binding) =
             binding.filter(|_| is_open && self.shard(key).delegations.granted(key, call))
         else {
+            // The store has to learn that the turn is one call's.
+            call.keep_turn();
             return Err(self.keep_for(call, key, entry, numbers));
         };
         self.ask_for_maintenance();

@@ -7,6 +7,7 @@
 
 mod active_bindings;
 mod admission;
+mod beats;
 mod boot_clock;
 mod cancellation;
 mod cleaning;
@@ -38,6 +39,7 @@ use std::time::Duration;
 use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 use mooring_session::view::RecordView;
+use mooring_session::workers::Beat;
 use thread_local::ThreadLocal;
 
 pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind};
@@ -55,9 +57,10 @@ pub use resolve::{RebindNotice, ResolveError};
 pub(crate) use resolve::{RouterErrors, ServerInstances, now};
 pub(crate) use resolving::Resolving;
 pub use stream::{HoldError, StreamHold, StreamKind};
-pub use turn::{Turn, TurnGuard, Withdrawal};
+pub use turn::{Turn, Withdrawal};
 pub use wake_ups::{BindingWatch, wake_waiters};
 
+use self::beats::{AcknowledgedBeats, BeatSent};
 use self::delegations::DelegationTable;
 use self::stream::OpenStreams;
 use self::turn::HeldTurns;
@@ -66,7 +69,7 @@ use crate::in_flight_requests::InFlightRequests;
 pub use mooring_delivery::Loss;
 use mooring_protocol::ids::gateway_id;
 pub use mooring_store::{Session, TurnError};
-use mooring_store::{SessionKey, Store};
+use mooring_store::{SessionKey, Store, StoreError};
 
 use mooring_upstream::{Caller, Client, Servers};
 
@@ -86,6 +89,7 @@ struct Shared {
     active_bindings: ActiveBindings,
     waiters: Waiters,
     delegations: Arc<DelegationTable>,
+    beats: Arc<AcknowledgedBeats>,
     open_streams: OpenStreams,
     in_flight_requests: InFlightRequests,
     /// Each thread has its own: a turn is kept by the thread that took it.
@@ -135,6 +139,7 @@ impl SessionRouter {
             active_bindings: ActiveBindings::new(idle),
             waiters: Waiters::default(),
             delegations: DelegationTable::new(options.delegation_lease, options.session_ttl),
+            beats: Arc::default(),
             open_streams: OpenStreams::default(),
             in_flight_requests: InFlightRequests::default(),
             held_turns: ThreadLocal::new(),
@@ -187,6 +192,18 @@ impl SessionRouter {
     /// The turns that the store has delegated to this gateway.
     fn delegations(&self) -> &Arc<DelegationTable> {
         &self.0.delegations
+    }
+
+    /// Tells the store that this gateway is alive.
+    ///
+    /// # Errors
+    /// See [`Store::beat`].
+    pub async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
+        let sent = BeatSent::now();
+        self.store().beat(beat).await?;
+        let ttl = Duration::from_millis(beat.ttl.get());
+        self.0.beats.note(sent, ttl);
+        Ok(())
     }
 
     /// This gateway stops: it leaves its delegated turns, and asks for no more.

@@ -18,7 +18,6 @@ mod queue_entry;
 mod running_call;
 mod signals;
 mod ticket_names;
-mod turn_guard;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -37,7 +36,6 @@ pub(super) use self::queue_entry::QueueEntry;
 use self::queue_entry::{LEASE, TurnQueue};
 pub(super) use self::running_call::RunningCall;
 use self::signals::{TurnCommand, TurnSignals};
-pub use self::turn_guard::TurnGuard;
 use super::{Session, SessionRouter, TurnError};
 use mooring_metrics as metrics;
 use mooring_protocol::{Kind, Lane, Message, Method};
@@ -46,7 +44,7 @@ use mooring_store::{
     EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store, StoreError,
     TurnScope, fresh_token,
 };
-use mooring_upstream::Server;
+use mooring_upstream::{SendPermit, Server};
 
 /// The result of withdrawing a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,10 +114,10 @@ impl Turn {
         self.signals.lost().await;
     }
 
-    /// A handle for the check right before a request is written.
+    /// The permit to send the call: for as long as no other call can have the turn.
     #[must_use]
-    pub fn guard(&self) -> TurnGuard {
-        TurnGuard::new(&self.signals, self.held.clone())
+    pub fn permit(&self) -> SendPermit {
+        SendPermit::new(Arc::<TurnSignals>::clone(&self.signals))
     }
 
     /// The turn of this call, which was just granted.
@@ -181,6 +179,8 @@ impl SessionRouter {
     ) -> Result<Turn, TurnError> {
         let entry = self.entry(key, principal, server, fresh_token()?, None);
         let call = RunningCall::new(None, self.held_turns());
+        // Who fences with the number may begin before it asks whether the turn is lost.
+        call.signals().note_sent();
         let (turn, _) = entry.take(&call, wait_max).await?;
         Ok(turn)
     }
@@ -264,6 +264,7 @@ impl SessionRouter {
         let queue = TurnQueue {
             store: self.store().clone(),
             waiters: self.waiters().clone(),
+            beats: Arc::clone(&self.0.beats),
             key: key.clone(),
             patience,
         };

@@ -246,8 +246,11 @@ impl Waiters {
                     if self.receives_events() {
                         tracing::info!(%error, "the store reports no events; claims of other gateways are polled");
                     }
+                    // The first time at once: a peer soon takes over what was delegated to a gateway without wake-ups.
+                    if !self.receives_events() {
+                        tokio::time::sleep(RETRY_PAUSE).await;
+                    }
                     self.set_receives_events(false);
-                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
         }

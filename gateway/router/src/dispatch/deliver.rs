@@ -11,14 +11,14 @@ use mooring_session::view::BindingView;
 use super::annotations::is_repeatable;
 use crate::affinity::{
     RebindNotice, ResolveError, Resolving, RouterErrors, ServerInstances, Session, SessionRouter,
-    TurnGuard, now,
+    now,
 };
 pub use mooring_delivery::OnLoss;
 use mooring_metrics as metrics;
 use mooring_protocol::Reply;
 use mooring_protocol::ids::Epoch;
 use mooring_upstream::{
-    ExchangeError, Outgoing, ProbeResult, SendError, Server, UNREACHED_LOST_AFTER,
+    ExchangeError, Outgoing, ProbeResult, SendError, SendPermit, Server, UNREACHED_LOST_AFTER,
     is_session_unknown, may_be_session_unknown, read_answer,
 };
 
@@ -42,8 +42,8 @@ pub struct Call<'a> {
     pub epoch: Option<Epoch>,
     /// The route that the store returned with the call's turn.
     pub routed: Option<RouteReply>,
-    /// The turn that it may be sent in; none if it needs none.
-    pub turn: Option<TurnGuard>,
+    /// Its permit, if it needs a turn: see [`Turn::permit`](crate::affinity::Turn::permit).
+    pub permit: Option<SendPermit>,
 }
 
 /// Whether a message that may have been delivered may be sent again.
@@ -109,8 +109,8 @@ pub async fn deliver(
     call: &mut Call<'_>,
 ) -> Result<DeliveryResult, DeliverError> {
     let (session, server) = (call.session, call.server);
-    if let Some(turn) = &call.turn {
-        call.outgoing.set_permit(turn.permit());
+    if let Some(permit) = call.permit.take() {
+        call.outgoing.set_permit(permit);
     }
     let instances = ServerInstances(server);
     let facts = router.facts(session, &instances);
@@ -231,15 +231,9 @@ async fn send(
     let call = &*call;
     let exchange =
         (call.outgoing).begin_exchange(call.server.id.as_str(), binding.instance.as_str());
-    let mut sent = router
+    let sent = router
         .send(call.session, call.server, binding, &call.outgoing)
         .await;
-    while let (Err(SendError::TurnLost), Some(turn)) = (&sent, &call.turn)
-        && Box::pin(turn.revalidate()).await
-    {
-        let sending = router.send(call.session, call.server, binding, &call.outgoing);
-        sent = Box::pin(sending).await;
-    }
     let mut reply = match sent {
         Ok(reply) => match exchange {
             Some(exchange) => exchange.watch(reply),

@@ -53,7 +53,7 @@ pub async fn send_gateway_request(
         repeat: RetrySafety::Harmless,
         epoch: None,
         routed: None,
-        turn: None,
+        permit: None,
     };
     let in_flight = router
         .active_bindings()

@@ -138,7 +138,10 @@ impl HttpClient {
                     .await
                     .map_err(HttpError::Connect)?,
             };
-            if request.permit.is_some_and(|permit| !permit.is_valid()) {
+            if request
+                .permit
+                .is_some_and(|permit| !permit.permit_sending())
+            {
                 return Err(HttpError::NotPermitted);
             }
             stream.limit_silence(connector.silence.of(request.body.len()));

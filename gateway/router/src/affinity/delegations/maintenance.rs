@@ -12,11 +12,11 @@ use super::{DelegatedTurn, DelegationKey, DelegationTable, lock};
 use crate::affinity::boot_clock::boot_now;
 use mooring_store::{EventPath, SessionKey, Store};
 
-/// How often the wake-ups are looked after while the table is not empty. Twice within the time for which they may be
-/// unobserved.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often the wake-ups are looked after while the table is not empty. More than twice within the time for which they may
+/// be unobserved, because each look tells of the time before it.
+const LOOK_EVERY: Duration = Duration::from_millis(30);
 /// After how many looks unused delegations are swept out.
-const SWEEP_EVERY: u32 = 5;
+const SWEEP_EVERY: u32 = 8;
 
 impl DelegationTable {
     /// Another caller waits for the turn, or the binding has changed.
@@ -82,9 +82,8 @@ impl DelegationTable {
         }
     }
 
-    fn see_wake_ups(&self) {
-        let BootTime(now) = boot_now();
-        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    fn see_wake_ups(&self, BootTime(seen): BootTime) {
+        let nanos = u64::try_from(seen.as_nanos()).unwrap_or(u64::MAX);
         self.wake_ups_seen.store(nanos, Ordering::Release);
     }
 
@@ -128,12 +127,16 @@ impl DelegationTable {
     pub(in crate::affinity) async fn maintain(&self, store: &Store, worker: &WorkerId) {
         loop {
             self.is_filled.notified().await;
-            let mut path = None;
+            let (mut path, mut looked) = (None, boot_now());
             let mut looks = interval(LOOK_EVERY);
             looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             for look in 1_u32.. {
                 looks.tick().await;
-                path = self.look_after_wake_ups(path, store.event_path(worker));
+                let is_open = self.look_after_wake_ups(&mut path, store.event_path(worker));
+                if is_open {
+                    self.see_wake_ups(looked);
+                }
+                looked = boot_now();
                 if look % SWEEP_EVERY == 0 {
                     self.sweep();
                     if self.is_unused() {
@@ -158,18 +161,14 @@ impl DelegationTable {
         true
     }
 
-    fn look_after_wake_ups(
-        &self,
-        before: Option<EventPath>,
-        now: Option<EventPath>,
-    ) -> Option<EventPath> {
-        if before.is_some() && before != now {
+    /// Whether the wake-ups arrive, as far as this process has read. After a pause of the process, the end of their
+    /// connection may not be read yet, so this holds for the time of the look before.
+    fn look_after_wake_ups(&self, path: &mut Option<EventPath>, now: Option<EventPath>) -> bool {
+        if path.is_some() && *path != now {
             tracing::debug!("recalls may have been missed; delegated turns are left");
             self.lose_wake_ups();
         }
-        if now.is_some() {
-            self.see_wake_ups();
-        }
-        now
+        *path = now;
+        now.is_some()
     }
 }

@@ -149,7 +149,7 @@ async fn calls_in_a_row_share_one_turn_of_the_store() {
     for id in ["1", "2", "3"] {
         let turn = gateway.take(id).await;
         assert_eq!(turn.number(), number);
-        assert!(turn.guard().is_valid());
+        assert!(turn.permit().permit_sending());
     }
     // It is given back when no call uses it.
     until_idle(&store).await;
@@ -273,10 +273,11 @@ async fn a_call_that_lasts_keeps_the_turn_for_itself() {
     let here = Gateway::new(&store, "w:1", LEASE);
     let there = Gateway::new(&store, "v:1", LEASE);
     let long = here.until_delegated().await;
+    assert!(long.permit().permit_sending());
     let other = there.waits("other").await;
     tokio::time::sleep(Duration::from_millis(LEASE.get() + 700)).await;
     assert!(!other.is_finished() && !long.is_lost());
-    assert!(long.guard().revalidate().await);
+    assert!(long.permit().permit_sending());
     drop(long);
     drop(comes(other).await);
     until_idle(&store).await;
@@ -289,11 +290,14 @@ async fn a_call_that_waits_for_its_client_lets_others_run() {
     let there = Gateway::new(&store, "v:1", LEASE);
     let asks = here.until_delegated().await;
     asks.release();
-    assert!(!asks.guard().is_valid());
+    assert!(!asks.permit().permit_sending());
     let other = there.take("other").await;
     asks.resume();
     drop(other);
-    eventually("it has its turn again", async || asks.guard().is_valid()).await;
+    eventually("it has its turn again", async || {
+        asks.permit().permit_sending()
+    })
+    .await;
     drop(asks);
     until_idle(&store).await;
 }
@@ -348,7 +352,7 @@ async fn without_wake_ups_a_running_call_keeps_its_turn_and_no_other_uses_it() {
         gateway.router.delegations().is_empty()
     })
     .await;
-    assert!(running.guard().revalidate().await);
+    assert!(running.permit().permit_sending());
     let number = running.number();
     drop(running);
     for id in ["1", "2", "3", "4"] {

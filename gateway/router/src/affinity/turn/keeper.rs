@@ -177,11 +177,12 @@ async fn renew(
         FirstRenewal::Later => RENEW_EVERY,
     };
     loop {
-        tokio::select! {
-            () = sleep(pause) => {}
-            () = signals.renewal_due() => {}
-        }
+        sleep(pause).await;
         pause = RENEW_EVERY;
+        // A call that was not sent claims no turn that another one may have had since: it asks for a new one.
+        if signals.has_lapsed_unsent() {
+            return;
+        }
         let was_degraded = entry.store().is_degraded();
         let is_lost = match Box::pin(entry.ask(numbers.store)).await {
             Ok(entered) => {

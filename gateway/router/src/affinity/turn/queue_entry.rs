@@ -3,9 +3,10 @@
 //! Invariant: an entry that was requested is released, even if no caller waits for it any more: dropping it releases it
 //! in the background.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use mooring_delivery::{BootTime, Term};
+use mooring_delivery::Term;
 use mooring_session::Refusal;
 use mooring_session::names::{NameError, Principal, Token, WorkerId};
 use mooring_session::refusal::Stale;
@@ -13,11 +14,12 @@ use mooring_session::time::Millis;
 use tokio::time::{Instant, timeout_at};
 
 use super::{TurnError, ticket_names};
+use crate::affinity::beats::AcknowledgedBeats;
 use crate::affinity::boot_clock::boot_now;
 use crate::affinity::wake_ups::Waiters;
 use mooring_store::{
-    EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store, StoreError,
-    TurnScope,
+    AnsweredBy, EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store,
+    StoreError, TurnScope,
 };
 
 /// How long a turn outlives its holder. Shorter than the store's longest lease (2 s by default), during which a
@@ -34,6 +36,7 @@ const REFUSED_AS_DEAD_MAX: u32 = 10;
 pub(super) struct TurnQueue {
     pub(super) store: Store,
     pub(super) waiters: Waiters,
+    pub(super) beats: Arc<AcknowledgedBeats>,
     pub(super) key: SessionKey,
     /// How long a call keeps the turn while its server is silent; `None` for as long as it runs.
     pub(super) patience: Option<Duration>,
@@ -46,8 +49,8 @@ pub(in crate::affinity) struct QueueEntry {
     request: EnterRequest,
     /// A ticket of the call that has the turn now, where that of the request has the name of an earlier one.
     call_ticket: Option<Token>,
-    /// When the last command was sent that the store answered.
-    asked_at: BootTime,
+    /// For how long the turn that the store granted or renewed last may be relied on.
+    term: Term,
     /// Whether the ticket may be in the queue.
     is_taken: bool,
 }
@@ -59,7 +62,7 @@ impl QueueEntry {
             queue,
             request,
             call_ticket: None,
-            asked_at: BootTime::default(),
+            term: Term::default(),
             is_taken: false,
         }
     }
@@ -106,11 +109,8 @@ impl QueueEntry {
     }
 
     /// For how long the turn that the store granted or renewed last may be relied on.
-    pub(in crate::affinity) fn term(&self) -> Term {
-        Term::asked(
-            self.asked_at,
-            Duration::from_millis(self.request.lease.get()),
-        )
+    pub(in crate::affinity) const fn term(&self) -> Term {
+        self.term
     }
 
     /// From now on also asks for a delegation, with this lease.
@@ -211,12 +211,19 @@ impl QueueEntry {
         held: Option<u64>,
     ) -> Result<EnterReply, StoreError> {
         self.is_taken = true;
-        let asked_at = boot_now();
         self.request.held = held;
-        let TurnQueue { store, key, .. } = &self.queue;
+        let TurnQueue {
+            store, key, beats, ..
+        } = &self.queue;
+        let lease = Duration::from_millis(self.request.lease.get());
+        let (term, bound) = (Term::asked(boot_now(), lease), beats.bound());
         let answer = store.enter(key, &self.request).await;
-        if answer.is_ok() {
-            self.asked_at = asked_at;
+        if let Ok(entered) = &answer {
+            self.term = match entered.answered_by {
+                AnsweredBy::Store => bound.apply(term),
+                // Of this process alone, which is alive.
+                AnsweredBy::Memory => term,
+            };
         }
         if let Err(StoreError::Refused(refusal)) = &answer {
             // A refused ticket is not in the queue, except one that was in it before its worker counted as dead.

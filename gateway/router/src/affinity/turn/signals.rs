@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::affinity::boot_clock::boot_now;
+use mooring_upstream::PermitSource;
 
 /// The call's command to its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +37,9 @@ pub(in crate::affinity) struct TurnSignals {
     is_lost: AtomicBool,
     /// When the turn may be another caller's unless it was renewed, in nanoseconds of [`BootTime`].
     ends_at: AtomicU64,
-    /// The turn was lost or renewed.
-    change: Notify,
-    /// The task renews the turn at once.
-    is_renewal_due: Notify,
+    loss: Notify,
+    /// Whether the call may have been sent.
+    is_sent: AtomicBool,
     /// The client cancelled the call, whose ticket does not tell the store.
     is_withdrawn: AtomicBool,
     withdrawal: Notify,
@@ -59,8 +59,8 @@ impl TurnSignals {
             is_commanded: Notify::default(),
             is_lost: AtomicBool::default(),
             ends_at: AtomicU64::default(),
-            change: Notify::default(),
-            is_renewal_due: Notify::default(),
+            loss: Notify::default(),
+            is_sent: AtomicBool::default(),
             is_withdrawn: AtomicBool::default(),
             withdrawal: Notify::default(),
             is_to_be_kept: AtomicBool::default(),
@@ -121,25 +121,21 @@ impl TurnSignals {
     /// Returns when the turn is lost.
     pub(super) async fn lost(&self) {
         // Notified from here on, so that a loss after the check is not missed.
-        loop {
-            let changed = self.change.notified();
-            if self.is_lost() {
-                return;
-            }
-            changed.await;
+        let lost = self.loss.notified();
+        if !self.is_lost() {
+            lost.await;
         }
     }
 
     pub(super) fn lose(&self) {
         self.is_lost.store(true, Ordering::Release);
-        self.change.notify_waiters();
+        self.loss.notify_waiters();
     }
 
     /// The turn was granted or renewed for this term.
     pub(super) fn extend(&self, term: Term) {
         let nanos = u64::try_from(term.ends_at().0.as_nanos()).unwrap_or(u64::MAX);
         self.ends_at.store(nanos, Ordering::Release);
-        self.change.notify_waiters();
     }
 
     /// How long the turn still excludes all other calls; zero if it does not.
@@ -153,28 +149,15 @@ impl TurnSignals {
         self.is(TurnCommand::Hold) && !self.is_lost() && !self.time_left().is_zero()
     }
 
-    /// Returns whether the turn is valid, after the next renewal if it is not.
-    pub(super) async fn validity(&self) -> bool {
-        loop {
-            let changed = self.change.notified();
-            if self.is_valid() {
-                return true;
-            }
-            if self.is_lost() || !self.is(TurnCommand::Hold) {
-                return false;
-            }
-            changed.await;
-        }
+    /// The call may have been sent.
+    pub(super) fn note_sent(&self) {
+        self.is_sent.store(true, Ordering::Release);
     }
 
-    /// The task renews the turn at once.
-    pub(super) fn ask_for_renewal(&self) {
-        self.is_renewal_due.notify_one();
-    }
-
-    /// Returns when the turn is to be renewed at once.
-    pub(super) async fn renewal_due(&self) {
-        self.is_renewal_due.notified().await;
+    /// Whether another call may have had the turn since the store last granted or renewed it, and this call was not sent:
+    /// then it need not keep others out.
+    pub(super) fn has_lapsed_unsent(&self) -> bool {
+        !self.is_sent.load(Ordering::Acquire) && self.time_left().is_zero()
     }
 
     /// The client cancelled the call.
@@ -210,6 +193,16 @@ impl TurnSignals {
             }
             self.is_commanded.notified().await;
         }
+    }
+}
+
+impl PermitSource for TurnSignals {
+    fn permit_sending(&self) -> bool {
+        let is_valid = self.is_valid();
+        if is_valid {
+            self.note_sent();
+        }
+        is_valid
     }
 }
 

@@ -71,6 +71,7 @@ impl Worker {
         let queue = TurnQueue {
             store: self.store.clone(),
             waiters: self.waiters.clone(),
+            beats: Arc::default(),
             key: key(),
             patience: None,
         };

@@ -71,7 +71,7 @@ async fn a_request_is_written_as_http_1_1() {
 struct Lapsed;
 
 impl PermitSource for Lapsed {
-    fn is_valid(&self) -> bool {
+    fn permit_sending(&self) -> bool {
         false
     }
 }
