@@ -84,23 +84,30 @@ impl FairQueue {
         if self.only == Some(id) && ticket.is_none() {
             return Admission::Alone;
         }
-        if self.flows.len() >= self.forget_from && !self.flows.contains_key(&id) {
-            self.forget(u64::MAX);
-        }
         let round_end = self.round_end();
-        let flow = self.flows.entry(id).or_default();
+        let Some(flow) = self.flows.get_mut(&id) else {
+            // Who was charged for nothing is no other user: such as an address, if the steps that read requests find
+            // their user.
+            *ticket = None;
+            return Admission::Counted;
+        };
         let admission = flow.admit(round_end, ticket, waker);
         if admission == Admission::Waits && !flow.is_backlogged {
             flow.is_backlogged = true;
             self.backlogged.push(id);
         }
-        self.note_only();
         admission
     }
 
     /// Counts what a task of this user ran, from and until these nanoseconds, and returns the waker of its next one if
     /// it may run in this round too.
     pub(crate) fn count(&mut self, id: FlowId, from: u64, until: u64) -> Option<Waker> {
+        if self.only == Some(id) {
+            return None;
+        }
+        if self.flows.len() >= self.forget_from && !self.flows.contains_key(&id) {
+            self.forget(u64::MAX);
+        }
         let (start, end) = (self.round_start, self.round_end());
         let flow = self.flows.entry(id).or_default();
         let used = flow.used_until.max(start) + until.saturating_sub(from);
@@ -424,6 +431,23 @@ mod tests {
         thread.round(|_| true);
         assert_eq!(thread.queue.only, Some(ada));
         assert_eq!(thread.round(|_| true).len(), 10, "none of them waits");
+    }
+
+    #[test]
+    fn an_address_whose_steps_are_charged_to_their_user_is_no_other_user() {
+        let [address, ada, bob] = users();
+        let mut queue = FairQueue::new();
+        let admit = |queue: &mut FairQueue, id| queue.admit(id, &mut None, Waker::noop());
+        for step in 0..1_000 {
+            assert_eq!(admit(&mut queue, address), Admission::Counted);
+            queue.count(ada, step * ROUND_NS, (step + 1) * ROUND_NS);
+            assert_eq!(admit(&mut queue, ada), Admission::Alone);
+        }
+        assert_eq!(admit(&mut queue, bob), Admission::Counted);
+        queue.count(bob, 0, STEP_NS);
+        // But for the first step, what she ran alone is not counted.
+        queue.round_start += ROUND_NS;
+        assert_eq!(admit(&mut queue, ada), Admission::Counted);
     }
 
     #[test]
