@@ -5,21 +5,22 @@
 //! should not have, the newest is found.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 use mooring_session::names::ServerName;
 use smallvec::SmallVec;
 
+use crate::striped::{PARTS, Striped};
 use mooring_protocol::{Lane, PendingRequest, RequestTag};
 use mooring_store::SessionKey;
 
 /// How long a request whose client disconnected can be cancelled. Clients that stop waiting often close the stream
 /// first.
 const DISCONNECTED_KEPT: Duration = Duration::from_secs(600);
-/// Most requests of disconnected clients that are kept.
-const DISCONNECTED_MAX: usize = 10_000;
+/// Most requests of disconnected clients that are kept in a part.
+const DISCONNECTED_MAX: usize = 10_000 / PARTS;
 
 /// Within what the ids of a client are its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +52,7 @@ struct Entry {
 
 /// The requests in flight. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct InFlightRequests(Arc<Mutex<Requests>>);
+pub struct InFlightRequests(Arc<Striped<Requests>>);
 
 /// A client's request in flight. Dropping it ends it.
 #[derive(Debug)]
@@ -60,14 +61,10 @@ pub struct InFlightRequest {
     scope: RequestScope,
     /// What its reply has to answer.
     pub pending: PendingRequest,
+    is_disconnected: bool,
 }
 
 impl InFlightRequests {
-    fn lock(&self) -> MutexGuard<'_, Requests> {
-        // The map is consistent after every statement, so a poisoned lock is usable.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes a request until the guard is dropped.
     pub(crate) fn begin(&self, scope: RequestScope, pending: PendingRequest) -> InFlightRequest {
         let entry = Entry {
@@ -77,24 +74,22 @@ impl InFlightRequests {
             disconnected: None,
             cancelled: None,
         };
-        let mut requests = self.lock();
-        requests
-            .by_scope
-            .entry(scope.clone())
-            .or_default()
-            .push(entry);
+        let mut requests = self.0.part_of(&scope);
+        let entries = requests.by_scope.entry(scope.clone()).or_default();
+        entries.push(entry);
         drop(requests);
         InFlightRequest {
             requests: self.clone(),
             scope,
             pending,
+            is_disconnected: false,
         }
     }
 
     /// Records that the client cancels the newest request with this id whose client is connected, or else the newest.
     /// Returns its tag.
     pub(crate) fn cancel(&self, scope: &RequestScope, id_json: &str) -> Option<RequestTag> {
-        let mut requests = self.lock();
+        let mut requests = self.0.part_of(scope);
         let named = |entry: &&mut Entry| *entry.request.id_json == *id_json;
         let entries = requests.by_scope.get_mut(scope)?.iter_mut();
         let entry = entries.filter(named).max_by_key(|entry| entry.rank())?;
@@ -106,13 +101,12 @@ impl InFlightRequests {
 
     /// Within which of these scopes that request is.
     pub(crate) fn find(&self, scopes: &[RequestScope], id_json: &str) -> Option<usize> {
-        let requests = self.lock();
         let named = |entry: &&Entry| *entry.request.id_json == *id_json;
-        let found = scopes.iter().enumerate().flat_map(|(place, scope)| {
-            let entries = requests.by_scope.get(scope).into_iter().flatten();
-            entries
-                .filter(named)
-                .map(move |entry| (entry.rank(), place))
+        let found = scopes.iter().enumerate().filter_map(|(place, scope)| {
+            let requests = self.0.part_of(scope);
+            let entries = requests.by_scope.get(scope)?.iter();
+            let newest = entries.filter(named).map(Entry::rank).max()?;
+            Some((newest, place))
         });
         found.max().map(|(_, place)| place)
     }
@@ -125,32 +119,21 @@ impl InFlightRequests {
         period: Duration,
     ) -> Vec<(RequestScope, PendingRequest)> {
         let now = Instant::now();
+        let is_due = |entry: &Entry| match entry.published {
+            None => now.duration_since(entry.began) >= age,
+            // What may have replaced that of a client that is gone is not replaced again.
+            Some(at) => entry.disconnected.is_none() && now.duration_since(at) >= period,
+        };
         let mut unpublished = Vec::new();
-        let mut requests = self.lock();
-        let Requests {
-            by_scope,
-            disconnected,
-        } = &mut *requests;
-        by_scope.retain(|scope, entries| {
-            entries.retain_mut(|entry| {
-                let is_kept = |at: Instant| now.duration_since(at) < DISCONNECTED_KEPT;
-                if !entry.disconnected.is_none_or(is_kept) {
-                    *disconnected = disconnected.saturating_sub(1);
-                    return false;
-                }
-                let is_due = match entry.published {
-                    None => now.duration_since(entry.began) >= age,
-                    // What may have replaced that of a client that is gone is not replaced again.
-                    Some(at) => entry.disconnected.is_none() && now.duration_since(at) >= period,
-                };
-                if is_due {
+        for mut requests in self.0.parts() {
+            requests.forget_disconnected(now);
+            for (scope, entries) in &mut requests.by_scope {
+                for entry in entries.iter_mut().filter(|entry| is_due(entry)) {
                     entry.published = Some(now);
                     unpublished.push((scope.clone(), entry.request.clone()));
                 }
-                true
-            });
-            !entries.is_empty()
-        });
+            }
+        }
         unpublished
     }
 }
@@ -158,7 +141,7 @@ impl InFlightRequests {
 impl InFlightRequests {
     /// Notes that a request could not be published, which is tried again.
     pub(crate) fn note_unpublished(&self, scope: &RequestScope, tag: RequestTag) {
-        let mut requests = self.lock();
+        let mut requests = self.0.part_of(scope);
         let entries = requests.by_scope.get_mut(scope);
         for entry in entries.into_iter().flatten() {
             if entry.request.tag == tag {
@@ -176,6 +159,20 @@ impl Entry {
 }
 
 impl Requests {
+    /// Removes the requests whose clients are gone for long.
+    fn forget_disconnected(&mut self, now: Instant) {
+        if self.disconnected == 0 {
+            return;
+        }
+        let is_kept = |at: Instant| now.duration_since(at) < DISCONNECTED_KEPT;
+        self.by_scope.retain(|_, entries| {
+            let before = entries.len();
+            entries.retain(|entry| entry.disconnected.is_none_or(is_kept));
+            self.disconnected -= before - entries.len();
+            !entries.is_empty()
+        });
+    }
+
     /// Removes the request, or keeps it for a while.
     fn end(&mut self, scope: &RequestScope, tag: RequestTag, is_disconnected: bool) {
         let Some(entries) = self.by_scope.get_mut(scope) else {
@@ -206,7 +203,7 @@ impl InFlightRequest {
 
     /// Whether its client cancelled it at this gateway so long ago.
     pub(crate) fn was_cancelled(&self, ago: Duration) -> bool {
-        let requests = self.requests.lock();
+        let requests = self.requests.0.part_of(&self.scope);
         let entries = requests.by_scope.get(&self.scope);
         let mut own =
             (entries.into_iter().flatten()).filter(|entry| entry.request.tag == self.pending.tag);
@@ -214,24 +211,15 @@ impl InFlightRequest {
     }
 
     /// Ends it unanswered because its client disconnected, who may still cancel it.
-    pub(crate) fn disconnect(self) {
-        self.requests
-            .lock()
-            .end(&self.scope, self.pending.tag, true);
+    pub(crate) fn disconnect(mut self) {
+        self.is_disconnected = true;
     }
 }
 
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        let mut requests = self.requests.lock();
-        // A disconnected one stays.
-        let is_disconnected = requests.by_scope.get(&self.scope).is_some_and(|entries| {
-            (entries.iter())
-                .any(|entry| entry.request.tag == self.pending.tag && entry.disconnected.is_some())
-        });
-        if !is_disconnected {
-            requests.end(&self.scope, self.pending.tag, false);
-        }
+        let mut requests = self.requests.0.part_of(&self.scope);
+        requests.end(&self.scope, self.pending.tag, self.is_disconnected);
     }
 }
 
@@ -297,7 +285,7 @@ mod tests {
     fn nothing_is_left_of_finished_requests() {
         let requests = InFlightRequests::default();
         drop(requests.begin(scope(1), request("1", 1)));
-        assert!(requests.lock().by_scope.is_empty());
+        assert!(requests.0.part_of(&scope(1)).by_scope.is_empty());
     }
 
     #[test]
@@ -307,11 +295,17 @@ mod tests {
         requests.take_unpublished(HOUR, HOUR);
         assert_eq!(requests.cancel(&scope(1), "1"), Some(RequestTag(1)));
         let past = Instant::now().checked_sub(DISCONNECTED_KEPT * 2);
-        for entry in requests.lock().by_scope.values_mut().flatten() {
+        for entry in requests
+            .0
+            .part_of(&scope(1))
+            .by_scope
+            .values_mut()
+            .flatten()
+        {
             entry.disconnected = past;
         }
         requests.take_unpublished(HOUR, HOUR);
-        let left = requests.lock();
+        let left = requests.0.part_of(&scope(1));
         assert!(left.by_scope.is_empty() && left.disconnected == 0);
     }
 }

@@ -10,5 +10,6 @@ pub mod dispatch;
 mod in_flight_requests;
 pub mod pooled;
 mod request_tag;
+mod striped;
 
 pub use in_flight_requests::{InFlightRequest, InFlightRequests};

@@ -5,8 +5,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::hash::BuildHasher as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
@@ -14,21 +13,18 @@ use mooring_session::names::{Principal, ServerName, WorkerId};
 use mooring_session::view::{BindingView, RecordView};
 
 use super::Session;
+use crate::striped::{PARTS, Striped};
 use mooring_store::SessionKey;
 
-/// In so many maps, so that threads seldom wait for each other.
-const MAPS: usize = 32;
-/// Most bindings remembered in a map; further ones are served but neither counted nor kept alive.
-const BINDINGS_MAX: usize = 1_000_000 / MAPS;
+/// Most bindings remembered in a part; further ones are served but neither counted nor kept alive.
+const BINDINGS_MAX: usize = 1_000_000 / PARTS;
 
 type Bindings = HashMap<(SessionKey, ServerName), ActiveBinding, RandomState>;
 
 /// The bindings that this gateway uses.
 #[derive(Clone, Debug)]
 pub struct ActiveBindings {
-    /// Each binding is in the one that its hash chooses.
-    maps: Arc<[Mutex<Bindings>; MAPS]>,
-    hasher: RandomState,
+    bindings: Arc<Striped<Bindings>>,
     idle: Duration,
 }
 
@@ -37,6 +33,7 @@ struct ActiveBinding {
     principal: Principal,
     calls: u32,
     streams: u32,
+    /// The end of its last use; without meaning while one is open.
     used_at: Instant,
     /// `None` until the store has confirmed the session and its binding.
     holder: Option<BindingHolder>,
@@ -96,28 +93,19 @@ impl ActiveBindings {
     #[must_use]
     pub fn new(idle: Duration) -> Self {
         Self {
-            maps: Arc::default(),
-            hasher: RandomState::default(),
+            bindings: Arc::default(),
             idle,
         }
     }
 
-    #[allow(
-        clippy::indexing_slicing,
-        reason = "a remainder of their number is an index of the maps"
-    )]
-    fn map_of(&self, of: &(SessionKey, ServerName)) -> MutexGuard<'_, Bindings> {
-        lock(&self.maps[self.hasher.hash_one(of) as usize % MAPS])
-    }
-
-    /// What `pick` takes of all bindings. Others may change them meanwhile, but in the map that it looks at.
+    /// What `pick` takes of all bindings.
     fn collect<T, All: Default + Extend<T>>(
         &self,
         pick: impl Fn((&(SessionKey, ServerName), &ActiveBinding)) -> Option<T>,
     ) -> All {
         let mut all = All::default();
-        for map in &*self.maps {
-            all.extend(lock(map).iter().filter_map(&pick));
+        for part in self.bindings.parts() {
+            all.extend(part.iter().filter_map(&pick));
         }
         all
     }
@@ -126,7 +114,7 @@ impl ActiveBindings {
     #[must_use]
     pub fn begin(&self, session: &Session, server: &ServerName, kind: InFlightKind) -> InFlight {
         let of = (session.key.clone(), server.clone());
-        let mut bindings = self.map_of(&of);
+        let mut bindings = self.bindings.part_of(&of);
         let is_full = bindings.len() >= BINDINGS_MAX;
         let used = match bindings.entry(of.clone()) {
             Entry::Occupied(known) => Some(known.into_mut()),
@@ -136,7 +124,6 @@ impl ActiveBindings {
         if let Some(used) = used {
             let count = used.count(kind);
             *count = count.saturating_add(1);
-            used.used_at = Instant::now();
         }
         InFlight {
             active_bindings: self.clone(),
@@ -149,7 +136,7 @@ impl ActiveBindings {
     pub fn forget(&self, key: &SessionKey, record: &RecordView) {
         for binding in &record.bindings {
             let of = (key.clone(), binding.server.clone());
-            self.map_of(&of).remove(&of);
+            self.bindings.part_of(&of).remove(&of);
         }
     }
 
@@ -157,8 +144,8 @@ impl ActiveBindings {
     #[must_use]
     pub fn count(&self) -> usize {
         let is_own = |used: &&ActiveBinding| used.holder == Some(BindingHolder::This);
-        let own = |map| lock(map).values().filter(is_own).count();
-        self.maps.iter().map(own).sum()
+        let parts = self.bindings.parts();
+        parts.map(|part| part.values().filter(is_own).count()).sum()
     }
 
     /// The sessions with a remembered binding or an open stream, each once.
@@ -172,8 +159,8 @@ impl ActiveBindings {
     /// The sessions with an open call or stream, which must not expire. Forgets entries that have been idle too long.
     #[must_use]
     pub fn in_use(&self) -> Vec<(SessionKey, Principal)> {
-        for map in &*self.maps {
-            lock(map).retain(|_, used| used.is_open() || used.used_at.elapsed() < self.idle);
+        for mut part in self.bindings.parts() {
+            part.retain(|_, used| used.is_open() || used.used_at.elapsed() < self.idle);
         }
         self.collect(|((key, _), used)| {
             (used.is_open()).then(|| (key.clone(), used.principal.clone()))
@@ -197,14 +184,12 @@ impl ActiveBindings {
     ) -> bool {
         servers.any(|server| {
             let of = (key.clone(), server);
-            self.map_of(&of).get(&of).is_some_and(|used| used.calls > 0)
+            self.bindings
+                .part_of(&of)
+                .get(&of)
+                .is_some_and(|used| used.calls > 0)
         })
     }
-}
-
-fn lock(map: &Mutex<Bindings>) -> MutexGuard<'_, Bindings> {
-    // The map is consistent after every statement, so a poisoned lock is usable.
-    map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl BindingHolder {
@@ -222,7 +207,12 @@ impl BindingHolder {
 impl InFlight {
     /// Records that the session is bound, and the holder of its binding.
     pub fn set_holder(&self, holder: BindingHolder) {
-        if let Some(used) = self.active_bindings.map_of(&self.of).get_mut(&self.of) {
+        if let Some(used) = self
+            .active_bindings
+            .bindings
+            .part_of(&self.of)
+            .get_mut(&self.of)
+        {
             used.holder = Some(holder);
         }
     }
@@ -230,7 +220,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut bindings = self.active_bindings.map_of(&self.of);
+        let mut bindings = self.active_bindings.bindings.part_of(&self.of);
         let Some(used) = bindings.get_mut(&self.of) else {
             return;
         };
@@ -273,11 +263,11 @@ mod tests {
             (0, 0)
         );
         drop(open);
-        assert!(active_bindings.maps.iter().all(|map| lock(map).is_empty()));
+        assert!(active_bindings.bindings.parts().all(|part| part.is_empty()));
     }
 
     #[test]
-    fn bindings_of_every_map_are_counted_once() {
+    fn bindings_of_every_part_are_counted_once() {
         let active_bindings = ActiveBindings::new(Duration::from_secs(60));
         let begin = |number: u32| {
             let session = session(number.to_string().as_bytes());
@@ -287,11 +277,8 @@ mod tests {
             call
         };
         let calls: Vec<_> = (0..1_000).chain(0..1_000).map(begin).collect();
-        let used_maps = active_bindings
-            .maps
-            .iter()
-            .filter(|map| !lock(map).is_empty());
-        assert!(used_maps.count() > 1);
+        let parts = active_bindings.bindings.parts();
+        assert!(parts.filter(|part| !part.is_empty()).count() > 1);
         assert_eq!(active_bindings.in_call().len(), 1_000);
         drop(calls);
         assert_eq!(active_bindings.in_use(), []);
