@@ -164,7 +164,8 @@ impl ArgumentSpec {
         }
     }
 
-    /// Its alternatives; an argument of any other kind is its only one.
+    /// Its alternatives, for the reference pages; an argument of any other kind is its only one.
+    #[cfg(test)]
     pub(crate) const fn alternatives(&self) -> &[Self] {
         match self.kind {
             ArgumentKind::Either => self.parts,
@@ -172,13 +173,21 @@ impl ArgumentSpec {
         }
     }
 
-    /// The token of an alternative, if it is this word in either case.
+    /// Its token or that of an alternative, if it is this word in either case.
+    #[inline]
     pub(crate) fn token_like(&self, word: &[u8]) -> Option<&'static CStr> {
-        let mut tokens = self
-            .alternatives()
-            .iter()
-            .filter_map(|argument| argument.token);
-        tokens.find(|token| word.eq_ignore_ascii_case(token.to_bytes()))
+        let alternatives = match self.kind {
+            ArgumentKind::Either => self.parts,
+            _ => std::slice::from_ref(self),
+        };
+        for alternative in alternatives {
+            if let Some(token) = alternative.token
+                && word.eq_ignore_ascii_case(token.to_bytes())
+            {
+                return Some(token);
+            }
+        }
+        None
     }
 
     /// The same after a token.

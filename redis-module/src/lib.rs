@@ -10,7 +10,7 @@
 //!   their codes.
 //! * [`arguments`], [`record_io`], [`reply`]: how a command parses its arguments, changes a record and replies.
 //! * [`module`]: the state in memory. Its parts know nothing of it: [`node_time`], [`field_names`], [`counters`],
-//!   [`indexes`], [`rebuild`], [`blocked_clients`], [`tick_schedule`].
+//!   [`indexes`], [`rebuild`], [`blocked_clients`], [`event_connections`], [`tick_schedule`].
 //! * [`moment`], [`node`], [`rule_inputs`]: the inputs of a rule besides the record and the request.
 //! * [`keyspace`], [`index_walk`], [`events`]: keep the indexes equal to the records, also after writes of other clients.
 //! * [`housekeeping`]: periodic work. [`worker_wait`]: blocked clients. [`claims`]: who is notified of a claim's outcome.

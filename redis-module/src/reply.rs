@@ -155,12 +155,13 @@ pub(crate) fn unchanged(
         Some(TurnStatus::Granted(number) | TurnStatus::Delegated(number)) => Some(number),
         None => None,
     };
-    let more = [number, delegated.map(Millis::get)].into_iter().flatten();
-    if let count @ 1.. = more.clone().count() {
+    let numbers = [number, delegated.map(Millis::get)];
+    if numbers != [None, None] {
+        let count = numbers.iter().flatten().count();
         context.reply_array(1 + count);
     }
     context.reply_integer(context.request.to_integer());
-    for number in more {
+    for number in numbers.into_iter().flatten() {
         context.reply_integer(i64::try_from(number).unwrap_or(i64::MAX));
     }
     true

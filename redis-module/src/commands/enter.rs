@@ -110,9 +110,9 @@ impl Command for EnterCommand {
         module: &mut Module,
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
-        let request = parse(arguments)?;
+        let mut request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        routing::serve(context, module, key, request)?;
+        routing::serve(context, module, key, &mut request)?;
         Ok(Outcome::Quiet)
     }
 }

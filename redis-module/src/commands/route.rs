@@ -7,7 +7,7 @@ use mooring_session::names::{NameError, Token, WorkerId};
 use mooring_session::time::Millis;
 use mooring_session::turns::{Line, TurnRequest, TurnScope};
 
-use super::routing::{self, RouteDelegation, RouteRequest};
+use super::routing::{self, RouteRequest};
 use super::turn;
 use crate::arguments::{self, Parser, Words};
 use crate::command_spec::{ArgumentSpec, CommandSpec, KeyAccess};
@@ -94,12 +94,12 @@ grammar! {
         ),
         epoch: optional(c"EPOCH", integer(c"epoch", arguments::epoch)),
     } => {
-        let id = || WorkerId::parse(worker.as_bytes());
         let (turn, delegation) = match wish {
             None => (None, None),
+            Some(RouteWish::Delegation(length)) => (None, Some(length)),
             Some(RouteWish::Turn { ticket, lease }) => {
                 let turn = TurnRequest {
-                    worker: id()?,
+                    worker: WorkerId::parse(worker.as_bytes())?,
                     ticket,
                     lease,
                     line: Line::Last,
@@ -107,9 +107,6 @@ grammar! {
                     held: None,
                 };
                 (Some(turn), None)
-            }
-            Some(RouteWish::Delegation(length)) => {
-                (None, Some(RouteDelegation { worker: id()?, length }))
             }
         };
         Ok(RouteRequest {
@@ -146,9 +143,9 @@ impl Command for RouteCommand {
         module: &mut Module,
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
-        let request = parse(arguments)?;
+        let mut request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        routing::serve(context, module, key, request)?;
+        routing::serve(context, module, key, &mut request)?;
         Ok(Outcome::Quiet)
     }
 }

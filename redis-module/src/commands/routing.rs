@@ -34,16 +34,10 @@ pub(super) struct RouteRequest<'a> {
     pub(super) worker: &'a str,
     /// The request for a turn, if there is one.
     pub(super) turn: Option<TurnRequest>,
-    /// The request to use the route without asking, if there is one.
-    pub(super) delegation: Option<RouteDelegation>,
+    /// For how long the caller would like to use the route without asking.
+    pub(super) delegation: Option<Millis>,
     /// The epoch of the binding that the caller knows as bound and driven by itself.
     pub(super) known_epoch: Option<u64>,
-}
-
-/// The request to use a route without asking.
-pub(super) struct RouteDelegation {
-    pub(super) worker: WorkerId,
-    pub(super) length: Millis,
 }
 
 /// Returns the word as it was received, for [`RouteRequest`].
@@ -57,18 +51,6 @@ impl RouteRequest<'_> {
         match Principal::parse(self.principal) {
             Ok(_) => refusal.into(),
             Err(error) => error.into(),
-        }
-    }
-
-    /// Drops the wish for a delegation, unless it `is_possible` for the worker and the time. It is never refused with an
-    /// error.
-    fn keep_delegation_if(&mut self, is_possible: impl Fn(&WorkerId, Millis) -> bool) {
-        (self.delegation).take_if(|wish| !is_possible(&wish.worker, wish.length));
-        if let Some(turn) = &mut self.turn
-            && turn.scope == TurnScope::Delegation
-            && !is_possible(&turn.worker, turn.lease)
-        {
-            turn.scope = TurnScope::Call;
         }
     }
 }
@@ -120,11 +102,11 @@ pub(super) fn serve(
     context: &Context,
     module: &mut Module,
     name: Text<'_>,
-    mut request: RouteRequest<'_>,
+    request: &mut RouteRequest<'_>,
 ) -> Result<(), Failure> {
     let fields = module.fields.of(request.server)?;
     let key = context.open(name);
-    let stored = StoredFields::own(&key, &fields, &request)?;
+    let stored = StoredFields::own(&key, &fields, request)?;
     let lifetime_before =
         codec::decode_lifetime(present(stored.lifetime.as_ref(), fields.lifetime)?)?;
     let mut lifetime = lifetime_before;
@@ -142,16 +124,27 @@ pub(super) fn serve(
         Some(head) => StoredLoss::read(&key, fields.binding, fields.server, head)?,
         None => None,
     };
-    request.keep_delegation_if(|worker, lease| {
+    let may_delegate = |worker: &WorkerId, lease: Millis| {
         let is_waiting = module.blocked_clients.has(worker);
         !settings::QUIESCE.get()
-            && (head.as_ref()).is_some_and(|head| {
-                decided
-                    .reply
-                    .may_be_delegated(head, worker, lifetime.ttl, lease)
+            && head.as_ref().is_some_and(|head| {
+                (decided.reply).may_be_delegated(head, worker, lifetime.ttl, lease)
             })
             && (module.event_connections).reaches(worker, is_waiting, inputs.monotonic())
-    });
+    };
+    if let Some(turn) = &mut request.turn
+        && turn.scope == TurnScope::Delegation
+        && !may_delegate(&turn.worker, turn.lease)
+    {
+        turn.scope = TurnScope::Call;
+    }
+    let route_delegation = match request.delegation {
+        Some(length) => {
+            let worker = WorkerId::parse(request.worker.as_bytes())?;
+            may_delegate(&worker, length).then_some((worker, length))
+        }
+        None => None,
+    };
     // Before anything is written: if the turn is refused, the command fails.
     let asked = request.turn.as_ref().map(|turn| {
         let queues = Queues {
@@ -175,17 +168,17 @@ pub(super) fn serve(
         },
     });
 
-    let delegated = match (&turn, &request.turn, &request.delegation) {
-        (Some(line), Some(turn), _) => {
-            matches!(line.turn, TurnStatus::Delegated(_)).then_some(turn.lease)
-        }
-        (_, _, Some(RouteDelegation { worker, length })) => {
-            let until = inputs.monotonic().plus(*length);
-            claims::watch(&mut module.events, &moment, worker, fields.server, until)
-                .then_some(*length)
-        }
-        _ => None,
-    };
+    let mut delegated = None;
+    if let Some((worker, length)) = &route_delegation {
+        let until = inputs.monotonic().plus(*length);
+        let is_watched = claims::watch(&mut module.events, &moment, worker, fields.server, until);
+        delegated = is_watched.then_some(*length);
+    }
+    if let (Some(line), Some(asked)) = (&turn, &request.turn)
+        && matches!(line.turn, TurnStatus::Delegated(_))
+    {
+        delegated = Some(asked.lease);
+    }
 
     let lives = [&lifetime_before, &lifetime];
     record_io::store_use(

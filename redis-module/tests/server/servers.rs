@@ -109,7 +109,7 @@ async fn pass(name: &str) -> anyhow::Result<()> {
     tells_of_its_commands(&mut c)?;
     has_categories(&redis, &mut c, name)?;
     every_command::run(&redis, &mut c).await?;
-    delegations::ends_with_the_connection(&redis, &mut c).await?;
+    delegations::ends::ends_with_the_connection(&redis, &mut c).await?;
     follows_plain_commands(&mut c, name).await?;
     comes_back_after_a_kill(&mut redis).await?;
     unloads_and_loads(&redis).await?;
