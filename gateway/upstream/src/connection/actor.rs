@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::activity::{Activity, IdleLimits, StoppedServer};
@@ -126,12 +127,7 @@ impl Actor {
             tokio::select! {
                 () = mailbox.closing.cancelled() => return DriveEnd::Ended,
                 permit = link.to_server.reserve(), if is_writable && !self.sending.is_empty() => match permit {
-                    Ok(permit) => if let Some(message) = self.sending.next() {
-                        permit.send(message.text);
-                        if let Some(receipt) = message.receipt {
-                            receipt.confirm();
-                        }
-                    },
+                    Ok(permit) => self.send_next(permit),
                     // Messages that the server sent before it went down are still read.
                     Err(_) => is_writable = false,
                 },
@@ -155,6 +151,16 @@ impl Actor {
                 },
                 () = backlog.released(), if self.congested_since.is_some() => {}
                 () = sleep_until(deadline) => {}
+            }
+        }
+    }
+
+    /// Gives the next queued message to the transport, and its sender the reply.
+    fn send_next(&mut self, permit: mpsc::Permit<'_, Bytes>) {
+        if let Some(message) = self.sending.next() {
+            permit.send(message.text);
+            if let Some(receipt) = message.receipt {
+                receipt.confirm();
             }
         }
     }

@@ -8,7 +8,7 @@ use http::header::{
     TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use httparse::{ParserConfig, Response, Status};
+use httparse::{Header, ParserConfig, Response, Status};
 
 use super::round_trip_error::{HEAD_BYTES_MAX, HEADERS_MAX, RoundTripError};
 use mooring_protocol::header::MCP_SESSION_ID;
@@ -64,72 +64,95 @@ pub(super) fn parse(received: &mut BytesMut) -> Result<Option<ResponseHead>, Rou
     };
     let status = response.code.unwrap_or_default();
     let status = StatusCode::from_u16(status).map_err(|_| httparse::Error::Status)?;
-    let is_1_1 = response.version == Some(1);
-    let mut headers = HeaderMap::new();
-    let mut lengths = ContentLength::Unknown;
-    let mut coding = None;
-    let mut content_coding = None;
-    let mut connection = ConnectionOptions::default();
-    for header in response.headers.iter() {
-        let is = |name: &HeaderName| header.name.eq_ignore_ascii_case(name.as_str());
-        if is(&CONTENT_LENGTH) {
-            lengths = lengths.and(header.value);
-        } else if is(&TRANSFER_ENCODING) {
-            // Of several, the last one says whether the end is marked.
-            coding = Some(is_chunked(header.value));
-        } else if is(&CONTENT_ENCODING) {
-            content_coding =
-                content_coding.or(Some(header.value).filter(|value| !is_identity(value)));
-        } else if is(&CONNECTION) {
-            connection.read(header.value);
-        } else if let Some(name) = KEPT_HEADERS.iter().find(|name| is(name)) {
-            let value = HeaderValue::from_bytes(header.value);
-            let value = value.map_err(|_| httparse::Error::HeaderValue)?;
-            headers.append(name, value);
-        }
-    }
-    let has_no_body = status.is_informational()
-        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    // Such a body would be taken for the next response, if the server sends what its status forbids.
-    let announces_body =
-        coding.is_some() || !matches!(lengths, ContentLength::Unknown | ContentLength::Known(0));
-    let framing = match (coding, lengths) {
-        _ if has_no_body => BodyFraming::Length(0),
-        // HTTP/1.0 has no transfer codings, so a proxy on the way may not have understood it.
-        (Some(_), _) if !is_1_1 => return Err(RoundTripError::Length),
-        (Some(true), _) => BodyFraming::Chunked,
-        (Some(false), _) => BodyFraming::UntilClose,
-        (None, ContentLength::Known(length)) => BodyFraming::Length(length),
-        (None, ContentLength::Unknown) => BodyFraming::UntilClose,
-        (None, ContentLength::Invalid) => return Err(RoundTripError::Length),
-    };
-    // The body of an error may be unreadable: its status says enough.
-    if let Some(coding) = content_coding
-        && status.is_success()
-        && framing != BodyFraming::Length(0)
-    {
-        return Err(RoundTripError::Encoded(shown_coding(coding)));
-    }
-    let head = ResponseHead {
-        status,
-        headers,
-        framing,
-        keeps_alive: match (is_1_1, coding, lengths) {
-            // A response with both may be an attempt to smuggle another one (RFC 9112, section 6.3).
-            (_, Some(_), ContentLength::Known(_) | ContentLength::Invalid) => false,
-            (true, ..) => !connection.closes,
-            (false, ..) => connection.keeps && !connection.closes,
-        } && framing != BodyFraming::UntilClose
-            && !(has_no_body && announces_body)
-            && status != StatusCode::SWITCHING_PROTOCOLS,
-    };
+    let fields = HeadFields::read(response.headers)?;
+    let head = fields.into_head(status, response.version == Some(1))?;
     received.advance(length);
     Ok(Some(head))
 }
 
+/// What the headers of a response say.
+#[derive(Default)]
+struct HeadFields<'a> {
+    kept: HeaderMap,
+    length: ContentLength,
+    /// Whether the last of several transfer codings marks the end of the body.
+    is_chunked: Option<bool>,
+    content_coding: Option<&'a [u8]>,
+    connection: ConnectionOptions,
+}
+
+impl<'a> HeadFields<'a> {
+    fn read(headers: &[Header<'a>]) -> Result<Self, RoundTripError> {
+        let mut fields = Self::default();
+        for header in headers {
+            let is = |name: &HeaderName| header.name.eq_ignore_ascii_case(name.as_str());
+            if is(&CONTENT_LENGTH) {
+                fields.length = fields.length.and(header.value);
+            } else if is(&TRANSFER_ENCODING) {
+                fields.is_chunked = Some(is_chunked(header.value));
+            } else if is(&CONTENT_ENCODING) {
+                let coding = Some(header.value).filter(|value| !is_identity(value));
+                fields.content_coding = fields.content_coding.or(coding);
+            } else if is(&CONNECTION) {
+                fields.connection.read(header.value);
+            } else if let Some(name) = KEPT_HEADERS.iter().find(|name| is(name)) {
+                let value = HeaderValue::from_bytes(header.value);
+                let value = value.map_err(|_| httparse::Error::HeaderValue)?;
+                fields.kept.append(name, value);
+            }
+        }
+        Ok(fields)
+    }
+
+    fn into_head(self, status: StatusCode, is_1_1: bool) -> Result<ResponseHead, RoundTripError> {
+        let has_no_body = status.is_informational()
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        // Such a body would be taken for the next response, if the server sends what its status forbids.
+        let announces_body = self.is_chunked.is_some()
+            || !matches!(
+                self.length,
+                ContentLength::Unknown | ContentLength::Known(0)
+            );
+        let framing = match (self.is_chunked, self.length) {
+            _ if has_no_body => BodyFraming::Length(0),
+            // HTTP/1.0 has no transfer codings, so a proxy on the way may not have understood it.
+            (Some(_), _) if !is_1_1 => return Err(RoundTripError::Length),
+            (Some(true), _) => BodyFraming::Chunked,
+            (Some(false), _) => BodyFraming::UntilClose,
+            (None, ContentLength::Known(length)) => BodyFraming::Length(length),
+            (None, ContentLength::Unknown) => BodyFraming::UntilClose,
+            (None, ContentLength::Invalid) => return Err(RoundTripError::Length),
+        };
+        // The body of an error may be unreadable: its status says enough.
+        if let Some(coding) = self.content_coding
+            && status.is_success()
+            && framing != BodyFraming::Length(0)
+        {
+            return Err(RoundTripError::Encoded(shown_coding(coding)));
+        }
+        let ConnectionOptions { closes, keeps } = self.connection;
+        let keeps_alive = match (is_1_1, self.is_chunked, self.length) {
+            // A response with both may be an attempt to smuggle another one (RFC 9112, section 6.3).
+            (_, Some(_), ContentLength::Known(_) | ContentLength::Invalid) => false,
+            (true, ..) => !closes,
+            (false, ..) => keeps && !closes,
+        };
+        Ok(ResponseHead {
+            status,
+            headers: self.kept,
+            framing,
+            keeps_alive: keeps_alive
+                && framing != BodyFraming::UntilClose
+                && !(has_no_body && announces_body)
+                && status != StatusCode::SWITCHING_PROTOCOLS,
+        })
+    }
+}
+
 /// What the Content-Length headers say together.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 enum ContentLength {
+    #[default]
     Unknown,
     Known(u64),
     Invalid,
