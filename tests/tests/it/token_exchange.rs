@@ -259,13 +259,15 @@ async fn tokens_are_replaced_when_they_expire_and_refusals_say_why() -> anyhow::
         Ok(found["jti"] != first["jti"])
     })
     .await?;
-    assert_eq!(set.provider.exchanges().await?, 2);
+    // A slow machine uses more of them.
+    let exchanges = set.provider.exchanges().await?;
+    assert!(exchanges >= 2, "{exchanges}");
 
     let mut pooled = set.open("pooled", &token).await?;
     for _ in 0..2 {
         assert_eq!(claims(&mut pooled, "whoami").await?["sub"], "ada");
     }
-    assert_eq!(set.provider.exchanges().await?, 3);
+    assert_eq!(set.provider.exchanges().await?, exchanges + 1);
 
     let body =
         json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params()});
