@@ -8,8 +8,10 @@ use rustls::AlertDescription;
 
 use super::metrics;
 
-/// Why something was refused. For the log and metrics only: the sender learns no more than TLS reveals.
-#[derive(Debug, thiserror::Error)]
+/// Why something was refused. For the log and metrics only: the sender learns no more than TLS reveals. Its label is one
+/// of [`metrics::REFUSAL_REASONS`].
+#[derive(Debug, thiserror::Error, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum PeerRefusal {
     /// The peer's certificate is not signed by a key of this gateway, or the peer rejects this gateway's.
     #[error("the fleet's keys do not match: {0}")]
@@ -19,6 +21,7 @@ pub(super) enum PeerRefusal {
     OtherReceiver,
     /// The TLS handshake failed for another reason.
     #[error("the TLS handshake failed: {0}")]
+    #[strum(serialize = "malformed")]
     Handshake(rustls::Error),
     /// The head of the request is malformed.
     #[error("the request is malformed")]
@@ -50,21 +53,9 @@ impl PeerRefusal {
         })
     }
 
-    /// The value of the label: one of [`metrics::REFUSAL_REASONS`].
-    const fn reason(&self) -> &'static str {
-        match self {
-            Self::NotAuthentic(_) => "not_authentic",
-            Self::OtherReceiver => "other_receiver",
-            Self::Handshake(_) | Self::Malformed => "malformed",
-            Self::Truncated => "truncated",
-            Self::TooLarge => "too_large",
-            Self::TimedOut(_) => "timed_out",
-        }
-    }
-
     /// Counts and logs the refusal.
     pub(super) fn record(&self, address: SocketAddr) {
-        let reason = self.reason();
+        let reason = self.into();
         metrics::peer_refused(reason);
         match self {
             // The peer does not know yet that this gateway was restarted.
@@ -92,7 +83,7 @@ mod tests {
             PeerRefusal::TooLarge,
             PeerRefusal::TimedOut(Duration::ZERO),
         ];
-        let mut reasons = all.map(|refusal| refusal.reason()).to_vec();
+        let mut reasons = all.map(<&str>::from).to_vec();
         reasons.dedup();
         assert_eq!(reasons, metrics::REFUSAL_REASONS);
     }

@@ -65,15 +65,14 @@ impl HandshakeError {
     #[must_use]
     pub fn should_try_another_instance(&self) -> bool {
         match self {
-            Self::Exchange(ExchangeError::Send(SendError::Credential(_))) => false,
             // Its connection was out of step, and another one is not.
             Self::Exchange(ExchangeError::Invalid(StreamError::OtherRequest)) => true,
             // It answered, and would again.
             Self::Exchange(ExchangeError::Invalid(_)) => false,
+            Self::Exchange(ExchangeError::Send(SendError::Credential(_))) => false,
             Self::Exchange(_) => true,
             Self::Refused(answer) => answer.status.is_server_error(),
-            Self::SessionAssigned => false,
-            Self::SessionId(_) => false,
+            Self::SessionAssigned | Self::SessionId(_) => false,
         }
     }
 }

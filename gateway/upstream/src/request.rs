@@ -52,8 +52,7 @@ impl Outgoing {
     pub fn post(server: &Server, body: Bytes) -> Self {
         let mut outgoing = Self::bare(server, Method::POST, JSON_OR_EVENTS);
         outgoing.headers.insert(CONTENT_TYPE, JSON);
-        outgoing.body = body;
-        outgoing
+        Self { body, ..outgoing }
     }
 
     /// A GET of the general stream, or of the events after a given one.
@@ -73,15 +72,7 @@ impl Outgoing {
         headers.reserve(HEADERS_OF_A_CALL);
         headers.insert(ACCEPT, accept);
         headers.insert(USER_AGENT, AGENT);
-        Self {
-            method,
-            timed_as: None,
-            headers,
-            body: Bytes::new(),
-            credential: None,
-            memory: None,
-            permit: None,
-        }
+        Self::forwarded(method, headers, Bytes::new())
     }
 
     /// A request that a peer has forwarded.

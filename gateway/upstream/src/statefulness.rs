@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Whether a server, or an instance of it, is stateful.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr)]
 #[repr(u8)]
 pub enum Statefulness {
     /// Not initialized yet.
@@ -40,11 +40,8 @@ pub struct StatefulnessSeen(AtomicU8);
 impl StatefulnessSeen {
     /// The recorded statefulness; `Unknown` before the first handshake.
     pub fn get(&self) -> Statefulness {
-        match self.0.load(Ordering::Relaxed) {
-            value if value == Statefulness::Stateful as u8 => Statefulness::Stateful,
-            value if value == Statefulness::Stateless as u8 => Statefulness::Stateless,
-            _ => Statefulness::Unknown,
-        }
+        let seen = Statefulness::from_repr(self.0.load(Ordering::Relaxed));
+        seen.unwrap_or(Statefulness::Unknown)
     }
 
     /// Records the statefulness.

@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::unconstrained;
 use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 use tower::ServiceExt as _;
 
 use crate::reach::UNREACHED_LOST_AFTER;
@@ -118,8 +119,8 @@ impl Connector {
         Ok(UpstreamStream {
             silence: None,
             transport: match connected.map_err(ConnectionError)? {
-                MaybeHttpsStream::Http(stream) => Transport::Tcp(stream.into_inner()),
-                MaybeHttpsStream::Https(stream) => Transport::Tls(Box::new(stream.into_inner())),
+                MaybeHttpsStream::Http(stream) => Either::Left(stream.into_inner()),
+                MaybeHttpsStream::Https(stream) => Either::Right(Box::new(stream.into_inner())),
             },
         })
     }
@@ -138,21 +139,17 @@ pub(super) struct UpstreamStream {
     silence: Option<Duration>,
 }
 
-#[derive(Debug)]
-enum Transport {
-    Tcp(TcpStream),
-    Tls(Box<TlsStream<TokioIo<TokioIo<TcpStream>>>>),
-}
+type Transport = Either<TcpStream, Box<TlsStream<TokioIo<TokioIo<TcpStream>>>>>;
 
 impl UpstreamStream {
     pub(super) const fn is_tls(&self) -> bool {
-        matches!(self.transport, Transport::Tls(_))
+        matches!(self.transport, Either::Right(_))
     }
 
     fn socket(&self) -> &TcpStream {
         match &self.transport {
-            Transport::Tcp(stream) => stream,
-            Transport::Tls(stream) => stream.get_ref().0.inner().inner(),
+            Either::Left(stream) => stream,
+            Either::Right(stream) => stream.get_ref().0.inner().inner(),
         }
     }
 
@@ -190,7 +187,7 @@ impl UpstreamStream {
 impl Drop for UpstreamStream {
     /// Tells a server over TLS that the end is no truncation (RFC 8446, section 6.1), if that is possible at once.
     fn drop(&mut self) {
-        if let Transport::Tls(stream) = &mut self.transport {
+        if let Either::Right(stream) = &mut self.transport {
             let closing = pin!(unconstrained(stream.shutdown()));
             let _ = closing.poll(&mut Context::from_waker(Waker::noop()));
         }
@@ -203,10 +200,7 @@ impl AsyncRead for UpstreamStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.transport {
-            Transport::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            Transport::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
+        Pin::new(&mut self.transport).poll_read(context, buffer)
     }
 }
 
@@ -224,10 +218,7 @@ impl AsyncWrite for UpstreamStream {
         context: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.transport {
-            Transport::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
-            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
-        }
+        Pin::new(&mut self.transport).poll_write_vectored(context, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -235,16 +226,10 @@ impl AsyncWrite for UpstreamStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.transport {
-            Transport::Tcp(stream) => Pin::new(stream).poll_flush(context),
-            Transport::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
+        Pin::new(&mut self.transport).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.transport {
-            Transport::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
-            Transport::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        }
+        Pin::new(&mut self.transport).poll_shutdown(context)
     }
 }

@@ -85,8 +85,7 @@ pub struct HttpClient(Arc<ClientState>);
 #[derive(Debug)]
 struct ClientState {
     connector: Connector,
-    idle_max: Duration,
-    event_bytes_max: usize,
+    options: HttpClientOptions,
     /// Each thread has its own: the sockets of a connection belong to the runtime that opened it.
     idle: ThreadLocal<Arc<IdleConnections>>,
     distrust: Arc<Distrust>,
@@ -98,8 +97,7 @@ impl HttpClient {
     pub fn new(options: HttpClientOptions, tls: rustls::ClientConfig) -> Self {
         Self(Arc::new(ClientState {
             connector: Connector::new(options.connect_timeout, options.silence, tls),
-            idle_max: options.idle_connection,
-            event_bytes_max: options.event_bytes_max,
+            options,
             idle: ThreadLocal::new(),
             distrust: Arc::default(),
         }))
@@ -167,7 +165,8 @@ impl HttpClient {
         memory: Option<&Arc<MemoryShare>>,
     ) -> Reply {
         let broken = |error| ReplyError::broken(ResponseBroken(error));
-        read_http(response, self.0.event_bytes_max, memory.cloned(), broken)
+        let event_bytes_max = self.0.options.event_bytes_max;
+        read_http(response, event_bytes_max, memory.cloned(), broken)
     }
 
     /// Closes the idle connections to the origin of `uri`, and those in use after their response. If a response over one
@@ -183,7 +182,8 @@ impl HttpClient {
     /// The pool of this thread for the origin of `uri`.
     fn find_pool(&self, uri: &Uri) -> Option<OriginPool> {
         let state = &self.0;
-        let make = || IdleConnections::new(state.idle_max, Arc::clone(&state.distrust));
+        let make =
+            || IdleConnections::new(state.options.idle_connection, Arc::clone(&state.distrust));
         let idle = state.idle.get_or(make);
         let authority = uri.authority()?;
         Some(idle.find_pool(connect::is_tls(uri), authority.as_str()))
