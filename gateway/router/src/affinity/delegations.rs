@@ -214,7 +214,6 @@ fn usable_binding<'a>(routed: &'a RouteReply, worker: &WorkerId) -> Option<&'a B
         let owner = binding.owner.as_ref();
         !has_news
             && binding.state == BindingState::Bound
-            && binding.driver == *worker
             && owner.is_none_or(|owner| owner.worker == *worker && owner.alive)
     };
     routed.binding.as_ref().filter(is_usable)

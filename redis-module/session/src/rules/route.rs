@@ -96,7 +96,10 @@ impl UsedBinding {
     /// from the whole reply: neither the instance nor the upstream session changes within an epoch.
     #[must_use]
     pub fn is_known_at(&self, epoch: Option<u64>, head: &BindingHead<'_>, worker: &str) -> bool {
-        epoch == Some(head.epoch) && head.owner.is_none() && self.is_driven_by(head, worker)
+        epoch == Some(head.epoch)
+            && head.owner.is_none()
+            && head.driver == worker
+            && self.has_no_news(head)
     }
 
     /// Whether the worker may call the instance for `lease` without asking, as long as it is notified of changes. The
@@ -110,15 +113,14 @@ impl UsedBinding {
         lease: Millis,
     ) -> bool {
         head.owner.is_none_or(|owner| owner == worker)
-            && self.is_driven_by(head, worker)
+            && self.has_no_news(head)
             && session_ttl >= lease.times(DELEGATION_TTL_LEASES)
     }
 
-    /// Whether the worker drives the binding, which is bound, and has nothing to report of it.
-    fn is_driven_by(&self, head: &BindingHead<'_>, worker: &str) -> bool {
+    /// Whether the binding is bound, and there is nothing to report of it.
+    fn has_no_news(&self, head: &BindingHead<'_>) -> bool {
         self.state == RouteState::Binding(BindingState::Bound)
             && self.replaced.is_none()
-            && head.driver == worker
             && !head.has_unreported_loss
     }
 }
