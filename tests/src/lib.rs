@@ -23,6 +23,7 @@ pub mod identity_provider;
 pub mod journal;
 pub mod legacy;
 pub mod model;
+pub mod network_link;
 pub mod nginx;
 pub mod pages;
 pub mod paths;

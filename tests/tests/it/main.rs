@@ -75,6 +75,7 @@ mod may_have_run;
 mod migration;
 mod older_servers;
 mod order;
+mod overlap;
 mod owned;
 mod pages;
 mod peer_proxy;
