@@ -2,18 +2,78 @@
 //! one thread, as nginx has one process, or with two. All of them stand before the same upstream, and run side by side
 //! for the whole benchmark.
 
+use std::process::Command;
+
 use anyhow::Context;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::nginx::Nginx;
+use mooring_tests::paths;
 use mooring_tests::redis::{Module, Redis};
 
-use crate::cost::Cost;
+use crate::cost::{Cost, StoreCost};
 use crate::load::Counting;
 use crate::upstream;
 use crate::wire::Target;
 
 /// The gateway's MCP endpoint for the server `tools`.
 pub(crate) const GATEWAY_PATH: &str = "/servers/tools/mcp";
+
+/// How a gateway keeps sessions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keeping {
+    pub(crate) is_in_redis: bool,
+    pub(crate) concurrency: Concurrency,
+    pub(crate) delegation: Delegation,
+}
+
+/// Whether calls of a session run one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Concurrency {
+    Serial,
+    Parallel,
+}
+
+/// Whether turns are delegated to gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delegation {
+    /// As by default.
+    On,
+    Off,
+}
+
+/// The setting, and the variable that turns delegations off.
+const DELEGATION: &str = "affinity.delegation_ms";
+const DELEGATION_VARIABLE: &str = "MOORING_AFFINITY_DELEGATION_MS";
+
+impl Delegation {
+    /// Both, or only the default where this build has no delegations.
+    pub(crate) fn of_this_build() -> anyhow::Result<Vec<Self>> {
+        let reference = Command::new(paths::binary("mooring")?)
+            .args(["config", "reference"])
+            .output()
+            .context("run mooring config reference")?;
+        let is_known = String::from_utf8_lossy(&reference.stdout).contains(DELEGATION);
+        Ok(if is_known {
+            vec![Self::On, Self::Off]
+        } else {
+            vec![Self::On]
+        })
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::On => "default",
+            Self::Off => "without delegations",
+        }
+    }
+
+    pub(crate) fn set(self, settings: Settings) -> Settings {
+        match self {
+            Self::On => settings,
+            Self::Off => settings.env(DELEGATION_VARIABLE, "0"),
+        }
+    }
+}
 
 /// One way from the client to the upstream.
 #[derive(Debug)]
@@ -68,10 +128,7 @@ impl Arrangement {
         threads: usize,
         upstream_ports: &[u16],
     ) -> anyhow::Result<Self> {
-        let arguments = ["--appendonly", "no", "--hash-max-listpack-value", "512"];
-        let redis = Redis::start_with(Module::Loaded, &arguments)
-            .await
-            .context("start Redis")?;
+        let redis = start_redis().await?;
         let gateway = gateway(&redis.url(), true, threads, upstream_ports).await?;
         Ok(Self {
             name,
@@ -88,6 +145,38 @@ impl Arrangement {
             target: Target::local(gateway.port(), GATEWAY_PATH),
             counting: Counting::Own,
             hop: Hop::Gateway(gateway),
+        })
+    }
+
+    /// The way with one thread that keeps sessions like this.
+    pub(crate) async fn keeping(
+        name: &'static str,
+        keeping: Keeping,
+        upstream_ports: &[u16],
+    ) -> anyhow::Result<Self> {
+        let redis = match keeping.is_in_redis {
+            true => Some(start_redis().await?),
+            false => None,
+        };
+        let store = redis
+            .as_ref()
+            .map_or_else(|| "embedded".to_owned(), Redis::url);
+        let mut toml = gateway_toml(&store, true, 1, upstream_ports);
+        if keeping.concurrency == Concurrency::Parallel {
+            toml.push_str("concurrency = \"parallel\"\n");
+        }
+        let settings = keeping.delegation.set(Settings::toml(toml));
+        let gateway = Gateway::start("bench", settings)
+            .await
+            .context("start the gateway")?;
+        Ok(Self {
+            name,
+            target: Target::local(gateway.port(), GATEWAY_PATH),
+            counting: Counting::Own,
+            hop: match redis {
+                Some(redis) => Hop::GatewayAndRedis(gateway, redis),
+                None => Hop::Gateway(gateway),
+            },
         })
     }
 
@@ -114,6 +203,14 @@ impl Arrangement {
         })
     }
 
+    /// What the Redis beside the hop has done so far; nothing if there is none.
+    pub(crate) fn store_cost(&self) -> anyhow::Result<StoreCost> {
+        match &self.hop {
+            Hop::GatewayAndRedis(_, redis) => StoreCost::of(redis),
+            _ => Ok(StoreCost::default()),
+        }
+    }
+
     /// The URL of the Redis behind it, if there is one.
     pub(crate) fn redis_url(&self) -> Option<String> {
         match &self.hop {
@@ -123,24 +220,42 @@ impl Arrangement {
     }
 }
 
+/// A Redis with the module that writes nothing to disk.
+pub(crate) async fn start_redis() -> anyhow::Result<Redis> {
+    let arguments = ["--appendonly", "no", "--hash-max-listpack-value", "512"];
+    Redis::start_with(Module::Loaded, &arguments)
+        .await
+        .context("start Redis")
+}
+
 async fn gateway(
     store: &str,
     is_kept: bool,
     threads: usize,
     upstream_ports: &[u16],
 ) -> anyhow::Result<Gateway> {
+    let toml = gateway_toml(store, is_kept, threads, upstream_ports);
+    Gateway::start("bench", Settings::toml(toml))
+        .await
+        .context("start the gateway")
+}
+
+/// The configuration file of a gateway. It ends inside the table of the server `tools`.
+pub(crate) fn gateway_toml(
+    store: &str,
+    is_kept: bool,
+    threads: usize,
+    upstream_ports: &[u16],
+) -> String {
     let instances: Vec<String> = upstream_ports
         .iter()
         .map(|port| format!("http://127.0.0.1:{port}{}", upstream::PATH))
         .collect();
     // The debug forms of these are TOML: there is nothing to escape in them.
-    let toml = format!(
+    format!(
         "[store]\nurl = {store:?}\n\n[worker]\nthreads = {threads}\n\n[affinity]\nenabled = {is_kept}\ninitializes_per_minute = 0\n\n\
          [[servers]]\nid = \"tools\"\nkind = \"http\"\ninstances = {instances:?}\n"
-    );
-    Gateway::start("bench", Settings::toml(toml))
-        .await
-        .context("start the gateway")
+    )
 }
 
 fn port_of(url: &str) -> anyhow::Result<u16> {

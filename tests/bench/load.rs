@@ -106,6 +106,24 @@ impl Session {
         })
     }
 
+    /// The same session over one more connection each to these endpoints of its server. What its counts are is the
+    /// caller's to judge.
+    pub(crate) async fn also_at(&self, targets: &[Target]) -> anyhow::Result<Vec<Self>> {
+        let mut sessions = Vec::with_capacity(targets.len());
+        for target in targets {
+            sessions.push(Self {
+                wire: Wire::connect(target.address).await?,
+                target: target.clone(),
+                id: self.id.clone(),
+                counting: self.counting,
+                request: post(target, Some(&self.id), &Call::default().text(FIRST_ID)),
+                request_id: FIRST_ID,
+                count: self.count,
+            });
+        }
+        Ok(sessions)
+    }
+
     /// The handshake of a new session over a connection that is there; the session's id.
     pub(crate) async fn initialize(wire: &mut Wire, target: &Target) -> anyhow::Result<String> {
         wire.send(&post(target, None, INITIALIZE)).await?;

@@ -18,22 +18,27 @@ use clap::{Parser, Subcommand, ValueEnum};
 use tempfile::TempDir;
 
 mod arrangement;
+mod changing;
 mod child;
 mod code;
 mod code_mode;
 mod cost;
+mod delegation;
 mod figures;
 mod floods;
 mod forward;
 mod fresh;
 mod growth;
+mod holder;
 mod load;
 mod memory;
 mod pair;
 mod recovery;
 mod route;
+mod sizing;
 mod start;
 mod through;
+mod trio;
 mod upstream;
 mod wire;
 
@@ -93,6 +98,14 @@ enum Part {
     Floods,
     /// The cost of a call with more sessions, more idle ones, larger messages and streams.
     Growth,
+    /// Calls against nginx with each store, with turns and without, with delegated turns and without.
+    Delegation,
+    /// Sessions that change their gateway.
+    Changing,
+    /// The next reply after the gateway of a session was killed.
+    Holder,
+    /// What 100,000 sessions cost, from what a call more costs here.
+    Sizing,
 }
 
 /// What this program does where it does not measure.
@@ -181,6 +194,18 @@ async fn main() -> anyhow::Result<()> {
     }
     if wants(Part::Growth) {
         println!("{}\n", growth::measure(&logs, arguments.plan()).await?);
+    }
+    if wants(Part::Delegation) {
+        println!("{}\n", delegation::measure(&logs, arguments.plan()).await?);
+    }
+    if wants(Part::Changing) {
+        println!("{}\n", changing::measure(&logs, arguments.plan()).await?);
+    }
+    if wants(Part::Holder) {
+        println!("{}\n", holder::measure(&logs, arguments.plan()).await?);
+    }
+    if wants(Part::Sizing) {
+        println!("{}\n", sizing::measure(&logs, arguments.plan()).await?);
     }
     Ok(())
 }

@@ -32,10 +32,12 @@ pub(crate) struct Load {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) calls_per_second: f64,
-    p50_ms: f64,
-    p99_ms: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
     pub(crate) hop_cpu_us: f64,
     pub(crate) redis_cpu_us: f64,
+    /// Commands about sessions, a second and session.
+    pub(crate) store_commands: f64,
     resident_mib: f64,
 }
 
@@ -92,9 +94,12 @@ async fn measure_once(
         .context(what)?;
     let open = open.into_iter().map(|session| session.calling(load.call));
     let open = open.collect();
-    let (hop_before, redis_before) = arrangement.cost()?;
+    let store_before = arrangement.store_cost()?;
+    let (hop_before, _) = arrangement.cost()?;
     let (open, slice) = load::drive(open, length).await.context(what)?;
-    let (hop, redis) = arrangement.cost()?;
+    let (hop, _) = arrangement.cost()?;
+    let store = arrangement.store_cost()?.since(store_before);
+    let seconds = slice.latencies_ns.len() as f64 / slice.calls_per_second;
     load::close(open).await.context(what)?;
     let cpu_us = |seconds: f64| seconds * 1e6 / slice.latencies_ns.len() as f64;
     let percentile_ms = |part| f64::from(percentile(&slice.latencies_ns, part)) / 1e6;
@@ -103,7 +108,8 @@ async fn measure_once(
         p50_ms: percentile_ms(0.50),
         p99_ms: percentile_ms(0.99),
         hop_cpu_us: cpu_us(hop.cpu_seconds - hop_before.cpu_seconds),
-        redis_cpu_us: cpu_us(redis.cpu_seconds - redis_before.cpu_seconds),
+        redis_cpu_us: cpu_us(store.cpu_seconds),
+        store_commands: store.commands as f64 / seconds / load.sessions as f64,
         resident_mib: hop.resident_mib,
     })
 }
@@ -119,7 +125,7 @@ fn row(name: &str, samples: &[Sample], direct: &[Sample]) -> String {
         )
     };
     format!(
-        "| {name} | {:.2} | {:.0} | {:.3} | {:.3} | {:.3} | {:.3} | {:.0} | {:.0} | {:.0} |",
+        "| {name} | {:.2} | {:.0} | {:.3} | {:.3} | {:.3} | {:.3} | {:.0} | {:.1} | {:.0} |",
         against(|sample, direct| sample.calls_per_second / direct.calls_per_second),
         of(|sample| sample.calls_per_second),
         of(|sample| sample.p50_ms),
