@@ -2,12 +2,9 @@
 //! one thread, as nginx has one process, or with two. All of them stand before the same upstream, and run side by side
 //! for the whole benchmark.
 
-use std::process::Command;
-
 use anyhow::Context;
-use mooring_tests::gateway::{Gateway, Settings};
+use mooring_tests::gateway::{Gateway, Settings, has_setting};
 use mooring_tests::nginx::Nginx;
-use mooring_tests::paths;
 use mooring_tests::redis::{Module, Redis};
 
 use crate::cost::{Cost, StoreCost};
@@ -48,11 +45,7 @@ const DELEGATION_VARIABLE: &str = "MOORING_AFFINITY_DELEGATION_MS";
 impl Delegation {
     /// Both, or only the default where this build has no delegations.
     pub(crate) fn of_this_build() -> anyhow::Result<Vec<Self>> {
-        let reference = Command::new(paths::binary("mooring")?)
-            .args(["config", "reference"])
-            .output()
-            .context("run mooring config reference")?;
-        let is_known = String::from_utf8_lossy(&reference.stdout).contains(DELEGATION);
+        let is_known = has_setting(DELEGATION)?;
         Ok(if is_known {
             vec![Self::On, Self::Off]
         } else {

@@ -3,10 +3,13 @@
 //!
 //! Invariant: as in [`crate::through`], a ratio is of two figures of the same round.
 
+use std::time::Instant;
+
 use anyhow::Context;
 use tempfile::TempDir;
 
 use crate::arrangement::{Arrangement, Concurrency, Delegation, Keeping};
+use crate::cost::StoreCost;
 use crate::figures::median;
 use crate::load::Call;
 use crate::through::{self, Load, Plan, Sample};
@@ -69,7 +72,26 @@ pub(crate) async fn measure(logs: &TempDir, plan: Plan) -> anyhow::Result<String
         let samples = through::measure(&mut arrangements, load, plan).await?;
         tables.push(table(&arrangements, &samples, sessions)?);
     }
+    tables.push(idle(&arrangements, plan).await?);
     Ok(tables.join("\n\n"))
+}
+
+/// What Redis does without calls, which is in its CPU time of each call above.
+async fn idle(arrangements: &[Arrangement], plan: Plan) -> anyhow::Result<String> {
+    let costs = || -> anyhow::Result<Vec<StoreCost>> {
+        arrangements.iter().map(Arrangement::store_cost).collect()
+    };
+    let (before, began) = (costs()?, Instant::now());
+    tokio::time::sleep(plan.slice).await;
+    let after = costs()?;
+    let seconds = began.elapsed().as_secs_f64();
+    let idle = after.into_iter().zip(before).zip(arrangements);
+    let in_redis = idle.filter(|(_, arrangement)| arrangement.redis_url().is_some());
+    let us = in_redis.map(|((after, before), _)| after.since(before).cpu_seconds * 1e6 / seconds);
+    let us = median(us.collect());
+    Ok(format!(
+        "Without calls Redis takes {us:.0} us of CPU a second."
+    ))
 }
 
 fn table(

@@ -161,6 +161,18 @@ impl Settings {
     }
 }
 
+/// Whether the gateway of this build has a setting, such as `affinity.enabled`.
+pub fn has_setting(name: &str) -> anyhow::Result<bool> {
+    let output = Command::new(paths::binary("mooring")?)
+        .args(["config", "reference"])
+        .env_clear()
+        .output()
+        .context("run mooring config reference")?;
+    ensure!(output.status.success(), "config reference: {output:?}");
+    let heading = format!("`{name}`");
+    Ok(String::from_utf8_lossy(&output.stdout).contains(&heading))
+}
+
 /// A running gateway.
 #[derive(Debug)]
 pub struct Gateway {

@@ -128,7 +128,7 @@ impl StorePair {
         &mut self.primary
     }
 
-    /// How many commands of calls the primary has run since it was started.
+    /// How often the primary was asked for a turn since it was started.
     pub(super) fn turns_entered(&self) -> anyhow::Result<u64> {
         crate::reaping::calls(&self.primary, "session.enter")
     }

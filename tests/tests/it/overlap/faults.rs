@@ -27,6 +27,10 @@ const REDIS_AWAY_MS: Range<u64> = 20..2_500;
 const INTO_CALL_US: Range<u64> = 0..4_000;
 /// How far a wall clock is stepped, in milliseconds.
 const CLOCK_STEPS_MS: [i64; 4] = [-30_000, -1_700, 1_700, 30_000];
+/// The end of a freeze in the log of faults.
+const CONTINUED: &str = "Continued";
+/// How long a gateway may take to go on where it was frozen.
+const CONTINUES_WITHIN: Duration = Duration::from_millis(100);
 /// How long the ends of closed connections are on their way at most, on a busy machine.
 const ENDS_ARRIVE_WITHIN: Duration = Duration::from_millis(100);
 
@@ -129,7 +133,9 @@ impl<'a> Faults<'a> {
         let mut counts = std::collections::BTreeMap::<String, usize>::new();
         for (_, fault) in &*self.log() {
             let kind = fault.split(" @").next().unwrap_or_default();
-            *counts.entry(kind.to_owned()).or_default() += 1;
+            if kind != CONTINUED {
+                *counts.entry(kind.to_owned()).or_default() += 1;
+            }
         }
         format!("{counts:?}")
     }
@@ -194,8 +200,9 @@ impl<'a> Faults<'a> {
             GatewayFault::FrozenIdle => Some(Moment::Idle),
             _ => None,
         };
+        let mut session = None;
         if let Some(moment) = moment {
-            self.aim.wait_for(number, moment).await;
+            session = self.aim.wait_for(number, moment).await;
             sleep(Duration::from_micros(random.u64(INTO_CALL_US))).await;
         }
         let note = || self.note(&format!("{fault:?}"), &format!("gateway {number}"), lasts);
@@ -209,9 +216,18 @@ impl<'a> Faults<'a> {
             GatewayFault::Frozen | GatewayFault::FrozenAtCall | GatewayFault::FrozenIdle => {
                 note();
                 linked.gateway.process().stop()?;
+                let set_frozen_at = |gateway| {
+                    if let Some(session) = &session {
+                        session.set_frozen_at(gateway);
+                    }
+                };
+                set_frozen_at(Some(number));
                 sleep(lasts).await;
-                self.note("Continued", &format!("gateway {number}"), lasts);
-                linked.gateway.process().cont()
+                self.note(CONTINUED, &format!("gateway {number}"), lasts);
+                linked.gateway.process().cont()?;
+                sleep(CONTINUES_WITHIN).await;
+                set_frozen_at(None);
+                Ok(())
             }
             GatewayFault::Held(held) | GatewayFault::Cut(held) => {
                 let _ends_are_late = self.ends_arrive.read().await;

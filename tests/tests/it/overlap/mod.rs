@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use futures_util::future::join_all;
 use mooring_tests::client::HttpClient;
+use mooring_tests::gateway::has_setting;
 use mooring_tests::session::McpSession;
 
 use self::aim::Aim;
@@ -51,6 +52,9 @@ const SOAK: Scale = Scale {
     faults: 1_000,
     lasts_max: Duration::from_secs(5),
 };
+
+/// A gateway with this setting can have turns delegated to it.
+const DELEGATION: &str = "affinity.delegation_ms";
 
 /// Calls of a session in a row before the first fault, of which the commands are counted.
 const QUIET_CALLS: usize = 30;
@@ -167,7 +171,8 @@ async fn open_users(
     Ok(users)
 }
 
-/// Says how many turns the calls of sessions that stay at a gateway ask Redis for.
+/// Says how many turns the calls of sessions that stay at a gateway ask Redis for: fewer than there are calls, where the
+/// gateway can have turns delegated to it.
 async fn measure_commands(arrangement: &Arrangement, users: &mut [User]) -> anyhow::Result<()> {
     let before = arrangement.stores.turns_entered()?;
     // Each session is used by one user only.
@@ -175,9 +180,13 @@ async fn measure_commands(arrangement: &Arrangement, users: &mut [User]) -> anyh
     let calls = constant.map(|user| user.call_undisturbed(QUIET_CALLS));
     let done = futures_util::future::try_join_all(calls).await?;
     let entered = arrangement.stores.turns_entered()? - before;
-    let calls = done.len() * QUIET_CALLS;
+    let calls = u64::try_from(done.len() * QUIET_CALLS)?;
     tell(&format!(
         "overlap: {entered} turns asked for in {calls} calls before the first fault"
     ));
+    ensure!(
+        entered < calls || !has_setting(DELEGATION)?,
+        "no turn was delegated: {entered} were asked for in {calls} calls"
+    );
     Ok(())
 }

@@ -13,6 +13,8 @@ use mooring_tests::client::HttpClient;
 use mooring_tests::session::McpSession;
 use mooring_tests::wait;
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::aim::{Aim, Moment};
 use super::ledger::CallName;
@@ -52,6 +54,14 @@ pub(super) enum Outcome {
 #[derive(Debug, Default)]
 pub(super) struct SharedSession {
     losses_told: AtomicU64,
+    /// The gateway that is frozen in a call of this session: others call meanwhile, and as it continues.
+    frozen_at: watch::Sender<Option<usize>>,
+}
+
+impl SharedSession {
+    pub(super) fn set_frozen_at(&self, gateway: Option<usize>) {
+        self.frozen_at.send_replace(gateway);
+    }
 }
 
 /// See the module.
@@ -128,9 +138,24 @@ impl User {
                 self.pause_between(outcome).await;
             }
             if self.diligence == Diligence::Occasional {
-                self.pause_ms(20..1_200).await;
+                self.pause_until_frozen().await;
             }
-            self.at = self.random.usize(..self.sessions.len());
+            self.move_on();
+        }
+    }
+
+    /// A pause that ends if another user is at a gateway that is frozen.
+    async fn pause_until_frozen(&mut self) {
+        let pause = Duration::from_millis(self.random.u64(20..1_200));
+        let mut frozen_at = self.shared.frozen_at.subscribe();
+        let _ = timeout(pause, frozen_at.wait_for(Option::is_some)).await;
+    }
+
+    /// To any gateway, but not to one that is known to be frozen.
+    fn move_on(&mut self) {
+        self.at = self.random.usize(..self.sessions.len());
+        if *self.shared.frozen_at.borrow() == Some(self.at) {
+            self.at = (self.at + 1) % self.sessions.len();
         }
     }
 
@@ -185,7 +210,7 @@ impl User {
 
     async fn pause_between(&mut self, outcome: Outcome) {
         if outcome != Outcome::Ran {
-            self.at = self.random.usize(..self.sessions.len());
+            self.move_on();
             return self.pause_ms(1..PAUSE_AFTER_ERROR_MS).await;
         }
         match self.random.u8(..100) {
@@ -193,7 +218,7 @@ impl User {
             70..95 => self.pause_ms(1..20).await,
             // Long enough for an unused turn to be given back, or nearly.
             _ => {
-                self.aim.is_at(self.at, Moment::Idle);
+                self.aim.is_at(self.at, Moment::Idle, &self.shared);
                 self.pause_ms(40..700).await;
             }
         }
@@ -220,7 +245,7 @@ impl User {
             "method": "tools/call",
             "params": {"name": "count", "arguments": arguments},
         });
-        self.aim.is_at(gateway, Moment::Call);
+        self.aim.is_at(gateway, Moment::Call, &self.shared);
         let replied = post(&mut self.sessions[gateway], &request).await;
         let outcome = match replied {
             Ok(reply) => {
