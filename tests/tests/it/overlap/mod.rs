@@ -42,7 +42,7 @@ struct Scale {
 /// Part of every test run.
 const SMALL: Scale = Scale {
     sessions: 6,
-    faults: 12,
+    faults: 8,
     lasts_max: Duration::from_millis(2_200),
 };
 
