@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use mooring_tests::client::HttpClient;
 use mooring_tests::gateway::has_setting;
 use mooring_tests::session::McpSession;
@@ -56,7 +56,7 @@ const SOAK: Scale = Scale {
 /// A gateway with this setting can have turns delegated to it.
 const DELEGATION: &str = "affinity.delegation_ms";
 
-/// Calls of a session in a row before the first fault, of which the commands are counted.
+/// Results of a session in a row before the first fault, of whose calls the commands are counted.
 const QUIET_CALLS: usize = 30;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -178,9 +178,8 @@ async fn measure_commands(arrangement: &Arrangement, users: &mut [User]) -> anyh
     // Each session is used by one user only.
     let constant = users.iter_mut().filter(|user| user.is_constant());
     let calls = constant.map(|user| user.call_undisturbed(QUIET_CALLS));
-    let done = futures_util::future::try_join_all(calls).await?;
+    let calls: u64 = try_join_all(calls).await?.into_iter().sum();
     let entered = arrangement.stores.turns_entered()? - before;
-    let calls = u64::try_from(done.len() * QUIET_CALLS)?;
     tell(&format!(
         "overlap: {entered} turns asked for in {calls} calls before the first fault"
     ));
