@@ -23,6 +23,7 @@ use futures_util::future::{join_all, try_join_all};
 use mooring_tests::client::HttpClient;
 use mooring_tests::gateway::has_setting;
 use mooring_tests::session::McpSession;
+use mooring_tests::wait;
 
 use self::aim::Aim;
 use self::arrangement::{Arrangement, GATEWAYS};
@@ -56,6 +57,7 @@ const SOAK: Scale = Scale {
 /// A gateway with this setting can have turns delegated to it.
 const DELEGATION: &str = "affinity.delegation_ms";
 
+const OPENED_WITHIN: Duration = Duration::from_secs(60);
 /// Results of a session in a row before the first fault, of whose calls the commands are counted.
 const QUIET_CALLS: usize = 30;
 
@@ -151,7 +153,11 @@ async fn open_users(
     let (endpoints, client) = (arrangement.endpoints(), HttpClient::default());
     let mut users = Vec::new();
     for number in 0..scale.sessions {
-        let session = McpSession::open(&client, &endpoints).await?;
+        // On a busy machine Redis may take too long.
+        let session = wait::until("a session to open", OPENED_WITHIN, async || {
+            Ok(McpSession::open(&client, &endpoints).await.ok())
+        })
+        .await?;
         let shared = Arc::<SharedSession>::default();
         let mut diligences = vec![Diligence::Constant];
         if number % 3 != 2 {
