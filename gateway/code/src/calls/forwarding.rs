@@ -113,7 +113,7 @@ impl ForwardingCallee {
     }
 
     fn is_mounted(&self, call: &NestedCall) -> bool {
-        (self.mounted.tools().iter())
+        (self.mounted.tools.iter())
             .any(|tool| tool.original_name == *call.tool && tool.server == *call.server)
     }
 

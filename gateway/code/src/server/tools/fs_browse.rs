@@ -8,59 +8,40 @@ use crate::server::answer::{ToolAnswer, ToolRefusal};
 use crate::server::code_server::{CallContext, CodeServer};
 use crate::server::directories::DirectoryWords;
 use crate::server::offer::LanguageOffer;
-use mooring_protocol::arguments::{ArgumentError, Arguments};
-use mooring_settings::{CodePolicy, CodeToolSettings, Language};
+use mooring_protocol::arguments::Arguments;
+use mooring_settings::{CodePolicy, CodeToolSettings};
 
 /// What is listed unless the call says otherwise.
 const PATH_DEFAULT: &str = "/tools";
-
-/// What a call asks for.
-#[derive(Debug, PartialEq, Eq)]
-struct FsBrowse {
-    path: String,
-    hidden: Hidden,
-    entries_max: usize,
-    language: Option<Language>,
-}
-
-impl FsBrowse {
-    fn read(mut arguments: Arguments, settings: &CodeToolSettings) -> Result<Self, ArgumentError> {
-        let most = u64::try_from(settings.browse_entries_max).unwrap_or(u64::MAX);
-        let path = arguments.text_if_given("path", usize::MAX)?;
-        let hidden = match arguments.switch("include_hidden")? {
-            true => Hidden::Listed,
-            false => Hidden::LeftOut,
-        };
-        let entries_max = arguments
-            .number_if_given("max_entries", 1..=most)?
-            .and_then(|number| usize::try_from(number).ok());
-        let language = arguments::language(&mut arguments)?;
-        arguments.finish()?;
-        Ok(Self {
-            path: path.unwrap_or_else(|| PATH_DEFAULT.to_owned()),
-            hidden,
-            entries_max: entries_max.unwrap_or(settings.browse_entries_default),
-            language,
-        })
-    }
-}
 
 /// Lists.
 pub(in crate::server) async fn call(
     server: &CodeServer,
     context: &CallContext,
-    arguments: Arguments,
+    mut arguments: Arguments,
 ) -> Result<ToolAnswer, ToolRefusal> {
-    let request = FsBrowse::read(arguments, &server.settings)?;
-    let path = VirtualPath::parse(&request.path)?;
+    let settings = &server.settings;
+    let most = u64::try_from(settings.browse_entries_max).unwrap_or(u64::MAX);
+    let path = arguments.text_if_given("path", usize::MAX)?;
+    let hidden = match arguments.switch("include_hidden")? {
+        true => Hidden::Listed,
+        false => Hidden::LeftOut,
+    };
+    let entries_max = arguments
+        .number_if_given("max_entries", 1..=most)?
+        .and_then(|number| usize::try_from(number).ok())
+        .unwrap_or(settings.browse_entries_default);
+    let language = arguments::language(&mut arguments)?;
+    arguments.finish()?;
+    let path = VirtualPath::parse(path.as_deref().unwrap_or(PATH_DEFAULT))?;
     let options = BrowseOptions {
-        hidden: request.hidden,
-        entries_max: request.entries_max,
+        hidden,
+        entries_max,
     };
     let (shown, need) = (path.to_string(), catalog_need(&path));
     let access = server.policy.limits.access.clone();
     let listing = server
-        .with_view(context, request.language, need, move |opened| {
+        .with_view(context, language, need, move |opened| {
             Ok(tree::browse(&opened.view, &path, &options, &access)?)
         })
         .await?;

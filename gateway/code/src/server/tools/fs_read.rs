@@ -11,60 +11,38 @@ use crate::server::code_server::{CallContext, CodeServer};
 use crate::server::failure::Failure;
 use crate::server::offer::LanguageOffer;
 use crate::tokens::Tokenizer;
-use mooring_protocol::arguments::{ArgumentError, Arguments};
-use mooring_settings::{CodeToolSettings, Language};
+use mooring_protocol::arguments::Arguments;
+use mooring_settings::CodeToolSettings;
 
 /// What a JSON number can say exactly.
 const OFFSET_MAX: u64 = 9_007_199_254_740_991;
 /// The longest character of UTF-8, in bytes.
 const CHARACTER_BYTES_MAX: usize = 4;
 
-/// What a call asks for.
-#[derive(Debug, PartialEq, Eq)]
-struct FsRead {
-    path: String,
-    encoding: Option<FileEncoding>,
-    /// Where the part begins that is asked for; the whole file otherwise.
-    offset: Option<u64>,
-    language: Option<Language>,
-}
-
-impl FsRead {
-    fn read(mut arguments: Arguments) -> Result<Self, ArgumentError> {
-        let path = arguments.text("path", usize::MAX)?;
-        let encoding = arguments::encoding(&mut arguments)?;
-        let offset = arguments.number_if_given("offset", 0..=OFFSET_MAX)?;
-        let language = arguments::language(&mut arguments)?;
-        arguments.finish()?;
-        Ok(Self {
-            path,
-            encoding,
-            offset,
-            language,
-        })
-    }
-}
-
 /// Reads.
 pub(in crate::server) async fn call(
     server: &CodeServer,
     context: &CallContext,
-    arguments: Arguments,
+    mut arguments: Arguments,
 ) -> Result<ToolAnswer, ToolRefusal> {
-    let request = FsRead::read(arguments)?;
-    let path = VirtualPath::parse(&request.path)?;
+    let path = arguments.text("path", usize::MAX)?;
+    let encoding = arguments::encoding(&mut arguments)?;
+    // Where the part begins that is asked for; the whole file otherwise.
+    let offset = arguments.number_if_given("offset", 0..=OFFSET_MAX)?;
+    let language = arguments::language(&mut arguments)?;
+    arguments.finish()?;
+    let path = VirtualPath::parse(&path)?;
     let (shown, need) = (path.to_string(), catalog_need(&path));
     let bytes_max = server.settings.read_bytes_max;
     let access = server.policy.limits.access.clone();
     let opening = server.tokenizer_opening();
-    let (encoding, offset) = (request.encoding, request.offset);
     if opening.is_some() && offset.is_some() {
         return Err(ToolRefusal::new(
             "personal data is replaced in files, so they are read whole: leave `offset` out",
         ));
     }
     let content = server
-        .with_view(context, request.language, need, move |opened| {
+        .with_view(context, language, need, move |opened| {
             let content = match offset {
                 Some(offset) => tree::read_part(&opened.view, &path, offset, bytes_max, &access)?,
                 None => tree::read(&opened.view, &path, bytes_max, &access)?,

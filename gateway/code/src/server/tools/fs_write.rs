@@ -11,55 +11,33 @@ use crate::server::code_server::{CallContext, CodeServer};
 use crate::server::directories::DirectoryWords;
 use crate::server::offer::LanguageOffer;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
-use mooring_settings::{CodePolicy, Language};
-
-/// What a call asks for.
-#[derive(Debug, PartialEq, Eq)]
-struct FsWrite {
-    path: String,
-    content: Vec<u8>,
-    language: Option<Language>,
-}
-
-impl FsWrite {
-    fn read(mut arguments: Arguments) -> Result<Self, ArgumentError> {
-        let path = arguments.text("path", usize::MAX)?;
-        // Its limit is the file's, which is checked with the others.
-        let content = arguments.text("content", usize::MAX)?;
-        let content = match arguments::encoding(&mut arguments)? {
-            None | Some(FileEncoding::Text) => content.into_bytes(),
-            Some(FileEncoding::Base64) => {
-                BASE64_STANDARD
-                    .decode(content)
-                    .map_err(|_| ArgumentError::Type {
-                        field: "content",
-                        expected: "base64, as `encoding` says",
-                        found: "other text",
-                    })?
-            }
-        };
-        let language = arguments::language(&mut arguments)?;
-        arguments.finish()?;
-        Ok(Self {
-            path,
-            content,
-            language,
-        })
-    }
-}
+use mooring_settings::CodePolicy;
 
 /// Writes.
 pub(in crate::server) async fn call(
     server: &CodeServer,
     context: &CallContext,
-    arguments: Arguments,
+    mut arguments: Arguments,
 ) -> Result<ToolAnswer, ToolRefusal> {
-    let request = FsWrite::read(arguments)?;
-    let path = VirtualPath::parse(&request.path)?;
+    let path = arguments.text("path", usize::MAX)?;
+    // Its limit is the file's, which is checked with the others.
+    let content = arguments.text("content", usize::MAX)?;
+    let content = match arguments::encoding(&mut arguments)? {
+        None | Some(FileEncoding::Text) => content.into_bytes(),
+        Some(FileEncoding::Base64) => {
+            let decoded = BASE64_STANDARD.decode(content);
+            decoded.map_err(|_| ArgumentError::Type {
+                field: "content",
+                expected: "base64, as `encoding` says",
+                found: "other text",
+            })?
+        }
+    };
+    let language = arguments::language(&mut arguments)?;
+    arguments.finish()?;
+    let path = VirtualPath::parse(&path)?;
     let shown = path.to_string();
-    let written = server
-        .write(context, request.language, path, request.content)
-        .await?;
+    let written = server.write(context, language, path, content).await?;
     let text = format!("wrote {} bytes to {shown}", written.size_bytes);
     let content = json!({
         "path": shown,

@@ -31,32 +31,26 @@ const TIMEOUT_MS_MIN: u64 = 100;
 /// What a JSON number can say exactly.
 const TIMEOUT_MS_MAX: u64 = 9_007_199_254_740_991;
 
-/// What a call asks for.
-#[derive(Debug, PartialEq, Eq)]
-struct ShellExec {
-    code: String,
-    language: Option<Language>,
-    timeout: Option<Duration>,
-}
-
-impl ShellExec {
-    fn read(mut arguments: Arguments) -> Result<Self, ArgumentError> {
-        let code = arguments.text("code", Limits::SOURCE_BYTES_MAX)?;
-        // Python would run the text before it, and ignore the rest.
-        if code.contains('\0') {
-            return Err(ArgumentError::Nul("code"));
-        }
-        let language = arguments::language(&mut arguments)?;
-        let timeout = arguments.number_if_given("timeout_ms", TIMEOUT_MS_MIN..=TIMEOUT_MS_MAX)?;
-        // Reserved by the contract, and without effect.
-        arguments.ignore("stream");
-        arguments.finish()?;
-        Ok(Self {
-            code,
-            language,
-            timeout: timeout.map(Duration::from_millis),
-        })
+/// The execution that a call asks for.
+fn read(mut arguments: Arguments, answer: AnswerForm) -> Result<Execution, ArgumentError> {
+    let code = arguments.text("code", Limits::SOURCE_BYTES_MAX)?;
+    // Python would run the text before it, and ignore the rest.
+    if code.contains('\0') {
+        return Err(ArgumentError::Nul("code"));
     }
+    let language = arguments::language(&mut arguments)?;
+    let timeout = arguments.number_if_given("timeout_ms", TIMEOUT_MS_MIN..=TIMEOUT_MS_MAX)?;
+    // Reserved by the contract, and without effect.
+    arguments.ignore("stream");
+    arguments.finish()?;
+    Ok(Execution {
+        run_id: RunId::new(),
+        code: code.into(),
+        language,
+        timeout: timeout.map(Duration::from_millis),
+        replay: None,
+        answer,
+    })
 }
 
 /// Runs.
@@ -65,13 +59,13 @@ pub(in crate::server) async fn call(
     context: &CallContext,
     arguments: Arguments,
 ) -> ToolAnswer {
-    let request = match ShellExec::read(arguments) {
-        Ok(request) => request,
+    let execution = match read(arguments, server.settings.answer) {
+        Ok(execution) => execution,
         Err(error) => return refused(server, error),
     };
     let wall_time = server.policy.limits.wall_time;
     // Cut short, the run would end in the middle of its work.
-    if let Some(asked) = request.timeout.filter(|asked| *asked > wall_time) {
+    if let Some(asked) = execution.timeout.filter(|asked| *asked > wall_time) {
         let message = format!(
             "timeout_ms is {}, and a run may take {} at most: {}",
             asked.as_millis(),
@@ -80,14 +74,6 @@ pub(in crate::server) async fn call(
         );
         return refused(server, message);
     }
-    let execution = Execution {
-        run_id: RunId::new(),
-        code: request.code.into(),
-        language: request.language,
-        timeout: request.timeout,
-        replay: None,
-        answer: server.settings.answer,
-    };
     execute(server, context, execution).await.answer
 }
 

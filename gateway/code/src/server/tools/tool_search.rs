@@ -8,7 +8,7 @@ use crate::server::answer::{ToolAnswer, ToolRefusal};
 use crate::server::code_server::{CallContext, CodeServer};
 use crate::server::offer::LanguageOffer;
 use crate::stubs::search::{Detail, SearchResults, search};
-use mooring_protocol::arguments::{ArgumentError, Arguments};
+use mooring_protocol::arguments::Arguments;
 use mooring_settings::Language;
 
 /// Longest query, in bytes.
@@ -18,51 +18,27 @@ const LIMIT_DEFAULT: u64 = 10;
 /// Most tools that a call may ask for.
 const LIMIT_MAX: u64 = 100;
 
-/// What a call asks for.
-#[derive(Debug, PartialEq, Eq)]
-struct ToolSearch {
-    query: String,
-    detail: Detail,
-    limit: usize,
-    language: Option<Language>,
-}
-
-impl ToolSearch {
-    fn read(mut arguments: Arguments) -> Result<Self, ArgumentError> {
-        let query = arguments.text("query", QUERY_BYTES_MAX)?;
-        let detail = match arguments.text_if_given("detail", QUERY_BYTES_MAX)? {
-            None => Detail::default(),
-            Some(word) => word.parse().map_err(|_| ArgumentError::Choice {
-                field: "detail",
-                allowed: "name, summary or schema",
-            })?,
-        };
-        let limit = arguments.number_if_given("limit", 1..=LIMIT_MAX)?;
-        let language = arguments::language(&mut arguments)?;
-        arguments.finish()?;
-        Ok(Self {
-            query,
-            detail,
-            limit: usize::try_from(limit.unwrap_or(LIMIT_DEFAULT)).unwrap_or(usize::MAX),
-            language,
-        })
-    }
-}
-
 /// Searches.
 pub(in crate::server) async fn call(
     server: &CodeServer,
     context: &CallContext,
-    arguments: Arguments,
+    mut arguments: Arguments,
 ) -> Result<ToolAnswer, ToolRefusal> {
-    let request = ToolSearch::read(arguments)?;
-    let language = server.language_or_default(request.language);
+    let query = arguments.text("query", QUERY_BYTES_MAX)?;
+    let parse = |word: &str| word.parse().ok();
+    let detail: Option<Detail> =
+        arguments.choice_if_given("detail", parse, "name, summary or schema")?;
+    let limit = arguments.number_if_given("limit", 1..=LIMIT_MAX)?;
+    let language = arguments::language(&mut arguments)?;
+    arguments.finish()?;
+    let language = server.language_or_default(language);
     let mounted = server
         .resolve_manifest(context, language, CatalogNeed::Tools)
         .await;
     let mounted = mounted.inspect_err(|failure| failure.log(server.id.as_str()))?;
-    let (detail, limit) = (request.detail, request.limit);
-    let found = search(mounted.tools(), &request.query, detail, limit);
+    let detail = detail.unwrap_or_default();
+    let limit = usize::try_from(limit.unwrap_or(LIMIT_DEFAULT)).unwrap_or(usize::MAX);
+    let found = search(&mounted.tools, &query, detail, limit);
     Ok(answer(found, detail, language))
 }
 

@@ -56,10 +56,12 @@ pub enum ManifestError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MountManifest {
     server: ServerName,
-    language: Language,
-    format: StubFormat,
-    tools: Arc<[MountedTool]>,
-    skills: Arc<[MountedSkill]>,
+    pub(super) language: Language,
+    pub(super) format: StubFormat,
+    /// Sorted by server and name.
+    pub(crate) tools: Arc<[MountedTool]>,
+    /// Sorted by name.
+    pub(super) skills: Arc<[MountedSkill]>,
     hash: ContentHash,
 }
 
@@ -143,30 +145,6 @@ impl MountManifest {
     #[must_use]
     pub fn server(&self) -> &ServerName {
         &self.server
-    }
-
-    /// The language of the sessions.
-    #[must_use]
-    pub fn language(&self) -> Language {
-        self.language
-    }
-
-    /// The format of the stubs.
-    #[must_use]
-    pub fn format(&self) -> StubFormat {
-        self.format
-    }
-
-    /// The tools, sorted.
-    #[must_use]
-    pub fn tools(&self) -> &[MountedTool] {
-        &self.tools
-    }
-
-    /// The skills, sorted.
-    #[must_use]
-    pub fn skills(&self) -> &[MountedSkill] {
-        &self.skills
     }
 }
 

@@ -136,15 +136,15 @@ fn fill(all: BorrowedFd<'_>, name: &str, mounted: &MountManifest) -> Result<(), 
     let root = make_directory(all, name)?;
     let tools = stubs::tools(&ToolTree {
         server: mounted.server().as_str(),
-        language: mounted.language(),
-        format: mounted.format(),
-        tools: mounted.tools(),
+        language: mounted.language,
+        format: mounted.format,
+        tools: &mounted.tools,
         generated_at: &rfc3339(unix_now_ms()),
     });
     let tools = tools.map_err(VolumeError::at(
         "the content of the tree of tools could not be made",
     ))?;
-    let skills = mounted.skills().iter();
+    let skills = mounted.skills.iter();
     let skills: Vec<_> = skills.map(|skill| (&*skill.name, &*skill.source)).collect();
     let skills = stubs::skills(&skills).map_err(VolumeError::at(
         "the content of the tree of tools could not be made",
