@@ -15,11 +15,11 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::call_key;
 use super::call_lines::{
     BODIES_BYTES_MAX, BYTES_MAX, CallEndLine, CallMade, CallStartLine, ERROR_CHARS_MAX, ErrorLine,
     NAME_CHARS_MAX,
 };
+use super::calls_read::call_key;
 use super::free_space::FreeSpace;
 use super::id::RunId;
 use super::versioned::head;

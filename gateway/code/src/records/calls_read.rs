@@ -12,8 +12,9 @@ use super::call_lines::{
 };
 use super::id::RunId;
 use super::versioned::head;
-use crate::calls::{CallError, CallErrorKind};
+use crate::calls::{CallError, CallErrorKind, NestedCall};
 use crate::volume::Area;
+use mooring_secrets::digest;
 
 /// One call of a recorded run.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +27,7 @@ pub(crate) struct RecordedCall {
     pub(crate) tool: String,
     /// The arguments of the call; none if they did not fit into the log.
     pub(crate) arguments: Option<Map<String, Value>>,
-    /// The key by which a replay finds it: see [`super::call_key`].
+    /// The key by which a replay finds it: see [`call_key`].
     pub(crate) key: String,
     /// When it began, in milliseconds since 1970.
     pub(crate) started_at_ms: u64,
@@ -99,6 +100,16 @@ fn outcome(line: CallEndLine<'_>) -> RecordedOutcome {
         }
         (None, None) => RecordedOutcome::Omitted,
     }
+}
+
+/// The SHA-256 of server, tool and arguments, in hexadecimal digits: by it a call is found in a record. A JSON map keeps
+/// its members in the order of their names.
+///
+/// Nesting is as deep as the bridge admits, well within a thread's stack.
+pub(crate) fn call_key(call: &NestedCall) -> String {
+    let material = (&*call.server, &*call.tool, &call.arguments);
+    // Strings, numbers and maps of them can always be written.
+    digest::hex(&serde_json::to_vec(&material).unwrap_or_default())
 }
 
 impl From<CallStartLine<'_>> for RecordedCall {

@@ -87,7 +87,7 @@ impl Records {
             .iter()
             .map(|gateway| name_mark(gateway.as_str()))
             .collect();
-        living.insert(name_mark(self.options().gateway.as_str()));
+        living.insert(name_mark(self.0.gateway.as_str()));
         let key_of = |mark: &RunMark| format!("{server}/{}", mark.name).into_boxed_str();
         let of_server = format!("{server}/");
         let seen: HashSet<Box<str>> = marks.iter().map(key_of).collect();

@@ -21,7 +21,6 @@
 //!
 //! Everything here blocks, but for calls that are recorded and [`keep`]: callers run it on threads of their own.
 
-mod call_key;
 mod call_lines;
 mod call_log;
 mod calls_read;
@@ -50,12 +49,9 @@ use std::time::{Duration, Instant};
 
 use mooring_session::names::{Principal, ServerName, WorkerId};
 
-pub(crate) use call_key::key as call_key;
 pub(crate) use call_lines::CallMade;
 pub(crate) use call_log::{CallsMade, rounded_ms};
-#[cfg(test)]
-pub(crate) use calls_read::RecordedCall;
-pub(crate) use calls_read::{RecordedCalls, RecordedOutcome};
+pub(crate) use calls_read::{RecordedCall, RecordedCalls, RecordedOutcome, call_key};
 pub use events::{EventFilter, EventKind, SecurityEvent, StoredEvent};
 pub use id::RunId;
 pub(crate) use keeper::keep;
@@ -68,31 +64,13 @@ use self::free_space::FreeSpace;
 use self::quota::RecordSizes;
 use crate::volume::{Area, AreaKind, Volume};
 use mooring_metrics::{self as metrics, Record};
+use mooring_settings::RecordSettings;
 use mooring_usage::KeyedRates;
 
 /// Most events and blocked runs that one gateway records of one server at once; refilled within a minute.
 const EVENTS_PER_MINUTE_MAX: u32 = 1_000;
 /// The directory of the markers of running runs.
 const RUNNING: &str = "running";
-
-/// How records are kept.
-#[derive(Clone, Debug)]
-pub(crate) struct RecordsOptions {
-    /// Most characters kept of what a run printed, and as many of its error.
-    pub(crate) output_chars_max: usize,
-    /// Most runs kept of one server.
-    pub(crate) runs_kept_max: usize,
-    /// How long runs and events are kept.
-    pub(crate) runs_kept: Duration,
-    /// Most bytes kept of the records of one server's runs; the oldest finished ones go first.
-    pub(crate) bytes_max: u64,
-    /// The same of one user of a server.
-    pub(crate) user_bytes_max: u64,
-    /// Free space of the volume below which records have no bodies, in bytes.
-    pub(crate) free_bytes_min: u64,
-    /// This gateway: name and boot id.
-    pub(crate) gateway: WorkerId,
-}
 
 /// The records of all servers on a volume. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -101,7 +79,9 @@ pub struct Records(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     volume: Volume,
-    options: RecordsOptions,
+    settings: RecordSettings,
+    /// This gateway: name and boot id.
+    gateway: WorkerId,
     event_rates: KeyedRates<ServerName>,
     free_space: Arc<FreeSpace>,
     /// The sizes that the last prune pass of this process found.
@@ -129,11 +109,15 @@ pub enum RecordsError {
 
 impl Records {
     /// The records on this volume.
-    pub(crate) fn new(volume: Volume, options: RecordsOptions) -> Self {
+    pub(crate) fn new(volume: Volume, settings: RecordSettings, gateway: WorkerId) -> Self {
         Self(Arc::new(Shared {
-            free_space: Arc::new(FreeSpace::new(volume.clone(), options.free_bytes_min)),
+            free_space: Arc::new(FreeSpace::new(
+                volume.clone(),
+                settings.records_free_bytes_min,
+            )),
             volume,
-            options,
+            settings,
+            gateway,
             event_rates: KeyedRates::new(EVENTS_PER_MINUTE_MAX, Duration::from_secs(60)),
             sizes: Mutex::default(),
             recorded_bytes: Mutex::default(),
@@ -223,7 +207,7 @@ impl Records {
         recorded.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn options(&self) -> &RecordsOptions {
-        &self.0.options
+    fn settings(&self) -> &RecordSettings {
+        &self.0.settings
     }
 }

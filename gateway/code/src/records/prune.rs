@@ -69,7 +69,7 @@ impl Records {
             .map_err(RecordsError::Read)?;
         let recorded_bytes = self.recorded_bytes().get(server).copied().unwrap_or(0);
         Ok(
-            recorded_bytes >= self.options().user_bytes_max / RECORDED_PART
+            recorded_bytes >= self.settings().user_runs_kept_bytes / RECORDED_PART
                 || pruned_at_ms.is_none_or(|at_ms| now_ms.saturating_sub(at_ms) >= INTERVAL_MS),
         )
     }
@@ -92,18 +92,22 @@ impl Records {
             }
             Err(error) => return Err(RecordsError::Read(error)),
         };
-        let options = self.options();
+        let settings = self.settings();
         self.recorded_bytes().remove(server);
         let known = self.sizes().remove(server).unwrap_or_default();
         let mut pass = Pass {
-            quota: QuotaCount::new(options.bytes_max, options.user_bytes_max, known),
+            quota: QuotaCount::new(
+                settings.runs_kept_bytes,
+                settings.user_runs_kept_bytes,
+                known,
+            ),
             area: &area,
             now_ms,
-            kept_ms: Millis::from(options.runs_kept).get(),
+            kept_ms: Millis::from(settings.runs_kept).get(),
             files: 0,
             pruned: PruneOutcome::default(),
         };
-        pass.runs(options.runs_kept_max)?;
+        pass.runs(settings.runs_kept_max)?;
         let is_whole = !pass.is_full();
         pass.events().map_err(RecordsError::Read)?;
         pass.pruned.is_more = pass.is_full();

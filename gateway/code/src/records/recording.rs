@@ -109,7 +109,7 @@ pub(crate) struct Recording {
 impl Recording {
     pub(super) fn begin(records: Records, server: &ServerName, run: NewRun) -> Self {
         let begun = run_start(&records, server, &run);
-        let output_chars_max = records.options().output_chars_max;
+        let output_chars_max = records.settings().persisted_output_chars_max;
         let log = match records.area(server) {
             Ok(area) => {
                 let free_space = Arc::clone(&records.0.free_space);
@@ -272,7 +272,7 @@ fn run_start(records: &Records, server: &ServerName, run: &NewRun) -> RunStart {
         code_hash: digest::hex(run.code.as_bytes()),
         code_size_bytes: u64::try_from(run.code.len()).unwrap_or(u64::MAX),
         started_at_ms: unix_now_ms(),
-        worker: records.options().gateway.as_str().to_owned(),
+        worker: records.0.gateway.as_str().to_owned(),
         timeout_ms: run.timeout_ms,
         replayed_from_run_id: replay.map(|of| of.run_id.as_str().to_owned()),
         replay_mode: replay.map(|of| of.mode.to_string()),

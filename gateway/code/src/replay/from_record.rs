@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
-use crate::records::{RecordedCalls, RecordedOutcome, call_key};
+use crate::records::{RecordedCall, RecordedCalls, RecordedOutcome, call_key};
 
 /// Most divergences that are listed.
 const LISTED_MAX: usize = 100;
@@ -52,18 +52,10 @@ pub(crate) struct FromRecord(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    answers: HashMap<String, VecDeque<Answer>>,
+    answers: HashMap<String, VecDeque<RecordedCall>>,
     made: u64,
     divergences: Vec<Divergence>,
     total: u64,
-}
-
-#[derive(Debug)]
-struct Answer {
-    seq: u64,
-    server: String,
-    tool: String,
-    outcome: RecordedOutcome,
 }
 
 impl FromRecord {
@@ -71,13 +63,8 @@ impl FromRecord {
     pub(crate) fn new(calls: RecordedCalls) -> Self {
         let mut state = State::default();
         for call in calls.calls {
-            let answer = Answer {
-                seq: call.seq,
-                server: call.server,
-                tool: call.tool,
-                outcome: call.outcome,
-            };
-            state.answers.entry(call.key).or_default().push_back(answer);
+            let key = call.key.clone();
+            state.answers.entry(key).or_default().push_back(call);
         }
         Self(Mutex::new(state))
     }
@@ -91,12 +78,12 @@ impl FromRecord {
             .values()
             .flatten()
             // A call that the first run did not wait for need not be made.
-            .filter(|answer| answer.outcome != RecordedOutcome::Unended)
-            .map(|answer| {
+            .filter(|call| call.outcome != RecordedOutcome::Unended)
+            .map(|call| {
                 divergence(
-                    answer.seq,
-                    &answer.server,
-                    &answer.tool,
+                    call.seq,
+                    &call.server,
+                    &call.tool,
                     DivergenceKind::CallNotMade,
                 )
             })

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mooring_sandbox::{Options, ProbeError, Sandbox, Tier};
-use mooring_session::names::{ServerName, WorkerId};
+use mooring_session::names::ServerName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -14,11 +14,11 @@ use super::failure::Failure;
 use crate::catalog::{Catalog, MountableServer};
 use crate::patterns::Patterns;
 use crate::proxy::AddressPolicy;
-use crate::records::{Records, RecordsOptions, keep};
+use crate::records::{Records, keep};
 use crate::skills::Skills;
 use crate::tokens::{TokenKey, TokenKeyError};
 use crate::volume::{SecondProcess, Volume, VolumeOptions, VolumeProblem};
-use mooring_settings::{CodeServerSettings, CodeSettings, OnDenoAbsent, RecordSettings};
+use mooring_settings::{CodeServerSettings, CodeSettings, OnDenoAbsent};
 use mooring_store::{SessionAccess, SessionKey};
 
 /// How many runs may wait for each run slot.
@@ -144,7 +144,8 @@ impl Services {
             storage: volume.map(|volume| CodeStorage {
                 records: Records::new(
                     volume.clone(),
-                    records_options(&settings.records, sessions.worker()),
+                    settings.records.clone(),
+                    sessions.worker().clone(),
                 ),
                 skills: Skills::new(volume.clone()),
                 volume,
@@ -204,18 +205,6 @@ impl Services {
     /// How many sessions this process has used within their time to live.
     pub fn sessions_active(&self) -> usize {
         self.active.count(self.session_ttl_max)
-    }
-}
-
-fn records_options(settings: &RecordSettings, gateway: &WorkerId) -> RecordsOptions {
-    RecordsOptions {
-        output_chars_max: settings.persisted_output_chars_max,
-        runs_kept_max: settings.runs_kept_max,
-        runs_kept: settings.runs_kept,
-        bytes_max: settings.runs_kept_bytes,
-        user_bytes_max: settings.user_runs_kept_bytes,
-        free_bytes_min: settings.records_free_bytes_min,
-        gateway: gateway.clone(),
     }
 }
 

@@ -152,8 +152,8 @@ async fn a_log_that_is_full_goes_on_without_bodies_and_says_so() {
 #[tokio::test]
 async fn below_the_free_space_floor_no_bodies_are_written_and_the_record_says_so() {
     let fixture = Fixture::new();
-    let records = records_with(&fixture.base, "w:1", |options| {
-        options.free_bytes_min = u64::MAX
+    let records = records_with(&fixture.base, "w:1", |settings| {
+        settings.records_free_bytes_min = u64::MAX
     });
     let recording = records.begin(&fixture.server, new_run("ada"));
     let id = recording.run_id().to_owned();

@@ -103,19 +103,21 @@ pub(super) fn records_at(base: &Path, gateway: &str) -> Records {
 pub(super) fn records_with(
     base: &Path,
     gateway: &str,
-    change: impl FnOnce(&mut RecordsOptions),
+    change: impl FnOnce(&mut RecordSettings),
 ) -> Records {
-    let mut options = RecordsOptions {
-        output_chars_max: OUTPUT_CHARS_MAX,
+    let mut settings = RecordSettings {
+        replay_enabled: true,
+        persisted_output_chars_max: OUTPUT_CHARS_MAX,
         runs_kept_max: 5,
         runs_kept: Duration::from_secs(10 * 24 * 60 * 60),
-        bytes_max: 1024 * 1024 * 1024,
-        user_bytes_max: 1024 * 1024 * 1024,
-        free_bytes_min: 0,
-        gateway: WorkerId::parse(gateway.as_bytes()).unwrap(),
+        runs_kept_bytes: 1024 * 1024 * 1024,
+        user_runs_kept_bytes: 1024 * 1024 * 1024,
+        records_free_bytes_min: 0,
+        catalog_ttl: Duration::ZERO,
     };
-    change(&mut options);
-    Records::new(Volume::open(self::options(base)).unwrap(), options)
+    change(&mut settings);
+    let gateway = WorkerId::parse(gateway.as_bytes()).unwrap();
+    Records::new(Volume::open(options(base)).unwrap(), settings, gateway)
 }
 
 pub(super) fn principal(user: &str) -> Principal {

@@ -41,11 +41,11 @@ fn the_oldest_go_where_there_are_too_many() {
 /// Records of three users, 100 kB each, with quotas of so many kilobytes: whose are left after a pass, newest first.
 fn left_after(user_kb: u64, server_kb: u64) -> Vec<String> {
     let fixture = Fixture::new();
-    let records = records_with(&fixture.base, "w:1", |options| {
-        options.output_chars_max = 200_000;
-        options.runs_kept_max = 100;
-        options.user_bytes_max = user_kb * 1_000;
-        options.bytes_max = server_kb * 1_000;
+    let records = records_with(&fixture.base, "w:1", |settings| {
+        settings.persisted_output_chars_max = 200_000;
+        settings.runs_kept_max = 100;
+        settings.user_runs_kept_bytes = user_kb * 1_000;
+        settings.runs_kept_bytes = server_kb * 1_000;
     });
     let now_ms = mooring_store::unix_now_ms();
     let begin =
@@ -88,9 +88,9 @@ fn the_oldest_finished_records_go_where_a_user_or_a_server_has_too_many_bytes() 
 #[test]
 fn a_process_that_has_recorded_much_prunes_early() {
     let fixture = Fixture::new();
-    let records = records_with(&fixture.base, "w:1", |options| {
-        options.output_chars_max = 200_000;
-        options.user_bytes_max = 400_000;
+    let records = records_with(&fixture.base, "w:1", |settings| {
+        settings.persisted_output_chars_max = 200_000;
+        settings.user_runs_kept_bytes = 400_000;
     });
     let now_ms = mooring_store::unix_now_ms();
     records.prune(&fixture.server, now_ms).unwrap();
