@@ -29,21 +29,24 @@ pub enum PlaceError {
         "the name of a code server is made of letters, digits and . _ -, begins with a letter or digit, and has no \"__\""
     )]
     Server,
-    /// The text derived is no session id. It cannot happen, and is no reason to panic.
-    #[error("no session id could be derived")]
-    Id,
+    /// What was derived is no key or id: a name is too long.
+    #[error("no session key or id could be derived: {0}")]
+    Name(#[from] NameError),
 }
 
 /// One code session: what its key, its id and its directory are derived from.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct CodePlace {
-    server: ServerName,
+    pub(crate) server: ServerName,
     principal: Principal,
     language: Language,
     /// Of a session that is a client's own; none for the session that all clients of the principal share.
     client: Option<ClientName>,
-    slug: UserSlug,
-    id: SessionId,
+    /// The principal as keys and paths name it.
+    pub(crate) slug: UserSlug,
+    /// `sha256("<server>:<principal>:<language>")`, the first 24 hexadecimal digits. A client's own session has
+    /// `<language>.<client>` in the place of the language, as its key has.
+    pub(crate) id: SessionId,
 }
 
 impl CodePlace {
@@ -93,17 +96,10 @@ impl CodePlace {
     ///
     /// # Errors
     /// Its key would be too long.
-    pub fn session(&self, store: &Store) -> Result<Session, NameError> {
+    pub fn session(&self, store: &Store) -> Result<Session, PlaceError> {
         let language = language_part(self.language, self.client.as_ref());
         let key = store.code_key(&self.server, self.slug.as_str(), &language, &self.id)?;
         Ok(Session::new(key, self.id.clone(), self.principal.clone()))
-    }
-
-    /// `sha256("<server>:<principal>:<language>")`, the first 24 hexadecimal digits. A client's own session has
-    /// `<language>.<client>` in the place of the language, as its key has.
-    #[must_use]
-    pub fn id(&self) -> &SessionId {
-        &self.id
     }
 
     /// Its directory, relative to the base: `<server>/<user slug>/<id>`.
@@ -112,18 +108,6 @@ impl CodePlace {
         Path::new(self.server.as_str())
             .join(self.slug.as_str())
             .join(self.id.as_str())
-    }
-
-    /// The server.
-    #[must_use]
-    pub fn server(&self) -> &ServerName {
-        &self.server
-    }
-
-    /// The principal of the session.
-    #[must_use]
-    pub fn principal(&self) -> &Principal {
-        &self.principal
     }
 
     /// The language.
@@ -136,12 +120,6 @@ impl CodePlace {
     #[must_use]
     pub fn is_of_client(&self) -> bool {
         self.client.is_some()
-    }
-
-    /// The principal as keys and paths name it.
-    #[must_use]
-    pub fn slug(&self) -> &UserSlug {
-        &self.slug
     }
 
     /// The digest that identifies it in logs.
@@ -203,8 +181,8 @@ fn id_of(
     let language = language_part(language, client);
     let material = format!("{server}:{}:{language}", principal.as_str());
     let hash = digest::hex(material.as_bytes());
-    let id = hash.get(..ID_DIGITS).ok_or(PlaceError::Id)?;
-    SessionId::parse(id.as_bytes()).map_err(|_| PlaceError::Id)
+    let id = hash.get(..ID_DIGITS).unwrap_or_default();
+    Ok(SessionId::parse(id.as_bytes())?)
 }
 
 #[cfg(test)]

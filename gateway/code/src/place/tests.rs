@@ -26,8 +26,8 @@ const ALICE_SLUG: &str = "alice-example-com-ff8d9819fc0e12bf";
 #[test]
 fn the_id_is_the_formula_of_adr_0042() {
     let alice = place("sandbox", "alice@example.com", Language::Python).unwrap();
-    assert_eq!(alice.id().as_str(), ALICE_PYTHON);
-    assert_eq!(alice.slug().as_str(), ALICE_SLUG);
+    assert_eq!(alice.id.as_str(), ALICE_PYTHON);
+    assert_eq!(alice.slug.as_str(), ALICE_SLUG);
     assert_eq!(
         alice.relative_path(),
         Path::new("sandbox").join(ALICE_SLUG).join(ALICE_PYTHON)
@@ -38,9 +38,9 @@ fn the_id_is_the_formula_of_adr_0042() {
 fn two_principals_that_read_alike_never_meet() {
     let dotted = place("sandbox", "a.b@example.com", Language::Python).unwrap();
     let hyphened = place("sandbox", "a-b@example.com", Language::Python).unwrap();
-    assert_eq!(dotted.slug().as_str(), "a-b-example-com-a6f1bad172104d25");
-    assert_eq!(hyphened.slug().as_str(), "a-b-example-com-29728d50f93d4ebe");
-    assert_ne!(dotted.id(), hyphened.id());
+    assert_eq!(dotted.slug.as_str(), "a-b-example-com-a6f1bad172104d25");
+    assert_eq!(hyphened.slug.as_str(), "a-b-example-com-29728d50f93d4ebe");
+    assert_ne!(dotted.id, hyphened.id);
     assert_ne!(dotted.relative_path(), hyphened.relative_path());
 }
 
@@ -83,7 +83,7 @@ fn a_servers_name_is_no_path_trick() {
 #[test]
 fn a_key_is_read_back_where_it_belongs_to_the_record() {
     let alice = place("sandbox", "alice@example.com", Language::TypeScript).unwrap();
-    let (owner, id) = (principal("alice@example.com"), alice.id().clone());
+    let (owner, id) = (principal("alice@example.com"), alice.id.clone());
     let code_key = |server: &str, language: &str| {
         let server = ServerName::parse(server.as_bytes()).unwrap();
         SessionKey::code("mcpgw:", &server, ALICE_SLUG, language, &id).unwrap()
@@ -119,14 +119,14 @@ fn a_client_that_is_named_has_a_place_of_its_own() {
     };
     let (shared, editor, other) = (of(None), of(Some("editor")), of(Some("Editor")));
     assert!(editor.is_of_client() && !shared.is_of_client());
-    assert_ne!(editor.id(), shared.id());
-    assert_ne!(editor.id(), other.id());
-    assert_eq!(editor.slug(), shared.slug());
+    assert_ne!(editor.id, shared.id);
+    assert_ne!(editor.id, other.id);
+    assert_eq!(editor.slug, shared.slug);
     let key = |language: &str, place: &CodePlace| {
-        SessionKey::code("mcpgw:", &server, ALICE_SLUG, language, place.id()).unwrap()
+        SessionKey::code("mcpgw:", &server, ALICE_SLUG, language, &place.id).unwrap()
     };
     let read =
-        |language, place: &CodePlace| CodePlace::of_key(&key(language, place), place.id(), &alice);
+        |language, place: &CodePlace| CodePlace::of_key(&key(language, place), &place.id, &alice);
     assert_eq!(read("python.editor", &editor), Some(editor.clone()));
     assert_eq!(read("python.editor", &shared), None);
     assert_eq!(read("python", &editor), None);
@@ -155,6 +155,6 @@ fn the_name_of_a_client_is_short_and_plain() {
 #[test]
 fn a_place_is_never_shown() {
     let alice = place("sandbox", "alice@example.com", Language::Python).unwrap();
-    let shown = format!("{alice:?} {:?}", alice.slug());
+    let shown = format!("{alice:?} {:?}", alice.slug);
     assert!(!shown.contains("alice") && !shown.contains(ALICE_PYTHON));
 }

@@ -5,7 +5,6 @@
 use mooring_sandbox::RunError;
 use mooring_sandbox::tree::TreeError;
 use mooring_session::Refusal;
-use mooring_session::names::NameError;
 
 use crate::place::PlaceError;
 use crate::skills::SkillsError;
@@ -41,9 +40,6 @@ pub enum Failure {
     /// The manifest of the mounted tools could not be made.
     #[error("{0}")]
     Mounted(#[from] ManifestError),
-    /// A name of the gateway's own making was refused. A defect.
-    #[error("no session can be created for this server and user")]
-    Name(#[from] NameError),
     /// The store did not say what the session is.
     #[error("{}", store_error_text(.0))]
     Store(#[from] StoreError),
@@ -77,7 +73,6 @@ impl Failure {
             Self::Tree(cause @ TreeError::System { .. }) => cause,
             Self::Run(_) | Self::Stop(_) => self,
             Self::Place(cause) => cause,
-            Self::Name(cause) => cause,
             Self::Store(cause) => cause,
             Self::Mounted(cause) => cause,
             Self::Skills(cause) => cause,

@@ -55,6 +55,9 @@ impl CodeServer {
             initialize_params: OnceCell::new(),
             lost: run.lost.clone(),
         };
-        RunCallee::Tools(Box::new(TokenizingCallee::new(tokenizer, forwarding)))
+        RunCallee::Tools(Box::new(TokenizingCallee {
+            tokenizer,
+            below: forwarding,
+        }))
     }
 }

@@ -24,13 +24,13 @@ use super::failure::Failure;
 use super::long_output::{self, SavedOutput};
 use super::run::{CompletedRun, Run, RunResult, WrittenFiles};
 use super::session::{LockedSession, ResolvedSession};
-use super::tokens::{self, ArgumentTokenizer};
+use super::tokens;
 use crate::bridge::{self, Bridge, BridgeLimits, BridgeSummary};
 use crate::calls::Callee;
 use crate::catalog::CatalogNeed;
 use crate::proxy::{Proxy, RefusedRequest};
 use crate::records::{NewRun, Recording, RunCompletion, RunId};
-use crate::tokens::Tokenizer;
+use crate::tokens::{ArgumentTokenizer, Tokenizer};
 use mooring_metrics::{self as metrics, LockUse, RunOutcome, SandboxHelper};
 use mooring_settings::{AnswerForm, NetworkPolicy};
 
@@ -107,7 +107,10 @@ impl CodeServer {
         let (stop, stopping) =
             stop_handle(self.services.stopping.clone()).map_err(Failure::Stop)?;
         let callee = self.callee(context, known, &run, tokenizer.clone());
-        let callee = ArgumentTokenizer::new(tokenizer.clone(), recording.callee(callee));
+        let callee = ArgumentTokenizer {
+            tokenizer: tokenizer.clone(),
+            below: recording.callee(callee),
+        };
         let (bridge, program_end) = self.bridge(&run, callee)?.unzip();
         let (proxy, network) = self.network().unzip();
         let network = network.unwrap_or_default();

@@ -7,13 +7,9 @@ use std::sync::Arc;
 use mooring_sandbox::Output;
 use mooring_sandbox::tree::SessionDirectory;
 
-use serde_json::Value;
-use tokio::task::spawn_blocking;
-
 use super::code_server::CodeServer;
 use super::failure::Failure;
 use super::run::RunResult;
-use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
 use crate::tokens::{TokenMap, Tokenizer, TokensError};
 
 impl CodeServer {
@@ -29,36 +25,6 @@ impl CodeServer {
             let map = TokenMap::open(directory, services.token_key.as_ref())?;
             Ok(Arc::new(Tokenizer::new(settings, map)))
         })
-    }
-}
-
-/// Replaces personal data in the arguments of calls before the layers below see them, including values that
-/// the code made up itself.
-#[derive(Debug)]
-pub(super) struct ArgumentTokenizer<C> {
-    tokenizer: Option<Arc<Tokenizer>>,
-    below: C,
-}
-
-impl<C> ArgumentTokenizer<C> {
-    pub(super) fn new(tokenizer: Option<Arc<Tokenizer>>, below: C) -> Self {
-        Self { tokenizer, below }
-    }
-}
-
-impl<C: Callee> Callee for ArgumentTokenizer<C> {
-    async fn call(&self, mut call: NestedCall) -> Result<Value, CallError> {
-        if let Some(tokenizer) = &self.tokenizer {
-            let tokenizer = Arc::clone(tokenizer);
-            let arguments = Value::Object(call.arguments);
-            let hidden = spawn_blocking(move || tokenizer.hide_value(arguments)).await;
-            let Ok(Ok(Value::Object(arguments))) = hidden else {
-                return Err(CallErrorKind::Unavailable
-                    .error("personal data could not be tokenized; the tool was not called"));
-            };
-            call.arguments = arguments;
-        }
-        self.below.call(call).await
     }
 }
 

@@ -19,7 +19,6 @@
 
 mod change;
 mod index;
-mod name;
 mod new_skill;
 mod scope;
 mod set;

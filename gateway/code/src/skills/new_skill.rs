@@ -1,14 +1,17 @@
 //! A skill to be made: what it must be, and whether there is room for it.
 
 use super::index::SkillIndex;
-use super::name::{self, NameError};
 use super::scope::Scope;
 use super::skill::{Skill, SkillStatus};
 use super::{DESCRIPTION_CHARS_MAX, SOURCE_BYTES_MAX, SkillsError};
 use crate::patterns::{PatternMatch, Patterns};
 use crate::records::RunId;
+use crate::stubs::is_python_keyword;
 use mooring_secrets::digest;
 use mooring_settings::Language;
+
+/// Longest name, in bytes: with its extension it is the name of a file, which has at most 255.
+const NAME_BYTES_MAX: usize = 251;
 
 /// How long a new skill may wait for its approval.
 const APPROVAL_LASTS_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
@@ -39,9 +42,14 @@ pub struct NewSkill {
 /// Why a skill was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// It cannot be called so.
-    #[error(transparent)]
-    Name(#[from] NameError),
+    /// It is no identifier that both languages can import.
+    #[error(
+        "the name of a skill is an identifier: ASCII letters, digits and underscores, beginning with a letter, at most {NAME_BYTES_MAX} of them"
+    )]
+    Name,
+    /// It is a word of the language.
+    #[error("a word of the language cannot be the name of a skill")]
+    Keyword,
     /// Its source is empty, too long, or has a NUL in it.
     #[error("the source of a skill is text of 1 to {SOURCE_BYTES_MAX} bytes without NUL")]
     Source,
@@ -60,7 +68,7 @@ pub enum CreateError {
 }
 
 pub(super) fn check(new: &NewSkill, patterns: &Patterns) -> Result<(), CreateError> {
-    name::check(&new.name, new.language)?;
+    check_name(&new.name, new.language)?;
     let length = new.source.len();
     if length == 0 || length > SOURCE_BYTES_MAX || new.source.contains('\0') {
         return Err(CreateError::Source);
@@ -72,6 +80,22 @@ pub(super) fn check(new: &NewSkill, patterns: &Patterns) -> Result<(), CreateErr
         .check(new.language, &new.source)
         .map(drop)
         .map_err(CreateError::Blocked)
+}
+
+/// Whether a skill of this language may have the name. A leading underscore is the gateway's own.
+fn check_name(name: &str, language: Language) -> Result<(), CreateError> {
+    let is_identifier = name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.len() <= NAME_BYTES_MAX
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !is_identifier {
+        return Err(CreateError::Name);
+    }
+    if language == Language::Python && is_python_keyword(name) {
+        return Err(CreateError::Keyword);
+    }
+    Ok(())
 }
 
 /// Whether there is room for one more: what was rejected or revoked makes way, the oldest first.
@@ -124,5 +148,28 @@ pub(super) fn version(
         rejection_reason: None,
         revoked_by: None,
         revoked_at_ms: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let long = "x".repeat(NAME_BYTES_MAX);
+        for name in ["a", "csv_report2", "X", "classy", &long] {
+            assert!(check_name(name, Language::Python).is_ok(), "{name}");
+        }
+        let too_long = "x".repeat(NAME_BYTES_MAX + 1);
+        for name in [
+            "", "_a", "2a", "a-b", "a.b", "../a", "ä", "a b", "a\n", &too_long,
+        ] {
+            let checked = check_name(name, Language::Python);
+            assert!(matches!(checked, Err(CreateError::Name)), "{name}");
+        }
+        let keyword = check_name("class", Language::Python);
+        assert!(matches!(keyword, Err(CreateError::Keyword)));
+        assert!(check_name("lambda", Language::TypeScript).is_ok());
     }
 }

@@ -24,7 +24,6 @@ mod literals;
 mod meet;
 mod names;
 mod packages;
-mod pointer;
 mod python;
 mod python_types;
 mod schema;

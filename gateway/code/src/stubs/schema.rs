@@ -7,12 +7,13 @@
 
 use std::collections::HashMap;
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::kind::{Field, Kind, NamedKind, Object, Tuple, TypeSchema};
 use super::literals::literals;
 use super::meet::meet;
-use super::{limits, pointer, text};
+use super::{limits, text};
 
 /// Reads one side of a tool.
 pub(super) fn read(schema: &Value) -> TypeSchema {
@@ -255,7 +256,7 @@ impl<'a> Reader<'a> {
 
     /// The target of a reference, read in place.
     fn in_place(&mut self, pointer: &'a str, depth: usize) -> Kind {
-        let Some(target) = pointer::target(self.root, pointer) else {
+        let Some(target) = target(self.root, pointer) else {
             return Kind::Any;
         };
         if self.inlined.contains(&pointer) {
@@ -272,7 +273,7 @@ impl<'a> Reader<'a> {
         if let Some(number) = self.by_pointer.get(pointer) {
             return Kind::Named(*number);
         }
-        let Some(target) = pointer::target(self.root, pointer) else {
+        let Some(target) = target(self.root, pointer) else {
             return Kind::Any;
         };
         if self.named.len() == limits::NAMED_MAX {
@@ -288,6 +289,16 @@ impl<'a> Reader<'a> {
         self.unread.push((number, target));
         Kind::Named(number)
     }
+}
+
+/// The target of a reference. Only references within the schema are followed: nothing is fetched.
+fn target<'a>(root: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.len() > limits::REFERENCE_BYTES_MAX {
+        return None;
+    }
+    let path = pointer.strip_prefix('#')?;
+    // A reference is a URL, which has `%7B` for `{`.
+    root.pointer(&percent_decode_str(path).decode_utf8().ok()?)
 }
 
 /// Whether the schema implies an object without a `type`.

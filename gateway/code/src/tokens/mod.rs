@@ -22,4 +22,4 @@ mod tests;
 pub use key::{TokenKey, TokenKeyError};
 pub(crate) use map::{TokenMap, TokensError};
 pub(crate) use tokenizer::Tokenizer;
-pub(crate) use tokenizing::TokenizingCallee;
+pub(crate) use tokenizing::{ArgumentTokenizer, TokenizingCallee};

@@ -1,5 +1,6 @@
-//! The layer of nested calls that turns tokens to values on the way to a tool, and values to tokens on the way back, in
-//! results and in the messages of errors.
+//! The two layers of nested calls that know tokens. The upper one turns values to tokens in arguments, before they are
+//! recorded; the lower one turns tokens to values on the way to a tool, and values to tokens on the way back, in results and
+//! in the messages of errors.
 //!
 //! Invariant: where tokens cannot be kept or looked up, the tool is not called, or its answer does not come back.
 
@@ -15,14 +16,8 @@ use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
 #[derive(Debug)]
 pub(crate) struct TokenizingCallee<C> {
     /// None if the session has no tokens: then it passes everything on.
-    tokenizer: Option<Arc<Tokenizer>>,
-    below: C,
-}
-
-impl<C> TokenizingCallee<C> {
-    pub(crate) fn new(tokenizer: Option<Arc<Tokenizer>>, below: C) -> Self {
-        Self { tokenizer, below }
-    }
+    pub(crate) tokenizer: Option<Arc<Tokenizer>>,
+    pub(crate) below: C,
 }
 
 /// Works with the tokens on a thread that may block.
@@ -63,6 +58,30 @@ impl<C: Callee> Callee for TokenizingCallee<C> {
                 })
             }
         }
+    }
+}
+
+/// Replaces personal data in the arguments of calls before the layers below see them, including values that
+/// the code made up itself.
+#[derive(Debug)]
+pub(crate) struct ArgumentTokenizer<C> {
+    /// None if the session has no tokens.
+    pub(crate) tokenizer: Option<Arc<Tokenizer>>,
+    pub(crate) below: C,
+}
+
+impl<C: Callee> Callee for ArgumentTokenizer<C> {
+    async fn call(&self, mut call: NestedCall) -> Result<Value, CallError> {
+        if let Some(tokenizer) = &self.tokenizer {
+            let arguments = Value::Object(call.arguments);
+            let hidden = work(tokenizer, move |tokens| tokens.hide_value(arguments)).await;
+            let Ok(Value::Object(arguments)) = hidden else {
+                return Err(CallErrorKind::Unavailable
+                    .error("personal data could not be tokenized; the tool was not called"));
+            };
+            call.arguments = arguments;
+        }
+        self.below.call(call).await
     }
 }
 

@@ -42,7 +42,8 @@ impl AreaKind {
     }
 }
 
-/// One server's directory of the host's own. Holds nothing open; paths are relative to it. Everything blocks.
+/// One server's directory of the host's own. Holds nothing open; paths are relative to it. Everything blocks, and every
+/// error that is not described is the file system's.
 #[derive(Clone, Debug)]
 pub(crate) struct Area {
     shared: Arc<Shared>,
@@ -111,9 +112,6 @@ impl Area {
 
     /// The names in a directory, in no order; none if it does not exist. Files that are being written have no names
     /// yet.
-    ///
-    /// # Errors
-    /// The file system refused.
     pub(crate) fn names(&self, path: &str) -> io::Result<Vec<String>> {
         let Some(directory) = self.open_existing(path)? else {
             return Ok(Vec::new());
@@ -124,25 +122,16 @@ impl Area {
     }
 
     /// Whether there is something of this name.
-    ///
-    /// # Errors
-    /// The file system refused.
     pub(crate) fn exists(&self, path: &str) -> io::Result<bool> {
         Ok(self.stat(path)?.is_some())
     }
 
     /// When a file was last modified, in milliseconds since 1970; none if it does not exist.
-    ///
-    /// # Errors
-    /// The file system refused.
     pub(crate) fn modified_at_ms(&self, path: &str) -> io::Result<Option<u64>> {
         Ok(self.stat(path)?.map(|stat| directory::modified_ms(&stat)))
     }
 
     /// The length of a file in bytes; none if it does not exist.
-    ///
-    /// # Errors
-    /// The file system refused.
     pub(crate) fn length(&self, path: &str) -> io::Result<Option<u64>> {
         let length = |stat: fs::Stat| u64::try_from(stat.st_size).unwrap_or(0);
         Ok(self.stat(path)?.map(length))
@@ -204,9 +193,6 @@ impl Area {
     }
 
     /// Opens a file of this process's own to append to it, and makes it where it is missing.
-    ///
-    /// # Errors
-    /// The file system refused.
     pub(crate) fn append(&self, directory: &str, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         self.within(directory, |directory| {
@@ -215,9 +201,6 @@ impl Area {
     }
 
     /// Removes a file; says whether there was one.
-    ///
-    /// # Errors
-    /// The file system refused.
     pub(crate) fn remove(&self, path: &str) -> io::Result<bool> {
         let unlink =
             |parent: BorrowedFd<'_>, name: &str| fs::unlinkat(parent, name, AtFlags::empty());
@@ -225,9 +208,6 @@ impl Area {
     }
 
     /// Removes a directory where it is empty; says whether it did.
-    ///
-    /// # Errors
-    /// The file system refused.
     pub(crate) fn remove_empty(&self, path: &str) -> io::Result<bool> {
         let removed = self.in_parent(path, |parent, name| directory::remove_empty(parent, name));
         match removed {

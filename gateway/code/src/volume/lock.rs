@@ -71,8 +71,8 @@ pub(super) struct LockName {
 impl LockName {
     pub(super) fn of(place: &CodePlace) -> Self {
         Self {
-            server: place.server().as_str().to_owned(),
-            id: place.id().as_str().to_owned(),
+            server: place.server.as_str().to_owned(),
+            id: place.id.as_str().to_owned(),
         }
     }
 }

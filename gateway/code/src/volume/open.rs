@@ -338,9 +338,9 @@ fn open_root(handle: &SessionHandle) -> Result<OwnedFd, Errno> {
 fn make_root(handle: &SessionHandle) -> Result<OwnedFd, Errno> {
     let place = &handle.place;
     let names = [
-        place.server().as_str(),
-        place.slug().as_str(),
-        place.id().as_str(),
+        place.server.as_str(),
+        place.slug.as_str(),
+        place.id.as_str(),
     ];
     directory::make_directories(handle.shared.base.as_fd(), &names)
 }

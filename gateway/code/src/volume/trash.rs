@@ -86,7 +86,7 @@ pub(super) fn discard_session(
     place: &CodePlace,
     generation: u64,
 ) -> Result<(), Errno> {
-    let name = format!("{}.{generation}", place.id());
+    let name = format!("{}.{generation}", place.id);
     discard(base, &place.relative_path(), &name).map(drop)
 }
 

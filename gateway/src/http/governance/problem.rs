@@ -239,9 +239,10 @@ impl From<CreateError> for Problem {
     fn from(error: CreateError) -> Self {
         let message = error.to_string();
         match error {
-            CreateError::Name(_) | CreateError::Source | CreateError::Description => {
-                Self::new(Code::SkillInvalid, message)
-            }
+            CreateError::Name
+            | CreateError::Keyword
+            | CreateError::Source
+            | CreateError::Description => Self::new(Code::SkillInvalid, message),
             CreateError::Blocked(_) => Self::new(Code::SkillBlocked, message),
             CreateError::Full => Self::new(Code::SkillsFull, message),
             CreateError::Skills(error) => error.into(),

@@ -29,14 +29,8 @@ pub(super) struct Match<'a> {
     pub(super) category: &'a str,
     /// Whether it is within a JSON text, where characters may be escaped.
     pub(super) is_in_json_text: bool,
-}
-
-/// A match, and the rank of its type: of two that are equally long, the lower rank wins.
-struct RankedMatch<'a> {
-    range: Range<usize>,
-    category: &'a str,
+    /// That of its type: of two that are equally long, the lower rank wins.
     rank: usize,
-    is_in_json_text: bool,
 }
 
 /// The types and patterns to look for.
@@ -58,7 +52,7 @@ impl Detector {
     pub(super) fn find(&self, text: &str, hint: Hint) -> Vec<Match<'_>> {
         let mut found = Vec::new();
         for (rank, (category, pattern)) in self.settings.patterns.iter().enumerate() {
-            found.extend(pattern.find_iter(text).map(|one| RankedMatch {
+            found.extend(pattern.find_iter(text).map(|one| Match {
                 range: one.range(),
                 category,
                 rank,
@@ -91,7 +85,7 @@ impl Detector {
         self.detects(kind).then(|| kind.category())
     }
 
-    fn push_built_in<'a>(&'a self, found: &mut Vec<RankedMatch<'a>>, text: &str, hint: Hint) {
+    fn push_built_in<'a>(&'a self, found: &mut Vec<Match<'a>>, text: &str, hint: Hint) {
         let first = self.settings.patterns.len();
         let rank = |kind| match kind {
             PersonalDataType::Email => first,
@@ -102,7 +96,7 @@ impl Detector {
         };
         let mut push = |kind: PersonalDataType, range| {
             if self.detects(kind) {
-                found.push(RankedMatch {
+                found.push(Match {
                     range,
                     category: kind.category(),
                     rank: rank(kind),
@@ -127,7 +121,7 @@ impl Detector {
 }
 
 /// Joins what overlaps.
-fn merged(mut found: Vec<RankedMatch<'_>>) -> Vec<Match<'_>> {
+fn merged(mut found: Vec<Match<'_>>) -> Vec<Match<'_>> {
     found.sort_by_key(|one| (one.range.start, one.rank));
     let mut all: Vec<Match<'_>> = Vec::new();
     let mut best = (0, 0);
@@ -144,11 +138,7 @@ fn merged(mut found: Vec<RankedMatch<'_>>) -> Vec<Match<'_>> {
             }
             _ => {
                 best = claim;
-                all.push(Match {
-                    range: one.range,
-                    category: one.category,
-                    is_in_json_text: one.is_in_json_text,
-                });
+                all.push(one);
             }
         }
     }

@@ -14,7 +14,7 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use ring::digest;
 
 use super::error::TokensError;
-use super::value::{PersonalValue, ValueType};
+use super::index::{PersonalValue, ValueType};
 use crate::tokens::key::TokenKey;
 
 /// How the lines of one map are written.

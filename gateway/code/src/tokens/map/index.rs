@@ -3,10 +3,23 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::value::PersonalValue;
-
 /// Less than any line has: a number, a body and a checksum.
 const LINE_BYTES_MIN: usize = 20;
+
+/// The JSON type of a value: a number is restored as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in super::super) enum ValueType {
+    Text,
+    Number,
+}
+
+/// A value of personal data with its category. Each has one token.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in super::super) struct PersonalValue {
+    pub(in super::super) category: Box<str>,
+    pub(in super::super) shape: ValueType,
+    pub(in super::super) text: Box<str>,
+}
 
 /// Numbers by value, and values by number.
 #[derive(Debug, Default)]

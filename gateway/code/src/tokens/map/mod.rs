@@ -16,7 +16,6 @@ mod file;
 mod form;
 mod header;
 mod index;
-mod value;
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -28,7 +27,7 @@ use super::key::TokenKey;
 use super::token;
 use file::MapFile;
 use index::TokenIndex;
-pub(super) use value::{PersonalValue, ValueType};
+pub(super) use index::{PersonalValue, ValueType};
 
 /// Most values of one session.
 pub(super) const ENTRIES_MAX: u32 = 50_000;

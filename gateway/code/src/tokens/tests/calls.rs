@@ -44,7 +44,10 @@ async fn a_tool_gets_values_and_code_gets_tokens() {
     let place = tempfile::tempdir().unwrap();
     let tokenizer = Arc::new(tokenizer(place.path()));
     let tool = tool(Ok(json!({"email": "ada@example.com", "found": true})));
-    let layer = TokenizingCallee::new(Some(Arc::clone(&tokenizer)), tool.clone());
+    let layer = TokenizingCallee {
+        tokenizer: Some(Arc::clone(&tokenizer)),
+        below: tool.clone(),
+    };
     let first = layer.call(call(&json!({"q": "Ada"}))).await.unwrap();
     assert_eq!(first, json!({"email": "TKN_EMAIL_000001", "found": true}));
     let to = json!({"to": ["TKN_EMAIL_000001"], "text": "Hello TKN_EMAIL_000001!"});
@@ -62,7 +65,10 @@ async fn a_tool_gets_values_and_code_gets_tokens() {
 async fn errors_have_tokens_too() {
     let place = tempfile::tempdir().unwrap();
     let error = CallErrorKind::ToolError.error("no user ada@example.com, try +15551234567");
-    let layer = TokenizingCallee::new(Some(Arc::new(tokenizer(place.path()))), tool(Err(error)));
+    let layer = TokenizingCallee {
+        tokenizer: Some(Arc::new(tokenizer(place.path()))),
+        below: tool(Err(error)),
+    };
     let error = layer.call(call(&json!({}))).await.unwrap_err();
     assert_eq!(error.kind, CallErrorKind::ToolError);
     assert_eq!(
@@ -83,7 +89,10 @@ async fn without_a_map_nothing_is_called_and_nothing_comes_back() {
     file.set_len(3).unwrap();
 
     let leaky = tool(Ok(json!("ada@example.com")));
-    let layer = TokenizingCallee::new(Some(Arc::clone(&tokenizer)), leaky.clone());
+    let layer = TokenizingCallee {
+        tokenizer: Some(Arc::clone(&tokenizer)),
+        below: leaky.clone(),
+    };
     let error = layer
         .call(call(&json!({"to": "TKN_EMAIL_000001"})))
         .await
@@ -98,7 +107,10 @@ async fn without_a_map_nothing_is_called_and_nothing_comes_back() {
     assert!(!error.message.contains("ada"), "{}", error.message);
 
     let failing = CallErrorKind::ToolError.error("no ada@example.com");
-    let layer = TokenizingCallee::new(Some(tokenizer), tool(Err(failing)));
+    let layer = TokenizingCallee {
+        tokenizer: Some(tokenizer),
+        below: tool(Err(failing)),
+    };
     let error = layer
         .call(call(&Value::Object(Map::new())))
         .await

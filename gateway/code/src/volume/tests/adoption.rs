@@ -227,7 +227,7 @@ fn a_revived_session_begins_anew_and_a_lost_record_does_not() {
         (Opening::BegunAnew, now + 8)
     );
     assert!(!has_the_file(&fixture, &alice));
-    assert_eq!(fixture.in_trash(), [format!("{}.{}", alice.id(), now + 7)]);
+    assert_eq!(fixture.in_trash(), [format!("{}.{}", alice.id, now + 7)]);
     let again = fixture.open(&alice, recorded(now + 8, now + 60_000));
     assert_eq!((again.opening, again.lock_held), (Opening::Found, None));
 }

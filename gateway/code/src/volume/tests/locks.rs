@@ -68,10 +68,7 @@ fn the_lock_file_outlives_the_session() {
     let fixture = Fixture::new();
     let alice = place_of("alice");
     fixture.open(&alice, recorded(5, 1_000));
-    let file = fixture
-        .base
-        .join(".locks/sandbox")
-        .join(alice.id().as_str());
+    let file = fixture.base.join(".locks/sandbox").join(alice.id.as_str());
     let before = std::fs::metadata(&file).unwrap().ino();
     fixture.volume.retire(&alice, 5).unwrap();
     fixture.volume.sweep(u64::MAX).unwrap();

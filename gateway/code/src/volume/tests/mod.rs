@@ -110,7 +110,7 @@ pub(super) fn place_of(user: &str) -> CodePlace {
 }
 
 pub(super) fn nothing(place: &CodePlace) -> MountManifest {
-    MountManifest::none(place.server(), place.language()).unwrap()
+    MountManifest::none(&place.server, place.language()).unwrap()
 }
 
 /// A record whose key was empty: its generation is the clock's.

@@ -82,9 +82,9 @@ fn half_made(volume: &Volume) {
     let _lock = volume.session(&place).lock(PATIENCE).unwrap();
     let base = volume.shared.base.as_fd();
     let names = [
-        place.server().as_str(),
-        place.slug().as_str(),
-        place.id().as_str(),
+        place.server.as_str(),
+        place.slug.as_str(),
+        place.id.as_str(),
     ];
     let root = directory::make_directories(base, &names).unwrap();
     SessionDirectory::create(root).unwrap();

@@ -57,7 +57,7 @@ fn one_generation_may_go_to_the_trash_twice() {
         fixture.open(&alice, recorded(5, 1_000));
         fixture.volume.retire(&alice, 5).unwrap();
     }
-    let name = format!("{}.5", alice.id());
+    let name = format!("{}.5", alice.id);
     assert_eq!(
         fixture.in_trash(),
         [name.clone(), format!("{name}.1"), format!("{name}.2")]
