@@ -1,6 +1,5 @@
 //! Everything has a limit: what one run may use.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::paths::TreeAccess;
@@ -64,34 +63,44 @@ impl Limits {
     /// # Errors
     /// The first that is not.
     pub fn check(&self) -> Result<(), LimitError> {
-        let least_time = Duration::from_millis(1).as_millis();
-        let most_time = Self::TIME_MAX.as_millis();
-        let disk = Self::DISK_BYTES_MIN..=Self::BYTES_MAX;
-        within(
-            "wall_time_ms",
-            self.wall_time.as_millis(),
-            least_time..=most_time,
-        )?;
-        within(
-            "cpu_time_ms",
-            self.cpu_time.as_millis(),
-            least_time..=most_time,
-        )?;
-        within("cpu_percent", self.cpu_percent, 1..=100)?;
-        within(
-            "memory_bytes",
-            self.memory_bytes,
-            Self::MEMORY_BYTES_MIN..=Self::BYTES_MAX,
-        )?;
-        within("file_bytes", self.file_bytes, 1..=Self::BYTES_MAX)?;
-        within("disk_bytes", self.disk_bytes, disk)?;
-        within("inodes", self.inodes, Self::INODES_MIN..=Self::INODES_MAX)?;
-        within("processes", self.processes, 1..=Self::PROCESSES_MAX)?;
-        within(
-            "output_bytes",
-            self.output_bytes as u64,
-            0..=Self::OUTPUT_BYTES_MAX as u64,
-        )
+        let (wall_time_ms, cpu_time_ms) = (self.wall_time.as_millis(), self.cpu_time.as_millis());
+        let time_ms_max = Self::TIME_MAX.as_millis();
+        let bytes_max = u128::from(Self::BYTES_MAX);
+        let memory_min = u128::from(Self::MEMORY_BYTES_MIN);
+        let disk_min = u128::from(Self::DISK_BYTES_MIN);
+        let (inodes_min, inodes_max) = (Self::INODES_MIN.into(), Self::INODES_MAX.into());
+        let output_max = Self::OUTPUT_BYTES_MAX as u128;
+        for (name, value, least, most) in [
+            ("wall_time_ms", wall_time_ms, 1, time_ms_max),
+            ("cpu_time_ms", cpu_time_ms, 1, time_ms_max),
+            ("cpu_percent", self.cpu_percent.into(), 1, 100),
+            (
+                "memory_bytes",
+                self.memory_bytes.into(),
+                memory_min,
+                bytes_max,
+            ),
+            ("file_bytes", self.file_bytes.into(), 1, bytes_max),
+            ("disk_bytes", self.disk_bytes.into(), disk_min, bytes_max),
+            ("inodes", self.inodes.into(), inodes_min, inodes_max),
+            (
+                "processes",
+                self.processes.into(),
+                1,
+                Self::PROCESSES_MAX.into(),
+            ),
+            ("output_bytes", self.output_bytes as u128, 0, output_max),
+        ] {
+            if !(least..=most).contains(&value) {
+                return Err(LimitError {
+                    name,
+                    value,
+                    least,
+                    most,
+                });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -109,25 +118,4 @@ pub struct LimitError {
     pub least: u128,
     /// Most.
     pub most: u128,
-}
-
-fn within<T: Into<u128> + Copy>(
-    name: &'static str,
-    value: T,
-    bounds: RangeInclusive<T>,
-) -> Result<(), LimitError> {
-    let (value, least, most) = (
-        value.into(),
-        (*bounds.start()).into(),
-        (*bounds.end()).into(),
-    );
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(LimitError {
-        name,
-        value,
-        least,
-        most,
-    })
 }

@@ -32,8 +32,9 @@ impl fmt::Display for Tier {
     }
 }
 
-/// An isolation layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// An isolation layer, serialized as records and replies name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Layer {
     /// User, mount, process, network, IPC, host name and control group namespaces.
     Namespaces,
@@ -54,22 +55,4 @@ pub enum Layer {
     /// No control group could be created: usage of the tree is measured many times a second, and it is killed above its
     /// limits.
     Watchdog,
-}
-
-impl Layer {
-    /// Its name in records and replies.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Namespaces => "namespaces",
-            Self::Root => "root",
-            Self::Overlay => "overlay",
-            Self::Landlock => "landlock",
-            Self::Seccomp => "seccomp",
-            Self::Rlimits => "rlimits",
-            Self::CgroupV2 => "cgroup_v2",
-            Self::CgroupV1 => "cgroup_v1",
-            Self::Watchdog => "watchdog",
-        }
-    }
 }

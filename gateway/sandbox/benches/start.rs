@@ -24,8 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mooring_sandbox::{
-    Job, Launcher, Limits, Network, Options, Program, RunEnd, Sandbox, SessionTrees, StopHandle,
-    Tier,
+    Job, Limits, Network, Options, Program, RunEnd, Sandbox, SessionTrees, StopHandle, Tier,
 };
 use tempfile::TempDir;
 
@@ -138,9 +137,7 @@ fn until_warm(sandbox: &Sandbox, helpers: usize) {
 fn options(warm_helpers: usize) -> Options {
     let launcher = std::env::var_os("MOORING_BENCH_LAUNCHER").map(PathBuf::from);
     Options {
-        launcher: Launcher::at(
-            launcher.unwrap_or_else(|| env!("CARGO_BIN_EXE_mooring-sandbox").into()),
-        ),
+        launcher: launcher.unwrap_or_else(|| env!("CARGO_BIN_EXE_mooring-sandbox").into()),
         deno: std::env::var_os("MOORING_BENCH_DENO").map(PathBuf::from),
         warm_helpers,
         ..Options::new(Tier::Strict)

@@ -26,7 +26,7 @@ pub use helper::{helper, is_helper};
 pub use job::{Argument, Job, ListenerCallback, Network, PROXY_PORT, Program, SessionTrees, Stage};
 pub use job_check::JobError;
 pub use limits::{LimitError, Limits};
-pub use options::{Launcher, Options};
+pub use options::Options;
 pub use outcome::{
     Changes, HelperStart, Outcome, Output, RefusedCall, RunEnd, RunLimit, StopReason, Usage,
 };

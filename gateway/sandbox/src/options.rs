@@ -1,6 +1,6 @@
 //! The configuration of a sandbox, which is fixed when it is probed.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::tier::Tier;
 
@@ -9,8 +9,9 @@ use crate::tier::Tier;
 pub struct Options {
     /// The isolation tier. If it is unavailable, nothing runs.
     pub tier: Tier,
-    /// The binary that builds the isolation layers.
-    pub launcher: Launcher,
+    /// The binary that is re-executed to build the isolation layers of a run. It must call [`helper`](crate::helper)
+    /// before anything else if [`is_helper`](crate::is_helper) returns true.
+    pub launcher: PathBuf,
     /// The interpreter of Python programs, an absolute path.
     pub python: PathBuf,
     /// The interpreter of TypeScript and JavaScript programs, an absolute path. `None` searches for `deno` in the
@@ -28,37 +29,12 @@ impl Options {
     pub fn new(tier: Tier) -> Self {
         Self {
             tier,
-            launcher: Launcher::default(),
+            // This process's own binary, also after the file was replaced by an upgrade.
+            launcher: PathBuf::from("/proc/self/exe"),
             python: PathBuf::from("/usr/bin/python3"),
             deno: None,
             warm_helpers: 0,
             tool_directories: vec![PathBuf::from("/usr/bin"), PathBuf::from("/bin")],
         }
-    }
-}
-
-/// The binary that is re-executed to build the isolation layers of a run. It must call [`helper`](crate::helper) before
-/// anything else if [`is_helper`](crate::is_helper) returns true.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Launcher(PathBuf);
-
-impl Launcher {
-    /// The binary at `path`.
-    #[must_use]
-    pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
-    }
-
-    /// The path of the binary.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Default for Launcher {
-    /// The calling process's own binary, also after the file was replaced by an upgrade.
-    fn default() -> Self {
-        Self::at("/proc/self/exe")
     }
 }

@@ -1,6 +1,6 @@
 //! What code servers need of the machine, and whether it is available: the part `code` of `/readyz`.
 
-use mooring_sandbox::{Layer, Runtime, Sandbox};
+use mooring_sandbox::{Runtime, Sandbox};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
@@ -77,8 +77,8 @@ fn sandbox_report(sandbox: &Sandbox) -> Value {
         .collect();
     json!({
         "status": "ok",
-        "tier": sandbox.tier().as_str(),
-        "layers": sandbox.layers().iter().copied().map(Layer::as_str).collect::<Vec<_>>(),
+        "tier": sandbox.tier(),
+        "layers": sandbox.layers(),
         "runtimes": {
             "python": runtime(&runtimes.python),
             "deno": runtime(&runtimes.deno),

@@ -12,8 +12,10 @@ mod text;
 mod v1;
 mod v2;
 
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -64,10 +66,10 @@ impl CgroupBackend {
     }
 
     /// An empty group for one run, without limits yet. `None` if no group can be created.
-    pub(crate) fn make(&self) -> io::Result<Option<Cgroup>> {
+    pub(crate) fn make(&self) -> io::Result<Option<Box<dyn Cgroup>>> {
         Ok(match self {
-            Self::V2(hierarchy) => Some(Cgroup::V2(hierarchy.make()?)),
-            Self::V1(hierarchies) => Some(Cgroup::V1(hierarchies.make()?)),
+            Self::V2(hierarchy) => Some(Box::new(hierarchy.make()?)),
+            Self::V1(hierarchies) => Some(Box::new(hierarchies.make()?)),
             Self::Unavailable => None,
         })
     }
@@ -123,68 +125,35 @@ pub(crate) struct CgroupUsage {
 }
 
 /// The group of one run. Dropping it kills its processes and removes it.
-#[derive(Debug)]
-pub(crate) enum Cgroup {
-    V2(v2::CgroupV2),
-    V1(v1::CgroupV1),
-}
-
-impl Cgroup {
+pub(crate) trait Cgroup: fmt::Debug + Send {
     /// Sets the limits of the run.
-    pub(crate) fn limit(&self, limits: &CgroupLimits) -> io::Result<()> {
-        match self {
-            Self::V2(group) => group.limit(limits),
-            Self::V1(group) => group.limit(limits),
-        }
-    }
+    fn limit(&self, limits: &CgroupLimits) -> io::Result<()>;
 
     /// Files with which a single-threaded process moves itself into the group, for
     /// [`crate::protocol::ToHelper::Begin`]. Empty if it has to be moved by [`Self::attach`].
-    pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
-        match self {
-            Self::V2(_) => Ok(Vec::new()),
-            Self::V1(group) => group.doors(),
-        }
+    fn doors(&self) -> io::Result<Vec<OwnedFd>> {
+        Ok(Vec::new())
     }
 
     /// Moves a process that has no door files into the group; its later children are in it too.
-    pub(crate) fn attach(&self, pid: Pid) -> io::Result<()> {
-        match self {
-            Self::V2(group) => group.attach(pid),
-            Self::V1(_) => Ok(()),
-        }
+    fn attach(&self, _pid: Pid) -> io::Result<()> {
+        Ok(())
     }
 
     /// Kills everything in it.
-    pub(crate) fn kill(&self) -> io::Result<()> {
-        match self {
-            Self::V2(group) => group.kill(),
-            Self::V1(group) => group.kill(),
-        }
-    }
+    fn kill(&self) -> io::Result<()>;
 
-    pub(crate) fn usage(&self) -> io::Result<CgroupUsage> {
-        match self {
-            Self::V2(group) => group.usage(),
-            Self::V1(group) => group.usage(),
-        }
-    }
+    fn usage(&self) -> io::Result<CgroupUsage>;
+
+    /// The directory in which its processes are counted.
+    fn pids(&self) -> &Path;
 
     /// Whether a process or thread was not made because there were as many as there may be.
-    pub(crate) fn was_process_refused(&self) -> bool {
-        let directory = match self {
-            Self::V2(group) => group.path(),
-            Self::V1(group) => group.pids(),
-        };
+    fn was_process_refused(&self) -> bool {
         // Kernels before 4.5 have no such file.
-        text::read(directory, "pids.events").is_ok_and(|events| text::value(&events, "max") > 0)
+        text::read(self.pids(), "pids.events").is_ok_and(|events| text::value(&events, "max") > 0)
     }
 
     /// Peak memory. `None` if the kernel does not record it.
-    pub(crate) fn memory_peak_bytes(&self) -> Option<u64> {
-        match self {
-            Self::V2(group) => group.memory_peak_bytes(),
-            Self::V1(group) => group.memory_peak_bytes(),
-        }
-    }
+    fn memory_peak_bytes(&self) -> Option<u64>;
 }

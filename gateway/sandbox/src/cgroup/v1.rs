@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::leaf::{self, Leaf};
 use super::text::{self, CgroupVersion};
-use super::{CgroupLimits, CgroupUsage};
+use super::{Cgroup, CgroupLimits, CgroupUsage};
 
 /// This process's own groups.
 #[derive(Debug)]
@@ -75,8 +75,8 @@ pub(crate) struct CgroupV1 {
     cpuacct: Option<Leaf>,
 }
 
-impl CgroupV1 {
-    pub(super) fn limit(&self, limits: &CgroupLimits) -> io::Result<()> {
+impl Cgroup for CgroupV1 {
+    fn limit(&self, limits: &CgroupLimits) -> io::Result<()> {
         let (memory, pids, cpu) = (self.memory.path(), self.pids.path(), self.cpu.path());
         text::write(memory, "memory.limit_in_bytes", limits.memory_bytes)?;
         // Without swap accounting there is no such file, and swappiness alone keeps the group from swapping.
@@ -86,7 +86,7 @@ impl CgroupV1 {
     }
 
     /// One for each hierarchy.
-    pub(super) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
+    fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         let leaves = [&self.memory, &self.pids, &self.cpu];
         leaves
             .into_iter()
@@ -96,33 +96,28 @@ impl CgroupV1 {
     }
 
     /// Version 1 kills processes one at a time. They must not fork meanwhile, so the process limit is lowered first.
-    pub(super) fn kill(&self) -> io::Result<()> {
+    fn kill(&self) -> io::Result<()> {
         text::write(self.pids.path(), "pids.max", 0)?;
         self.pids.kill_each()
     }
 
-    pub(super) fn usage(&self) -> io::Result<CgroupUsage> {
+    fn usage(&self) -> io::Result<CgroupUsage> {
         let memory = text::read(self.memory.path(), "memory.stat")?;
         let control = text::read(self.memory.path(), "memory.oom_control")?;
+        let counting = self.cpuacct.as_ref().unwrap_or(&self.cpu);
+        let used_ns = text::read_number(counting.path(), "cpuacct.usage").ok();
         Ok(CgroupUsage {
             memory_bytes: text::value(&memory, "rss") + text::value(&memory, "shmem"),
-            cpu_time: self.cpu_time(),
+            cpu_time: used_ns.map(Duration::from_nanos),
             was_out_of_memory: text::value(&control, "oom_kill") > 0,
         })
     }
 
-    fn cpu_time(&self) -> Option<Duration> {
-        let counting = self.cpuacct.as_ref().unwrap_or(&self.cpu);
-        let used_ns = text::read_number(counting.path(), "cpuacct.usage").ok()?;
-        Some(Duration::from_nanos(used_ns))
-    }
-
-    /// The group of its processes.
-    pub(super) fn pids(&self) -> &Path {
+    fn pids(&self) -> &Path {
         self.pids.path()
     }
 
-    pub(super) fn memory_peak_bytes(&self) -> Option<u64> {
+    fn memory_peak_bytes(&self) -> Option<u64> {
         text::read_number(self.memory.path(), "memory.max_usage_in_bytes").ok()
     }
 }

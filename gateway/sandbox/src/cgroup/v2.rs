@@ -11,7 +11,7 @@ use rustix::process::Pid;
 
 use super::leaf::{self, Leaf};
 use super::text::{self, CgroupVersion};
-use super::{CPU_PERIOD_US, CgroupLimits, CgroupUsage};
+use super::{CPU_PERIOD_US, Cgroup, CgroupLimits, CgroupUsage};
 
 /// Into which host processes step down, so that their parent group can have the groups of runs.
 const HOSTS: &str = "mooring-hosts";
@@ -97,19 +97,19 @@ fn has_all(directory: &Path, file: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct CgroupV2(Leaf);
 
-impl CgroupV2 {
-    pub(super) fn limit(&self, limits: &CgroupLimits) -> io::Result<()> {
+impl Cgroup for CgroupV2 {
+    fn limit(&self, limits: &CgroupLimits) -> io::Result<()> {
         let quota = format!("{} {CPU_PERIOD_US}", limits.cpu_quota_us());
         text::write(self.0.path(), "memory.max", limits.memory_bytes)?;
         text::write(self.0.path(), "pids.max", limits.processes)?;
         text::write(self.0.path(), "cpu.max", quota)
     }
 
-    pub(super) fn attach(&self, pid: Pid) -> io::Result<()> {
+    fn attach(&self, pid: Pid) -> io::Result<()> {
         self.0.attach(pid)
     }
 
-    pub(super) fn kill(&self) -> io::Result<()> {
+    fn kill(&self) -> io::Result<()> {
         match text::write(self.0.path(), "cgroup.kill", 1) {
             Ok(()) => Ok(()),
             // Kernels before 5.14.
@@ -120,7 +120,7 @@ impl CgroupV2 {
         }
     }
 
-    pub(super) fn usage(&self) -> io::Result<CgroupUsage> {
+    fn usage(&self) -> io::Result<CgroupUsage> {
         let memory = text::read(self.0.path(), "memory.stat")?;
         let events = text::read(self.0.path(), "memory.events")?;
         let cpu = text::read(self.0.path(), "cpu.stat")?;
@@ -131,11 +131,11 @@ impl CgroupV2 {
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    fn pids(&self) -> &Path {
         self.0.path()
     }
 
-    pub(super) fn memory_peak_bytes(&self) -> Option<u64> {
+    fn memory_peak_bytes(&self) -> Option<u64> {
         text::read_number(self.0.path(), "memory.peak").ok()
     }
 }

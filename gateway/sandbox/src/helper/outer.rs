@@ -19,9 +19,8 @@ use super::places::Places;
 use super::process::{self, ChildProcess, ForkSide};
 use super::process_limit::KernelSettings;
 use super::program::text_path;
-use super::root::{Root, Text, Upper};
-use super::trees::NamespaceTrees;
-use super::{degraded, descriptors, namespaces, network};
+use super::root::{Root, Upper};
+use super::{degraded, descriptors, namespaces, network, trees};
 use crate::protocol::{
     FinishReport, FromHelper, ProgramDescriptors, Spec, SpecDescriptors, StepFailure, ToHelper,
     receive, send,
@@ -112,21 +111,14 @@ fn complete(
     spec: &Spec,
     passed: SpecDescriptors<OwnedFd>,
 ) -> Result<(Upper, ProgramDescriptors<OwnedFd>), StepError> {
-    let trees = NamespaceTrees::reopen(&passed)?;
+    let trees = trees::reopen(&passed)?;
     let program = passed.program;
     let path = text_path(&spec.runtime, &Places::beneath("/"));
-    let upper = match path {
-        Some(path) => {
-            let bytes = descriptors::read_program(&program)?;
-            let text = Text {
-                path: &path,
-                bytes: &bytes,
-            };
-            root.complete(spec, &trees, Some(&text))?
-        }
-        None => root.complete(spec, &trees, None)?,
+    let text = match &path {
+        Some(path) => Some((path.as_path(), descriptors::read_program(&program)?)),
+        None => None,
     };
-    Ok((upper, program))
+    Ok((root.complete(spec, &trees, text)?, program))
 }
 
 /// Relays the messages of process 1 until it has ended.

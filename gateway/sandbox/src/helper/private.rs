@@ -5,6 +5,7 @@
 //! to.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -43,13 +44,8 @@ impl PrivateDirectoryView {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = openat(&self.directory, inside, flags, TEXT_MODE)
             .map_err(HelperStep::TREES.at("make the program's file"))?;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let written = rustix::io::write(file.as_fd(), rest)
-                .map_err(HelperStep::TREES.at("write the program"))?;
-            rest = rest.get(written..).unwrap_or_default();
-        }
-        Ok(())
+        let written = fs::File::from(file).write_all(bytes);
+        written.map_err(HelperStep::TREES.at("write the program"))
     }
 
     /// Makes the run's user the owner of what the program may write to. Only that user and the host can enter the

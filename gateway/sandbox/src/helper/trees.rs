@@ -11,30 +11,21 @@ use std::path::PathBuf;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
 
 use super::error::{Cause, HelperStep, StepError, at};
+use crate::job::SessionTrees;
 use crate::protocol::SpecDescriptors;
 
-/// The trees, opened in the mount namespace of the run.
-pub(super) struct NamespaceTrees {
-    pub(super) tools: OwnedFd,
-    pub(super) skills: OwnedFd,
-    pub(super) scratch: OwnedFd,
-    pub(super) results: OwnedFd,
+/// Opens all four again, in the mount namespace of the run.
+pub(super) fn reopen(descriptors: &SpecDescriptors<OwnedFd>) -> Result<SessionTrees, StepError> {
+    let again = |name, directory| reopen_one(name, directory).map_err(HelperStep::TREES.failed());
+    Ok(SessionTrees {
+        tools: again("tools", &descriptors.tools)?,
+        skills: again("skills", &descriptors.skills)?,
+        scratch: again("scratch", &descriptors.scratch)?,
+        results: again("results", &descriptors.results)?,
+    })
 }
 
-impl NamespaceTrees {
-    /// Opens all four again.
-    pub(super) fn reopen(descriptors: &SpecDescriptors<OwnedFd>) -> Result<Self, StepError> {
-        let again = |name, directory| reopen(name, directory).map_err(HelperStep::TREES.failed());
-        Ok(Self {
-            tools: again("tools", &descriptors.tools)?,
-            skills: again("skills", &descriptors.skills)?,
-            scratch: again("scratch", &descriptors.scratch)?,
-            results: again("results", &descriptors.results)?,
-        })
-    }
-}
-
-fn reopen(name: &'static str, directory: &OwnedFd) -> Result<OwnedFd, Cause> {
+fn reopen_one(name: &'static str, directory: &OwnedFd) -> Result<OwnedFd, Cause> {
     let path: PathBuf =
         fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd())).map_err(at(name))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -3,6 +3,7 @@
 //! Invariant: when the value is dropped, its processes are dead and its control group is removed.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -10,7 +11,6 @@ use rustix::process::Pid;
 use super::error::RunError;
 use super::spawn::{Helper, KILL_WAIT, Process, Streams};
 use crate::cgroup::{Cgroup, CgroupBackend, CgroupLimits};
-use crate::options::Launcher;
 use crate::protocol::{self, FromHelper, ToHelper};
 use crate::tier::Tier;
 
@@ -27,7 +27,7 @@ pub(super) struct BegunHelper {
     pub(super) streams: Option<Streams>,
     /// None before the helper has announced it.
     pub(super) first: Option<AnnouncedProcess>,
-    pub(super) group: Option<Cgroup>,
+    pub(super) group: Option<Box<dyn Cgroup>>,
 }
 
 /// The first process of the run's namespace, or the program's leader if there is none.
@@ -41,7 +41,7 @@ impl BegunHelper {
     /// Starts a helper in a group without limits. It is tied to the calling thread: were that to end, the kernel would
     /// kill the helper.
     pub(super) fn begin(
-        launcher: &Launcher,
+        launcher: &Path,
         groups: &CgroupBackend,
         tier: Tier,
     ) -> Result<Self, RunError> {
@@ -50,7 +50,7 @@ impl BegunHelper {
         let group = groups
             .make()
             .map_err(RunError::host("control group: make"))?;
-        let doors = group.as_ref().map_or(Ok(Vec::new()), Cgroup::doors);
+        let doors = group.as_ref().map_or(Ok(Vec::new()), |group| group.doors());
         let doors = doors.map_err(RunError::host("control group: open"))?;
         let begin = ToHelper::Begin { tier };
         let passed: Vec<_> = doors.iter().map(AsFd::as_fd).collect();

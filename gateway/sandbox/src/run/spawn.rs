@@ -5,6 +5,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -14,7 +15,6 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::error::RunError;
-use crate::options::Launcher;
 use crate::protocol::{self, HELPER_NAME, ProtocolError, ToHelper};
 
 /// For a process to be dead after it was killed.
@@ -38,7 +38,7 @@ pub(super) struct Streams {
 impl Helper {
     /// Starts it with an empty environment and three descriptors: the channel and the two streams. Everything else
     /// that this process has open is closed on exec.
-    pub(super) fn start(launcher: &Launcher) -> Result<(Self, Streams), RunError> {
+    pub(super) fn start(launcher: &Path) -> Result<(Self, Streams), RunError> {
         let (socket, channel) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -50,7 +50,7 @@ impl Helper {
             pipe_with(PipeFlags::CLOEXEC).map_err(RunError::host("pipe"))?;
         let (stderr, write_stderr) =
             pipe_with(PipeFlags::CLOEXEC).map_err(RunError::host("pipe"))?;
-        let child = Command::new(launcher.path())
+        let child = Command::new(launcher)
             .arg0(HELPER_NAME)
             // What a terminal sends to the host's group, which finishes its runs first, does not end them.
             .process_group(0)

@@ -8,13 +8,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::begun::{BegunHelper, SETUP_WAIT};
 use crate::cgroup::CgroupBackend;
-use crate::options::Launcher;
 use crate::tier::Tier;
 
 /// The pause after a helper could not be begun. Runs begin their own meanwhile.
@@ -62,7 +62,7 @@ impl WarmHelpers {
     /// Has `count` helpers begun.
     pub(super) fn start(
         count: usize,
-        launcher: Launcher,
+        launcher: PathBuf,
         groups: Arc<CgroupBackend>,
     ) -> io::Result<Self> {
         let pool = Arc::new(Pool {
@@ -199,7 +199,7 @@ fn wait<T>(waited: Result<T, PoisonError<T>>) -> T {
 }
 
 /// None where it could not be begun. A run reports why, when it begins its own.
-fn begin(launcher: &Launcher, groups: &CgroupBackend) -> Option<BegunHelper> {
+fn begin(launcher: &Path, groups: &CgroupBackend) -> Option<BegunHelper> {
     let mut helper = BegunHelper::begin(launcher, groups, Tier::Strict).ok()?;
     helper.until_waiting(SETUP_WAIT).ok()?;
     Some(helper)

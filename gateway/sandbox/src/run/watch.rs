@@ -95,7 +95,7 @@ impl Watch<'_, '_> {
         if self.begun.group.is_some() {
             self.measure()?;
         }
-        let group = self.begun.group.as_ref();
+        let group = self.begun.group.as_deref();
         self.state.group_memory_peak_bytes = group.and_then(Cgroup::memory_peak_bytes);
         // Killing a run lowers the group's limit, at which its processes are then refused others.
         self.state.has_reached_processes |=

@@ -4,12 +4,11 @@
 //! then the journal appears, which is the commit; then its steps are performed. A process that is killed in between
 //! leaves the old state, or one that [`recover`](super::recover) completes.
 
-use std::os::fd::{AsFd as _, BorrowedFd};
-
-use rustix::fs::Dir;
+use std::os::fd::AsFd as _;
 
 use super::commit_error::{Checkpoint, CommitError};
 use super::copy::Copier;
+use super::existing::measure;
 use super::journal::{self, JOURNAL, Journal};
 use super::last_turn::{record_turn, refuse_overtaken};
 use super::layer::Marks;
@@ -19,7 +18,7 @@ use super::recover::recover_with;
 use super::session::SessionDirectory;
 use super::stage::Stager;
 use super::staging::Staging;
-use super::usage::{TreeUsage, is_self_or_parent, usage};
+use super::usage::{TreeUsage, is_empty};
 use crate::limits::Limits;
 use crate::outcome::Changes;
 use crate::paths::Mount;
@@ -77,10 +76,12 @@ pub fn commit_with(
 ) -> Result<CommitReport, CommitError> {
     recover_with(session, checkpoint)?;
     refuse_overtaken(session, turn)?;
-    let before = measured(session)?;
-    let is_empty =
-        !changes.is_copy && is_empty(changes.scratch.as_fd()) && is_empty(changes.results.as_fd());
-    let plan = if is_empty {
+    let before = measure(session)?;
+    let is_untouched = |layer| is_empty(open::directory(layer, c"."));
+    let plan = if !changes.is_copy
+        && is_untouched(changes.scratch.as_fd())
+        && is_untouched(changes.results.as_fd())
+    {
         Plan::default()
     } else {
         let staging =
@@ -128,11 +129,7 @@ fn stage_and_write_journal(
     staging: &Staging,
     checkpoint: &mut dyn Checkpoint,
 ) -> Result<Plan, CommitError> {
-    // The limits may have been lowered: a commit may still make the trees smaller then.
-    let ceiling = TreeUsage {
-        bytes: limits.disk_bytes.max(before.bytes),
-        inodes: limits.inodes.max(before.inodes),
-    };
+    let ceiling = before.ceiling(limits);
     let mut stager = Stager {
         limits,
         marks: if changes.is_copy {
@@ -181,18 +178,4 @@ fn stage_and_write_journal(
 /// has many more than the trees may contain.
 pub(super) fn looks(ceiling: TreeUsage) -> u64 {
     ceiling.inodes.saturating_mul(4).saturating_add(1024)
-}
-
-fn measured(session: &SessionDirectory) -> Result<TreeUsage, CommitError> {
-    let scratch = usage(session.scratch()).map_err(CommitError::system("measure /scratch"))?;
-    let results = usage(session.results()).map_err(CommitError::system("measure /results"))?;
-    Ok(scratch.plus(results))
-}
-
-/// Whether a layer is empty. One that cannot be listed is not, and is examined again.
-fn is_empty(layer: BorrowedFd<'_>) -> bool {
-    let listing = open::directory(layer, c".").and_then(Dir::new);
-    listing.is_ok_and(|mut listing| {
-        listing.all(|entry| entry.is_ok_and(|entry| is_self_or_parent(entry.file_name())))
-    })
 }

@@ -1,4 +1,4 @@
-//! The existing entry at a name of a kept tree, which would be removed or overwritten.
+//! What a session's trees have already: their usage, and the entry at a name, which would be removed or overwritten.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -8,7 +8,15 @@ use rustix::io::Errno;
 
 use super::commit_error::CommitError;
 use super::open::{self, FileKind};
+use super::session::SessionDirectory;
 use super::usage::{TreeUsage, usage};
+
+/// What a session's two trees take together.
+pub(super) fn measure(session: &SessionDirectory) -> Result<TreeUsage, CommitError> {
+    let scratch = usage(session.scratch()).map_err(CommitError::system("measure /scratch"))?;
+    let results = usage(session.results()).map_err(CommitError::system("measure /results"))?;
+    Ok(scratch.plus(results))
+}
 
 /// The kind of the existing entry at a name.
 pub(super) fn existing_kind(

@@ -18,7 +18,7 @@ use super::existing::{existing_kind, existing_usage};
 use super::layer::{Marks, is_opaque, is_whiteout, special_name};
 use super::open::{self, FileKind};
 use super::plan::{Path, Plan, RefusalReason};
-use super::usage::{TreeUsage, is_self_or_parent};
+use super::usage::{TreeUsage, is_empty, is_self_or_parent};
 use crate::limits::Limits;
 use crate::paths::{self, DEPTH_MAX, Mount, PATH_BYTES_MAX, VirtualPath};
 use crate::thread_time::thread_cpu_time;
@@ -257,7 +257,7 @@ impl Stager<'_> {
             .source
             .fd()
             .map_err(CommitError::system("list a layer"))?;
-        Ok(match is_empty_directory(at, name) {
+        Ok(match is_empty(open::directory_made_ours(at, name)) {
             true => AccessVerdict::Nothing,
             false => AccessVerdict::Denied,
         })
@@ -418,12 +418,4 @@ impl Stager<'_> {
         self.plan.staged = self.plan.staged.plus(added);
         self.plan.staged.within(self.ceiling)
     }
-}
-
-/// One that cannot be listed counts as not empty.
-fn is_empty_directory(at: BorrowedFd<'_>, name: &CStr) -> bool {
-    let listing = open::directory_made_ours(at, name).and_then(Dir::new);
-    listing.is_ok_and(|mut listing| {
-        listing.all(|entry| entry.is_ok_and(|entry| is_self_or_parent(entry.file_name())))
-    })
 }

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, Dir, statat};
 use rustix::io::Errno;
 
 use super::open::{self, FileKind};
+use crate::limits::Limits;
 
 /// Deepest tree that is measured. Committed trees are never deeper than a path may be; a deeper one was made by a run,
 /// and is refused rather than walked with one descriptor per level.
@@ -41,6 +42,15 @@ impl TreeUsage {
         Self {
             bytes: self.bytes.saturating_sub(other.bytes),
             inodes: self.inodes.saturating_sub(other.inodes),
+        }
+    }
+
+    /// Most that trees of this usage may take from now on. The limits may have been lowered: a change may still make the
+    /// trees smaller then.
+    pub(super) fn ceiling(self, limits: &Limits) -> Self {
+        Self {
+            bytes: limits.disk_bytes.max(self.bytes),
+            inodes: limits.inodes.max(self.inodes),
         }
     }
 }
@@ -88,6 +98,14 @@ pub fn usage(directory: BorrowedFd<'_>) -> io::Result<TreeUsage> {
         }
     }
     Ok(total)
+}
+
+/// Whether a directory that was just opened is empty. One that cannot be opened or listed is not.
+pub(super) fn is_empty(opened: rustix::io::Result<OwnedFd>) -> bool {
+    let listing = opened.and_then(Dir::new);
+    listing.is_ok_and(|mut listing| {
+        listing.all(|entry| entry.is_ok_and(|entry| is_self_or_parent(entry.file_name())))
+    })
 }
 
 /// Whether a directory lists itself or its parent.

@@ -11,12 +11,13 @@ use rustix::io::Errno;
 use super::commit_error::CommitError;
 use super::copy::{self, DIRECTORY_MODE};
 use super::error::TreeError;
+use super::existing::measure;
 use super::open::{self, FileKind};
 use super::read::modified_at_ms;
 use super::recover::recover;
 use super::session::SessionDirectory;
 use super::staging::Staging;
-use super::usage::{TreeUsage, usage};
+use super::usage::TreeUsage;
 use crate::limits::Limits;
 use crate::paths::VirtualPath;
 
@@ -188,9 +189,7 @@ fn fitting(
             allowed: limits.file_bytes,
         });
     }
-    let scratch = usage(session.scratch()).map_err(TreeError::system("measure /scratch"))?;
-    let results = usage(session.results()).map_err(TreeError::system("measure /results"))?;
-    let before = scratch.plus(results);
+    let before = measure(session).map_err(unrecovered)?;
     let replaced = place
         .old
         .as_ref()
@@ -202,12 +201,7 @@ fn fitting(
         bytes: size_bytes,
         inodes: place.missing.len() as u64,
     });
-    // The limits may have been lowered: a write may still make the trees smaller then.
-    let ceiling = TreeUsage {
-        bytes: limits.disk_bytes.max(before.bytes),
-        inodes: limits.inodes.max(before.inodes),
-    };
-    after.within(ceiling).map_err(unrecovered)?;
+    after.within(before.ceiling(limits)).map_err(unrecovered)?;
     Ok(after)
 }
 

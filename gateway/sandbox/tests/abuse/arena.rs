@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mooring_sandbox::{
-    HelperStart, Job, Launcher, Limits, Network, Options, Program, RunEnd, Sandbox, SessionTrees,
-    StopHandle, Tier, Usage,
+    HelperStart, Job, Limits, Network, Options, Program, RunEnd, Sandbox, SessionTrees, StopHandle,
+    Tier, Usage,
 };
 
 use crate::aftermath::Before;
@@ -64,7 +64,7 @@ pub(crate) fn limits() -> Limits {
 /// The options of this test's sandboxes.
 pub(crate) fn options(tier: Tier, binaries: &Binaries) -> Options {
     Options {
-        launcher: Launcher::at(&binaries.launcher),
+        launcher: binaries.launcher.clone(),
         deno: Some(binaries.deno.clone()),
         ..Options::new(tier)
     }

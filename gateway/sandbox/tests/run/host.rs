@@ -15,9 +15,8 @@ use crate::support::{
 fn a_helper_that_is_none_is_no_sandbox() {
     let _turn = Turn::take();
     let refused = |launcher: &str| {
-        let launcher = mooring_sandbox::Launcher::at(launcher);
         Sandbox::probe(Options {
-            launcher,
+            launcher: launcher.into(),
             ..options()
         })
         .expect_err("no helper")

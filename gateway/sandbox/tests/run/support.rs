@@ -12,8 +12,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mooring_sandbox::{
-    Job, Launcher, Layer, Limits, Network, Options, Outcome, Program, Sandbox, SessionTrees,
-    StopHandle,
+    Job, Layer, Limits, Network, Options, Outcome, Program, Sandbox, SessionTrees, StopHandle,
 };
 use tempfile::TempDir;
 
@@ -34,7 +33,7 @@ pub(crate) fn options() -> Options {
         PathBuf::from,
     );
     Options {
-        launcher: Launcher::at(launcher),
+        launcher,
         ..Options::new(crate::TIER)
     }
 }
@@ -261,7 +260,7 @@ pub(crate) fn again_as_an_ordinary_user(skipped: &[&str]) {
         to
     };
     let tests = copy(std::env::current_exe().expect("this binary"), "tests");
-    let launcher = copy(options().launcher.path().to_owned(), "launcher");
+    let launcher = copy(options().launcher, "launcher");
     let mut command = Command::new("setpriv");
     command
         .args(["--reuid=61234", "--regid=61234", "--clear-groups", "--"])

@@ -212,7 +212,7 @@ fn a_host_that_is_killed_takes_its_waiting_helpers_with_it() {
         .spawn()
         .unwrap();
     let pid = host.id() as i32;
-    let helper = options().launcher.path().file_name().unwrap().to_owned();
+    let helper = options().launcher.file_name().unwrap().to_owned();
     let mut waiting = std::collections::BTreeSet::new();
     // Two helpers with their first processes, and nothing of the self-test any more.
     wait_until("waiting helpers", || {

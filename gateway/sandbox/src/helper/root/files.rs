@@ -1,7 +1,8 @@
 //! The parts of the host that a program sees: its runtime, the shared libraries, five devices, and nothing else.
 
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::Write as _;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
@@ -156,12 +157,8 @@ pub(super) fn write_program(root: BorrowedFd<'_>, path: &Path, bytes: &[u8]) -> 
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = openat(root, inside, flags, FILE_MODE).map_err(at("make the program's file"))?;
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let written = rustix::io::write(file.as_fd(), rest).map_err(at("write the program"))?;
-        rest = rest.get(written..).unwrap_or_default();
-    }
-    Ok(())
+    let written = fs::File::from(file).write_all(bytes);
+    written.map_err(at("write the program"))
 }
 
 /// The place of a path of the trees, relative to the root.

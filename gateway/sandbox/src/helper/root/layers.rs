@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::super::error::{Cause, at};
-use super::super::trees::NamespaceTrees;
 use super::files::{open_place, place_of};
 use super::{files, mounts};
+use crate::job::SessionTrees;
 use crate::protocol::Spec;
 use crate::tree::{self, Mount, VirtualPath};
 
@@ -31,11 +31,7 @@ pub(in super::super) struct Upper {
 
 /// Lays them over the parts of the trees that may be read; the others have no place in the root. The working directory
 /// of this process must be `root`.
-pub(super) fn lay(
-    root: BorrowedFd<'_>,
-    trees: &NamespaceTrees,
-    spec: &Spec,
-) -> Result<Upper, Cause> {
+pub(super) fn lay(root: BorrowedFd<'_>, trees: &SessionTrees, spec: &Spec) -> Result<Upper, Cause> {
     let writable = spec.access.writable();
     let parts = [
         (spec.access.readable(Mount::Scratch), &trees.scratch),

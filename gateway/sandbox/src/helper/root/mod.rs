@@ -17,7 +17,7 @@ use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
 use rustix::process::{chroot, fchdir, pivot_root};
 
 use super::error::{Cause, HelperStep, StepError, at};
-use super::trees::NamespaceTrees;
+use crate::job::SessionTrees;
 use crate::protocol::Spec;
 use crate::tree::{self, Mount, VirtualPath};
 
@@ -38,12 +38,6 @@ pub(super) struct Root {
     mount: OwnedFd,
 }
 
-/// A program's text and its path inside.
-pub(super) struct Text<'a> {
-    pub(super) path: &'a Path,
-    pub(super) bytes: &'a [u8],
-}
-
 impl Root {
     /// Begins it on top of the host's, which stays the root of every path until [`Self::enter`], with what every run
     /// sees.
@@ -56,12 +50,13 @@ impl Root {
         Ok(Self { mount })
     }
 
-    /// Adds what this run sees. The directories with the run's writes are returned.
+    /// Adds what this run sees, with the program's text at its path inside. The directories with the run's writes are
+    /// returned.
     pub(super) fn complete(
         &self,
         spec: &Spec,
-        trees: &NamespaceTrees,
-        text: Option<&Text<'_>>,
+        trees: &SessionTrees,
+        text: Option<(&Path, Vec<u8>)>,
     ) -> Result<Upper, StepError> {
         let mount = &self.mount;
         fill(mount, spec, trees, text).map_err(HelperStep::ROOT.failed())?;
@@ -101,8 +96,8 @@ impl Root {
 fn fill(
     mount: &OwnedFd,
     spec: &Spec,
-    trees: &NamespaceTrees,
-    text: Option<&Text<'_>>,
+    trees: &SessionTrees,
+    text: Option<(&Path, Vec<u8>)>,
 ) -> Result<(), Cause> {
     let root = mount.as_fd();
     // First, so that a runtime of the host's `/tmp` is shown on top of it.
@@ -115,8 +110,8 @@ fn fill(
     files::make_directory(root, Path::new("tmp"))?;
     mounts::place(&temporary, root, Path::new("tmp"))?;
     files::show_runtime(root, spec)?;
-    if let Some(text) = text {
-        files::write_program(root, text.path, text.bytes)?;
+    if let Some((path, bytes)) = text {
+        files::write_program(root, path, &bytes)?;
     }
     for (mount, tree) in [(Mount::Tools, &trees.tools), (Mount::Skills, &trees.skills)] {
         files::make_directory(root, Path::new(mount.name()))?;

@@ -205,40 +205,18 @@ pub(super) const CONNECT: &[Call] = calls![SYS_connect];
 
 /// A socket for TCP, by this protocol.
 const fn stream(protocol: i32) -> [ArgumentRule; 3] {
-    let call = ("SYS_socket", libc::SYS_socket);
-    [
-        ArgumentRule {
-            call,
-            argument: 0,
-            test: ArgumentTest::Is(libc::AF_INET as u32),
-        },
-        ArgumentRule {
-            call,
-            argument: 1,
-            test: ArgumentTest::IsBut(SOCKET_FLAGS, libc::SOCK_STREAM as u32),
-        },
-        ArgumentRule {
-            call,
-            argument: 2,
-            test: ArgumentTest::Is(protocol as u32),
-        },
+    *allowed![
+        SYS_socket[0] ArgumentTest::Is(libc::AF_INET as u32),
+        SYS_socket[1] ArgumentTest::IsBut(SOCKET_FLAGS, libc::SOCK_STREAM as u32),
+        SYS_socket[2] ArgumentTest::Is(protocol as u32),
     ]
 }
 
 /// One option of a socket.
 const fn option(level: i32, name: i32) -> [ArgumentRule; 2] {
-    let call = ("SYS_setsockopt", libc::SYS_setsockopt);
-    [
-        ArgumentRule {
-            call,
-            argument: 1,
-            test: ArgumentTest::Is(level as u32),
-        },
-        ArgumentRule {
-            call,
-            argument: 2,
-            test: ArgumentTest::Is(name as u32),
-        },
+    *allowed![
+        SYS_setsockopt[1] ArgumentTest::Is(level as u32),
+        SYS_setsockopt[2] ArgumentTest::Is(name as u32),
     ]
 }
 

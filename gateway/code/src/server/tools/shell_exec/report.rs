@@ -3,7 +3,7 @@
 //! `error` is what the run wrote to its standard error, and why it did not complete; none where there is neither.
 
 use mooring_sandbox::tree::{CommitError, CommitReport, RefusedEntry};
-use mooring_sandbox::{Layer, Limits, Output, RunEnd, RunLimit, StopReason};
+use mooring_sandbox::{Limits, Output, RunEnd, RunLimit, StopReason};
 use serde_json::{Map, Value, json};
 
 use super::brief_errors::shortened;
@@ -118,8 +118,8 @@ impl Report {
             "bytes_error": ran.stderr.written_bytes,
             "limits_hit": limits_hit,
             "isolation": {
-                "tier": ran.tier.as_str(),
-                "layers": ran.layers.iter().copied().map(Layer::as_str).collect::<Vec<_>>(),
+                "tier": ran.tier,
+                "layers": ran.layers,
             },
             "files": ran.committed.as_ref().map_or(Value::Null, files),
         })));
