@@ -14,6 +14,5 @@ pub mod output;
 pub mod parent;
 pub mod place;
 pub mod process;
-pub mod prompt;
 pub mod server;
 pub mod session_file;

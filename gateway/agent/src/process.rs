@@ -20,6 +20,9 @@ use mooring_upstream::stdio::{
     Child, ChildLimits, ChildSpec, Children, Environment, Label, ProcessLimits, StartError, Traffic,
 };
 
+/// Longest prompt in bytes. Linux limits any single argument to less than 128 KiB (`MAX_ARG_STRLEN`), whatever the
+/// total; the rest is for the text that a template puts around the prompt in the same argument.
+pub const PROMPT_BYTES_MAX: usize = 100 * 1024;
 /// Most queued lines: they are all that is held besides what was extracted.
 const LINES_WAITING_MAX: usize = 2;
 
@@ -29,7 +32,7 @@ pub struct RunSpec {
     /// The program: a path, or a name that is searched in the `PATH` of its environment.
     pub program: String,
     /// Its arguments, without the program's name. Each is passed byte for byte; the longest has
-    /// [`super::prompt::PROMPT_BYTES_MAX`].
+    /// [`PROMPT_BYTES_MAX`].
     pub arguments: Vec<String>,
     /// Its working directory.
     pub directory: PathBuf,
@@ -117,6 +120,11 @@ impl RunSpec {
             },
         }
     }
+
+    fn says_unknown(&self, line: &[u8]) -> bool {
+        let mut texts = self.unknown_session.iter();
+        texts.any(|text| memmem::find(line, text.as_bytes()).is_some())
+    }
 }
 
 /// Runs the program once, with stdin closed. Progress is relayed as it arrives, and `stop` ends the run. Dropping the
@@ -163,13 +171,6 @@ pub async fn run(
         stderr,
         wall_time: began.elapsed(),
     })
-}
-
-impl RunSpec {
-    fn says_unknown(&self, line: &[u8]) -> bool {
-        let mut texts = self.unknown_session.iter();
-        texts.any(|text| memmem::find(line, text.as_bytes()).is_some())
-    }
 }
 
 /// The run printed more than its output limit.

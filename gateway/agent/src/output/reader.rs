@@ -41,9 +41,8 @@ pub struct OutputReader {
     document: Document,
     result: Option<TruncatedText>,
     result_bytes_max: usize,
-    session: Option<String>,
-    says_error: bool,
-    error: Option<String>,
+    /// All but the result.
+    findings: Findings,
 }
 
 impl OutputReader {
@@ -55,9 +54,7 @@ impl OutputReader {
             document: Document::default(),
             result: None,
             result_bytes_max,
-            session: None,
-            says_error: false,
-            error: None,
+            findings: Findings::default(),
         }
     }
 
@@ -93,27 +90,21 @@ impl OutputReader {
             result = Some(text.trim_end().to_owned());
         }
         Findings {
-            session: self.session,
             result,
-            says_error: self.says_error,
-            error: self.error,
             is_cut,
+            ..self.findings
         }
     }
 
     fn text(&mut self, line: &[u8]) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let result_bytes_max = self.result_bytes_max;
         match &mut self.result {
             Some(result) => result.push("\n"),
             // Leading blank lines are not part of the result.
             None if line.trim_ascii().is_empty() => return,
             None => {}
         }
-        let result = self
-            .result
-            .get_or_insert_with(|| TruncatedText::new(result_bytes_max));
-        result.push(&String::from_utf8_lossy(line));
+        self.result().push(&String::from_utf8_lossy(line));
     }
 
     /// Extracts what the rules select in a value; returns its progress text.
@@ -123,11 +114,11 @@ impl OutputReader {
         if let Some(session) = at(&rules.session_pointer).and_then(JsonValue::scalar)
             && is_session(&session)
         {
-            self.session = Some(session.into_owned());
+            self.findings.session = Some(session.into_owned());
         }
         if let Some(error) = at(&rules.error_pointer) {
-            self.says_error = error.is_said();
-            self.error = error.reason().map(|text| {
+            self.findings.says_error = error.is_said();
+            self.findings.error = error.reason().map(|text| {
                 let end = text.floor_char_boundary(ERROR_BYTES_MAX);
                 text.get(..end).unwrap_or_default().to_owned()
             });
@@ -145,16 +136,19 @@ impl OutputReader {
     }
 
     fn take_result(&mut self, text: &str) {
-        let result_bytes_max = self.result_bytes_max;
-        let result = self
-            .result
-            .get_or_insert_with(|| TruncatedText::new(result_bytes_max));
-        match self.rules.results {
+        let results = self.rules.results;
+        let result = self.result();
+        match results {
             Results::Last => result.clear(),
             Results::Joined if text.is_empty() || result.is_empty() => {}
             Results::Joined => result.push(BLANK_LINE),
         }
         result.push(text);
+    }
+
+    fn result(&mut self) -> &mut TruncatedText {
+        let result_bytes_max = self.result_bytes_max;
+        (self.result).get_or_insert_with(|| TruncatedText::new(result_bytes_max))
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::agent_server::AgentServer;
 use super::call::Call;
 use crate::parent::PARENT_BYTES_MAX;
-use crate::prompt::PROMPT_BYTES_MAX;
+use crate::process::PROMPT_BYTES_MAX;
 use mooring_protocol::{Revision, ToolServer};
 use mooring_settings::AgentServerSettings;
 

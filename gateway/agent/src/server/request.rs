@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::parent::{ParentError, ParentSession};
-use crate::prompt::{PromptError, check_prompt};
+use crate::process::PROMPT_BYTES_MAX;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 
 /// The arguments of a call.
@@ -20,9 +20,15 @@ pub(super) enum RequestError {
     /// A field is missing, has the wrong type, or is unknown.
     #[error(transparent)]
     Argument(#[from] ArgumentError),
-    /// The prompt cannot be an argument of a program.
-    #[error(transparent)]
-    Prompt(#[from] PromptError),
+    /// Nothing is asked for.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// The prompt is too long for one argument of a program.
+    #[error("the prompt has {0} bytes; at most {PROMPT_BYTES_MAX} are passed on")]
+    LongPrompt(usize),
+    /// An argument of a program cannot contain NUL.
+    #[error("the prompt contains a NUL character")]
+    NulInPrompt,
     /// The parent session is invalid.
     #[error(transparent)]
     Parent(#[from] ParentError),
@@ -36,7 +42,15 @@ impl AgentRequest {
         let work_folder = arguments.text_if_given("workFolder", usize::MAX)?;
         let parent = arguments.text_if_given("parentSessionId", usize::MAX)?;
         arguments.finish()?;
-        check_prompt(&prompt)?;
+        if prompt.trim().is_empty() {
+            return Err(RequestError::EmptyPrompt);
+        }
+        if prompt.len() > PROMPT_BYTES_MAX {
+            return Err(RequestError::LongPrompt(prompt.len()));
+        }
+        if prompt.contains('\0') {
+            return Err(RequestError::NulInPrompt);
+        }
         let parent = parent.as_deref().map(ParentSession::parse).transpose()?;
         Ok(Self {
             prompt,
@@ -52,7 +66,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::prompt::PROMPT_BYTES_MAX;
 
     #[test]
     fn a_call_says_what_where_and_under_which_name() {
@@ -94,7 +107,16 @@ mod tests {
             let refused = AgentRequest::read(Some(arguments)).unwrap_err();
             assert_eq!(refused.to_string(), expected);
         }
-        let long = "a".repeat(PROMPT_BYTES_MAX + 1);
-        assert!(AgentRequest::read(Some(json!({ "prompt": long }))).is_err());
+    }
+
+    #[test]
+    fn a_prompt_is_something_that_fits_one_argument() {
+        let read = |prompt: &str| AgentRequest::read(Some(json!({ "prompt": prompt })));
+        let longest = "x".repeat(PROMPT_BYTES_MAX);
+        for prompt in ["a\n\"b\" $(c) -- ä", &longest] {
+            assert_eq!(read(prompt).unwrap().prompt, prompt);
+        }
+        let longer = format!("{longest}x");
+        assert_eq!(read(&longer), Err(RequestError::LongPrompt(longer.len())));
     }
 }

@@ -5,8 +5,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Identifies a request: client and request id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +26,7 @@ type Stops = Mutex<HashMap<RequestName, CancellationToken>>;
 pub(super) struct RunRegistry {
     by_request: Arc<Stops>,
     all: CancellationToken,
-    count: watch::Sender<usize>,
+    running: TaskTracker,
 }
 
 /// One registered run; dropping it removes the run.
@@ -34,7 +35,7 @@ pub(super) struct Run {
     /// Cancelled to stop the run.
     pub(super) stop: CancellationToken,
     of: Option<(Arc<Stops>, RequestName)>,
-    count: watch::Sender<usize>,
+    _running: TaskTrackerToken,
 }
 
 impl RunRegistry {
@@ -45,12 +46,10 @@ impl RunRegistry {
             lock(&self.by_request).insert(request.clone(), stop.clone());
             (Arc::clone(&self.by_request), request)
         });
-        self.count
-            .send_modify(|count| *count = count.saturating_add(1));
         Run {
             stop,
             of,
-            count: self.count.clone(),
+            _running: self.running.token(),
         }
     }
 
@@ -68,15 +67,14 @@ impl RunRegistry {
 
     /// Returns when no run is registered.
     pub(super) async fn idle(&self) {
-        // The sender is alive, so this does not fail.
-        let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
+        // Only a closed one can be waited for. It registers runs all the same.
+        self.running.close();
+        self.running.wait().await;
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.count
-            .send_modify(|count| *count = count.saturating_sub(1));
         if let Some((by_request, request)) = &self.of {
             lock(by_request).remove(request);
         }

@@ -10,7 +10,6 @@
 mod ends;
 
 use super::*;
-use crate::prompt::PROMPT_BYTES_MAX;
 use mooring_secrets::digest;
 use mooring_settings::{OutputForm, Pointer, Results};
 use mooring_test_support::processes::{self, PATIENCE};
