@@ -10,10 +10,10 @@ use super::private::PrivateDirectory;
 use super::probe_error::ProbeError;
 use super::pump::Pump;
 use super::spec;
-use super::state::State;
+use super::state::{Handover, State};
 use super::stop::StopHandle;
 use super::warm::{Replacement, WarmHelpers};
-use super::watch::{FinishedRun, Handover, Watch, Witness};
+use super::watch::{FinishedRun, Watch, Witness};
 use crate::cgroup::{CgroupBackend, CgroupLimits};
 use crate::helper::{self, Connections};
 use crate::job::{Job, ListenerCallback, Network, SessionTrees};
@@ -141,23 +141,17 @@ impl Sandbox {
             is_done: false,
         };
         let warm = self.warm.as_ref().and_then(WarmHelpers::take);
-        let (over, start) = match warm {
-            Some(waiting) => {
-                let over = self.watch(&prepared, Some(waiting), &mut handover, &mut witness);
-                match over {
-                    // Nothing of the program was started: what failed may be the helper's, not the run's.
-                    Err(_) if !handover.is_done => (
-                        self.watch(&prepared, None, &mut handover, &mut witness)?,
-                        HelperStart::Cold,
-                    ),
-                    over => (over?, HelperStart::Warm),
-                }
-            }
-            None => (
-                self.watch(&prepared, None, &mut handover, &mut witness)?,
-                HelperStart::Cold,
-            ),
+        let mut start = match warm {
+            Some(_) => HelperStart::Warm,
+            None => HelperStart::Cold,
         };
+        let mut over = self.watch(&prepared, warm, &mut handover, &mut witness);
+        if over.is_err() && start == HelperStart::Warm && !handover.is_done {
+            // Nothing of the program was started: what failed may be the helper's, not the run's.
+            start = HelperStart::Cold;
+            over = self.watch(&prepared, None, &mut handover, &mut witness);
+        }
+        let over = over?;
         Ok(Outcome {
             ended: over.ended,
             stdout: over.stdout,

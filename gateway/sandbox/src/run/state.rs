@@ -1,4 +1,4 @@
-//! What is known of a watched run so far.
+//! What is known of a watched run so far, and what it is still to be given.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use super::begun::SETUP_WAIT;
 use super::kernel_objects::ObjectsMeter;
 use super::pump::Pump;
 use crate::cgroup::CgroupUsage;
+use crate::job::ListenerCallback;
 use crate::outcome::{RunLimit, StopReason};
 use crate::thread_time::thread_cpu_time;
 
@@ -38,6 +39,16 @@ pub(super) struct State {
     pub(super) has_reached_processes: bool,
     pub(super) objects: ObjectsMeter,
     pub(super) chunk: Box<[u8; Pump::CHUNK]>,
+}
+
+/// The host's state until the program is about to be started.
+pub(super) struct Handover {
+    /// From then on only the program has it, so that its closing is noticed.
+    pub(super) bridge: Option<OwnedFd>,
+    /// The callback for connections to the socket that listens inside.
+    pub(super) listening: Option<ListenerCallback>,
+    /// Whether it is over: the program may have been started.
+    pub(super) is_done: bool,
 }
 
 impl State {

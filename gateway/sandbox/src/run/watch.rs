@@ -18,13 +18,12 @@ use super::private::PrivateDirectory;
 use super::pump::Pump;
 use super::ready::Ready;
 use super::spawn::KILL_WAIT;
-use super::state::{LOOK_GROUP, State};
+use super::state::{Handover, LOOK_GROUP, State};
 use super::stop::StopHandle;
 use super::verdict::Facts;
 use super::warm::Replacement;
 use super::watchdog;
 use crate::cgroup::{Cgroup, CgroupUsage};
-use crate::job::ListenerCallback;
 use crate::limits::Limits;
 use crate::outcome::{Output, RefusedCall, RunEnd, RunLimit, StopReason, Usage};
 use crate::protocol::{self, FinishReport, FromHelper, ToHelper};
@@ -46,16 +45,6 @@ pub(super) struct Watch<'a, 'w> {
     pub(super) private: Option<&'a PrivateDirectory>,
     pub(super) handover: &'a mut Handover,
     pub(super) witness: &'a mut Option<Witness<'w>>,
-}
-
-/// The host's state until the program is about to be started.
-pub(super) struct Handover {
-    /// From then on only the program has it, so that its closing is noticed.
-    pub(super) bridge: Option<OwnedFd>,
-    /// The callback for connections to the socket that listens inside.
-    pub(super) listening: Option<ListenerCallback>,
-    /// Whether it is over: the program may have been started.
-    pub(super) is_done: bool,
 }
 
 /// Inspects the processes below a helper, once, while the program runs and after it has written something.

@@ -7,6 +7,7 @@
 //! A session's directory contains `scratch/` and `results/`, which are the agent's, and `.mooring/`, which is the
 //! host's and never mounted. Before changing a session's trees, a process takes its lock and calls [`recover`].
 
+mod access;
 mod apply;
 mod browse;
 mod commit;

@@ -12,19 +12,20 @@ use std::time::Duration;
 use rustix::fs::{self, Dir, Mode, Stat};
 use rustix::io::Errno;
 
+use super::access::AccessVerdict;
 use super::commit_error::{Checkpoint, CommitError};
 use super::copy::{Copier, DIRECTORY_MODE};
 use super::existing::{existing_kind, existing_usage};
 use super::layer::{Marks, is_opaque, is_whiteout, special_name};
 use super::open::{self, FileKind};
 use super::plan::{Path, Plan, RefusalReason};
-use super::usage::{TreeUsage, is_empty, is_self_or_parent};
+use super::usage::{TreeUsage, is_self_or_parent};
 use crate::limits::Limits;
-use crate::paths::{self, DEPTH_MAX, Mount, PATH_BYTES_MAX, VirtualPath};
+use crate::paths::{self, DEPTH_MAX, Mount, PATH_BYTES_MAX};
 use crate::thread_time::thread_cpu_time;
 
 /// The destination of a directory's entries.
-enum Target {
+pub(super) enum Target {
     /// An existing directory: each entry is placed separately, over the existing one.
     Kept(OwnedFd),
     /// Into a directory that is kept and will be empty by then.
@@ -34,19 +35,17 @@ enum Target {
 }
 
 /// A directory that is being walked.
-struct Level {
+pub(super) struct Level {
     source: Dir,
-    target: Target,
+    pub(super) target: Target,
     path: Path,
 }
 
-/// What the policy says of an entry.
-enum AccessVerdict {
-    /// It is kept, if nothing else is against it.
-    Allowed,
-    /// It is no change: an empty directory at a denied place, which the sandbox made to cover it.
-    Nothing,
-    Denied,
+impl Level {
+    /// The directory itself.
+    pub(super) fn directory(&self) -> Result<BorrowedFd<'_>, CommitError> {
+        (self.source.fd()).map_err(CommitError::system("list a layer"))
+    }
 }
 
 /// Walks layers.
@@ -145,8 +144,8 @@ impl Stager<'_> {
         Ok(())
     }
 
-    /// Examines one entry; returns it if it is a directory to walk.
-    fn entry(&mut self, level: &Level, raw_name: &CStr) -> Result<Option<Level>, CommitError> {
+    /// Counts a look at an entry, and fails where the commit takes more than it may.
+    fn take_look(&mut self) -> Result<(), CommitError> {
         self.looks_left = self
             .looks_left
             .checked_sub(1)
@@ -166,40 +165,32 @@ impl Stager<'_> {
                 allowed,
             });
         }
-        let at = level
-            .source
-            .fd()
-            .map_err(CommitError::system("list a layer"))?;
-        let looked =
-            open::hold(at, raw_name).and_then(|held| fs::fstat(&held).map(|stat| (held, stat)));
+        Ok(())
+    }
+
+    /// Examines one entry; returns it if it is a directory to walk.
+    fn entry(&mut self, level: &Level, raw_name: &CStr) -> Result<Option<Level>, CommitError> {
+        self.take_look()?;
+        let looked = open::hold(level.directory()?, raw_name)
+            .and_then(|held| fs::fstat(&held).map(|stat| (held, stat)));
         let (held, stat) = match looked {
             Ok(found) => found,
             Err(Errno::NOENT) => return Ok(None),
-            Err(_) => {
-                self.plan
-                    .refuse(&level.path, raw_name, RefusalReason::Unreadable);
-                return Ok(None);
-            }
+            Err(_) => return Ok(self.refuse(level, raw_name, RefusalReason::Unreadable)),
         };
         let is_deletion = self.marks == Marks::Overlay && is_whiteout(&stat);
         let name = match paths::checked(raw_name.to_bytes()) {
             Ok(name) => name,
             // No kept file has such a name, so there is nothing to delete.
             Err(_) if is_deletion => return Ok(None),
-            Err(fault) => {
-                self.plan
-                    .refuse(&level.path, raw_name, RefusalReason::Name(fault));
-                return Ok(None);
-            }
+            Err(fault) => return Ok(self.refuse(level, raw_name, RefusalReason::Name(fault))),
         };
         let path = level.path.join(name);
         match self.verdict(level, &path, raw_name, &stat)? {
             AccessVerdict::Allowed => {}
             AccessVerdict::Nothing => return Ok(None),
             AccessVerdict::Denied => {
-                self.plan
-                    .refuse(&level.path, raw_name, RefusalReason::Denied);
-                return Ok(None);
+                return Ok(self.refuse(level, raw_name, RefusalReason::Denied));
             }
         }
         if is_deletion {
@@ -207,75 +198,18 @@ impl Stager<'_> {
             return Ok(None);
         }
         match self.refusal(&path, &stat) {
-            Some(reason) => {
-                self.plan.refuse(&level.path, raw_name, reason);
-                Ok(None)
-            }
+            Some(reason) => Ok(self.refuse(level, raw_name, reason)),
             None if FileKind::of(&stat) == FileKind::Directory => {
                 self.keep_directory(level, path, raw_name)
             }
-            None => self
-                .keep_file(level, path, raw_name, (&held, &stat))
-                .map(|()| None),
+            None => self.keep_file(level, path, raw_name, (&held, &stat)),
         }
     }
 
-    /// What the policy says of an entry. The sandbox enforces the same while the run lasts; what it cannot prevent, such
-    /// as a denied name in a directory that the run itself has made, is refused here.
-    fn verdict(
-        &self,
-        level: &Level,
-        path: &Path,
-        name: &CStr,
-        stat: &Stat,
-    ) -> Result<AccessVerdict, CommitError> {
-        let access = &self.limits.access;
-        // What has no such path is refused for that.
-        let Some(shown) = self.shown_if_narrowed(path) else {
-            return Ok(AccessVerdict::Allowed);
-        };
-        let is_directory = FileKind::of(stat) == FileKind::Directory;
-        if access.allows_writing(&shown) {
-            return Ok(match is_directory || !access.denies_below(&shown) {
-                true => AccessVerdict::Allowed,
-                false => AccessVerdict::Denied,
-            });
-        }
-        if !is_directory {
-            return Ok(AccessVerdict::Denied);
-        }
-        // The sandbox makes the directories of the policy, mount points to cover denied ones, and copies of the parents
-        // of both.
-        let is_kept = match &level.target {
-            Target::Kept(lower) => existing_kind(lower.as_fd(), name)? == Some(FileKind::Directory),
-            Target::Emptied | Target::Prepared(_) => false,
-        };
-        if is_kept || access.leads_to_named(&shown) {
-            return Ok(AccessVerdict::Allowed);
-        }
-        let at = level
-            .source
-            .fd()
-            .map_err(CommitError::system("list a layer"))?;
-        Ok(match is_empty(open::directory_made_ours(at, name)) {
-            true => AccessVerdict::Nothing,
-            false => AccessVerdict::Denied,
-        })
-    }
-
-    /// The path as agents see it, where the policy does not allow every path.
-    fn shown_if_narrowed(&self, path: &Path) -> Option<VirtualPath> {
-        if self.limits.access.is_whole() {
-            return None;
-        }
-        VirtualPath::parse(&format!("/{}", path.text)).ok()
-    }
-
-    /// Whether a directory may take the place of one with all its content.
-    fn may_replace(&self, path: &Path) -> bool {
-        let access = &self.limits.access;
-        self.shown_if_narrowed(path)
-            .is_none_or(|shown| access.allows_writing(&shown) && !access.denies_below(&shown))
+    /// Lists an entry as refused. Nothing below it is looked at.
+    fn refuse(&mut self, level: &Level, name: &CStr, reason: RefusalReason) -> Option<Level> {
+        self.plan.refuse(&level.path, name, reason);
+        None
     }
 
     /// Why an entry is refused, as far as its inode and path determine that.
@@ -311,11 +245,9 @@ impl Stager<'_> {
         path: Path,
         name: &CStr,
         (held, stat): (&OwnedFd, &Stat),
-    ) -> Result<(), CommitError> {
+    ) -> Result<Option<Level>, CommitError> {
         let Ok(source) = open::reopen_made_ours(held) else {
-            self.plan
-                .refuse(&level.path, name, RefusalReason::Unreadable);
-            return Ok(());
+            return Ok(self.refuse(level, name, RefusalReason::Unreadable));
         };
         let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
         self.count(TreeUsage {
@@ -345,7 +277,7 @@ impl Stager<'_> {
         };
         copied.map_err(CommitError::system("copy a file"))?;
         self.checkpoint.reached();
-        Ok(())
+        Ok(None)
     }
 
     fn keep_directory(
@@ -354,14 +286,8 @@ impl Stager<'_> {
         path: Path,
         name: &CStr,
     ) -> Result<Option<Level>, CommitError> {
-        let at = level
-            .source
-            .fd()
-            .map_err(CommitError::system("list a layer"))?;
-        let Ok(opened) = open::directory_made_ours(at, name) else {
-            self.plan
-                .refuse(&level.path, name, RefusalReason::Unreadable);
-            return Ok(None);
+        let Ok(opened) = open::directory_made_ours(level.directory()?, name) else {
+            return Ok(self.refuse(level, name, RefusalReason::Unreadable));
         };
         let target = match &level.target {
             Target::Prepared(parent) => self.prepare_directory(parent.as_fd(), name)?,
@@ -376,10 +302,8 @@ impl Stager<'_> {
                             .map_err(CommitError::system("open a directory"))?,
                     )
                 }
-                found => {
-                    if found.is_some()
-                        && let Some((_, held)) = existing_usage(lower.as_fd(), name)?
-                    {
+                _ => {
+                    if let Some((_, held)) = existing_usage(lower.as_fd(), name)? {
                         self.plan.remove(path.text.clone(), held);
                     }
                     let slot = self.plan.place(path.text.clone());
