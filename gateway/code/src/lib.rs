@@ -8,15 +8,15 @@
 pub mod bridge;
 pub mod calls;
 pub mod catalog;
-pub mod patterns;
+mod patterns;
 pub mod place;
 pub mod proxy;
 pub mod reaper;
 pub mod records;
 pub mod replay;
 pub mod server;
-pub mod shell;
+mod shell;
 pub mod skills;
-pub mod stubs;
+mod stubs;
 pub mod tokens;
 pub mod volume;

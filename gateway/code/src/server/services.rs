@@ -125,15 +125,7 @@ impl Services {
         if let Err(problem) = &volume {
             tracing::error!(base_dir = %settings.base_dir.display(), %problem, "code session volume unavailable");
         }
-        match &sandbox {
-            Ok(sandbox) if sandbox.tier() == Tier::Degraded => {
-                tracing::warn!(tier = %sandbox.tier(), layers = ?sandbox.layers(), "sandbox self-test passed without namespaces; docs/deploying.md lists the missing guarantees");
-            }
-            Ok(sandbox) => {
-                tracing::info!(tier = %sandbox.tier(), layers = ?sandbox.layers(), "sandbox self-test passed");
-            }
-            Err(error) => tracing::error!(%error, "code cannot be run"),
-        }
+        log_self_test(&sandbox);
         let shared = volume.as_ref().ok().map(Volume::base_dir);
         let catalog_ttl = settings.records.catalog_ttl;
         let catalog = Catalog::new(mountable, shared, catalog_ttl, answer_timeout);
@@ -205,6 +197,18 @@ impl Services {
     /// How many sessions this process has used within their time to live.
     pub fn sessions_active(&self) -> usize {
         self.active.count(self.session_ttl_max)
+    }
+}
+
+fn log_self_test(sandbox: &Result<Arc<Sandbox>, ProbeError>) {
+    match sandbox {
+        Ok(sandbox) if sandbox.tier() == Tier::Degraded => {
+            tracing::warn!(tier = %sandbox.tier(), layers = ?sandbox.layers(), "sandbox self-test passed without namespaces; docs/deploying.md lists the missing guarantees");
+        }
+        Ok(sandbox) => {
+            tracing::info!(tier = %sandbox.tier(), layers = ?sandbox.layers(), "sandbox self-test passed");
+        }
+        Err(error) => tracing::error!(%error, "code cannot be run"),
     }
 }
 

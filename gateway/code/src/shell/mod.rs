@@ -10,17 +10,17 @@
 mod tools;
 mod words;
 
-pub use mooring_sandbox::TOOLS;
+pub(crate) use mooring_sandbox::TOOLS;
 use mooring_sandbox::{Argument, Limits, Stage};
 
 use self::words::{Token, tokens};
 
 /// Longest line, in bytes.
-pub const LINE_BYTES_MAX: usize = Limits::WORD_BYTES_MAX;
+pub(crate) const LINE_BYTES_MAX: usize = Limits::WORD_BYTES_MAX;
 /// Most tools in one pipe.
-pub const STAGES_MAX: usize = Limits::STAGES_MAX;
+pub(crate) const STAGES_MAX: usize = Limits::STAGES_MAX;
 /// Most words in one line.
-pub const WORDS_MAX: usize = Limits::ARGUMENTS_MAX;
+pub(crate) const WORDS_MAX: usize = Limits::ARGUMENTS_MAX;
 
 /// Most characters of a line that an error repeats as its command.
 const COMMAND_CHARS_MAX: usize = 64;
@@ -31,95 +31,52 @@ const EXIT_UNREADABLE: i32 = 2;
 
 /// Why a line is not run. Places are counted in characters, the first is 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ShellError {
-    /// Longer than [`LINE_BYTES_MAX`].
+pub(crate) enum ShellError {
     #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
     TooLong,
-    /// More than [`STAGES_MAX`] tools.
     #[error("the line has more than {STAGES_MAX} commands")]
     TooManyStages,
-    /// More than [`WORDS_MAX`] words.
     #[error("the line has more than {WORDS_MAX} words")]
     TooManyWords,
-    /// Something that this shell does not do.
     #[error(
         "{what} ({found:?} at character {at}) is not supported: this shell knows words, quotes, file name patterns \
          and pipes; quote the character to mean it literally, or use a language for more"
     )]
     Unsupported {
-        /// Its meaning to another shell.
         what: &'static str,
-        /// The character, or the operator.
         found: &'static str,
-        /// Where it is.
         at: usize,
     },
-    /// A control character, which no command line needs.
     #[error("the control character {found:?} at character {at} is not allowed")]
-    Control {
-        /// The character.
-        found: char,
-        /// Where it is.
-        at: usize,
-    },
-    /// A quote without its other half.
+    Control { found: char, at: usize },
     #[error("the quote {quote} at character {at} is not closed")]
-    Unclosed {
-        /// Which quote.
-        quote: char,
-        /// Where it was opened.
-        at: usize,
-    },
-    /// A backslash that escapes nothing.
+    Unclosed { quote: char, at: usize },
     #[error("the backslash at character {at} ends the line")]
-    TrailingBackslash {
-        /// Where it is.
-        at: usize,
-    },
+    TrailingBackslash { at: usize },
     /// One word in which some pattern characters are quoted and others are not.
     #[error(
         "the word at character {at} mixes quoted and unquoted pattern characters: quote all of them or none"
     )]
-    MixedPattern {
-        /// Where the word begins.
-        at: usize,
-    },
+    MixedPattern { at: usize },
     /// Nothing before, between or after pipes.
     #[error("a command is missing at character {at}")]
-    Missing {
-        /// Where it should be.
-        at: usize,
-    },
+    Missing { at: usize },
     /// Code that names no language and begins as lines for a shell do.
     #[error(
         "this looks like a command line ({command:?}), and there is no shell: without a language, one line of {} with pipes \
          is run, and everything else is code; write it as code, or give its language if it is code",
         TOOLS.join(", ")
     )]
-    NoShell {
-        /// The word that it begins with.
-        command: String,
-    },
-    /// A command that is not one of [`TOOLS`].
+    NoShell { command: String },
     #[error("{command:?} is not a command of this shell; it has {}", TOOLS.join(", "))]
-    Denied {
-        /// The name of the command.
-        command: String,
-    },
-    /// An option by which a tool would run another program.
+    Denied { command: String },
     #[error("{tool} {option} runs other programs, which this shell does not do")]
-    DeniedOption {
-        /// The tool.
-        tool: &'static str,
-        /// The option as it was written.
-        option: String,
-    },
+    DeniedOption { tool: &'static str, option: String },
 }
 
 impl ShellError {
     /// The exit code that a shell answers with.
-    #[must_use]
-    pub const fn exit_code(&self) -> i32 {
+    pub(crate) const fn exit_code(&self) -> i32 {
         match self {
             Self::NoShell { .. } | Self::Denied { .. } | Self::DeniedOption { .. } => EXIT_DENIED,
             _ => EXIT_UNREADABLE,
@@ -129,18 +86,14 @@ impl ShellError {
 
 /// Whether code that names no language is a line for this shell: one line that begins with one of its commands and
 /// does not go on as an assignment does (`head = 5` is Python).
-#[must_use]
-pub fn is_line(code: &str) -> bool {
+pub(crate) fn is_line(code: &str) -> bool {
     let line = code.trim();
     !line.contains(['\n', '\r'])
         && command(line).is_some_and(|(command, _)| TOOLS.contains(&command))
 }
 
 /// Refuses code whose first line is one for a shell: no language would make anything of it but a puzzling error.
-///
-/// # Errors
-/// [`ShellError::NoShell`].
-pub fn refuse_shell_code(code: &str) -> Result<(), ShellError> {
+pub(crate) fn refuse_shell_code(code: &str) -> Result<(), ShellError> {
     let first = code.trim_start().lines().next().unwrap_or("");
     let is_for_shell = first.starts_with("#!/") && first.ends_with("sh");
     let is_known =
@@ -177,10 +130,7 @@ fn is_operator(word: &str) -> bool {
 }
 
 /// Reads one line into the stages of a pipe, at least one.
-///
-/// # Errors
-/// [`ShellError`]: nothing is run.
-pub fn parse(line: &str) -> Result<Vec<Stage>, ShellError> {
+pub(crate) fn parse(line: &str) -> Result<Vec<Stage>, ShellError> {
     if line.len() > LINE_BYTES_MAX {
         return Err(ShellError::TooLong);
     }
