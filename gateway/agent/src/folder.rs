@@ -11,7 +11,7 @@ const PATH_BYTES_MAX: usize = 4096;
 /// Why a call has no working directory. The text contains nothing but what the caller sent: neither whether a forbidden
 /// path exists nor which directories are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FolderError {
+pub(crate) enum FolderError {
     /// It would depend on the gateway's working directory.
     #[error("workFolder is not an absolute path")]
     NotAbsolute,
@@ -30,7 +30,7 @@ pub enum FolderError {
 ///
 /// # Errors
 /// There is none, or the caller may not use it.
-pub fn check(
+pub(crate) fn check(
     asked: Option<&str>,
     default: &Path,
     allowed: &[PathBuf],

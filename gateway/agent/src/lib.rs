@@ -8,11 +8,11 @@
 //! more than one argument.
 
 pub mod conversations;
-pub mod folder;
-pub mod lock;
-pub mod output;
+mod folder;
+mod lock;
+mod output;
 pub mod parent;
 pub mod place;
-pub mod process;
+mod process;
 pub mod server;
 pub mod session_file;

@@ -22,20 +22,20 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// The locks of processes that share a directory.
 #[derive(Clone, Debug)]
-pub struct ProcessLocks {
+pub(crate) struct ProcessLocks {
     directory: PathBuf,
 }
 
 /// A lock, held until dropped or until the process ends.
 #[derive(Debug)]
-pub struct ProcessLock {
+pub(crate) struct ProcessLock {
     path: PathBuf,
     _file: File,
 }
 
 /// Why a lock was not acquired.
 #[derive(Debug, thiserror::Error)]
-pub enum LockError {
+pub(crate) enum LockError {
     /// Another process held it until the timeout.
     #[error("another process held the lock")]
     Busy,
@@ -46,16 +46,12 @@ pub enum LockError {
 
 impl ProcessLocks {
     /// Locks in this directory, which is created if it is missing.
-    #[must_use]
-    pub const fn new(directory: PathBuf) -> Self {
+    pub(crate) const fn new(directory: PathBuf) -> Self {
         Self { directory }
     }
 
     /// Acquires the lock of this name, which must be a valid file name, within `wait`.
-    ///
-    /// # Errors
-    /// See [`LockError`].
-    pub async fn take(&self, name: &str, wait: Duration) -> Result<ProcessLock, LockError> {
+    pub(crate) async fn take(&self, name: &str, wait: Duration) -> Result<ProcessLock, LockError> {
         let path = self.directory.join(name);
         let deadline = Instant::now() + wait;
         let mut pause = PAUSE_MIN;

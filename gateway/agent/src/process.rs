@@ -4,7 +4,6 @@
 //! disconnects during the run, the program is ended too: it is a child of the supervisor in
 //! [`mooring_upstream::stdio`].
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,41 +15,22 @@ use tokio_util::sync::CancellationToken;
 use super::output::{Findings, OutputReader};
 use mooring_settings::OutputRules;
 use mooring_upstream::connection::link::{Link, LinkEnd};
-use mooring_upstream::stdio::{
-    Child, ChildLimits, ChildSpec, Children, Environment, Label, ProcessLimits, StartError, Traffic,
-};
+use mooring_upstream::stdio::{Child, ChildSpec, Children, Label, StartError};
 
 /// Longest prompt in bytes. Linux limits any single argument to less than 128 KiB (`MAX_ARG_STRLEN`), whatever the
 /// total; the rest is for the text that a template puts around the prompt in the same argument.
-pub const PROMPT_BYTES_MAX: usize = 100 * 1024;
-/// Most queued lines: they are all that is held besides what was extracted.
-const LINES_WAITING_MAX: usize = 2;
+pub(crate) const PROMPT_BYTES_MAX: usize = 100 * 1024;
 
 /// The program to run, and its limits.
 #[derive(Clone, Debug)]
-pub struct RunSpec {
-    /// The program: a path, or a name that is searched in the `PATH` of its environment.
-    pub program: String,
-    /// Its arguments, without the program's name. Each is passed byte for byte; the longest has
-    /// [`PROMPT_BYTES_MAX`].
-    pub arguments: Vec<String>,
-    /// Its working directory.
-    pub directory: PathBuf,
-    /// Its environment.
-    pub environment: Environment,
-    /// The kernel's limits for each of its processes.
-    pub process_limits: ProcessLimits,
-    /// Timeout for starting the process.
-    pub start_within: Duration,
+pub(crate) struct RunSpec {
+    /// The program, with its arguments. A line longer than its messages may be ends the run: id and result could be in
+    /// the missing part, and without its id the conversation could not be resumed.
+    pub child: ChildSpec,
     /// Longest run; then it gets SIGTERM.
     pub time_limit: Duration,
-    /// Time between SIGTERM and SIGKILL, also for processes that it leaves behind.
-    pub terminate_grace: Duration,
     /// Most output in bytes; more ends the run.
     pub output_bytes_max: usize,
-    /// Longest line of output in bytes. A longer one ends the run too: id and result could be in the missing part, and
-    /// without its id the conversation could not be resumed.
-    pub line_bytes_max: usize,
     /// Most bytes of the result that are kept.
     pub result_bytes_max: usize,
     /// Texts in its output that mean that it does not know the session to resume.
@@ -59,7 +39,7 @@ pub struct RunSpec {
 
 /// A run that has ended: none of its processes is left.
 #[derive(Clone, Debug)]
-pub struct CompletedRun {
+pub(crate) struct CompletedRun {
     /// How the program ended.
     pub ending: ProcessExit,
     /// What was extracted from its output.
@@ -75,7 +55,7 @@ pub struct CompletedRun {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProcessExit {
+pub(crate) enum ProcessExit {
     /// It exited, or another process's signal ended it.
     Exited {
         /// Its exit code; `None` if a signal ended it.
@@ -85,7 +65,7 @@ pub enum ProcessExit {
     },
     /// It took longer than [`RunSpec::time_limit`].
     TimedOut,
-    /// It printed more than [`RunSpec::output_bytes_max`], or a line longer than [`RunSpec::line_bytes_max`].
+    /// It printed more than [`RunSpec::output_bytes_max`], or a line that is too long.
     OutputTooLong,
     /// It was stopped.
     Stopped,
@@ -95,32 +75,12 @@ pub enum ProcessExit {
 
 impl ProcessExit {
     /// Whether it exited with success.
-    #[must_use]
-    pub fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         matches!(self, Self::Exited { code: Some(0), .. })
     }
 }
 
 impl RunSpec {
-    fn child(&self) -> ChildSpec {
-        ChildSpec {
-            program: self.program.clone(),
-            arguments: self.arguments.clone(),
-            directory: Some(self.directory.clone()),
-            environment: self.environment.clone(),
-            traffic: Traffic::Output,
-            limits: ChildLimits {
-                process: self.process_limits,
-                message_bytes_max: self.line_bytes_max,
-                messages_waiting_max: LINES_WAITING_MAX,
-                start_within: self.start_within,
-                // The program has no open stdin that could be closed to end it, so SIGTERM is sent first.
-                stop_grace: Duration::ZERO,
-                terminate_grace: self.terminate_grace,
-            },
-        }
-    }
-
     fn says_unknown(&self, line: &[u8]) -> bool {
         let mut texts = self.unknown_session.iter();
         texts.any(|text| memmem::find(line, text.as_bytes()).is_some())
@@ -132,7 +92,7 @@ impl RunSpec {
 ///
 /// # Errors
 /// The program was not started, and nothing of it is left.
-pub async fn run(
+pub(crate) async fn run(
     children: &Children,
     spec: &RunSpec,
     label: Label,
@@ -140,7 +100,7 @@ pub async fn run(
     on_progress: impl FnMut(String) + Send,
     stop: CancellationToken,
 ) -> Result<CompletedRun, StartError> {
-    let Child { link, stderr, .. } = children.start(&spec.child(), label).await?;
+    let Child { link, stderr, .. } = children.start(&spec.child, label).await?;
     let began = Instant::now();
     let Link {
         mut from_server,
@@ -174,7 +134,7 @@ pub async fn run(
 }
 
 /// The run printed more than its output limit.
-pub struct OutputLimitExceeded;
+pub(crate) struct OutputLimitExceeded;
 
 /// Reads a run's output.
 struct Output<'s> {

@@ -4,7 +4,7 @@ use super::json_value::JsonValue;
 
 /// Longest output that is parsed as one document, in bytes. Runs are limited to less; nothing is extracted from a
 /// longer one.
-pub const DOCUMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(super) const DOCUMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Most lines at which the document is assumed to begin: a warning may begin with a bracket too.
 const BEGINNINGS_MAX: usize = 32;
 

@@ -7,6 +7,4 @@ mod progress;
 mod reader;
 mod truncated_text;
 
-pub use document::DOCUMENT_BYTES_MAX;
-pub use progress::PROGRESS_BYTES_MAX;
-pub use reader::{Findings, OutputReader};
+pub(crate) use reader::{Findings, OutputReader};

@@ -1,7 +1,7 @@
 //! Progress text: what an agent is doing, for people who wait.
 
 /// Longest progress text, in bytes; a longer one is cut.
-pub const PROGRESS_BYTES_MAX: usize = 512;
+pub(super) const PROGRESS_BYTES_MAX: usize = 512;
 /// Ends a truncated text; counts towards the limit.
 const MORE: char = '…';
 

@@ -1,7 +1,7 @@
 //! Reads an agent's output as it arrives, and keeps what the rules select.
 //!
 //! Invariant: however much is printed, memory holds one result of limited size and one session id; only a document,
-//! which cannot be parsed before its end, is kept whole, up to [`super::DOCUMENT_BYTES_MAX`]. Output that does not
+//! which cannot be parsed before its end, is kept whole, up to [`super::document::DOCUMENT_BYTES_MAX`]. Output that does not
 //! match the rules is not an error: nothing is extracted from it.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const ERROR_BYTES_MAX: usize = 2_000;
 
 /// What was extracted from the output of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
+pub(crate) struct Findings {
     /// The id by which the agent resumes: the last one in the output. Always valid in the store.
     pub session: Option<String>,
     /// The agent's answer.
@@ -36,7 +36,7 @@ pub struct Findings {
 
 /// Reads the output of one run, line by line.
 #[derive(Debug)]
-pub struct OutputReader {
+pub(crate) struct OutputReader {
     rules: Arc<OutputRules>,
     document: Document,
     result: Option<TruncatedText>,
@@ -47,8 +47,7 @@ pub struct OutputReader {
 
 impl OutputReader {
     /// A reader of an empty output. At most `result_bytes_max` bytes of the result are kept.
-    #[must_use]
-    pub fn new(rules: Arc<OutputRules>, result_bytes_max: usize) -> Self {
+    pub(crate) fn new(rules: Arc<OutputRules>, result_bytes_max: usize) -> Self {
         Self {
             rules,
             document: Document::default(),
@@ -59,8 +58,8 @@ impl OutputReader {
     }
 
     /// Reads the next line, without its newline. Returns the progress text in it: one line of at most
-    /// [`super::PROGRESS_BYTES_MAX`] bytes.
-    pub fn line(&mut self, line: &[u8]) -> Option<String> {
+    /// [`progress::PROGRESS_BYTES_MAX`] bytes.
+    pub(crate) fn line(&mut self, line: &[u8]) -> Option<String> {
         match self.rules.form {
             OutputForm::Json => self.document.push(line),
             OutputForm::Text => self.text(line),
@@ -77,8 +76,7 @@ impl OutputReader {
     }
 
     /// Ends the output and returns the findings.
-    #[must_use]
-    pub fn finish(mut self) -> Findings {
+    pub(crate) fn finish(mut self) -> Findings {
         let document = std::mem::take(&mut self.document);
         document.look(|value| self.value(value));
         let (mut result, is_cut) = match self.result.map(TruncatedText::into_text) {

@@ -22,12 +22,14 @@ use crate::parent::ParentSession;
 use crate::process::{CompletedRun, ProcessExit, RunSpec, run};
 use mooring_metrics::{self as metrics, AgentOutcome};
 use mooring_store::{Session, SessionTurn};
-use mooring_upstream::stdio::{Environment, Label, ProcessLimits};
+use mooring_upstream::stdio::{ChildLimits, ChildSpec, Environment, Label, ProcessLimits, Traffic};
 
 /// Timeout for starting the program.
 const START_WITHIN: Duration = Duration::from_secs(10);
-/// Time between SIGTERM and SIGKILL.
+/// Time between SIGTERM and SIGKILL, also for processes that the program leaves behind.
 const TERMINATE_GRACE: Duration = Duration::from_secs(5);
+/// Most queued lines of output: they are all that is held besides what was extracted.
+const LINES_WAITING_MAX: usize = 2;
 /// Largest result that is returned, in bytes.
 const RESULT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -235,19 +237,27 @@ impl AgentServer {
         // The first element is the program.
         let program = arguments.remove(0);
         RunSpec {
-            program,
-            arguments,
-            directory: folder.to_owned(),
-            environment: Environment {
-                inherited: settings.variables.inherited().to_vec(),
-                set: settings.variables.given().to_vec(),
+            child: ChildSpec {
+                program,
+                arguments,
+                directory: Some(folder.to_owned()),
+                environment: Environment {
+                    inherited: settings.variables.inherited().to_vec(),
+                    set: settings.variables.given().to_vec(),
+                },
+                traffic: Traffic::Output,
+                limits: ChildLimits {
+                    process: ProcessLimits::default(),
+                    message_bytes_max: settings.output_bytes_max,
+                    messages_waiting_max: LINES_WAITING_MAX,
+                    start_within: START_WITHIN,
+                    // The program has no open stdin that could be closed to end it, so SIGTERM is sent first.
+                    stop_grace: Duration::ZERO,
+                    terminate_grace: TERMINATE_GRACE,
+                },
             },
-            process_limits: ProcessLimits::default(),
-            start_within: START_WITHIN,
             time_limit: settings.timeout,
-            terminate_grace: TERMINATE_GRACE,
             output_bytes_max: settings.output_bytes_max,
-            line_bytes_max: settings.output_bytes_max,
             result_bytes_max: RESULT_BYTES_MAX,
             unknown_session: settings.unknown_session.clone(),
         }

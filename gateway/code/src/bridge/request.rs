@@ -35,28 +35,6 @@ struct Envelope<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// Why a request is not accepted as a call.
-pub(super) enum CallRefusal {
-    /// It is malformed.
-    Invalid(String),
-    /// Its arguments are deeper than they may be.
-    TooDeep {
-        /// The limit.
-        most: usize,
-    },
-}
-
-impl From<&CallRefusal> for CallError {
-    fn from(refusal: &CallRefusal) -> Self {
-        match refusal {
-            CallRefusal::Invalid(why) => CallErrorKind::Invalid.error(why.as_str()),
-            CallRefusal::TooDeep { most } => {
-                CallErrorKind::Limit.error(format!("the arguments are nested deeper than {most}"))
-            }
-        }
-    }
-}
-
 impl<'a> Request<'a> {
     /// Understands as much of a frame as an answer needs.
     pub(super) fn parse(frame: &'a [u8]) -> Result<Self, Violation> {
@@ -74,18 +52,21 @@ impl<'a> Request<'a> {
         Ok(Self { id, envelope })
     }
 
-    /// The call itself.
-    pub(super) fn call(&self, depth_max: usize) -> Result<NestedCall, CallRefusal> {
+    /// The call itself. An error of kind `limit` says that its arguments are deeper than they may be.
+    pub(super) fn call(&self, depth_max: usize) -> Result<NestedCall, CallError> {
         let server = name("server", self.envelope.server)?;
         let tool = name("tool", self.envelope.tool)?;
         let arguments = match self.envelope.arguments {
             None => serde_json::Map::new(),
             Some(arguments) if depth::is_within(arguments.get(), depth_max) => {
                 serde_json::from_str(arguments.get()).map_err(|error| {
-                    CallRefusal::Invalid(format!("the arguments are no object: {error}"))
+                    CallErrorKind::Invalid.error(format!("the arguments are no object: {error}"))
                 })?
             }
-            Some(_) => return Err(CallRefusal::TooDeep { most: depth_max }),
+            Some(_) => {
+                let why = format!("the arguments are nested deeper than {depth_max}");
+                return Err(CallErrorKind::Limit.error(why));
+            }
         };
         Ok(NestedCall {
             server,
@@ -100,17 +81,17 @@ fn not_an_object(error: impl std::fmt::Display) -> Violation {
     Violation::NotAnObject(error.to_string())
 }
 
-fn name(field: &'static str, value: Option<&RawValue>) -> Result<Box<str>, CallRefusal> {
+fn name(field: &'static str, value: Option<&RawValue>) -> Result<Box<str>, CallError> {
     let name: Option<Box<str>> = value.and_then(|value| serde_json::from_str(value.get()).ok());
     let Some(name) = name else {
-        return Err(CallRefusal::Invalid(format!("{field} is no string")));
+        return Err(CallErrorKind::Invalid.error(format!("{field} is no string")));
     };
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         let why = format!(
             "{field} has {} bytes, it has to have from 1 to {NAME_BYTES_MAX}",
             name.len()
         );
-        return Err(CallRefusal::Invalid(why));
+        return Err(CallErrorKind::Invalid.error(why));
     }
     Ok(name)
 }

@@ -16,7 +16,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use super::answer::Answer;
 use super::incoming::{Incoming, Next, ReadOutcome};
-use super::request::{CallRefusal, Request};
+use super::request::Request;
 use super::violation::Violation;
 use super::{BridgeLimits, BridgeSummary};
 use crate::calls::{CallError, CallErrorKind, Callee};
@@ -140,12 +140,12 @@ impl<C: Callee> BridgeServer<C> {
         }
         let call = match request.call(self.limits.depth_max) {
             Ok(call) => call,
-            Err(refusal) => {
-                self.refuse(id, CallError::from(&refusal));
-                if let CallRefusal::TooDeep { most } = refusal {
+            Err(error) => {
+                if error.kind == CallErrorKind::Limit {
+                    let most = self.limits.depth_max;
                     self.note(Violation::TooDeep { most });
                 }
-                return;
+                return self.refuse(id, error);
             }
         };
         self.served.calls += 1;

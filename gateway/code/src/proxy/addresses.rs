@@ -9,20 +9,22 @@ use super::refusal::RefusalReason;
 /// Ports that a proxy connects to.
 const PORTS: &[u16] = &[80, 443];
 
-/// A range: its first address, and how many bits all of it have in common.
-type Range4 = (Ipv4Addr, u32);
-type Range6 = (Ipv6Addr, u32);
+/// A range: its first address, and how many bits all of it have in common. One of IPv4 is a range of mapped addresses.
+type Range = (Ipv6Addr, u32);
 
-const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u32) -> Range4 {
-    (Ipv4Addr::new(a, b, c, d), bits)
+const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u32) -> Range {
+    (Ipv4Addr::new(a, b, c, d).to_ipv6_mapped(), 96 + bits)
 }
 
-const fn v6(a: u16, b: u16, c: u16, bits: u32) -> Range6 {
+const fn v6(a: u16, b: u16, c: u16, bits: u32) -> Range {
     (Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), bits)
 }
 
-/// IPv4 that is not public.
-const NOT_PUBLIC_4: &[Range4] = &[
+/// All of IPv4, and IPv6 that is unicast over the whole internet. Nothing outside of them is public.
+const PUBLIC: [Range; 2] = [v4(0, 0, 0, 0, 0), v6(0x2000, 0, 0, 3)];
+
+/// The ranges of them that are not public.
+const NOT_PUBLIC: &[Range] = &[
     // This network.
     v4(0, 0, 0, 0, 8),
     // Private.
@@ -50,13 +52,6 @@ const NOT_PUBLIC_4: &[Range4] = &[
     v4(240, 0, 0, 0, 4),
     // A cloud's own services, reached from its machines alone.
     v4(168, 63, 129, 16, 32),
-];
-
-/// IPv6 that is unicast over the whole internet. Nothing outside of it is public.
-const GLOBAL_6: Range6 = v6(0x2000, 0, 0, 3);
-
-/// The ranges of it that are not public.
-const NOT_PUBLIC_6: &[Range6] = &[
     // Assignments of protocols, Teredo and benchmarks among them.
     v6(0x2001, 0, 0, 23),
     // Documentation.
@@ -124,20 +119,14 @@ impl AddressPolicy {
 
 /// Whether it is a public address, or holds one.
 fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_public_4(address),
-        IpAddr::V6(address) => match embedded_ipv4(address) {
-            Some(embedded) => is_public_4(embedded),
-            None => {
-                is_in_6(address, GLOBAL_6)
-                    && !NOT_PUBLIC_6.iter().any(|range| is_in_6(address, *range))
-            }
-        },
-    }
-}
-
-fn is_public_4(address: Ipv4Addr) -> bool {
-    !NOT_PUBLIC_4.iter().any(|range| is_in_4(address, *range))
+    let address = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => {
+            embedded_ipv4(address).map_or(address, |embedded| embedded.to_ipv6_mapped())
+        }
+    };
+    let is_in = |ranges: &[Range]| ranges.iter().any(|range| is_within(address, *range));
+    is_in(&PUBLIC) && !is_in(NOT_PUBLIC)
 }
 
 /// The IPv4 address embedded in an IPv6 address.
@@ -157,12 +146,7 @@ fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-fn is_in_4(address: Ipv4Addr, (first, bits): Range4) -> bool {
-    let shift = u32::BITS - bits;
-    address.to_bits() >> shift == first.to_bits() >> shift
-}
-
-fn is_in_6(address: Ipv6Addr, (first, bits): Range6) -> bool {
+fn is_within(address: Ipv6Addr, (first, bits): Range) -> bool {
     let shift = u128::BITS - bits;
     address.to_bits() >> shift == first.to_bits() >> shift
 }

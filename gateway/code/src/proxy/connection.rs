@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::egress::{Destination, EgressError, EgressStream};
 use super::refusal::{RefusalReason, RefusedRequest};
@@ -52,16 +52,7 @@ struct ConnectionTasks {
     /// The two ends of a tunnel.
     tunnel: Option<(OnUpgrade, EgressStream)>,
     /// Drives the connection to the destination.
-    remote: Option<Driver>,
-}
-
-/// A task that ends with its value.
-struct Driver(AbortHandle);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    remote: Option<AbortOnDropHandle<()>>,
 }
 
 /// Serves one connection to its end.
@@ -174,7 +165,7 @@ async fn forward(
             () = idle => {}
         }
     }));
-    lock(beside).remote = Some(Driver(driver.abort_handle()));
+    lock(beside).remote = Some(AbortOnDropHandle::new(driver));
     let mut response = sender.send_request(request).await.map_err(lost)?;
     strip(response.headers_mut());
     Ok(response.map(Either::Left))

@@ -13,7 +13,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use super::addresses::AddressPolicy;
 use super::refusal::RefusalReason;
 use super::shared::Shared;
 
@@ -76,7 +75,7 @@ impl Destination {
         let policy = &shared.policy;
         policy.check_port(self.port)?;
         let addresses = self.look_up().await?;
-        check_all(policy, &addresses)?;
+        (addresses.iter()).try_for_each(|address| policy.check(*address))?;
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for address in addresses.into_iter().take(ADDRESSES_MAX) {
             match within(CONNECT_WAIT, TcpStream::connect(address)).await {
@@ -108,12 +107,6 @@ impl Destination {
             }),
         }
     }
-}
-
-fn check_all(policy: &AddressPolicy, addresses: &[SocketAddr]) -> Result<(), RefusalReason> {
-    addresses
-        .iter()
-        .try_for_each(|address| policy.check(*address))
 }
 
 async fn within<T>(wait: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {

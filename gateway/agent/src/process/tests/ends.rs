@@ -123,7 +123,7 @@ async fn a_flood_ends_it() {
     assert_eq!(flood.findings.result.unwrap().len(), 1000 / 11 * 11 - 1);
 
     let mut spec = shell("echo ok; while :; do printf 0123456789; done");
-    spec.line_bytes_max = 1000;
+    spec.child.limits.message_bytes_max = 1000;
     let line = ran(&spec, OutputForm::Text).await;
     assert_eq!(line.ending, ProcessExit::OutputTooLong);
     assert_eq!(line.findings.result.as_deref(), Some("ok"));
@@ -132,7 +132,8 @@ async fn a_flood_ends_it() {
 #[tokio::test]
 async fn what_fits_exactly_does_not_end_it() {
     let mut spec = shell("echo 0123456789; echo 012345678");
-    (spec.output_bytes_max, spec.line_bytes_max) = (21, 10);
+    spec.output_bytes_max = 21;
+    spec.child.limits.message_bytes_max = 10;
     assert_eq!(result_of(&spec).await, "0123456789\n012345678");
     spec.output_bytes_max = 20;
     let ran = ran(&spec, OutputForm::Text).await;

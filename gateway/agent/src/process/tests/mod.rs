@@ -14,7 +14,9 @@ use mooring_secrets::digest;
 use mooring_settings::{OutputForm, Pointer, Results};
 use mooring_test_support::processes::{self, PATIENCE};
 use mooring_upstream::stdio::StartFailure;
-use mooring_upstream::stdio::{Label, Launcher, supervisor};
+use mooring_upstream::stdio::{
+    ChildLimits, Environment, Launcher, ProcessLimits, Traffic, supervisor,
+};
 
 #[test]
 #[ignore = "started by other tests, as a supervisor"]
@@ -55,16 +57,23 @@ fn rules(form: OutputForm) -> Arc<OutputRules> {
 
 fn program(program: &str, arguments: &[&str]) -> RunSpec {
     RunSpec {
-        program: program.into(),
-        arguments: arguments.iter().copied().map(str::to_owned).collect(),
-        directory: std::env::temp_dir(),
-        environment: Environment::default(),
-        process_limits: ProcessLimits::default(),
-        start_within: PATIENCE,
+        child: ChildSpec {
+            program: program.into(),
+            arguments: arguments.iter().copied().map(str::to_owned).collect(),
+            directory: Some(std::env::temp_dir()),
+            environment: Environment::default(),
+            traffic: Traffic::Output,
+            limits: ChildLimits {
+                process: ProcessLimits::default(),
+                message_bytes_max: 1 << 20,
+                messages_waiting_max: 2,
+                start_within: PATIENCE,
+                stop_grace: Duration::ZERO,
+                terminate_grace: SHORT,
+            },
+        },
         time_limit: PATIENCE,
-        terminate_grace: SHORT,
         output_bytes_max: 1 << 20,
-        line_bytes_max: 1 << 20,
         result_bytes_max: 1 << 20,
         unknown_session: vec!["No conversation".into(), "unknown session".into()],
     }
@@ -117,9 +126,11 @@ print(*(hashlib.sha256(os.fsencode(text)).hexdigest() for text in sys.argv[1:]))
 async fn it_starts_in_its_directory_with_its_environment() {
     let directory = tempfile::tempdir().unwrap();
     let mut spec = shell("pwd -P; echo $GIVEN");
-    spec.directory = directory.path().canonicalize().unwrap();
-    spec.environment.set.push(("GIVEN".into(), "a  b".into()));
-    let expected = format!("{}\na b", spec.directory.display());
+    let path = directory.path().canonicalize().unwrap();
+    let expected = format!("{}\na b", path.display());
+    spec.child.directory = Some(path);
+    let given = ("GIVEN".into(), "a  b".into());
+    spec.child.environment.set.push(given);
     assert_eq!(result_of(&spec).await, expected);
 }
 
@@ -132,7 +143,7 @@ async fn what_it_prints_in_pieces_is_found_and_progress_comes_before_its_end() {
 until [ -e "$0" ]; do sleep 0.01; done
 printf '{"result":"äö'; printf 'ü"}'"#,
     );
-    spec.arguments.push(seen.to_str().unwrap().to_owned());
+    spec.child.arguments.push(seen.to_str().unwrap().to_owned());
     let mut progress = Vec::new();
     let on_progress = |text| {
         progress.push(text);
