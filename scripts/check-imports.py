@@ -24,6 +24,7 @@ FORBIDDEN = {
     "mooring-session": {"tokio", "redis", "redis-module", "rusqlite", "axum", "hyper"},
     "mooring-delivery": {"tokio", "axum", "http", "hyper", "redis", "rusqlite"},
     "mooring-run-policy": {"tokio", "landlock", "seccompiler", "rustix", "libc"},
+    "mooring-stubs": {"tokio", "rustix", "landlock", "mooring-sandbox", "mooring-store"},
     "mooring-protocol": {"axum", "hyper", "redis", "rusqlite"},
     "mooring-usage": {"axum", "hyper", "redis", "rusqlite"},
     "mooring-settings": {"tokio", "axum", "hyper", "redis", "rusqlite", "mooring-sandbox"},

@@ -19,10 +19,11 @@ use std::time::{Duration, Instant};
 
 use mooring_code::place::CodePlace;
 use mooring_code::volume::{
-    self, Incarnation, MountManifest, MountedTool, SecondProcess, Volume, VolumeOptions,
+    self, Incarnation, MountManifest, SecondProcess, Volume, VolumeOptions,
 };
 use mooring_session::names::{Principal, ServerName};
 use mooring_settings::{Language, StubFormat};
+use mooring_stubs::MountedTool;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -17,6 +17,5 @@ pub mod replay;
 pub mod server;
 mod shell;
 pub mod skills;
-mod stubs;
 pub mod tokens;
 pub mod volume;

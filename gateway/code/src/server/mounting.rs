@@ -11,8 +11,9 @@ use super::mounted_cache::MountInputs;
 use crate::calls::Upstreams;
 use crate::catalog::{CatalogNeed, ListedTool, ServerTools};
 use crate::skills::{SkillSet, SkillSource, Viewer};
-use crate::volume::{MountManifest, MountedSkill, MountedTool};
+use crate::volume::{MountManifest, MountedSkill};
 use mooring_settings::{Language, StubFormat};
+use mooring_stubs::MountedTool;
 
 impl CodeServer {
     /// The mount manifest for this caller, cached while its inputs are unchanged.

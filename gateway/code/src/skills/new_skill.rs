@@ -6,9 +6,9 @@ use super::skill::{Skill, SkillStatus};
 use super::{DESCRIPTION_CHARS_MAX, SOURCE_BYTES_MAX, SkillsError};
 use crate::patterns::{PatternMatch, Patterns};
 use crate::records::RunId;
-use crate::stubs::is_python_keyword;
 use mooring_secrets::digest;
 use mooring_settings::Language;
+use mooring_stubs::is_python_keyword;
 
 /// Longest name, in bytes: with its extension it is the name of a file, which has at most 255.
 const NAME_BYTES_MAX: usize = 251;

@@ -59,7 +59,6 @@ pub use trash::TrashOutcome;
 use mooring_store::unix_now_ms;
 
 use super::place::CodePlace;
-pub use super::stubs::MountedTool;
 
 /// The options of the volume.
 #[derive(Clone, Debug)]

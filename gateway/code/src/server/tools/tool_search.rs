@@ -7,9 +7,9 @@ use crate::catalog::CatalogNeed;
 use crate::server::answer::{ToolAnswer, ToolRefusal};
 use crate::server::code_server::{CallContext, CodeServer};
 use crate::server::offer::LanguageOffer;
-use crate::stubs::search::{Detail, SearchResults, search};
 use mooring_protocol::arguments::Arguments;
 use mooring_settings::Language;
+use mooring_stubs::search::{Detail, SearchResults, search};
 
 /// Longest query, in bytes.
 const QUERY_BYTES_MAX: usize = 1024;

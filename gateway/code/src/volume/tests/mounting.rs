@@ -8,9 +8,10 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::super::tools::{self, ManifestError};
-use super::super::{MountedSkill, MountedTool, TreeOrigin};
+use super::super::{MountedSkill, TreeOrigin};
 use super::*;
 use mooring_settings::StubFormat;
+use mooring_stubs::MountedTool;
 
 fn tool(name: &str) -> MountedTool {
     MountedTool {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use mooring_session::names::{ContentHash, NameError, ServerName};
 use serde::Serialize;
 
-use crate::stubs::{self, MountedTool};
 use mooring_secrets::digest;
 use mooring_settings::{Language, StubFormat};
+use mooring_stubs::MountedTool;
 
 /// Most tools mounted at once.
 const TOOLS_MAX: usize = 4_096;
@@ -112,13 +112,16 @@ impl MountManifest {
         tools.sort_by(|a, b| (&a.server, &a.name, &a.id).cmp(&(&b.server, &b.name, &b.id)));
         skills.sort_by(|a, b| a.name.cmp(&b.name));
         let material = HashInput {
-            schema_version: stubs::SCHEMA_VERSION,
+            schema_version: mooring_stubs::SCHEMA_VERSION,
             // What is made of the same tools may be another in another version.
-            form: (env!("CARGO_PKG_VERSION"), stubs::FORM),
-            runtime: [stubs::RUNTIME_PYTHON, stubs::RUNTIME_TYPESCRIPT],
+            form: (env!("CARGO_PKG_VERSION"), mooring_stubs::FORM),
+            runtime: [
+                mooring_stubs::RUNTIME_PYTHON,
+                mooring_stubs::RUNTIME_TYPESCRIPT,
+            ],
             server: server.as_str(),
             stub_language: language.as_str(),
-            stub_format: stubs::format_word(format),
+            stub_format: mooring_stubs::format_word(format),
             tools: &tools,
             skills: &skills,
         };
@@ -152,5 +155,5 @@ fn is_file_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..")
         && name.len() <= 255
         && !name.contains(['/', '\0'])
-        && !stubs::is_own_name(name)
+        && !mooring_stubs::is_own_name(name)
 }

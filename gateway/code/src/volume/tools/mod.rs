@@ -16,8 +16,8 @@ pub use manifest::{ManifestError, MountManifest, MountedSkill};
 
 use super::directory::{self, DIRECTORY_MODE, TOOLS, VolumeError};
 use super::unix_now_ms;
-use crate::stubs::{self, StubFile, ToolTree};
 use mooring_store::rfc3339;
+use mooring_stubs::{StubFile, ToolTree};
 
 /// The prefix of the names of directories in which trees are made.
 pub(super) const NEW_PREFIX: &str = ".new-";
@@ -134,7 +134,7 @@ fn make(base: BorrowedFd<'_>, mounted: &MountManifest) -> Result<TreeOrigin, Vol
 
 fn fill(all: BorrowedFd<'_>, name: &str, mounted: &MountManifest) -> Result<(), VolumeError> {
     let root = make_directory(all, name)?;
-    let tools = stubs::tools(&ToolTree {
+    let tools = mooring_stubs::tools(&ToolTree {
         server: mounted.server().as_str(),
         language: mounted.language,
         format: mounted.format,
@@ -146,7 +146,7 @@ fn fill(all: BorrowedFd<'_>, name: &str, mounted: &MountManifest) -> Result<(), 
     ))?;
     let skills = mounted.skills.iter();
     let skills: Vec<_> = skills.map(|skill| (&*skill.name, &*skill.source)).collect();
-    let skills = stubs::skills(&skills).map_err(VolumeError::at(
+    let skills = mooring_stubs::skills(&skills).map_err(VolumeError::at(
         "the content of the tree of tools could not be made",
     ))?;
     for (tree, files) in [(TOOLS_TREE, &tools), (SKILLS_TREE, &skills)] {

@@ -6,15 +6,15 @@ use super::tool::MountedTool;
 use mooring_settings::{Language, StubFormat};
 
 /// The version of the catalog's and the schema's format.
-pub(crate) const SCHEMA_VERSION: &str = "2026-02-01";
+pub const SCHEMA_VERSION: &str = "2026-02-01";
 
 /// One file to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StubFile {
+pub struct StubFile {
     /// Its path in the tree: at most two names and one `/`, none of them `.` or `..`.
-    pub(crate) path: String,
+    pub path: String,
     /// All of it.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 impl StubFile {
@@ -38,15 +38,15 @@ impl StubFile {
 
 /// The inputs of a tree.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ToolTree<'a> {
+pub struct ToolTree<'a> {
     /// The server of kind `code` whose sessions see it.
-    pub(crate) server: &'a str,
+    pub server: &'a str,
     /// The language that the stubs are for.
-    pub(crate) language: Language,
+    pub language: Language,
     /// The format of the stubs.
-    pub(crate) format: StubFormat,
+    pub format: StubFormat,
     /// The tools, in any order.
-    pub(crate) tools: &'a [MountedTool],
+    pub tools: &'a [MountedTool],
     /// The moment that is written down as that of the making.
-    pub(crate) generated_at: &'a str,
+    pub generated_at: &'a str,
 }

@@ -146,7 +146,7 @@ fn path(package: &Package<'_>, function: &Function<'_>, format: StubFormat) -> S
 }
 
 /// The word of the settings.
-pub(crate) fn format_word(format: StubFormat) -> &'static str {
+pub fn format_word(format: StubFormat) -> &'static str {
     match format {
         StubFormat::Python => "python",
         StubFormat::TypeScript => "typescript",

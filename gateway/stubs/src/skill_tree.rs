@@ -22,7 +22,7 @@ def __dir__():\n    \
 const OWN: [&str; 3] = ["__init__.py", "_meta.json", "_mod.ts"];
 
 /// Whether a skill may have a file of this name beside the package's own.
-pub(crate) fn is_own_name(name: &str) -> bool {
+pub fn is_own_name(name: &str) -> bool {
     OWN.contains(&name)
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn is_own_name(name: &str) -> bool {
 ///
 /// # Errors
 /// As [`super::tools`].
-pub(crate) fn skills(skills: &[(&str, &str)]) -> Result<Vec<StubFile>, serde_json::Error> {
+pub fn skills(skills: &[(&str, &str)]) -> Result<Vec<StubFile>, serde_json::Error> {
     let mut module = String::from("// The skills of this session.\n");
     let mut listed = Vec::new();
     for (file, _) in skills {

@@ -88,7 +88,7 @@ const TYPESCRIPT_WORDS: &[&str] = &[
 ];
 
 /// Whether this is a word of Python that names nothing.
-pub(crate) fn is_python_keyword(name: &str) -> bool {
+pub fn is_python_keyword(name: &str) -> bool {
     PYTHON_KEYWORDS.contains(&name)
 }
 

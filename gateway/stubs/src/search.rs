@@ -17,7 +17,7 @@ use super::{describe, limits};
 /// How much is answered of each tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum Detail {
+pub enum Detail {
     /// How it is imported.
     Name,
     /// And its parameters, the fields of its result, and what it does, in a line.
@@ -29,13 +29,13 @@ pub(crate) enum Detail {
 
 /// The results of a tool search.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SearchResults {
+pub struct SearchResults {
     /// At most as many as were asked for, the best first.
-    pub(crate) entries: Vec<Value>,
+    pub entries: Vec<Value>,
     /// How many fit.
-    pub(crate) total: usize,
-    /// The packages of the servers that have tools: at most [`limits::SERVERS_TOLD_MAX`].
-    pub(crate) servers: Vec<String>,
+    pub total: usize,
+    /// The packages of the servers that have tools: at most 50.
+    pub servers: Vec<String>,
 }
 
 /// The score of a word, by its place.
@@ -62,12 +62,7 @@ const STOP_WORDS: [&str; 60] = [
 const BEGINNING_BYTES_MIN: usize = 3;
 
 /// Searches. Without words every tool is found.
-pub(crate) fn search(
-    tools: &[MountedTool],
-    query: &str,
-    detail: Detail,
-    limit: usize,
-) -> SearchResults {
+pub fn search(tools: &[MountedTool], query: &str, detail: Detail, limit: usize) -> SearchResults {
     let query = query.trim();
     let mut wanted = words(query);
     wanted.sort_unstable();

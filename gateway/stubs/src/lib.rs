@@ -10,7 +10,8 @@
 //! .search_index                  a line for each tool
 //! ```
 //!
-//! Everything here is a pure function of what is mounted: no I/O and no clock. [`names`] makes identifiers, [`schema`] reads schemas as [`kind`]s, `python` and `typescript` write them.
+//! Everything here is a pure function of what is mounted: no I/O and no clock. `names` makes identifiers, `schema` reads
+//! schemas as `kind`s, `python` and `typescript` write them; [`search`] finds tools by words.
 //!
 //! Invariant: names, descriptions and schemas are untrusted, and none of their bytes becomes code.
 
@@ -27,7 +28,7 @@ mod packages;
 mod python;
 mod python_types;
 mod schema;
-pub(crate) mod search;
+pub mod search;
 mod skill_tree;
 mod text;
 mod tool;
@@ -35,29 +36,29 @@ mod tree;
 mod typescript;
 mod typescript_types;
 
-pub(crate) use catalog::format_word;
-pub(crate) use names::is_python_keyword;
-pub(crate) use skill_tree::{is_own_name, skills};
+pub use catalog::format_word;
+pub use names::is_python_keyword;
+pub use skill_tree::{is_own_name, skills};
 pub use tool::MountedTool;
-pub(crate) use tree::{SCHEMA_VERSION, StubFile, ToolTree};
+pub use tree::{SCHEMA_VERSION, StubFile, ToolTree};
 
 use self::function::Package;
 use self::kind::{ToolSchemas, TypeSchema};
 use mooring_settings::StubFormat;
 
 /// The module that Python code imports.
-pub(crate) const RUNTIME_PYTHON: &str = include_str!("../volume/tools/runtime.py");
+pub const RUNTIME_PYTHON: &str = include_str!("runtime.py");
 /// The module that TypeScript code imports.
-pub(crate) const RUNTIME_TYPESCRIPT: &str = include_str!("../volume/tools/runtime.ts");
+pub const RUNTIME_TYPESCRIPT: &str = include_str!("runtime.ts");
 /// The version of everything that is written here. A change of it increments this, so that no session keeps files of the
 /// old form.
-pub(crate) const FORM: u32 = 1;
+pub const FORM: u32 = 1;
 
 /// The files of `/tools`.
 ///
 /// # Errors
 /// A description could not be written as JSON. It cannot happen, and is no reason to panic.
-pub(crate) fn tools(tree: &ToolTree<'_>) -> Result<Vec<StubFile>, serde_json::Error> {
+pub fn tools(tree: &ToolTree<'_>) -> Result<Vec<StubFile>, serde_json::Error> {
     let packages = function::packages(tree.tools);
     let mut files = vec![
         catalog::catalog(tree, &packages)?,
