@@ -1,8 +1,8 @@
 //! Reads an agent's output as it arrives, and keeps what the rules select.
 //!
 //! Invariant: however much is printed, memory holds one result of limited size and one session id; only a document,
-//! which cannot be parsed before its end, is kept whole, up to [`super::document::DOCUMENT_BYTES_MAX`]. Output that does not
-//! match the rules is not an error: nothing is extracted from it.
+//! which cannot be parsed before its end, is kept whole, up to [`super::document::DOCUMENT_BYTES_MAX`]. Output that does
+//! not match the rules is not an error: nothing is extracted from it.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What the policy of a run says of the entries that it wrote.
 //!
-//! Invariant: nothing is kept at a place where the policy lets the run write nothing, whatever the layer says.
+//! Invariant: no file is kept at a place that the policy does not let the run write to, whatever the layer says.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd as _;
