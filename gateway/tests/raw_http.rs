@@ -20,8 +20,8 @@ use std::time::Duration;
 use mooring_code::proxy::{AddressPolicy, Proxy, Traffic};
 use mooring_sandbox::tree::TreeAccess;
 use mooring_sandbox::{
-    Job, Launcher, Limits, ListenerCallback, Network, Options, Program, RunEnd, Sandbox,
-    SessionTrees, StopHandle, Tier,
+    Job, Limits, ListenerCallback, Network, Options, Program, RunEnd, Sandbox, SessionTrees,
+    StopHandle, Tier,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -86,7 +86,7 @@ async fn run(program: Program, policy: AddressPolicy) -> Ran {
 fn sandbox() -> Sandbox {
     let deno = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.tools/bin/deno");
     Sandbox::probe(Options {
-        launcher: Launcher::at(env!("CARGO_BIN_EXE_mooring")),
+        launcher: env!("CARGO_BIN_EXE_mooring").into(),
         deno: Some(
             fs::canonicalize(deno).expect("deno is missing: run tests/tools/install.sh tools"),
         ),
