@@ -18,7 +18,10 @@ use mooring_gateway::{
 };
 use mooring_gateway::{digest_command, keys_command, sessions_command};
 use mooring_pipeline::policy;
-use mooring_settings::{Environment, Flags, LoadedSettings, Settings, SettingsError, generate};
+use mooring_settings::{
+    Environment, Flags, LoadedSettings, RedisTopology, Settings, SettingsError, StoreLocation,
+    generate,
+};
 use mooring_upstream::stdio::supervisor;
 use mooring_upstream::with_causes;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -242,8 +245,9 @@ fn verdict(loaded: &LoadedSettings, checks: &[SettingsCheck]) -> String {
         some => some,
     };
     let mut text = format!(
-        "configuration is valid; listen.address is {}; servers: {servers}\n",
-        settings.listen.address
+        "configuration is valid; listen.address is {}; store: {}; servers: {servers}\n",
+        settings.listen.address,
+        store(settings)
     );
     for remark in &loaded.remarks {
         text.push_str("remark: ");
@@ -257,6 +261,24 @@ fn verdict(loaded: &LoadedSettings, checks: &[SettingsCheck]) -> String {
         text.push_str(&format!("remark: {}: {}\n", check.subject, check.detail));
     }
     text
+}
+
+/// Where the store is and how its server is found, without credentials.
+fn store(settings: &Settings) -> String {
+    let location = &settings.store.location;
+    match location {
+        StoreLocation::Embedded { .. } => location.to_string(),
+        StoreLocation::Redis(url) => match url.topology() {
+            RedisTopology::Single(_) => location.to_string(),
+            RedisTopology::FirstPrimary(_) => format!("the first primary of {location}"),
+            RedisTopology::Sentinels(service) => {
+                format!(
+                    "the primary that sentinels name for {:?} ({location})",
+                    service.name()
+                )
+            }
+        },
+    }
 }
 
 /// Prints to stdout; a closed pipe (`| head`) is not an error.

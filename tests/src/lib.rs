@@ -35,6 +35,7 @@ pub mod reader;
 pub mod redis;
 pub mod reply_proxy;
 pub mod script;
+pub mod sentinel_group;
 pub mod servers;
 pub mod session;
 pub mod sse;

@@ -63,7 +63,9 @@ pub use listen::{
 pub use log::{LogFormat, LogLevel, LogSettings, LoggedRequests};
 pub use peers::{ADDRESS_TAG_BYTES, FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};
-pub use redis_url::RedisUrl;
+pub use redis_url::{
+    RedisAddress, RedisEndpoint, RedisLogin, RedisTopology, RedisUrl, RespVersion, SentinelService,
+};
 pub use servers::{
     AgentServerSettings, ChildVariables, ClientAuthentication, CommandLine, CommandTemplate,
     Concurrency, Condition, GroupNames, GroupServerSettings, HttpServerSettings, INHERITED_DEFAULT,

@@ -82,12 +82,18 @@ pub(super) async fn readyz(
         return reply::json(http_status, body.to_string());
     }
     let mut parts = serde_json::Map::new();
-    let store = json!({
+    let store = app.core.session_router.store();
+    let mut about = json!({
         "status": store_word,
-        "kind": app.core.session_router.store().kind(),
+        "kind": store.kind(),
         "since_ms": since_ms(status.since),
     });
-    parts.insert("store".to_owned(), store);
+    if let Some(redis) = store.redis_server() {
+        about["discovery"] = redis.discovery.into();
+        about["server"] = redis.address.into();
+        about["cause"] = redis.problem.into();
+    }
+    parts.insert("store".to_owned(), about);
     if let Some(refusal) = worker_refusal {
         let about = json!({"status": "unavailable", "cause": refusal.to_string()});
         parts.insert("heartbeat".to_owned(), about);

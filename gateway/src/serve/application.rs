@@ -246,18 +246,17 @@ fn session_access(session_router: &SessionRouter) -> Arc<dyn SessionAccess> {
 /// Addresses of the store, which code must never reach. This machine's own addresses are determined when they are
 /// needed.
 async fn store_addresses(settings: &Settings) -> Vec<IpAddr> {
-    let host = match &settings.store.location {
-        settings::StoreLocation::Redis(url) => url.host(),
-        settings::StoreLocation::Embedded { .. } => None,
-    };
-    let Some(host) = host else {
+    let settings::StoreLocation::Redis(url) = &settings.store.location else {
         return Vec::new();
     };
-    match tokio::net::lookup_host(host).await {
-        Ok(addresses) => addresses.map(|address| address.ip()).collect(),
+    let mut addresses = Vec::new();
+    for host in url.hosts() {
         // The store could not be reached by an unresolvable name either.
-        Err(_) => Vec::new(),
+        if let Ok(found) = tokio::net::lookup_host(host).await {
+            addresses.extend(found.map(|address| address.ip()));
+        }
     }
+    addresses
 }
 
 pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {

@@ -28,7 +28,7 @@ use mooring_peers::fleet::KeyRing;
 use mooring_pipeline::NestedServers;
 use mooring_pipeline::policy::AccessPolicy;
 use mooring_settings::{FleetKeysFile, LoadedSettings, OnUnavailable, Settings, StoreLocation};
-use mooring_store::{self as store, StoreOptions, StorePlace};
+use mooring_store::{self as store, RedisServerView, Store, StoreOptions, StorePlace};
 use mooring_upstream::{ContactOutcome, OauthTokens};
 
 /// Timeout for a response from the gateway's own port.
@@ -212,29 +212,44 @@ async fn store(settings: &Settings) -> SettingsCheck {
     let mut strict = settings.store.clone();
     strict.on_unavailable = OnUnavailable::Fail;
     match store::open(&strict, settings.affinity.session_ttl).await {
-        Ok(store) => match store.listpack_value_bytes().await {
-            Ok(Some(bytes)) if bytes < LISTPACK_VALUE_BYTES_WANTED => SettingsCheck::wrong(
-                CheckOutcome::Warning,
-                subject,
-                format!(
-                    "it can be used, but hash-max-listpack-value is {bytes}: sessions with longer values take 1.4 times \
-                     the memory"
+        Ok(store) => {
+            let usable = usable(&store);
+            match store.listpack_value_bytes().await {
+                Ok(Some(bytes)) if bytes < LISTPACK_VALUE_BYTES_WANTED => SettingsCheck::wrong(
+                    CheckOutcome::Warning,
+                    subject,
+                    format!(
+                        "{usable}, but hash-max-listpack-value is {bytes}: sessions with longer values take 1.4 times \
+                         the memory"
+                    ),
+                    "set it to 512 in redis.conf, as docs/operating-redis.md has it",
                 ),
-                "set it to 512 in redis.conf, as docs/operating-redis.md has it",
-            ),
-            Ok(_) => SettingsCheck::ok(subject, "it can be used"),
-            // The gateway's own user may well have no right to read settings.
-            Err(error) => SettingsCheck::ok(
-                subject,
-                format!("it can be used; hash-max-listpack-value is not known: {error}"),
-            ),
-        },
+                Ok(_) => SettingsCheck::ok(subject, usable),
+                // The gateway's own user may well have no right to read settings.
+                Err(error) => SettingsCheck::ok(
+                    subject,
+                    format!("{usable}; hash-max-listpack-value is not known: {error}"),
+                ),
+            }
+        }
         Err(error) => SettingsCheck::wrong(
             CheckOutcome::Problem,
             subject,
             error.to_string(),
             "docs/operating-redis.md and docs/settings.md ([store]) say what is needed",
         ),
+    }
+}
+
+/// That the store can be used, and which server it is.
+fn usable(store: &Store) -> String {
+    match store.redis_server() {
+        Some(RedisServerView {
+            discovery,
+            address: Some(address),
+            ..
+        }) => format!("it can be used: the server is {address} (discovery: {discovery})"),
+        _ => "it can be used".to_owned(),
     }
 }
 

@@ -120,9 +120,6 @@ pub enum OpenError {
     /// The thread of the embedded store could not be started.
     #[error("cannot start the store's thread")]
     Thread(#[source] std::io::Error),
-    /// The client refuses the URL.
-    #[error("the redis client refuses store.url")]
-    Url(#[source] redis::RedisError),
     /// Redis cannot be reached, and `store.on_unavailable` is `fail`; or it was reached, and refuses this client or lacks
     /// what this gateway needs. The text has the address without credentials.
     #[error("{0}")]

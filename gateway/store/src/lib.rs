@@ -43,7 +43,7 @@ pub use self::rate::RateReply;
 pub use self::request_name::{REQUEST_KEPT, RequestName};
 pub use self::request_parts::{fresh_token, labels};
 pub use self::session::Session;
-pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
+pub use self::status::{AnsweredBy, RedisServerView, StoreMode, StoreStatus};
 pub use self::store::{
     ClaimRefusal, DropGuard, EvictionOutcome, ForgetOutcome, Reaper, RoomError, SEALED_BYTES_MAX,
     SessionAccess, SessionTurn, Store, StoreOptions, StorePlace, TurnError, WhenAway, jittered,

@@ -36,6 +36,17 @@ pub struct StoreStatus {
     pub since: SystemTime,
 }
 
+/// The Redis in use, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisServerView {
+    /// How it is found: by the `url`, as the first primary of the `list`, or by a `sentinel`.
+    pub discovery: &'static str,
+    /// Its address; none while there is no connection.
+    pub address: Option<String>,
+    /// Why there is no connection, without credentials; none if there is one.
+    pub problem: Option<String>,
+}
+
 /// The current status; each change is logged and set in the gauge once.
 #[derive(Debug)]
 pub(super) struct StatusCell(watch::Sender<StoreStatus>);

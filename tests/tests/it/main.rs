@@ -102,6 +102,7 @@ mod scene;
 mod scripted;
 mod sdk_faults;
 mod secrets;
+mod sentinels;
 mod serving_threads;
 mod session_endpoints;
 mod sessions_command;

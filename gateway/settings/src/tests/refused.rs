@@ -138,15 +138,12 @@ fn bad_values_are_refused_with_what_is_allowed() {
 }
 
 #[test]
-fn stores_that_a_later_version_serves_are_named() {
+fn urls_of_stores_are_refused_with_the_reason() {
     #[track_caller]
     fn check(url: &str, parts: &[&str]) {
         check_refused("", &[("MOORING_STORE_URL", url)], parts);
     }
-    check(
-        "redis+sentinel://a:1,b:2/mymaster",
-        &["Sentinel is not served"],
-    );
+    check("redis+sentinel://a:1,b:2", &["it names no service"]);
     check("redis+cluster://a:1", &["Cluster is not served"]);
     check("redis://host:port", &["invalid port number"]);
     check("redis://host/one", &["the database \"one\" is no number"]);

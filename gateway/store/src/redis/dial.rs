@@ -1,19 +1,22 @@
-//! Connects to Redis, and checks that the server has the module in a compatible version.
+//! Connects to the Redis that serves: finds it, logs in, and checks that it has the module in a compatible version.
 //!
-//! Invariant: a connection is returned only if the server knows every command of [`NEEDED`], and its replies name their
-//! requests.
+//! Invariants: a connection is returned only if the server knows every command of [`NEEDED`], and its replies name their
+//! requests; where the primary is found among several servers, only if the server itself says that it is one, whoever
+//! has named it.
 
-use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_session::request_digest::NAMES_REQUEST;
-use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, ServerError, Value};
-use tokio::time::timeout;
+use mooring_settings::{RedisEndpoint, RedisTopology, RedisUrl};
+use redis::Value;
+use tokio::time::{sleep, timeout};
 
 use super::command_connection::CommandConnection;
-use super::failure;
+use super::down_reason::{DownReason, timed_out};
+use super::log_in::{log_in, send};
 use super::reply::text;
-use crate::error::OpenError;
+use super::sentinels::{NamedServer, Sentinels};
 
 /// Every command of the module that this gateway sends. A module without one of them is too old and is refused at the
 /// start, not at the first call.
@@ -41,133 +44,161 @@ const NEEDED: [&str; 21] = [
     "worker.wait",
 ];
 
-/// No process listens there.
-const REFUSED: &str = "connection refused";
+/// Pause between questions to the sentinels while there is a connection.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// How a problem begins that Redis has told of itself.
-const ANSWERED: &str = "it answered";
-
-/// Why there is no connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DownReason {
-    /// The server is unreachable, or does not serve this client now.
-    Unreachable(String),
-    /// The server refuses this client's user, which no further attempt changes.
-    Denied(String),
-    /// The server has not loaded the module.
-    NoModule,
-    /// The server's module lacks these commands.
-    OldModule(String),
+/// A connection, and the server at its other end.
+pub(super) struct ServerConnection {
+    pub(super) connection: CommandConnection,
+    pub(super) server: Arc<RedisEndpoint>,
 }
 
-impl DownReason {
-    /// The store at this address cannot be opened for this reason.
-    pub(crate) fn at(&self, address: &str) -> OpenError {
-        let text = match self {
-            Self::Unreachable(problem) => format!("cannot reach redis at {address}: {problem}"),
-            Self::Denied(problem) => format!("redis at {address} refuses this client: {problem}"),
-            Self::NoModule => format!(
-                "redis at {address} runs without the mooring module: start it with `redis-server --loadmodule \
-                 /path/to/libmooring.so`, or send it `MODULE LOAD /path/to/libmooring.so`"
-            ),
-            Self::OldModule(missing) => format!(
-                "the mooring module of redis at {address} is too old for this gateway: it lacks {missing}; load the \
-                 libmooring.so of this release"
-            ),
-        };
-        OpenError::Redis(text.into())
-    }
-}
-
-/// The address of Redis, and its timeouts.
+/// How the server is found, and how long it is waited for.
 #[derive(Debug)]
 pub(super) struct Dialer {
-    info: ConnectionInfo,
+    topology: Topology,
+    /// What the URL names, without credentials.
     pub(super) address: String,
     pub(super) command_timeout: Duration,
-    is_tls: bool,
+}
+
+#[derive(Debug)]
+enum Topology {
+    Single(Arc<RedisEndpoint>),
+    FirstPrimary(Vec<Arc<RedisEndpoint>>),
+    Sentinels(Sentinels),
 }
 
 impl Dialer {
-    /// Parses the URL. Nothing is sent yet.
-    ///
-    /// # Errors
-    /// The URL is invalid.
-    pub(super) fn new(url: &str, command_timeout: Duration) -> Result<Self, OpenError> {
-        let info = url.into_connection_info().map_err(OpenError::Url)?;
-        let address = info.addr().to_string();
-        let is_tls = matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. });
-        Ok(Self {
-            info,
+    /// Nothing is sent yet.
+    pub(super) fn new(url: &RedisUrl, command_timeout: Duration) -> Self {
+        let (topology, address) = match url.topology() {
+            RedisTopology::Single(server) => {
+                let address = server.address.to_string();
+                (Topology::Single(Arc::new(server.clone())), address)
+            }
+            RedisTopology::FirstPrimary(servers) => {
+                let address = addresses(servers);
+                let servers = servers.iter().cloned().map(Arc::new).collect();
+                (Topology::FirstPrimary(servers), address)
+            }
+            RedisTopology::Sentinels(service) => {
+                let sentinels = addresses(service.sentinels());
+                let address = format!("{} (sentinels {sentinels})", service.name());
+                let sentinels = Sentinels::new(service.clone(), command_timeout);
+                (Topology::Sentinels(sentinels), address)
+            }
+        };
+        Self {
+            topology,
             address,
             command_timeout,
-            is_tls,
-        })
+        }
     }
 
-    /// Connects and checks the module, within twice the command timeout.
-    pub(super) async fn connect(&self) -> Result<CommandConnection, DownReason> {
-        self.try_connect().await.map_err(|down| match down {
-            DownReason::Unreachable(problem)
-                if self.is_tls && problem != REFUSED && !problem.starts_with(ANSWERED) =>
-            {
-                DownReason::Unreachable(format!(
-                    "{problem}; no TLS was agreed: rediss:// needs a port that speaks TLS with a certificate that this \
-                     system trusts, and redis:// is for a port without TLS"
-                ))
+    /// How the server is found, in one word.
+    pub(super) fn discovery(&self) -> &'static str {
+        match self.topology {
+            Topology::Single(_) => "url",
+            Topology::FirstPrimary(_) => "list",
+            Topology::Sentinels(_) => "sentinel",
+        }
+    }
+
+    /// Whether only a server serves that says that it is a primary. The one that a single URL leads to need not say so.
+    pub(super) fn needs_primary(&self) -> bool {
+        !matches!(self.topology, Topology::Single(_))
+    }
+
+    /// Finds the server that serves and connects to it: within twice the command timeout for each server that is tried,
+    /// and once for the sentinels, which are asked all at the same time.
+    pub(super) async fn connect(&self) -> Result<ServerConnection, DownReason> {
+        match &self.topology {
+            Topology::Single(server) => self.connect_to(server).await,
+            Topology::FirstPrimary(servers) => self.connect_to_first(servers).await,
+            Topology::Sentinels(sentinels) => {
+                let named = sentinels.ask().await?;
+                self.connect_to_first(&servers_of(&named)).await
             }
-            down => down,
-        })
+        }
     }
 
-    async fn try_connect(&self) -> Result<CommandConnection, DownReason> {
-        let timed_out = |_| DownReason::Unreachable("timed out".to_owned());
-        let opening = async {
-            let connection = CommandConnection::open(self.info.addr()).await;
-            let connection = connection.map_err(|error| down(&error))?;
-            self.set_up(&connection).await?;
-            Ok(connection)
+    /// Waits until sentinels name another primary than the connected one and it says that it is one. The server itself
+    /// cannot tell while a partition keeps the sentinels from it. Never ends where no sentinels are asked.
+    pub(super) async fn find_successor(&self, connected: &RedisEndpoint) -> ServerConnection {
+        let Topology::Sentinels(sentinels) = &self.topology else {
+            return std::future::pending().await;
         };
-        let opened = timeout(self.command_timeout, opening).await;
-        let connection = opened.map_err(timed_out)??;
+        loop {
+            sleep(ASK_EVERY.mul_f64(rand::random_range(0.75..1.25))).await;
+            let Ok(named) = sentinels.ask().await else {
+                continue;
+            };
+            let newest = newest(&named);
+            if newest
+                .iter()
+                .any(|named| named.server.address == connected.address)
+            {
+                continue;
+            }
+            if let Ok(found) = self.connect_to_first(&servers_of(newest)).await {
+                return found;
+            }
+        }
+    }
+
+    async fn connect_to_first(
+        &self,
+        servers: &[Arc<RedisEndpoint>],
+    ) -> Result<ServerConnection, DownReason> {
+        let mut problems = Vec::new();
+        for server in servers {
+            match self.connect_to(server).await {
+                Ok(found) => return Ok(found),
+                Err(down) => problems.push((server.address.to_string(), down)),
+            }
+        }
+        Err(DownReason::of_all(problems))
+    }
+
+    /// Connects to this server, and checks its role and module, within twice the command timeout.
+    pub(super) async fn connect_to(
+        &self,
+        server: &Arc<RedisEndpoint>,
+    ) -> Result<ServerConnection, DownReason> {
+        let connection = log_in(server, self.command_timeout, self.needs_primary()).await?;
         let mut command = redis::cmd("COMMAND");
         command.arg("INFO").arg(&NEEDED);
-        let answer = timeout(self.command_timeout, connection.send(&command)).await;
-        match answer.map_err(timed_out)? {
-            Ok(Value::ServerError(error)) => Err(refused(&error)),
-            Ok(value) => is_complete(&value).map(|()| connection),
-            Err(error) => Err(down(&error)),
-        }
+        let answer = timeout(self.command_timeout, send(&connection, &command));
+        is_complete(&answer.await.map_err(|_| timed_out())??)?;
+        Ok(ServerConnection {
+            connection,
+            server: Arc::clone(server),
+        })
     }
+}
 
-    /// Authenticates, and selects the protocol and the database.
-    async fn set_up(&self, connection: &CommandConnection) -> Result<(), DownReason> {
-        let settings = self.info.redis_settings();
-        let mut commands = Vec::new();
-        if let Some(password) = settings.password() {
-            let mut command = redis::cmd("AUTH");
-            command.arg(settings.username()).arg(password);
-            commands.push(command);
-        }
-        if settings.protocol() == ProtocolVersion::RESP3 {
-            let mut command = redis::cmd("HELLO");
-            command.arg(3);
-            commands.push(command);
-        }
-        if settings.db() != 0 {
-            let mut command = redis::cmd("SELECT");
-            command.arg(settings.db());
-            commands.push(command);
-        }
-        for command in commands {
-            match connection.send(&command).await {
-                Ok(Value::ServerError(error)) => return Err(refused(&error)),
-                Ok(_) => {}
-                Err(error) => return Err(down(&error)),
-            }
-        }
-        Ok(())
-    }
+fn addresses(servers: &[RedisEndpoint]) -> String {
+    let addresses: Vec<_> = servers
+        .iter()
+        .map(|server| server.address.to_string())
+        .collect();
+    addresses.join(", ")
+}
+
+fn servers_of(named: &[NamedServer]) -> Vec<Arc<RedisEndpoint>> {
+    named
+        .iter()
+        .map(|named| Arc::clone(&named.server))
+        .collect()
+}
+
+/// Those of the newest configuration; the first is of it.
+fn newest(named: &[NamedServer]) -> &[NamedServer] {
+    let epoch = named.first().map(|first| first.epoch);
+    let is_older = |named: &NamedServer| Some(named.epoch) != epoch;
+    let end = named.iter().position(is_older).unwrap_or(named.len());
+    named.get(..end).unwrap_or_default()
 }
 
 /// A module that has every command, but whose replies name no request.
@@ -175,12 +206,6 @@ const WITHOUT_NAMES: &str = "replies that name their request";
 
 /// Where an entry of COMMAND INFO has the hints.
 const HINTS: usize = 7;
-
-/// What Redis says of a long command before a client has authenticated: it reads only the number of its words.
-const UNREAD: &str = "unauthenticated multibulk length";
-
-/// What Redis says of a password where its default user has none.
-const NO_PASSWORD: &str = "without any password configured";
 
 /// COMMAND INFO returns one entry per name: null or an empty list if the command is unknown.
 fn is_complete(answer: &Value) -> Result<(), DownReason> {
@@ -208,36 +233,6 @@ fn is_complete(answer: &Value) -> Result<(), DownReason> {
         all if all == NEEDED.len() => Err(DownReason::NoModule),
         _ => Err(DownReason::OldModule(missing.join(", "))),
     }
-}
-
-/// What the server says of a command while a connection is set up. Only what it says of the user is final: one that is at
-/// its limit of clients, or loads its data, serves this client later.
-fn refused(error: &ServerError) -> DownReason {
-    let says = |part: &str| {
-        error
-            .details()
-            .is_some_and(|details| details.contains(part))
-    };
-    let text = failure::in_its_words(error.code(), error.details());
-    if error.code() == "WRONGPASS" || says(NO_PASSWORD) {
-        DownReason::Denied("authentication failed: wrong user or password".to_owned())
-    } else if says(UNREAD) {
-        let problem = "NOAUTH Authentication required; store.url has no password";
-        DownReason::Denied(problem.to_owned())
-    } else if matches!(error.code(), "NOAUTH" | "NOPERM") {
-        DownReason::Denied(text)
-    } else {
-        DownReason::Unreachable(format!("{ANSWERED} {text}"))
-    }
-}
-
-/// The message of the system or TLS. A socket file that does not exist is a server that does not listen.
-fn down(error: &io::Error) -> DownReason {
-    DownReason::Unreachable(match error.kind() {
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => REFUSED.to_owned(),
-        io::ErrorKind::TimedOut => "timed out".to_owned(),
-        _ => format!("I/O error: {error}"),
-    })
 }
 
 #[cfg(test)]
@@ -280,49 +275,5 @@ mod tests {
             unreachable!("commands are missing");
         };
         assert!(missing.starts_with("session.bind, worker."), "{missing}");
-    }
-
-    #[test]
-    fn only_what_redis_says_of_the_user_is_final() {
-        let said = |line: &str| {
-            let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-            let Value::ServerError(error) = reply else {
-                unreachable!("{line} is an error");
-            };
-            refused(&error)
-        };
-        let wrong = "authentication failed: wrong user or password";
-        for (line, problem) in [
-            (
-                "WRONGPASS invalid username-password pair or user is disabled.",
-                wrong,
-            ),
-            (
-                "ERR AUTH <password> called without any password configured for the default user.",
-                wrong,
-            ),
-            (
-                "ERR Protocol error: unauthenticated multibulk length",
-                "NOAUTH Authentication required; store.url has no password",
-            ),
-            (
-                "NOAUTH Authentication required.",
-                "NOAUTH Authentication required.",
-            ),
-            (
-                "NOPERM User u has no permissions to run the 'command|info' command",
-                "NOPERM User u has no permissions to run the 'command|info' command",
-            ),
-        ] {
-            assert_eq!(said(line), DownReason::Denied(problem.to_owned()), "{line}");
-        }
-        for line in [
-            "ERR max number of clients reached",
-            "LOADING Redis is loading the dataset in memory",
-            "ERR DB index is out of range",
-        ] {
-            let answered = format!("it answered {line}");
-            assert_eq!(said(line), DownReason::Unreachable(answered));
-        }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Invariants: an event that the server delivered reaches a caller, even if the one that sent the wait goes away before
 //! the reply, because the wait runs in a task and the next caller takes its result; there is at most one wait per
-//! worker at a time; a caller that retries immediately after a failure does not spin; a wait that cannot end with events
-//! any more has no [`EventPath`].
+//! worker at a time, and it ends when the shared link leads to another server; a caller that retries immediately after a
+//! failure does not spin; a wait that cannot end with events any more has no [`EventPath`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -239,11 +239,11 @@ impl Source {
         let away = || StoreError::Away(UnavailableReason::Disconnected);
         let is_up = |state: &LinkState| matches!(state, LinkState::Up(_));
         let opened = timeout(wait, self.link.wait_for(is_up)).await;
-        let number = match opened.ok().and_then(Result::ok).as_deref() {
-            Some(LinkState::Up(open)) => open.number,
+        let (server, number) = match opened.ok().and_then(Result::ok).as_deref() {
+            Some(LinkState::Up(open)) => (Arc::clone(&open.server), open.number),
             _ => return Err(away()),
         };
-        let connected = self.dialer.connect().await.map_err(|_| away())?;
+        let connected = self.dialer.connect_to(&server).await.map_err(|_| away())?;
         Ok(EventConnection {
             connection: Connection::new(connected, number),
             path: EventPath(PATHS.fetch_add(1, Ordering::Relaxed)),

@@ -13,30 +13,25 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use mooring_settings::RedisEndpoint;
 use redis::{Cmd, Value};
 use thread_local::ThreadLocal;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::backoff::Backoff;
 use super::command_connection::{CommandConnection, ReplyCallback};
-use super::dial::{Dialer, DownReason};
+use super::dial::{Dialer, ServerConnection};
+use super::down_reason::DownReason;
 use super::prefixes::{self, NotCovered};
 use crate::error::{OpenError, StoreError, UnavailableReason};
 use crate::lock::lock;
+use crate::status::RedisServerView;
 
-/// The pause after a failed attempt to connect; it doubles with each further one.
-const BACKOFF_MIN: Duration = Duration::from_millis(50);
-/// The longest pause between attempts to connect, and so about the longest delay until a return is noticed.
-const BACKOFF_MAX: Duration = Duration::from_millis(250);
 /// Interval of pings on a connection that may be unused.
 const PING_EVERY: Duration = Duration::from_secs(1);
-/// A connection that is lost within this time is lost quickly.
-const QUICKLY: Duration = Duration::from_secs(1);
-/// Quick losses in a row after which a lost connection is opened again without a pause. Something may close connections one
-/// by one, but not as fast as they are opened.
-const QUICK_LOSSES_MAX: u32 = 20;
-/// A connection to a server that has become a replica is kept for this long, so that a fleet whose only server is one
-/// does not reconnect for every command.
+/// The connection of a single URL to a server that has become a replica is kept for this long, so that a fleet whose only
+/// server is one does not reconnect for every command. Where a primary is looked for, none is opened to a replica.
 const REPLICA_KEPT_FOR: Duration = Duration::from_secs(1);
 /// Pause between attempts to open a connection of a thread's own while the first one is open.
 const DIAL_OWN_EVERY: Duration = Duration::from_secs(5);
@@ -72,14 +67,18 @@ impl LinkState {
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(super) connection: CommandConnection,
+    /// The server that it leads to: every further connection of this number is to the same one.
+    pub(super) server: Arc<RedisEndpoint>,
     pub(super) number: u64,
     opened_at: Instant,
 }
 
 impl Connection {
-    pub(super) fn new(connection: CommandConnection, number: u64) -> Self {
+    pub(super) fn new(opened: ServerConnection, number: u64) -> Self {
+        let ServerConnection { connection, server } = opened;
         Self {
             connection,
+            server,
             number,
             opened_at: Instant::now(),
         }
@@ -152,8 +151,8 @@ impl Link {
             Err(down @ DownReason::Unreachable(_)) => Err(down),
             first => Ok(first.map_err(|down| down.at(address))?),
         };
-        if let Ok(connection) = &first
-            && let Some(not_covered) = shared.not_covered(connection).await
+        if let Ok(opened) = &first
+            && let Some(not_covered) = shared.not_covered(&opened.connection).await
         {
             return Err(not_covered.at(address));
         }
@@ -164,6 +163,19 @@ impl Link {
 
     pub(super) fn address(&self) -> &str {
         &self.shared.dialer.address
+    }
+
+    pub(super) fn server(&self) -> RedisServerView {
+        let (address, problem) = match &*self.shared.state.borrow() {
+            LinkState::Up(open) => (Some(open.server.address.to_string()), None),
+            LinkState::Reconnecting => (None, None),
+            LinkState::Down(down) => (None, Some(down.problem())),
+        };
+        RedisServerView {
+            discovery: self.shared.dialer.discovery(),
+            address,
+            problem,
+        }
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<LinkState> {
@@ -215,11 +227,14 @@ impl Shared {
             connection,
             number,
             opened_at,
+            ..
         } = self.of_this_thread(self.connection(deadline).await?, WithoutOwn::Dial);
         let away = match timeout_at(deadline, connection.send(command)).await {
             Ok(Ok(reply)) => {
                 // After a failover the address leads to another server, and this connection to the former primary.
-                if is_from_replica(&reply) && opened_at.elapsed() >= REPLICA_KEPT_FOR {
+                if is_from_replica(&reply)
+                    && (self.dialer.needs_primary() || opened_at.elapsed() >= REPLICA_KEPT_FOR)
+                {
                     self.lose(number);
                 }
                 return Ok(reply);
@@ -244,7 +259,8 @@ impl Shared {
                 number: open.number,
                 own: None,
             };
-            tokio::spawn(Arc::clone(self).keep_own(open.number));
+            let server = Arc::clone(&open.server);
+            tokio::spawn(Arc::clone(self).keep_own(open.number, server));
         }
         thread.own.clone().unwrap_or(open)
     }
@@ -255,13 +271,13 @@ impl Shared {
 
     /// Maintains this thread's own connection until the open one of this number is lost. A failure to open it, as at
     /// the server's limit of clients, is no loss: the thread shares the open one, and tries again.
-    async fn keep_own(self: Arc<Self>, number: u64) {
+    async fn keep_own(self: Arc<Self>, number: u64, server: Arc<RedisEndpoint>) {
         let mut changes = self.state.subscribe();
         let mut is_known = false;
         loop {
-            match self.dialer.connect().await {
-                Ok(connection) => {
-                    let own = Connection::new(connection, number);
+            match self.dialer.connect_to(&server).await {
+                Ok(opened) => {
+                    let own = Connection::new(opened, number);
                     self.set_own(number, Some(own));
                     return Arc::clone(&self).until_lost(number).await;
                 }
@@ -321,26 +337,37 @@ impl Shared {
     }
 
     /// Maintains the connection for as long as the store exists.
-    async fn keep(self: Arc<Self>, mut last: Result<u64, ()>) {
+    async fn keep(self: Arc<Self>, mut last: Result<Arc<RedisEndpoint>, ()>) {
         let mut number = 1;
         let mut backoff = Backoff::default();
         loop {
+            let mut successor = None;
             let pause = match last {
-                Ok(open) => {
+                Ok(server) => {
                     let opened_at = Instant::now();
-                    Arc::clone(&self).until_lost(open).await;
+                    tokio::select! {
+                        () = Arc::clone(&self).until_lost(number) => {}
+                        found = self.dialer.find_successor(&server) => successor = Some(found),
+                    }
                     backoff.after_loss(opened_at.elapsed())
                 }
                 Err(()) => backoff.after_failure(),
             };
-            if !pause.is_zero() {
-                tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
-            }
+            let attempt = match successor {
+                // The connection to it is open, and the one to the former primary serves until it is replaced.
+                Some(found) => Ok(found),
+                None => {
+                    if !pause.is_zero() {
+                        tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+                    }
+                    self.dialer.connect().await
+                }
+            };
             number += 1;
-            let attempt = self.dialer.connect().await;
             // A running fleet is not stopped for this: its sessions are still routed.
-            if let Ok(connection) = &attempt
-                && let Some(NotCovered { head, prefixes }) = self.not_covered(connection).await
+            if let Ok(opened) = &attempt
+                && let Some(NotCovered { head, prefixes }) =
+                    self.not_covered(&opened.connection).await
             {
                 tracing::error!(
                     %head,
@@ -377,18 +404,24 @@ impl Shared {
     }
 
     /// Stores and logs the outcome of an attempt to connect.
-    fn note(&self, attempt: Result<CommandConnection, DownReason>, number: u64) -> Result<u64, ()> {
-        let address = &self.dialer.address;
+    fn note(
+        &self,
+        attempt: Result<ServerConnection, DownReason>,
+        number: u64,
+    ) -> Result<Arc<RedisEndpoint>, ()> {
         match attempt {
-            Ok(connection) => {
-                tracing::info!(%address, "connected to redis");
-                let connection = Connection::new(connection, number);
+            Ok(opened) => {
+                let server = Arc::clone(&opened.server);
+                let discovery = self.dialer.discovery();
+                tracing::info!(address = %server.address, discovery, "connected to redis");
+                let connection = Connection::new(opened, number);
                 // This thread has it for its own.
                 *self.thread() = ThreadConnection { number, own: None };
                 self.state.send_replace(LinkState::Up(connection));
-                Ok(number)
+                Ok(server)
             }
             Err(down) => {
+                let address = &self.dialer.address;
                 let is_new = !matches!(&*self.state.borrow(), LinkState::Down(old) if *old == down);
                 if is_new {
                     tracing::warn!(%address, problem = ?down, "redis is away");
@@ -400,70 +433,7 @@ impl Shared {
     }
 }
 
-/// How long to wait before the next attempt to connect.
-#[derive(Debug)]
-struct Backoff {
-    next: Duration,
-    quick_losses: u32,
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self {
-            next: BACKOFF_MIN,
-            quick_losses: 0,
-        }
-    }
-}
-
-impl Backoff {
-    /// After an attempt that failed.
-    fn after_failure(&mut self) -> Duration {
-        let pause = self.next;
-        self.next = BACKOFF_MAX.min(pause * 2);
-        pause
-    }
-
-    /// After the loss of a connection that `lasted` for so long: nothing, unless all of the last ones were lost quickly, as
-    /// where no reply of a server can be believed.
-    fn after_loss(&mut self, lasted: Duration) -> Duration {
-        self.quick_losses = match lasted < QUICKLY {
-            true => self.quick_losses.saturating_add(1),
-            false => 0,
-        };
-        if self.quick_losses > QUICK_LOSSES_MAX {
-            return self.after_failure();
-        }
-        self.next = BACKOFF_MIN;
-        Duration::ZERO
-    }
-}
-
 /// Whether the server refused the command because it is a replica.
 fn is_from_replica(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "READONLY")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_that_are_lost_quickly_again_and_again_are_opened_with_pauses() {
-        let (quick, long) = (QUICKLY / 10, QUICKLY);
-        let mut backoff = Backoff::default();
-        for _ in 0..QUICK_LOSSES_MAX {
-            assert_eq!(backoff.after_loss(quick), Duration::ZERO);
-        }
-        assert_eq!(backoff.after_loss(quick), BACKOFF_MIN);
-        assert_eq!(backoff.after_loss(quick), BACKOFF_MIN * 2);
-        for _ in 0..10 {
-            backoff.after_loss(quick);
-        }
-        assert_eq!(backoff.after_loss(quick), BACKOFF_MAX);
-        // One that lasted ends that.
-        assert_eq!(backoff.after_loss(long), Duration::ZERO);
-        assert_eq!(backoff.after_loss(quick), Duration::ZERO);
-        assert_eq!(backoff.after_failure(), BACKOFF_MIN);
-    }
 }

@@ -1,27 +1,32 @@
 //! The Redis store: every transition is one command of the mooring module, executed by the server.
 //!
-//! This module makes no decisions. [`dial`] connects and authenticates; [`command_connection`] shares one connection, with
-//! [`tls`] if the URL says so, between commands, with [`reply_reader`], and believes a reply only if it is the
-//! [`expected_reply`]; [`link`] maintains that of all commands except the blocking one, for which [`events`] has its own.
-//! [`command`] writes requests on a record, [`reply`] parses replies by field name, of which [`known_bindings`] spares most,
-//! and [`failure`] maps error replies to refusals by their code. [`sessions`], [`fleet`], [`turns`], [`rate`] and [`sealed`]
-//! have the other commands with their replies.
+//! This module makes no decisions. [`dial`] finds the server, where necessary by its [`sentinels`], and checks its module;
+//! [`log_in`] connects and authenticates. [`command_connection`] shares one connection, with [`tls`] if the URL says so,
+//! between commands, with [`reply_reader`], and believes a reply only if it is the [`expected_reply`]. [`link`] maintains
+//! that of all commands except the blocking one, for which [`events`] has its own; [`down_reason`] says why there is none,
+//! and [`backoff`] when to try again. [`command`] writes requests on a record, [`reply`] parses replies by field name, of
+//! which [`known_bindings`] spares most, and [`failure`] maps error replies to refusals by their code. [`sessions`],
+//! [`fleet`], [`turns`], [`rate`] and [`sealed`] have the other commands with their replies.
 
+mod backoff;
 mod command;
 mod command_connection;
 mod dial;
+mod down_reason;
 mod events;
 mod expected_reply;
 mod failure;
 mod fleet;
 mod known_bindings;
 mod link;
+mod log_in;
 mod prefixes;
 mod rate;
 mod reply;
 mod reply_reader;
 mod requests;
 mod sealed;
+mod sentinels;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -35,6 +40,7 @@ use std::time::Duration;
 use mooring_session::names::{NameError, Problem, WorkerId};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Millis;
+use mooring_settings::RedisUrl;
 use redis::{Cmd, Value};
 use tokio::sync::watch;
 
@@ -47,6 +53,7 @@ pub(super) use self::link::{LinkState, Resend};
 use crate::error::{OpenError, StoreError};
 use crate::events::{EventPath, WorkerEvent};
 use crate::key::{Family, InitDigest, SessionKey};
+use crate::status::RedisServerView;
 
 /// A Redis with the module.
 #[derive(Debug)]
@@ -63,14 +70,14 @@ impl RedisStore {
     /// Makes the first connection and starts the task that maintains it. An unreachable server is not an error here.
     ///
     /// # Errors
-    /// The URL is invalid, or the server is reachable but refuses this client, has no module that knows every command
-    /// of this gateway, or does not index keys under `prefix`.
+    /// A server is reachable but refuses this client, has no module that knows every command of this gateway, or does
+    /// not index keys under `prefix`; or the sentinels know no such service.
     pub(super) async fn open(
-        url: &str,
+        url: &RedisUrl,
         prefix: &str,
         command_timeout: Duration,
     ) -> Result<Self, OpenError> {
-        let dialer = Arc::new(Dialer::new(url, command_timeout)?);
+        let dialer = Arc::new(Dialer::new(url, command_timeout));
         let link = Link::open(Arc::clone(&dialer), Family::heads(prefix)).await?;
         Ok(Self {
             events: EventConnections::new(dialer, link.watch(), prefix),
@@ -81,9 +88,14 @@ impl RedisStore {
         })
     }
 
-    /// The server's address, without credentials.
+    /// What the URL names, without credentials.
     pub(super) fn address(&self) -> &str {
         self.link.address()
+    }
+
+    /// The server in use.
+    pub(super) fn server(&self) -> RedisServerView {
+        self.link.server()
     }
 
     pub(super) async fn wait_for_events(

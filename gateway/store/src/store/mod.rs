@@ -39,7 +39,7 @@ use crate::fallback::{FallbackStore, Losses, MemoryTransition};
 use crate::key::{InitDigest, SessionKey};
 use crate::lock;
 use crate::redis::RedisStore;
-use crate::status::{FollowedStatus, StatusCell, StoreMode, StoreStatus};
+use crate::status::{FollowedStatus, RedisServerView, StatusCell, StoreMode, StoreStatus};
 use crate::transition::Get;
 
 /// Longest initialize params in bytes. A server's result may be longer.
@@ -97,6 +97,16 @@ impl Store {
         match &*self.backend {
             Backend::Embedded(..) => "embedded",
             _ => "redis",
+        }
+    }
+
+    /// The Redis in use; none for another store.
+    #[must_use]
+    pub fn redis_server(&self) -> Option<RedisServerView> {
+        match &*self.backend {
+            Backend::Embedded(..) => None,
+            Backend::Redis(store, _) => Some(store.server()),
+            Backend::Fallback(store) => Some(store.redis().server()),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::error::OpenError;
 use crate::fallback::FallbackStore;
 use crate::redis::{LinkState, RedisStore};
 use crate::status::{FollowedStatus, StatusCell, StoreMode};
-use mooring_settings::{OnUnavailable, StoreLocation, StoreSettings};
+use mooring_settings::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
 
 /// Which store, and how it is used.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct StoreOptions {
 }
 
 /// The location of records.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum StorePlace {
     /// In this process's memory.
     Memory,
@@ -41,20 +41,10 @@ pub enum StorePlace {
     /// In a Redis with the module.
     Redis {
         /// Its URL, credentials included.
-        url: String,
+        url: RedisUrl,
         /// What happens while it is away.
         when_away: WhenAway,
     },
-}
-
-impl std::fmt::Debug for StorePlace {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Memory => formatter.write_str("Memory"),
-            Self::Embedded { path } => write!(formatter, "Embedded({})", path.display()),
-            Self::Redis { when_away, .. } => write!(formatter, "Redis({when_away:?})"),
-        }
-    }
 }
 
 /// What happens while Redis is away.
@@ -74,7 +64,7 @@ impl StoreOptions {
             place: match &settings.location {
                 StoreLocation::Embedded { path } => StorePlace::Embedded { path: path.clone() },
                 StoreLocation::Redis(url) => StorePlace::Redis {
-                    url: url.secret().to_owned(),
+                    url: url.clone(),
                     when_away: match settings.on_unavailable {
                         OnUnavailable::Fallback => WhenAway::Fallback,
                         OnUnavailable::Fail => WhenAway::Fail,

@@ -43,7 +43,7 @@ pub fn embedded_store(path: &Path) -> Store {
 pub async fn redis_store(server: &RedisServer) -> Store {
     let options = StoreOptions {
         place: StorePlace::Redis {
-            url: server.url(),
+            url: server::redis_url(&server.url()),
             when_away: WhenAway::Fail,
         },
         key_prefix: PREFIX.to_owned(),

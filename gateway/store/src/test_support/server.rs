@@ -11,6 +11,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mooring_settings::{RedisAddress, RedisUrl};
+
 /// How long a server may take to answer, and anything awaited to come true.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
@@ -95,6 +97,10 @@ impl RedisServer {
         format!("unix://{}/socket", self.directory.path().display())
     }
 
+    pub fn unix_address(&self) -> RedisAddress {
+        RedisAddress::Unix(self.directory.path().join("socket"))
+    }
+
     /// Sends a command past the store.
     pub fn command(&self, words: &[&str]) -> redis::Value {
         let client = redis::Client::open(self.url()).unwrap();
@@ -113,7 +119,67 @@ impl Drop for RedisServer {
     }
 }
 
-fn free_port() -> u16 {
+/// A sentinel that knows one service, until it is told otherwise.
+pub struct SentinelServer {
+    pub port: u16,
+    child: Child,
+    _directory: tempfile::TempDir,
+}
+
+impl SentinelServer {
+    /// Starts one that takes the server at `primary` for the primary of `service`, by the configuration of this epoch,
+    /// with more lines of configuration.
+    pub fn start(service: &str, primary: u16, epoch: u64, lines: &str) -> Self {
+        let (port, directory) = (free_port(), tempfile::tempdir().unwrap());
+        let path = directory.path().join("sentinel.conf");
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\nsentinel monitor {service} 127.0.0.1 {primary} 2\n\
+             sentinel config-epoch {service} {epoch}\n{lines}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let child = Command::new("redis-server")
+            .arg(&path)
+            .arg("--sentinel")
+            .current_dir(directory.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed");
+        let started = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(started.elapsed() < PATIENCE, "the sentinel does not listen");
+            std::thread::sleep(POLL);
+        }
+        Self {
+            port,
+            child,
+            _directory: directory,
+        }
+    }
+
+    /// Runs one command of SENTINEL.
+    pub fn command(&self, words: &[&str]) {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        let mut command = redis::cmd("SENTINEL");
+        command.arg(words);
+        command.exec(&mut connection).unwrap();
+    }
+}
+
+impl Drop for SentinelServer {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// A URL as the settings read it.
+pub fn redis_url(text: &str) -> RedisUrl {
+    RedisUrl::parse(text).unwrap()
+}
+
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }

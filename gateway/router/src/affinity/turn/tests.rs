@@ -27,7 +27,7 @@ use super::*;
 use crate::affinity::delegations::DelegationTable;
 use crate::affinity::wake_ups::Waiters;
 use mooring_store::test_support::requests as make;
-use mooring_store::test_support::server::{Module, PATIENCE, RedisServer, eventually};
+use mooring_store::test_support::server::{Module, PATIENCE, RedisServer, eventually, redis_url};
 use mooring_store::test_support::{embedded_store, memory_store, redis_store, turns_are_given};
 use mooring_store::{StoreOptions, StorePlace, TurnHolder, WhenAway, open_with};
 
@@ -426,7 +426,7 @@ async fn without_redis_a_turn_has_no_number_and_is_not_lost() {
     let (mut server, _) = redis_with_turns().await;
     let store = open_with(&StoreOptions {
         place: StorePlace::Redis {
-            url: server.url(),
+            url: redis_url(&server.url()),
             when_away: WhenAway::Fallback,
         },
         key_prefix: make::PREFIX.to_owned(),

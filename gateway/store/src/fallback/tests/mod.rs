@@ -18,7 +18,7 @@ use mooring_session::rules::Ownership;
 use super::LossReason;
 use crate::key::InitDigest;
 use crate::test_support::requests as make;
-use crate::test_support::server::{Module, PATIENCE, RedisServer, eventually};
+use crate::test_support::server::{Module, PATIENCE, RedisServer, eventually, redis_url};
 use crate::{
     Store, StoreError, StoreMode, StoreOptions, StorePlace, UnavailableReason, WhenAway, open_with,
 };
@@ -28,7 +28,7 @@ const UNKNOWN: StoreError = StoreError::Away(UnavailableReason::Unknown);
 async fn open(server: &RedisServer, when_away: WhenAway) -> Store {
     let options = StoreOptions {
         place: StorePlace::Redis {
-            url: server.url(),
+            url: redis_url(&server.url()),
             when_away,
         },
         key_prefix: make::PREFIX.to_owned(),

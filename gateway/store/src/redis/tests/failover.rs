@@ -30,7 +30,9 @@ async fn a_connection_to_a_former_primary_is_given_up() {
     let next = RedisServer::start(Module::Loaded);
     let port = Arc::new(AtomicU16::new(former.port));
     let url = format!("redis://127.0.0.1:{}", address_of(Arc::clone(&port)).await);
-    let store = RedisStore::open(&url, make::PREFIX, TIMEOUT).await.unwrap();
+    let store = RedisStore::open(&redis_url(&url), make::PREFIX, TIMEOUT)
+        .await
+        .unwrap();
     let (key, worker) = (make::key("s"), make::worker("v:1"));
     store.run(&key, &make::create("s")).await.unwrap();
     let waited = store.wait_for_events(&worker, Duration::from_millis(1));

@@ -3,7 +3,7 @@
 use mooring_session::time::Millis;
 use redis::Value;
 
-use super::{Module, RedisServer, Refusal, StoreError, make, open};
+use super::{Module, RedisServer, Refusal, StoreError, make, open, redis_url};
 use crate::redis::{RedisStore, Resend, Wire, sized_command, turns};
 use crate::test_support::enter;
 use crate::turns::EnterReply;
@@ -28,7 +28,7 @@ async fn a_known_binding_is_confirmed_and_a_moved_one_is_read() {
         server.unix_url(),
         format!("{}/?protocol=resp3", server.url()),
     ] {
-        let store = RedisStore::open(&url, make::PREFIX, super::TIMEOUT)
+        let store = RedisStore::open(&redis_url(&url), make::PREFIX, super::TIMEOUT)
             .await
             .unwrap();
         store.run(&key, &make::create("s")).await.unwrap();

@@ -8,10 +8,12 @@
 
 mod events;
 mod failover;
+mod fallback_list;
 mod known;
 mod older_module;
 mod refused_clients;
 mod replies;
+mod sentinels;
 mod urls;
 
 use std::time::{Duration, Instant};
@@ -25,12 +27,12 @@ use super::{LinkState, RedisStore, reply};
 use crate::error::{OpenError, StoreError, UnavailableReason};
 use crate::key::InitDigest;
 use crate::test_support::requests as make;
-use crate::test_support::server::{Module, PATIENCE, RedisServer, eventually};
+use crate::test_support::server::{Module, PATIENCE, RedisServer, eventually, redis_url};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 async fn open(server: &RedisServer) -> Result<RedisStore, OpenError> {
-    RedisStore::open(&server.url(), make::PREFIX, TIMEOUT).await
+    RedisStore::open(&redis_url(&server.url()), make::PREFIX, TIMEOUT).await
 }
 
 fn text(text: &str) -> Value {
@@ -199,7 +201,9 @@ async fn a_unix_socket_and_resp3_serve_as_well() {
         server.unix_url(),
         format!("{}/?protocol=resp3", server.url()),
     ] {
-        let store = RedisStore::open(&url, make::PREFIX, TIMEOUT).await.unwrap();
+        let store = RedisStore::open(&redis_url(&url), make::PREFIX, TIMEOUT)
+            .await
+            .unwrap();
         store.run(&key, &make::create("s")).await.unwrap();
         store.run(&key, &make::bind("t", "i", "u")).await.unwrap();
         let routed = store.run(&key, &make::route()).await.unwrap();
@@ -219,7 +223,9 @@ async fn a_unix_socket_and_resp3_serve_as_well() {
 async fn a_server_without_tls_is_unreachable_over_tls() {
     let server = RedisServer::start(Module::Loaded);
     let url = format!("rediss://127.0.0.1:{}", server.port);
-    let store = RedisStore::open(&url, make::PREFIX, TIMEOUT).await.unwrap();
+    let store = RedisStore::open(&redis_url(&url), make::PREFIX, TIMEOUT)
+        .await
+        .unwrap();
     assert!(matches!(*store.watch().borrow(), LinkState::Down(_)));
 }
 

@@ -12,7 +12,7 @@ use super::{RedisStore, TIMEOUT};
 use crate::error::OpenError;
 use crate::test_support::enter;
 use crate::test_support::requests as make;
-use crate::test_support::server::{Module, RedisServer};
+use crate::test_support::server::{Module, RedisServer, redis_url};
 use crate::turns::{EnterRequest, TurnScope};
 
 /// What a module is too old for.
@@ -100,7 +100,7 @@ fn length(reader: &mut impl BufRead) -> Option<usize> {
 #[tokio::test]
 async fn a_module_that_is_too_old_is_refused_by_what_it_lacks() {
     let url = serve_module(Lacks::Command("worker.wait"));
-    let refused = RedisStore::open(&url, make::PREFIX, TIMEOUT)
+    let refused = RedisStore::open(&redis_url(&url), make::PREFIX, TIMEOUT)
         .await
         .unwrap_err();
     assert!(
@@ -111,14 +111,16 @@ async fn a_module_that_is_too_old_is_refused_by_what_it_lacks() {
     assert!(said.contains("lacks worker.wait;"), "{said}");
     // The same server is taken where it lacks nothing.
     let url = serve_module(Lacks::Nothing);
-    RedisStore::open(&url, make::PREFIX, TIMEOUT).await.unwrap();
+    RedisStore::open(&redis_url(&url), make::PREFIX, TIMEOUT)
+        .await
+        .unwrap();
 }
 
 /// It would be believed whatever it answers.
 #[tokio::test]
 async fn a_module_whose_replies_name_no_request_is_refused() {
     let url = serve_module(Lacks::RequestNames);
-    let refused = RedisStore::open(&url, make::PREFIX, TIMEOUT)
+    let refused = RedisStore::open(&redis_url(&url), make::PREFIX, TIMEOUT)
         .await
         .unwrap_err();
     let said = refused.to_string();
@@ -131,7 +133,7 @@ async fn a_module_whose_replies_name_no_request_is_refused() {
 #[tokio::test]
 async fn a_module_that_does_not_index_the_prefix_is_refused_by_what_it_indexes() {
     let server = RedisServer::start(Module::Loaded);
-    let refused = RedisStore::open(&server.url(), "other:", TIMEOUT)
+    let refused = RedisStore::open(&redis_url(&server.url()), "other:", TIMEOUT)
         .await
         .unwrap_err();
     assert!(
@@ -145,13 +147,17 @@ async fn a_module_that_does_not_index_the_prefix_is_refused_by_what_it_indexes()
     );
     // Of a server that does not say, nothing is assumed.
     let silent = serve_module(Lacks::Nothing);
-    RedisStore::open(&silent, "other:", TIMEOUT).await.unwrap();
+    RedisStore::open(&redis_url(&silent), "other:", TIMEOUT)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn a_module_without_delegations_is_asked_once() {
     let url = serve_module(Lacks::Delegations);
-    let store = RedisStore::open(&url, make::PREFIX, TIMEOUT).await.unwrap();
+    let store = RedisStore::open(&redis_url(&url), make::PREFIX, TIMEOUT)
+        .await
+        .unwrap();
     let wishing = EnterRequest {
         scope: TurnScope::Delegation,
         ..enter("w:1", "t1")

@@ -3,8 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use super::{LinkState, Module, RedisServer, RedisStore, TIMEOUT, eventually, make};
-use crate::redis::dial::DownReason;
+use super::{LinkState, Module, RedisServer, RedisStore, TIMEOUT, eventually, make, redis_url};
+use crate::redis::down_reason::DownReason;
 
 /// Most clients of the server, this test's own among them.
 const PLACES: usize = 3;
@@ -40,7 +40,9 @@ async fn a_server_at_its_limit_of_clients_is_connected_to_when_it_has_a_place() 
         })
         .await;
         let url = format!("redis://{user}127.0.0.1:{}", server.port);
-        let store = RedisStore::open(&url, make::PREFIX, TIMEOUT).await.unwrap();
+        let store = RedisStore::open(&redis_url(&url), make::PREFIX, TIMEOUT)
+            .await
+            .unwrap();
         let link = store.watch();
         let state = link.borrow().clone();
         assert!(
@@ -62,7 +64,7 @@ async fn a_wrong_password_is_refused_at_open() {
     let server = RedisServer::start(Module::Loaded);
     let url = format!("redis://:wrong@127.0.0.1:{}", server.port);
     let is_refused = async || {
-        let opened = RedisStore::open(&url, make::PREFIX, TIMEOUT).await;
+        let opened = RedisStore::open(&redis_url(&url), make::PREFIX, TIMEOUT).await;
         let error = opened.unwrap_err().to_string();
         assert!(error.contains("wrong user or password"), "{error}");
     };

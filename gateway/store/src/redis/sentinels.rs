@@ -1,0 +1,191 @@
+//! Asks the sentinels of a service for its primary.
+//!
+//! All are asked at the same time, since those that were on the machine of the former primary do not answer. Invariants:
+//! nothing that a sentinel says is believed before the server confirms its role; where sentinels disagree, the newest
+//! configuration comes first. Each sentinel has one connection, which is kept.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use mooring_settings::{RedisEndpoint, SentinelService};
+use redis::{Cmd, Value};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::command_connection::CommandConnection;
+use super::down_reason::{DownReason, timed_out};
+use super::log_in::{log_in, send};
+use super::reply::{Fields, text};
+use crate::lock::lock;
+
+/// Once most sentinels have named the same server, the others are waited for no longer than this.
+const STRAGGLERS_WITHIN: Duration = Duration::from_millis(50);
+
+/// The sentinels of a service.
+#[derive(Debug)]
+pub(super) struct Sentinels {
+    service: SentinelService,
+    nodes: Vec<Sentinel>,
+    timeout: Duration,
+}
+
+/// A server that sentinels name as the primary.
+#[derive(Debug)]
+pub(super) struct NamedServer {
+    pub(super) server: Arc<RedisEndpoint>,
+    /// The number of the configuration: each failover has a higher one.
+    pub(super) epoch: u64,
+}
+
+struct Sentinel {
+    endpoint: RedisEndpoint,
+    connection: Mutex<Option<CommandConnection>>,
+}
+
+/// The host, port and epoch that a sentinel names.
+type Named = (String, u16, u64);
+
+impl Sentinels {
+    pub(super) fn new(service: SentinelService, timeout: Duration) -> Self {
+        let nodes = service.sentinels().iter().cloned().map(Sentinel::new);
+        Self {
+            nodes: nodes.collect(),
+            service,
+            timeout,
+        }
+    }
+
+    /// The servers that the sentinels name, those of the newest configuration first; at least one.
+    ///
+    /// # Errors
+    /// No sentinel names one.
+    pub(super) async fn ask(&self) -> Result<Vec<NamedServer>, DownReason> {
+        let mut answers: FuturesUnordered<_> = self
+            .nodes
+            .iter()
+            .map(async |sentinel| (sentinel, self.ask_one(sentinel).await))
+            .collect();
+        let (mut named, mut problems) = (Vec::new(), Vec::new());
+        let mut deadline = None;
+        loop {
+            let answer = match deadline {
+                None => answers.next().await,
+                Some(deadline) => timeout_at(deadline, answers.next()).await.unwrap_or(None),
+            };
+            match answer {
+                Some((_, Ok(answer))) => named.push(answer),
+                Some((sentinel, Err(down))) => {
+                    problems.push((sentinel.endpoint.address.to_string(), down));
+                }
+                None => break,
+            }
+            if deadline.is_none() && self.most_agree(&named) {
+                deadline = Some(Instant::now() + STRAGGLERS_WITHIN);
+            }
+        }
+        if named.is_empty() {
+            return Err(DownReason::of_all(problems));
+        }
+        Ok(self.in_order(named))
+    }
+
+    fn most_agree(&self, named: &[Named]) -> bool {
+        named.last().is_some_and(|(host, port, _)| {
+            let same = named
+                .iter()
+                .filter(|other| (&other.0, other.1) == (host, *port));
+            same.count() > self.nodes.len() / 2
+        })
+    }
+
+    /// Each server once, with its newest epoch.
+    fn in_order(&self, mut named: Vec<Named>) -> Vec<NamedServer> {
+        named.sort_by_key(|(_, _, epoch)| std::cmp::Reverse(*epoch));
+        let mut servers: Vec<NamedServer> = Vec::new();
+        for (host, port, epoch) in named {
+            let server = self.service.server_at(&host, port);
+            if !servers
+                .iter()
+                .any(|known| known.server.address == server.address)
+            {
+                let server = Arc::new(server);
+                servers.push(NamedServer { server, epoch });
+            }
+        }
+        servers
+    }
+
+    async fn ask_one(&self, sentinel: &Sentinel) -> Result<Named, DownReason> {
+        let name = self.service.name();
+        let answer = timeout(self.timeout, sentinel.ask(name, self.timeout)).await;
+        answer.unwrap_or_else(|_| Err(timed_out())).map_err(|down| match down {
+            DownReason::Denied(problem) => DownReason::Denied(format!(
+                "the sentinel {}: {problem}; sentinel_username and sentinel_password in store.url are for sentinels",
+                sentinel.endpoint.address
+            )),
+            down => down,
+        })
+    }
+}
+
+impl Sentinel {
+    fn new(endpoint: RedisEndpoint) -> Self {
+        Self {
+            endpoint,
+            connection: Mutex::default(),
+        }
+    }
+
+    /// Asks over the connection of the last question, or a new one if that is lost.
+    async fn ask(&self, service: &str, log_in_within: Duration) -> Result<Named, DownReason> {
+        let kept = lock(&self.connection).take();
+        if let Some(connection) = kept
+            && let Ok(named) = primary_of(&connection, service).await
+        {
+            *lock(&self.connection) = Some(connection);
+            return Ok(named);
+        }
+        let connection = log_in(&self.endpoint, log_in_within, false).await?;
+        let named = primary_of(&connection, service).await;
+        *lock(&self.connection) = Some(connection);
+        named
+    }
+}
+
+impl std::fmt::Debug for Sentinel {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Sentinel({})", self.endpoint.address)
+    }
+}
+
+/// The address first: during a failover it is the new one before the list of fields has it.
+async fn primary_of(connection: &CommandConnection, service: &str) -> Result<Named, DownReason> {
+    let ask = |word: &str| -> Cmd {
+        let mut command = redis::cmd("SENTINEL");
+        command.arg(word).arg(service);
+        command
+    };
+    let address = send(connection, &ask("GET-MASTER-ADDR-BY-NAME")).await?;
+    if address == Value::Nil {
+        return Err(DownReason::UnknownService(service.to_owned()));
+    }
+    let (host, port) = match address.as_sequence() {
+        Some([host, port]) => (text(host), text(port).and_then(|port| port.parse().ok())),
+        _ => (None, None),
+    };
+    let (Some(host), Some(port)) = (host, port) else {
+        let problem = "it does not answer as a sentinel does".to_owned();
+        return Err(DownReason::Unreachable(problem));
+    };
+    let fields = send(connection, &ask("MASTER")).await?;
+    let epoch = Fields::of(fields)
+        .ok()
+        .and_then(|mut fields| fields.take("config-epoch"));
+    let epoch = epoch
+        .as_ref()
+        .and_then(text)
+        .and_then(|epoch| epoch.parse().ok());
+    // A server that only resembles a sentinel may know no epochs.
+    Ok((host.to_owned(), port, epoch.unwrap_or_default()))
+}
