@@ -79,14 +79,13 @@ impl SentinelGroup {
         let mut group = Self {
             servers,
             sentinels: Vec::new(),
-            directory: directory,
+            directory,
         };
-        for place in 0..SENTINELS {
-            let path = group.directory.path().join(format!("{place}.conf"));
-            std::fs::write(&path, group.configuration(&ports, place, port, settings))?;
-            group
-                .sentinels
-                .push(Sentinel::start(ports[place], path).await?);
+        for &own_port in &ports {
+            let path = group.directory.path().join(format!("{own_port}.conf"));
+            let text = group.configuration(&ports, own_port, port, settings);
+            std::fs::write(&path, text)?;
+            group.sentinels.push(Sentinel::start(own_port, path).await?);
         }
         group.until_joined().await?;
         Ok(group)
@@ -95,34 +94,30 @@ impl SentinelGroup {
     fn configuration(
         &self,
         ports: &[u16],
-        place: usize,
+        own_port: u16,
         primary: u16,
         settings: &[&str],
     ) -> String {
-        let id = |place: usize| format!("{:040x}", place + 1);
+        let id = |port: u16| format!("{port:040x}");
         let mut lines = vec![
-            format!("port {}", ports[place]),
-            format!("sentinel myid {}", id(place)),
+            format!("port {own_port}"),
+            format!("sentinel myid {}", id(own_port)),
             format!("sentinel monitor {SERVICE} 127.0.0.1 {primary} 2"),
             format!("sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}"),
             format!("sentinel failover-timeout {SERVICE} 5000"),
             format!("sentinel parallel-syncs {SERVICE} {REPLICAS}"),
         ];
         lines.extend(settings.iter().map(|&setting| setting.to_owned()));
-        for replica in &self.servers[1..] {
+        for replica in self.replicas() {
             lines.push(format!(
                 "sentinel known-replica {SERVICE} 127.0.0.1 {}",
                 replica.port()
             ));
         }
-        for (other, port) in ports
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != place)
-        {
-            let id = id(other);
+        for other in ports.iter().filter(|other| **other != own_port) {
+            let id = id(*other);
             lines.push(format!(
-                "sentinel known-sentinel {SERVICE} 127.0.0.1 {port} {id}"
+                "sentinel known-sentinel {SERVICE} 127.0.0.1 {other} {id}"
             ));
         }
         lines.join("\n") + "\n"
@@ -130,8 +125,8 @@ impl SentinelGroup {
 
     async fn until_joined(&self) -> anyhow::Result<()> {
         wait::until_true("a group of sentinels", SETTLED_WITHIN, async || {
-            let follow = self.servers[1..]
-                .iter()
+            let follow = self
+                .replicas()
                 .map(|replica| replica.cli(&["INFO", "replication"]));
             for info in follow {
                 if !info?.contains("master_link_status:up") {
@@ -153,6 +148,11 @@ impl SentinelGroup {
         .await
     }
 
+    /// The servers that are replicas at first.
+    fn replicas(&self) -> impl Iterator<Item = &Redis> {
+        self.servers.iter().skip(1)
+    }
+
     /// The URL of the store.
     #[must_use]
     pub fn url(&self) -> String {
@@ -166,9 +166,12 @@ impl SentinelGroup {
 
     /// Waits until the replicas have all that the primary has said so far.
     pub async fn until_replicated(&self) -> anyhow::Result<()> {
-        let said = offset(&self.servers[0], "master_repl_offset")?;
+        let said = offset(
+            self.servers.first().context("a primary")?,
+            "master_repl_offset",
+        )?;
         wait::until_true("the replicas to be in step", SETTLED_WITHIN, async || {
-            for replica in &self.servers[1..] {
+            for replica in self.replicas() {
                 if offset(replica, "slave_repl_offset")? < said {
                     return Ok(false);
                 }
@@ -183,8 +186,9 @@ impl SentinelGroup {
     pub fn promoted_address(&self) -> anyhow::Result<Option<String>> {
         let sentinel = self.sentinels.first().context("a sentinel")?;
         let named = sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE])?;
-        let replicas = self.servers.iter().skip(1);
-        let mut addresses = replicas.map(|replica| format!("127.0.0.1:{}", replica.port()));
+        let mut addresses = self
+            .replicas()
+            .map(|replica| format!("127.0.0.1:{}", replica.port()));
         Ok(addresses.find(|address| *address == named.replace('\n', ":")))
     }
 
@@ -196,7 +200,7 @@ impl SentinelGroup {
                 let role = replica.cli(&["ROLE"]);
                 role.is_ok_and(|role| role.starts_with("master"))
             };
-            Ok(self.servers.iter().skip(1).any(is_primary))
+            Ok(self.replicas().any(is_primary))
         })
         .await
     }
