@@ -29,7 +29,7 @@
 //! | the binding is lost | | | resolving; failed for messages without a reply |
 //!
 //! [`Delegations`] has the turns that this gateway may give to its calls without asking the store; its file has the table
-//! of states. [`SharedRoutes`] has the bindings that messages without a turn use likewise.
+//! of states. [`SharedRoutes`] has the bindings of servers whose calls have no turns.
 //!
 //! [`Resolution`] is the way to a binding:
 //!

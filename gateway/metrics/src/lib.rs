@@ -191,7 +191,7 @@ pub enum DelegationEvent {
     Lapsed,
     /// It ended because recalls may not arrive.
     Broken,
-    /// A message without a turn used the route that the store delegated.
+    /// A message to a server whose calls have no turns used the route that the store delegated.
     RouteUsed,
     /// A delegated route was dropped because its binding has changed.
     RouteRecalled,

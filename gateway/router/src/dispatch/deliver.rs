@@ -17,6 +17,7 @@ pub use mooring_delivery::OnLoss;
 use mooring_metrics as metrics;
 use mooring_protocol::Reply;
 use mooring_protocol::ids::Epoch;
+use mooring_settings::Concurrency;
 use mooring_upstream::{
     ExchangeError, Outgoing, ProbeResult, SendError, SendPermit, Server, UNREACHED_LOST_AFTER,
     is_session_unknown, may_be_session_unknown, read_answer,
@@ -116,8 +117,9 @@ pub async fn deliver(
     let facts = router.facts(session, &instances);
     let mut delivery = Delivery::new(call.rules());
     let mut rare_actions = RareActions {
-        // An answer to a request of one epoch may be newer than what is known of the route.
-        has_routed: call.epoch.is_some(),
+        // An answer to a request of one epoch may be newer than what is known of the route, and where calls have turns, the
+        // store does not tell of a route whose turn was left.
+        has_routed: call.epoch.is_some() || server.concurrency != Concurrency::Parallel,
         ..RareActions::default()
     };
     let mut routed_now = false;

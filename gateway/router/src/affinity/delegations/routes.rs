@@ -1,4 +1,5 @@
-//! Routes that messages without a turn use without asking the store, as long as it would notify this gateway of a change.
+//! Routes of parallel servers, which messages use without asking the store, as long as it would notify this gateway of a
+//! change. Where calls have turns, leaving a turn ends these notifications.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,5 @@
-//! Calls with delegated turns over a store in memory, whose rules are those of the module.
+//! Calls with delegated turns over a store in memory, whose rules are those of the module. [`lasting`]: calls that keep the
+//! turn; [`routes`]: messages that need none.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -6,6 +7,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod lasting;
 mod routes;
 
 use mooring_delivery::UNUSED_MAX;
@@ -21,7 +23,7 @@ use crate::affinity::{Session, SessionRouter, wake_waiters};
 use mooring_store::test_support::memory_store;
 use mooring_store::test_support::requests as make;
 use mooring_store::test_support::server::{PATIENCE, eventually};
-use mooring_store::{LeaveRequest, LeaveTarget, Store, StoreError, TurnError};
+use mooring_store::{Store, StoreError, TurnError};
 
 const LEASE: Millis = Millis::new(1_800);
 /// Short enough that nothing else happens.
@@ -264,78 +266,6 @@ async fn another_principal_is_asked_for_by_the_store() {
         refused,
         TurnError::Store(StoreError::Refused(Refusal::Denied))
     );
-}
-
-/// A call that lasts longer than the lease.
-#[tokio::test]
-async fn a_call_that_lasts_keeps_the_turn_for_itself() {
-    let store = scene().await;
-    let here = Gateway::new(&store, "w:1", LEASE);
-    let there = Gateway::new(&store, "v:1", LEASE);
-    let long = here.until_delegated().await;
-    assert!(long.permit().permit_sending());
-    let other = there.waits("other").await;
-    tokio::time::sleep(Duration::from_millis(LEASE.get() + 700)).await;
-    assert!(!other.is_finished() && !long.is_lost());
-    assert!(long.permit().permit_sending());
-    drop(long);
-    drop(comes(other).await);
-    until_idle(&store).await;
-}
-
-#[tokio::test]
-async fn a_call_that_waits_for_its_client_lets_others_run() {
-    let store = scene().await;
-    let here = Gateway::new(&store, "w:1", LEASE);
-    let there = Gateway::new(&store, "v:1", LEASE);
-    let asks = here.until_delegated().await;
-    asks.release();
-    assert!(!asks.permit().permit_sending());
-    let other = there.take("other").await;
-    asks.resume();
-    drop(other);
-    eventually("it has its turn again", async || {
-        asks.permit().permit_sending()
-    })
-    .await;
-    drop(asks);
-    until_idle(&store).await;
-}
-
-#[tokio::test]
-async fn a_cancelled_call_loses_its_turn_after_a_grace() {
-    let store = scene().await;
-    let here = Gateway::new(&store, "w:1", LEASE);
-    let there = Gateway::new(&store, "v:1", LEASE);
-    for is_kept in [false, true] {
-        drop(here.until_delegated().await);
-        let cancelled = here.take("7").await;
-        if is_kept {
-            let kept = async || {
-                !here
-                    .router
-                    .delegations()
-                    .shard(&delegation_key())
-                    .kept
-                    .is_empty()
-            };
-            eventually("the call keeps its turn", kept).await;
-        }
-        let call = RunningCall::new(Some("7".into()), &Arc::default());
-        let name = call.ticket(&delegation_key()).unwrap();
-        let (name, _) = name.as_str().split_once('.').unwrap();
-        let withdrawal = LeaveRequest {
-            principal: make::principal("alice"),
-            server: make::server("tools"),
-            who: LeaveTarget::WaitingUnder(make::token(&format!("{name}."))),
-        };
-        store.leave(&key(), &withdrawal).await.unwrap_err();
-        drop(there.take("other").await);
-        assert!(cancelled.is_lost());
-        drop(cancelled);
-        drop(here.take("back").await);
-    }
-    until_idle(&store).await;
 }
 
 fn delegation_key() -> DelegationKey {
