@@ -20,14 +20,17 @@ use super::*;
 use crate::affinity::test_router::test_router;
 use crate::affinity::turn::Turn;
 use crate::affinity::{Session, SessionRouter, wake_waiters};
-use mooring_store::test_support::memory_store;
 use mooring_store::test_support::requests as make;
-use mooring_store::test_support::server::{PATIENCE, eventually};
+use mooring_store::test_support::server::{Module, PATIENCE, RedisServer, eventually};
+use mooring_store::test_support::{memory_store, redis_store, turns_are_given};
 use mooring_store::{Store, StoreError, TurnError};
 
 const LEASE: Millis = Millis::new(1_800);
 /// Short enough that nothing else happens.
 const SHORT: Duration = Duration::from_millis(20);
+
+/// Before a call keeps its turn because it lasts.
+const WELL_BEFORE_ITS_TASK: Duration = Duration::from_millis(300);
 
 /// A gateway with the task of its wake-ups.
 struct Gateway {
@@ -118,13 +121,17 @@ async fn comes(call: JoinHandle<Taken>) -> Turn {
 /// A session that is bound, driven by `w:1`.
 async fn scene() -> Store {
     let store = memory_store();
+    begin_session(&store).await;
+    store
+}
+
+async fn begin_session(store: &Store) {
     store.create(&key(), &make::create("s")).await.unwrap();
     let bind = BindRequest {
         worker: make::worker("w:1"),
         ..make::bind("t", "i", "u")
     };
     store.bind(&key(), &bind).await.unwrap();
-    store
 }
 
 /// Nobody has the turn or waits for it.
@@ -272,16 +279,18 @@ fn delegation_key() -> DelegationKey {
     (key(), make::server("tools"))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_wake_ups_a_running_call_keeps_its_turn_and_no_other_uses_it() {
     let store = scene().await;
     let gateway = Gateway::new(&store, "w:1", LEASE);
     let running = gateway.until_delegated().await;
     gateway.wake_ups.abort();
+    let lost = Instant::now();
     eventually("the call has its turn for itself", async || {
         gateway.router.delegations().is_empty()
     })
     .await;
+    assert!(lost.elapsed() < WELL_BEFORE_ITS_TASK);
     assert!(running.permit().permit_sending());
     let number = running.number();
     drop(running);
@@ -301,28 +310,29 @@ async fn a_gateway_that_stops_leaves_its_turns() {
     assert!(gateway.router.delegations().is_empty());
 }
 
-/// At every await of a call that begins: with a renewal, and without.
+/// While Redis is asked to renew the delegation.
 #[tokio::test]
 async fn a_dropped_call_leaves_nothing_in_use() {
-    let store = scene().await;
+    let server = RedisServer::start(Module::Loaded);
+    let store = redis_store(&server).await;
+    turns_are_given(&store).await;
+    begin_session(&store).await;
     let gateway = Gateway::new(&store, "w:1", LEASE);
-    for (moments, is_due) in [(0, false), (0, true), (1, true), (2, true)] {
+    for moments in 0..20 {
         drop(gateway.until_delegated().await);
-        // The delegation stays in use until half of its term is over.
-        for _ in 0..if is_due { 10 } else { 0 } {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            drop(gateway.take("0").await);
-        }
+        let table = gateway.router.delegations();
+        // Not seen for long, so the next call asks.
+        table.wake_ups_seen.store(0, Ordering::Release);
         tokio::select! {
             biased;
             _ = gateway.try_take("dropped") => {}
             () = yields(moments) => {}
         }
         let running = {
-            let shard = gateway.router.delegations().shard(&delegation_key());
+            let shard = table.shard(&delegation_key());
             shard.delegations.running(&delegation_key()).is_some()
         };
-        assert!(!running, "{moments}, {is_due}");
+        assert!(!running, "{moments}");
         drop(gateway.take("next").await);
     }
     until_idle(&store).await;
