@@ -45,8 +45,9 @@ settings! {
         pub turn_wait_max: Duration =
             Integer("affinity.turn_wait_max_ms", "milliseconds", 60_000, 1000..=86_400_000),
         /// How long this gateway may let the calls of a session at a server run one after another without asking the
-        /// store, after a few in a row came here; 0 turns that off. Another gateway where a call of the session arrives
-        /// gets the next turn at once. It waits this long only if this gateway does not answer.
+        /// store, after a few in a row came here; 0 turns that off, and otherwise it is 500 or more. Another gateway
+        /// where a call of the session arrives gets the next turn. It waits this long only if this gateway does not
+        /// respond.
         pub delegation_lease: Duration =
             Integer("affinity.delegation_ms", "milliseconds", 1800, 0..=1800)
             => |reader, row| read_delegation_lease(reader, row),

@@ -42,6 +42,23 @@ fn all_problems_are_reported_at_once() {
 }
 
 #[test]
+fn a_delegation_is_off_or_long_enough() {
+    let allowed = |ms: &str| {
+        load(
+            "",
+            &[("MOORING_AFFINITY_DELEGATION_MS", ms)],
+            &Flags::default(),
+        )
+    };
+    assert!(allowed("0").is_ok() && allowed("500").is_ok());
+    check_refused(
+        "[affinity]\ndelegation_ms = 499\n",
+        &[],
+        &["affinity.delegation_ms = 499", "0, or 500 to 1800"],
+    );
+}
+
+#[test]
 fn unknown_names_are_refused_with_the_nearest_known_one() {
     check_refused(
         "[affinity]\nttl_second = 1",
