@@ -12,8 +12,8 @@ mod boot_clock;
 mod cancellation;
 mod cleaning;
 mod close;
-mod delegations;
 mod establish;
+mod events;
 mod named_session;
 mod open;
 mod owned;
@@ -46,6 +46,7 @@ pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind}
 pub use cancellation::{CancelledRequest, publish_requests};
 pub use close::CloseOutcome;
 pub use establish::init_digest;
+pub use events::wake_waiters;
 pub use named_session::SessionStart;
 pub use open::{InitializeRequest, OpenError, OpenedSession, SubscriptionState};
 pub use owned::{
@@ -58,12 +59,11 @@ pub(crate) use resolve::{RouterErrors, ServerInstances, now};
 pub(crate) use resolving::Resolving;
 pub use stream::{HoldError, StreamHold, StreamKind};
 pub use turn::{Turn, Withdrawal};
-pub use wake_ups::{BindingWatch, wake_waiters};
+pub use wake_ups::BindingWatch;
 
 use self::beats::{AcknowledgedBeats, BeatSent};
-use self::delegations::DelegationTable;
 use self::stream::OpenStreams;
-use self::turn::HeldTurns;
+use self::turn::{DelegationTable, HeldTurns};
 use self::wake_ups::Waiters;
 use crate::in_flight_requests::InFlightRequests;
 pub use mooring_delivery::Loss;

@@ -13,6 +13,7 @@ use mooring_session::view::BindingView;
 use tokio::time::Instant;
 
 use super::resolving::Resolving;
+use super::turn::FirstRoute;
 use super::{Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_protocol::Rebound;
@@ -220,6 +221,26 @@ impl SessionRouter {
         let routed = self.store().route(&session.key, request).await?;
         self.record_takeover(session, &request.server, &routed);
         Ok(routed)
+    }
+
+    /// The route of a message: one that is known to be true, or else the store's. Not for a message whose former attempt
+    /// failed.
+    pub(crate) async fn first_route(
+        &self,
+        session: &Session,
+        request: &RouteRequest,
+    ) -> Result<RouteReply, StoreError> {
+        let key = (session.key.clone(), request.server.clone());
+        match self.delegations().route(&key, &request.principal) {
+            FirstRoute::Known(routed) => Ok(routed),
+            FirstRoute::Ask => self.route(session, request).await,
+            FirstRoute::AskDelegation(lease, asked_at) => {
+                let delegated = self.store().delegate_route(&key.0, request, lease).await?;
+                self.record_takeover(session, &request.server, &delegated.routed);
+                (self.delegations()).note_route(&key, request, asked_at, &delegated);
+                Ok(delegated.routed)
+            }
+        }
     }
 
     pub(crate) fn record_takeover(

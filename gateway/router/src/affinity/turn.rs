@@ -7,15 +7,22 @@
 //! call blocks itself; a reply never waits for a turn; every ticket is released, however its call ends; wake-ups only
 //! shorten the wait, because a waiting call asks again after a timeout; the turn of a dead holder ends with its lease.
 //!
+//! After a few calls in a row, the store delegates the turn to this gateway, whose next calls take it from
+//! [`delegations`] without a command.
+//!
 //! A turn excludes others only while its lease lasts: a holder that was frozen or cut off from the store may use it for
-//! too long. Code sessions therefore fence with the turn's number, which only grows. Calls at upstream servers cannot
+//! too long. Calls have a [permit](Turn::permit), which is checked right before they are written, and code sessions fence with the turn's number, which only grows. Calls at upstream servers cannot
 //! be fenced: such a call continues, and the next one may run concurrently.
 
 mod call_turns;
+mod delegated_use;
+mod delegation_upkeep;
+mod delegations;
 mod held_turns;
 mod keeper;
 mod queue_entry;
 mod running_call;
+mod shared_routes;
 mod signals;
 mod ticket_names;
 
@@ -28,13 +35,15 @@ use mooring_session::rules::RouteReply;
 use mooring_session::time::Millis;
 use tokio::time::Instant;
 
+pub(super) use self::delegations::DelegationTable;
 pub(super) use self::held_turns::HeldTurns;
 use self::held_turns::{TurnOfCall, TurnPlace};
 use self::keeper::FirstRenewal;
-pub(super) use self::keeper::{OwnTurn, TurnNumbers};
-pub(super) use self::queue_entry::QueueEntry;
+use self::keeper::OwnTurn;
+use self::queue_entry::QueueEntry;
 use self::queue_entry::{LEASE, TurnQueue};
-pub(super) use self::running_call::RunningCall;
+use self::running_call::RunningCall;
+pub(super) use self::shared_routes::FirstRoute;
 use self::signals::{TurnCommand, TurnSignals};
 use super::{Session, SessionRouter, TurnError};
 use mooring_metrics as metrics;

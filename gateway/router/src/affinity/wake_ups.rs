@@ -1,8 +1,8 @@
-//! Wake-ups: the calls that wait here for another gateway's claim or for a turn, the streams that wait for a binding, and
-//! the task that wakes them.
+//! Wake-ups: the calls that wait here for another gateway's claim or for a turn, and the streams that wait for a binding.
+//! [`events`](super::events) has the task that wakes them.
 //!
 //! Invariant: correctness does not depend on wake-ups. A call that is woken asks the store again; without a wake-up it
-//! asks again after a timeout. Delegations depend on wake-ups arriving, so the same task ends them when they do not.
+//! asks again after a timeout.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,18 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use mooring_session::names::{ServerName, Token, WorkerId};
+use mooring_session::names::{ServerName, Token};
 use tokio::sync::watch;
 
-use super::delegations::DelegationTable;
-use super::{Session, SessionRouter};
 use mooring_metrics as metrics;
-use mooring_store::{SessionKey, Store, WorkerEvent};
-
-/// Longest wait for events in one command, within which a silently broken connection is noticed.
-const EVENT_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Pause between attempts while the store reports no events.
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
+use mooring_store::{SessionKey, WorkerEvent};
 
 /// What a call waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -119,7 +112,7 @@ impl Waiters {
         self.0.receives_events.load(Ordering::Relaxed)
     }
 
-    fn set_receives_events(&self, receives_events: bool) {
+    pub(super) fn set_receives_events(&self, receives_events: bool) {
         self.0
             .receives_events
             .store(receives_events, Ordering::Relaxed);
@@ -183,96 +176,23 @@ impl BindingWatch {
     }
 }
 
-impl SessionRouter {
-    /// Begins to watch for the session's binding at this server.
-    #[must_use]
-    pub fn watch_binding(&self, session: &Session, server: &ServerName) -> BindingWatch {
-        BindingWatch(self.waiters().join(&session.key, server))
-    }
-}
-
-/// Wakes waiting calls on the store's events, until it is stopped.
-pub async fn wake_waiters(router: SessionRouter) {
-    let (store, worker) = (router.store(), router.worker());
-    (router.waiters())
-        .run(store, worker, router.delegations())
-        .await;
-}
-
-/// Ends the delegations when it is dropped.
-struct LostAtEnd<'a>(&'a DelegationTable);
-
-impl Drop for LostAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.lose_wake_ups();
-    }
-}
-
 impl Waiters {
-    /// Wakes waiting calls on the store's events for this gateway, until it is stopped.
-    pub(super) async fn run(
-        &self,
-        store: &Store,
-        worker: &WorkerId,
-        delegations: &DelegationTable,
-    ) {
-        // Whoever stops this cannot be told of recalls any more.
-        let _lost = LostAtEnd(delegations);
-        tokio::select! {
-            () = self.wake_by_events(store, worker, delegations) => {}
-            () = delegations.maintain(store, worker) => {}
-        }
+    /// Begins to watch for the session's binding at this server.
+    pub(super) fn watch_binding(&self, key: &SessionKey, server: &ServerName) -> BindingWatch {
+        BindingWatch(self.join(key, server))
     }
 
-    async fn wake_by_events(
-        &self,
-        store: &Store,
-        worker: &WorkerId,
-        delegations: &DelegationTable,
-    ) {
-        let is_fleet_wide = store.reports_events_of_others();
-        // The first answer may take the whole wait, so events are assumed to arrive until the store fails.
-        self.set_receives_events(is_fleet_wide);
-        loop {
-            match store.wait_for_events(worker, EVENT_WAIT_MAX).await {
-                Ok(items) => {
-                    self.set_receives_events(is_fleet_wide);
-                    for item in items {
-                        self.wake_by(item, delegations);
-                    }
-                }
-                Err(error) => {
-                    delegations.lose_wake_ups();
-                    if self.receives_events() {
-                        tracing::info!(%error, "the store reports no events; claims of other gateways are polled");
-                    }
-                    // The first time at once: a peer soon takes over what was delegated to a gateway without wake-ups.
-                    if !self.receives_events() {
-                        tokio::time::sleep(RETRY_PAUSE).await;
-                    }
-                    self.set_receives_events(false);
-                }
-            }
-        }
-    }
-
-    fn wake_by(&self, item: WorkerEvent, delegations: &DelegationTable) {
+    /// Wakes those who wait for this event.
+    pub(super) fn wake_by(&self, item: WorkerEvent) {
         match item {
             WorkerEvent::Settled { key, server } => {
                 metrics::claim_news();
                 self.0.outcomes.fetch_add(1, Ordering::AcqRel);
-                delegations.recall(&key, &server);
                 self.wake(&WaitKey::Settled(key, server), WakeReason::Ask);
             }
             // Without a waiter, its ticket is already being released.
             WorkerEvent::Turn { ticket, .. } => self.wake(&WaitKey::Turn(ticket), WakeReason::Ask),
-            WorkerEvent::Withdrawn {
-                key,
-                server,
-                ticket,
-            } => {
-                // A call under a delegation has no ticket of its own in the store, so its request is named.
-                delegations.withdraw(&key, &server, &ticket);
+            WorkerEvent::Withdrawn { ticket, .. } => {
                 self.wake(&WaitKey::Turn(ticket), WakeReason::Withdrawn);
             }
         }

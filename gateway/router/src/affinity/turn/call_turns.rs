@@ -1,15 +1,16 @@
-//! The turn of a call: from the [delegations](crate::affinity::delegations) of this gateway, or from the store.
+//! The turn of a call: from the [delegations](super::delegations) of this gateway, or from the store.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::delegated_use::DelegatedUse;
+use super::delegations::{CallBeginning, DelegationKey};
 use super::held_turns::TurnOfCall;
 use super::keeper::OwnTurn;
 use super::queue_entry::QueueEntry;
 use super::running_call::RunningCall;
 use super::{Session, SessionRouter, Turn, TurnError};
-use crate::affinity::delegations::{CallBeginning, DelegatedUse, DelegationKey};
 use mooring_metrics::{self as metrics, DelegationEvent};
 use mooring_session::names::ServerName;
 use mooring_session::rules::RouteReply;

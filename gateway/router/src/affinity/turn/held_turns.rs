@@ -1,7 +1,7 @@
 //! Turns that have no task.
 //!
 //! Most calls end before their turn has to be renewed, and never release it. Such a turn is an entry here. When its call
-//! ends, it ends with one command, or without any if it is [delegated](crate::affinity::delegations). It gets its
+//! ends, it ends with one command, or without any if it is [delegated](super::delegations). It gets its
 //! [task](keeper) once it is [`TASK_AFTER`] old or its term is about to end, or when it is released.
 //!
 //! Invariants: a turn is here or has a task, never both; a turn that stays here is renewed in time, by its task; a turn
@@ -15,10 +15,10 @@ use slab::Slab;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
+use super::delegated_use::DelegatedUse;
 use super::keeper::{self, FirstRenewal, OwnTurn, RENEW_EVERY};
 use super::queue_entry::LEASE;
 use super::signals::TurnSignals;
-use crate::affinity::delegations::DelegatedUse;
 use mooring_usage::for_same_user;
 
 /// Age of a turn at which it gets its task, which renews it at once.

@@ -12,11 +12,10 @@ use std::time::Duration;
 use mooring_session::limits::TURN_CANCELLED_GRACE;
 use tokio::time::sleep;
 
-use super::TurnError;
+use super::delegated_use::KeptCall;
 use super::queue_entry::{ASK_AGAIN_AFTER, LEASE, QueueEntry};
 use super::signals::{TurnCommand, TurnSignals};
-use crate::affinity::delegations::KeptCall;
-use mooring_store::{AnsweredBy, EnterReply, StoreError};
+use mooring_store::{AnsweredBy, EnterReply, StoreError, TurnError};
 
 /// Interval of renewals: one may fail before the lease expires.
 pub(super) const RENEW_EVERY: Duration = Duration::from_millis(600);

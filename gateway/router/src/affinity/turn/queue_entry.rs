@@ -13,13 +13,13 @@ use mooring_session::refusal::Stale;
 use mooring_session::time::Millis;
 use tokio::time::{Instant, timeout_at};
 
-use super::{TurnError, ticket_names};
+use super::ticket_names;
 use crate::affinity::beats::AcknowledgedBeats;
 use crate::affinity::boot_clock::boot_now;
 use crate::affinity::wake_ups::Waiters;
 use mooring_store::{
     AnsweredBy, EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store,
-    StoreError, TurnScope,
+    StoreError, TurnError, TurnScope,
 };
 
 /// How long a turn outlives its holder. Shorter than the store's longest lease (2 s by default), during which a

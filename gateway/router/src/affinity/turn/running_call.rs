@@ -1,12 +1,13 @@
-//! A call while it runs, as the [delegations](crate::affinity::delegations) know it.
+//! A call while it runs, as the [delegations](super::delegations) know it.
 
 use std::sync::Arc;
 
 use mooring_session::names::{NameError, Token};
 
+use super::delegations::DelegationKey;
+use super::held_turns::HeldTurns;
 use super::signals::TurnSignals;
-use super::{HeldTurns, ticket_names};
-use crate::affinity::delegations::DelegationKey;
+use super::ticket_names;
 use mooring_store::fresh_token;
 
 /// A call. Cheap to clone.

@@ -24,7 +24,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::keeper::RENEW_EVERY;
 use super::*;
-use crate::affinity::delegations::DelegationTable;
+use crate::affinity::events::serve_events;
 use crate::affinity::wake_ups::Waiters;
 use mooring_store::test_support::requests as make;
 use mooring_store::test_support::server::{Module, PATIENCE, RedisServer, eventually, redis_url};
@@ -57,7 +57,7 @@ impl Worker {
         let wake_ups = {
             let delegations = DelegationTable::new(Millis::from(LEASE), TTL);
             let (store, id, waiters) = (store.clone(), id.clone(), waiters.clone());
-            tokio::spawn(async move { waiters.run(&store, &id, &delegations).await })
+            tokio::spawn(async move { serve_events(&waiters, &store, &id, &delegations).await })
         };
         Self {
             store: store.clone(),

@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
+use crate::affinity::Turn;
 use crate::affinity::test_router::test_router;
-use crate::affinity::turn::Turn;
 use crate::affinity::{Session, SessionRouter, wake_waiters};
 use mooring_store::test_support::requests as make;
 use mooring_store::test_support::server::{Module, PATIENCE, RedisServer, eventually};

@@ -8,7 +8,7 @@ use mooring_metrics::{self as metrics, DelegationEvent};
 use mooring_session::names::{ServerName, Token, WorkerId};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{DelegatedTurn, DelegationKey, DelegationTable, lock};
+use super::delegations::{DelegatedTurn, DelegationKey, DelegationTable, lock};
 use crate::affinity::boot_clock::boot_now;
 use mooring_store::{EventPath, SessionKey, Store};
 

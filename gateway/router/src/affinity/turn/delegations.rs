@@ -1,14 +1,11 @@
-//! The delegated turns of this process, and its [shared routes](routes): [`mooring_delivery::Delegations`] and
+//! The delegated turns of this process, and its [shared routes](super::shared_routes): [`mooring_delivery::Delegations`] and
 //! [`SharedRoutes`] for all of its threads.
 //!
 //! A call [begins](DelegationTable::begin) here and [gives back](DelegatedUse) what it used. The task of the
-//! [wake-ups](super::wake_ups) keeps the table true: it notes that wake-ups arrive, recalls what the store wants back, and
+//! [wake-ups](crate::affinity::wake_ups) keeps the table true: it notes that wake-ups arrive, recalls what the store wants back, and
 //! sweeps out what is unused. Invariants: a delegated turn is idle here, with one call, or being left; dropping it leaves it;
 //! a dropped call leaves nothing in use; no lock is held while a turn is left.
 
-mod delegated_use;
-mod maintenance;
-mod routes;
 #[cfg(test)]
 mod tests;
 
@@ -27,10 +24,12 @@ use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
 use tokio::sync::Notify;
 
-pub(super) use self::delegated_use::{DelegatedUse, KeptCall};
-use self::routes::SharedRoute;
-use super::boot_clock::boot_now;
-use super::turn::{OwnTurn, QueueEntry, RunningCall, TurnNumbers};
+use super::delegated_use::{DelegatedUse, KeptCall};
+use super::keeper::{OwnTurn, TurnNumbers};
+use super::queue_entry::QueueEntry;
+use super::running_call::RunningCall;
+use super::shared_routes::SharedRoute;
+use crate::affinity::boot_clock::boot_now;
 use mooring_store::{EnterReply, SessionKey};
 
 /// The calls of different threads rarely meet in one shard.
@@ -39,19 +38,19 @@ const SHARDS: usize = 64;
 const TTL_LEASES: u64 = 4;
 
 /// Whose turn is delegated: a session and a server.
-pub(super) type DelegationKey = (SessionKey, ServerName);
+pub(in crate::affinity) type DelegationKey = (SessionKey, ServerName);
 
 /// A turn that the store has delegated to this gateway, with what its calls need of the store.
 #[derive(Debug)]
-pub(super) struct DelegatedTurn {
-    pub(super) entry: QueueEntry,
-    pub(super) numbers: TurnNumbers,
-    pub(super) term: Term,
-    pub(super) binding: BindingView,
+pub(in crate::affinity) struct DelegatedTurn {
+    pub(in crate::affinity) entry: QueueEntry,
+    pub(in crate::affinity) numbers: TurnNumbers,
+    pub(in crate::affinity) term: Term,
+    pub(in crate::affinity) binding: BindingView,
 }
 
 /// How a call gets its turn.
-pub(super) enum CallBeginning {
+pub(in crate::affinity) enum CallBeginning {
     /// By asking the store for a turn.
     AskTurn,
     /// By asking the store for a turn, and for a delegation with this lease.
@@ -64,31 +63,31 @@ pub(super) enum CallBeginning {
 
 /// The delegated turns of this process.
 #[derive(Debug)]
-pub(super) struct DelegationTable {
+pub(in crate::affinity) struct DelegationTable {
     /// The lease to ask for. None if turns are not to be delegated.
-    lease: Option<Millis>,
-    shards: Box<[Mutex<Shard>; SHARDS]>,
+    pub(super) lease: Option<Millis>,
+    pub(super) shards: Box<[Mutex<Shard>; SHARDS]>,
     hasher: RandomState,
     /// When the wake-ups were last seen to arrive, in nanoseconds of [`BootTime`]; 0 if they do not.
-    wake_ups_seen: AtomicU64,
-    is_closed: AtomicBool,
+    pub(super) wake_ups_seen: AtomicU64,
+    pub(super) is_closed: AtomicBool,
     /// Whether a task maintains it. It is not needed while the table is empty.
-    is_maintained: AtomicBool,
-    is_filled: Notify,
+    pub(super) is_maintained: AtomicBool,
+    pub(super) is_filled: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Shard {
-    delegations: Delegations<DelegationKey, Box<DelegatedTurn>, RunningCall>,
+pub(super) struct Shard {
+    pub(super) delegations: Delegations<DelegationKey, Box<DelegatedTurn>, RunningCall>,
     /// The calls that keep a turn which was delegated: its ticket does not name them, so their cancellations come here.
-    kept: HashMap<DelegationKey, RunningCall, RandomState>,
-    routes: SharedRoutes<DelegationKey, Arc<SharedRoute>>,
+    pub(super) kept: HashMap<DelegationKey, RunningCall, RandomState>,
+    pub(super) routes: SharedRoutes<DelegationKey, Arc<SharedRoute>>,
 }
 
 impl DelegationTable {
     /// An empty table. `lease` is what to ask the store for; zero turns delegations off. So does a TTL of sessions that is
     /// short against it.
-    pub(super) fn new(lease: Millis, session_ttl: Millis) -> Arc<Self> {
+    pub(in crate::affinity) fn new(lease: Millis, session_ttl: Millis) -> Arc<Self> {
         let is_on = lease > Millis::new(0) && session_ttl >= lease.times(TTL_LEASES);
         Arc::new(Self {
             lease: is_on.then_some(lease),
@@ -102,7 +101,7 @@ impl DelegationTable {
     }
 
     /// A call of this principal begins.
-    pub(super) fn begin(
+    pub(in crate::affinity) fn begin(
         self: &Arc<Self>,
         key: &DelegationKey,
         principal: &Principal,
@@ -143,7 +142,7 @@ impl DelegationTable {
 
     /// The store has delegated the turn of this entry to this gateway. The turn is the call's own where it cannot be used
     /// by others.
-    pub(super) fn grant(
+    pub(in crate::affinity) fn grant(
         self: &Arc<Self>,
         key: &DelegationKey,
         call: &RunningCall,
@@ -176,7 +175,7 @@ impl DelegationTable {
     }
 
     /// The turn becomes the call's own.
-    fn keep_for(
+    pub(super) fn keep_for(
         self: &Arc<Self>,
         call: &RunningCall,
         key: &DelegationKey,
@@ -193,13 +192,13 @@ impl DelegationTable {
         })
     }
 
-    fn shard(&self, key: &DelegationKey) -> MutexGuard<'_, Shard> {
+    pub(super) fn shard(&self, key: &DelegationKey) -> MutexGuard<'_, Shard> {
         let [first, ..] = &*self.shards;
         let index = self.hasher.hash_one(key) as usize % SHARDS;
         lock(self.shards.get(index).unwrap_or(first))
     }
 
-    fn wake_ups(&self) -> WakeUps {
+    pub(super) fn wake_ups(&self) -> WakeUps {
         match self.wake_ups_seen.load(Ordering::Acquire) {
             0 => WakeUps::Broken,
             nanos => WakeUps::SeenAt(BootTime(Duration::from_nanos(nanos))),
@@ -208,7 +207,10 @@ impl DelegationTable {
 }
 
 /// The binding of a route that stays as it is until the store notifies this worker.
-fn usable_binding<'a>(routed: &'a RouteReply, worker: &WorkerId) -> Option<&'a BindingView> {
+pub(super) fn usable_binding<'a>(
+    routed: &'a RouteReply,
+    worker: &WorkerId,
+) -> Option<&'a BindingView> {
     let has_news = routed.worker_lost.is_some() || routed.unreported_loss.is_some();
     let is_usable = |binding: &&BindingView| {
         let owner = binding.owner.as_ref();
@@ -219,7 +221,7 @@ fn usable_binding<'a>(routed: &'a RouteReply, worker: &WorkerId) -> Option<&'a B
     routed.binding.as_ref().filter(is_usable)
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+pub(super) fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     // It is consistent after every statement, so a poisoned lock is usable.
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

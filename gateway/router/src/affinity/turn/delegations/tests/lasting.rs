@@ -49,7 +49,10 @@ async fn a_call_that_waits_for_its_client_lets_others_run() {
     let other = there.take("other").await;
     asks.resume();
     drop(other);
-    eventually("it has its turn again", async || asks.permit().permit_sending()).await;
+    eventually("it has its turn again", async || {
+        asks.permit().permit_sending()
+    })
+    .await;
     drop(asks);
     until_idle(&store).await;
 }

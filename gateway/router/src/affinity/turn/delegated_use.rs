@@ -6,9 +6,10 @@ use mooring_delivery::Term;
 use mooring_metrics::{self as metrics, DelegationEvent};
 use mooring_session::rules::RouteReply;
 
-use super::{DelegatedTurn, DelegationKey, DelegationTable, usable_binding};
+use super::delegations::{DelegatedTurn, DelegationKey, DelegationTable, usable_binding};
+use super::keeper::{OwnTurn, TurnNumbers};
+use super::running_call::RunningCall;
 use crate::affinity::boot_clock::boot_now;
-use crate::affinity::turn::{OwnTurn, RunningCall, TurnNumbers};
 use mooring_store::EnterReply;
 
 /// A delegated turn that a call uses. Dropping it gives it back for the next call, or leaves it if it was recalled or is in
