@@ -11,8 +11,8 @@
 //! [`delegations`] without a command.
 //!
 //! A turn excludes others only while its lease lasts: a holder that was frozen or cut off from the store may use it for
-//! too long. Calls have a [permit](Turn::permit), which is checked right before they are written, and code sessions fence with the turn's number, which only grows. Calls at upstream servers cannot
-//! be fenced: such a call continues, and the next one may run concurrently.
+//! too long. Calls have a [permit](Turn::permit), which is checked right before they are written; one that was written
+//! continues, and the next one may run concurrently. Code sessions fence with the turn's number, which only grows.
 
 mod call_turns;
 mod delegated_use;
