@@ -49,6 +49,11 @@ pub(crate) fn settle(module: &mut Module, moment: &Moment<'_>, server: &ServerNa
     module.events.settle(&place(moment), server);
 }
 
+/// The session is wanted idle: recalls the turns of it that are delegated.
+pub(crate) fn recall_turns(module: &mut Module, moment: &Moment<'_>) {
+    (module.turns).recall_session(&place(moment), &mut module.events);
+}
+
 /// The session ended: settles its claims and removes its queues of turns.
 pub(crate) fn settle_session(module: &mut Module, moment: &Moment<'_>) {
     module.drop_session(&place(moment));

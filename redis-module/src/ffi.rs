@@ -59,8 +59,8 @@ mod text;
 mod timer;
 
 pub(crate) use blocking::{BlockedClient, BlockedId};
-pub(crate) use callbacks::{Callbacks, ClientId, KeyEvent, ServerEvent};
-pub(crate) use context::Context;
+pub(crate) use callbacks::{Callbacks, KeyEvent, ServerEvent};
+pub(crate) use context::{ClientId, Context};
 pub(crate) use entry::{EntryPoint, Report, entry};
 pub(crate) use fields::Fields;
 pub(crate) use key::{Key, KeyKind};

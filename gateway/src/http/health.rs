@@ -83,17 +83,16 @@ pub(super) async fn readyz(
     }
     let mut parts = serde_json::Map::new();
     let store = app.core.session_router.store();
-    let mut about = json!({
-        "status": store_word,
-        "kind": store.kind(),
-        "since_ms": since_ms(status.since),
-    });
+    let mut about = serde_json::Map::new();
+    about.insert("status".to_owned(), store_word.into());
+    about.insert("kind".to_owned(), store.kind().into());
+    about.insert("since_ms".to_owned(), since_ms(status.since).into());
     if let Some(redis) = store.redis_server() {
-        about["discovery"] = redis.discovery.into();
-        about["server"] = redis.address.into();
-        about["cause"] = redis.problem.into();
+        about.insert("discovery".to_owned(), redis.discovery.into());
+        about.insert("server".to_owned(), redis.address.into());
+        about.insert("cause".to_owned(), redis.problem.into());
     }
-    parts.insert("store".to_owned(), about);
+    parts.insert("store".to_owned(), about.into());
     if let Some(refusal) = worker_refusal {
         let about = json!({"status": "unavailable", "cause": refusal.to_string()});
         parts.insert("heartbeat".to_owned(), about);

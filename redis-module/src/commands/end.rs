@@ -1,5 +1,6 @@
 //! `SESSION.END key principal [IFIDLE]`
 
+use mooring_session::Refusal;
 use mooring_session::names::Principal;
 use mooring_session::rules::{self, EndCondition, EndReply, EndRequest};
 
@@ -10,6 +11,7 @@ use crate::ffi::{self, Arguments, Context, Text};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
+use crate::moment::Moment;
 use crate::record_io;
 use crate::reply;
 
@@ -73,9 +75,14 @@ pub(super) fn apply(
     key: Text<'_>,
     request: &EndRequest,
 ) -> Result<EndReply, Failure> {
-    let (slot, decided) = record_io::apply(context, module, key, |record, rules_context| {
+    let applied = record_io::apply(context, module, key, |record, rules_context| {
         rules::end(record, request, rules_context)
-    })?;
+    });
+    if let Err(Failure::Refused(Refusal::Busy(_))) = &applied {
+        // A turn that is delegated may belong to no call.
+        claims::recall_turns(module, &Moment::of(context, key));
+    }
+    let (slot, decided) = applied?;
     if decided.reply.ended_now {
         claims::settle_session(module, slot.moment());
     }

@@ -3,11 +3,7 @@
 
 use std::sync::OnceLock;
 
-use super::{BlockedId, Context, Report};
-
-/// The server's id of a client's connection. Never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ClientId(pub(crate) u64);
+use super::{BlockedId, ClientId, Context, Report};
 
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

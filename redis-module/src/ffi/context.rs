@@ -7,7 +7,11 @@ use std::ptr;
 use mooring_session::RequestDigest;
 use redis_module::raw;
 
-use super::{Arguments, ClientId, Key, OK, Text};
+use super::{Arguments, Key, OK, Text};
+
+/// The server's id of a client's connection. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClientId(pub(crate) u64);
 
 /// The running callback's view of the server.
 pub(crate) struct Context {

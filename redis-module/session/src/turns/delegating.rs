@@ -12,8 +12,10 @@
 use super::Turns;
 use super::queue::HoldScope;
 use super::request::{TurnContext, TurnRequest, TurnScope};
+use crate::events::EventMailboxes;
 use crate::limits::{DELEGATION_STREAK_MIN, TURN_QUEUES_MAX};
 use crate::names::WorkerId;
+use crate::place::SessionPlace;
 use crate::progress::StepProgress;
 use crate::spots::SpotId;
 
@@ -50,7 +52,7 @@ impl Turns {
     }
 
     /// Another caller waits: notifies the worker, once.
-    pub(super) fn recall(&mut self, id: SpotId, context: &mut TurnContext<'_>) {
+    pub(super) fn recall(&mut self, id: SpotId, events: &mut EventMailboxes) {
         let Some(queue) = self.queues.get_mut(id) else {
             return;
         };
@@ -63,8 +65,16 @@ impl Turns {
             return;
         }
         holder.scope = HoldScope::Delegation { is_recalled: true };
-        (context.events).post_settled(&holder.worker, session, server);
+        events.post_settled(&holder.worker, session, server);
         self.figures.recalled = self.figures.recalled.saturating_add(1);
+    }
+
+    /// The session is to be ended if it is idle: notifies the workers that have its turns delegated, so that it soon is
+    /// unless their calls run.
+    pub fn recall_session(&mut self, session: &SessionPlace, events: &mut EventMailboxes) {
+        for id in self.queues.of_session(session) {
+            self.recall(id, events);
+        }
     }
 
     /// The holder leaves: its worker need not be notified of changes.

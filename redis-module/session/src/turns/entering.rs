@@ -145,7 +145,7 @@ impl Turns {
         };
         queue.value.join(request);
         let has_holder = queue.value.holder.is_some();
-        self.recall(id, context);
+        self.recall(id, context.events);
         self.waiting = self.waiting.saturating_add(1);
         self.figures.waited = self.figures.waited.saturating_add(1);
         if !has_holder && let Some(queue) = self.queues.get(id) {

@@ -173,3 +173,13 @@ fn the_worker_is_told_of_a_cancellation_that_names_no_waiter() {
         assert!(node.is_held());
     }
 }
+
+#[test]
+fn a_session_that_is_wanted_idle_is_recalled() {
+    let mut node = delegated();
+    node.turns.recall_session(&place(), &mut node.events);
+    assert_eq!(node.hears("a"), ["settled"]);
+    assert!(node.is_held());
+    node.leaves("a9").unwrap();
+    assert!(!node.is_held());
+}
