@@ -13,16 +13,26 @@ use mooring_session::view::{BindingState, BindingView};
 use crate::module::Module;
 use crate::moment::Moment;
 
-/// Remembers until the claim or the delegation lapses that the worker got the reply `claimed`, or that the route is
-/// delegated to it. Returns whether there was room for it.
+/// Remembers until the claim lapses that the worker got the reply `claimed`.
 pub(crate) fn watch(
     events: &mut EventMailboxes,
     moment: &Moment<'_>,
     worker: &WorkerId,
     server: &ServerName,
     until: Monotonic,
+) {
+    events.watch(worker, &place(moment), server, until);
+}
+
+/// Remembers until the delegation lapses that the route is delegated to the worker. Returns whether there was room for it.
+pub(crate) fn watch_route(
+    events: &mut EventMailboxes,
+    moment: &Moment<'_>,
+    worker: &WorkerId,
+    server: &ServerName,
+    until: Monotonic,
 ) -> bool {
-    events.watch(worker, &place(moment), server, until)
+    events.watch_delegation(worker, &place(moment), server, until)
 }
 
 /// The same for a worker whose BIND or REBIND returned the current binding, if that is a claim.

@@ -54,24 +54,30 @@ impl BootTime {
 pub struct Term {
     asked_at: BootTime,
     lease: Duration,
+    ends_at: BootTime,
 }
 
 impl Term {
     /// The term of a turn that was asked for, or renewed, by a command that was sent after `asked_at`.
     #[must_use]
     pub const fn asked(asked_at: BootTime, lease: Duration) -> Self {
-        Self { asked_at, lease }
+        let length = lease.saturating_sub(TERM_MARGIN);
+        Self {
+            asked_at,
+            lease,
+            ends_at: BootTime(asked_at.0.saturating_add(length)),
+        }
     }
 
     /// The same term, but no longer than the store surely counts this gateway as alive: for `beat_ttl` after `beat_at`,
     /// when the last beat was sent that the store had acknowledged before it was asked. The store takes the turns of a
-    /// gateway that it counts as dead, whatever is left of their leases.
+    /// gateway that it counts as dead, whatever is left of their leases. The margin is smaller where beats are short.
     #[must_use]
     pub fn while_alive(self, beat_at: BootTime, beat_ttl: Duration) -> Self {
-        let alive_until = beat_at.0.saturating_add(beat_ttl);
-        let lease = alive_until.saturating_sub(self.asked_at.0);
+        let surely = beat_ttl.saturating_sub(TERM_MARGIN.min(beat_ttl / 4));
+        let alive_until = BootTime(beat_at.0.saturating_add(surely));
         Self {
-            lease: self.lease.min(lease),
+            ends_at: self.ends_at.min(alive_until),
             ..self
         }
     }
@@ -79,14 +85,13 @@ impl Term {
     /// Whether the turn still excludes all other calls.
     #[must_use]
     pub fn covers(self, now: BootTime) -> bool {
-        now < self.ends_at()
+        now < self.ends_at
     }
 
     /// From when on another call may have the turn, unless it is renewed.
     #[must_use]
     pub const fn ends_at(self) -> BootTime {
-        let length = self.lease.saturating_sub(TERM_MARGIN);
-        BootTime(self.asked_at.0.saturating_add(length))
+        self.ends_at
     }
 
     /// Whether the next call should renew it.

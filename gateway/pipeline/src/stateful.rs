@@ -128,7 +128,7 @@ async fn send_upstream(
         && turn.take().is_some()
         && Instant::now() < asks_until
     {
-        // Nothing was sent.
+        // Nothing was sent: only calls of tools have turns, and one that may have run fails otherwise.
         tokio::time::sleep(LOST_TURN_PAUSE).await;
         match Box::pin(request.take_turn(&session, message)).await {
             Ok(taken) => (turn, call.routed) = taken.unzip(),

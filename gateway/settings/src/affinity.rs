@@ -45,7 +45,7 @@ settings! {
         pub turn_wait_max: Duration =
             Integer("affinity.turn_wait_max_ms", "milliseconds", 60_000, 1000..=86_400_000),
         /// How long this gateway may let the calls of a session at a server run one after another without asking the
-        /// store, after a few in a row came here; 0 turns that off, and otherwise it is 500 or more. Another gateway
+        /// store, after a few in a row came here; 0 turns that off, and otherwise it is 1000 or more. Another gateway
         /// where a call of the session arrives gets the next turn. It waits this long only if this gateway does not
         /// respond.
         pub delegation_lease: Duration =
@@ -55,7 +55,7 @@ settings! {
 }
 
 /// The shortest lease. A fifth of a second of it is a margin for clocks and for the write of a request.
-const DELEGATION_MS_MIN: u64 = 500;
+const DELEGATION_MS_MIN: u64 = 1000;
 
 fn read_delegation_lease(reader: &mut Reader<'_>, row: &'static Integer) -> Duration {
     let lease_ms: u64 = reader.read(row);

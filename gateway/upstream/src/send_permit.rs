@@ -1,7 +1,8 @@
 //! Whether a message may still be sent.
 //!
 //! A call has the turn of its session for a limited time, and may have to wait for a connection or a credential first.
-//! Invariant: the permit is checked right before the first byte of each attempt is written.
+//! Invariant: the permit is checked right before the first byte of each attempt is written, or handed to the task or the
+//! connection between gateways that writes it.
 
 use std::fmt;
 use std::ops::Deref;

@@ -140,6 +140,19 @@ impl EventMailboxes {
         true
     }
 
+    /// The same for a turn or a route that is to be delegated. Claims have room of their own, because who waits for one
+    /// waits for longer without its event.
+    pub fn watch_delegation(
+        &mut self,
+        worker: &WorkerId,
+        session: &SessionPlace,
+        server: &ServerName,
+        until: Monotonic,
+    ) -> bool {
+        let has_room = self.watches.len() <= WATCHED_MAX / 2 && self.watchers <= WATCHERS_MAX / 2;
+        has_room && self.watch(worker, session, server, until)
+    }
+
     /// The worker no longer watches the binding at this server.
     pub(crate) fn unwatch(
         &mut self,

@@ -57,8 +57,8 @@ DELEGATE, and ends it with LEAVE. When WORKER.WAIT reports `settled`, it has to 
 caller waits, or the binding or the session has changed. If it asks again without DELEGATE, or while a caller waits, it
 keeps the turn for one call.
 
-DELEGATE is a wish and never the cause of an error. The turn is delegated if all of this is true: the worker asked for
-at least three turns in a row, each within a second of the one before, and no other caller did; the server is `bound`,
+DELEGATE is a wish and never the cause of an error. The turn is delegated if all of this is true: the worker asked so
+for at least three turns in a row, each within a second of the one before, and no other caller did; the server is `bound`,
 no other worker owns it, and no loss is to be reported; the session's TTL is at least four leases; the worker waits in
 WORKER.WAIT; and `mooring.quiesce` is off. If the connection of that WORKER.WAIT closes and the worker does not wait
 again within 250 ms, it loses the turns that are delegated to it.

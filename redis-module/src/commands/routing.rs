@@ -171,7 +171,8 @@ pub(super) fn serve(
     let mut delegated = None;
     if let Some((worker, length)) = &route_delegation {
         let until = inputs.monotonic().plus(*length);
-        let is_watched = claims::watch(&mut module.events, &moment, worker, fields.server, until);
+        let is_watched =
+            claims::watch_route(&mut module.events, &moment, worker, fields.server, until);
         delegated = is_watched.then_some(*length);
     }
     if let (Some(line), Some(asked)) = (&turn, &request.turn)

@@ -5,16 +5,21 @@
 //! every second.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use mooring_session::Refusal;
 use mooring_session::names::Principal;
 use mooring_session::rules::{CreateReply, CreateRequest, EndCondition, EndRequest, TouchRequest};
+use tokio::time::sleep;
 
 use super::open::OpenError;
 use super::{Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_store::{EvictionOutcome, RoomError, SessionKey, StoreError};
 use mooring_usage::for_same_user;
+
+/// How long a gateway has to leave a turn that was recalled. It does so at once, unless its call runs.
+const RECALL_PAUSE: Duration = Duration::from_millis(50);
 
 impl SessionRouter {
     /// Creates the record or finds it. At the principal's limit, its least recently used idle session is ended.
@@ -57,7 +62,13 @@ impl SessionRouter {
             principal: Some(principal.clone()),
             when: EndCondition::Idle,
         };
-        match self.store().end(&key, &request).await {
+        let mut ended = self.store().end(&key, &request).await;
+        if let Err(StoreError::Refused(Refusal::Busy(_))) = &ended {
+            // Another gateway may have a turn of it delegated, which this has recalled.
+            sleep(RECALL_PAUSE).await;
+            ended = self.store().end(&key, &request).await;
+        }
+        match ended {
             Ok(ended) => {
                 self.forget_session(&key, &ended.record);
                 if ended.ended_now {

@@ -10,11 +10,13 @@ use mooring_delivery::{BootTime, Term};
 
 use super::boot_clock::boot_now;
 
-/// The beats that the store acknowledged.
+/// The beats that the store acknowledged. They come from one task.
 #[derive(Debug, Default)]
 pub(super) struct AcknowledgedBeats {
-    /// Until when the last one lasts, in nanoseconds of [`BootTime`]; 0 before the first one.
-    alive_until: AtomicU64,
+    /// When the last one was sent, in nanoseconds of [`BootTime`]; 0 before the first one.
+    sent_at: AtomicU64,
+    /// How long each lasts, in nanoseconds. It is the same for all.
+    ttl: AtomicU64,
 }
 
 /// A time before a beat is sent.
@@ -30,27 +32,31 @@ impl BeatSent {
 impl AcknowledgedBeats {
     /// The store acknowledged a beat that lasts for `ttl`.
     pub(super) fn note(&self, sent: BeatSent, ttl: Duration) {
-        let until = sent.0.0.saturating_add(ttl).as_nanos();
-        let until = u64::try_from(until).unwrap_or(u64::MAX);
-        self.alive_until.fetch_max(until, Ordering::AcqRel);
+        self.ttl.store(nanos(ttl), Ordering::Release);
+        self.sent_at.fetch_max(nanos(sent.0.0), Ordering::AcqRel);
     }
 
     /// What a term is bounded by if it is asked for now.
     pub(super) fn bound(&self) -> TermBound {
-        let nanos = self.alive_until.load(Ordering::Acquire);
-        TermBound((nanos != 0).then(|| BootTime(Duration::from_nanos(nanos))))
+        let sent_at = self.sent_at.load(Ordering::Acquire);
+        let ttl = Duration::from_nanos(self.ttl.load(Ordering::Acquire));
+        TermBound((sent_at != 0).then(|| (BootTime(Duration::from_nanos(sent_at)), ttl)))
     }
 }
 
-/// Until when the store surely counts this gateway as alive, as known before it was asked.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The last beat that the store had acknowledged before it was asked, and how long it lasts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TermBound(Option<BootTime>);
+pub(super) struct TermBound(Option<(BootTime, Duration)>);
 
 impl TermBound {
     /// The term, which ends with the last beat at the latest.
     pub(super) fn apply(self, term: Term) -> Term {
         match self.0 {
-            Some(alive_until) => term.while_alive(alive_until, Duration::ZERO),
+            Some((beat_at, beat_ttl)) => term.while_alive(beat_at, beat_ttl),
             // Without a beat, the store grants nothing.
             None => term,
         }

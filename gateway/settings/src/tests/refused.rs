@@ -50,11 +50,11 @@ fn a_delegation_is_off_or_long_enough() {
             &Flags::default(),
         )
     };
-    assert!(allowed("0").is_ok() && allowed("500").is_ok());
+    assert!(allowed("0").is_ok() && allowed("1000").is_ok());
     check_refused(
         "[affinity]\ndelegation_ms = 499\n",
         &[],
-        &["affinity.delegation_ms = 499", "0, or 500 to 1800"],
+        &["affinity.delegation_ms = 999", "0, or 1000 to 1800"],
     );
 }
 

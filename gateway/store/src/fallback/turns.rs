@@ -20,7 +20,7 @@ use crate::key::SessionKey;
 use crate::rate::RateReply;
 use crate::redis::Resend;
 use crate::status::AnsweredBy;
-use crate::turns::{DelegatedRoute, EnterReply, EnterRequest, LeaveRequest, TurnEnding};
+use crate::turns::{DelegatedRoute, EnterReply, EnterRequest, LeaveRequest, TurnEnding, TurnScope};
 
 impl FallbackStore {
     pub(crate) async fn enter(
@@ -39,6 +39,11 @@ impl FallbackStore {
         let by_memory = || {
             let entered = shared.serve_away(key, &route)?.and_then(|routed| {
                 let workers = &EveryWorkerAlive::default();
+                // Memory delegates nothing: its turns end when Redis returns, of which no call is told.
+                let request = &EnterRequest {
+                    scope: TurnScope::Call,
+                    ..request.clone()
+                };
                 let entered = shared.queues.enter(key, request, workers)?;
                 Ok(entered.with_route(routed, AnsweredBy::Memory))
             });

@@ -43,10 +43,11 @@ impl Turns {
         let has_room = self.queues.len() <= TURN_QUEUES_MAX / 2;
         if turns < DELEGATION_STREAK_MIN
             || !has_room
-            || !(context.events).watch(&request.worker, session, server, until)
+            || !(context.events).watch_delegation(&request.worker, session, server, until)
         {
             return HoldScope::Call;
         }
+        self.streaks.forget(session, server);
         self.figures.delegated = self.figures.delegated.saturating_add(1);
         HoldScope::Delegation { is_recalled: false }
     }

@@ -32,12 +32,16 @@ impl Turns {
         holder.lease = request.lease;
         holder.hold(mono);
         holder.ask_again(request.scope, has_waiters);
-        let (until, number, is_delegated) = (holder.until(), holder.number, holder.is_delegated());
-        if is_delegated {
+        let (until, number) = (holder.until(), holder.number);
+        if holder.is_delegated() {
             let events = &mut context.events;
-            events.watch(&request.worker, &queue.session, &queue.server, until);
-            (self.streaks).note(&queue.session, &queue.server, &request.worker, mono);
+            let is_watched =
+                events.watch_delegation(&request.worker, &queue.session, &queue.server, until);
+            if !is_watched {
+                holder.scope = HoldScope::FormerDelegation;
+            }
         }
+        let is_delegated = holder.is_delegated();
         if holder.worker != request.worker {
             let before = std::mem::replace(&mut holder.worker, request.worker.clone());
             self.unlist(&before, id);

@@ -100,7 +100,7 @@ impl Drop for DelegatedUse {
         };
         let left = {
             let delegations = &mut self.table.shard(&self.key).delegations;
-            match self.is_in_doubt {
+            match self.is_in_doubt || self.table.is_closed() {
                 true => {
                     delegations.keep(&self.key);
                     Some(turn)

@@ -67,7 +67,8 @@ impl DelegationTable {
 
     /// Recalls cannot arrive any more, or one may have been missed.
     pub(in crate::affinity) fn lose_wake_ups(&self) {
-        self.wake_ups_seen.store(0, Ordering::Release);
+        let seen = self.wake_ups_seen.swap(0, Ordering::AcqRel);
+        let seen = BootTime(Duration::from_nanos(seen));
         for shard in &*self.shards {
             let (lost, _) = {
                 let mut shard = lock(shard);
@@ -77,7 +78,7 @@ impl DelegationTable {
             self.leave(lost.idle, DelegationEvent::Broken);
             for call in lost.running {
                 metrics::delegation(DelegationEvent::Broken);
-                call.keep_turn();
+                call.keep_without_wake_ups(seen);
             }
         }
     }

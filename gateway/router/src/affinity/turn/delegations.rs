@@ -110,7 +110,7 @@ impl DelegationTable {
         let Some(lease) = self.lease else {
             return CallBeginning::AskTurn;
         };
-        if self.is_closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return CallBeginning::AskTurn;
         }
         let (now, wake_ups) = (boot_now(), self.wake_ups());
@@ -151,7 +151,7 @@ impl DelegationTable {
     ) -> Result<DelegatedUse, Box<OwnTurn>> {
         let numbers = TurnNumbers::of(entered);
         let binding = usable_binding(&entered.routed, entry.worker());
-        let is_open = binding.is_some() && !self.is_closed.load(Ordering::Acquire);
+        let is_open = binding.is_some() && !self.is_closed();
         let Some(binding) =
             binding.filter(|_| is_open && self.shard(key).delegations.granted(key, call))
         else {
@@ -172,6 +172,10 @@ impl DelegationTable {
             binding: binding.clone(),
         };
         Ok(DelegatedUse::new(self, key, Box::new(turn)))
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
     }
 
     /// The turn becomes the call's own.

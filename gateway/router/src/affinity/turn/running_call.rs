@@ -1,7 +1,10 @@
 //! A call while it runs, as the [delegations](super::delegations) know it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use mooring_delivery::BootTime;
+use mooring_session::limits::DELEGATION_RECONNECT;
 use mooring_session::names::{NameError, Token};
 
 use super::delegations::DelegationKey;
@@ -9,6 +12,10 @@ use super::held_turns::HeldTurns;
 use super::signals::TurnSignals;
 use super::ticket_names;
 use mooring_store::fresh_token;
+
+/// How long the store surely leaves the turns of a gateway whose wake-ups have broken: what it waits, less a margin for the
+/// write of a request.
+const RETURN_AWAITED: Duration = Duration::from_millis(DELEGATION_RECONNECT.get() - 100);
 
 /// A call. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -63,6 +70,14 @@ impl RunningCall {
     /// Its client cancelled it: its turn ends after a grace.
     pub(in crate::affinity) fn withdraw(&self) {
         self.signals.withdraw();
+        self.keep_turn();
+    }
+
+    /// Its turn was delegated, and the store cannot recall that since `seen`: the turn becomes its own, at once. Until the
+    /// store has confirmed that, it only lasts for as long as the store surely waits for this gateway to return.
+    pub(in crate::affinity) fn keep_without_wake_ups(&self, seen: BootTime) {
+        self.signals
+            .end_at(BootTime(seen.0.saturating_add(RETURN_AWAITED)));
         self.keep_turn();
     }
 

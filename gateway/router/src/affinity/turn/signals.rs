@@ -138,6 +138,12 @@ impl TurnSignals {
         self.ends_at.store(nanos, Ordering::Release);
     }
 
+    /// The turn may end earlier than its term, unless it is renewed.
+    pub(super) fn end_at(&self, at: BootTime) {
+        let nanos = u64::try_from(at.0.as_nanos()).unwrap_or(u64::MAX);
+        self.ends_at.fetch_min(nanos, Ordering::AcqRel);
+    }
+
     /// How long the turn still excludes all other calls; zero if it does not.
     pub(super) fn time_left(&self) -> Duration {
         let ends_at = BootTime(Duration::from_nanos(self.ends_at.load(Ordering::Acquire)));
@@ -198,9 +204,11 @@ impl TurnSignals {
 
 impl PermitSource for TurnSignals {
     fn permit_sending(&self) -> bool {
+        // Noted first: a task that sees it too late to keep the turn has ended the term before.
+        let was_sent = self.is_sent.swap(true, Ordering::AcqRel);
         let is_valid = self.is_valid();
-        if is_valid {
-            self.note_sent();
+        if !is_valid && !was_sent {
+            self.is_sent.store(false, Ordering::Release);
         }
         is_valid
     }
