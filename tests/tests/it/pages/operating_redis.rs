@@ -90,6 +90,14 @@ async fn redis_is_set_up_and_its_module_exchanged_by_the_page() -> anyhow::Resul
         Ok(session.increment().await.ok())
     });
     assert_eq!(next.await?, 2);
+    let sentinels = page.take("toml", "redis+sentinel://")?;
+    std::fs::write(reader.path("sentinels.toml"), sentinels)?;
+    let valid = reader
+        .run("mooring config check --config sentinels.toml")
+        .await?;
+    ensure!(valid.contains("sentinel"), "{valid}");
+    // No sentinel runs here: the tests of the store log in with this rule.
+    page.take("text", "+sentinel|get-master-addr-by-name +sentinel|master")?;
     page.finish(&NOT_RUN)
 }
 
