@@ -80,6 +80,13 @@ impl RedisEndpoint {
         let (address, login, database) = match url.scheme() {
             "redis" | "rediss" => {
                 let host = tcp_host(&url)?;
+                // No name has one. It is the second server of a list.
+                if host.contains(',') {
+                    return Err(
+                        "its host has a comma: each URL of a list begins with its scheme"
+                            .to_owned(),
+                    );
+                }
                 let port = url.port().unwrap_or(PORT);
                 let address = match url.scheme() {
                     "rediss" => RedisAddress::Tls(host, port),
@@ -171,18 +178,17 @@ impl RespVersion {
         match text {
             None | Some("2" | "resp2") => Ok(Self::Two),
             Some("3" | "resp3") => Ok(Self::Three),
-            Some(other) => Err(format!("the protocol {other:?} is none of resp2 and resp3")),
+            // Its text may be the rest of a list, as that of a database may.
+            Some(_) => Err("its protocol is none of resp2 and resp3".to_owned()),
         }
     }
 }
 
-/// The number of a database; zero if none is named.
+/// The number of a database; zero if none is named. Other text is not repeated: where a comma is amiss, it is the rest of
+/// a list, logins included.
 pub(super) fn database_number(text: Option<&str>) -> Result<i64, Reason> {
     let number = text.map_or(Ok(0), str::parse);
-    number.map_err(|_| {
-        let text = text.unwrap_or_default();
-        format!("the database {text:?} is no number")
-    })
+    number.map_err(|_| "its database is no number".to_owned())
 }
 
 /// The host of a URL over TCP, an IPv6 address without brackets.

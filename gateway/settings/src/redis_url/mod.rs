@@ -219,6 +219,21 @@ mod tests {
     }
 
     #[test]
+    fn no_error_of_a_list_without_schemes_shows_a_password() {
+        for (text, part) in [
+            ("redis://u:s@a:6379/0,u:secret@b:6379/0", "is no number"),
+            ("redis://u:s@a?protocol=3,u:secret@b", "is none of"),
+            ("unix:///a?db=0,u:secret@b", "is no number"),
+            ("redis://a,b", "begins with its scheme"),
+            ("redis://u:secret@a,b:6379/0", "begins with its scheme"),
+        ] {
+            let refused = RedisUrl::parse(text).unwrap_err();
+            assert!(!refused.contains("secret"), "{text}: {refused}");
+            assert!(refused.contains(part), "{text}: {refused}");
+        }
+    }
+
+    #[test]
     fn what_is_on_this_machine_is_known() {
         for (text, is_here) in [
             ("redis://localhost", true),

@@ -253,15 +253,15 @@ mod tests {
             ("redis+sentinel://a,,b/m", "a sentinel without a host"),
             ("redis+sentinel://a,b:port/m", "\"b:port\": invalid port"),
             ("redis+sentinel://a,0.0.0.0/m", "a wildcard address"),
-            ("redis+sentinel://a/m/two", "\"two\" is no number"),
-            ("redis+sentinel://a/m/1/2", "\"1/2\" is no number"),
+            ("redis+sentinel://a/m/two", "its database is no number"),
+            ("redis+sentinel://a/m/1/2", "its database is no number"),
             ("redis+sentinel://a/m n", "\"m n\" is not 1 to 128"),
             (
                 "redis+sentinel://u:secret@a,u:secret@b/m",
                 "an @ in them is %40",
             ),
             ("redis+sentinel://:%ff@a/m", "not UTF-8"),
-            ("redis+sentinel://a/m?protocol=4", "\"4\" is none of"),
+            ("redis+sentinel://a/m?protocol=4", "its protocol is none of"),
             (
                 "redis+sentinel://a/m?secret",
                 "is none of protocol, sentinel_",

@@ -163,7 +163,7 @@ fn urls_of_stores_are_refused_with_the_reason() {
     check("redis+sentinel://a:1,b:2", &["it names no service"]);
     check("redis+cluster://a:1", &["Cluster is not served"]);
     check("redis://host:port", &["invalid port number"]);
-    check("redis://host/one", &["the database \"one\" is no number"]);
+    check("redis://host/one", &["its database is no number"]);
     check(
         "rediss://host#insecure",
         &["the certificate of Redis is always verified"],
