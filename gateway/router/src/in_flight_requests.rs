@@ -6,21 +6,22 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 use mooring_session::names::ServerName;
 use smallvec::SmallVec;
 
-use crate::striped::{PARTS, Striped};
+use crate::striped::Striped;
 use mooring_protocol::{Lane, PendingRequest, RequestTag};
 use mooring_store::SessionKey;
 
 /// How long a request whose client disconnected can be cancelled. Clients that stop waiting often close the stream
 /// first.
 const DISCONNECTED_KEPT: Duration = Duration::from_secs(600);
-/// Most requests of disconnected clients that are kept in a part.
-const DISCONNECTED_MAX: usize = 10_000 / PARTS;
+/// Most requests of disconnected clients that are kept, in all parts together: those of one session are all in one part.
+const DISCONNECTED_MAX: usize = 10_000;
 
 /// Within what the ids of a client are its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,7 +36,15 @@ pub(crate) enum RequestScope {
 struct Requests {
     /// Nearly always one each.
     by_scope: HashMap<RequestScope, SmallVec<[Entry; 1]>, RandomState>,
+    /// Those of this part whose clients are gone.
     disconnected: usize,
+}
+
+#[derive(Debug, Default)]
+struct SharedRequests {
+    parts: Striped<Requests>,
+    /// Those of all parts whose clients are gone. Changed only under the lock of a part.
+    disconnected: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -52,7 +61,7 @@ struct Entry {
 
 /// The requests in flight. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct InFlightRequests(Arc<Striped<Requests>>);
+pub struct InFlightRequests(Arc<SharedRequests>);
 
 /// A client's request in flight. Dropping it ends it.
 #[derive(Debug)]
@@ -74,7 +83,7 @@ impl InFlightRequests {
             disconnected: None,
             cancelled: None,
         };
-        let mut requests = self.0.part_of(&scope);
+        let mut requests = self.0.parts.part_of(&scope);
         let entries = requests.by_scope.entry(scope.clone()).or_default();
         entries.push(entry);
         drop(requests);
@@ -89,7 +98,7 @@ impl InFlightRequests {
     /// Records that the client cancels the newest request with this id whose client is connected, or else the newest.
     /// Returns its tag.
     pub(crate) fn cancel(&self, scope: &RequestScope, id_json: &str) -> Option<RequestTag> {
-        let mut requests = self.0.part_of(scope);
+        let mut requests = self.0.parts.part_of(scope);
         let named = |entry: &&mut Entry| *entry.request.id_json == *id_json;
         let entries = requests.by_scope.get_mut(scope)?.iter_mut();
         let entry = entries.filter(named).max_by_key(|entry| entry.rank())?;
@@ -103,7 +112,7 @@ impl InFlightRequests {
     pub(crate) fn find(&self, scopes: &[RequestScope], id_json: &str) -> Option<usize> {
         let named = |entry: &&Entry| *entry.request.id_json == *id_json;
         let found = scopes.iter().enumerate().filter_map(|(place, scope)| {
-            let requests = self.0.part_of(scope);
+            let requests = self.0.parts.part_of(scope);
             let entries = requests.by_scope.get(scope)?.iter();
             let newest = entries.filter(named).map(Entry::rank).max()?;
             Some((newest, place))
@@ -125,8 +134,8 @@ impl InFlightRequests {
             Some(at) => entry.disconnected.is_none() && now.duration_since(at) >= period,
         };
         let mut unpublished = Vec::new();
-        for mut requests in self.0.parts() {
-            requests.forget_disconnected(now);
+        for mut requests in self.0.parts.parts() {
+            requests.forget_disconnected(now, &self.0.disconnected);
             for (scope, entries) in &mut requests.by_scope {
                 for entry in entries.iter_mut().filter(|entry| is_due(entry)) {
                     entry.published = Some(now);
@@ -141,7 +150,7 @@ impl InFlightRequests {
 impl InFlightRequests {
     /// Notes that a request could not be published, which is tried again.
     pub(crate) fn note_unpublished(&self, scope: &RequestScope, tag: RequestTag) {
-        let mut requests = self.0.part_of(scope);
+        let mut requests = self.0.parts.part_of(scope);
         let entries = requests.by_scope.get_mut(scope);
         for entry in entries.into_iter().flatten() {
             if entry.request.tag == tag {
@@ -159,22 +168,30 @@ impl Entry {
 }
 
 impl Requests {
-    /// Removes the requests whose clients are gone for long.
-    fn forget_disconnected(&mut self, now: Instant) {
+    /// Removes the requests whose clients are gone for long, also from the number of those of `all` parts.
+    fn forget_disconnected(&mut self, now: Instant, all: &AtomicUsize) {
         if self.disconnected == 0 {
             return;
         }
         let is_kept = |at: Instant| now.duration_since(at) < DISCONNECTED_KEPT;
+        let before_all = self.disconnected;
         self.by_scope.retain(|_, entries| {
             let before = entries.len();
             entries.retain(|entry| entry.disconnected.is_none_or(is_kept));
             self.disconnected -= before - entries.len();
             !entries.is_empty()
         });
+        all.fetch_sub(before_all - self.disconnected, Ordering::Relaxed);
     }
 
-    /// Removes the request, or keeps it for a while.
-    fn end(&mut self, scope: &RequestScope, tag: RequestTag, is_disconnected: bool) {
+    /// Removes the request, or keeps it for a while if its client `is_disconnected` and `all` parts have room.
+    fn end(
+        &mut self,
+        scope: &RequestScope,
+        tag: RequestTag,
+        is_disconnected: bool,
+        all: &AtomicUsize,
+    ) {
         let Some(entries) = self.by_scope.get_mut(scope) else {
             return;
         };
@@ -182,7 +199,7 @@ impl Requests {
             return;
         };
         match entries.get_mut(at) {
-            Some(entry) if is_disconnected && self.disconnected < DISCONNECTED_MAX => {
+            Some(entry) if is_disconnected && take_place(all) => {
                 entry.disconnected = Some(Instant::now());
                 self.disconnected += 1;
             }
@@ -194,6 +211,13 @@ impl Requests {
     }
 }
 
+/// Counts one more of those whose clients are gone, unless there are as many as are kept.
+fn take_place(all: &AtomicUsize) -> bool {
+    let more = |count: usize| (count < DISCONNECTED_MAX).then_some(count + 1);
+    all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+        .is_ok()
+}
+
 impl InFlightRequest {
     /// The tag under which it is sent.
     #[must_use]
@@ -203,7 +227,7 @@ impl InFlightRequest {
 
     /// Whether its client cancelled it at this gateway so long ago.
     pub(crate) fn was_cancelled(&self, ago: Duration) -> bool {
-        let requests = self.requests.0.part_of(&self.scope);
+        let requests = self.requests.0.parts.part_of(&self.scope);
         let entries = requests.by_scope.get(&self.scope);
         let mut own =
             (entries.into_iter().flatten()).filter(|entry| entry.request.tag == self.pending.tag);
@@ -218,8 +242,9 @@ impl InFlightRequest {
 
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        let mut requests = self.requests.0.part_of(&self.scope);
-        requests.end(&self.scope, self.pending.tag, self.is_disconnected);
+        let mut requests = self.requests.0.parts.part_of(&self.scope);
+        let all = &self.requests.0.disconnected;
+        requests.end(&self.scope, self.pending.tag, self.is_disconnected, all);
     }
 }
 
@@ -285,7 +310,7 @@ mod tests {
     fn nothing_is_left_of_finished_requests() {
         let requests = InFlightRequests::default();
         drop(requests.begin(scope(1), request("1", 1)));
-        assert!(requests.0.part_of(&scope(1)).by_scope.is_empty());
+        assert!(requests.0.parts.part_of(&scope(1)).by_scope.is_empty());
     }
 
     #[test]
@@ -305,7 +330,22 @@ mod tests {
             entry.disconnected = past;
         }
         requests.take_unpublished(HOUR, HOUR);
-        let left = requests.0.part_of(&scope(1));
+        let left = requests.0.parts.part_of(&scope(1));
         assert!(left.by_scope.is_empty() && left.disconnected == 0);
+        assert_eq!(requests.0.disconnected.load(Ordering::Relaxed), 0);
+    }
+
+    /// All requests of a scope are in one part.
+    #[test]
+    fn one_session_may_have_many_requests_of_disconnected_clients() {
+        let requests = InFlightRequests::default();
+        let end = |id: &str, tag| {
+            requests.begin(scope(1), request(id, tag)).disconnect();
+        };
+        (1..DISCONNECTED_MAX as u128).for_each(|tag| end("1", tag));
+        end("last", 0);
+        assert_eq!(requests.cancel(&scope(1), "last"), Some(RequestTag(0)));
+        end("one more", u128::MAX);
+        assert_eq!(requests.cancel(&scope(1), "one more"), None);
     }
 }
