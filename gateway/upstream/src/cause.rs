@@ -9,8 +9,6 @@ use std::io;
 
 use http::StatusCode;
 
-use super::http::ConnectionError;
-
 /// The outcome of a contact with an instance: a label value of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
@@ -74,8 +72,8 @@ impl fmt::Display for FailureCause {
     }
 }
 
-/// The reason from the resolver, the kernel or TLS why no connection was made.
-pub(super) fn connect_text(error: &ConnectionError) -> String {
+/// The reason from the resolver, the kernel or TLS why no connection was made, as the causes of the client's error have it.
+pub(super) fn connect_text(error: &(dyn Error + 'static)) -> String {
     let mut texts = Vec::<String>::new();
     for cause in causes(error) {
         let text = match cause.downcast_ref::<io::Error>() {

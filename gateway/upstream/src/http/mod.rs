@@ -33,6 +33,7 @@ pub(crate) use self::request::HttpRequest;
 use self::round_trip::RoundTrip;
 pub use self::round_trip_error::RoundTripError;
 pub use self::tls::{ClientError, tls_config};
+use crate::cause::connect_text;
 use crate::http_reply::read_http;
 use mooring_protocol::{Reply, ReplyError};
 use mooring_usage::MemoryShare;
@@ -50,7 +51,7 @@ pub(crate) enum ConnectionChoice {
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// There was no connection. Nothing was sent.
-    #[error(transparent)]
+    #[error("cannot connect: {}", connect_text(.0))]
     Connect(ConnectionError),
     /// The request may no longer be sent: see [`SendPermit`](crate::SendPermit). Nothing was sent.
     #[error("the request waited too long for a connection")]

@@ -338,7 +338,11 @@ async fn a_refused_connection_is_one_that_was_not_made() {
     let request = request.unwrap();
     let client = client(IDLE_MAX);
     let sent = client.send((&request).into(), ConnectionChoice::Pooled);
-    match sent.await.unwrap_err() {
+    let error = sent.await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("cannot connect: "), "{text}");
+    assert!(text.contains("Connection refused"), "{text}");
+    match error {
         HttpError::Connect(failure) => assert!(crate::is_refused(&failure)),
         error => panic!("{error:?}"),
     }
