@@ -2,8 +2,8 @@
 //!
 //! Invariants: an event that the server delivered reaches a caller, even if the one that sent the wait goes away before
 //! the reply, because the wait runs in a task and the next caller takes its result; there is at most one wait per
-//! worker at a time, and it ends when the shared link leads to another server; a caller that retries immediately after a
-//! failure does not spin; a wait that cannot end with events any more has no [`EventPath`].
+//! worker at a time, and when the shared link leads to another server it goes on there; a caller that retries immediately
+//! after a failure does not spin; a wait that cannot end with events any more has no [`EventPath`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

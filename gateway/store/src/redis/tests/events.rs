@@ -13,7 +13,10 @@ use crate::test_support::requests as make;
 use crate::test_support::server::{Module, PATIENCE, eventually};
 
 /// The session `s` with a claim that the worker `v:1` was told of; answers what confirms it.
-async fn claimed(store: &RedisStore, key: &SessionKey) -> mooring_session::rules::ConfirmRequest {
+pub(super) async fn claimed(
+    store: &RedisStore,
+    key: &SessionKey,
+) -> mooring_session::rules::ConfirmRequest {
     store.run(key, &make::create("s")).await.unwrap();
     let claim = BindRequest {
         upstream_session: None,
@@ -26,7 +29,7 @@ async fn claimed(store: &RedisStore, key: &SessionKey) -> mooring_session::rules
     make::confirm(bound.binding.epoch, "t1", "u1")
 }
 
-fn settled(key: &SessionKey) -> WorkerEvent {
+pub(super) fn settled(key: &SessionKey) -> WorkerEvent {
     WorkerEvent::Settled {
         key: key.clone(),
         server: make::server("tools"),
@@ -34,7 +37,7 @@ fn settled(key: &SessionKey) -> WorkerEvent {
 }
 
 /// Waits until a client of the server blocks.
-async fn somebody_waits(server: &RedisServer) {
+pub(super) async fn somebody_waits(server: &RedisServer) {
     eventually("a client blocks", async || {
         let clients = server.command(&["INFO", "clients"]);
         let text = redis::from_redis_value::<String>(clients).unwrap();
