@@ -4,20 +4,20 @@
 //! nothing that a sentinel says is believed before the server confirms its role; where sentinels disagree, the newest
 //! configuration comes first. Each sentinel has one connection, which is kept.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mooring_settings::{RedisEndpoint, SentinelService};
 use redis::{Cmd, Value};
+use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::command_connection::CommandConnection;
 use super::down_reason::{DownReason, timed_out};
 use super::log_in::{log_in, send};
 use super::reply::{Fields, text};
-use crate::lock::lock;
 
 /// Once most sentinels have named the same server, the others are waited for no longer than this.
 const STRAGGLERS_WITHIN: Duration = Duration::from_millis(50);
@@ -26,12 +26,12 @@ const STRAGGLERS_WITHIN: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Sentinels {
     service: SentinelService,
-    nodes: Vec<Sentinel>,
+    nodes: Vec<Arc<Sentinel>>,
     timeout: Duration,
 }
 
 /// A server that sentinels name as the primary.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct NamedServer {
     pub(super) server: Arc<RedisEndpoint>,
     /// The number of the configuration: each failover has a higher one.
@@ -39,7 +39,10 @@ pub(super) struct NamedServer {
 }
 
 struct Sentinel {
+    /// The name of the service.
+    service: String,
     endpoint: RedisEndpoint,
+    /// Locked while it is asked.
     connection: Mutex<Option<CommandConnection>>,
 }
 
@@ -48,9 +51,15 @@ type Named = (String, u16, u64);
 
 impl Sentinels {
     pub(super) fn new(service: SentinelService, timeout: Duration) -> Self {
-        let nodes = service.sentinels().iter().cloned().map(Sentinel::new);
+        let node = |endpoint: &RedisEndpoint| {
+            Arc::new(Sentinel {
+                service: service.name().to_owned(),
+                endpoint: endpoint.clone(),
+                connection: Mutex::default(),
+            })
+        };
         Self {
-            nodes: nodes.collect(),
+            nodes: service.sentinels().iter().map(node).collect(),
             service,
             timeout,
         }
@@ -61,11 +70,8 @@ impl Sentinels {
     /// # Errors
     /// No sentinel names one.
     pub(super) async fn ask(&self) -> Result<Vec<NamedServer>, DownReason> {
-        let mut answers: FuturesUnordered<_> = self
-            .nodes
-            .iter()
-            .map(async |sentinel| (sentinel, self.ask_one(sentinel).await))
-            .collect();
+        let mut answers: FuturesUnordered<_> =
+            self.nodes.iter().map(|node| self.ask_one(node)).collect();
         let (mut named, mut problems) = (Vec::new(), Vec::new());
         let mut deadline = None;
         loop {
@@ -75,9 +81,7 @@ impl Sentinels {
             };
             match answer {
                 Some((_, Ok(answer))) => named.push(answer),
-                Some((sentinel, Err(down))) => {
-                    problems.push((sentinel.endpoint.address.to_string(), down));
-                }
+                Some((address, Err(down))) => problems.push((address, down)),
                 None => break,
             }
             if deadline.is_none() && self.most_agree(&named) {
@@ -85,6 +89,8 @@ impl Sentinels {
             }
         }
         if named.is_empty() {
+            // In one order, so that the same problems are the same reason.
+            problems.sort_by(|(one, _), (other, _)| one.cmp(other));
             return Err(DownReason::of_all(problems));
         }
         Ok(self.in_order(named))
@@ -116,39 +122,48 @@ impl Sentinels {
         servers
     }
 
-    async fn ask_one(&self, sentinel: &Sentinel) -> Result<Named, DownReason> {
-        let name = self.service.name();
-        let answer = timeout(self.timeout, sentinel.ask(name, self.timeout)).await;
-        answer.unwrap_or_else(|_| Err(timed_out())).map_err(|down| match down {
-            DownReason::Denied(problem) => DownReason::Denied(format!(
-                "the sentinel {}: {problem}; sentinel_username and sentinel_password in store.url are for sentinels",
-                sentinel.endpoint.address
-            )),
-            down => down,
-        })
+    /// The answer of one sentinel, with its address. The question ends within its own time where nobody waits for it any
+    /// more: a sentinel that is slower than most keeps its connection.
+    fn ask_one(
+        &self,
+        sentinel: &Arc<Sentinel>,
+    ) -> impl Future<Output = (String, Result<Named, DownReason>)> + use<> {
+        let address = sentinel.endpoint.address.to_string();
+        let asking = tokio::spawn(Arc::clone(sentinel).ask_within(self.timeout));
+        async move {
+            let panicked = || DownReason::Unreachable("it could not be asked".to_owned());
+            let answer = asking.await.unwrap_or_else(|_| Err(panicked()));
+            (address, answer)
+        }
     }
 }
 
 impl Sentinel {
-    fn new(endpoint: RedisEndpoint) -> Self {
-        Self {
-            endpoint,
-            connection: Mutex::default(),
-        }
+    async fn ask_within(self: Arc<Self>, at_most: Duration) -> Result<Named, DownReason> {
+        let answer = timeout(at_most, self.ask(at_most)).await;
+        answer.unwrap_or_else(|_| Err(timed_out())).map_err(|down| match down {
+            DownReason::Denied(problem) => DownReason::Denied(format!(
+                "the sentinel {}: {problem}; sentinel_username and sentinel_password in store.url are for sentinels",
+                self.endpoint.address
+            )),
+            down => down,
+        })
     }
 
-    /// Asks over the connection of the last question, or a new one if that is lost.
-    async fn ask(&self, service: &str, log_in_within: Duration) -> Result<Named, DownReason> {
-        let kept = lock(&self.connection).take();
-        if let Some(connection) = kept
-            && let Ok(named) = primary_of(&connection, service).await
+    /// Asks over the connection of the last question, or a new one if that is lost. A question whose time ends takes the
+    /// connection with it.
+    async fn ask(&self, log_in_within: Duration) -> Result<Named, DownReason> {
+        let mut connection = self.connection.lock().await;
+        let kept = connection.take();
+        if let Some(kept) = kept
+            && let Ok(named) = primary_of(&kept, &self.service).await
         {
-            *lock(&self.connection) = Some(connection);
+            *connection = Some(kept);
             return Ok(named);
         }
-        let connection = log_in(&self.endpoint, log_in_within, false).await?;
-        let named = primary_of(&connection, service).await;
-        *lock(&self.connection) = Some(connection);
+        let opened = log_in(&self.endpoint, log_in_within, false).await?;
+        let named = primary_of(&opened, &self.service).await;
+        *connection = Some(opened);
         named
     }
 }
