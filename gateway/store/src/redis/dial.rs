@@ -10,7 +10,7 @@ use std::time::Duration;
 use mooring_session::request_digest::NAMES_REQUEST;
 use mooring_settings::{RedisEndpoint, RedisTopology, RedisUrl};
 use redis::Value;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::command_connection::CommandConnection;
 use super::down_reason::{DownReason, timed_out};
@@ -117,8 +117,8 @@ impl Dialer {
             Topology::Single(server) => self.connect_to(server).await,
             Topology::FirstPrimary(servers) => self.connect_to_first(servers).await,
             Topology::Sentinels(sentinels) => {
-                let named = sentinels.ask().await?;
-                self.connect_to_first(&servers_of(&named)).await
+                let named = sentinels.to_try(sentinels.ask().await?, Instant::now());
+                self.connect_to_named(sentinels, &named).await
             }
         }
     }
@@ -135,16 +135,36 @@ impl Dialer {
                 continue;
             };
             let newest = newest(&named);
-            if newest
-                .iter()
-                .any(|named| named.server.address == connected.address)
-            {
+            // All sentinels that answer may be stale.
+            if newest.iter().any(|named| sentinels.is_older(named)) {
                 continue;
             }
-            if let Ok(found) = self.connect_to_first(&servers_of(newest)).await {
+            let is_connected = |named: &&NamedServer| named.server.address == connected.address;
+            if let Some(named) = newest.iter().find(is_connected) {
+                sentinels.note_used(named);
+                continue;
+            }
+            if let Ok(found) = self.connect_to_named(sentinels, newest).await {
                 return found;
             }
         }
+    }
+
+    async fn connect_to_named(
+        &self,
+        sentinels: &Sentinels,
+        named: &[NamedServer],
+    ) -> Result<ServerConnection, DownReason> {
+        let servers: Vec<_> = named
+            .iter()
+            .map(|named| Arc::clone(&named.server))
+            .collect();
+        let found = self.connect_to_first(&servers).await?;
+        let is_found = |named: &&NamedServer| Arc::ptr_eq(&named.server, &found.server);
+        if let Some(named) = named.iter().find(is_found) {
+            sentinels.note_used(named);
+        }
+        Ok(found)
     }
 
     async fn connect_to_first(
@@ -184,13 +204,6 @@ fn addresses(servers: &[RedisEndpoint]) -> String {
         .map(|server| server.address.to_string())
         .collect();
     addresses.join(", ")
-}
-
-fn servers_of(named: &[NamedServer]) -> Vec<Arc<RedisEndpoint>> {
-    named
-        .iter()
-        .map(|named| Arc::clone(&named.server))
-        .collect()
 }
 
 /// Those of the newest configuration; the first is of it.

@@ -2,7 +2,8 @@
 //!
 //! All are asked at the same time, since those that were on the machine of the former primary do not answer. Invariants:
 //! nothing that a sentinel says is believed before the server confirms its role; where sentinels disagree, the newest
-//! configuration comes first. Each sentinel has one connection, which is kept.
+//! configuration comes first; a server in use is not left for one of an older configuration. Each sentinel has one
+//! connection, which is kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +19,15 @@ use super::command_connection::CommandConnection;
 use super::down_reason::{DownReason, timed_out};
 use super::log_in::{log_in, send};
 use super::reply::{Fields, text};
+use crate::lock::lock;
 
 /// Once most sentinels have named the same server, the others are waited for no longer than this.
 const STRAGGLERS_WITHIN: Duration = Duration::from_millis(50);
+
+/// How long servers of older configurations only are named before they are used in place of the last one. A sentinel that
+/// is stale may be the first that can be reached again. But SENTINEL REMOVE and MONITOR begin again with epoch 0, and a
+/// gateway that never used an older epoch would need a restart then.
+const OLDER_AFTER: Duration = Duration::from_secs(30);
 
 /// The sentinels of a service.
 #[derive(Debug)]
@@ -28,6 +35,16 @@ pub(super) struct Sentinels {
     service: SentinelService,
     nodes: Vec<Arc<Sentinel>>,
     timeout: Duration,
+    last_used: std::sync::Mutex<LastUsed>,
+}
+
+/// The last server that has confirmed its role.
+#[derive(Debug, Default)]
+struct LastUsed {
+    /// None before the first.
+    named: Option<NamedServer>,
+    /// Since when only servers of older configurations are named.
+    older_since: Option<Instant>,
 }
 
 /// A server that sentinels name as the primary.
@@ -62,7 +79,27 @@ impl Sentinels {
             nodes: service.sentinels().iter().map(node).collect(),
             service,
             timeout,
+            last_used: std::sync::Mutex::default(),
         }
+    }
+
+    /// Notes that a server is in use, and that the sentinels name it by this configuration.
+    pub(super) fn note_used(&self, named: &NamedServer) {
+        *lock(&self.last_used) = LastUsed {
+            named: Some(named.clone()),
+            older_since: None,
+        };
+    }
+
+    /// Whether the configuration is older than that of the server in use.
+    pub(super) fn is_older(&self, named: &NamedServer) -> bool {
+        lock(&self.last_used).is_newer_than(named)
+    }
+
+    /// Those of the named servers that are tried after a loss. If all are of older configurations, the last used one is
+    /// tried, and they after it only when that has lasted.
+    pub(super) fn to_try(&self, named: Vec<NamedServer>, now: Instant) -> Vec<NamedServer> {
+        lock(&self.last_used).to_try(named, now)
     }
 
     /// The servers that the sentinels name, those of the newest configuration first; at least one.
@@ -138,6 +175,29 @@ impl Sentinels {
     }
 }
 
+impl LastUsed {
+    fn is_newer_than(&self, named: &NamedServer) -> bool {
+        let used = self.named.as_ref();
+        used.is_some_and(|used| named.epoch < used.epoch)
+    }
+
+    fn to_try(&mut self, named: Vec<NamedServer>, now: Instant) -> Vec<NamedServer> {
+        let (older, mut current): (Vec<_>, Vec<_>) = named
+            .into_iter()
+            .partition(|named| self.is_newer_than(named));
+        if !current.is_empty() {
+            self.older_since = None;
+            return current;
+        }
+        current.extend(self.named.clone());
+        let since = *self.older_since.get_or_insert(now);
+        if now.duration_since(since) >= OLDER_AFTER {
+            current.extend(older);
+        }
+        current
+    }
+}
+
 impl Sentinel {
     async fn ask_within(self: Arc<Self>, at_most: Duration) -> Result<Named, DownReason> {
         let answer = timeout(at_most, self.ask(at_most)).await;
@@ -203,4 +263,45 @@ async fn primary_of(connection: &CommandConnection, service: &str) -> Result<Nam
         .and_then(|epoch| epoch.parse().ok());
     // A server that only resembles a sentinel may know no epochs.
     Ok((host.to_owned(), port, epoch.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_settings::{RedisTopology, RedisUrl};
+
+    use super::*;
+
+    fn named(host: &str, epoch: u64) -> NamedServer {
+        let url = RedisUrl::parse(&format!("redis://{host}")).unwrap();
+        let RedisTopology::Single(server) = url.topology() else {
+            unreachable!("one server");
+        };
+        NamedServer {
+            server: Arc::new(server.clone()),
+            epoch,
+        }
+    }
+
+    #[test]
+    fn older_configurations_are_tried_only_when_no_other_was_named_for_long() {
+        let mut last = LastUsed::default();
+        let tried = |last: &mut LastUsed, all: &[&NamedServer], now| -> Vec<String> {
+            let all = all.iter().copied().cloned().collect();
+            let servers = last.to_try(all, now);
+            let hosts = servers.iter().map(|named| named.server.address.host());
+            hosts.map(|host| host.unwrap().0.to_owned()).collect()
+        };
+        let (stale, used, next) = (named("a", 1), named("b", 2), named("c", 3));
+        let now = Instant::now();
+        assert_eq!(tried(&mut last, &[&stale], now), ["a"]);
+        last.named = Some(used.clone());
+        assert!(last.is_newer_than(&stale) && !last.is_newer_than(&used));
+        assert_eq!(tried(&mut last, &[&next, &stale], now), ["c"]);
+        assert_eq!(tried(&mut last, &[&used, &stale], now), ["b"]);
+        assert_eq!(tried(&mut last, &[&stale], now), ["b"]);
+        let almost = now + OLDER_AFTER - Duration::from_millis(1);
+        assert_eq!(tried(&mut last, &[&stale], almost), ["b"]);
+        assert_eq!(tried(&mut last, &[&stale], now + OLDER_AFTER), ["b", "a"]);
+    }
 }

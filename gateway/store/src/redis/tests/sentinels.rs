@@ -100,6 +100,30 @@ async fn a_primary_that_still_serves_is_left_when_sentinels_name_another() {
     .await;
 }
 
+/// The sentinels that know of the last failover may be those that cannot be reached.
+#[tokio::test]
+async fn a_good_primary_is_not_left_for_that_of_an_older_configuration() {
+    let (former, next) = (
+        RedisServer::start(Module::Loaded),
+        RedisServer::start(Module::Loaded),
+    );
+    let (stale, right) = (sentinel(former.port, 1), sentinel(next.port, 2));
+    let store = open_by(&[stale.port, right.port], SERVICE).await.unwrap();
+    assert_eq!(port_in_use(&store), Some(next.port));
+    drop(right);
+    // The stale one is asked alone meanwhile.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(port_in_use(&store), Some(next.port));
+    // Also after a loss.
+    next.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    let key = make::key("s");
+    eventually("the same primary serves", async || {
+        store.run(&key, &make::create("s")).await.is_ok()
+    })
+    .await;
+    assert_eq!(port_in_use(&store), Some(next.port));
+}
+
 #[tokio::test]
 async fn a_dead_and_a_silent_sentinel_are_passed_over() {
     let primary = RedisServer::start(Module::Loaded);
