@@ -4,7 +4,7 @@
 //! requests; where the primary is found among several servers, only if the server itself says that it is one, whoever
 //! has named it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mooring_session::request_digest::NAMES_REQUEST;
@@ -17,6 +17,7 @@ use super::down_reason::{DownReason, timed_out};
 use super::log_in::{log_in, send};
 use super::reply::text;
 use super::sentinels::{NamedServer, Sentinels};
+use crate::lock::lock;
 
 /// Every command of the module that this gateway sends. A module without one of them is too old and is refused at the
 /// start, not at the first call.
@@ -65,8 +66,28 @@ pub(super) struct Dialer {
 #[derive(Debug)]
 enum Topology {
     Single(Arc<RedisEndpoint>),
-    FirstPrimary(Vec<Arc<RedisEndpoint>>),
+    FirstPrimary(ServerList),
     Sentinels(Sentinels),
+}
+
+/// Servers, of which one is the primary.
+#[derive(Debug)]
+struct ServerList {
+    servers: Vec<Arc<RedisEndpoint>>,
+    /// The primary that was used last. It is tried first: each server before it that does not answer costs a timeout.
+    last: Mutex<Option<Arc<RedisEndpoint>>>,
+}
+
+impl ServerList {
+    /// Each once, in the order in which they are tried.
+    fn to_try(&self) -> Vec<Arc<RedisEndpoint>> {
+        let last = lock(&self.last).clone();
+        let is_last = |server: &&Arc<RedisEndpoint>| {
+            last.as_ref().is_some_and(|last| Arc::ptr_eq(last, server))
+        };
+        let others = self.servers.iter().filter(|server| !is_last(server));
+        last.iter().chain(others).cloned().collect()
+    }
 }
 
 impl Dialer {
@@ -79,8 +100,11 @@ impl Dialer {
             }
             RedisTopology::FirstPrimary(servers) => {
                 let address = addresses(servers);
-                let servers = servers.iter().cloned().map(Arc::new).collect();
-                (Topology::FirstPrimary(servers), address)
+                let list = ServerList {
+                    servers: servers.iter().cloned().map(Arc::new).collect(),
+                    last: Mutex::default(),
+                };
+                (Topology::FirstPrimary(list), address)
             }
             RedisTopology::Sentinels(service) => {
                 let sentinels = addresses(service.sentinels());
@@ -115,7 +139,11 @@ impl Dialer {
     pub(super) async fn connect(&self) -> Result<ServerConnection, DownReason> {
         match &self.topology {
             Topology::Single(server) => self.connect_to(server).await,
-            Topology::FirstPrimary(servers) => self.connect_to_first(servers).await,
+            Topology::FirstPrimary(list) => {
+                let found = self.connect_to_first(&list.to_try()).await?;
+                *lock(&list.last) = Some(Arc::clone(&found.server));
+                Ok(found)
+            }
             Topology::Sentinels(sentinels) => {
                 let named = sentinels.to_try(sentinels.ask().await?, Instant::now());
                 self.connect_to_named(sentinels, &named).await

@@ -27,6 +27,25 @@ async fn the_first_primary_of_a_list_serves() {
     store.run(&key, &make::create("s")).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_server_that_never_answers_costs_its_timeout_only_once() {
+    // Its backlog accepts connections, and nothing reads them.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let primary = RedisServer::start(Module::Loaded);
+    let store = open_list(&[url, primary.url()]).await;
+    assert_eq!(port_in_use(&store), Some(primary.port));
+    primary.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    let key = make::key("s");
+    eventually("the primary serves again", async || {
+        store.run(&key, &make::create("s")).await.is_ok()
+    })
+    .await;
+    silent.set_nonblocking(true).unwrap();
+    let attempts = std::iter::from_fn(|| silent.accept().ok());
+    assert_eq!(attempts.count(), 1);
+}
+
 /// The client of a single server waits for the address to lead elsewhere. Here it is known where the primary may be.
 #[tokio::test]
 async fn a_demoted_primary_is_left_at_its_first_refusal() {
