@@ -43,7 +43,7 @@ pub struct RedisServerView {
     pub discovery: &'static str,
     /// Its address; none while there is no connection.
     pub address: Option<String>,
-    /// Why there is no connection, without credentials; none if there is one.
+    /// Why there is no connection, or why the sentinels name no server that can be used in its place, without credentials.
     pub problem: Option<String>,
 }
 

@@ -48,6 +48,9 @@ const NEEDED: [&str; 21] = [
 /// Pause between questions to the sentinels while there is a connection.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
+/// The sentinels that answer know no configuration that is as new as that of the server in use.
+const OLDER: &str = "the sentinels that answer name only servers of an older configuration";
+
 /// A connection, and the server at its other end.
 pub(super) struct ServerConnection {
     pub(super) connection: CommandConnection,
@@ -159,23 +162,40 @@ impl Dialer {
         };
         loop {
             sleep(ASK_EVERY.mul_f64(rand::random_range(0.75..1.25))).await;
-            let Ok(named) = sentinels.ask().await else {
-                continue;
-            };
-            let newest = newest(&named);
-            // All sentinels that answer may be stale.
-            if newest.iter().any(|named| sentinels.is_older(named)) {
-                continue;
-            }
-            let is_connected = |named: &&NamedServer| named.server.address == connected.address;
-            if let Some(named) = newest.iter().find(is_connected) {
-                sentinels.note_used(named);
-                continue;
-            }
-            if let Ok(found) = self.connect_to_named(sentinels, newest).await {
+            let found = self.successor_by(sentinels, connected).await;
+            sentinels.note_problem(found.as_ref().err().cloned());
+            if let Ok(Some(found)) = found {
                 return found;
             }
         }
+    }
+
+    /// Why it is not known whether another primary than the connected one is to be used.
+    pub(super) fn successor_problem(&self) -> Option<String> {
+        match &self.topology {
+            Topology::Sentinels(sentinels) => sentinels.problem().map(|down| down.problem()),
+            Topology::Single(_) | Topology::FirstPrimary(_) => None,
+        }
+    }
+
+    /// None if the sentinels name the connected server.
+    async fn successor_by(
+        &self,
+        sentinels: &Sentinels,
+        connected: &RedisEndpoint,
+    ) -> Result<Option<ServerConnection>, DownReason> {
+        let named = sentinels.ask().await?;
+        let newest = newest(&named);
+        // All sentinels that answer may be stale.
+        if newest.iter().any(|named| sentinels.is_older(named)) {
+            return Err(DownReason::Unreachable(OLDER.to_owned()));
+        }
+        let is_connected = |named: &&NamedServer| named.server.address == connected.address;
+        if let Some(named) = newest.iter().find(is_connected) {
+            sentinels.note_used(named);
+            return Ok(None);
+        }
+        self.connect_to_named(sentinels, newest).await.map(Some)
     }
 
     async fn connect_to_named(

@@ -167,7 +167,10 @@ impl Link {
 
     pub(super) fn server(&self) -> RedisServerView {
         let (address, problem) = match &*self.shared.state.borrow() {
-            LinkState::Up(open) => (Some(open.server.address.to_string()), None),
+            LinkState::Up(open) => (
+                Some(open.server.address.to_string()),
+                self.shared.dialer.successor_problem(),
+            ),
             LinkState::Reconnecting => (None, None),
             LinkState::Down(down) => (None, Some(down.problem())),
         };

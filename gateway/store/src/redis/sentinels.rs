@@ -36,6 +36,8 @@ pub(super) struct Sentinels {
     nodes: Vec<Arc<Sentinel>>,
     timeout: Duration,
     last_used: std::sync::Mutex<LastUsed>,
+    /// Why no other primary was found when they were asked last.
+    problem: std::sync::Mutex<Option<DownReason>>,
 }
 
 /// The last server that has confirmed its role.
@@ -80,6 +82,7 @@ impl Sentinels {
             service,
             timeout,
             last_used: std::sync::Mutex::default(),
+            problem: std::sync::Mutex::default(),
         }
     }
 
@@ -131,6 +134,29 @@ impl Sentinels {
             return Err(DownReason::of_all(problems));
         }
         Ok(self.in_order(named))
+    }
+
+    /// Why no other primary was found when they were asked last, though the one in use may have been replaced.
+    pub(super) fn problem(&self) -> Option<DownReason> {
+        lock(&self.problem).clone()
+    }
+
+    /// Notes the outcome of a look for another primary, and logs it if it is new.
+    pub(super) fn note_problem(&self, problem: Option<DownReason>) {
+        let mut known = lock(&self.problem);
+        if *known == problem {
+            return;
+        }
+        match &problem {
+            Some(problem) => {
+                tracing::warn!(
+                    ?problem,
+                    "it is not known which redis the sentinels want used"
+                );
+            }
+            None => tracing::info!("the sentinels say again which redis is used"),
+        }
+        *known = problem;
     }
 
     fn most_agree(&self, named: &[Named]) -> bool {

@@ -111,8 +111,11 @@ async fn a_good_primary_is_not_left_for_that_of_an_older_configuration() {
     let store = open_by(&[stale.port, right.port], SERVICE).await.unwrap();
     assert_eq!(port_in_use(&store), Some(next.port));
     drop(right);
-    // The stale one is asked alone meanwhile.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    eventually("the stale one alone has answered", async || {
+        let problem = store.server().problem;
+        problem.is_some_and(|problem| problem.contains("an older configuration"))
+    })
+    .await;
     assert_eq!(port_in_use(&store), Some(next.port));
     // Also after a loss.
     next.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
@@ -133,6 +136,21 @@ async fn a_dead_and_a_silent_sentinel_are_passed_over() {
     let silent = silent.local_addr().unwrap().port();
     let store = open_by(&[free_port(), silent, right.port], SERVICE).await;
     assert_eq!(port_in_use(&store.unwrap()), Some(primary.port));
+}
+
+#[tokio::test]
+async fn a_server_in_use_is_shown_with_the_problem_of_its_sentinels() {
+    let primary = RedisServer::start(Module::Loaded);
+    let only = sentinel(primary.port, 1);
+    let store = open_by(&[only.port], SERVICE).await.unwrap();
+    assert_eq!(store.server().problem, None);
+    drop(only);
+    eventually("the problem is shown", async || {
+        let problem = store.server().problem;
+        problem.is_some_and(|problem| problem.contains("connection refused"))
+    })
+    .await;
+    assert_eq!(port_in_use(&store), Some(primary.port));
 }
 
 #[tokio::test]
