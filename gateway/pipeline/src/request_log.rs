@@ -199,7 +199,7 @@ impl RequestLog {
         });
         let sessions = sessions.iter().take(SHOWN_MAX).map(|(session, figures)| {
             json!({
-                "session": session.digest,
+                "session": &*session.digest,
                 "user": self.users.of(&session.user),
                 "server": session.server.as_str(),
                 "figures": shown(figures, now),
