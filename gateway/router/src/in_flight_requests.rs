@@ -195,7 +195,7 @@ impl Requests {
         let Some(entries) = self.by_scope.get_mut(scope) else {
             return;
         };
-        let Some(at) = entries.iter().position(|entry| entry.request.tag == tag) else {
+        let Some(at) = (entries.iter()).rposition(|entry| entry.request.tag == tag) else {
             return;
         };
         match entries.get_mut(at) {

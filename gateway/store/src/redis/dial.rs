@@ -154,8 +154,9 @@ impl Dialer {
         }
     }
 
-    /// Waits until sentinels name another primary than the connected one and it says that it is one. The server itself
-    /// cannot tell while a partition keeps the sentinels from it. Never ends where no sentinels are asked.
+    /// Waits until sentinels name another primary than the connected one, by no older configuration, and it says that it
+    /// is one. The server itself cannot tell while a partition keeps the sentinels from it. Never ends where no sentinels
+    /// are asked.
     pub(super) async fn find_successor(&self, connected: &RedisEndpoint) -> ServerConnection {
         let Topology::Sentinels(sentinels) = &self.topology else {
             return std::future::pending().await;

@@ -5,14 +5,13 @@
 //! configuration comes first; a server in use is not left for one of an older configuration. Each sentinel has one
 //! connection, which is kept.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mooring_settings::{RedisEndpoint, SentinelService};
 use redis::{Cmd, Value};
-use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::command_connection::CommandConnection;
@@ -35,9 +34,9 @@ pub(super) struct Sentinels {
     service: SentinelService,
     nodes: Vec<Arc<Sentinel>>,
     timeout: Duration,
-    last_used: std::sync::Mutex<LastUsed>,
+    last_used: Mutex<LastUsed>,
     /// Why no other primary was found when they were asked last.
-    problem: std::sync::Mutex<Option<DownReason>>,
+    problem: Mutex<Option<DownReason>>,
 }
 
 /// The last server that has confirmed its role.
@@ -62,7 +61,7 @@ struct Sentinel {
     service: String,
     endpoint: RedisEndpoint,
     /// Locked while it is asked.
-    connection: Mutex<Option<CommandConnection>>,
+    connection: tokio::sync::Mutex<Option<CommandConnection>>,
 }
 
 /// The host, port and epoch that a sentinel names.
@@ -74,15 +73,15 @@ impl Sentinels {
             Arc::new(Sentinel {
                 service: service.name().to_owned(),
                 endpoint: endpoint.clone(),
-                connection: Mutex::default(),
+                connection: tokio::sync::Mutex::default(),
             })
         };
         Self {
             nodes: service.sentinels().iter().map(node).collect(),
             service,
             timeout,
-            last_used: std::sync::Mutex::default(),
-            problem: std::sync::Mutex::default(),
+            last_used: Mutex::default(),
+            problem: Mutex::default(),
         }
     }
 
@@ -293,10 +292,70 @@ async fn primary_of(connection: &CommandConnection, service: &str) -> Result<Nam
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "tests fail by panicking"
+    )]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use mooring_settings::{RedisTopology, RedisUrl};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::sleep;
 
     use super::*;
+
+    /// The port of a sentinel that answers each command after a while, and how many connections it has accepted.
+    async fn start_sentinel(after: Duration) -> (u16, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let accepted = Arc::<AtomicUsize>::default();
+        let counter = Arc::clone(&accepted);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counter.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(answer(stream, after));
+            }
+        });
+        (port, accepted)
+    }
+
+    async fn answer(mut stream: TcpStream, after: Duration) {
+        let mut read = [0; 1024];
+        while let Ok(length @ 1..) = stream.read(&mut read).await {
+            sleep(after).await;
+            let command = String::from_utf8_lossy(&read[..length]);
+            let reply = match command.contains("GET-MASTER-ADDR-BY-NAME") {
+                true => "*2\r\n$9\r\n127.0.0.1\r\n$1\r\n7\r\n",
+                false => "*2\r\n$12\r\nconfig-epoch\r\n$1\r\n1\r\n",
+            };
+            if stream.write_all(reply.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sentinel_that_is_slower_than_most_keeps_its_connection() {
+        let (one, _) = start_sentinel(Duration::ZERO).await;
+        let (other, _) = start_sentinel(Duration::ZERO).await;
+        let (slow, accepted) = start_sentinel(STRAGGLERS_WITHIN * 2).await;
+        let url = format!("redis+sentinel://127.0.0.1:{one},127.0.0.1:{other},127.0.0.1:{slow}/m");
+        let url = RedisUrl::parse(&url).unwrap();
+        let RedisTopology::Sentinels(service) = url.topology() else {
+            unreachable!("sentinels");
+        };
+        let sentinels = Sentinels::new(service.clone(), Duration::from_secs(30));
+        for _ in 0..3 {
+            let named = sentinels.ask().await.unwrap();
+            assert_eq!((named.len(), named[0].epoch), (1, 1));
+        }
+        // The lock comes after the questions that nobody waits for.
+        let kept = sentinels.nodes[2].connection.lock().await;
+        assert!(kept.is_some());
+        assert_eq!(accepted.load(Ordering::Relaxed), 1);
+    }
 
     fn named(host: &str, epoch: u64) -> NamedServer {
         let url = RedisUrl::parse(&format!("redis://{host}")).unwrap();
