@@ -101,7 +101,7 @@ impl Sentinels {
     /// Those of the named servers that are tried after a loss. If all are of older configurations, the last used one is
     /// tried, and they after it only when that has lasted.
     pub(super) fn to_try(&self, named: Vec<NamedServer>, now: Instant) -> Vec<NamedServer> {
-        lock(&self.last_used).to_try(named, now)
+        lock(&self.last_used).choose(named, now)
     }
 
     /// The servers that the sentinels name, those of the newest configuration first; at least one.
@@ -206,7 +206,8 @@ impl LastUsed {
         used.is_some_and(|used| named.epoch < used.epoch)
     }
 
-    fn to_try(&mut self, named: Vec<NamedServer>, now: Instant) -> Vec<NamedServer> {
+    /// The servers to try, in order.
+    fn choose(&mut self, named: Vec<NamedServer>, now: Instant) -> Vec<NamedServer> {
         let (older, mut current): (Vec<_>, Vec<_>) = named
             .into_iter()
             .partition(|named| self.is_newer_than(named));
@@ -373,7 +374,7 @@ mod tests {
         let mut last = LastUsed::default();
         let tried = |last: &mut LastUsed, all: &[&NamedServer], now| -> Vec<String> {
             let all = all.iter().copied().cloned().collect();
-            let servers = last.to_try(all, now);
+            let servers = last.choose(all, now);
             let hosts = servers.iter().map(|named| named.server.address.host());
             hosts.map(|host| host.unwrap().0.to_owned()).collect()
         };

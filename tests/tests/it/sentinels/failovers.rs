@@ -96,6 +96,7 @@ async fn start(loss: Loss) -> anyhow::Result<(SentinelGroup, Option<PartitionedA
     Ok((group, Some(address)))
 }
 
+#[allow(clippy::print_stdout, reason = "the times are what the test is for")]
 async fn check(loss: Loss) -> anyhow::Result<()> {
     let fixture = Fixture::start("one").await?;
     let (mut group, address) = start(loss).await?;
