@@ -322,6 +322,7 @@ mod tests {
         let past = Instant::now().checked_sub(DISCONNECTED_KEPT * 2);
         for entry in requests
             .0
+            .parts
             .part_of(&scope(1))
             .by_scope
             .values_mut()
