@@ -52,7 +52,7 @@ fn a_delegation_is_off_or_long_enough() {
     };
     assert!(allowed("0").is_ok() && allowed("1000").is_ok());
     check_refused(
-        "[affinity]\ndelegation_ms = 499\n",
+        "[affinity]\ndelegation_ms = 999\n",
         &[],
         &["affinity.delegation_ms = 999", "0, or 1000 to 1800"],
     );
