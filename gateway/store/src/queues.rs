@@ -159,7 +159,7 @@ impl Queues {
         let mut state = lock(&self.state);
         let due = state.next_deadline();
         let until = self.clock.mono().plus(lasting);
-        let is_watched = state.events.watch(worker, &place(key), server, until);
+        let is_watched = (state.events).watch_delegation(worker, &place(key), server, until);
         self.ring_for(&mut state, due);
         is_watched
     }
