@@ -8,7 +8,7 @@
 //! | counted | [`begin`](Delegations::begin) | the call asks the store; after a few within a second, also for the delegation |
 //! | | [`granted`](Delegations::granted) | in use |
 //! | | `recall`, `lose_wake_ups` | counted from the beginning; a delegation that is granted meanwhile is recalled |
-//! | idle | `begin` | in use; the call asks the store to renew it if that is due, or if in doubt |
+//! | idle | `begin` | in use; the call asks the store to renew it if that is due, or if the store may have ended it |
 //! | | [`recall`](Delegations::recall), [`lose_wake_ups`](Delegations::lose_wake_ups), [`sweep`](Delegations::sweep) after a pause | ended: the turn is left |
 //! | in use | `begin` of another call | it asks the store, and the delegation is recalled |
 //! | | `recall`, `lose_wake_ups` | recalled |
@@ -34,7 +34,7 @@ pub const WAKE_UPS_SEEN_WITHIN: Duration = Duration::from_millis(100);
 pub const UNUSED_MAX: Duration = Duration::from_millis(500);
 /// How many calls within [`UNUSED_MAX`] of each other a session has at a server before its next one asks for a delegation.
 pub(crate) const CALLS_MIN: u8 = 2;
-/// Most sessions and servers that one table knows. The calls of any other ask the store.
+/// Most sessions and servers that one table knows; a gateway may have several tables. The calls of any other ask the store.
 pub(crate) const KNOWN_MAX: usize = 16_384;
 
 /// Time since the machine was started, including the time for which it was suspended.
@@ -123,7 +123,7 @@ impl WakeUps {
 
 /// How a call gets its turn.
 #[derive(Debug)]
-pub enum Beginning<T> {
+pub enum TurnBeginning<T> {
     /// By asking the store for a turn.
     AskTurn,
     /// By asking the store for a turn, and for a delegation.
@@ -147,11 +147,11 @@ pub struct LostWakeUps<T, C> {
 /// names a call.
 #[derive(Debug)]
 pub struct Delegations<K, T, C> {
-    known: HashMap<K, Known<T, C>>,
+    known: HashMap<K, KnownTurn<T, C>>,
 }
 
 #[derive(Debug)]
-enum Known<T, C> {
+enum KnownTurn<T, C> {
     Counted { calls: u8, last: BootTime },
     Idle { turn: T, term: Term, used: BootTime },
     InUse { call: C, is_recalled: bool },
@@ -167,49 +167,55 @@ impl<K, T, C> Default for Delegations<K, T, C> {
 
 impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
     /// A call begins.
-    pub fn begin(&mut self, key: &K, call: &C, now: BootTime, wake_ups: WakeUps) -> Beginning<T> {
+    pub fn begin(
+        &mut self,
+        key: &K,
+        call: &C,
+        now: BootTime,
+        wake_ups: WakeUps,
+    ) -> TurnBeginning<T> {
         let Some(known) = self.known.get_mut(key) else {
             if self.known.len() < KNOWN_MAX {
-                let counted = Known::Counted {
+                let counted = KnownTurn::Counted {
                     calls: 1,
                     last: now,
                 };
                 self.known.insert(key.clone(), counted);
             }
-            return Beginning::AskTurn;
+            return TurnBeginning::AskTurn;
         };
         match known {
-            Known::Counted { calls, last } => {
+            KnownTurn::Counted { calls, last } => {
                 if now.since(*last) > UNUSED_MAX {
                     *calls = 0;
                 }
                 *last = now;
                 if *calls >= CALLS_MIN && wake_ups.are_fresh(now) {
-                    return Beginning::AskDelegation;
+                    return TurnBeginning::AskDelegation;
                 }
                 *calls = calls.saturating_add(1);
-                Beginning::AskTurn
+                TurnBeginning::AskTurn
             }
             // It waits in the line of the store, which recalls the delegation too.
-            Known::InUse { is_recalled, .. } => {
+            KnownTurn::InUse { is_recalled, .. } => {
                 *is_recalled = true;
-                Beginning::AskTurn
+                TurnBeginning::AskTurn
             }
-            Known::Idle { .. } => {
-                let in_use = Known::InUse {
+            KnownTurn::Idle { .. } => {
+                let in_use = KnownTurn::InUse {
                     call: call.clone(),
                     is_recalled: false,
                 };
                 match std::mem::replace(known, in_use) {
-                    Known::Idle { turn, term, .. } => {
+                    KnownTurn::Idle { turn, term, .. } => {
                         let is_sure = term.covers(now) && wake_ups.are_fresh(now);
                         match is_sure && !term.is_due(now) {
-                            true => Beginning::Use(turn),
-                            false => Beginning::Renew(turn),
+                            true => TurnBeginning::Use(turn),
+                            false => TurnBeginning::Renew(turn),
                         }
                     }
                     // It was idle.
-                    Known::Counted { .. } | Known::InUse { .. } => Beginning::AskTurn,
+                    KnownTurn::Counted { .. } | KnownTurn::InUse { .. } => TurnBeginning::AskTurn,
                 }
             }
         }
@@ -222,12 +228,12 @@ impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
     /// the counting has begun again since the call asked.
     pub fn granted(&mut self, key: &K, call: &C) -> bool {
         let is_recalled = match self.known.get(key) {
-            Some(Known::Counted { calls, .. }) => *calls < CALLS_MIN,
-            Some(Known::Idle { .. } | Known::InUse { .. }) => return false,
+            Some(KnownTurn::Counted { calls, .. }) => *calls < CALLS_MIN,
+            Some(KnownTurn::Idle { .. } | KnownTurn::InUse { .. }) => return false,
             None if self.known.len() >= KNOWN_MAX => return false,
             None => true,
         };
-        let in_use = Known::InUse {
+        let in_use = KnownTurn::InUse {
             call: call.clone(),
             is_recalled,
         };
@@ -239,11 +245,11 @@ impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
     pub fn end(&mut self, key: &K, turn: T, term: Term, now: BootTime) -> Option<T> {
         match self.known.get_mut(key) {
             Some(
-                known @ Known::InUse {
+                known @ KnownTurn::InUse {
                     is_recalled: false, ..
                 },
             ) => {
-                *known = Known::Idle {
+                *known = KnownTurn::Idle {
                     turn,
                     term,
                     used: now,
@@ -265,16 +271,16 @@ impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
     /// Another call waits for the turn, or the binding has changed. Returns the turn if it has to be left now.
     pub fn recall(&mut self, key: &K) -> Option<T> {
         match self.known.get_mut(key)? {
-            Known::Counted { calls, .. } => {
+            KnownTurn::Counted { calls, .. } => {
                 *calls = 0;
                 None
             }
-            Known::InUse { is_recalled, .. } => {
+            KnownTurn::InUse { is_recalled, .. } => {
                 *is_recalled = true;
                 None
             }
-            Known::Idle { .. } => match self.known.remove(key) {
-                Some(Known::Idle { turn, .. }) => Some(turn),
+            KnownTurn::Idle { .. } => match self.known.remove(key) {
+                Some(KnownTurn::Idle { turn, .. }) => Some(turn),
                 _ => None,
             },
         }
@@ -284,8 +290,8 @@ impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
     #[must_use]
     pub fn running(&self, key: &K) -> Option<&C> {
         match self.known.get(key)? {
-            Known::InUse { call, .. } => Some(call),
-            Known::Counted { .. } | Known::Idle { .. } => None,
+            KnownTurn::InUse { call, .. } => Some(call),
+            KnownTurn::Counted { .. } | KnownTurn::Idle { .. } => None,
         }
     }
 
@@ -297,11 +303,11 @@ impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
         };
         for (key, known) in std::mem::take(&mut self.known) {
             match known {
-                Known::Counted { .. } => {}
-                Known::Idle { turn, .. } => lost.idle.push(turn),
-                Known::InUse { call, .. } => {
+                KnownTurn::Counted { .. } => {}
+                KnownTurn::Idle { turn, .. } => lost.idle.push(turn),
+                KnownTurn::InUse { call, .. } => {
                     lost.running.push(call.clone());
-                    let in_use = Known::InUse {
+                    let in_use = KnownTurn::InUse {
                         call,
                         is_recalled: true,
                     };
@@ -314,17 +320,17 @@ impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
 
     /// Forgets what was not used for [`UNUSED_MAX`]. Returns the turns to leave.
     pub fn sweep(&mut self, now: BootTime) -> Vec<T> {
-        let is_unused = |_: &K, known: &mut Known<T, C>| match known {
-            Known::Counted { last: used, .. } | Known::Idle { used, .. } => {
+        let is_unused = |_: &K, known: &mut KnownTurn<T, C>| match known {
+            KnownTurn::Counted { last: used, .. } | KnownTurn::Idle { used, .. } => {
                 now.since(*used) > UNUSED_MAX
             }
-            Known::InUse { .. } => false,
+            KnownTurn::InUse { .. } => false,
         };
         let unused = self.known.extract_if(is_unused);
         unused
             .filter_map(|(_, known)| match known {
-                Known::Idle { turn, .. } => Some(turn),
-                Known::Counted { .. } | Known::InUse { .. } => None,
+                KnownTurn::Idle { turn, .. } => Some(turn),
+                KnownTurn::Counted { .. } | KnownTurn::InUse { .. } => None,
             })
             .collect()
     }
@@ -333,45 +339,5 @@ impl<K: Clone + Eq + Hash, T, C: Clone> Delegations<K, T, C> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LEASE: Duration = Duration::from_millis(1_800);
-
-    fn at(ms: u64) -> BootTime {
-        BootTime(Duration::from_millis(ms))
-    }
-
-    /// A table whose delegation is used by the call `first`.
-    fn in_use() -> Delegations<&'static str, &'static str, &'static str> {
-        let mut table = Delegations::default();
-        let wake_ups = WakeUps::SeenAt(at(1_000));
-        for _ in 0..=CALLS_MIN {
-            table.begin(&"key", &"first", at(1_000), wake_ups);
-        }
-        assert!(table.granted(&"key", &"first"));
-        table
-    }
-
-    /// The recall of the store may come late: the first call must not take the turn along to its next one.
-    #[test]
-    fn a_second_call_at_the_same_gateway_recalls_the_delegation() {
-        let mut table = in_use();
-        let second = table.begin(&"key", &"second", at(1_010), WakeUps::SeenAt(at(1_000)));
-        assert!(matches!(second, Beginning::AskTurn));
-        let term = Term::asked(at(1_000), LEASE);
-        assert_eq!(table.end(&"key", "turn", term, at(1_020)), Some("turn"));
-        assert!(table.is_empty());
-    }
-
-    #[test]
-    fn a_term_ends_before_the_lease() {
-        let term = Term::asked(at(1_000), LEASE);
-        assert_eq!(term.ends_at(), at(2_600));
-        assert!(term.covers(at(2_599)) && !term.covers(at(2_600)));
     }
 }

@@ -65,7 +65,7 @@ mod shared_routes;
 mod task;
 
 pub use delegation::{
-    Beginning, BootTime, Delegations, LostWakeUps, TERM_MARGIN, Term, UNUSED_MAX,
+    BootTime, Delegations, LostWakeUps, TERM_MARGIN, Term, TurnBeginning, UNUSED_MAX,
     WAKE_UPS_SEEN_WITHIN, WakeUps,
 };
 pub use delivery::{ATTEMPTS_MAX, Delivery, UNREACHED_WITHIN};

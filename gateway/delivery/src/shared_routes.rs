@@ -24,22 +24,22 @@ pub enum RouteBeginning<R> {
 /// The routes of a gateway, or those of its keys of one shard. `K` is a session and a server, `R` a route.
 #[derive(Debug)]
 pub struct SharedRoutes<K, R> {
-    known: HashMap<K, Known<R>>,
+    known: HashMap<K, KnownRoute<R>>,
 }
 
 #[derive(Debug)]
-struct Known<R> {
+struct KnownRoute<R> {
     /// In a row, and not counted further while the route is delegated.
     calls: u8,
     used: BootTime,
-    delegated: Option<Delegated<R>>,
+    delegated: Option<RouteDelegation<R>>,
 }
 
 #[derive(Debug)]
-struct Delegated<R> {
+struct RouteDelegation<R> {
     route: R,
     term: Term,
-    /// Whether a call asks for its renewal. It may have been dropped, so that nobody waits for it.
+    /// Whether a call asks for its renewal. That call may have been dropped, so no other one waits for it.
     is_asked_for: bool,
 }
 
@@ -56,7 +56,7 @@ impl<K: Clone + Eq + Hash, R: Clone> SharedRoutes<K, R> {
     pub fn begin(&mut self, key: &K, now: BootTime, wake_ups: WakeUps) -> RouteBeginning<R> {
         let Some(known) = self.known.get_mut(key) else {
             if self.known.len() < KNOWN_MAX {
-                let counted = Known {
+                let counted = KnownRoute {
                     calls: 1,
                     used: now,
                     delegated: None,
@@ -91,7 +91,7 @@ impl<K: Clone + Eq + Hash, R: Clone> SharedRoutes<K, R> {
     pub fn granted(&mut self, key: &K, route: R, term: Term) {
         let known = self.known.get_mut(key);
         if let Some(known) = known.filter(|known| known.calls > CALLS_MIN) {
-            known.delegated = Some(Delegated {
+            known.delegated = Some(RouteDelegation {
                 route,
                 term,
                 is_asked_for: false,

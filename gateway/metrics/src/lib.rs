@@ -183,7 +183,7 @@ pub enum DelegationEvent {
     Used,
     /// A call that lasts keeps it for itself.
     Kept,
-    /// It was left because somebody else waits for it, its binding has changed, or this gateway stops.
+    /// It was left because another caller waits for it, its binding has changed, or this gateway stops.
     Recalled,
     /// It was left because no call used it.
     Unused,

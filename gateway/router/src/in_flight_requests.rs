@@ -13,7 +13,7 @@ use foldhash::fast::RandomState;
 use mooring_session::names::ServerName;
 use smallvec::SmallVec;
 
-use crate::striped::Striped;
+use crate::lock_stripes::LockStripes;
 use mooring_protocol::{Lane, PendingRequest, RequestTag};
 use mooring_store::SessionKey;
 
@@ -42,7 +42,7 @@ struct Requests {
 
 #[derive(Debug, Default)]
 struct SharedRequests {
-    parts: Striped<Requests>,
+    parts: LockStripes<Requests>,
     /// Those of all parts whose clients are gone. Changed only under the lock of a part.
     disconnected: AtomicUsize,
 }

@@ -8,8 +8,8 @@
 pub mod affinity;
 pub mod dispatch;
 mod in_flight_requests;
+mod lock_stripes;
 pub mod pooled;
 mod request_tag;
-mod striped;
 
 pub use in_flight_requests::{InFlightRequest, InFlightRequests};

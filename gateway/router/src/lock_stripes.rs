@@ -12,12 +12,12 @@ pub(crate) const PARTS: usize = 32;
 
 /// A state in [`PARTS`] parts.
 #[derive(Debug, Default)]
-pub(crate) struct Striped<T> {
+pub(crate) struct LockStripes<T> {
     parts: [Mutex<T>; PARTS],
     hasher: RandomState,
 }
 
-impl<T> Striped<T> {
+impl<T> LockStripes<T> {
     /// The part with what belongs to the key.
     #[allow(
         clippy::indexing_slicing,

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mooring_delivery::{
-    Beginning, BootTime, Delegations, TERM_MARGIN, Term, UNUSED_MAX, WAKE_UPS_SEEN_WITHIN, WakeUps,
+    BootTime, Delegations, TERM_MARGIN, Term, TurnBeginning, UNUSED_MAX, WAKE_UPS_SEEN_WITHIN,
+    WakeUps,
 };
 
 const LEASE: Duration = Duration::from_millis(1_800);
@@ -25,13 +26,13 @@ impl Table {
 
     fn begins_with(&mut self, call: u32, ms: u64, wake_ups: WakeUps) -> &'static str {
         match self.0.begin(&KEY, &call, at(ms), wake_ups) {
-            Beginning::AskTurn => "asks for a turn",
-            Beginning::AskDelegation => "asks for a delegation",
-            Beginning::Use(turn) => {
+            TurnBeginning::AskTurn => "asks for a turn",
+            TurnBeginning::AskDelegation => "asks for a delegation",
+            TurnBeginning::Use(turn) => {
                 assert_eq!(turn, "turn");
                 "uses the turn"
             }
-            Beginning::Renew(turn) => {
+            TurnBeginning::Renew(turn) => {
                 assert_eq!(turn, "turn");
                 "renews the turn"
             }
@@ -114,6 +115,15 @@ fn one_call_at_a_time_uses_it() {
         assert!(!table.0.granted(&KEY, &2), "the turn is that of call 2");
         assert_eq!(table.0.running(&KEY), Some(&1));
     }
+}
+
+/// The recall of the store may come late: the first call must not take the turn along to its next one.
+#[test]
+fn a_second_call_at_the_same_gateway_recalls_the_delegation() {
+    let mut table = Table::in_use();
+    assert_eq!(table.begins(2, 10), "asks for a turn");
+    assert_eq!(table.ends(20), Some("turn"));
+    assert!(table.0.is_empty());
 }
 
 #[test]
@@ -207,12 +217,12 @@ fn a_full_table_gives_no_further_delegations() {
     let last = count - 1;
     for _ in 0..9 {
         let begun = table.begin(&last, &1, at(0), fresh);
-        assert!(matches!(begun, Beginning::AskTurn));
+        assert!(matches!(begun, TurnBeginning::AskTurn));
     }
     assert!(!table.granted(&last, &1), "the turn is that of the call");
     table.begin(&0, &1, at(0), fresh);
     let begun = table.begin(&0, &1, at(0), fresh);
-    assert!(matches!(begun, Beginning::AskDelegation));
+    assert!(matches!(begun, TurnBeginning::AskDelegation));
     assert!(table.granted(&0, &1));
 }
 
@@ -220,6 +230,7 @@ fn a_full_table_gives_no_further_delegations() {
 fn a_term_ends_before_the_lease_and_counts_from_before_the_question() {
     let term = Term::asked(at(1_000), LEASE);
     let ends = at(1_000).0 + LEASE.checked_sub(TERM_MARGIN).unwrap();
+    assert_eq!(term.ends_at(), BootTime(ends));
     assert!(term.covers(at(1_000)));
     assert!(term.covers(BootTime(ends - Duration::from_millis(1))));
     assert!(!term.covers(BootTime(ends)));

@@ -5,7 +5,7 @@
 //! arrive; a turn that is kept leaves the table when the store is asked, not when it has answered, or its call could end
 //! in between and give it back.
 
-use mooring_delivery::Beginning;
+use mooring_delivery::TurnBeginning;
 use mooring_session::Refusal;
 use mooring_session::names::Token;
 use mooring_session::refusal::Stale;
@@ -127,14 +127,14 @@ impl World {
         let session = call.session;
         let (now, wake_ups) = (gateway.boot(self.now), gateway.wake_ups);
         match gateway.delegations.begin(&session, &id, now, wake_ups) {
-            Beginning::AskTurn => self.ask(id, TurnScope::Call),
-            Beginning::AskDelegation => self.ask(id, TurnScope::Delegation),
-            Beginning::Use(turn) => {
+            TurnBeginning::AskTurn => self.ask(id, TurnScope::Call),
+            TurnBeginning::AskDelegation => self.ask(id, TurnScope::Delegation),
+            TurnBeginning::Use(turn) => {
                 self.note("used");
                 self.take_delegation(id, turn);
                 self.check_and_write(id);
             }
-            Beginning::Renew(turn) => {
+            TurnBeginning::Renew(turn) => {
                 let ticket = turn.ticket.clone();
                 self.take_delegation(id, turn);
                 self.enter(id, Purpose::Renew, ticket, None);

@@ -13,7 +13,7 @@ use mooring_session::names::{Principal, ServerName, WorkerId};
 use mooring_session::view::{BindingView, RecordView};
 
 use super::Session;
-use crate::striped::{PARTS, Striped};
+use crate::lock_stripes::{LockStripes, PARTS};
 use mooring_store::SessionKey;
 
 /// Most bindings remembered in a part; further ones are served but neither counted nor kept alive.
@@ -24,7 +24,7 @@ type Bindings = HashMap<(SessionKey, ServerName), ActiveBinding, RandomState>;
 /// The bindings that this gateway uses.
 #[derive(Clone, Debug)]
 pub struct ActiveBindings {
-    bindings: Arc<Striped<Bindings>>,
+    bindings: Arc<LockStripes<Bindings>>,
     idle: Duration,
 }
 

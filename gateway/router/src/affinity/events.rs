@@ -37,7 +37,7 @@ pub(super) async fn serve_events(
     worker: &WorkerId,
     delegations: &DelegationTable,
 ) {
-    // Whoever stops this cannot be told of recalls any more.
+    // Once this has stopped, no recall arrives.
     let _lost = LostAtEnd(delegations);
     tokio::select! {
         () = take_events(waiters, store, worker, delegations) => {}

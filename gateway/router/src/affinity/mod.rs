@@ -61,7 +61,8 @@ pub use stream::{HoldError, StreamHold, StreamKind};
 pub use turn::{Turn, Withdrawal};
 pub use wake_ups::BindingWatch;
 
-use self::beats::{AcknowledgedBeats, BeatSent};
+use self::beats::AcknowledgedBeats;
+use self::boot_clock::boot_now;
 use self::stream::OpenStreams;
 use self::turn::{DelegationTable, HeldTurns};
 use self::wake_ups::Waiters;
@@ -199,10 +200,9 @@ impl SessionRouter {
     /// # Errors
     /// See [`Store::beat`].
     pub async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
-        let sent = BeatSent::now();
+        let sent_at = boot_now();
         self.store().beat(beat).await?;
-        let ttl = Duration::from_millis(beat.ttl.get());
-        self.0.beats.note(sent, ttl);
+        self.0.beats.note(sent_at, beat.ttl);
         Ok(())
     }
 

@@ -126,7 +126,7 @@ impl Wire for RouteRequest {
     }
 
     fn confirmed_reply(&self, known: &BindingView) -> Option<RouteReply> {
-        Some(reply::confirmed(known))
+        Some(RouteReply::known(known.clone()))
     }
 
     fn note_binding(&self, key: &SessionKey, reply: &RouteReply, bindings: &KnownBindings) {

@@ -257,15 +257,6 @@ pub(super) fn routed(value: Value, server: &ServerName) -> Result<RouteReply, Pr
     routed_of(Fields::of(value)?, server)
 }
 
-/// The reply of ROUTE where the server confirms the binding that is known.
-pub(super) fn confirmed(known: &BindingView) -> RouteReply {
-    RouteReply {
-        binding: Some(known.clone()),
-        worker_lost: None,
-        unreported_loss: None,
-    }
-}
-
 pub(super) fn routed_of(mut fields: Fields, server: &ServerName) -> Result<RouteReply, Problem> {
     let is_unbound = fields
         .0

@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use mooring_session::names::{ServerName, WorkerId};
-use mooring_session::rules::RouteRequest;
+use mooring_session::rules::{RouteReply, RouteRequest};
 use mooring_session::time::Millis;
+use mooring_session::view::BindingView;
 use redis::{Cmd, Value};
 
 use super::failure::{accepted, invalid_reply};
@@ -94,7 +95,7 @@ impl RedisStore {
             && let Some(delegated_for) = routed_as_known(&value)
         {
             return Ok(DelegatedRoute {
-                routed: reply::confirmed(known),
+                routed: RouteReply::known(BindingView::clone(known)),
                 delegated_for,
             });
         }
@@ -137,7 +138,7 @@ impl RedisStore {
                 delegated_for,
                 holder: None,
                 answered_by: AnsweredBy::Store,
-                routed: reply::confirmed(known),
+                routed: RouteReply::known(BindingView::clone(known)),
             });
         }
         let entered = entered(value, &request.server).map_err(invalid_reply(name))?;

@@ -35,6 +35,18 @@ pub struct RouteReply {
     pub unreported_loss: Option<UnreportedLoss>,
 }
 
+impl RouteReply {
+    /// The reply for a binding of which there is no news.
+    #[must_use]
+    pub const fn known(binding: BindingView) -> Self {
+        Self {
+            binding: Some(binding),
+            worker_lost: None,
+            unreported_loss: None,
+        }
+    }
+}
+
 /// The upstream state of a binding was lost, and no reply has reported that to the client yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreportedLoss {

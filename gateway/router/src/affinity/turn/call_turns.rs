@@ -76,7 +76,7 @@ impl SessionRouter {
 
 /// Renews a delegated turn for this call. None if it is left and the call has to ask for its own.
 async fn renew(call: &RunningCall, mut used: DelegatedUse) -> Option<(Turn, RouteReply)> {
-    // Dropped in doubt, the turn is left.
+    // The turn is left if it is dropped before the store has renewed it.
     let Some(entered) = used.ask().await else {
         metrics::delegation(DelegationEvent::Lapsed);
         return None;

@@ -12,8 +12,8 @@ use super::running_call::RunningCall;
 use crate::affinity::boot_clock::boot_now;
 use mooring_store::EnterReply;
 
-/// A delegated turn that a call uses. Dropping it gives it back for the next call, or leaves it if it was recalled or is in
-/// doubt.
+/// A delegated turn that a call uses. Dropping it gives it back for the next call, or leaves it if it was recalled or the
+/// store may have ended it.
 #[derive(Debug)]
 pub(in crate::affinity) struct DelegatedUse {
     table: Arc<DelegationTable>,

@@ -3,12 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mooring_delivery::BootTime;
 use mooring_metrics::{self as metrics, DelegationEvent};
 use mooring_session::names::{ServerName, Token, WorkerId};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::delegations::{DelegatedTurn, DelegationKey, DelegationTable, lock};
+use super::delegations::{DelegatedTurn, DelegationKey, DelegationTable};
 use crate::affinity::boot_clock::boot_now;
 use mooring_store::{EventPath, SessionKey, Store};
 
@@ -54,27 +53,22 @@ impl DelegationTable {
     /// The gateway stops: its turns are left, and it gets no more.
     pub(in crate::affinity) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
-        for shard in &*self.shards {
+        for mut shard in self.shards.parts() {
+            shard.routes.lose_wake_ups();
             // The turns of running calls are left when these end.
-            let idle = {
-                let mut shard = lock(shard);
-                shard.routes.lose_wake_ups();
-                shard.delegations.lose_wake_ups().idle
-            };
+            let idle = shard.delegations.lose_wake_ups().idle;
+            drop(shard);
             self.leave(idle, DelegationEvent::Recalled);
         }
     }
 
     /// Recalls cannot arrive any more, or one may have been missed.
     pub(in crate::affinity) fn lose_wake_ups(&self) {
-        let seen = self.wake_ups_seen.swap(0, Ordering::AcqRel);
-        let seen = BootTime(Duration::from_nanos(seen));
-        for shard in &*self.shards {
-            let (lost, _) = {
-                let mut shard = lock(shard);
-                let lost = shard.delegations.lose_wake_ups();
-                (lost, shard.routes.lose_wake_ups())
-            };
+        let seen = self.wake_ups_seen.take().unwrap_or_default();
+        for mut shard in self.shards.parts() {
+            shard.routes.lose_wake_ups();
+            let lost = shard.delegations.lose_wake_ups();
+            drop(shard);
             self.leave(lost.idle, DelegationEvent::Broken);
             for call in lost.running {
                 metrics::delegation(DelegationEvent::Broken);
@@ -83,18 +77,12 @@ impl DelegationTable {
         }
     }
 
-    fn see_wake_ups(&self, BootTime(seen): BootTime) {
-        let nanos = u64::try_from(seen.as_nanos()).unwrap_or(u64::MAX);
-        self.wake_ups_seen.store(nanos, Ordering::Release);
-    }
-
     fn sweep(&self) {
-        for shard in &*self.shards {
-            let unused = {
-                let (mut shard, now) = (lock(shard), boot_now());
-                shard.routes.sweep(now);
-                shard.delegations.sweep(now)
-            };
+        for mut shard in self.shards.parts() {
+            let now = boot_now();
+            shard.routes.sweep(now);
+            let unused = shard.delegations.sweep(now);
+            drop(shard);
             self.leave(unused, DelegationEvent::Unused);
         }
     }
@@ -108,11 +96,8 @@ impl DelegationTable {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        let mut shards = self.shards.iter();
-        shards.all(|shard| {
-            let shard = lock(shard);
-            shard.delegations.is_empty() && shard.routes.is_empty()
-        })
+        let mut shards = self.shards.parts();
+        shards.all(|shard| shard.delegations.is_empty() && shard.routes.is_empty())
     }
 
     /// The table may not be empty.
@@ -135,7 +120,7 @@ impl DelegationTable {
                 looks.tick().await;
                 let is_open = self.look_after_wake_ups(&mut path, store.event_path(worker));
                 if is_open {
-                    self.see_wake_ups(looked);
+                    self.wake_ups_seen.store(looked);
                 }
                 looked = boot_now();
                 if look % SWEEP_EVERY == 0 {

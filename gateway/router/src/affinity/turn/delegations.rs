@@ -10,14 +10,13 @@
 mod tests;
 
 use std::collections::HashMap;
-use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
 
 use foldhash::fast::RandomState;
-use mooring_delivery::{Beginning, BootTime, Delegations, SharedRoutes, Term, WakeUps};
+use mooring_delivery::{Delegations, SharedRoutes, Term, TurnBeginning, WakeUps};
 use mooring_metrics::{self as metrics, DelegationEvent};
+use mooring_session::limits::DELEGATION_TTL_LEASES;
 use mooring_session::names::{Principal, ServerName, WorkerId};
 use mooring_session::rules::RouteReply;
 use mooring_session::time::Millis;
@@ -29,13 +28,9 @@ use super::keeper::{OwnTurn, TurnNumbers};
 use super::queue_entry::QueueEntry;
 use super::running_call::RunningCall;
 use super::shared_routes::SharedRoute;
-use crate::affinity::boot_clock::boot_now;
+use crate::affinity::boot_clock::{AtomicBootTime, boot_now};
+use crate::lock_stripes::LockStripes;
 use mooring_store::{EnterReply, SessionKey};
-
-/// The calls of different threads rarely meet in one shard.
-const SHARDS: usize = 64;
-/// The TTL of a session has to be this many leases: a renewal once a lease keeps it from expiring.
-const TTL_LEASES: u64 = 4;
 
 /// Whose turn is delegated: a session and a server.
 pub(in crate::affinity) type DelegationKey = (SessionKey, ServerName);
@@ -66,10 +61,9 @@ pub(in crate::affinity) enum CallBeginning {
 pub(in crate::affinity) struct DelegationTable {
     /// The lease to ask for. None if turns are not to be delegated.
     pub(super) lease: Option<Millis>,
-    pub(super) shards: Box<[Mutex<Shard>; SHARDS]>,
-    hasher: RandomState,
-    /// When the wake-ups were last seen to arrive, in nanoseconds of [`BootTime`]; 0 if they do not.
-    pub(super) wake_ups_seen: AtomicU64,
+    pub(super) shards: LockStripes<Shard>,
+    /// When the wake-ups were last seen to arrive; none if they do not.
+    pub(super) wake_ups_seen: AtomicBootTime,
     pub(super) is_closed: AtomicBool,
     /// Whether a task maintains it. It is not needed while the table is empty.
     pub(super) is_maintained: AtomicBool,
@@ -88,12 +82,11 @@ impl DelegationTable {
     /// An empty table. `lease` is what to ask the store for; zero turns delegations off. So does a TTL of sessions that is
     /// short against it.
     pub(in crate::affinity) fn new(lease: Millis, session_ttl: Millis) -> Arc<Self> {
-        let is_on = lease > Millis::new(0) && session_ttl >= lease.times(TTL_LEASES);
+        let is_on = lease > Millis::new(0) && session_ttl >= lease.times(DELEGATION_TTL_LEASES);
         Arc::new(Self {
             lease: is_on.then_some(lease),
-            shards: Box::new(std::array::from_fn(|_| Mutex::default())),
-            hasher: RandomState::default(),
-            wake_ups_seen: AtomicU64::default(),
+            shards: LockStripes::default(),
+            wake_ups_seen: AtomicBootTime::default(),
             is_closed: AtomicBool::default(),
             is_maintained: AtomicBool::default(),
             is_filled: Notify::default(),
@@ -117,10 +110,10 @@ impl DelegationTable {
         let beginning = self.shard(key).delegations.begin(key, call, now, wake_ups);
         self.ask_for_maintenance();
         let (turn, is_sure) = match beginning {
-            Beginning::AskTurn => return CallBeginning::AskTurn,
-            Beginning::AskDelegation => return CallBeginning::AskDelegation(lease),
-            Beginning::Use(turn) => (turn, true),
-            Beginning::Renew(turn) => (turn, false),
+            TurnBeginning::AskTurn => return CallBeginning::AskTurn,
+            TurnBeginning::AskDelegation => return CallBeginning::AskDelegation(lease),
+            TurnBeginning::Use(turn) => (turn, true),
+            TurnBeginning::Renew(turn) => (turn, false),
         };
         let is_own = turn.entry.principal() == principal;
         let mut used = DelegatedUse::new(self, key, turn);
@@ -197,16 +190,13 @@ impl DelegationTable {
     }
 
     pub(super) fn shard(&self, key: &DelegationKey) -> MutexGuard<'_, Shard> {
-        let [first, ..] = &*self.shards;
-        let index = self.hasher.hash_one(key) as usize % SHARDS;
-        lock(self.shards.get(index).unwrap_or(first))
+        self.shards.part_of(key)
     }
 
     pub(super) fn wake_ups(&self) -> WakeUps {
-        match self.wake_ups_seen.load(Ordering::Acquire) {
-            0 => WakeUps::Broken,
-            nanos => WakeUps::SeenAt(BootTime(Duration::from_nanos(nanos))),
-        }
+        self.wake_ups_seen
+            .load()
+            .map_or(WakeUps::Broken, WakeUps::SeenAt)
     }
 }
 
@@ -223,9 +213,4 @@ pub(super) fn usable_binding<'a>(
             && owner.is_none_or(|owner| owner.worker == *worker && owner.alive)
     };
     routed.binding.as_ref().filter(is_usable)
-}
-
-pub(super) fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    // It is consistent after every statement, so a poisoned lock is usable.
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

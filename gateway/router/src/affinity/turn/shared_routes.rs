@@ -2,7 +2,6 @@
 //! change. Where calls have turns, leaving a turn ends these notifications.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mooring_delivery::{BootTime, RouteBeginning, Term};
@@ -25,11 +24,7 @@ pub(super) struct SharedRoute {
 
 impl SharedRoute {
     fn reply(&self) -> RouteReply {
-        RouteReply {
-            binding: Some(self.binding.clone()),
-            worker_lost: None,
-            unreported_loss: None,
-        }
+        RouteReply::known(self.binding.clone())
     }
 }
 
@@ -40,7 +35,7 @@ impl DelegationTable {
         key: &DelegationKey,
         principal: &Principal,
     ) -> RouteBeginning<Arc<SharedRoute>> {
-        if self.lease.is_none() || self.is_closed.load(Ordering::Acquire) {
+        if self.lease.is_none() || self.is_closed() {
             return RouteBeginning::Ask;
         }
         let (now, wake_ups) = (boot_now(), self.wake_ups());

@@ -10,7 +10,7 @@ use mooring_delivery::{BootTime, Term};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::affinity::boot_clock::boot_now;
+use crate::affinity::boot_clock::{AtomicBootTime, boot_now};
 use mooring_upstream::PermitSource;
 
 /// The call's command to its turn.
@@ -35,8 +35,8 @@ pub(in crate::affinity) struct TurnSignals {
     /// The task waits for it, and nothing else does.
     is_commanded: Notify,
     is_lost: AtomicBool,
-    /// When the turn may be another caller's unless it was renewed, in nanoseconds of [`BootTime`].
-    ends_at: AtomicU64,
+    /// When the turn may be another caller's unless it was renewed.
+    ends_at: AtomicBootTime,
     loss: Notify,
     /// Whether the call may have been sent.
     is_sent: AtomicBool,
@@ -58,7 +58,7 @@ impl TurnSignals {
             command: AtomicU8::default(),
             is_commanded: Notify::default(),
             is_lost: AtomicBool::default(),
-            ends_at: AtomicU64::default(),
+            ends_at: AtomicBootTime::default(),
             loss: Notify::default(),
             is_sent: AtomicBool::default(),
             is_withdrawn: AtomicBool::default(),
@@ -134,20 +134,18 @@ impl TurnSignals {
 
     /// The turn was granted or renewed for this term.
     pub(super) fn extend(&self, term: Term) {
-        let nanos = u64::try_from(term.ends_at().0.as_nanos()).unwrap_or(u64::MAX);
-        self.ends_at.store(nanos, Ordering::Release);
+        self.ends_at.store(term.ends_at());
     }
 
     /// The turn may end earlier than its term, unless it is renewed.
     pub(super) fn end_at(&self, at: BootTime) {
-        let nanos = u64::try_from(at.0.as_nanos()).unwrap_or(u64::MAX);
-        self.ends_at.fetch_min(nanos, Ordering::AcqRel);
+        self.ends_at.bring_forward(at);
     }
 
     /// How long the turn still excludes all other calls; zero if it does not.
     pub(super) fn time_left(&self) -> Duration {
-        let ends_at = BootTime(Duration::from_nanos(self.ends_at.load(Ordering::Acquire)));
-        ends_at.since(boot_now())
+        let ends_at = self.ends_at.load();
+        ends_at.map_or(Duration::ZERO, |ends_at| ends_at.since(boot_now()))
     }
 
     /// Whether the call has the turn and no other call can have it now.

@@ -10,6 +10,8 @@
 mod lasting;
 mod routes;
 
+use std::time::Duration;
+
 use mooring_delivery::UNUSED_MAX;
 use mooring_session::Refusal;
 use mooring_session::rules::{BindRequest, EndCondition, EndRequest};
@@ -322,7 +324,7 @@ async fn a_dropped_call_leaves_nothing_in_use() {
         drop(gateway.until_delegated().await);
         let table = gateway.router.delegations();
         // Not seen for long, so the next call asks.
-        table.wake_ups_seen.store(0, Ordering::Release);
+        table.wake_ups_seen.take();
         tokio::select! {
             biased;
             _ = gateway.try_take("dropped") => {}
