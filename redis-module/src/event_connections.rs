@@ -146,8 +146,8 @@ mod tests {
         assert!(!connections.reaches(&worker("b"), true, START));
         assert!(connections.reaches(&worker("a"), true, after(60_000)));
         connections.note_seen(&worker("a"), after(60_000));
-        assert!(connections.reaches(&worker("a"), false, after(60_249)));
-        assert!(!connections.reaches(&worker("a"), false, after(60_250)));
+        assert!(connections.reaches(&worker("a"), false, after(60_199)));
+        assert!(!connections.reaches(&worker("a"), false, after(60_200)));
     }
 
     #[test]
@@ -155,13 +155,13 @@ mod tests {
         let mut connections = waiting();
         assert_eq!(connections.note_closed(ClientId(2), after(5)), None);
         let until = connections.note_closed(ClientId(1), after(10));
-        assert_eq!(until, Some(after(260)));
+        assert_eq!(until, Some(after(210)));
         assert_eq!(connections.next_deadline(), until);
         assert!(!connections.reaches(&worker("a"), false, after(10)));
-        assert_eq!(connections.due(after(259)), None);
-        assert_eq!(connections.due(after(260)), Some(&worker("a")));
+        assert_eq!(connections.due(after(209)), None);
+        assert_eq!(connections.due(after(210)), Some(&worker("a")));
         connections.forget(&worker("a"));
-        assert_eq!(connections.due(after(260)), None);
+        assert_eq!(connections.due(after(210)), None);
         assert!(connections.by_worker.is_empty() && connections.workers.is_empty());
     }
 
@@ -181,7 +181,7 @@ mod tests {
     fn a_connection_is_of_one_worker() {
         let mut connections = waiting();
         connections.note_wait(&worker("b"), ClientId(1), after(10));
-        assert_eq!(connections.due(after(260)), Some(&worker("a")));
+        assert_eq!(connections.due(after(210)), Some(&worker("a")));
         assert!(connections.reaches(&worker("b"), true, after(10)));
         assert_eq!(connections.workers.len(), 1);
     }

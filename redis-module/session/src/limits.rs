@@ -65,7 +65,7 @@ pub const STREAK_PAUSE_MAX: Millis = Millis::new(1_000);
 /// Most sessions and servers of which a node counts turns in a row.
 pub const STREAKS_MAX: usize = 16_384;
 /// How long a worker whose connection for events has closed keeps its delegations, unless it opens another one.
-pub const DELEGATION_RECONNECT: Millis = Millis::new(250);
+pub const DELEGATION_RECONNECT: Millis = Millis::new(200);
 /// Longest queue of one turn that the setting allows.
 pub const TURN_QUEUE_MAX: usize = 65_536;
 /// Most queues of a node.

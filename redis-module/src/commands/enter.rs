@@ -61,7 +61,7 @@ DELEGATE is a wish and never the cause of an error. The turn is delegated if all
 for at least three turns in a row, each within a second of the one before, and no other caller did; the server is `bound`,
 no other worker owns it, and no loss is to be reported; the session's TTL is at least four leases; the worker waits in
 WORKER.WAIT; and `mooring.quiesce` is off. If the connection of that WORKER.WAIT closes and the worker does not wait
-again within 250 ms, it loses the turns that are delegated to it.
+again within 200 ms, it loses the turns that are delegated to it.
 
 A lease lasts at most `mooring.turn-lease-max-ms`. Turns are exclusive while their leases hold, measured by the
 server's monotonic clock. For a stronger guarantee, use the turn's number as a fencing token: it only grows.",

@@ -46,7 +46,7 @@ If there are events, the command replies at once. A second call of the same work
 the pending events, usually none. Events of keys that the caller's ACL does not let it read are kept for a caller that
 may read them. The timeout is 1 ms to 10 minutes. Events that exceed the memory limits are dropped, so a worker that
 waits for more than a few seconds asks on its own. Turns and routes are delegated to a worker only while it waits; if
-its connection closes and it does not wait on another one within 250 ms, it loses the turns that are delegated to it.",
+its connection closes and it does not wait on another one within 200 ms, it loses the turns that are delegated to it.",
     errors: &[
         ErrorSpec::READ_ONLY_REPLICA,
         ErrorSpec::new(
