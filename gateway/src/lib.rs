@@ -4,7 +4,6 @@
 //! message goes.
 
 mod background;
-pub mod certificates;
 pub mod cli;
 pub mod client;
 mod client_network;

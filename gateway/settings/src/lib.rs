@@ -64,7 +64,8 @@ pub use log::{LogFormat, LogLevel, LogSettings, LoggedRequests};
 pub use peers::{ADDRESS_TAG_BYTES, FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};
 pub use redis_url::{
-    RedisAddress, RedisEndpoint, RedisLogin, RedisTopology, RedisUrl, RespVersion, SentinelService,
+    RedisAddress, RedisEndpoint, RedisLogin, RedisTlsFiles, RedisTopology, RedisUrl, RespVersion,
+    SentinelService,
 };
 pub use servers::{
     AgentServerSettings, ChildVariables, ClientAuthentication, CommandLine, CommandTemplate,

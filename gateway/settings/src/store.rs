@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::listen::CertificateFiles;
 use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file, state_home};
 use super::reader::{Reader, Reason};
-use super::redis_url::RedisUrl;
+use super::redis_url::{RedisTlsFiles, RedisUrl};
 use super::rows::{settings, words};
 use super::setting::Disclosure;
 
@@ -25,6 +26,15 @@ settings! {
         /// names a Redis.
         PATH = Text("store.path", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("`$XDG_STATE_HOME/mooring/sessions.db`, or `~/.local/state/mooring/sessions.db`"),
+        /// The authorities of the certificates of Redis and its sentinels, in PEM. This and the next two files are read at
+        /// each connection, so new ones need no restart.
+        TLS_CA_FILE = Text("store.tls_ca_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
+            .unset("the authorities that this system trusts, or those in the file that `SSL_CERT_FILE` names"),
+        /// The gateway's certificate, in PEM, with those that lead to its authority. Redis asks for one unless its
+        /// `tls-auth-clients` is `no`.
+        TLS_CERT_FILE = Text("store.tls_cert_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None).unset("no certificate"),
+        /// The private key of this certificate, in PEM. Only the gateway's user may be able to read it.
+        TLS_KEY_FILE = Text("store.tls_key_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None).unset("no certificate"),
     }
 }
 
@@ -81,8 +91,9 @@ impl fmt::Display for StoreLocation {
 fn parse_location(reader: &mut Reader<'_>) -> StoreLocation {
     let url = reader.text(&URL, parse_url).flatten();
     let path = reader.text(&PATH, absolute_file);
+    let tls_files = parse_tls_files(reader, url.as_ref());
     if let Some(url) = url {
-        return StoreLocation::Redis(url);
+        return StoreLocation::Redis(url.with_tls_files(&tls_files));
     }
     let path = path.or_else(|| Some(state_home(reader.environment)?.join("mooring/sessions.db")));
     if path.is_none() && !reader.was_refused(&PATH) && !reader.was_refused(&URL) {
@@ -91,6 +102,41 @@ fn parse_location(reader: &mut Reader<'_>) -> StoreLocation {
     }
     StoreLocation::Embedded {
         path: path.unwrap_or_default(),
+    }
+}
+
+/// Refuses files that no connection would use.
+fn parse_tls_files(reader: &mut Reader<'_>, url: Option<&RedisUrl>) -> RedisTlsFiles {
+    let rows = [&TLS_CA_FILE, &TLS_CERT_FILE, &TLS_KEY_FILE];
+    let [ca_file, certificate_file, key_file] = rows.map(|row| reader.text(row, absolute_file));
+    if url.and_then(RedisUrl::tls_files).is_none()
+        && !reader.was_refused(&URL)
+        && let Some(row) = rows.into_iter().find(|row| reader.is_written(*row))
+    {
+        let reason = "store.url names no server that speaks TLS";
+        reader.refuse(
+            row,
+            "",
+            reason,
+            "nothing, or store.url with rediss:// or rediss+sentinel://",
+        );
+    }
+    for (row, other) in [
+        (&TLS_CERT_FILE, &TLS_KEY_FILE),
+        (&TLS_KEY_FILE, &TLS_CERT_FILE),
+    ] {
+        if reader.is_written(row) && !reader.is_written(other) {
+            reader.refuse(other, "", "it is missing", other.shape);
+        }
+    }
+    RedisTlsFiles {
+        ca_file,
+        client: certificate_file
+            .zip(key_file)
+            .map(|(certificate_file, key_file)| CertificateFiles {
+                certificate_file,
+                key_file,
+            }),
     }
 }
 

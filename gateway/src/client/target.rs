@@ -11,8 +11,8 @@ use rustls::sign::CertifiedKey;
 use url::Url;
 
 use super::output::ClientError;
-use crate::certificates::certified_key;
 use crate::cli::ClientArguments;
+use mooring_secrets::certificates::certified_key;
 use mooring_settings::{
     AuthSettings, Environment, Flags, ServerKind, Settings, TOKEN_VARIABLE, is_fetched_safely,
 };

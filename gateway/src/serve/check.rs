@@ -14,7 +14,8 @@ use mooring_code::tokens::TokenKey;
 use mooring_identity::ApiKeyFile;
 use mooring_peers::fleet::KeyRing;
 use mooring_secrets::file as secret_file;
-use mooring_settings::{AuthSettings, FleetKeysFile, ServerKind, Settings};
+use mooring_settings::{AuthSettings, FleetKeysFile, ServerKind, Settings, StoreLocation};
+use mooring_store::check_certificates;
 use mooring_upstream::stdio::StartError;
 use mooring_upstream::with_causes;
 
@@ -96,6 +97,7 @@ pub fn check_files(settings: &Settings) -> Vec<SettingsCheck> {
     checks.extend(api_keys(settings));
     checks.extend(client_secrets(settings));
     checks.extend(listener_tls(settings));
+    checks.extend(store_tls(settings));
     checks.extend(base_dir(settings));
     if let Err(error) = application::client(settings) {
         checks.push(SettingsCheck::wrong(
@@ -176,6 +178,16 @@ fn api_keys(settings: &Settings) -> Option<SettingsCheck> {
             let advice = "`mooring keys create` makes the file";
             SettingsCheck::wrong(CheckOutcome::Warning, SUBJECT, with_causes(&error), advice)
         }
+    })
+}
+
+fn store_tls(settings: &Settings) -> Option<SettingsCheck> {
+    let StoreLocation::Redis(url) = &settings.store.location else {
+        return None;
+    };
+    Some(match check_certificates(url.tls_files()?) {
+        Ok(()) => SettingsCheck::ok("store.tls", "the certificates for Redis can be used"),
+        Err(problem) => SettingsCheck::wrong(CheckOutcome::Problem, "store.tls", problem, ""),
     })
 }
 

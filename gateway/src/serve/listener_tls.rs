@@ -19,7 +19,7 @@ use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::certificates::{certificates, certified_key, revocation_lists};
+use mooring_secrets::certificates::{certificates, certified_key, revocation_lists};
 use mooring_secrets::file::FileError;
 use mooring_secrets::watched_files::{Reread, WatchedFiles};
 use mooring_settings::ListenerTlsSettings;

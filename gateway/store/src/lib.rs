@@ -40,6 +40,7 @@ pub use self::fallback::{Loss, LossReason, Losses};
 pub use self::key::{Family, InitDigest, SessionKey};
 pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, literal_pattern};
 pub use self::rate::RateReply;
+pub use self::redis::check_certificates;
 pub use self::request_name::{REQUEST_KEPT, RequestName};
 pub use self::request_parts::{fresh_token, labels};
 pub use self::session::Session;

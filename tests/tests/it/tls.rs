@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use mooring_tests::certificates::{Authority, Certificate};
 use mooring_tests::client::HttpClient;
@@ -13,7 +14,11 @@ use mooring_tests::nginx::Nginx;
 use mooring_tests::port::free_port;
 use mooring_tests::redis::{Module, Redis};
 use mooring_tests::session::McpSession;
+use mooring_tests::wait;
+use serde_json::Value;
 
+/// For all that takes a second on an idle machine.
+const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 const OWN_NAMES: &str = "DNS:localhost,IP:127.0.0.1";
 const OTHER_NAMES: &str = "DNS:elsewhere.example";
 
@@ -94,6 +99,95 @@ async fn redis_is_spoken_to_over_tls_only_where_it_proves_its_name() -> anyhow::
         }
     }
     Ok(())
+}
+
+/// A Redis with the module that asks for a certificate of this authority, and the port where it does.
+async fn redis_for_known_clients(authority: &Authority) -> anyhow::Result<(Redis, u16)> {
+    let certificate = authority.certify("redis", OWN_NAMES)?;
+    let port = free_port()?;
+    let file = |path: &Path| path.display().to_string();
+    let arguments = [
+        ("--tls-port", port.to_string()),
+        ("--tls-cert-file", file(&certificate.certificate)),
+        ("--tls-key-file", file(&certificate.key)),
+        ("--tls-ca-cert-file", file(&authority.root())),
+        ("--tls-auth-clients", "yes".to_owned()),
+    ];
+    let arguments: Vec<&str> = arguments
+        .iter()
+        .flat_map(|(name, value)| [*name, value])
+        .collect();
+    Ok((Redis::start_with(Module::Loaded, &arguments).await?, port))
+}
+
+/// Settings with the files of TLS, and nothing from the system.
+fn with_tls_files(
+    port: u16,
+    ca: &Path,
+    client: Option<&Certificate>,
+    fixture: &Fixture,
+) -> Settings {
+    let toml = settings_toml(&format!("rediss://localhost:{port}"), &[fixture.url()]);
+    let file = |path: &Path| path.display().to_string();
+    let settings = Settings::toml(toml)
+        .env("SSL_CERT_FILE", "/dev/null")
+        .env("MOORING_STORE_ON_UNAVAILABLE", "fail")
+        .env("MOORING_STORE_TLS_CA_FILE", &file(ca));
+    match client {
+        None => settings,
+        Some(client) => settings
+            .env("MOORING_STORE_TLS_CERT_FILE", &file(&client.certificate))
+            .env("MOORING_STORE_TLS_KEY_FILE", &file(&client.key)),
+    }
+}
+
+#[tokio::test]
+async fn redis_serves_a_gateway_whose_certificate_it_accepts_and_says_why_no_other()
+-> anyhow::Result<()> {
+    let fixture = Fixture::start("one").await?;
+    let authorities = Authorities::new()?;
+    let (known, unknown) = (&authorities.known, &authorities.unknown);
+    let (redis, port) = redis_for_known_clients(known).await?;
+    let brief = Duration::from_secs(1);
+    let expired = known.certify_client("expired", "/CN=expired", "DNS:gateway", brief)?;
+    let foreign = unknown.certify("foreign", "DNS:gateway")?;
+    let own = known.certify("gateway", "DNS:gateway")?;
+    tokio::time::sleep(brief).await;
+    let ca = known.root();
+    for (ca, client, reason) in [
+        (&ca, None, "set store.tls_cert_file and store.tls_key_file"),
+        (&ca, Some(&expired), "CertificateExpired"),
+        (&ca, Some(&foreign), "UnknownCA"),
+        (&unknown.root(), Some(&own), "store.tls_ca_file names"),
+        (&own.key, Some(&own), "has no certificate in PEM"),
+    ] {
+        let settings = with_tls_files(port, ca, client, &fixture);
+        let (status, said) = Gateway::refused(settings).await?;
+        assert_eq!(status.code(), Some(69), "{reason}: {said}");
+        assert!(said.contains(reason), "{reason}: {said}");
+    }
+    let settings = with_tls_files(port, &ca, Some(&own), &fixture);
+    let gateway = Gateway::start("tls", settings).await?;
+    let mut session = McpSession::open(&HttpClient::default(), &[gateway.mcp_url("tools")]).await?;
+    assert_eq!(session.increment().await?, 1);
+    // The next connection uses what is in the files then.
+    std::fs::copy(&foreign.certificate, &own.certificate)?;
+    std::fs::copy(&foreign.key, &own.key)?;
+    redis.cli(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])?;
+    let cause = until_degraded_cause(&gateway).await?;
+    assert!(cause.contains("UnknownCA"), "{cause}");
+    Ok(())
+}
+
+/// The cause that `/readyz` gives for the store, once there is one.
+async fn until_degraded_cause(gateway: &Gateway) -> anyhow::Result<String> {
+    wait::until("a cause of the store's state", SETTLED_WITHIN, async || {
+        let client = HttpClient::default();
+        let state = client.get(&gateway.url("/readyz")).await?.json().await?;
+        let cause = state.pointer("/parts/store/cause").and_then(Value::as_str);
+        Ok(cause.map(str::to_owned))
+    })
+    .await
 }
 
 /// nginx that speaks TLS on this port by this certificate, before the upstream.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
+use super::tls_files::RedisTlsFiles;
 use crate::reader::Reason;
 
 /// Most servers, or sentinels, that one URL names.
@@ -29,6 +30,8 @@ pub struct RedisEndpoint {
     pub database: i64,
     /// The version of the protocol.
     pub protocol: RespVersion,
+    /// The certificates of TLS; without effect at an address without TLS.
+    pub tls_files: RedisTlsFiles,
 }
 
 /// Where a server listens.
@@ -114,6 +117,7 @@ impl RedisEndpoint {
             login,
             database: database_number(database.as_deref())?,
             protocol: RespVersion::parse(option("protocol").as_deref())?,
+            tls_files: RedisTlsFiles::default(),
         })
     }
 }

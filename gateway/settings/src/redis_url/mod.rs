@@ -5,12 +5,14 @@
 
 mod endpoint;
 mod sentinels;
+mod tls_files;
 
 use std::fmt;
 
 use self::endpoint::SERVERS_MAX;
 pub use self::endpoint::{RedisAddress, RedisEndpoint, RedisLogin, RespVersion};
 pub use self::sentinels::SentinelService;
+pub use self::tls_files::RedisTlsFiles;
 use super::problem::without_credentials;
 use super::reader::Reason;
 
@@ -75,6 +77,29 @@ impl RedisUrl {
     #[must_use]
     pub const fn topology(&self) -> &RedisTopology {
         &self.topology
+    }
+
+    /// The same URL, for servers and sentinels with these certificates.
+    #[must_use]
+    pub fn with_tls_files(mut self, files: &RedisTlsFiles) -> Self {
+        match &mut self.topology {
+            RedisTopology::Single(server) => server.tls_files = files.clone(),
+            RedisTopology::FirstPrimary(servers) => {
+                for server in servers {
+                    server.tls_files = files.clone();
+                }
+            }
+            RedisTopology::Sentinels(service) => service.set_tls_files(files),
+        }
+        self
+    }
+
+    /// The certificates of TLS; none if no server or sentinel that it names speaks TLS.
+    #[must_use]
+    pub fn tls_files(&self) -> Option<&RedisTlsFiles> {
+        let is_tls = |server: &&RedisEndpoint| matches!(server.address, RedisAddress::Tls(..));
+        let server = self.endpoints().iter().find(is_tls)?;
+        Some(&server.tls_files)
     }
 
     /// The hosts and ports that the URL names.

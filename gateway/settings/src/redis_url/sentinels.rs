@@ -9,6 +9,7 @@ use super::endpoint::{
     RedisAddress, RedisEndpoint, RedisLogin, RespVersion, SERVERS_MAX, database_number,
     query_value, tcp_host,
 };
+use super::tls_files::RedisTlsFiles;
 use crate::reader::Reason;
 
 /// The port of a sentinel whose URL has none.
@@ -28,6 +29,7 @@ pub struct SentinelService {
     login: RedisLogin,
     database: i64,
     protocol: RespVersion,
+    tls_files: RedisTlsFiles,
 }
 
 /// Whether the scheme is that of sentinels.
@@ -77,6 +79,7 @@ impl SentinelService {
             login,
             database,
             protocol: RespVersion::parse(query_value(query, "protocol").as_deref())?,
+            tls_files: RedisTlsFiles::default(),
         })
     }
 
@@ -100,6 +103,14 @@ impl SentinelService {
             login: self.login.clone(),
             database: self.database,
             protocol: self.protocol,
+            tls_files: self.tls_files.clone(),
+        }
+    }
+
+    pub(super) fn set_tls_files(&mut self, files: &RedisTlsFiles) {
+        self.tls_files = files.clone();
+        for sentinel in &mut self.sentinels {
+            sentinel.tls_files = files.clone();
         }
     }
 }
@@ -184,6 +195,7 @@ fn sentinel(host: &str, is_tls: bool, login: &RedisLogin) -> Result<RedisEndpoin
         login: login.clone(),
         database: 0,
         protocol: RespVersion::Two,
+        tls_files: RedisTlsFiles::default(),
     })
 }
 
@@ -224,6 +236,7 @@ mod tests {
                 },
                 database: 3,
                 protocol: RespVersion::Three,
+                tls_files: RedisTlsFiles::default(),
             }
         );
     }

@@ -1,6 +1,8 @@
 //! What is refused: every problem at once, each with the key, the place, the value without secrets, and what
 //! is allowed instead.
 
+use std::path::Path;
+
 use super::*;
 
 /// Exactly one problem, and its text has every one of `parts`.
@@ -152,6 +154,42 @@ fn bad_values_are_refused_with_what_is_allowed() {
         "[listen]\nallowed_origins = [\"a.example\"]",
         &["not an http or https origin"],
     );
+}
+
+#[test]
+fn certificates_for_redis_need_tls_and_each_other() {
+    let tls = |url: &str, rest: &str| format!("[store]\nurl = \"{url}\"\n{rest}");
+    let ca = "tls_ca_file = \"/ca.pem\"\n";
+    for url in ["embedded", "redis://h", "redis+sentinel://h/s"] {
+        check_refused(
+            &tls(url, ca),
+            &[],
+            &["store.tls_ca_file", "names no server that speaks TLS"],
+        );
+    }
+    for (written, missing) in [
+        ("tls_cert_file", "tls_key_file"),
+        ("tls_key_file", "tls_cert_file"),
+    ] {
+        let file = tls("rediss://h", &format!("{written} = \"/c.pem\"\n"));
+        check_refused(&file, &[], &[&format!("store.{missing}"), "it is missing"]);
+    }
+    let both = format!("{ca}tls_cert_file = \"/c.pem\"\ntls_key_file = \"/c.key\"\n");
+    for url in [
+        "rediss://h",
+        "redis://a,rediss://b",
+        "rediss+sentinel://h/s",
+    ] {
+        let StoreLocation::Redis(found) = settings(&tls(url, &both), &[]).store.location else {
+            panic!("{url} is not Redis");
+        };
+        let files = found.tls_files().unwrap();
+        assert_eq!(files.ca_file.as_deref(), Some(Path::new("/ca.pem")));
+        assert_eq!(files.client.as_ref().unwrap().key_file, Path::new("/c.key"));
+        if let RedisTopology::Sentinels(service) = found.topology() {
+            assert_eq!(&service.server_at("p", 1).tls_files, files);
+        }
+    }
 }
 
 #[test]

@@ -8,15 +8,18 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::select_ok;
-use mooring_settings::RedisAddress;
+use mooring_settings::{RedisAddress, RedisEndpoint};
 use redis::{Cmd, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use super::expected_reply::ExpectedReply;
 use super::reply_reader::ReplyReader;
@@ -25,6 +28,9 @@ use crate::lock::lock;
 
 /// Size of the buffer for commands that wait to be written, above which it is not kept, in bytes.
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
+
+/// How long what the server has sent is read after a write has failed.
+const LAST_WORDS_WITHIN: Duration = Duration::from_millis(100);
 
 /// What is done with a reply that no caller waits for, by the task of the connection. `None`: the connection was lost
 /// before it.
@@ -36,8 +42,8 @@ pub(super) struct CommandConnection(Arc<SharedStream>);
 
 impl CommandConnection {
     /// Connects, without a time limit.
-    pub(super) async fn open(address: &RedisAddress) -> io::Result<Self> {
-        let stream = match address {
+    pub(super) async fn open(server: &RedisEndpoint) -> io::Result<Self> {
+        let stream = match &server.address {
             RedisAddress::Tcp(host, port) => {
                 SharedStream::start(connect(host, *port).await?.into_split())
             }
@@ -45,7 +51,8 @@ impl CommandConnection {
                 SharedStream::start(UnixStream::connect(path).await?.into_split())
             }
             RedisAddress::Tls(host, port) => {
-                let stream = tls::handshake(host, connect(host, *port).await?).await?;
+                let stream = connect(host, *port).await?;
+                let stream = tls::handshake(host, stream, &server.tls_files).await?;
                 SharedStream::start(tokio::io::split(stream))
             }
         };
@@ -59,8 +66,8 @@ impl CommandConnection {
     pub(super) async fn send(&self, command: &Cmd) -> io::Result<Value> {
         let (caller, reply) = oneshot::channel();
         let pushed = self.0.queue.push(command, ReplyTarget::Caller(caller));
-        pushed.map_err(|_| lost())?;
-        reply.await.map_err(|_| lost())
+        pushed.map_err(|_| self.0.queue.end())?;
+        reply.await.map_err(|_| self.0.queue.end())
     }
 
     /// Sends a command whose reply no caller waits for. Commands that are sent later come after it.
@@ -131,10 +138,6 @@ impl SharedStream {
     }
 }
 
-fn lost() -> io::Error {
-    io::ErrorKind::BrokenPipe.into()
-}
-
 /// The commands to write, and the callers that wait for replies.
 #[derive(Default)]
 struct Queue {
@@ -149,6 +152,8 @@ struct QueueState {
     /// In the order of their commands.
     pending: VecDeque<PendingReply>,
     is_closed: bool,
+    /// Why it was closed, if that is known.
+    cause: Option<Arc<io::Error>>,
 }
 
 /// A reply that is still to come.
@@ -198,6 +203,14 @@ impl Queue {
         }
         Ok(())
     }
+
+    /// The error of a command on the lost connection.
+    fn end(&self) -> io::Error {
+        match &lock(&self.state).cause {
+            Some(cause) => io::Error::new(cause.kind(), Arc::clone(cause)),
+            None => io::ErrorKind::BrokenPipe.into(),
+        }
+    }
 }
 
 /// The queue of a driver. Dropping it fails every caller that waits.
@@ -216,12 +229,18 @@ impl Drop for OpenQueue {
 
 /// Writes commands and reads replies until the connection is lost.
 async fn drive(reader: impl AsyncRead + Unpin, writer: impl AsyncWrite + Unpin, queue: OpenQueue) {
+    let mut reading = pin!(read_replies(reader, &queue.0));
     let ended = tokio::select! {
-        ended = read_replies(reader, &queue.0) => ended,
-        ended = write_commands(writer, &queue.0) => ended,
+        ended = &mut reading => ended,
+        // A server that closes the connection says before it why.
+        unwritten = write_commands(writer, &queue.0) => match timeout(LAST_WORDS_WITHIN, reading).await {
+            Ok(Err(said)) => Err(said),
+            Ok(Ok(())) | Err(_) => unwritten,
+        },
     };
     if let Err(error) = ended {
         report(&error);
+        lock(&queue.0.state).cause = Some(Arc::new(error));
     }
 }
 
@@ -256,8 +275,7 @@ async fn read_replies(mut reader: impl AsyncRead + Unpin, queue: &Queue) -> io::
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-    use std::time::Duration;
-
+    use mooring_settings::{RedisTopology, RedisUrl};
     use tokio::net::TcpListener;
     use tokio::sync::mpsc;
 
@@ -322,7 +340,11 @@ mod tests {
     #[tokio::test]
     async fn a_socket_file_is_read_with_the_same_limits() {
         let server = RedisServer::start(Module::Absent);
-        let connection = CommandConnection::open(&server.unix_address()).await;
+        let url = RedisUrl::parse(&server.unix_url()).unwrap();
+        let RedisTopology::Single(endpoint) = url.topology() else {
+            unreachable!("{url:?} names one server");
+        };
+        let connection = CommandConnection::open(endpoint).await;
         let connection = connection.unwrap();
         let long = "x".repeat(9 * 1024 * 1024);
         for at in ["0", "9437184"] {

@@ -6,7 +6,7 @@ use std::io;
 
 use redis::ServerError;
 
-use super::failure;
+use super::{failure, tls};
 use crate::error::OpenError;
 
 /// No process listens there.
@@ -14,6 +14,9 @@ pub(super) const REFUSED: &str = "connection refused";
 
 /// How a problem begins that Redis has told of itself.
 pub(super) const ANSWERED: &str = "it answered";
+
+/// How a problem begins that is one of certificates.
+pub(super) const TLS_FAILED: &str = "TLS failed";
 
 /// What Redis says of a long command before a client has authenticated: it reads only the number of its words.
 const UNREAD: &str = "unauthenticated multibulk length";
@@ -116,7 +119,10 @@ pub(super) fn down(error: &io::Error) -> DownReason {
             DownReason::Unreachable(REFUSED.to_owned())
         }
         io::ErrorKind::TimedOut => timed_out(),
-        _ => DownReason::Unreachable(format!("I/O error: {error}")),
+        _ => DownReason::Unreachable(match tls::problem(error) {
+            Some(problem) => format!("{TLS_FAILED}: {problem}"),
+            None => format!("I/O error: {error}"),
+        }),
     }
 }
 

@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 use tokio::time::timeout;
 
 use super::command_connection::CommandConnection;
-use super::down_reason::{ANSWERED, DownReason, REFUSED, down, refused, timed_out};
+use super::down_reason::{ANSWERED, DownReason, REFUSED, TLS_FAILED, down, refused, timed_out};
 use super::reply::{Fields, text};
 
 /// The server can be reached, but only its primary serves.
@@ -22,7 +22,7 @@ pub(super) async fn log_in(
     needs_primary: bool,
 ) -> Result<CommandConnection, DownReason> {
     let opening = async {
-        let connection = CommandConnection::open(&server.address).await;
+        let connection = CommandConnection::open(server).await;
         let connection = connection.map_err(|error| down(&error))?;
         set_up(server, &connection, needs_primary).await?;
         Ok(connection)
@@ -33,7 +33,8 @@ pub(super) async fn log_in(
             if matches!(server.address, RedisAddress::Tls(..))
                 && problem != REFUSED
                 && problem != REPLICA
-                && !problem.starts_with(ANSWERED) =>
+                && !problem.starts_with(ANSWERED)
+                && !problem.starts_with(TLS_FAILED) =>
         {
             DownReason::Unreachable(format!(
                 "{problem}; no TLS was agreed: rediss:// needs a port that speaks TLS with a certificate that this \

@@ -50,6 +50,7 @@ use self::events::EventConnections;
 use self::known_bindings::KnownBindings;
 use self::link::Link;
 pub(super) use self::link::{LinkState, Resend};
+pub use self::tls::check_certificates;
 use crate::error::{OpenError, StoreError};
 use crate::events::{EventPath, WorkerEvent};
 use crate::key::{Family, InitDigest, SessionKey};

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mooring_settings::{RedisAddress, RedisUrl};
+use mooring_settings::RedisUrl;
 
 /// How long a server may take to answer, and anything awaited to come true.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -95,10 +95,6 @@ impl RedisServer {
 
     pub fn unix_url(&self) -> String {
         format!("unix://{}/socket", self.directory.path().display())
-    }
-
-    pub fn unix_address(&self) -> RedisAddress {
-        RedisAddress::Unix(self.directory.path().join("socket"))
     }
 
     /// Sends a command past the store.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use mooring_tests::certificates::Authority;
 use mooring_tests::fixture::Fixture;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::pages::{Page, inline_code};
@@ -25,6 +26,18 @@ async fn redis_is_set_up_and_its_module_exchanged_by_the_page() -> anyhow::Resul
     page.fill("/usr/lib/redis/modules/libmooring.so", module)?;
     page.fill("/etc/redis/users.acl", reader.path_text("users.acl"))?;
     page.fill("redis.example", format!("127.0.0.1:{port}"))?;
+    let authority = Authority::new()?;
+    let certificate = authority.certify("gateway", "DNS:gateway")?;
+    for (printed, real) in [
+        ("redis-ca.pem", authority.root()),
+        ("redis-client.pem", certificate.certificate),
+        ("redis-client.key", certificate.key),
+    ] {
+        page.fill(
+            &format!("/etc/mooring/{printed}"),
+            real.display().to_string(),
+        )?;
+    }
     reader.write("users.acl", "")?;
     let more = [
         page.inline("aclfile ")?,
@@ -90,6 +103,9 @@ async fn redis_is_set_up_and_its_module_exchanged_by_the_page() -> anyhow::Resul
         Ok(session.increment().await.ok())
     });
     assert_eq!(next.await?, 2);
+    std::fs::write(reader.path("tls.toml"), page.take("toml", "rediss://")?)?;
+    let valid = reader.run("mooring config check --config tls.toml").await?;
+    ensure!(valid.contains("rediss://"), "{valid}");
     let sentinels = page.take("toml", "redis+sentinel://")?;
     std::fs::write(reader.path("sentinels.toml"), sentinels)?;
     let valid = reader

@@ -9,7 +9,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use mooring_secrets::file::{self, FileError};
+use crate::file::{self, FileError};
 
 /// Longest private key file.
 const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -18,7 +18,7 @@ const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
 ///
 /// # Errors
 /// The file that cannot be used.
-pub(crate) fn certified_key(
+pub fn certified_key(
     certificate: &Path,
     key: &Path,
     provider: &CryptoProvider,
@@ -38,7 +38,7 @@ pub(crate) fn certified_key(
 ///
 /// # Errors
 /// The file that cannot be used.
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
     items("certificate", path)
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
 ///
 /// # Errors
 /// The file that cannot be used.
-pub(crate) fn revocation_lists(
+pub fn revocation_lists(
     path: &Path,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, FileError> {
     items("revocation list", path)
