@@ -1,4 +1,5 @@
-//! The background tasks of a gateway: heartbeats, keeping sessions in use alive, waking waiting calls, cleaning up.
+//! The background tasks of a gateway: heartbeats, what operators want, keeping sessions in use alive, waking waiting
+//! calls, cleaning up.
 //!
 //! Invariant: no request waits for any of it. If this gateway is killed, another one does the same work.
 
@@ -60,6 +61,7 @@ pub(crate) fn start(
         beat_interval,
         stopping,
     ));
+    tasks.spawn(session_router.store().clone().follow_desired_state());
     tasks.spawn(watch_owners(session_router.clone(), beat_interval));
     tasks.spawn(sweep_owned(session_router.clone()));
     tasks.spawn(stop_idle_processes(session_router.clone()));
@@ -126,10 +128,13 @@ async fn keep_keys(app: Arc<App>) {
     app.authenticator.keep_keys().await;
 }
 
-/// Sends the first heartbeat.
+/// Sends the first heartbeat, and reads what operators want of the fleet.
 pub(crate) async fn announce(session_router: &SessionRouter, beat: &Beat) {
     if let Err(error) = send_beat(session_router, beat).await {
         tracing::warn!(%error, "heartbeat not stored");
+    }
+    if let Err(error) = session_router.store().refresh_desired_state().await {
+        tracing::warn!(%error, "desired state not read");
     }
 }
 

@@ -80,6 +80,11 @@ pub enum NotReady {
 }
 
 impl NotReady {
+    /// Whether the server's user lacks a right.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Answered(text) if text.starts_with("NOPERM"))
+    }
+
     /// Whether the server is a replica, which has changed nothing.
     pub(crate) fn is_of_replica(&self) -> bool {
         matches!(self, Self::Answered(text) if text.starts_with("READONLY"))

@@ -9,6 +9,7 @@
 //! Invariant: an error that is not a refusal says nothing about the session, and never becomes a 404.
 
 mod clock;
+mod desired_state;
 mod embedded;
 mod error;
 mod events;
@@ -34,6 +35,10 @@ mod user_slug;
 mod workers;
 
 pub use self::clock::{rfc3339, unix_now_ms};
+pub use self::desired_state::{
+    AddedServer, DEFINITION_BYTES_MAX, DESIRED_BYTES_MAX, DESIRED_ITEMS_MAX, DesiredChange,
+    DesiredLimit, DesiredState, NOTE_BYTES_MAX, OperatorNote, ParkedPart,
+};
 pub use self::error::{NotReady, OpenError, StoreError, UnavailableReason};
 pub use self::events::{EventPath, WorkerEvent};
 pub use self::fallback::{Loss, LossReason, Losses};
@@ -46,9 +51,9 @@ pub use self::request_parts::{fresh_token, labels};
 pub use self::session::Session;
 pub use self::status::{AnsweredBy, RedisServerView, StoreMode, StoreStatus};
 pub use self::store::{
-    ClaimRefusal, DropGuard, EvictionOutcome, ForgetOutcome, Reaper, RoomError, SEALED_BYTES_MAX,
-    SessionAccess, SessionTurn, Store, StoreOptions, StorePlace, TurnError, WhenAway, jittered,
-    open, open_with,
+    ClaimRefusal, DesiredStateError, DropGuard, EvictionOutcome, ForgetOutcome, Reaper, RoomError,
+    SEALED_BYTES_MAX, SessionAccess, SessionTurn, Store, StoreOptions, StorePlace, TurnError,
+    WhenAway, jittered, open, open_with,
 };
 pub use self::turns::{
     DelegatedRoute, EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, TurnHolder,

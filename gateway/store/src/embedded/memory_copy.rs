@@ -13,7 +13,7 @@ use rusqlite::{
 use super::row;
 use super::tables::{self, SCHEMA_VERSION, version};
 
-/// The copied tables, with all their columns. Sealed values are in the file alone.
+/// The copied tables, with all their columns. Sealed values and what operators want are in the file alone.
 const TABLES: [&str; 6] = [
     "sessions", "bindings", "workers", "inits", "numbers", "rates",
 ];

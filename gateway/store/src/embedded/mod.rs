@@ -22,6 +22,7 @@
 //! thread. Without a file there is no thread.
 
 mod database;
+mod desired_state;
 mod failure;
 mod file;
 mod fleet;

@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction, params};
 use super::row;
 
 /// The version of the tables below.
-pub(super) const SCHEMA_VERSION: i64 = 3;
+pub(super) const SCHEMA_VERSION: i64 = 4;
 
 /// `fields` is the record: a JSON object with the same field names and values as a record in Redis. The other columns,
 /// and all of `bindings`, are for queries over many records. `over_at` is when the record stops being active: its
@@ -64,6 +64,14 @@ CREATE TABLE sealed (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// The fields of what operators want of the fleet.
+const DESIRED_STATE: &str = "
+CREATE TABLE desired_state (
+    field TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
 /// Tables that are unchanged since the first version.
 const OTHERS: &str = "
 CREATE TABLE workers (
@@ -100,15 +108,18 @@ pub(super) fn bring_up_to_date(transaction: &Transaction<'_>) -> rusqlite::Resul
             transaction.execute_batch(SESSIONS)?;
             transaction.execute_batch(RATES)?;
             transaction.execute_batch(OTHERS)?;
+            transaction.execute_batch(SEALED)?;
         }
         1 => {
             from_version_1(transaction)?;
             transaction.execute_batch(RATES)?;
+            transaction.execute_batch(SEALED)?;
         }
-        2 => {}
+        2 => transaction.execute_batch(SEALED)?,
+        3 => {}
         _ => return Ok(()),
     }
-    transaction.execute_batch(SEALED)?;
+    transaction.execute_batch(DESIRED_STATE)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 

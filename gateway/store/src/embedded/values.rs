@@ -16,6 +16,9 @@ use crate::error::{NotReady, StoreError};
 use crate::key::InitDigest;
 use crate::rate::RateReply;
 
+/// What a copy of the file in memory lacks.
+const SEALED_KEPT: &str = "credentials are kept nowhere else";
+
 impl EmbeddedStore {
     pub(crate) async fn put_init(
         &self,
@@ -90,7 +93,7 @@ impl EmbeddedStore {
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let names = names.to_vec();
         self.with_repair(move |database| {
-            database.refuse_copy()?;
+            database.refuse_copy(SEALED_KEPT)?;
             let mut found = database
                 .connection
                 .prepare_cached("SELECT value FROM sealed WHERE name = ?1")?;
@@ -105,7 +108,7 @@ impl EmbeddedStore {
     pub(crate) async fn put_sealed(&self, name: &str, value: &[u8]) -> Result<(), StoreError> {
         let (name, value) = (name.to_owned(), value.to_vec());
         self.with_repair(move |database| {
-            database.refuse_copy()?;
+            database.refuse_copy(SEALED_KEPT)?;
             database
                 .connection
                 .prepare_cached("INSERT OR REPLACE INTO sealed VALUES (?1, ?2)")?
@@ -118,7 +121,7 @@ impl EmbeddedStore {
     pub(crate) async fn delete_sealed(&self, names: &[String]) -> Result<bool, StoreError> {
         let names = names.to_vec();
         self.with_repair(move |database| {
-            database.refuse_copy()?;
+            database.refuse_copy(SEALED_KEPT)?;
             let mut delete = database
                 .connection
                 .prepare_cached("DELETE FROM sealed WHERE name = ?1")?;
@@ -133,12 +136,11 @@ impl EmbeddedStore {
 }
 
 impl Database {
-    fn refuse_copy(&self) -> Result<(), TransactionError> {
+    /// Refuses to use a copy of the file, which lacks what `kept` says.
+    pub(super) fn refuse_copy(&self, kept: &str) -> Result<(), TransactionError> {
         match self.connection.memory_use() {
             Some(MemoryUse::Copy) => {
-                let why = NotReady::File(
-                    "it cannot be written, and credentials are kept nowhere else".into(),
-                );
+                let why = NotReady::File(format!("it cannot be written, and {kept}").into());
                 Err(StoreError::NotReady(why).into())
             }
             Some(MemoryUse::Store) | None => Ok(()),

@@ -12,6 +12,7 @@
 //! before, and reconciliation uses the tokens of the original attempts, so that what Redis already has is recognized
 //! and used, or wins.
 
+mod desired_state;
 mod fleet;
 mod inits;
 mod journal;

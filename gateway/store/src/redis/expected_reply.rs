@@ -34,6 +34,10 @@ pub(super) enum ReplyForm {
     Text,
     /// As many values as keys.
     Values(usize),
+    /// The fields of a hash with their values.
+    Fields,
+    /// The replies to a transaction, or null if it was not executed.
+    Results,
     /// Anything, where a connection has no other command in flight.
     Any,
 }
@@ -57,7 +61,9 @@ impl ExpectedReply {
             b"PING" => Self::Form(ReplyForm::Pong),
             b"SET" | b"AUTH" | b"SELECT" => Self::Form(ReplyForm::Done),
             b"DEL" => Self::Form(ReplyForm::Number),
-            b"GET" => Self::Form(ReplyForm::Text),
+            b"GET" | b"HGET" => Self::Form(ReplyForm::Text),
+            b"HGETALL" => Self::Form(ReplyForm::Fields),
+            b"EXEC" => Self::Form(ReplyForm::Results),
             b"MGET" => Self::Form(ReplyForm::Values(words().len().saturating_sub(1))),
             _ => Self::Form(ReplyForm::Any),
         }
@@ -69,6 +75,7 @@ impl ExpectedReply {
             return match self {
                 Self::Named(request) => digest == request.to_integer(),
                 Self::List(_) => false,
+                Self::Form(ReplyForm::Results) => matches!(reply, Value::Array(_)),
                 Self::Form(form) => form.admits(reply) && !matches!(reply, Value::Array(_)),
             };
         }
@@ -113,6 +120,12 @@ impl ReplyForm {
             Self::Values(count) => {
                 matches!(reply, Value::Array(values) if values.len() == count)
             }
+            Self::Fields => match reply {
+                Value::Map(_) => true,
+                Value::Array(values) => values.len().is_multiple_of(2),
+                _ => false,
+            },
+            Self::Results => matches!(reply, Value::Array(_) | Value::Nil),
             Self::Any => true,
         }
     }
@@ -248,6 +261,9 @@ mod tests {
             (&["SELECT", "1"], &[0]),
             (&["DEL", "k"], &[2]),
             (&["GET", "k"], &[1, 5]),
+            (&["HGET", "k", "f"], &[1, 5]),
+            (&["HGETALL", "k"], &[3]),
+            (&["EXEC"], &[1, 3]),
             (&["MGET", "k", "l"], &[3]),
             (&["MGET", "k"], &[]),
             (&["SESSION.GET", "k"], &[]),

@@ -24,7 +24,7 @@ use super::command_connection::{CommandConnection, ReplyCallback};
 use super::dial::{Dialer, ServerConnection};
 use super::down_reason::DownReason;
 use super::prefixes::{self, NotCovered};
-use crate::error::{OpenError, StoreError, UnavailableReason};
+use crate::error::{NotReady, OpenError, StoreError, UnavailableReason};
 use crate::lock::lock;
 use crate::status::RedisServerView;
 
@@ -183,6 +183,23 @@ impl Link {
 
     pub(super) fn watch(&self) -> watch::Receiver<LinkState> {
         self.shared.state.subscribe()
+    }
+
+    /// How long a command may take.
+    pub(super) fn command_timeout(&self) -> Duration {
+        self.shared.dialer.command_timeout
+    }
+
+    /// A connection to the server in use that no other command shares, for those that mean something only together. It is
+    /// closed when it is dropped.
+    pub(super) async fn dial_separate(&self) -> Result<CommandConnection, StoreError> {
+        let open = (self.shared)
+            .connection(Instant::now() + self.command_timeout())
+            .await?;
+        let opened = self.shared.dialer.connect_to(&open.server).await;
+        opened
+            .map(|opened| opened.connection)
+            .map_err(|down| StoreError::NotReady(NotReady::Answered(down.problem().into())))
     }
 
     /// The number of the open connection; 0 without one.

@@ -6,11 +6,12 @@
 //! that of all commands except the blocking one, for which [`events`] has its own; [`down_reason`] says why there is none,
 //! and [`backoff`] when to try again. [`command`] writes requests on a record, [`reply`] parses replies by field name, of
 //! which [`known_bindings`] spares most, and [`failure`] maps error replies to refusals by their code. [`sessions`],
-//! [`fleet`], [`turns`], [`rate`] and [`sealed`] have the other commands with their replies.
+//! [`fleet`], [`turns`], [`rate`], [`sealed`] and [`desired_state`] have the other commands with their replies.
 
 mod backoff;
 mod command;
 mod command_connection;
+mod desired_state;
 mod dial;
 mod down_reason;
 mod events;

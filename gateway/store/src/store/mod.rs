@@ -1,8 +1,10 @@
 //! The store as its users see it: which one it is, and the operations on one record.
 //!
 //! The files beside this one have the other operations: [`turns`] those that order calls, [`operate`] those on many
-//! records, [`fleet`] the workers and their events, [`rate`] the fleet-wide limits, [`sealed`] values outside of records.
+//! records, [`fleet`] the workers and their events, [`rate`] the fleet-wide limits, [`sealed`] values outside of records,
+//! [`desired_state`] what operators want of the fleet.
 
+mod desired_state;
 mod fleet;
 mod open;
 mod operate;
@@ -28,11 +30,13 @@ use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
 use tokio::sync::watch;
 
+pub use self::desired_state::DesiredStateError;
 pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
 pub use self::reaping::{ClaimRefusal, ForgetOutcome, Reaper, jittered};
 pub use self::room::{EvictionOutcome, RoomError};
 pub use self::sealed::SEALED_BYTES_MAX;
 pub use self::session_access::{DropGuard, SessionAccess, SessionTurn, TurnError};
+use crate::desired_state::DesiredState;
 use crate::embedded::EmbeddedStore;
 use crate::error::StoreError;
 use crate::fallback::{FallbackStore, Losses, MemoryTransition};
@@ -72,6 +76,7 @@ pub struct Store {
     prefix: Arc<str>,
     init_keep: Millis,
     worker_refusal: watch::Sender<Option<Refusal>>,
+    desired_state: watch::Sender<Arc<DesiredState>>,
 }
 
 #[derive(Debug)]
@@ -88,6 +93,7 @@ impl Store {
             prefix: prefix.into(),
             init_keep: session_ttl.times(INIT_KEEP_TTLS),
             worker_refusal: watch::Sender::new(None),
+            desired_state: watch::Sender::default(),
         }
     }
 

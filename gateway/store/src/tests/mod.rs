@@ -1,5 +1,6 @@
 //! Tests over every store, and random operations that all of them have to answer alike.
 
+mod desired_state;
 mod differential;
 mod every_store;
 mod operations;

@@ -130,19 +130,29 @@ async fn a_file_of_version_1_keeps_its_sessions_and_can_be_asked_about_them() {
 }
 
 #[tokio::test]
-async fn a_file_of_version_2_gets_room_for_sealed_values() {
-    let file = File::new();
-    let session = make::key("s");
-    let store = file.open();
-    store.run(&session, &make::create("s")).await.unwrap();
-    drop(store);
-    let connection = file.connection();
-    connection.execute_batch("DROP TABLE sealed").unwrap();
-    connection.pragma_update(None, "user_version", 2).unwrap();
-    let store = file.open();
-    assert_eq!(version(&file), SCHEMA_VERSION);
-    store.run(&session, &Get).await.unwrap();
-    store.put_sealed("tools:a", b"value").await.unwrap();
+async fn a_file_of_a_later_version_gets_the_tables_that_it_lacks() {
+    for (earlier, lacks) in [
+        (2, &["sealed", "desired_state"][..]),
+        (3, &["desired_state"]),
+    ] {
+        let file = File::new();
+        let session = make::key("s");
+        let store = file.open();
+        store.run(&session, &make::create("s")).await.unwrap();
+        drop(store);
+        let connection = file.connection();
+        for table in lacks {
+            let drop = format!("DROP TABLE {table}");
+            connection.execute_batch(&drop).unwrap();
+        }
+        let set = connection.pragma_update(None, "user_version", earlier);
+        set.unwrap();
+        let store = file.open();
+        assert_eq!(version(&file), SCHEMA_VERSION);
+        store.run(&session, &Get).await.unwrap();
+        store.put_sealed("tools:a", b"value").await.unwrap();
+        assert_eq!(store.desired_state_version().await, Ok(0));
+    }
 }
 
 #[tokio::test]
