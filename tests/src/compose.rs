@@ -38,7 +38,7 @@ impl Compose {
         service.with_context(|| format!("the service {name}"))
     }
 
-    /// The environment of a service, as name and value.
+    /// The environment of a service, as name and value, where the operator sets no variable.
     pub fn environment(&self, name: &str) -> anyhow::Result<Vec<(String, String)>> {
         let environment = self.service(name)?.get("environment");
         let environment = environment.and_then(Value::as_object);
@@ -47,8 +47,17 @@ impl Compose {
             .iter()
             .map(|(name, value)| {
                 let value = value.as_str().context("a value that is text")?;
-                Ok((name.clone(), value.to_owned()))
+                Ok((name.clone(), unset_value(value).to_owned()))
             })
             .collect()
     }
+}
+
+/// What a value `${NAME:-DEFAULT}` is for an operator who has not set the variable.
+fn unset_value(value: &str) -> &str {
+    let variable = value
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'));
+    let default = variable.and_then(|variable| variable.split_once(":-"));
+    default.map_or(value, |(_, default)| default)
 }

@@ -16,6 +16,7 @@
 
 mod mask;
 
+use mooring_settings::TextPattern;
 use regex::Regex;
 
 use self::mask::{MaskedCode, mask_code};
@@ -113,8 +114,8 @@ impl Patterns {
     /// # Errors
     /// Never in practice: the standard expressions are tested.
     pub fn new(
-        python: Option<&[Regex]>,
-        typescript: Option<&[Regex]>,
+        python: Option<&[TextPattern]>,
+        typescript: Option<&[TextPattern]>,
     ) -> Result<Self, regex::Error> {
         Ok(Self {
             python: list(python, &PYTHON)?,
@@ -195,7 +196,7 @@ fn match_at(pattern: &Pattern, code: &str, end: usize) -> PatternMatch {
 }
 
 fn list(
-    configured: Option<&[Regex]>,
+    configured: Option<&[TextPattern]>,
     standard: &[DefaultPattern],
 ) -> Result<Vec<Pattern>, regex::Error> {
     let Some(configured) = configured else {
@@ -214,7 +215,7 @@ fn list(
         name: expression.as_str().into(),
         action: PatternAction::Block,
         scope: PatternScope::Strings,
-        expression: expression.clone(),
+        expression: Regex::clone(expression),
     });
     Ok(configured.collect())
 }

@@ -48,7 +48,7 @@ settings! {
 }
 
 /// Lets some callers use a server, or some of its tools.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct AccessRule {
     /// Whom it lets in.
     pub callers: CallerMatch,
@@ -57,7 +57,7 @@ pub struct AccessRule {
 }
 
 /// Gives rights to some callers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Grant {
     /// Who gets them.
     pub callers: CallerMatch,

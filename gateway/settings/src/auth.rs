@@ -102,7 +102,7 @@ words! {
 }
 
 /// How callers are authenticated.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum AuthSettings {
     /// Everybody is `local`.
     None,

@@ -8,6 +8,7 @@
 mod access;
 mod affinity;
 mod auth;
+mod changes;
 mod code;
 mod contextforge;
 mod file;
@@ -23,6 +24,7 @@ mod problem;
 mod reader;
 mod redis_url;
 mod rows;
+mod server_files;
 mod servers;
 mod setting;
 mod source;
@@ -48,11 +50,12 @@ use value::Value;
 pub use access::{AccessRule, CallerMatch, Grant, Right, ToolMatch};
 pub use affinity::{Affinity, AffinitySettings};
 pub use auth::{AuthSettings, CertificateName, TrustedHeaderSettings};
+pub use changes::SettingsChanges;
 pub use code::{
     AnswerForm, CallPolicy, CallVerdict, CodePolicy, CodeRuntime, CodeServerSettings,
     CodeSessionOwner, CodeSettings, CodeTool, CodeToolSettings, DangerousPatterns, Language,
     MountRules, NetworkPolicy, OnDenoAbsent, PersonalDataType, RecordSettings, RuntimeSettings,
-    SkillScope, SkillSettings, StubFormat, TokenizationSettings,
+    SkillScope, SkillSettings, StubFormat, TextPattern, TokenizationSettings,
 };
 pub use globs::Globs;
 pub use hooks::{HookPhase, HookSettings, OnHookFailure};
@@ -83,7 +86,7 @@ pub use vault::VaultSettings;
 pub use worker::{WorkerName, WorkerSettings};
 
 /// Everything that can be set, checked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Where clients connect.
     pub listen: ListenSettings,
@@ -129,9 +132,25 @@ impl Settings {
     /// Everything that is wrong, at once. Only a file that cannot be read or parsed is reported before its
     /// contents are looked at: without them the rest cannot be judged.
     pub fn load(environment: &Environment, flags: &Flags) -> Result<LoadedSettings, SettingsError> {
+        Self::load_with(environment, flags, None)
+    }
+
+    /// The same with further servers, as a JSON list that people know by this name.
+    ///
+    /// # Errors
+    /// See [`Settings::load`].
+    pub fn load_with(
+        environment: &Environment,
+        flags: &Flags,
+        further: Option<(&str, &str)>,
+    ) -> Result<LoadedSettings, SettingsError> {
         let mut errors = SettingsError::default();
         let file = read_file(environment, flags, &mut errors);
-        parse(&file, environment, flags, errors)
+        let mut files = server_files::read_directory(&file, environment, flags, &mut errors);
+        if let Some((name, servers_json)) = further {
+            files.push(FileTables::parse_json(name, servers_json, &mut errors));
+        }
+        parse(&file, &files, environment, flags, errors)
     }
 
     /// The server of this id.
@@ -205,6 +224,7 @@ fn file_of_user(environment: &Environment) -> Option<PathBuf> {
 
 fn parse(
     file: &FileTables,
+    server_files: &[FileTables],
     environment: &Environment,
     flags: &Flags,
     mut errors: SettingsError,
@@ -243,7 +263,19 @@ fn parse(
         Some(_) => Affinity::On,
         None => affinity.default_affinity,
     };
-    let mut servers = servers::parse(file, flags, environment, standard, &code, &mut errors);
+    let of_environment = server_files::of_environment(environment, &mut errors);
+    let server_files: Vec<&FileTables> = std::iter::once(file)
+        .chain(&of_environment)
+        .chain(server_files)
+        .collect();
+    let mut servers = servers::parse(
+        &server_files,
+        flags,
+        environment,
+        standard,
+        &code,
+        &mut errors,
+    );
     if !code.is_enabled() {
         remarks.extend(servers::leave_out_code(&mut servers));
     }

@@ -29,7 +29,7 @@ macro_rules! settings {
         }
     ) => {
         $(#[$attribute])*
-        #[derive(Debug, Clone)]
+        #[derive(Debug, Clone, PartialEq)]
         $vis struct $name {
             $($(#[doc = $doc])+ $field_vis $field: $type,)+
         }
@@ -52,6 +52,16 @@ macro_rules! settings {
                 $(let $field: $type =
                     $crate::rows::settings!(@read reader $field [$($shape)?] [$($read)?]);)+
                 Self { $($field),+ }
+            }
+
+            /// The keys of the fields that `other` has otherwise; of a computed field its name.
+            #[allow(dead_code, reason = "not every struct is compared field by field")]
+            pub(crate) fn changed_keys(&self, other: &Self) -> Vec<&'static str> {
+                let mut keys = Vec::new();
+                $(if self.$field != other.$field {
+                    keys.push($crate::rows::settings!(@key $field $($key)?));
+                })+
+                keys
             }
         }
     };
@@ -93,6 +103,12 @@ macro_rules! settings {
             $($value),*
         );
     };
+    (@key $field:ident $key:literal) => {
+        $key
+    };
+    (@key $field:ident) => {
+        stringify!($field)
+    };
     (@read $reader:ident $field:ident [$shape:ident] []) => {
         $reader.read(&Self::$field)
     };
@@ -120,7 +136,7 @@ macro_rules! inherited {
         }
     ) => {
         $(#[$attribute])*
-        #[derive(Debug, Clone)]
+        #[derive(Debug, Clone, PartialEq)]
         $vis struct $name {
             $($(#[doc = $doc])+ $field_vis $field: $type,)+
         }

@@ -16,6 +16,9 @@ pub const TOKEN_VARIABLE: &str = "MOORING_TOKEN";
 /// Servers as `--server` has them, one a line.
 pub(super) const SERVERS_VARIABLE: &str = "MOORING_SERVERS";
 
+/// Servers as `[[servers]]` has them, in JSON.
+pub(super) const SERVERS_JSON_VARIABLE: &str = "MOORING_SERVERS_JSON";
+
 const PREFIX: &str = "MOORING_";
 
 /// ContextForge's variables for code execution: each is the older name of a setting, so that its environment file
@@ -157,6 +160,7 @@ pub(super) fn refuse_unknown_variables(
         .collect();
     known.push(CONFIG_VARIABLE.to_owned());
     known.push(SERVERS_VARIABLE.to_owned());
+    known.push(SERVERS_JSON_VARIABLE.to_owned());
     known.push(TOKEN_VARIABLE.to_owned());
     known.push(RUST_ACCELERATION.to_owned());
     known.extend(

@@ -120,7 +120,7 @@ fn the_first_line_is_named_and_shown() {
 
 #[test]
 fn a_list_of_the_settings_replaces_the_standard_one() {
-    let configured = [Regex::new(r"\bpickle\b").unwrap()];
+    let configured = [Regex::new(r"\bpickle\b").unwrap().into()];
     let patterns = Patterns::new(Some(&configured), Some(&[])).unwrap();
     let found = patterns
         .check(Language::Python, "import pickle")
@@ -141,8 +141,8 @@ fn raw_http_lifts_what_would_block_it_and_nothing_else() {
         .unwrap_err();
     open.check(Language::Python, "breakpoint()").unwrap_err();
     let configured = [
-        Regex::new("wget|curl").unwrap(),
-        Regex::new("pickle").unwrap(),
+        Regex::new("wget|curl").unwrap().into(),
+        Regex::new("pickle").unwrap().into(),
     ];
     let own = Patterns::new(Some(&configured), None)
         .unwrap()

@@ -10,7 +10,7 @@ const SHAPE: &str = "patterns for server/tool, with *, ? and [...], such as gith
 
 inherited! {
     /// Which tools of other servers code may call, and how often.
-    #[derive(PartialEq, Eq)]
+    #[derive(Eq)]
     pub struct CallPolicy {
         /// Whether code may call the tools of other servers.
         pub are_allowed: bool = Switch(

@@ -33,7 +33,7 @@ pub use calls::{CallPolicy, CallVerdict};
 pub use language::{Language, StubFormat};
 pub use mounts::MountRules;
 pub use network::NetworkPolicy;
-pub use patterns::DangerousPatterns;
+pub use patterns::{DangerousPatterns, TextPattern};
 pub use policy::{CodePolicy, CodeSessionOwner};
 pub use records::RecordSettings;
 pub use runtime::{OnDenoAbsent, RuntimeSettings};

@@ -16,7 +16,7 @@ const TOOL_SHAPE: &str = "patterns for names of tools, or for server/tool, with 
 
 settings! {
     /// Which tools of other servers are mounted. An empty list that includes, includes everything.
-    #[derive(Default, PartialEq, Eq)]
+    #[derive(Default, Eq)]
     pub struct MountRules {
         /// Only tools with one of these tags are mounted. A tool has its server's `tags` and its own.
         pub include_tags: Vec<String> = List("servers.mount_rules.include_tags", TAGS_MAX, TAG_BYTES_MAX, TAG_SHAPE)

@@ -1,5 +1,7 @@
 //! The settings of the scan for dangerous patterns: lists in the place of the built-in ones.
 
+use std::ops::Deref;
+
 use regex::{Regex, RegexBuilder};
 
 use crate::globs::{GLOB_BYTES_MAX, GLOBS_MAX};
@@ -18,24 +20,51 @@ settings! {
     #[derive(Default)]
     pub struct DangerousPatterns {
         /// Python code in which one of these patterns is found is refused before it runs, with the pattern named.
-        pub python: Option<Vec<Regex>> =
+        pub python: Option<Vec<TextPattern>> =
             List("code.python_dangerous_patterns", GLOBS_MAX, GLOB_BYTES_MAX, SHAPE)
             .contextforge_name("CODE_EXECUTION_PYTHON_DANGEROUS_PATTERNS").unset(UNSET)
             => |reader, row| reader.list(row, compile),
         /// TypeScript and JavaScript code in which one of these patterns is found is refused before it runs, with the
         /// pattern named.
-        pub typescript: Option<Vec<Regex>> =
+        pub typescript: Option<Vec<TextPattern>> =
             List("code.typescript_dangerous_patterns", GLOBS_MAX, GLOB_BYTES_MAX, SHAPE)
             .contextforge_name("CODE_EXECUTION_TYPESCRIPT_DANGEROUS_PATTERNS").unset(UNSET)
             => |reader, row| reader.list(row, compile),
     }
 }
 
+/// A regular expression of the settings. Two of the same text are equal.
+#[derive(Debug, Clone)]
+pub struct TextPattern(Regex);
+
+impl PartialEq for TextPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
+}
+
+impl Eq for TextPattern {}
+
+impl From<Regex> for TextPattern {
+    fn from(pattern: Regex) -> Self {
+        Self(pattern)
+    }
+}
+
+impl Deref for TextPattern {
+    type Target = Regex;
+
+    fn deref(&self) -> &Regex {
+        &self.0
+    }
+}
+
 /// The expression that a text is, where it is one and not too large.
-pub(super) fn compile(text: &str) -> Result<Regex, Reason> {
+pub(super) fn compile(text: &str) -> Result<TextPattern, Reason> {
     RegexBuilder::new(text)
         .size_limit(COMPILED_BYTES_MAX)
         .build()
+        .map(TextPattern)
         .map_err(|error| regex_reason(&error))
 }
 

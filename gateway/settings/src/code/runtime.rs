@@ -21,7 +21,7 @@ impl Words for Language {
 
 settings! {
     /// Where the runtimes are found.
-    #[derive(PartialEq, Eq)]
+    #[derive(Eq)]
     pub struct RuntimeSettings {
         /// Whether code without a language runs as Python, in the same sandbox, on a server whose runtime is deno while
         /// deno is not installed. Otherwise such a run is refused.

@@ -5,7 +5,7 @@ use crate::rows::settings;
 
 settings! {
     /// A server's settings for skills.
-    #[derive(Default, PartialEq, Eq)]
+    #[derive(Default, Eq)]
     pub struct SkillSettings {
         /// Which scope the server's skills belong to.
         pub scope: Option<SkillScope> = Text("servers.skills_scope", 255,

@@ -1,9 +1,7 @@
 //! Whether personal data is replaced by tokens, and which: the defaults of `[code]`, and what a server's own
 //! `tokenization` says in their place.
 
-use regex::Regex;
-
-use super::patterns::compile;
+use super::patterns::{TextPattern, compile};
 use crate::reader::{Reader, Reason, list};
 use crate::rows::{inherited, words};
 
@@ -31,7 +29,7 @@ inherited! {
             .contextforge_name("CODE_EXECUTION_DEFAULT_TOKENIZATION_STRATEGY"),
         /// Further data that is replaced: what a regular expression finds, by the category that its tokens have.
         /// Patterns win over the built-in types.
-        patterns: Vec<(String, Regex)> = List(
+        patterns: Vec<(String, TextPattern)> = List(
             "code.default_tokenization_patterns" / "tokenization.patterns",
             PATTERNS_MAX,
             CATEGORY_BYTES_MAX + 1 + 512,
@@ -88,13 +86,13 @@ impl PersonalDataType {
 }
 
 /// Which personal data is replaced by tokens.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TokenizationSettings {
     /// The types, each once.
     pub types: Vec<PersonalDataType>,
     /// What else is, by category: 1 to 24 capital letters, digits and `_`, a letter first and behind
     /// each `_`.
-    pub patterns: Vec<(String, Regex)>,
+    pub patterns: Vec<(String, TextPattern)>,
 }
 
 impl TokensDraft {
@@ -149,7 +147,7 @@ fn distinct(mut types: Vec<PersonalDataType>) -> Vec<PersonalDataType> {
     types
 }
 
-fn parse_pattern(text: &str) -> Result<(String, Regex), Reason> {
+fn parse_pattern(text: &str) -> Result<(String, TextPattern), Reason> {
     let (category, pattern) = text
         .split_once('=')
         .ok_or("it has no category in front of an equals sign")?;

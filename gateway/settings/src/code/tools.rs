@@ -46,7 +46,7 @@ settings! {
 
 settings! {
     /// Which tools a `code` server offers, and how much they answer.
-    #[derive(PartialEq, Eq)]
+    #[derive(Eq)]
     pub struct CodeToolSettings {
         /// The tools offered, each once.
         pub offered: Vec<CodeTool> => offered,

@@ -14,15 +14,18 @@ pub fn environment_example() -> String {
         "# Settings of mooring as environment variables. Made by `mooring config example`; do not edit.\n\
          # A flag wins over a MOORING_* variable, that over the ContextForge name, that over the settings file, that\n\
          # over the default. An empty variable counts as unset; an unknown one is refused.\n\
-         # Servers stand in the settings file ([[servers]]), in the flag --server or in MOORING_SERVERS, one a line; see\n\
-         # docs/settings.md.\n\
+         # Servers stand in the settings file ([[servers]]), in files of default.servers_dir, in the flag --server, in\n\
+         # MOORING_SERVERS, one a line, or in MOORING_SERVERS_JSON; see docs/settings.md.\n\
          \n\
          # The settings file; the same as the flag --config. Unset: $XDG_CONFIG_HOME/mooring/mooring.toml or\n\
          # ~/.config/mooring/mooring.toml, if it is there.\n\
          #MOORING_CONFIG=/etc/mooring/mooring.toml\n\
          \n\
          # Servers, one a line, each as the flag --server has it.\n\
-         #MOORING_SERVERS=tools=http://127.0.0.1:9001/mcp\n",
+         #MOORING_SERVERS=tools=http://127.0.0.1:9001/mcp\n\
+         \n\
+         # Servers as a JSON list, each with the fields of [[servers]].\n\
+         #MOORING_SERVERS_JSON=[{\"id\":\"tools\",\"instances\":[\"http://127.0.0.1:9001/mcp\"]}]\n",
     );
     for section in SECTIONS {
         push_section(&mut text, section);

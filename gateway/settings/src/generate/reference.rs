@@ -67,7 +67,10 @@ pub fn reference_page() -> String {
         "\nThe flag `--server ID=URL[,URL]` adds a server of kind `http`, or gives the server of that id in the \
          file other instances. `--server 'ID=PROGRAM ARGUMENT...'` adds one of kind `stdio`, or gives it another \
          command: it begins with a name in PATH or an absolute path; spaces separate the words, and quotes keep \
-         them together. `MOORING_SERVERS` has the same, one server a line; a flag wins over it.\n",
+         them together. `MOORING_SERVERS` has the same, one server a line; a flag wins over it.\n\
+         \nServers with all their fields need no edited file either: `default.servers_dir` names a directory of files, \
+         and `MOORING_SERVERS_JSON` has a JSON list of servers with the same fields, such as \
+         `[{\"id\": \"tools\", \"instances\": [\"http://127.0.0.1:9001/mcp\"]}]`. An id may be in one place only.\n",
     );
     text
 }

@@ -22,9 +22,17 @@ const FLAG_SHAPE: &str = "ID=URL[,URL]... or ID=PROGRAM [ARGUMENT]..., such as \
 /// One server as it was written.
 #[derive(Debug)]
 pub(super) struct ServerEntry<'a> {
-    file: &'a FileTables,
-    table: Option<(usize, &'a Table)>,
+    table: Option<WrittenTable<'a>>,
     flag: Option<FlagServer>,
+}
+
+/// A table of a file.
+#[derive(Clone, Copy, Debug)]
+struct WrittenTable<'a> {
+    file: &'a FileTables,
+    /// Its position among those of the file.
+    index: usize,
+    table: &'a Table,
 }
 
 /// A server as a flag or a line of the environment has it.
@@ -39,19 +47,29 @@ struct FlagServer {
 
 impl<'a> ServerEntry<'a> {
     /// A server of which nothing is written.
-    pub(super) fn unwritten(file: &'a FileTables) -> Self {
+    pub(super) fn unwritten() -> Self {
         Self {
-            file,
             table: None,
             flag: None,
         }
     }
 
-    /// The field under its own name or, where that is not written, another one.
-    fn field(&self, about: &SettingInfo) -> Option<(String, &Entry)> {
-        let (index, table) = self.table?;
+    /// Where the server is written; none if only a flag names it.
+    pub(super) fn place(&self) -> Option<String> {
+        let WrittenTable { file, table, .. } = self.table?;
+        let first_line = table.values().map(|entry| entry.line).min();
+        first_line.map(|line| file.place(line))
+    }
+
+    /// The field under its own name or, where that is not written, another one; with its name and place.
+    fn field(&self, about: &SettingInfo) -> Option<(String, String, &Entry)> {
+        let WrittenTable { file, index, table } = self.table?;
         let (found, entry) = written(table, about).next()?;
-        Some((format!("servers[{index}].{found}"), entry))
+        Some((
+            format!("servers[{index}].{found}"),
+            file.place(entry.line),
+            entry,
+        ))
     }
 
     fn flagged(&self, about: &SettingInfo) -> Option<SourceValue> {
@@ -66,20 +84,20 @@ impl<'a> ServerEntry<'a> {
 
     /// What a table says that has a command and not its kind, as the settings of other MCP clients are.
     fn kind_of_command(&self) -> Option<SourceValue> {
-        let (written_as, entry) = self.field(&COMMAND.about)?;
+        let (written_as, place, _) = self.field(&COMMAND.about)?;
         if self.field(&KIND.about).is_some() || self.field(&PROFILE.about).is_some() {
             return None;
         }
         Some(SourceValue {
             written_as,
-            place: self.file.place(entry.line),
+            place,
             value: word(STDIO),
         })
     }
 
     /// Whether `kind` is not a valid kind, so that it is unknown which fields the server should have.
     pub(super) fn has_a_refused_kind(&self) -> bool {
-        let Some((_, entry)) = self.field(&KIND.about) else {
+        let Some((_, _, entry)) = self.field(&KIND.about) else {
             return false;
         };
         match &entry.value {
@@ -99,7 +117,7 @@ impl Source for ServerEntry<'_> {
         {
             return Some(written);
         }
-        let (written_as, entry) = self.field(about)?;
+        let (written_as, place, entry) = self.field(about)?;
         let value = match &entry.value {
             Value::Text(text) if about.key == COMMAND.about.key => {
                 match self.field(&ARGS.about) {
@@ -112,19 +130,18 @@ impl Source for ServerEntry<'_> {
         };
         Some(SourceValue {
             written_as,
-            place: self.file.place(entry.line),
+            place,
             value,
         })
     }
 
     fn describe_unset(&self, about: &SettingInfo) -> (String, String) {
-        let Some((index, table)) = self.table else {
+        let Some(WrittenTable { index, .. }) = self.table else {
             let flag = self.flag.as_ref().map(|flag| (flag.written_as, flag.place));
             let (written_as, place) = flag.unwrap_or((FLAG, "command line"));
             return (written_as.to_owned(), place.to_owned());
         };
-        let first_line = table.values().map(|entry| entry.line).min();
-        let place = first_line.map_or(String::new(), |line| self.file.place(line));
+        let place = self.place().unwrap_or_default();
         (format!("servers[{index}].{}", about.name()), place)
     }
 }
@@ -134,10 +151,10 @@ fn list_of_words(text: &str) -> Value {
     Value::List(split_words(text).into_iter().map(Value::Text).collect())
 }
 
-/// Every server of the file in its order, then the servers that only flags and the environment name. A wanted server is
+/// Every server of the files in their order, then the servers that only flags and the environment name. A wanted server is
 /// the only one; if it is not defined anywhere, its id may be that of a known agent.
 pub(super) fn collect<'a>(
-    file: &'a FileTables,
+    files: &[&'a FileTables],
     flags: &Flags,
     environment: &Environment,
     errors: &mut SettingsError,
@@ -146,7 +163,12 @@ pub(super) fn collect<'a>(
     let mut flags = flag_servers(&flags.servers, environment, errors);
     let mut wanted = wanted.filter(|id| flags.iter().all(|flag| flag.id != *id));
     let mut entries = Vec::new();
-    for (index, table) in file_tables(file, errors) {
+    let tables: Vec<_> = files
+        .iter()
+        .flat_map(|file| file_tables(file, errors))
+        .collect();
+    for written in tables {
+        let WrittenTable { file, index, table } = written;
         let id = match table.get(ID.about.name()).map(|entry| &entry.value) {
             Some(Value::Text(id)) => Some(id.as_str()),
             _ => None,
@@ -154,8 +176,7 @@ pub(super) fn collect<'a>(
         wanted = wanted.filter(|wanted| Some(*wanted) != id);
         let position = flags.iter().position(|flag| Some(flag.id.as_str()) == id);
         let entry = ServerEntry {
-            file,
-            table: Some((index, table)),
+            table: Some(written),
             flag: position.map(|position| flags.remove(position)),
         };
         refuse_bad_fields(file, index, table, errors);
@@ -167,7 +188,7 @@ pub(super) fn collect<'a>(
     }));
     entries.extend(flags.into_iter().map(|flag| ServerEntry {
         flag: Some(flag),
-        ..ServerEntry::unwritten(file)
+        ..ServerEntry::unwritten()
     }));
     if entries.len() > SERVERS_MAX {
         let value = format!("{} servers", entries.len());
@@ -177,7 +198,7 @@ pub(super) fn collect<'a>(
     entries
 }
 
-fn file_tables<'a>(file: &'a FileTables, errors: &mut SettingsError) -> Vec<(usize, &'a Table)> {
+fn file_tables<'a>(file: &'a FileTables, errors: &mut SettingsError) -> Vec<WrittenTable<'a>> {
     let Some(entry) = file.root().get("servers") else {
         return Vec::new();
     };
@@ -199,7 +220,7 @@ fn file_tables<'a>(file: &'a FileTables, errors: &mut SettingsError) -> Vec<(usi
     let mut tables = Vec::new();
     for (index, item) in items.iter().enumerate() {
         match item {
-            Value::Table(table) => tables.push((index, table)),
+            Value::Table(table) => tables.push(WrittenTable { file, index, table }),
             other => refuse(other),
         }
     }

@@ -9,7 +9,7 @@ const MEMBERS_MAX: usize = 32;
 
 settings! {
     /// One server of kind `group`; its members are compared with the other servers in `members.rs`.
-    #[derive(PartialEq, Eq)]
+    #[derive(Eq)]
     pub struct GroupServerSettings {
         /// The ids of the servers that the group consists of, in the order in which their tools are listed. Required
         /// for the kind `group`. They stay reachable by themselves. A session of the group is kept at every member that

@@ -23,6 +23,7 @@ use super::access;
 use super::affinity::Affinity;
 use super::code::{CodeSection, CodeServerSettings, parse_tag};
 use super::file::FileTables;
+use super::paths::{ABSOLUTE_DIRECTORY, PATH_BYTES_MAX};
 use super::problem::SettingsError;
 use super::reader::Reader;
 use super::rows::settings;
@@ -53,21 +54,26 @@ settings! {
         /// The server that `/mcp` means.
         DEFAULT_SERVER = Text("default.server", 60, "the id of a configured server", None)
             .unset("the only server where there is just one; with several, `/mcp` answers 404"),
+        /// A directory of further servers: every file whose name ends with `.toml` has `[[servers]]` tables, or the
+        /// fields of one server. They are read in the order of their names, and a reload reads them again. An id may be
+        /// in one place only.
+        SERVERS_DIR = Text("default.servers_dir", PATH_BYTES_MAX, ABSOLUTE_DIRECTORY, None)
+            .unset("`servers.d` beside the settings file, if it is there"),
     }
 }
 
 /// Parses every server of the file and of the flags. If there is none at all, returns the default one.
 pub(super) fn parse(
-    file: &FileTables,
+    files: &[&FileTables],
     flags: &Flags,
     environment: &Environment,
     affinity: Affinity,
     code: &CodeSection,
     errors: &mut SettingsError,
 ) -> Vec<ServerSettings> {
-    let entries = entry::collect(file, flags, environment, errors);
+    let entries = entry::collect(files, flags, environment, errors);
     if entries.is_empty() && code.settings.is_enabled {
-        let unwritten = ServerEntry::unwritten(file);
+        let unwritten = ServerEntry::unwritten();
         let mut reader = Reader::new(&unwritten, environment, errors);
         return vec![ServerSettings {
             id: ServerId::standard(),
@@ -83,13 +89,14 @@ pub(super) fn parse(
         else {
             continue;
         };
-        if servers.iter().any(|(other, _)| other.id == server.id) {
-            reader.refuse(
-                &ID,
-                format!("{:?}", server.id.as_str()),
-                "another server has this id",
-                "an id of its own for every server",
-            );
+        let other = servers.iter().find(|(other, _)| other.id == server.id);
+        if let Some((_, other)) = other {
+            let reason = match other.place() {
+                Some(place) => format!("another server has this id: {place}"),
+                None => "another server has this id".to_owned(),
+            };
+            let id = format!("{:?}", server.id.as_str());
+            reader.refuse(&ID, id, reason, "an id of its own for every server");
         } else {
             servers.push((server, entry));
         }

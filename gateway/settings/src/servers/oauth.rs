@@ -68,7 +68,7 @@ settings! {
 }
 
 /// How the tokens for a server are fetched.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct OauthSettings {
     /// Whose tokens they are.
     pub grant: TokenGrant,

@@ -12,7 +12,7 @@ use crate::access::AccessRule;
 use crate::code::CodeServerSettings;
 
 /// What a server is, with what only such a server has.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ServerKind {
     /// MCP over Streamable HTTP, somewhere else.
     Http(HttpServerSettings),
@@ -52,7 +52,7 @@ impl ServerKind {
 }
 
 /// One MCP server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ServerSettings {
     /// Its name.
     pub id: ServerId,

@@ -181,7 +181,7 @@ fn a_whole_contextforge_environment_file_is_accepted() {
         Some("/tmp/mcpgateway_code_execution")
     );
     let python = common.patterns.python.as_ref().unwrap();
-    let python: Vec<&str> = python.iter().map(regex::Regex::as_str).collect();
+    let python: Vec<&str> = python.iter().map(|pattern| pattern.as_str()).collect();
     assert_eq!(
         python,
         [r"\bos\.system\b", "x{1,2}"],

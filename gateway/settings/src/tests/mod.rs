@@ -9,6 +9,7 @@
 
 mod access;
 mod agent;
+mod changes;
 mod code;
 mod code_governed;
 mod code_refused;
@@ -18,6 +19,7 @@ mod hooks;
 mod oauth;
 mod peers;
 mod refused;
+mod server_files;
 mod sse;
 mod stdio;
 mod user_file;
@@ -39,7 +41,7 @@ fn load(
     let file = FileTables::parse("m.toml".to_owned(), file, &mut errors);
     let home = [("HOME", "/home/ada")];
     let environment = home.iter().chain(variables).copied().collect();
-    parse(&file, &environment, flags, errors)
+    parse(&file, &[], &environment, flags, errors)
 }
 
 #[track_caller]
@@ -182,7 +184,9 @@ fn every_default_of_the_example_is_accepted_as_it_stands() {
         .lines()
         .filter_map(|line| line.strip_prefix("#MOORING_"))
         .filter_map(|line| line.split_once('='))
-        .filter(|(name, value)| !["CONFIG", "SERVERS"].contains(name) && !value.is_empty())
+        .filter(|(name, value)| {
+            !["CONFIG", "SERVERS", "SERVERS_JSON"].contains(name) && !value.is_empty()
+        })
         .collect();
     let names: Vec<String> = variables
         .iter()

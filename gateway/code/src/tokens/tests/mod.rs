@@ -28,7 +28,10 @@ use mooring_settings::{PersonalDataType, TokenizationSettings};
 fn everything() -> TokenizationSettings {
     TokenizationSettings {
         types: PersonalDataType::ALL.to_vec(),
-        patterns: vec![("IBAN".to_owned(), Regex::new(r"\bDE[0-9]{20}\b").unwrap())],
+        patterns: vec![(
+            "IBAN".to_owned(),
+            Regex::new(r"\bDE[0-9]{20}\b").unwrap().into(),
+        )],
     }
 }
 

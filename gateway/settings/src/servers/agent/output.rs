@@ -16,7 +16,7 @@ const CONDITION_SHAPE: &str = "texts of at most 512 bytes, each a JSON pointer (
 
 settings! {
     /// How an agent's output is read.
-    #[derive(PartialEq, Eq)]
+    #[derive(Eq)]
     pub struct OutputRules(profile: &'static Profile) {
         /// What the agent prints.
         pub form: OutputForm = Choice("servers.output").unset("as the profile has it, else `json`")
