@@ -6,18 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use metrics_exporter_prometheus::PrometheusHandle;
 use mooring_session::names::Principal;
 use mooring_session::rules::TouchRequest;
 use mooring_session::workers::{Beat, Drain};
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::http::App;
-use mooring_code::reaper;
+use crate::http::CurrentApp;
 use mooring_code::server::CodeServers;
 use mooring_router::affinity::{
     ActiveBindings, BeatTime, SessionRouter, publish_requests, reap, stop_idle_processes,
@@ -33,6 +30,8 @@ const KEEPS_PER_TTL: u32 = 8;
 const KEEP_INTERVAL_MIN: Duration = Duration::from_millis(200);
 /// How often an open call counts as a use where the session cap evicts the least recently used session.
 const CALL_NOTED_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether a reload has set a limit for which uses have to be noted.
+const LOOKED_AGAIN_EVERY: Duration = Duration::from_secs(1);
 /// How often recorded durations are folded into their histograms. Until then every sample stays in memory, scraped or
 /// not: at 30,000 calls a second, 3 MB for each second.
 const FOLD_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,11 +44,12 @@ const BEAT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Starts all background tasks. They end when the set is dropped.
 pub(crate) fn start(
-    app: &Arc<App>,
+    current: &Arc<CurrentApp>,
     settings: &Settings,
     beat: Beat,
     recorder: PrometheusHandle,
 ) -> JoinSet<()> {
+    let app = &current.get().app;
     let session_router = &app.core.session_router;
     let session_ttl = settings.affinity.session_ttl;
     let mut tasks = JoinSet::new();
@@ -65,21 +65,28 @@ pub(crate) fn start(
     tasks.spawn(watch_owners(session_router.clone(), beat_interval));
     tasks.spawn(sweep_owned(session_router.clone()));
     tasks.spawn(stop_idle_processes(session_router.clone()));
-    let code = app.directory.code.as_ref().map(CodeServers::services);
-    let shortest_ttl = code.map_or(session_ttl, |code| session_ttl.min(code.session_ttl_min));
-    let keep_interval = shortest_ttl / KEEPS_PER_TTL;
+    let served = Arc::clone(current);
+    let keep_interval = move || {
+        let app = &served.get().app;
+        let code = app.directory.code.as_ref().map(CodeServers::services);
+        let shortest_ttl = code.map_or(session_ttl, |code| session_ttl.min(code.session_ttl_min));
+        Some(shortest_ttl / KEEPS_PER_TTL)
+    };
     tasks.spawn(keep_alive(
         session_router.clone(),
         keep_interval,
         ActiveBindings::in_use,
     ));
-    if settings.affinity.sessions_max.is_some() {
-        tasks.spawn(keep_alive(
-            session_router.clone(),
-            CALL_NOTED_EVERY,
-            ActiveBindings::in_call,
-        ));
-    }
+    let limited = session_router.clone();
+    let call_interval = move || {
+        let is_limited = limited.session_limits().sessions_max.is_some();
+        is_limited.then_some(CALL_NOTED_EVERY)
+    };
+    tasks.spawn(keep_alive(
+        session_router.clone(),
+        call_interval,
+        ActiveBindings::in_call,
+    ));
     tasks.spawn(publish_requests(session_router.clone()));
     tasks.spawn(renew_params(session_router.clone(), session_ttl));
     tasks.spawn(wake_waiters(session_router.clone()));
@@ -87,45 +94,12 @@ pub(crate) fn start(
         session_router.clone(),
         settings.affinity.reap_interval,
     ));
-    if let Some(code) = code {
-        let interval = settings.affinity.reap_interval;
-        tasks.spawn(reaper::reap(Arc::clone(code), interval));
-        tasks.spawn(reaper::sweep(Arc::clone(code)));
-        tasks.spawn(Arc::clone(code).keep_records(interval));
-    }
-    tasks.spawn(report_losses(Arc::clone(app)));
-    tasks.spawn(keep_keys(Arc::clone(app)));
+    tasks.spawn(report_losses(session_router.clone()));
     if let Some(vault) = app.vault.clone() {
         tasks.spawn(async move { vault.keep_keys().await });
     }
     tasks.spawn(fold_metrics(recorder));
     tasks
-}
-
-/// Keeps the gateway's tokens for upstream servers current. Returns after the first attempt for each.
-pub(crate) async fn fetch_server_tokens(app: &Arc<App>, tasks: &mut JoinSet<()>) {
-    let mut attempts = Vec::new();
-    for token in &app.server_tokens {
-        let (attempted, first) = oneshot::channel();
-        attempts.push(first);
-        let (token, client) = (
-            Arc::clone(token),
-            app.core.session_router.client().http().clone(),
-        );
-        tasks.spawn(async move {
-            let attempted = || {
-                // The receiver is gone only if the gateway stops.
-                let _ = attempted.send(());
-            };
-            token.keep_current(&client, attempted).await;
-        });
-    }
-    join_all(attempts).await;
-}
-
-/// Keeps the keys current that tokens are verified with.
-async fn keep_keys(app: Arc<App>) {
-    app.authenticator.keep_keys().await;
 }
 
 /// Sends the first heartbeat, and reads what operators want of the fleet.
@@ -189,16 +163,19 @@ async fn keep_beating(
     }
 }
 
-/// Touches sessions in use, so that they neither expire during a long call nor look unused to the session cap.
+/// Touches sessions in use, so that they neither expire during a long call nor look unused to the session cap. Nothing is
+/// touched while there is no interval.
 async fn keep_alive(
     session_router: SessionRouter,
-    interval: Duration,
+    interval: impl Fn() -> Option<Duration>,
     in_use: fn(&ActiveBindings) -> Vec<(SessionKey, Principal)>,
 ) {
-    let mut ticks = tokio::time::interval(interval.max(KEEP_INTERVAL_MIN));
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        let Some(interval) = interval() else {
+            tokio::time::sleep(LOOKED_AGAIN_EVERY).await;
+            continue;
+        };
+        tokio::time::sleep(interval.max(KEEP_INTERVAL_MIN)).await;
         for (key, principal) in in_use(session_router.active_bindings()) {
             let touch = TouchRequest {
                 principal,
@@ -241,32 +218,30 @@ async fn fold_metrics(recorder: PrometheusHandle) {
 
 /// Deletes upstream sessions that were made while the store was away and lost to the store's own state, and logs each
 /// loss.
-async fn report_losses(app: Arc<App>) {
-    let losses = app.core.session_router.store().losses();
+async fn report_losses(session_router: SessionRouter) {
+    let losses = session_router.store().losses();
     stream::unfold(losses, |losses| async {
         Some((losses.next().await?, losses))
     })
-    .for_each_concurrent(LOSSES_AT_ONCE, |loss| report_loss(&app, loss))
+    .for_each_concurrent(LOSSES_AT_ONCE, |loss| report_loss(&session_router, loss))
     .await;
 }
 
-async fn report_loss(app: &App, loss: Loss) {
+async fn report_loss(session_router: &SessionRouter, loss: Loss) {
     tracing::warn!(
         session = %loss.key.digest(),
         server = %loss.server,
         instance = %loss.instance,
         "binding made while the store was away discarded: the store's binding won"
     );
-    if let (Some(server), Some(upstream_session)) = (
-        app.core.servers.get(loss.server.as_str()),
-        loss.upstream_session,
-    ) && let Some(instance) = server.instance(&loss.instance)
+    if let Some(upstream_session) = loss.upstream_session
+        && let Some((server, instance)) =
+            session_router.named_instance(&loss.server, &loss.instance)
     {
         let gateway = Principal::gateway();
         let caller = Caller::of(&gateway);
-        app.core
-            .session_router
-            .delete_upstream(server, instance, upstream_session, &caller)
+        session_router
+            .delete_upstream(&server, &instance, upstream_session, &caller)
             .await;
     }
 }

@@ -17,7 +17,7 @@ pub use self::governance::{
     SkillsCommand,
 };
 pub use self::keys::{CreateKeyArguments, KeysArguments, KeysCommand};
-pub use self::operators::{DigestArguments, TopArguments, WhoamiArguments};
+pub use self::operators::{DigestArguments, ReloadArguments, TopArguments, WhoamiArguments};
 pub use self::sessions::{
     OwnerArguments, SessionKind, SessionsArguments, SessionsCommand, StoreArguments,
 };
@@ -57,6 +57,8 @@ Examples:
       lists what failed at a running gateway; skills and events likewise
   mooring top --gateway http://10.0.0.1:4444 --gateway http://10.0.0.2:4444
       shows which users and sessions send most; mooring digest NAME says which user is which
+  mooring reload --gateway http://10.0.0.1:4444
+      makes a running gateway read its settings again; SIGHUP does the same
   mooring keys create --user ada --team dev --note 'build server'
       makes an API key, and prints it
   mooring sessions import --server claude
@@ -120,6 +122,8 @@ pub enum Command {
     Top(TopArguments),
     /// Show whom a gateway takes a token, key, certificate or name for, and what that caller may use
     Whoami(WhoamiArguments),
+    /// Make a running gateway read its settings again, and show what has changed
+    Reload(ReloadArguments),
     /// Print the digest that identifies a user in logs and metrics
     Digest(DigestArguments),
     /// Make, list and revoke API keys

@@ -12,9 +12,10 @@ use mooring_gateway::cli::{
     StdioArguments,
 };
 use mooring_gateway::client::{self, ClientCommand};
+use mooring_gateway::logs::Logs;
 use mooring_gateway::{
-    CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, end_runtime, logs,
-    refuse_problems, runtime, serve, serve_stdio,
+    CheckOutcome, ReloadSource, ServeError, SettingsCheck, check_files, diagnose, end_runtime,
+    logs, refuse_problems, runtime, serve, serve_stdio,
 };
 use mooring_gateway::{digest_command, keys_command, sessions_command};
 use mooring_pipeline::policy;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Sessions(arguments) => run_sessions(arguments),
         Command::Top(arguments) => run_client(ClientCommand::Top(arguments)),
         Command::Whoami(arguments) => run_client(ClientCommand::Whoami(arguments)),
+        Command::Reload(arguments) => run_client(ClientCommand::Reload(arguments)),
         Command::Digest(arguments) => run_digest(arguments),
         Command::Keys(arguments) => run_keys(arguments),
     };
@@ -70,18 +72,25 @@ fn main() -> ExitCode {
 }
 
 fn run_serve(arguments: ServeArguments) -> u8 {
-    run_gateway(&arguments.into(), serve)
+    let flags = Flags::from(arguments);
+    run_gateway(&flags, |settings, logs| {
+        let source = ReloadSource {
+            flags: flags.clone(),
+            log_level: logs.level(),
+        };
+        serve(settings, source)
+    })
 }
 
 fn run_stdio(arguments: StdioArguments) -> u8 {
     let (flags, options) = arguments.split();
-    run_gateway(&flags, |settings| serve_stdio(settings, options))
+    run_gateway(&flags, |settings, _| serve_stdio(settings, options))
 }
 
 /// Runs a gateway until it stops: reads all settings, starts logging, then calls `serve`.
 fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
     flags: &Flags,
-    serve: impl FnOnce(Settings) -> S,
+    serve: impl FnOnce(Settings, &Logs) -> S,
 ) -> u8 {
     // Before anything is read: servers that are programs run as the same user, and could otherwise read the environment
     // and the memory of this process, and stop it (ptrace).
@@ -108,7 +117,7 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
         Ok(runtime) => runtime,
         Err(error) => return report_error(&error, EXIT_FAILURE),
     };
-    let served = runtime.block_on(serve(loaded.settings));
+    let served = runtime.block_on(serve(loaded.settings, &logs));
     end_runtime(runtime);
     match served {
         Ok(()) => EXIT_CLEAN,

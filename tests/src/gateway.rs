@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -222,6 +223,25 @@ impl Gateway {
         self.process.kill_now()?;
         self.process = spawn(&self.name, self.port, &self.settings, self.directory.path())?;
         self.ready().await
+    }
+
+    /// Writes another configuration file, which a reload or a restart reads.
+    pub fn write_settings(&mut self, toml: &str) -> anyhow::Result<()> {
+        toml.clone_into(&mut self.settings.toml);
+        std::fs::write(self.directory.path().join("mooring.toml"), toml)
+            .context("write the configuration file")
+    }
+
+    /// The directory with its configuration file.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Sends SIGHUP, by which it reloads its settings.
+    pub fn hang_up(&self) -> anyhow::Result<()> {
+        let id = Pid::from_raw(i32::try_from(self.process.id())?).context("a process id")?;
+        kill_process(id, Signal::HUP).context("send SIGHUP")
     }
 
     /// The process, to kill, stop or read the log of.

@@ -106,6 +106,11 @@ impl From<RoomError> for ConversationError {
 }
 
 impl Conversations {
+    /// Most conversations of one principal.
+    pub(crate) const fn sessions_max(&self) -> u64 {
+        self.sessions_max
+    }
+
     /// The conversations of this server: each expires when unused for `ttl`, and a principal has at most
     /// `sessions_max`.
     #[must_use]

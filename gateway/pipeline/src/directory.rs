@@ -7,6 +7,7 @@ use mooring_session::names::ServerName;
 use super::answer;
 use super::group::{Group, Groups};
 use super::policy::Access;
+use super::removed_servers::RemovedServers;
 use super::request::RequestServer;
 use super::request_entry::RequestEntry;
 use super::serving_core::ServingCore;
@@ -88,6 +89,8 @@ pub struct ServerDirectory {
     pub groups: Groups,
     /// The id of the server that a client means that names none.
     pub default_server: Option<Box<str>>,
+    /// The servers that reloads have removed.
+    pub removed: RemovedServers,
 }
 
 impl ServerDirectory {
@@ -150,7 +153,13 @@ impl ServerDirectory {
             };
         }
         let missing = ErrorBody::new(ErrorKind::ServerNotFound);
-        let error = match (id, self.server_ids(caller)) {
+        if let Some(id) = named.filter(|id| self.removed.was_usable(id, caller)) {
+            let error = missing.detail(format_args!(
+                "{id} was removed from the settings of this gateway, and its sessions have ended"
+            ));
+            return answer::error(&error).into();
+        }
+        let error = match (id, self.ids_shown(caller)) {
             (_, ids) if ids.is_empty() => {
                 missing.detail("you may use none here: ask the operator of this gateway")
             }
@@ -178,23 +187,28 @@ impl ServerDirectory {
 
     /// The ids of the servers that the caller may use.
     pub fn usable_server_ids(&self, caller: &Identity) -> Vec<&str> {
-        let upstreams = self.core.servers.iter().map(|server| server.id.as_str());
-        let code = self.code.iter().flat_map(|servers| servers.iter());
-        let agents = self.agents.iter().map(|server| server.id.as_str());
-        let groups = self.groups.iter().map(|group| group.id.as_str());
-        let all = upstreams
-            .chain(code.map(|server| server.id.as_str()))
-            .chain(agents)
-            .chain(groups);
-        let mut ids: Vec<&str> = all
+        let mut ids: Vec<&str> = self
+            .server_ids()
             .filter(|id| self.core.policy.may_use(caller, id))
             .collect();
         ids.sort_unstable();
         ids
     }
 
-    /// The same, as many as an error lists.
-    fn server_ids(&self, caller: &Identity) -> String {
+    /// The ids of all servers.
+    pub(crate) fn server_ids(&self) -> impl Iterator<Item = &str> {
+        let upstreams = self.core.servers.iter().map(|server| server.id.as_str());
+        let code = self.code.iter().flat_map(|servers| servers.iter());
+        let agents = self.agents.iter().map(|server| server.id.as_str());
+        let groups = self.groups.iter().map(|group| group.id.as_str());
+        upstreams
+            .chain(code.map(|server| server.id.as_str()))
+            .chain(agents)
+            .chain(groups)
+    }
+
+    /// The ids of the servers that the caller may use, as many as an error lists.
+    fn ids_shown(&self, caller: &Identity) -> String {
         let mut ids = self.usable_server_ids(caller);
         let left_out = ids.len().saturating_sub(IDS_SHOWN_MAX);
         ids.truncate(IDS_SHOWN_MAX);

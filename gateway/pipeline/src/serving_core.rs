@@ -26,7 +26,7 @@ pub struct ServingCore {
     /// Upstream sessions that stateless requests share.
     pub pool: Pool,
     /// The usage of each user.
-    pub usages: UserUsages,
+    pub usages: Arc<UserUsages>,
     /// The hooks that check tool calls.
     pub hooks: CallHooks,
     /// The access policy for callers.
@@ -34,7 +34,7 @@ pub struct ServingCore {
     /// Logs and counts requests.
     pub request_log: Arc<RequestLog>,
     /// How many requests each user may send; none if there is no limit.
-    pub request_rates: Option<RequestRates>,
+    pub request_rates: Option<Arc<RequestRates>>,
     /// The page on which users store secrets for servers; none if there is none.
     pub credential_page: Option<Url>,
     /// Limits of relaying replies.

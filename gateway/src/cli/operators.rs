@@ -1,4 +1,4 @@
-//! The commands for incidents: `mooring top`, `mooring whoami` and `mooring digest`.
+//! The commands for incidents, `mooring top`, `mooring whoami` and `mooring digest`, and `mooring reload`.
 
 use std::path::PathBuf;
 
@@ -26,6 +26,14 @@ pub struct TopArguments {
 /// Who a caller is.
 #[derive(Debug, Clone, Args)]
 pub struct WhoamiArguments {
+    /// The gateway, and the caller's identity.
+    #[command(flatten)]
+    pub client: ClientArguments,
+}
+
+/// Read the settings again.
+#[derive(Debug, Clone, Args)]
+pub struct ReloadArguments {
     /// The gateway, and the caller's identity.
     #[command(flatten)]
     pub client: ClientArguments,

@@ -68,6 +68,12 @@ impl Gateway {
             .await
     }
 
+    /// Sends a POST without a body to a path that is of no server.
+    pub(super) async fn post_root(&self, path: &str) -> Result<Value, ClientError> {
+        let url = format!("{}/{path}", self.target.gateway);
+        self.ask(Method::POST, &url, Bytes::new()).await
+    }
+
     async fn get_at(
         &self,
         mut url: String,

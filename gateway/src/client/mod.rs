@@ -6,6 +6,7 @@
 mod events;
 mod gateway;
 mod output;
+mod reload;
 mod runs;
 mod skills;
 pub(crate) mod table;
@@ -17,7 +18,8 @@ use self::gateway::Gateway;
 pub use self::output::{ClientError, CommandOutput};
 use self::target::GatewayTarget;
 use crate::cli::{
-    ClientArguments, EventsArguments, RunsArguments, SkillsArguments, TopArguments, WhoamiArguments,
+    ClientArguments, EventsArguments, ReloadArguments, RunsArguments, SkillsArguments,
+    TopArguments, WhoamiArguments,
 };
 
 /// A command that queries a gateway.
@@ -33,6 +35,8 @@ pub enum ClientCommand {
     Top(TopArguments),
     /// `mooring whoami`
     Whoami(WhoamiArguments),
+    /// `mooring reload`
+    Reload(ReloadArguments),
 }
 
 /// Runs the command against the gateway.
@@ -54,6 +58,10 @@ pub async fn run(command: ClientCommand) -> Result<CommandOutput, ClientError> {
         ClientCommand::Whoami(WhoamiArguments { client }) => {
             let gateway = Gateway::new(GatewayTarget::find(&client)?)?;
             whoami::run(&gateway, client.json).await
+        }
+        ClientCommand::Reload(ReloadArguments { client }) => {
+            let gateway = Gateway::new(GatewayTarget::find(&client)?)?;
+            reload::run(&gateway, client.json).await
         }
     }
 }

@@ -1,11 +1,13 @@
-//! What all requests of this gateway share.
+//! What all requests that begin between two reloads share.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::request_body::RequestBodies;
 use super::stranger_rate::StrangerRates;
+use crate::reload::ReloadHandle;
 use crate::vault::Vault;
 use mooring_identity::Authenticator;
 use mooring_peers::fleet::CallerSigner;
@@ -29,14 +31,16 @@ pub struct App {
     pub request_bodies: RequestBodies,
     /// Signs the caller's identity for upstream requests; none if no server gets it.
     pub caller_signer: Option<Arc<CallerSigner>>,
-    /// The tokens of authorization servers for upstream servers.
-    pub server_tokens: Vec<Arc<OauthTokens>>,
+    /// The tokens of authorization servers for upstream servers, by their ids.
+    pub server_tokens: HashMap<Box<str>, Arc<OauthTokens>>,
     /// The secrets that users store for servers; none if there are no keys for them.
     pub vault: Option<Arc<Vault>>,
     /// How many replies unauthenticated senders get without delay; none if there is no limit.
-    pub stranger_rates: Option<StrangerRates>,
+    pub stranger_rates: Option<Arc<StrangerRates>>,
     /// How requests are authenticated.
-    pub authenticator: Authenticator,
+    pub authenticator: Arc<Authenticator>,
+    /// Reloads the settings; none in a process that cannot.
+    pub reloads: Option<ReloadHandle>,
     /// Renders `/metrics`.
     pub metrics: PrometheusHandle,
 }

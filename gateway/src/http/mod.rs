@@ -2,10 +2,12 @@
 //!
 //! Invariant: a request that fails a check reaches neither the store nor an upstream.
 
+mod admin;
 mod app;
 mod caller;
 mod challenge;
 mod cors;
+mod current_app;
 mod detachable_future;
 mod endpoint;
 mod governance;
@@ -33,6 +35,7 @@ use http::Method;
 
 pub use self::app::App;
 use self::caller::RequestSender;
+pub use self::current_app::{CurrentApp, ServedApp};
 pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
 pub use self::stranger_rate::StrangerRates;
@@ -122,6 +125,7 @@ fn router(app: Arc<App>) -> Router {
             get(challenge::metadata),
         )
         .merge(governance::routes())
+        .merge(admin::routes())
         .fallback(endpoint::unknown_path)
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app),

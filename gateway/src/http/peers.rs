@@ -9,6 +9,7 @@ use http::HeaderValue;
 use http_body_util::BodyExt;
 
 use super::app::App;
+use super::current_app::CurrentApp;
 use super::reply::to_http;
 use super::request_fields::read_fields_for_stream;
 use mooring_peers::{Forward, Operation, PeerService, Verdict};
@@ -20,14 +21,14 @@ use mooring_usage::{ChargeEnd, for_same_user};
 /// The endpoint for peers.
 #[derive(Debug)]
 pub struct PeerEndpoint {
-    app: Arc<App>,
+    app: Arc<CurrentApp>,
     asked_at: Mutex<Option<Instant>>,
 }
 
 impl PeerEndpoint {
     /// An endpoint without requests so far.
     #[must_use]
-    pub const fn new(app: Arc<App>) -> Self {
+    pub const fn new(app: Arc<CurrentApp>) -> Self {
         Self {
             app,
             asked_at: Mutex::new(None),
@@ -43,8 +44,8 @@ impl PeerEndpoint {
 
 impl PeerEndpoint {
     /// Delivers a message to a stream of this gateway, also if the peer disconnects meanwhile.
-    async fn deliver(&self, forward: Forward) -> Result<Reply, Verdict> {
-        let store = self.app.core.session_router.store();
+    async fn deliver(app: &App, forward: Forward) -> Result<Reply, Verdict> {
+        let store = app.core.session_router.store();
         let rights = forward.headers.get(RIGHTS).map(HeaderValue::to_str);
         let Some(Ok(rights)) = rights else {
             return Err(Verdict::NotHere);
@@ -58,7 +59,7 @@ impl PeerEndpoint {
             fields: read_fields_for_stream(&forward.headers),
             body: forward.body,
         };
-        let clients = self.app.legacy.clone();
+        let clients = app.legacy.clone();
         let delivering = tokio::spawn(for_same_user(
             async move { clients.deliver_here(message).await },
         ));
@@ -73,16 +74,14 @@ impl PeerService for PeerEndpoint {
     async fn serve(&self, forward: Forward) -> Result<Response, Verdict> {
         tracing::trace!(?forward, "peer request");
         *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        self.app
-            .core
-            .usages
-            .of(&forward.principal)
-            .charge_task()
-            .await;
+        let served = self.app.get();
+        let app = &served.app;
+        let usage = app.core.usages.of(&forward.principal);
+        usage.charge_task().await;
         let reply = match forward.operation {
-            Operation::Stream => self.deliver(forward).await,
+            Operation::Stream => Self::deliver(app, forward).await,
             Operation::Serve | Operation::Renew | Operation::Close => {
-                self.app.core.session_router.serve_forward(forward).await
+                app.core.session_router.serve_forward(forward).await
             }
         };
         let charge = ChargeEnd;

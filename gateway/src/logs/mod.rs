@@ -16,8 +16,10 @@ use std::panic::PanicHookInfo;
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Registry;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::reload;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 use mooring_pipeline::REQUESTS_TARGET;
@@ -45,18 +47,39 @@ pub enum LogError {
 /// The log lines of this process. Dropping it waits, at most a second, until they are written.
 #[derive(Debug)]
 #[must_use = "lines are lost at the exit without it"]
-pub struct Logs(LogLayer);
+pub struct Logs {
+    layer: LogLayer,
+    level: LogLevelControl,
+}
+
+/// Sets the level of the log while the process runs. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct LogLevelControl(reload::Handle<Targets, Registry>);
+
+impl LogLevelControl {
+    /// Logs from this level on.
+    pub fn set(&self, level: LogLevel) {
+        // It fails only without a subscriber, and then there is no log.
+        let _ = self.0.reload(filter(level));
+    }
+}
 
 impl Logs {
     /// Writes a line that is no log line, such as the reason of an exit: after those before it, and never dropped.
     pub fn print(&self, line: &str) {
-        self.0.print(line);
+        self.layer.print(line);
+    }
+
+    /// What sets the level.
+    #[must_use]
+    pub fn level(&self) -> LogLevelControl {
+        self.level.clone()
     }
 }
 
 impl Drop for Logs {
     fn drop(&mut self) {
-        self.0.flush(FLUSHED_WITHIN);
+        self.layer.flush(FLUSHED_WITHIN);
     }
 }
 
@@ -72,13 +95,17 @@ pub fn start(settings: &LogSettings) -> Result<Logs, LogError> {
     };
     let unlimited = (settings.requests == LoggedRequests::All).then_some(REQUESTS_TARGET);
     let layer = LogLayer::new(format, unlimited);
+    let (filter, level) = reload::Layer::new(filter(settings.level));
     tracing_subscriber::registry()
-        .with(layer.clone().with_filter(filter(settings.level)))
+        .with(layer.clone().with_filter(filter))
         .try_init()
         .map_err(LogError::Start)?;
     layer.start_writer().map_err(LogError::Thread)?;
     std::panic::set_hook(Box::new(log_panic));
-    Ok(Logs(layer))
+    Ok(Logs {
+        layer,
+        level: LogLevelControl(level),
+    })
 }
 
 /// The standard library's hook writes to stderr itself, and would wait for its reader.

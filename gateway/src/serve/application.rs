@@ -1,4 +1,8 @@
-//! Builds the shared state of all requests from settings and parts that were opened before.
+//! Builds the shared state of all requests from settings and parts that were opened before: at the start, and at each
+//! reload.
+//!
+//! Invariant: what a reload does not change is the same as before, also in memory: servers with their health and
+//! connections, the usage of each user, keys and tokens.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -13,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::servers::UpstreamCredentials;
 use super::{ServeError, servers};
 use crate::http::{App, RequestBodies, StrangerRates};
+use crate::reload::ReloadHandle;
 use crate::vault::Vault;
 use mooring_agent::server::AgentServers;
 use mooring_code::proxy::AddressPolicy;
@@ -24,16 +29,18 @@ use mooring_pipeline::group::Groups;
 use mooring_pipeline::hooks::CallHooks;
 use mooring_pipeline::legacy::LegacyClients;
 use mooring_pipeline::policy::AccessPolicy;
-use mooring_pipeline::{RequestLog, RequestRates, ServerDirectory, ServingCore, UserUsages};
+use mooring_pipeline::{
+    RemovedServers, RequestLog, RequestRates, ServerDirectory, ServingCore, UserUsages,
+};
 use mooring_router::affinity::{
-    ConnectionSettings, OwnedConnections, SessionRouter, SessionRouterOptions,
+    ConnectionSettings, OwnedConnections, SessionLimits, SessionRouter, SessionRouterOptions,
 };
 use mooring_router::dispatch::{RelayOptions, Seals};
 use mooring_router::pooled::Pool;
-use mooring_settings::{self as settings, AuthSettings, Settings};
+use mooring_settings::{self as settings, AuthSettings, CodeServerSettings, Settings};
 use mooring_store::{SessionAccess, Store};
 use mooring_upstream::{
-    Client, ClientError, HttpClient, HttpClientOptions, SilenceLimits, tls_config,
+    Client, ClientError, HttpClient, HttpClientOptions, Servers, SilenceLimits, tls_config,
 };
 use mooring_usage::{MemoryBudget, SharePart, UsageLimits};
 
@@ -53,85 +60,255 @@ pub(crate) struct GatewayParts {
     pub(crate) ring: Option<KeyRing>,
     /// What callers may use.
     pub(crate) policy: Arc<AccessPolicy>,
+    /// Reloads the settings; none in a process that cannot.
+    pub(crate) reloads: Option<ReloadHandle>,
 }
 
-/// Builds the shared state of all requests.
+/// The state before a reload, and the settings that it was built from.
+pub(crate) struct PreviousApp<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) app: &'a App,
+}
+
+/// What all states of one process have in common.
+struct CommonParts {
+    session_router: SessionRouter,
+    pool: Pool,
+    request_log: Arc<RequestLog>,
+    relay: RelayOptions,
+    vault: Option<Arc<Vault>>,
+    reloads: Option<ReloadHandle>,
+    metrics: PrometheusHandle,
+}
+
+/// The upstream servers, and what their requests are authorized by.
+struct UpstreamParts {
+    servers: Arc<Servers>,
+    tokens: servers::ServerTokens,
+    caller_signer: Option<Arc<CallerSigner>>,
+}
+
+impl UpstreamParts {
+    fn new(
+        settings: &Settings,
+        ring: Option<&KeyRing>,
+        vault: Option<&Arc<Vault>>,
+        previous: Option<&PreviousApp<'_>>,
+    ) -> Result<Self, ServeError> {
+        let present = previous.and_then(|previous| previous.app.caller_signer.clone());
+        let caller_signer = match present {
+            Some(present) => Some(present),
+            None => caller_signer(settings, ring)?,
+        };
+        let tokens = servers::tokens(settings, previous)?;
+        let credentials = UpstreamCredentials {
+            signer: caller_signer.as_ref(),
+            tokens: &tokens,
+            vault,
+        };
+        let servers = Arc::new(servers::servers(settings, &credentials, previous)?);
+        servers::note_missing_programs(settings, &servers, previous);
+        Ok(Self {
+            servers,
+            tokens,
+            caller_signer,
+        })
+    }
+}
+
+/// Builds the first state.
 pub(crate) async fn assemble(
     settings: &Settings,
     parts: GatewayParts,
     recorder: PrometheusHandle,
 ) -> Result<Arc<App>, ServeError> {
-    let caller_signer = caller_signer(settings, parts.ring.as_ref())?;
-    let tokens = servers::tokens(settings)?;
     let vault = vault(settings, &parts.store)?;
-    let credentials = UpstreamCredentials {
-        signer: caller_signer.as_ref(),
-        tokens: &tokens,
-        vault: vault.as_ref(),
-    };
-    let servers = Arc::new(servers::servers(settings, &credentials)?);
-    servers::note_missing_programs(settings, &servers);
+    let upstream = UpstreamParts::new(settings, parts.ring.as_ref(), vault.as_ref(), None)?;
     let client = client(settings)?;
-    let message_bytes_max = settings.upstream.event_bytes_max;
     let session_router = SessionRouter::new(
         parts.store,
         client.clone(),
-        Arc::clone(&servers),
-        owned(settings, parts.peers)?,
+        Arc::clone(&upstream.servers),
+        owned(settings, parts.peers),
         parts.worker.clone(),
         affinity_options(settings),
+        session_limits(settings),
     );
-    let code = code_servers(settings, &session_router).await?;
-    let agents = agents(settings, &session_router)?;
-    let core = Arc::new(ServingCore {
+    let common = CommonParts {
         pool: Pool::new(
-            client.clone(),
+            client,
             parts.worker.boot(),
             settings.upstream.response_headers_timeout,
             session_router.in_flight_requests().clone(),
         ),
-        servers,
         session_router,
-        usages: UserUsages::new(usage_limits(settings)),
-        hooks: CallHooks::new(&settings.hooks, client.http().clone(), message_bytes_max),
-        policy: parts.policy,
         request_log: Arc::new(RequestLog::new(
             &settings.log,
             UserDigests::new(parts.ring.as_ref()),
         )),
-        request_rates: (settings.listen.requests_per_user_per_minute)
-            .and_then(NonZeroU32::new)
-            .map(|per_minute| RequestRates::new(per_minute.get(), Duration::from_secs(60))),
-        credential_page: (vault.as_ref()).and_then(|_| settings.vault.page_url.clone()),
         relay: RelayOptions {
-            message_bytes_max,
+            message_bytes_max: settings.upstream.event_bytes_max,
             seals: Seals::new(parts.ring.as_ref().map(SealKey::new)),
             stopping: CancellationToken::new(),
         },
+        vault,
+        reloads: parts.reloads,
+        metrics: recorder,
+    };
+    build(settings, common, upstream, parts.policy, None).await
+}
+
+/// Builds the state that follows at a reload. The caller lets requests begin with it, and the router route by it.
+pub(crate) async fn assemble_next(
+    settings: &Settings,
+    previous: &PreviousApp<'_>,
+    ring: Option<&KeyRing>,
+) -> Result<Arc<App>, ServeError> {
+    let PreviousApp { app, .. } = previous;
+    let upstream = UpstreamParts::new(settings, ring, app.vault.as_ref(), Some(previous))?;
+    let common = CommonParts {
+        session_router: app.core.session_router.clone(),
+        pool: app.core.pool.clone(),
+        request_log: Arc::clone(&app.core.request_log),
+        relay: app.core.relay.clone(),
+        vault: app.vault.clone(),
+        reloads: app.reloads.clone(),
+        metrics: app.metrics.clone(),
+    };
+    let policy = Arc::new(AccessPolicy::of(settings));
+    build(settings, common, upstream, policy, Some(previous)).await
+}
+
+async fn build(
+    settings: &Settings,
+    common: CommonParts,
+    upstream: UpstreamParts,
+    policy: Arc<AccessPolicy>,
+    previous: Option<&PreviousApp<'_>>,
+) -> Result<Arc<App>, ServeError> {
+    let session_router = &common.session_router;
+    let code = code_servers(settings, session_router, previous).await?;
+    let agents = agents(settings, session_router, previous)?;
+    let hooks_client = session_router.client().http().clone();
+    let core = Arc::new(ServingCore {
+        servers: upstream.servers,
+        usages: usages(settings, previous),
+        hooks: CallHooks::new(
+            &settings.hooks,
+            hooks_client,
+            common.relay.message_bytes_max,
+        ),
+        policy,
+        request_rates: request_rates(settings, previous),
+        credential_page: (common.vault.as_ref()).and_then(|_| settings.vault.page_url.clone()),
+        session_router: common.session_router,
+        pool: common.pool,
+        request_log: common.request_log,
+        relay: common.relay,
     });
+    let present = previous.map(|previous| &*previous.app.directory);
     let directory = Arc::new(ServerDirectory {
-        groups: Groups::new(&settings.servers, &core.servers, code.as_ref())?,
+        groups: Groups::new(
+            &settings.servers,
+            &core.servers,
+            code.as_ref(),
+            present.map(|present| &present.groups),
+        )?,
         core: Arc::clone(&core),
         agents,
         code,
         default_server: (settings.default_server.as_ref()).map(|id| id.as_str().into()),
+        removed: present.map_or_else(RemovedServers::default, |present| {
+            present.removed_with(settings.servers.iter().map(|server| server.id.as_str()))
+        }),
     });
     Ok(Arc::new(App {
         core,
-        legacy: LegacyClients::new(Arc::clone(&directory)),
+        legacy: match previous {
+            Some(previous) => previous.app.legacy.with_directory(Arc::clone(&directory)),
+            None => LegacyClients::new(Arc::clone(&directory)),
+        },
         directory,
         request_bodies: RequestBodies::new(settings.listen.body_bytes_max),
-        stranger_rates: (settings.listen.refusals_per_peer_per_second)
-            .and_then(NonZeroU32::new)
-            .map(StrangerRates::new),
+        stranger_rates: stranger_rates(settings, previous),
         listen: settings.listen.clone(),
-        caller_signer,
-        server_tokens: tokens.into_values().collect(),
-        vault,
-        authenticator: Authenticator::new(settings.auth.clone())?
-            .keeping_tokens(settings.exchanges_tokens()),
-        metrics: recorder,
+        caller_signer: upstream.caller_signer,
+        server_tokens: upstream.tokens,
+        vault: common.vault,
+        authenticator: authenticator(settings, previous)?,
+        reloads: common.reloads,
+        metrics: common.metrics,
     }))
+}
+
+/// What `previous` has, if none of the settings that it follows from have changed.
+fn unchanged<T, S: PartialEq>(
+    settings: &Settings,
+    previous: Option<&PreviousApp<'_>>,
+    part_of: impl FnOnce(&App) -> T,
+    inputs: impl Fn(&Settings) -> S,
+) -> Option<T> {
+    let previous = previous?;
+    (inputs(previous.settings) == inputs(settings)).then(|| part_of(previous.app))
+}
+
+/// The usage of each user. Requests under way at a change of limits count by those that they began with.
+fn usages(settings: &Settings, previous: Option<&PreviousApp<'_>>) -> Arc<UserUsages> {
+    let present = unchanged(
+        settings,
+        previous,
+        |app| Arc::clone(&app.core.usages),
+        |settings| {
+            (
+                matches!(settings.auth, AuthSettings::None),
+                settings.listen.calls_per_user_at_once,
+                settings.listen.body_budget_bytes,
+                settings.upstream.reply_budget_bytes,
+            )
+        },
+    );
+    present.unwrap_or_else(|| Arc::new(UserUsages::new(usage_limits(settings))))
+}
+
+fn request_rates(
+    settings: &Settings,
+    previous: Option<&PreviousApp<'_>>,
+) -> Option<Arc<RequestRates>> {
+    let per_minute = |settings: &Settings| settings.listen.requests_per_user_per_minute;
+    let present = |app: &App| app.core.request_rates.clone();
+    unchanged(settings, previous, present, per_minute).unwrap_or_else(|| {
+        let per_minute = per_minute(settings).and_then(NonZeroU32::new)?;
+        let rates = RequestRates::new(per_minute.get(), Duration::from_secs(60));
+        Some(Arc::new(rates))
+    })
+}
+
+fn stranger_rates(
+    settings: &Settings,
+    previous: Option<&PreviousApp<'_>>,
+) -> Option<Arc<StrangerRates>> {
+    let per_second = |settings: &Settings| settings.listen.refusals_per_peer_per_second;
+    let present = |app: &App| app.stranger_rates.clone();
+    unchanged(settings, previous, present, per_second).unwrap_or_else(|| {
+        let per_second = per_second(settings).and_then(NonZeroU32::new)?;
+        Some(Arc::new(StrangerRates::new(per_second)))
+    })
+}
+
+fn authenticator(
+    settings: &Settings,
+    previous: Option<&PreviousApp<'_>>,
+) -> Result<Arc<Authenticator>, ServeError> {
+    let present = |app: &App| Arc::clone(&app.authenticator);
+    let inputs = |settings: &Settings| (settings.auth.clone(), settings.exchanges_tokens());
+    match unchanged(settings, previous, present, inputs) {
+        Some(present) => Ok(present),
+        None => {
+            let authenticator = Authenticator::new(settings.auth.clone())?;
+            let authenticator = authenticator.keeping_tokens(settings.exchanges_tokens());
+            Ok(Arc::new(authenticator))
+        }
+    }
 }
 
 /// The shared resources, and how much of them one user may use.
@@ -186,7 +363,11 @@ fn vault(settings: &Settings, store: &Store) -> Result<Option<Arc<Vault>>, Serve
 }
 
 /// The agent servers. Processes that share an embedded store may run the same conversations.
-fn agents(settings: &Settings, session_router: &SessionRouter) -> Result<AgentServers, NameError> {
+fn agents(
+    settings: &Settings,
+    session_router: &SessionRouter,
+    previous: Option<&PreviousApp<'_>>,
+) -> Result<AgentServers, NameError> {
     let servers = settings
         .servers
         .iter()
@@ -205,6 +386,7 @@ fn agents(settings: &Settings, session_router: &SessionRouter) -> Result<AgentSe
         settings.agent_sessions_max(),
         &session_access(session_router),
         locks_directory,
+        previous.map(|previous| &previous.app.directory.agents),
     )
 }
 
@@ -212,18 +394,23 @@ fn agents(settings: &Settings, session_router: &SessionRouter) -> Result<AgentSe
 async fn code_servers(
     settings: &Settings,
     session_router: &SessionRouter,
+    previous: Option<&PreviousApp<'_>>,
 ) -> Result<Option<CodeServers>, ServeError> {
     let Some(code) = &settings.code else {
         return Ok(None);
     };
-    let mut servers = Vec::new();
-    for configured in &settings.servers {
-        if let settings::ServerKind::Code(server) = &configured.kind {
-            let id = ServerName::parse(configured.id.as_str().as_bytes())?;
-            servers.push((id, server.clone()));
-        }
-    }
+    let servers = code_server_settings(settings)?;
     let mountable = servers::mountable(settings)?;
+    if let Some((present, before)) = previous
+        .and_then(|previous| Some((previous.app.directory.code.as_ref()?, previous.settings)))
+    {
+        let is_unchanged =
+            code_server_settings(before)? == servers && servers::mountable(before)? == mountable;
+        return match is_unchanged {
+            true => Ok(Some(present.clone())),
+            false => Ok(Some(present.reload(code, &servers, mountable)?)),
+        };
+    }
     let addresses = AddressPolicy::public(store_addresses(settings).await);
     let answer_timeout = settings.upstream.response_headers_timeout;
     let sessions = session_access(session_router);
@@ -236,6 +423,19 @@ async fn code_servers(
         sessions,
     );
     Ok(Some(servers.await?))
+}
+
+fn code_server_settings(
+    settings: &Settings,
+) -> Result<Vec<(ServerName, CodeServerSettings)>, NameError> {
+    let code = settings.servers.iter().filter_map(|configured| {
+        let settings::ServerKind::Code(server) = &configured.kind else {
+            return None;
+        };
+        Some((configured.id.as_str(), server))
+    });
+    code.map(|(id, server)| Ok((ServerName::parse(id.as_bytes())?, server.clone())))
+        .collect()
 }
 
 /// The router as code and agent servers use it.
@@ -266,7 +466,13 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {
         silence: SilenceLimits::default(),
         event_bytes_max: settings.upstream.event_bytes_max,
     };
-    let needs_tls = settings
+    let http = HttpClient::new(options, tls_config(needs_tls(settings))?);
+    Ok(Client::new(http, settings.upstream.lost_after))
+}
+
+/// Whether requests to servers, hooks or authorization servers have TLS.
+pub(super) fn needs_tls(settings: &Settings) -> bool {
+    settings
         .servers
         .iter()
         .filter_map(|server| match &server.kind {
@@ -282,13 +488,11 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {
         .map(settings::Instance::uri)
         .chain(settings.hooks.iter().map(|hook| &hook.url))
         .any(|uri| uri.scheme_str() == Some("https"))
-        || servers::fetches_tokens_over_tls(settings);
-    let http = HttpClient::new(options, tls_config(needs_tls)?);
-    Ok(Client::new(http, settings.upstream.lost_after))
+        || servers::fetches_tokens_over_tls(settings)
 }
 
 /// The connections that this gateway owns, and how it reaches those of others.
-fn owned(settings: &Settings, peers: Option<PeerClient>) -> Result<OwnedConnections, NameError> {
+fn owned(settings: &Settings, peers: Option<PeerClient>) -> OwnedConnections {
     let upstream = &settings.upstream;
     let options = ConnectionSettings {
         message_bytes_max: upstream.event_bytes_max,
@@ -296,20 +500,20 @@ fn owned(settings: &Settings, peers: Option<PeerClient>) -> Result<OwnedConnecti
         event_bytes_max: upstream.event_log_bytes_max,
         client_answer_timeout: upstream.client_answer_timeout,
     };
-    let connectors = servers::connectors(settings)?;
-    Ok(OwnedConnections::new(
-        connectors,
-        options,
-        settings.worker.beat_ttl,
-        peers,
-    ))
+    OwnedConnections::new(options, settings.worker.beat_ttl, peers)
+}
+
+/// The limits of sessions, which a reload can change.
+pub(super) const fn session_limits(settings: &Settings) -> SessionLimits {
+    SessionLimits {
+        sessions_max: settings.affinity.sessions_max,
+        initializes_per_minute: settings.affinity.initializes_per_minute,
+    }
 }
 
 fn affinity_options(settings: &Settings) -> SessionRouterOptions {
     SessionRouterOptions {
         session_ttl: Millis::from(settings.affinity.session_ttl),
-        sessions_max: settings.affinity.sessions_max,
-        initializes_per_minute: settings.affinity.initializes_per_minute,
         claim_lease: Millis::from(settings.upstream.claim_lease),
         turn_wait_max: settings.affinity.turn_wait_max,
         delegation_lease: Millis::from(settings.affinity.delegation_lease),

@@ -30,7 +30,7 @@ use super::activity::{ConnectionActivity, OpenRequest, TrackedStream};
 use super::connection_limits::ConnectionPermit;
 use super::listener_tls::ListenerTls;
 use super::unread_body::UnreadBody;
-use crate::http::Routes;
+use crate::http::{CurrentApp, Routes, ServedApp};
 use mooring_metrics::{self as metrics, ConnectionRefusal};
 use mooring_usage::{ChargeEnd, for_same_user};
 
@@ -55,10 +55,8 @@ pub(super) const CLOSE_GRACE: Duration = Duration::from_millis(500);
 /// The configuration of all client connections.
 #[derive(Debug)]
 pub(super) struct ClientConnectionOptions {
-    /// All routes.
-    pub(super) routes: Routes,
-    /// The routes of connections beyond the limit: health probes and metrics; every other path returns 503.
-    pub(super) probe_routes: Routes,
+    /// What requests are served with, and the routes.
+    pub(super) app: Arc<CurrentApp>,
     /// TLS; none where clients speak HTTP in the clear.
     pub(super) tls: Option<ListenerTls>,
     /// Limit for the head of a request, and for the handshake of TLS.
@@ -82,9 +80,10 @@ pub(super) async fn serve_connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
-    let (builder, routes, header_timeout) = match permit.is_for_probes {
-        false => (builder(&options), &options.routes, options.header_timeout),
-        true => (probe_builder(), &options.probe_routes, PROBE_HEADER_TIMEOUT),
+    let is_for_probes = permit.is_for_probes;
+    let (builder, header_timeout) = match is_for_probes {
+        false => (builder(&options), options.header_timeout),
+        true => (probe_builder(), PROBE_HEADER_TIMEOUT),
     };
     let accepted = tokio::select! {
         accepted = AcceptedStream::accept(stream, options.tls.as_ref(), header_timeout) => accepted,
@@ -99,16 +98,19 @@ pub(super) async fn serve_connection(
             return;
         }
     };
-    let peer = routes.peer(address, client_certificate(&stream));
+    let served = options.app.get();
+    let peer = routes_of(&served, is_for_probes).peer(address, client_certificate(&stream));
+    drop(served);
     let activity = ConnectionActivity::begin(header_timeout, options.idle_timeout, &stopping);
     let latest_session = Arc::default();
     let service = service_fn(|request: Request<Incoming>| {
         let open = activity.open_request(request.version());
-        let (routes, peer) = (routes.clone(), peer.clone());
+        let (served, peer) = (options.app.get(), peer.clone());
         let latest_session = Arc::clone(&latest_session);
         let version = request.version();
         async move {
             let (request, unread) = UnreadBody::watch(request);
+            let routes = routes_of(&served, is_for_probes);
             let reply = routes.serve(peer, latest_session, request).await;
             let mut reply = unread.read_before(reply).await;
             // HTTP/2 has GOAWAY instead.
@@ -206,6 +208,14 @@ struct StreamExecutor;
 impl<F: Future<Output: Send> + Send + 'static> hyper::rt::Executor<F> for StreamExecutor {
     fn execute(&self, stream: F) {
         tokio::spawn(for_same_user(stream));
+    }
+}
+
+/// The routes of the connection.
+fn routes_of(served: &ServedApp, is_for_probes: bool) -> &Routes {
+    match is_for_probes {
+        false => &served.routes,
+        true => &served.probe_routes,
     }
 }
 

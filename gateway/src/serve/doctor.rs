@@ -20,6 +20,7 @@ use mooring_session::names::WorkerId;
 use super::application::{self, GatewayParts};
 use super::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
 use super::{ServeError, beat, record_metrics, servers, wind_down};
+use crate::app_tasks::AppTasks;
 use crate::background;
 use crate::http::App;
 use mooring_code::calls::Upstreams;
@@ -276,6 +277,7 @@ async fn parts(
         peers: None,
         ring: fleet_keys(settings),
         policy: Arc::new(AccessPolicy::of(settings)),
+        reloads: None,
     };
     let app = application::assemble(settings, parts, recorder).await?;
     let beat = beat(settings, &worker, ADDRESS)?;
@@ -289,14 +291,18 @@ async fn parts(
     let mut checks = code(&app).await;
     app.authenticator.read_keys().await;
     checks.extend(caller_keys(&app));
-    let mut tasks = JoinSet::new();
-    background::fetch_server_tokens(&app, &mut tasks).await;
-    checks.extend(app.server_tokens.iter().map(|tokens| server_token(tokens)));
+    let mut app_tasks = AppTasks::new(settings.affinity.reap_interval);
+    app_tasks.follow(&app).await;
+    checks.extend(
+        app.server_tokens
+            .values()
+            .map(|tokens| server_token(tokens)),
+    );
     tokio::select! {
         asked = check_servers(settings, &app, unstartable) => checks.extend(asked),
         () = beating => {}
     }
-    wind_down(&app, tasks, Instant::now()).await;
+    wind_down(&app, JoinSet::new(), Instant::now()).await;
     Ok(checks)
 }
 

@@ -14,6 +14,7 @@ mod listener;
 mod listener_tls;
 mod open_files;
 mod peers;
+mod reload;
 mod servers;
 mod service_manager;
 mod serving_threads;
@@ -33,13 +34,16 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::app_tasks::AppTasks;
 use crate::background;
-use crate::http::{App, probe_only_routes, routes};
+use crate::http::{App, CurrentApp};
+use crate::reload::{ReloadHandle, reload_channel};
 use mooring_metrics as metrics;
+use mooring_peers::fleet::KeyRing;
 use mooring_pipeline::policy::AccessPolicy;
 use mooring_settings::{Affinity, Settings};
 use mooring_store::{self as store, Store};
-use mooring_upstream::{ClientError, ask_statefulness, with_causes};
+use mooring_upstream::{ClientError, Servers, ask_statefulness, with_causes};
 
 use self::application::GatewayParts;
 pub use self::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
@@ -49,6 +53,8 @@ pub use self::doctor::{Diagnosis, diagnose};
 use self::listener::{ClientListener, ClientSocket};
 use self::listener_tls::ListenerTls;
 use self::peers::{PeerPort, Peers};
+pub use self::reload::ReloadSource;
+use self::reload::Reloader;
 use self::serving_threads::ServingThreads;
 pub use self::serving_threads::{end_runtime, runtime};
 pub use self::stdio::{StdioOptions, serve_stdio};
@@ -84,6 +90,9 @@ pub enum ServeError {
     /// The code servers could not be created.
     #[error("the code servers cannot be made")]
     Code(#[from] mooring_code::server::CodeServersError),
+    /// A reload asks for more of the code servers than they were opened for.
+    #[error(transparent)]
+    CodeReload(#[from] mooring_code::server::SessionTtlGrowth),
     /// A configured name is invalid in the store.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -109,11 +118,11 @@ pub enum ServeError {
     Threads(#[source] std::io::Error),
 }
 
-/// Serves until SIGTERM or SIGINT. SIGHUP stops the process only if its terminal is gone, otherwise it is logged.
+/// Serves until SIGTERM or SIGINT. SIGHUP stops the process if its terminal is gone, otherwise it reloads the settings.
 ///
 /// # Errors
 /// See [`ServeError`].
-pub async fn serve(settings: Settings) -> Result<(), ServeError> {
+pub async fn serve(settings: Settings, source: ReloadSource) -> Result<(), ServeError> {
     let checks = check_files(&settings);
     refuse_problems(&checks)?;
     for check in checks
@@ -133,12 +142,15 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let recorder = record_metrics()?;
     let threads = ServingThreads::start(settings.worker.threads).map_err(ServeError::Threads)?;
     let threads = Arc::new(threads);
+    let (reloads, reload_requests) = reload_channel();
     let PreparedGateway {
         app,
         socket,
         address,
         peers,
-    } = assemble(&settings, recorder.clone()).await?;
+        ring,
+    } = assemble(&settings, recorder.clone(), reloads.clone()).await?;
+    let current = CurrentApp::new(Arc::clone(&app));
 
     let peer_address = match &peers {
         Some(peers) => peers.address.clone(),
@@ -148,14 +160,15 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let beat = beat(&settings, worker, &peer_address)?;
     app.authenticator.read_keys().await;
     background::announce(session_router, &beat).await;
-    let mut tasks = background::start(&app, &settings, beat, recorder);
-    background::fetch_server_tokens(&app, &mut tasks).await;
+    let mut tasks = background::start(&current, &settings, beat, recorder);
+    let mut app_tasks = AppTasks::new(settings.affinity.reap_interval);
+    app_tasks.follow(&app).await;
     if let Some(tls) = &tls {
         tasks.spawn(tls.clone().follow_files());
     }
-    let peer_listener = peers.map(|peers| peers.serve(&app));
+    let peer_listener = peers.map(|peers| peers.serve(&current));
 
-    probe_servers(&app);
+    probe_servers(&app, None);
     tracing::info!(
         %address, %worker, peers = %peer_address, store = session_router.store().kind(), threads = threads.count(),
         "serving"
@@ -163,9 +176,18 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let patience = settings.worker.stop_patience;
     service_manager::report_ready(address);
     tokio::spawn(service_manager::report_liveness(Arc::clone(&threads)));
-    let listener = client_listener(socket, &app, tls, Arc::clone(&threads), open_files_max);
-    let (result, patience_ends_at) = run(listener, &app, patience).await;
-    wind_down(&app, tasks, patience_ends_at).await;
+    let listener = client_listener(socket, &current, tls, Arc::clone(&threads), open_files_max);
+    let reloader = Reloader {
+        source,
+        settings,
+        ring,
+        current: Arc::clone(&current),
+        app_tasks,
+        stopping: app.core.relay.stopping.clone(),
+    };
+    tasks.spawn(reloader.run(reload_requests));
+    let (result, patience_ends_at) = run(listener, &app, &reloads, patience).await;
+    wind_down(&current.get().app, tasks, patience_ends_at).await;
     if let Some(listener) = peer_listener {
         listener.stop().await;
     }
@@ -194,11 +216,13 @@ struct PreparedGateway {
     socket: ClientSocket,
     address: SocketAddr,
     peers: Option<Peers>,
+    ring: Option<KeyRing>,
 }
 
 async fn assemble(
     settings: &Settings,
     recorder: PrometheusHandle,
+    reloads: ReloadHandle,
 ) -> Result<PreparedGateway, ServeError> {
     let store = open_store(settings).await?;
 
@@ -217,8 +241,9 @@ async fn assemble(
         store,
         worker,
         peers: peers.as_ref().map(Peers::client),
-        ring,
+        ring: ring.clone(),
         policy: Arc::new(AccessPolicy::of(settings)),
+        reloads: Some(reloads),
     };
     let app = application::assemble(settings, parts, recorder).await?;
     Ok(PreparedGateway {
@@ -226,6 +251,7 @@ async fn assemble(
         socket,
         address,
         peers,
+        ring,
     })
 }
 
@@ -252,10 +278,13 @@ async fn client_socket(configured: SocketAddr) -> Result<ClientSocket, ServeErro
     }
 }
 
-/// Probes servers that decide themselves whether they are stateful. Nothing waits for the results.
-fn probe_servers(app: &Arc<App>) {
+/// Probes servers that decide themselves whether they are stateful, and that are not among those before a reload. Nothing
+/// waits for the results.
+fn probe_servers(app: &Arc<App>, before: Option<&Servers>) {
     for server in app.core.servers.iter() {
-        if server.affinity == Affinity::ByServer {
+        let present = before.and_then(|before| before.get(server.id.as_str()));
+        let is_new = present.is_none_or(|present| !Arc::ptr_eq(present, server));
+        if is_new && server.affinity == Affinity::ByServer {
             let (app, server) = (Arc::clone(app), Arc::clone(server));
             tokio::spawn(async move {
                 let session_router = &app.core.session_router;
@@ -314,11 +343,12 @@ fn listener_tls(settings: &Settings) -> Result<Option<ListenerTls>, ServeError> 
 /// The listener for clients, with the limits from the settings.
 fn client_listener(
     socket: ClientSocket,
-    app: &Arc<App>,
+    current: &Arc<CurrentApp>,
     tls: Option<ListenerTls>,
     threads: Arc<ServingThreads>,
     open_files_max: Option<u64>,
 ) -> ClientListener {
+    let app = &current.get().app;
     let settings = &app.listen.connections;
     ClientListener {
         socket,
@@ -328,8 +358,7 @@ fn client_listener(
             app.authenticator.trusted_peers(),
         ),
         options: Arc::new(ClientConnectionOptions {
-            routes: routes(Arc::clone(app)),
-            probe_routes: probe_only_routes(Arc::clone(app)),
+            app: Arc::clone(current),
             tls,
             header_timeout: settings.header_timeout,
             idle_timeout: settings.idle_timeout,
@@ -344,13 +373,14 @@ fn client_listener(
 async fn run(
     listener: ClientListener,
     app: &App,
+    reloads: &ReloadHandle,
     patience: Duration,
 ) -> (Result<(), ServeError>, Instant) {
     let stopping = app.core.relay.stopping.clone();
     let mut serving = tokio::spawn(listener.serve(stopping.clone()));
     tokio::select! {
         ended = &mut serving => return (ended.map_err(ServeError::Accept), Instant::now()),
-        () = signals::stop_requested() => {}
+        () = signals::stop_requested(|| reloads.request()) => {}
     }
     tracing::info!(worker = %app.core.session_router.worker(), "stopping");
     service_manager::report_stopping(patience);

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{ServeError, listener};
-use crate::http::{App, PeerEndpoint};
+use crate::http::{CurrentApp, PeerEndpoint};
 use mooring_peers::fleet::{FleetTls, KeyRing};
 use mooring_peers::{self as peer, ListenerOptions, PeerClient};
 use mooring_settings::{FleetKeysFile, PeerSettings};
@@ -106,10 +106,10 @@ impl Peers {
     }
 
     /// Starts to serve peers.
-    pub(super) fn serve(self, app: &Arc<App>) -> PeerListener {
+    pub(super) fn serve(self, app: &Arc<CurrentApp>) -> PeerListener {
         let stopping = CancellationToken::new();
         let options = ListenerOptions {
-            body_bytes_max: app.listen.body_bytes_max,
+            body_bytes_max: app.get().app.listen.body_bytes_max,
         };
         let service = Arc::new(PeerEndpoint::new(Arc::clone(app)));
         let (served, stopped) = (Arc::clone(&service), stopping.clone());

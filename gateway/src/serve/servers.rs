@@ -1,4 +1,7 @@
 //! Builds upstream servers and their connectors from the settings.
+//!
+//! Invariant: what the settings have not changed is not built again, so that its health, its tokens and its connections
+//! outlive a reload.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,10 +10,10 @@ use http::{HeaderMap, Uri};
 use mooring_session::names::{InstanceName, NameError, ServerName};
 use mooring_session::rules::Ownership;
 
+use super::application::PreviousApp;
 use crate::vault::Vault;
 use mooring_code::catalog::MountableServer;
 use mooring_peers::fleet::CallerSigner;
-use mooring_router::affinity::Connector;
 use mooring_settings::{
     HttpServerSettings, OauthSettings, ServerKind, ServerSettings, Settings, StdioServerSettings,
     UpstreamSettings,
@@ -21,10 +24,10 @@ use mooring_upstream::stdio::{
 };
 use mooring_upstream::{
     CallerCredentials, ContactLog, ContactOutcome, FailureCause, Instance, OauthTokens, Reach,
-    STARTED_HERE, SecretHeader, Server, Servers, SessionPolicy, StatefulnessSeen, UserSecrets,
+    STARTED_HERE, SecretHeader, Server, ServerConnector, Servers, SessionPolicy, StatefulnessSeen,
+    UserSecrets,
 };
 
-/// Replaces the instance in bindings of servers that the gateway starts.
 /// Most queued messages in each direction of a child's streams.
 const MESSAGES_WAITING_MAX: usize = 256;
 
@@ -62,14 +65,28 @@ fn is_upstream(kind: &ServerKind) -> bool {
 pub(super) type ServerTokens = HashMap<Box<str>, Arc<OauthTokens>>;
 
 /// The tokens that are fetched from authorization servers.
-pub(super) fn tokens(settings: &Settings) -> Result<ServerTokens, NameError> {
+pub(super) fn tokens(
+    settings: &Settings,
+    previous: Option<&PreviousApp<'_>>,
+) -> Result<ServerTokens, NameError> {
     let fetched = settings
         .servers
         .iter()
-        .filter_map(|server| Some((server.id.as_str(), server.oauth().cloned()?)));
-    let token = |(id, settings): (&str, OauthSettings)| {
-        let name = ServerName::parse(id.as_bytes())?;
-        Ok((id.into(), Arc::new(OauthTokens::new(name, settings))))
+        .filter_map(|server| Some((server.id.as_str(), server.oauth()?)));
+    let token = |(id, oauth): (&str, &OauthSettings)| {
+        let unchanged = previous.and_then(|previous| {
+            let present = previous.settings.server(id)?.oauth()?;
+            let tokens = previous.app.server_tokens.get(id)?;
+            (present == oauth).then(|| Arc::clone(tokens))
+        });
+        let tokens = match unchanged {
+            Some(tokens) => tokens,
+            None => {
+                let name = ServerName::parse(id.as_bytes())?;
+                Arc::new(OauthTokens::new(name, oauth.clone()))
+            }
+        };
+        Ok((id.into(), tokens))
     };
     fetched.map(token).collect()
 }
@@ -94,14 +111,34 @@ pub(super) struct UpstreamCredentials<'a> {
 pub(super) fn servers(
     settings: &Settings,
     credentials: &UpstreamCredentials<'_>,
+    previous: Option<&PreviousApp<'_>>,
 ) -> Result<Servers, NameError> {
     let mut servers = Vec::new();
     for configured in &settings.servers {
+        let previous = previous.and_then(|previous| {
+            let id = configured.id.as_str();
+            Some(PreviousServer {
+                kind: &previous.settings.server(id)?.kind,
+                server: previous.app.core.servers.get(id)?,
+            })
+        });
+        if let Some(PreviousServer { kind, server }) = previous
+            && *kind == configured.kind
+        {
+            servers.push(Arc::clone(server));
+            continue;
+        }
+        let previous = previous.as_ref();
         let id = ServerName::parse(configured.id.as_str().as_bytes())?;
         let server = match &configured.kind {
-            ServerKind::Http(http) => over_http(id, http, Ownership::Shared, credentials)?,
-            ServerKind::Sse(sse) => over_http(id, sse, Ownership::Owned, credentials)?,
-            ServerKind::Stdio(stdio) => started(id, stdio)?,
+            ServerKind::Http(http) => {
+                over_http(id, http, Ownership::Shared, credentials, previous)?
+            }
+            ServerKind::Sse(sse) => over_http(id, sse, Ownership::Owned, credentials, previous)?
+                .with_connector(ServerConnector::Sse),
+            ServerKind::Stdio(stdio) => {
+                started(id, stdio)?.with_connector(child(stdio, &settings.upstream, previous))
+            }
             ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) => continue,
         };
         servers.push(Arc::new(server));
@@ -109,11 +146,19 @@ pub(super) fn servers(
     Ok(Servers::new(servers))
 }
 
+/// What a server was before a reload.
+#[derive(Clone, Copy)]
+struct PreviousServer<'a> {
+    kind: &'a ServerKind,
+    server: &'a Arc<Server>,
+}
+
 fn over_http(
     id: ServerName,
     http: &HttpServerSettings,
     ownership: Ownership,
     credentials: &UpstreamCredentials<'_>,
+    previous: Option<&PreviousServer<'_>>,
 ) -> Result<Server, NameError> {
     let policy = SessionPolicy {
         affinity: http.affinity,
@@ -122,7 +167,7 @@ fn over_http(
         on_upstream_loss: http.on_upstream_loss,
         lost_state_notice: http.lost_state_notice,
     };
-    let instances = instances(&http.instances)?;
+    let instances = instances(&http.instances, previous)?;
     let headers = http.headers.map().clone();
     let mut server = Server::new(id, instances, policy, headers);
     let UpstreamCredentials {
@@ -172,12 +217,20 @@ fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameEr
     ))
 }
 
-fn instances(configured: &[mooring_settings::Instance]) -> Result<Vec<Arc<Instance>>, NameError> {
+/// The instances. One that the server had before keeps what is known of it.
+fn instances(
+    configured: &[mooring_settings::Instance],
+    previous: Option<&PreviousServer<'_>>,
+) -> Result<Vec<Arc<Instance>>, NameError> {
     configured
         .iter()
         .map(|instance| {
+            let name = InstanceName::parse(instance.name().as_bytes())?;
+            if let Some(known) = previous.and_then(|previous| previous.server.instance(&name)) {
+                return Ok(Arc::clone(known));
+            }
             Ok(Arc::new(Instance {
-                name: InstanceName::parse(instance.name().as_bytes())?,
+                name,
                 uri: instance.uri().clone(),
                 reach: Reach::default(),
                 statefulness: StatefulnessSeen::default(),
@@ -212,12 +265,20 @@ pub(super) fn programs(
     })
 }
 
-/// Marks servers whose program is missing as unreachable, before they are called.
-pub(super) fn note_missing_programs(settings: &Settings, servers: &Servers) {
+/// Marks new servers whose program is missing as unreachable, before they are called.
+pub(super) fn note_missing_programs(
+    settings: &Settings,
+    servers: &Servers,
+    previous: Option<&PreviousApp<'_>>,
+) {
     for (id, found) in programs(settings) {
         let (Err(failure), Some(server)) = (found, servers.get(id)) else {
             continue;
         };
+        let present = previous.and_then(|previous| previous.app.core.servers.get(id));
+        if present.is_some_and(|present| Arc::ptr_eq(present, server)) {
+            continue;
+        }
         let text = StartError::from(failure).for_caller();
         let cause = FailureCause::new(ContactOutcome::NotStarted, text);
         for instance in &server.instances {
@@ -226,30 +287,24 @@ pub(super) fn note_missing_programs(settings: &Settings, servers: &Servers) {
     }
 }
 
-/// Makes the connectors of owned connections.
-pub(super) fn connectors(settings: &Settings) -> Result<HashMap<ServerName, Connector>, NameError> {
-    let mut connectors = HashMap::new();
-    for configured in &settings.servers {
-        let connector = match &configured.kind {
-            ServerKind::Stdio(stdio) => child(stdio, &settings.upstream),
-            ServerKind::Sse(_) => Connector::Sse,
-            ServerKind::Http(_)
-            | ServerKind::Code(_)
-            | ServerKind::Group(_)
-            | ServerKind::Agent(_) => continue,
+/// How a program is started. While its limit is the same, processes that were started before a reload count towards it.
+fn child(
+    stdio: &StdioServerSettings,
+    upstream: &UpstreamSettings,
+    previous: Option<&PreviousServer<'_>>,
+) -> ServerConnector {
+    let running = previous.and_then(|previous| {
+        let (ServerKind::Stdio(present), Some(ServerConnector::Stdio { children, .. })) =
+            (previous.kind, &previous.server.connector)
+        else {
+            return None;
         };
-        connectors.insert(
-            ServerName::parse(configured.id.as_str().as_bytes())?,
-            connector,
-        );
-    }
-    Ok(connectors)
-}
-
-fn child(stdio: &StdioServerSettings, upstream: &UpstreamSettings) -> Connector {
-    Connector::Stdio {
+        (present.children_max == stdio.children_max).then(|| children.clone())
+    });
+    ServerConnector::Stdio {
         spec: Box::new(child_spec(stdio, upstream)),
-        children: Children::new(stdio.children_max.get(), Launcher::default()),
+        children: running
+            .unwrap_or_else(|| Children::new(stdio.children_max.get(), Launcher::default())),
         start_timeout: stdio.start_timeout,
         idle_timeout: stdio.idle_timeout,
     }

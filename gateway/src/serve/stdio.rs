@@ -21,8 +21,9 @@ use super::application::{self, GatewayParts};
 use super::peers::{self, PeerPort, Peers};
 use super::signals::stop_requested;
 use super::{ServeError, beat, open_store, record_metrics, wind_down};
+use crate::app_tasks::AppTasks;
 use crate::background;
-use crate::http::App;
+use crate::http::{App, CurrentApp};
 use mooring_identity::Identity;
 use mooring_pipeline::policy::AccessPolicy;
 use mooring_pipeline::stdio::{StdioClient, StdioSessionLifetime};
@@ -71,14 +72,17 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
         peers: peers.as_ref().map(Peers::client),
         ring,
         policy: Arc::new(AccessPolicy::open()),
+        reloads: None,
     };
     let app = application::assemble(&settings, parts, recorder.clone()).await?;
     let address = peers.as_ref().map_or(NO_ADDRESS, |peers| &peers.address);
     let beat = beat(&settings, &worker, address)?;
     background::announce(&app.core.session_router, &beat).await;
-    let mut tasks = background::start(&app, &settings, beat, recorder);
-    background::fetch_server_tokens(&app, &mut tasks).await;
-    let peer_listener = peers.map(|peers| peers.serve(&app));
+    let current = CurrentApp::new(Arc::clone(&app));
+    let tasks = background::start(&current, &settings, beat, recorder);
+    let mut app_tasks = AppTasks::new(settings.affinity.reap_interval);
+    app_tasks.follow(&app).await;
+    let peer_listener = peers.map(|peers| peers.serve(&current));
 
     let (lines, arriving) = mpsc::channel(LINES_WAITING_MAX);
     let (written, writing) = mpsc::channel(WRITTEN_WAITING_MAX);
@@ -117,8 +121,13 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
 async fn finish_forwarded(app: &App, patience: Duration) {
     tokio::select! {
         () = app.core.session_router.owned_connections().finish(Instant::now() + patience) => {}
-        () = stop_requested() => {}
+        () = stop_requested(note_ignored) => {}
     }
+}
+
+/// Settings are read at the start.
+fn note_ignored() {
+    tracing::warn!("SIGHUP is ignored: settings are read at the start; restart to change them");
 }
 
 /// A unique id: many such processes may run at once, and none replaces another.
@@ -158,7 +167,7 @@ async fn serve_client(
     };
     let result = tokio::select! {
         () = all => Ok(StdioEnd::Answered),
-        () = stop_requested() => Ok(StdioEnd::Stopped),
+        () = stop_requested(note_ignored) => Ok(StdioEnd::Stopped),
         () = output.closed() => Ok(StdioEnd::Stopped),
         () = over.cancelled() => Err(ServeError::SessionOver),
     };

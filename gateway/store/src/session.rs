@@ -93,6 +93,12 @@ impl Session {
             .is_some_and(|tag| tag == server_tag(server))
     }
 
+    /// The pattern of the ids that were made for sessions of this server, for a query.
+    #[must_use]
+    pub fn id_pattern_of(server: &str) -> String {
+        format!("*{:08x}", server_tag(server))
+    }
+
     /// The MCP session of this name: the same one for the same principal, server, name and initialize params.
     ///
     /// # Errors

@@ -57,6 +57,11 @@ impl AgentServer {
         self.running.stop(request);
     }
 
+    /// Whether this is the server with these settings.
+    pub(super) fn is_defined_by(&self, settings: &AgentServerSettings, sessions_max: u64) -> bool {
+        self.settings == *settings && self.conversations.sessions_max() == sessions_max
+    }
+
     /// How long a call waits for its turn.
     pub(super) fn turn_timeout(&self) -> Duration {
         self.settings.timeout.saturating_add(PATIENCE)

@@ -21,8 +21,8 @@ pub struct RequestName {
 /// The token that stops each run.
 type Stops = Mutex<HashMap<RequestName, CancellationToken>>;
 
-/// The running runs.
-#[derive(Debug, Default)]
+/// The running runs. Cheap to clone.
+#[derive(Clone, Debug, Default)]
 pub(super) struct RunRegistry {
     by_request: Arc<Stops>,
     all: CancellationToken,

@@ -18,13 +18,19 @@ use mooring_upstream::stdio::{Children, Launcher};
 
 /// How long stopped runs may take to end and to store their results.
 const STOPPED_WITHIN: Duration = Duration::from_secs(7);
+
 /// All agent servers.
 #[derive(Debug, Default)]
-pub struct AgentServers(BTreeMap<Box<str>, Arc<AgentServer>>);
+pub struct AgentServers {
+    by_id: BTreeMap<Box<str>, Arc<AgentServer>>,
+    /// The runs of all of them, and of those that a reload has removed.
+    running: RunRegistry,
+}
 
 impl AgentServers {
     /// These servers, at which a principal has at most `sessions_max` conversations together. `locks_directory` is where
-    /// processes that share an embedded store lock conversations.
+    /// processes that share an embedded store lock conversations. A server that `previous` has with the same settings stays
+    /// what it is.
     ///
     /// # Errors
     /// An id is not a valid server name, which the settings have checked already.
@@ -33,10 +39,23 @@ impl AgentServers {
         sessions_max: u64,
         sessions: &Arc<dyn SessionAccess>,
         locks_directory: Option<PathBuf>,
+        previous: Option<&Self>,
     ) -> Result<Self, NameError> {
         let locks = locks_directory.map(ProcessLocks::new);
+        let running =
+            previous.map_or_else(RunRegistry::default, |previous| previous.running.clone());
         let mut by_id = BTreeMap::new();
         for (id, settings) in servers {
+            let present = previous.and_then(|previous| previous.get(id));
+            if let Some(present) = present
+                && present.is_defined_by(settings, sessions_max)
+            {
+                by_id.insert(id.into(), Arc::clone(present));
+                continue;
+            }
+            let children = present
+                .filter(|present| present.settings.children_max == settings.children_max)
+                .map(|present| present.children.clone());
             let name = ServerName::parse(id.as_bytes())?;
             let server = AgentServer {
                 conversations: Conversations::new(
@@ -47,36 +66,35 @@ impl AgentServers {
                     sessions_max,
                 ),
                 sessions: Arc::clone(sessions),
-                children: Children::new(settings.children_max.get(), Launcher::default()),
+                children: children.unwrap_or_else(|| {
+                    Children::new(settings.children_max.get(), Launcher::default())
+                }),
                 locks: locks.clone(),
-                running: RunRegistry::default(),
+                running: running.clone(),
                 tools_json: protocol::tools_json(id, settings).into(),
                 settings: settings.clone(),
                 id: name,
             };
             by_id.insert(id.into(), Arc::new(server));
         }
-        Ok(Self(by_id))
+        Ok(Self { by_id, running })
     }
 
     /// The server of this id.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&Arc<AgentServer>> {
-        self.0.get(id)
+        self.by_id.get(id)
     }
 
     /// Every server.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<AgentServer>> {
-        self.0.values()
+        self.by_id.values()
     }
 
     /// Ends all runs of this gateway and waits until their results are stored, because the gateway stops.
     pub async fn stop_runs(&self) {
-        for server in self.0.values() {
-            server.running.stop_all();
-        }
-        let all = self.0.values().map(|server| server.running.idle());
-        let ended = tokio::time::timeout(STOPPED_WITHIN, futures_util::future::join_all(all));
+        self.running.stop_all();
+        let ended = tokio::time::timeout(STOPPED_WITHIN, self.running.idle());
         if ended.await.is_err() {
             tracing::warn!(
                 "agent runs did not end within the shutdown timeout; their last results are not stored"

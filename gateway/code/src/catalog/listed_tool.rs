@@ -73,7 +73,7 @@ pub(crate) struct ServerTools {
 }
 
 /// A server whose tools may be mounted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountableServer {
     /// Its id.
     pub id: ServerName,

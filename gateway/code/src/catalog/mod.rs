@@ -27,7 +27,7 @@ use self::source::Source;
 use super::calls::Upstreams;
 
 /// The lists of all servers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     sources: Vec<Arc<Source>>,
 }
@@ -41,11 +41,27 @@ impl Catalog {
         ttl: Duration,
         answer_timeout: Duration,
     ) -> Self {
-        let sources = servers
-            .into_iter()
-            .map(|server| Arc::new(Source::new(server, base_dir, ttl, answer_timeout)))
-            .collect();
-        Self { sources }
+        Self::default().with_servers(servers, base_dir, ttl, answer_timeout)
+    }
+
+    /// The catalog of these servers. What is known of one that was in this catalog stays known.
+    pub(crate) fn with_servers(
+        &self,
+        servers: Vec<MountableServer>,
+        base_dir: Option<&Path>,
+        ttl: Duration,
+        answer_timeout: Duration,
+    ) -> Self {
+        let source = |server| {
+            let mut present = self.sources.iter();
+            match present.find(|source| source.is_of(&server)) {
+                Some(present) => Arc::clone(present),
+                None => Arc::new(Source::new(server, base_dir, ttl, answer_timeout)),
+            }
+        };
+        Self {
+            sources: servers.into_iter().map(source).collect(),
+        }
     }
 
     /// The lists of all wanted servers; unknown ones are requested. An unavailable server is skipped.

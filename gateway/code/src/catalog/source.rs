@@ -84,6 +84,11 @@ impl Source {
         }
     }
 
+    /// Whether this is the list of exactly this server.
+    pub(super) fn is_of(&self, server: &MountableServer) -> bool {
+        self.server == *server
+    }
+
     /// The server's id.
     pub(super) fn server(&self) -> &str {
         self.server.id.as_str()

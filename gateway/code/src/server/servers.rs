@@ -9,15 +9,15 @@ use mooring_session::names::ServerName;
 use super::code_server::CodeServer;
 use super::mounted_cache::MountedCache;
 use super::offer::LanguageOffer;
-use super::services::{CodeServersError, Services};
+use super::services::{CodeServersError, Services, SessionTtlGrowth};
 use super::tools;
 use crate::catalog::MountableServer;
 use crate::proxy::AddressPolicy;
 use mooring_settings::{CodeServerSettings, CodeSettings};
 use mooring_store::SessionAccess;
 
-/// All servers of kind `code`.
-#[derive(Debug)]
+/// All servers of kind `code`. Cheap to clone.
+#[derive(Clone, Debug)]
 pub struct CodeServers {
     by_id: BTreeMap<Box<str>, Arc<CodeServer>>,
     services: Arc<Services>,
@@ -45,7 +45,29 @@ impl CodeServers {
             answer_timeout,
             sessions,
         );
-        let services = Arc::new(services.await?);
+        Ok(Self::over(services.await?, settings, servers))
+    }
+
+    /// The servers after a reload, over the same volume and sandbox. Runs under way go on with what they began with.
+    ///
+    /// # Errors
+    /// See [`SessionTtlGrowth`].
+    pub fn reload(
+        &self,
+        settings: &CodeSettings,
+        servers: &[(ServerName, CodeServerSettings)],
+        mountable: Vec<MountableServer>,
+    ) -> Result<Self, SessionTtlGrowth> {
+        let services = self.services.with_servers(settings, servers, mountable)?;
+        Ok(Self::over(services, settings, servers))
+    }
+
+    fn over(
+        services: Services,
+        settings: &CodeSettings,
+        servers: &[(ServerName, CodeServerSettings)],
+    ) -> Self {
+        let services = Arc::new(services);
         let by_id = servers
             .iter()
             .map(|(id, server)| {
@@ -53,7 +75,7 @@ impl CodeServers {
                 (id.as_str().into(), Arc::new(server))
             })
             .collect();
-        Ok(Self { by_id, services })
+        Self { by_id, services }
     }
 
     /// The server of this id.

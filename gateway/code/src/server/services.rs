@@ -44,8 +44,19 @@ pub enum CodeServersError {
     Thread(#[from] tokio::task::JoinError),
 }
 
+/// Sessions would live longer than the volume keeps them.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "sessions of code servers would live for {ttl_seconds} seconds; the volume was opened for at most {present_seconds}: \
+     restart the gateway"
+)]
+pub struct SessionTtlGrowth {
+    ttl_seconds: u64,
+    present_seconds: u64,
+}
+
 /// The volume and the stores on it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CodeStorage {
     /// The sessions' files.
     pub(crate) volume: Volume,
@@ -55,13 +66,13 @@ pub(crate) struct CodeStorage {
     pub(crate) skills: Skills,
 }
 
-/// What all code servers of a process share.
-#[derive(Debug)]
+/// What all code servers of a process share. After a reload, most of it is shared with those before.
+#[derive(Clone, Debug)]
 pub struct Services {
     pub(crate) sessions: Arc<dyn SessionAccess>,
     /// The storage on the volume, or why it cannot be used.
     pub(crate) storage: Result<CodeStorage, VolumeProblem>,
-    pub(crate) sandbox: Result<Arc<Sandbox>, ProbeError>,
+    pub(crate) sandbox: Result<Arc<Sandbox>, Arc<ProbeError>>,
     /// Whether runs may be repeated.
     pub(super) is_replay_enabled: bool,
     /// Where code may connect to that may use the network.
@@ -82,9 +93,10 @@ pub struct Services {
     pub(super) ids: Arc<[ServerName]>,
     /// Cancelled when the process stops: every run then ends.
     pub(super) stopping: CancellationToken,
-    run_slots: RunSlots,
+    run_slots: Arc<RunSlots>,
     file_calls: Arc<Semaphore>,
-    active: Active,
+    active: Arc<Active>,
+    answer_timeout: Duration,
 }
 
 impl Services {
@@ -151,10 +163,44 @@ impl Services {
             ids: servers.iter().map(|(id, _)| id.clone()).collect(),
             catalog,
             stopping: CancellationToken::new(),
-            run_slots: RunSlots::new(settings.runs_at_once.get()),
+            run_slots: Arc::new(RunSlots::new(settings.runs_at_once.get())),
             file_calls: Arc::new(Semaphore::new(FILE_CALLS_AT_ONCE)),
-            active: Active::default(),
-            sandbox,
+            active: Arc::default(),
+            answer_timeout,
+            sandbox: sandbox.map_err(Arc::new),
+        })
+    }
+
+    /// The same with these code servers and these servers whose tools code may call.
+    ///
+    /// # Errors
+    /// [`SessionTtlGrowth`]: the volume would sweep sessions that still live.
+    pub(super) fn with_servers(
+        &self,
+        settings: &CodeSettings,
+        servers: &[(ServerName, CodeServerSettings)],
+        mountable: Vec<MountableServer>,
+    ) -> Result<Self, SessionTtlGrowth> {
+        let session_ttls = || servers.iter().map(|(_, server)| server.policy.session_ttl);
+        let session_ttl_max = session_ttls().max().unwrap_or_default();
+        if session_ttl_max > self.session_ttl_max {
+            return Err(SessionTtlGrowth {
+                ttl_seconds: session_ttl_max.as_secs(),
+                present_seconds: self.session_ttl_max.as_secs(),
+            });
+        }
+        let storage = self.storage.as_ref().ok();
+        let catalog = self.catalog.with_servers(
+            mountable,
+            storage.map(|kept| kept.volume.base_dir()),
+            settings.records.catalog_ttl,
+            self.answer_timeout,
+        );
+        Ok(Self {
+            catalog,
+            session_ttl_min: session_ttls().min().unwrap_or_default(),
+            ids: servers.iter().map(|(id, _)| id.clone()).collect(),
+            ..self.clone()
         })
     }
 

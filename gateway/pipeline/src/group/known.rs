@@ -57,6 +57,11 @@ fn is_same_for_all(server: &Server) -> bool {
 }
 
 impl KnownMembers {
+    /// Forgets a member that is no longer what it was.
+    pub(super) fn forget(&self, server: &ServerName) {
+        self.lock().retain(|(known, _), _| known != server);
+    }
+
     /// Remembers an answer to `initialize`, whose lists stay what they were until it is listed again.
     pub(crate) fn note_initialized(
         &self,

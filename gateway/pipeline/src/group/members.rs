@@ -35,6 +35,15 @@ impl RequestServer for Member {
 }
 
 impl Member {
+    /// Whether it is the same server, not only one of the same id.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Upstream(one), Self::Upstream(other)) => Arc::ptr_eq(one, other),
+            (Self::Code(one), Self::Code(other)) => Arc::ptr_eq(one, other),
+            (Self::Upstream(_), Self::Code(_)) | (Self::Code(_), Self::Upstream(_)) => false,
+        }
+    }
+
     /// The server of an upstream member.
     pub(crate) const fn upstream(&self) -> Option<&Arc<Server>> {
         match self {
@@ -125,6 +134,14 @@ impl Group {
         self.members.iter().filter_map(Member::upstream)
     }
 
+    /// Whether it is this group of the same members.
+    fn consists_of(&self, members: &[Member], names: GroupNames) -> bool {
+        let mut pairs = self.members.iter().zip(members);
+        self.names == names
+            && self.members.len() == members.len()
+            && pairs.all(|(one, other)| one.is_same(other))
+    }
+
     /// The upstream member of this id.
     pub(crate) fn upstream(&self, id: &str) -> Option<&Arc<Server>> {
         self.upstreams().find(|server| server.id.as_str() == id)
@@ -150,11 +167,13 @@ impl Group {
 #[derive(Debug, Default)]
 pub struct Groups {
     by_id: BTreeMap<Box<str>, Arc<Group>>,
+    /// What is remembered of the members of all of them.
+    known: Arc<KnownMembers>,
 }
 
 impl Groups {
     /// The configured groups, over servers of all other kinds. The settings guarantee that every member is configured;
-    /// a disabled code server is left out and logged.
+    /// a disabled code server is left out and logged. A group that `previous` has with the same members stays what it is.
     ///
     /// # Errors
     /// A configured name is invalid in the store.
@@ -162,9 +181,19 @@ impl Groups {
         settings: &[ServerSettings],
         servers: &Servers,
         code: Option<&CodeServers>,
+        previous: Option<&Self>,
     ) -> Result<Self, NameError> {
         let mut by_id = BTreeMap::new();
-        let known = Arc::<KnownMembers>::default();
+        let known = previous.map_or_else(Arc::default, |previous| Arc::clone(&previous.known));
+        for group in previous.iter().flat_map(|previous| previous.iter()) {
+            let is_replaced = |member: &&Arc<Server>| {
+                let present = servers.get(member.id.as_str());
+                present.is_none_or(|present| !Arc::ptr_eq(present, member))
+            };
+            for member in group.upstreams().filter(is_replaced) {
+                known.forget(&member.id);
+            }
+        }
         for configured in settings {
             let ServerKind::Group(group) = &configured.kind else {
                 continue;
@@ -180,11 +209,19 @@ impl Groups {
                     }
                 }
             }
-            let id = ServerName::parse(configured.id.as_str().as_bytes())?;
-            let group = Arc::new(Group::new(id, members, group.names, Arc::clone(&known)));
-            by_id.insert(configured.id.as_str().into(), group);
+            let id = configured.id.as_str();
+            let present = previous.and_then(|previous| previous.get(id));
+            let present = present.filter(|present| present.consists_of(&members, group.names));
+            let group = match present {
+                Some(present) => Arc::clone(present),
+                None => {
+                    let id = ServerName::parse(id.as_bytes())?;
+                    Arc::new(Group::new(id, members, group.names, Arc::clone(&known)))
+                }
+            };
+            by_id.insert(id.into(), group);
         }
-        Ok(Self { by_id })
+        Ok(Self { by_id, known })
     }
 
     /// The group of this id.

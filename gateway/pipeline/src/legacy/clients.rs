@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use mooring_session::names::ServerName;
+
 use super::streams::Streams;
 use crate::directory::ServerDirectory;
 
@@ -20,6 +22,20 @@ impl LegacyClients {
             directory,
             streams: Streams::default(),
         }
+    }
+
+    /// The same clients, whose further messages are for these servers.
+    #[must_use]
+    pub fn with_directory(&self, directory: Arc<ServerDirectory>) -> Self {
+        Self {
+            directory,
+            streams: self.streams.clone(),
+        }
+    }
+
+    /// Ends the streams of this server, which is no longer served.
+    pub fn end_streams(&self, server: &ServerName) {
+        self.streams.finish_of(server);
     }
 
     /// Returns when all streams and their sessions have ended.

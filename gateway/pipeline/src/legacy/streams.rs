@@ -87,6 +87,14 @@ impl Streams {
         stream.filter(|stream| stream.session.principal == *user)
     }
 
+    /// Ends the streams of this server after what is queued for them.
+    pub(super) fn finish_of(&self, server: &ServerName) {
+        let streams: Vec<_> = self.lock().values().cloned().collect();
+        for stream in streams.iter().filter(|stream| stream.server == *server) {
+            stream.finish();
+        }
+    }
+
     /// Removes a stream whose session has ended.
     pub(super) fn remove(&self, key: &SessionKey) {
         self.lock().remove(key);

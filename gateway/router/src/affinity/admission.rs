@@ -50,12 +50,13 @@ impl SessionRouter {
         principal: &Principal,
         key: SessionKey,
     ) -> Result<EvictionOutcome, StoreError> {
-        let servers = self.servers().iter().map(|server| server.id.clone());
-        if self.active_bindings().is_in_call(&key, servers) {
+        let servers = self.servers();
+        let ids = servers.iter().map(|server| server.id.clone());
+        if self.active_bindings().is_in_call(&key, ids) {
             return self.note_use(principal, &key).await;
         }
         // A delegated turn that no call uses is no use of the session.
-        for server in self.servers().iter() {
+        for server in servers.iter() {
             self.delegations().recall(&key, &server.id);
         }
         let request = EndRequest {

@@ -104,11 +104,8 @@ impl SessionRouter {
         let Some(upstream_session) = &binding.upstream_session else {
             return Deletion::Done;
         };
-        let configured = self
-            .servers()
-            .get(binding.server.as_str())
-            .and_then(|server| Some((server, server.instance(&binding.instance)?)));
-        let Some((server, instance)) = configured else {
+        let named = self.named_instance(&binding.server, &binding.instance);
+        let Some((server, instance)) = named else {
             tracing::warn!(
                 server = %binding.server,
                 instance = %binding.instance,
@@ -122,8 +119,8 @@ impl SessionRouter {
             session_digest: Some(&digest),
             ..Caller::of(principal)
         };
-        let deletion = Outgoing::delete(server).on_behalf_of(server, &caller);
-        match discard(self.client(), instance, &deletion, upstream_session, limit).await {
+        let deletion = Outgoing::delete(&server).on_behalf_of(&server, &caller);
+        match discard(self.client(), &instance, &deletion, upstream_session, limit).await {
             DiscardOutcome::Final => Deletion::Done,
             DiscardOutcome::Refused => Deletion::Refused,
             DiscardOutcome::Unanswered => {

@@ -12,6 +12,7 @@ mod boot_clock;
 mod cancellation;
 mod cleaning;
 mod close;
+mod configuration;
 mod establish;
 mod events;
 mod named_session;
@@ -21,6 +22,7 @@ mod params;
 mod pauses;
 mod probes;
 mod reaper;
+mod removal;
 mod resolve;
 mod resolving;
 mod restored_state;
@@ -31,11 +33,11 @@ mod test_router;
 mod turn;
 mod wake_ups;
 
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 use mooring_session::view::RecordView;
@@ -45,12 +47,13 @@ use thread_local::ThreadLocal;
 pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind};
 pub use cancellation::{CancelledRequest, publish_requests};
 pub use close::CloseOutcome;
+pub use configuration::SessionLimits;
 pub use establish::init_digest;
 pub use events::wake_waiters;
 pub use named_session::SessionStart;
 pub use open::{InitializeRequest, OpenError, OpenedSession, SubscriptionState};
 pub use owned::{
-    BeatTime, ConnectionKey, ConnectionSettings, Connector, OwnedConnections, stop_idle_processes,
+    BeatTime, ConnectionKey, ConnectionSettings, OwnedConnections, stop_idle_processes,
     sweep_owned, watch_owners,
 };
 pub use reaper::reap;
@@ -63,6 +66,7 @@ pub use wake_ups::BindingWatch;
 
 use self::beats::AcknowledgedBeats;
 use self::boot_clock::boot_now;
+use self::configuration::RouterConfiguration;
 use self::stream::OpenStreams;
 use self::turn::{DelegationTable, HeldTurns};
 use self::wake_ups::Waiters;
@@ -83,7 +87,7 @@ pub struct SessionRouter(Arc<Shared>);
 struct Shared {
     store: Store,
     client: Client,
-    servers: Arc<Servers>,
+    configuration: ArcSwap<RouterConfiguration>,
     owned_connections: OwnedConnections,
     worker: WorkerId,
     options: SessionRouterOptions,
@@ -103,10 +107,6 @@ struct Shared {
 pub struct SessionRouterOptions {
     /// How long a session may be idle.
     pub session_ttl: Millis,
-    /// Most active sessions per principal; `None` for no limit.
-    pub sessions_max: Option<NonZeroU64>,
-    /// Most sessions that a principal may begin per minute; `None` for no limit.
-    pub initializes_per_minute: Option<NonZeroU64>,
     /// Time limit of one attempt to initialize upstream, after which another may begin.
     pub claim_lease: Millis,
     /// Longest wait of a call for its turn.
@@ -129,12 +129,13 @@ impl SessionRouter {
         owned_connections: OwnedConnections,
         worker: WorkerId,
         options: SessionRouterOptions,
+        limits: SessionLimits,
     ) -> Self {
         let idle = Duration::from_millis(options.session_ttl.get());
         Self(Arc::new(Shared {
             store,
             client,
-            servers,
+            configuration: RouterConfiguration::new(servers, limits),
             owned_connections,
             worker,
             active_bindings: ActiveBindings::new(idle),
@@ -159,12 +160,6 @@ impl SessionRouter {
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.0.client
-    }
-
-    /// The configured servers.
-    #[must_use]
-    pub fn servers(&self) -> &Servers {
-        &self.0.servers
     }
 
     /// The connections that this gateway owns, and its access to those of peers.

@@ -231,7 +231,7 @@ impl SessionRouter {
 
     /// Counts a new session of the principal, fleet-wide.
     async fn check_rate(&self, principal: &Principal) -> Result<(), OpenError> {
-        let Some(limit) = self.options().initializes_per_minute else {
+        let Some(limit) = self.session_limits().initializes_per_minute else {
             return Ok(());
         };
         let name = format!("initialize:{}", digest::hex(principal.as_str().as_bytes()));
@@ -257,7 +257,7 @@ impl SessionRouter {
             content_hash: None,
             labels,
             revival: Revival::Allowed,
-            cap: self.options().sessions_max,
+            cap: self.session_limits().sessions_max,
         }
     }
 

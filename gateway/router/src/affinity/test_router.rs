@@ -1,14 +1,15 @@
 //! A router for tests.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 
-use super::{ConnectionSettings, OwnedConnections, SessionRouter, SessionRouterOptions};
+use super::{
+    ConnectionSettings, OwnedConnections, SessionLimits, SessionRouter, SessionRouterOptions,
+};
 use mooring_store::Store;
 use mooring_upstream::{Client, HttpClient, HttpClientOptions, Servers, SilenceLimits, tls_config};
 
@@ -34,8 +35,6 @@ pub(super) fn test_router(
     };
     let options = SessionRouterOptions {
         session_ttl: Millis::new(60_000),
-        sessions_max: None,
-        initializes_per_minute: None,
         claim_lease: Millis::new(1_000),
         turn_wait_max: SECOND,
         delegation_lease,
@@ -46,8 +45,9 @@ pub(super) fn test_router(
         store.clone(),
         Client::new(HttpClient::new(client, tls_config(false).unwrap()), SECOND),
         Arc::new(Servers::new(Vec::new())),
-        OwnedConnections::new(HashMap::new(), connections, SECOND, None),
+        OwnedConnections::new(connections, SECOND, None),
         worker.clone(),
         options,
+        SessionLimits::default(),
     )
 }

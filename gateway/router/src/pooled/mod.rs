@@ -117,6 +117,19 @@ impl Pool {
         self.requests.cancel(&RequestScope::Pooled(lane), id_json)
     }
 
+    /// Forgets the sessions of a server that is no longer served, and deletes those that its instances keep.
+    pub async fn end_sessions_of(&self, server: &Server) {
+        for (key, session) in self.sessions.take_of(&server.id) {
+            let (instance, principal) = (key.instance(), key.principal());
+            let Some((id, instance)) = session.upstream_session.zip(server.instance(instance))
+            else {
+                continue;
+            };
+            let deletion = Outgoing::delete(server).on_behalf_of(server, &Caller::of(principal));
+            discard(&self.client, instance, &deletion, &id, self.answer_timeout).await;
+        }
+    }
+
     /// An upstream session at some reachable instance, whose answer is the client's answer to `initialize`.
     ///
     /// # Errors

@@ -50,6 +50,16 @@ impl SessionKey {
             token: server.exchanged_token_digest(caller),
         }
     }
+
+    /// The instance that has the session.
+    pub(super) const fn instance(&self) -> &InstanceName {
+        &self.instance
+    }
+
+    /// Whose requests share it.
+    pub(super) const fn principal(&self) -> &Principal {
+        &self.principal
+    }
 }
 
 /// The sessions of this gateway. Cheap to clone.
@@ -111,6 +121,15 @@ impl PooledSessions {
         if is_present {
             sessions.remove(key);
         }
+    }
+
+    /// Removes the sessions of this server, and returns those that are initialized.
+    pub(super) fn take_of(&self, server: &ServerName) -> Vec<(SessionKey, PooledSession)> {
+        let mut sessions = self.lock();
+        let taken = sessions.extract_if(|key, _| key.server == *server);
+        taken
+            .filter_map(|(key, entry)| Some((key, entry.session.get().cloned()?)))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Entry>> {

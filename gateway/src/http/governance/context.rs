@@ -76,6 +76,20 @@ pub(super) async fn identify(
     Ok((sender, identity))
 }
 
+/// Refuses a caller without this right.
+pub(super) fn require(app: &App, caller: &Identity, right: Right) -> Result<(), Problem> {
+    if app.core.policy.has_right(caller, right) {
+        return Ok(());
+    }
+    let name = right.name();
+    let user = app.core.request_log.user_digest(&caller.principal);
+    tracing::info!(%user, right = name, "request refused: its user lacks the right");
+    Err(Problem::new(
+        Code::Forbidden,
+        format!("this needs the right {name}, or admin"),
+    ))
+}
+
 /// Whether the caller may know of the server: callers that may use it or have a right over its runs or skills.
 fn may_see(policy: &AccessPolicy, caller: &Identity, server: &str) -> bool {
     let governing = [
@@ -101,20 +115,7 @@ impl GovernanceContext {
 
     /// Refuses a caller without this right.
     pub(super) fn require(&self, right: Right) -> Result<(), Problem> {
-        if self.may(right) {
-            return Ok(());
-        }
-        let name = right.name();
-        let user = self
-            .app
-            .core
-            .request_log
-            .user_digest(&self.identity.principal);
-        tracing::info!(server = %self.server.id, %user, right = name, "request refused: its user lacks the right");
-        Err(Problem::new(
-            Code::Forbidden,
-            format!("this needs the right {name}, or admin"),
-        ))
+        require(&self.app, &self.identity, right)
     }
 
     /// The server's runs, events and skills.

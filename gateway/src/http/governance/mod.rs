@@ -46,7 +46,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post, put};
 
-use self::problem::Problem;
+pub(super) use self::problem::{Code, Problem};
+pub(super) use self::whoami::CallerContext;
 use super::app::App;
 
 /// The routes; the caller adds the host and origin guard.
@@ -84,7 +85,8 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .method_not_allowed_fallback(not_allowed)
 }
 
-async fn not_allowed() -> Problem {
+/// The answer to another method than a path has.
+pub(super) async fn not_allowed() -> Problem {
     Problem::new(
         problem::Code::MethodNotAllowed,
         "this path takes another method",

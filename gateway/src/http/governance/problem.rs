@@ -19,7 +19,7 @@ use mooring_store::StoreError;
 
 /// Why a request is refused. Clients rely on the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Code {
+pub(in crate::http) enum Code {
     /// The sender is not authenticated.
     Unauthenticated,
     /// The request has more than one credential, or one where it must not be.
@@ -70,6 +70,8 @@ pub(super) enum Code {
     RateLimited,
     /// The volume or the store is unavailable.
     Unavailable,
+    /// The settings, or what they would become, cannot be used.
+    SettingsRefused,
     /// A defect of the gateway.
     Internal,
 }
@@ -103,6 +105,7 @@ impl Code {
             Self::ReplayRefused => ("replay_refused", S::UNPROCESSABLE_ENTITY),
             Self::RateLimited => ("rate_limited", S::TOO_MANY_REQUESTS),
             Self::Unavailable => ("unavailable", S::SERVICE_UNAVAILABLE),
+            Self::SettingsRefused => ("settings_refused", S::UNPROCESSABLE_ENTITY),
             Self::Internal => ("internal", S::INTERNAL_SERVER_ERROR),
         }
     }
@@ -110,7 +113,7 @@ impl Code {
 
 /// The reason for a refusal.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(in crate::http) struct Problem {
     code: Code,
     message: String,
     retry_after_seconds: Option<u64>,
@@ -119,7 +122,7 @@ pub(super) struct Problem {
 
 impl Problem {
     /// An error with a message for the caller.
-    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(in crate::http) fn new(code: Code, message: impl Into<String>) -> Self {
         let retry_after_seconds = matches!(code, Code::Unavailable).then_some(1);
         Self {
             code,
@@ -130,17 +133,17 @@ impl Problem {
     }
 
     /// Why the request is refused.
-    pub(super) const fn code(&self) -> Code {
+    pub(in crate::http) const fn code(&self) -> Code {
         self.code
     }
 
     /// A defect of the gateway.
-    pub(super) fn internal() -> Self {
+    pub(in crate::http) fn internal() -> Self {
         Self::new(Code::Internal, "internal error")
     }
 
     /// The sender has no valid identity.
-    pub(super) fn of_caller(CallerRefusal { error, challenge }: CallerRefusal) -> Self {
+    pub(in crate::http) fn of_caller(CallerRefusal { error, challenge }: CallerRefusal) -> Self {
         let code = match error.status() {
             StatusCode::FORBIDDEN => Code::Forbidden,
             StatusCode::BAD_REQUEST => Code::InvalidCredentials,
@@ -154,7 +157,7 @@ impl Problem {
     }
 
     /// The sender has sent too many requests, and has to wait this long.
-    pub(super) fn too_many_requests(wait: Duration) -> Self {
+    pub(in crate::http) fn too_many_requests(wait: Duration) -> Self {
         Self {
             retry_after_seconds: Some(seconds_of(wait)),
             ..Self::new(Code::RateLimited, "too many requests within a minute")
@@ -162,17 +165,17 @@ impl Problem {
     }
 
     /// The run does not exist or is not visible.
-    pub(super) fn no_run() -> Self {
+    pub(in crate::http) fn no_run() -> Self {
         Self::new(Code::RunNotFound, "there is no such run")
     }
 
     /// The skill does not exist or is not visible.
-    pub(super) fn no_skill() -> Self {
+    pub(in crate::http) fn no_skill() -> Self {
         Self::new(Code::SkillNotFound, "there is no such skill")
     }
 
     /// The approval does not exist or is not visible.
-    pub(super) fn no_approval() -> Self {
+    pub(in crate::http) fn no_approval() -> Self {
         Self::new(Code::ApprovalNotFound, "there is no such approval")
     }
 

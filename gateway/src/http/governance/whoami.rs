@@ -8,17 +8,18 @@ use http::StatusCode;
 use http::request::Parts;
 use serde_json::json;
 
-use super::context::identify;
+use super::context::{identify, require};
 use super::problem::Problem;
 use super::query::Query;
 use crate::http::app::App;
 use crate::http::reply::json_value;
 use mooring_identity::Identity;
+use mooring_settings::Right;
 
-/// An authenticated request about the caller.
-pub(super) struct CallerContext {
-    app: Arc<App>,
-    identity: Arc<Identity>,
+/// An authenticated request that is for no code server.
+pub(in crate::http) struct CallerContext {
+    pub(in crate::http) app: Arc<App>,
+    pub(in crate::http) identity: Arc<Identity>,
     query: String,
 }
 
@@ -33,6 +34,13 @@ impl FromRequestParts<Arc<App>> for CallerContext {
             app: Arc::clone(app),
             identity,
         })
+    }
+}
+
+impl CallerContext {
+    /// Refuses a caller without this right.
+    pub(in crate::http) fn require(&self, right: Right) -> Result<(), Problem> {
+        require(&self.app, &self.identity, right)
     }
 }
 

@@ -112,6 +112,7 @@ impl Gateway {
             peers: None,
             ring: None,
             policy: Arc::new(AccessPolicy::of(&settings)),
+            reloads: None,
         };
         let app = assemble_app(&settings, parts, METRICS.clone())
             .await

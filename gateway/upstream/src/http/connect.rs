@@ -22,6 +22,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 use tower::ServiceExt as _;
 
+use super::HttpClientOptions;
 use crate::reach::UNREACHED_LOST_AFTER;
 
 /// Why there is no connection.
@@ -80,18 +81,18 @@ impl SilenceLimits {
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     connector: HttpsConnector<HttpConnector>,
-    pub(super) silence: SilenceLimits,
     /// Time limit of one attempt.
     timeout: Duration,
 }
 
 impl Connector {
     /// A connector that trusts what `tls` trusts.
-    pub(super) fn new(
-        connect_timeout: Duration,
-        silence: SilenceLimits,
-        tls: rustls::ClientConfig,
-    ) -> Self {
+    pub(super) fn new(options: &HttpClientOptions, tls: rustls::ClientConfig) -> Self {
+        let HttpClientOptions {
+            connect_timeout,
+            silence,
+            ..
+        } = *options;
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
         tcp.enforce_http(false);
@@ -105,7 +106,6 @@ impl Connector {
             .wrap_connector(tcp);
         Self {
             connector,
-            silence,
             timeout: connect_timeout.saturating_add(HANDSHAKE_WITHIN),
         }
     }

@@ -21,6 +21,7 @@ mod tls;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use thread_local::ThreadLocal;
@@ -85,7 +86,7 @@ pub struct HttpClient(Arc<ClientState>);
 
 #[derive(Debug)]
 struct ClientState {
-    connector: Connector,
+    connector: ArcSwap<Connector>,
     options: HttpClientOptions,
     /// Each thread has its own: the sockets of a connection belong to the runtime that opened it.
     idle: ThreadLocal<Arc<IdleConnections>>,
@@ -97,11 +98,17 @@ impl HttpClient {
     #[must_use]
     pub fn new(options: HttpClientOptions, tls: rustls::ClientConfig) -> Self {
         Self(Arc::new(ClientState {
-            connector: Connector::new(options.connect_timeout, options.silence, tls),
+            connector: ArcSwap::from_pointee(Connector::new(&options, tls)),
             options,
             idle: ThreadLocal::new(),
             distrust: Arc::default(),
         }))
+    }
+
+    /// Connections that are opened from now on trust what `tls` trusts.
+    pub fn trust(&self, tls: rustls::ClientConfig) {
+        let connector = Connector::new(&self.0.options, tls);
+        self.0.connector.store(Arc::new(connector));
     }
 
     /// Sends a request to an `http` or `https` URI once, over a pooled connection, and returns its reply, whose body may
@@ -122,7 +129,7 @@ impl HttpClient {
         request: HttpRequest<'_>,
         choice: ConnectionChoice,
     ) -> Result<Response<ResponseBody>, HttpError> {
-        let connector = &self.0.connector;
+        let silence = self.0.options.silence;
         let pool = match choice {
             ConnectionChoice::Fresh => None,
             ConnectionChoice::Pooled => self.find_pool(request.uri),
@@ -133,9 +140,7 @@ impl HttpClient {
             let mut stream = match idle {
                 Some(stream) => stream,
                 // Boxed, so that the future of other calls is small.
-                None => Box::pin(connector.connect(request.uri))
-                    .await
-                    .map_err(HttpError::Connect)?,
+                None => Box::pin(self.connect(request.uri)).await?,
             };
             if request
                 .permit
@@ -143,7 +148,7 @@ impl HttpClient {
             {
                 return Err(HttpError::NotPermitted);
             }
-            stream.limit_silence(connector.silence.of(request.body.len()));
+            stream.limit_silence(silence.of(request.body.len()));
             let mut round_trip = RoundTrip::new(stream, request.encode());
             match round_trip.receive_head().await {
                 // Its server has closed the connection, or sent what answers no request.
@@ -157,6 +162,11 @@ impl HttpClient {
                 }
             }
         }
+    }
+
+    async fn connect(&self, uri: &Uri) -> Result<UpstreamStream, HttpError> {
+        let connector = self.0.connector.load_full();
+        connector.connect(uri).await.map_err(HttpError::Connect)
     }
 
     /// The reply with this response, held at the expense of `memory`.

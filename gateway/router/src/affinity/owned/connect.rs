@@ -12,32 +12,14 @@ use mooring_delivery::Claim;
 use mooring_upstream::connection::link::Link;
 use mooring_upstream::connection::{Connection, ConnectionOptions};
 use mooring_upstream::sse::{self as legacy, ConnectError};
-use mooring_upstream::stdio::{ChildSpec, Children, Label, StartedProgram};
+use mooring_upstream::stdio::{Label, StartedProgram};
 use mooring_upstream::{
     ContactOutcome, ExchangeError, FailureCause, HandshakeError, InitializeHandshake,
-    InitializedSession, Instance, SendError, Server, initialize,
+    InitializedSession, Instance, SendError, Server, ServerConnector, initialize,
 };
 
 /// Renewals of a claim per lease, while the server starts.
 const RENEWALS_PER_LEASE: u64 = 3;
-
-/// How to connect to a server.
-#[derive(Debug)]
-pub enum Connector {
-    /// A child process.
-    Stdio {
-        /// What to start.
-        spec: Box<ChildSpec>,
-        /// The child processes of this server in this gateway.
-        children: Children,
-        /// Time limit from its start to its answer to `initialize`.
-        start_timeout: Duration,
-        /// How long it may be idle; `None` for as long as its session lives.
-        idle_timeout: Option<Duration>,
-    },
-    /// A stream of HTTP+SSE.
-    Sse,
-}
 
 /// Limits of every connection.
 #[derive(Clone, Copy, Debug)]
@@ -86,11 +68,11 @@ impl SessionRouter {
     ) -> Result<InitializedSession, HandshakeError> {
         let epoch = claim.binding.epoch;
         let failed = |error: SendError| HandshakeError::Exchange(ExchangeError::Send(error));
-        let Some(dial) = self.owned_connections().dials.get(&server.id) else {
-            return Err(failed(start_error("it is not configured here")));
+        let Some(connector) = &server.connector else {
+            return Err(failed(start_error("its connections are not owned")));
         };
         let (link, program) = self
-            .link(dial, session, server, instance)
+            .link(connector, session, server, instance)
             .await
             .map_err(failed)?;
         let options = &self.owned_connections().options;
@@ -107,9 +89,9 @@ impl SessionRouter {
                 session: Arc::from(&*session.digest),
             },
         );
-        let limit = match dial {
-            Connector::Stdio { start_timeout, .. } => *start_timeout,
-            Connector::Sse => self.options().answer_timeout,
+        let limit = match connector {
+            ServerConnector::Stdio { start_timeout, .. } => *start_timeout,
+            ServerConnector::Sse => self.options().answer_timeout,
         };
         let initialized =
             initialize(&connection, server, handshake, &caller_of(session), limit).await;
@@ -129,13 +111,13 @@ impl SessionRouter {
 
     async fn link(
         &self,
-        dial: &Connector,
+        connector: &ServerConnector,
         session: &Session,
         server: &Server,
         instance: &Arc<Instance>,
     ) -> Result<(Link, Option<StartedProgram>), SendError> {
-        match dial {
-            Connector::Stdio { spec, children, .. } => {
+        match connector {
+            ServerConnector::Stdio { spec, children, .. } => {
                 let label = Label {
                     server: server.id.as_str().into(),
                     session: Arc::from(&*session.digest),
@@ -151,7 +133,7 @@ impl SessionRouter {
                 let program = StartedProgram::new(child.stderr, &spec.environment);
                 Ok((child.link, Some(program)))
             }
-            Connector::Sse => {
+            ServerConnector::Sse => {
                 let limit = self.options().answer_timeout;
                 let link = legacy::connect(self.client(), instance, &server.headers, limit).await;
                 let link = link.map_err(|error| {

@@ -15,15 +15,13 @@ mod serve;
 mod stop;
 mod sweep;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use mooring_session::names::ServerName;
 use mooring_session::rules::Ownership;
 use mooring_session::view::{BindingView, OwnerView};
 
-pub use connect::{ConnectionSettings, Connector};
+pub use connect::ConnectionSettings;
 pub use connection_table::ConnectionKey;
 pub use death_watch::watch_owners;
 pub use fence::BeatTime;
@@ -44,7 +42,6 @@ pub struct OwnedConnections {
     table: ConnectionTable,
     death_watches: DeathWatches,
     fence: Fence,
-    dials: HashMap<ServerName, Connector>,
     options: ConnectionSettings,
     peers: Option<PeerClient>,
     admission: OwnedAdmission,
@@ -59,17 +56,11 @@ impl fmt::Debug for OwnedConnections {
 impl OwnedConnections {
     /// No connections yet. Without `peers`, connections of other gateways cannot be reached.
     #[must_use]
-    pub fn new(
-        dials: HashMap<ServerName, Connector>,
-        options: ConnectionSettings,
-        beat_ttl: Duration,
-        peers: Option<PeerClient>,
-    ) -> Self {
+    pub fn new(options: ConnectionSettings, beat_ttl: Duration, peers: Option<PeerClient>) -> Self {
         Self {
             table: ConnectionTable::default(),
             death_watches: DeathWatches::default(),
             fence: Fence::new(beat_ttl),
-            dials,
             options,
             peers,
             admission: OwnedAdmission::default(),

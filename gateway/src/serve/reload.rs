@@ -1,0 +1,203 @@
+//! Reloads: the settings are read again as at the start, and what can change is replaced while requests are served.
+//!
+//! Invariants: everything is checked before anything is changed, so settings that cannot be used change nothing. Requests
+//! under way finish with what they began with. Sessions of a server that has not changed notice nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooring_session::names::ServerName;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::application::{self, PreviousApp};
+use super::check::{CheckOutcome, SettingsCheck, check_files};
+use super::probe_servers;
+use crate::app_tasks::AppTasks;
+use crate::http::{App, CurrentApp};
+use crate::logs::LogLevelControl;
+use crate::reload::{ReloadError, ReloadReport, ReloadRequest, ReloadRequests, ReloadResult};
+use mooring_peers::fleet::KeyRing;
+use mooring_settings::{
+    AuthSettings, Environment, Flags, LoadedSettings, ServerSettings, Settings, SettingsChanges,
+};
+use mooring_upstream::{tls_config, with_causes};
+
+/// Where the settings of a process come from, and what a reload changes besides the state of requests.
+#[derive(Clone, Debug)]
+pub struct ReloadSource {
+    /// The flags that the process was started with.
+    pub flags: Flags,
+    /// Sets the level of the log.
+    pub log_level: LogLevelControl,
+}
+
+/// Reloads the settings of a gateway.
+pub(super) struct Reloader {
+    pub(super) source: ReloadSource,
+    /// The settings that are in use.
+    pub(super) settings: Settings,
+    pub(super) ring: Option<KeyRing>,
+    pub(super) current: Arc<CurrentApp>,
+    pub(super) app_tasks: AppTasks,
+    /// Cancelled when the gateway stops.
+    pub(super) stopping: CancellationToken,
+}
+
+impl Reloader {
+    /// Serves requests for reloads, until it is stopped.
+    pub(super) async fn run(mut self, mut requests: ReloadRequests) {
+        let mut endings = JoinSet::new();
+        while let Some(request) = requests.next().await {
+            let result = match self.stopping.is_cancelled() {
+                true => Err(ReloadError::Stopping),
+                false => self.reload(&mut endings).await,
+            };
+            match &result {
+                Ok(report) => report.log(),
+                Err(error) => tracing::error!("{error}"),
+            }
+            if let ReloadRequest::Caller(answer) = request {
+                // A caller that is gone needs no report.
+                let _ = answer.send(result);
+            }
+            while endings.try_join_next().is_some() {}
+        }
+    }
+
+    async fn reload(&mut self, endings: &mut JoinSet<()>) -> ReloadResult {
+        let LoadedSettings { settings, remarks } = self.load().await?;
+        let (settings, changes) = self.settings.take_changes(settings);
+        if changes.is_empty() {
+            return Ok(ReloadReport::new(&changes, remarks));
+        }
+        let served = self.current.get();
+        let problems = unmet_needs(&settings, &served.app, self.ring.as_ref());
+        if !problems.is_empty() {
+            return Err(ReloadError::Refused(problems));
+        }
+        let previous = PreviousApp {
+            settings: &self.settings,
+            app: &served.app,
+        };
+        let assembled = application::assemble_next(&settings, &previous, self.ring.as_ref());
+        let app = assembled.await.map_err(|error| refused(&error))?;
+        self.trust_roots(&settings, &app)?;
+
+        if !Arc::ptr_eq(&app.authenticator, &served.app.authenticator) {
+            app.authenticator.read_keys().await;
+        }
+        self.app_tasks.follow(&app).await;
+        let router = &app.core.session_router;
+        router.configure(
+            Arc::clone(&app.core.servers),
+            application::session_limits(&settings),
+        );
+        self.current.replace(Arc::clone(&app));
+        self.source.log_level.set(settings.log.level);
+        probe_servers(&app, Some(&served.app.core.servers));
+        for id in self.ended_servers(&settings, &changes) {
+            let (app, before) = (Arc::clone(&app), Arc::clone(&served.app));
+            let patience = settings.worker.stop_patience;
+            endings.spawn(async move { end_sessions(&app, &before, &id, patience).await });
+        }
+        self.settings = settings;
+        Ok(ReloadReport::new(&changes, remarks))
+    }
+
+    /// Reads and checks the settings as the start did. Files are read beside other work.
+    async fn load(&self) -> Result<LoadedSettings, ReloadError> {
+        let flags = self.source.flags.clone();
+        let loading = tokio::task::spawn_blocking(move || {
+            let loaded = Settings::load(&Environment::of_process(), &flags).map_err(|error| {
+                let problems = error.problems().iter();
+                ReloadError::Refused(problems.map(ToString::to_string).collect())
+            })?;
+            let checks = check_files(&loaded.settings);
+            let problems: Vec<String> = (checks.into_iter())
+                .filter(|check| check.outcome == CheckOutcome::Problem)
+                .map(describe_problem)
+                .collect();
+            match problems.is_empty() {
+                true => Ok(loaded),
+                false => Err(ReloadError::Refused(problems)),
+            }
+        });
+        loading.await.unwrap_or(Err(ReloadError::Stopping))
+    }
+
+    /// Root certificates are read when the first server needs them.
+    fn trust_roots(&self, settings: &Settings, app: &App) -> Result<(), ReloadError> {
+        if application::needs_tls(settings) && !application::needs_tls(&self.settings) {
+            let tls = tls_config(true).map_err(|error| refused(&error))?;
+            app.core.session_router.client().http().trust(tls);
+        }
+        Ok(())
+    }
+
+    /// The servers whose sessions end: those that are removed, or are now of another kind.
+    fn ended_servers(&self, settings: &Settings, changes: &SettingsChanges) -> Vec<ServerName> {
+        let is_other_kind = |id: &str| {
+            let kind = |settings: &Settings| settings.server(id).map(|server| server.kind.name());
+            kind(settings) != kind(&self.settings)
+        };
+        let changed = changes.servers_changed.iter();
+        let ended = changed
+            .filter(|id| is_other_kind(id.as_str()))
+            .chain(&changes.servers_removed);
+        ended
+            .filter_map(|id| ServerName::parse(id.as_str().as_bytes()).ok())
+            .collect()
+    }
+}
+
+/// Ends the sessions of a server that is no longer served.
+async fn end_sessions(app: &App, before: &App, id: &ServerName, patience: Duration) {
+    app.core.session_router.end_sessions_of(id, patience).await;
+    app.legacy.end_streams(id);
+    if let Some(server) = before.core.servers.get(id.as_str()) {
+        app.core.pool.end_sessions_of(server).await;
+    }
+}
+
+fn refused(error: &dyn std::error::Error) -> ReloadError {
+    ReloadError::Refused(vec![with_causes(error)])
+}
+
+fn describe_problem(check: SettingsCheck) -> String {
+    let SettingsCheck {
+        subject,
+        detail,
+        advice,
+        ..
+    } = check;
+    match advice {
+        Some(advice) => format!("{subject}: {detail}; {advice}"),
+        None => format!("{subject}: {detail}"),
+    }
+}
+
+/// What servers need that only a start can open.
+fn unmet_needs(settings: &Settings, app: &App, ring: Option<&KeyRing>) -> Vec<String> {
+    let unmet = |server: &ServerSettings| {
+        let needs_ring = server.kind.lives_in_one_worker() || server.forwards_identity();
+        let exchanges = server.exchanges_tokens();
+        if needs_ring && ring.is_none() {
+            Some("worker.fleet_keys_file")
+        } else if server.user_secret().is_some() && app.vault.is_none() {
+            Some("vault.keys_file")
+        } else if exchanges && !matches!(settings.auth, AuthSettings::Jwt { .. }) {
+            Some("auth.mode")
+        } else {
+            None
+        }
+    };
+    let problems = settings.servers.iter().filter_map(|server| {
+        let setting = unmet(server)?;
+        let (id, kind) = (server.id.as_str(), server.kind.name());
+        Some(format!(
+            "server {id:?} of kind \"{kind}\" needs {setting}, which this gateway was started without: restart it"
+        ))
+    });
+    problems.collect()
+}
