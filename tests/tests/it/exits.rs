@@ -99,17 +99,17 @@ async fn a_signal_ends_it_with_0_also_while_a_stream_is_open() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn sighup_is_logged_and_changes_nothing() -> anyhow::Result<()> {
+async fn sighup_reloads_and_ends_nothing() -> anyhow::Result<()> {
     let fixture = Fixture::start("one").await?;
     let mut gateway = Gateway::start("hung-up", kept(&[fixture.url()])).await?;
     let client = HttpClient::default();
     let mut session = McpSession::open(&client, &[gateway.mcp_url("tools")]).await?;
     let id = Pid::from_raw(i32::try_from(gateway.process().id())?).expect("a process id");
     for count in 1..=2 {
-        kill_process(id, Signal::HUP)?;
+        gateway.hang_up()?;
         wait::until("a line in the log", STOPPED_WITHIN, async || {
             let log = gateway.process().log_text();
-            Ok((log.matches("SIGHUP").count() == count).then_some(()))
+            Ok((log.matches("settings reloaded").count() == count).then_some(()))
         })
         .await?;
         assert_eq!(session.increment().await?, count as u64);

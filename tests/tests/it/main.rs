@@ -90,6 +90,7 @@ mod reaper;
 mod reaping;
 mod recovery;
 mod redirects;
+mod reloading;
 mod reported_losses;
 mod resuming;
 mod returning;
