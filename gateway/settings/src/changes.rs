@@ -35,6 +35,10 @@ impl Settings {
     #[must_use]
     pub fn take_changes(&self, next: Self) -> (Self, SettingsChanges) {
         let taken = self.with_changes_of(next.clone());
+        let next = Self {
+            default_server: taken.default_server.clone(),
+            ..next
+        };
         let (added, changed, removed) = compare_servers(&self.servers, &taken.servers);
         let changes = SettingsChanges {
             servers_added: added,
@@ -61,7 +65,11 @@ impl Settings {
             true => (next.auth, next.grants),
             false => (self.auth.clone(), self.grants.clone()),
         };
+        // The only server is the default one. It does not cease to be that for its clients when another one comes.
+        let is_served = |id: &ServerId| next.servers.iter().any(|server| server.id == *id);
+        let present_default = self.default_server.clone().filter(is_served);
         Self {
+            default_server: next.default_server.or(present_default),
             listen: ListenSettings {
                 public_url: next.listen.public_url,
                 allowed_hosts: next.listen.allowed_hosts,
@@ -92,7 +100,6 @@ impl Settings {
             hooks: next.hooks,
             log,
             servers: next.servers,
-            default_server: next.default_server,
         }
     }
 

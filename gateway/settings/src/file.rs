@@ -19,6 +19,7 @@ pub(super) struct FileTables {
     root: Table,
     path: Option<PathBuf>,
     counted: CountedParts,
+    is_added: bool,
 }
 
 /// What places of a file are counted by.
@@ -118,7 +119,21 @@ impl FileTables {
             },
             path: None,
             counted: CountedParts::Servers,
+            is_added: false,
         }
+    }
+
+    /// The same servers, as those that were added to the settings.
+    pub(super) fn as_added(self) -> Self {
+        Self {
+            is_added: true,
+            ..self
+        }
+    }
+
+    /// Whether it has what was added to the settings.
+    pub(super) const fn is_added(&self) -> bool {
+        self.is_added
     }
 
     /// The directory that the file is in; none of what is no file.

@@ -135,20 +135,21 @@ impl Settings {
         Self::load_with(environment, flags, None)
     }
 
-    /// The same with further servers, as a JSON list that people know by this name.
+    /// The same with servers that were added, as a JSON list that people know by this name. Beside them, the settings are
+    /// what they are without.
     ///
     /// # Errors
     /// See [`Settings::load`].
     pub fn load_with(
         environment: &Environment,
         flags: &Flags,
-        further: Option<(&str, &str)>,
+        added: Option<(&str, &str)>,
     ) -> Result<LoadedSettings, SettingsError> {
         let mut errors = SettingsError::default();
         let file = read_file(environment, flags, &mut errors);
         let mut files = server_files::read_directory(&file, environment, flags, &mut errors);
-        if let Some((name, servers_json)) = further {
-            files.push(FileTables::parse_json(name, servers_json, &mut errors));
+        if let Some((name, servers_json)) = added {
+            files.push(FileTables::parse_json(name, servers_json, &mut errors).as_added());
         }
         parse(&file, &files, environment, flags, errors)
     }

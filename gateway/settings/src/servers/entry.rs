@@ -54,6 +54,11 @@ impl<'a> ServerEntry<'a> {
         }
     }
 
+    /// Whether the server was added to those of the settings.
+    pub(super) fn is_added(&self) -> bool {
+        self.table.is_some_and(|table| table.file.is_added())
+    }
+
     /// Where the server is written; none if only a flag names it.
     pub(super) fn place(&self) -> Option<String> {
         let WrittenTable { file, table, .. } = self.table?;

@@ -72,17 +72,18 @@ pub(super) fn parse(
     errors: &mut SettingsError,
 ) -> Vec<ServerSettings> {
     let entries = entry::collect(files, flags, environment, errors);
-    if entries.is_empty() && code.settings.is_enabled {
+    let mut servers: Vec<(ServerSettings, ServerEntry<'_>)> = Vec::new();
+    if entries.iter().all(ServerEntry::is_added) && code.settings.is_enabled {
         let unwritten = ServerEntry::unwritten();
         let mut reader = Reader::new(&unwritten, environment, errors);
-        return vec![ServerSettings {
+        let standard = ServerSettings {
             id: ServerId::standard(),
             kind: ServerKind::Code(CodeServerSettings::read(&mut reader, code)),
             tags: Vec::new(),
             allow: None,
-        }];
+        };
+        servers.push((standard, unwritten));
     }
-    let mut servers: Vec<(ServerSettings, ServerEntry<'_>)> = Vec::new();
     for entry in entries {
         let mut reader = Reader::new(&entry, environment, errors);
         let Some(server) = parse_one(&mut reader, entry.has_a_refused_kind(), affinity, code)

@@ -58,6 +58,20 @@ fn what_can_change_is_applied_and_the_rest_is_named() {
     assert_eq!(again.needs_restart.len(), 4);
 }
 
+#[test]
+fn the_only_server_stays_the_default_one_when_another_comes() {
+    let server =
+        |id: &str| format!("[[servers]]\nid = {id:?}\ninstances = [\"http://127.0.0.1:9/mcp\"]\n");
+    let (taken, differences) = changes(&server("a"), &(server("a") + &server("b")));
+    assert_eq!(
+        taken.default_server.as_ref().map(ServerId::as_str),
+        Some("a")
+    );
+    assert!(differences.applied.is_empty() && differences.needs_restart.is_empty());
+    let (taken, _) = taken.take_changes(settings(&(server("b") + &server("c")), &[]));
+    assert_eq!(taken.default_server, None, "it is not served any more");
+}
+
 /// A listener that was checked for authenticated callers must not become open by a reload.
 #[test]
 fn another_way_of_authentication_needs_a_restart() {

@@ -53,6 +53,21 @@ fn files_of_the_directory_add_servers_in_the_order_of_their_names() {
     assert_eq!(ids.unwrap(), ["a", "j", "b", "c", "d"]);
 }
 
+/// A gateway without settings serves its sandbox, also when an operator adds a server.
+#[test]
+fn added_servers_do_not_take_the_place_of_the_standard_one() {
+    let added = r#"[{"id": "late", "instances": ["http://127.0.0.1:9/mcp"]}]"#;
+    let environment = [("HOME", "/home/ada")].into_iter().collect();
+    let flags = Flags::default();
+    let loaded = Settings::load_with(&environment, &flags, Some(("added", added))).unwrap();
+    let ids = loaded.settings.servers.iter();
+    let ids: Vec<&str> = ids.map(|server| server.id.as_str()).collect();
+    assert_eq!(ids, ["sandbox", "late"]);
+    let bad = r#"[{"id": "late"}]"#;
+    let error = Settings::load_with(&environment, &flags, Some(("added", bad))).unwrap_err();
+    assert!(error.to_string().contains("added, server 1"), "{error}");
+}
+
 #[test]
 fn an_id_in_two_places_is_refused_with_both() {
     let main = format!("[[servers]]\n{}", server("a"));
