@@ -3,6 +3,7 @@
 //! [`http`] reads requests and writes replies; `mooring-pipeline` serves them, and `mooring-router` decides where a
 //! message goes.
 
+mod added_servers;
 mod app_tasks;
 mod background;
 pub mod cli;

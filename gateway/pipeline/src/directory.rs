@@ -195,6 +195,12 @@ impl ServerDirectory {
         ids
     }
 
+    /// Whether it has a server of this id.
+    #[must_use]
+    pub fn serves(&self, id: &str) -> bool {
+        self.target(id).is_some()
+    }
+
     /// The ids of all servers.
     pub(crate) fn server_ids(&self) -> impl Iterator<Item = &str> {
         let upstreams = self.core.servers.iter().map(|server| server.id.as_str());

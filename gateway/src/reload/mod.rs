@@ -4,6 +4,7 @@
 
 mod report;
 
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::report::{ReloadError, ReloadReport};
@@ -21,6 +22,8 @@ pub(crate) enum ReloadRequest {
     Signal,
     /// A caller that gets the report.
     Caller(oneshot::Sender<ReloadResult>),
+    /// A caller that wants to know whether the settings could be used with these added servers, and changes nothing.
+    Check(Vec<Value>, oneshot::Sender<Result<(), ReloadError>>),
 }
 
 /// Asks for reloads of this gateway's settings. Cheap to clone.
@@ -45,6 +48,20 @@ impl ReloadHandle {
     pub async fn reload(&self) -> ReloadResult {
         let (answer, answered) = oneshot::channel();
         let request = ReloadRequest::Caller(answer);
+        self.0
+            .send(request)
+            .await
+            .map_err(|_| ReloadError::Stopping)?;
+        answered.await.unwrap_or(Err(ReloadError::Stopping))
+    }
+
+    /// Whether the settings could be used with these servers in the place of those that operators have added.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) async fn check(&self, added: Vec<Value>) -> Result<(), ReloadError> {
+        let (answer, answered) = oneshot::channel();
+        let request = ReloadRequest::Check(added, answer);
         self.0
             .send(request)
             .await

@@ -14,6 +14,7 @@ use mooring_session::names::{NameError, ServerName, WorkerId};
 use mooring_session::time::Millis;
 use tokio_util::sync::CancellationToken;
 
+use super::previous_app::PreviousApp;
 use super::servers::UpstreamCredentials;
 use super::{ServeError, servers};
 use crate::http::{App, RequestBodies, StrangerRates};
@@ -33,14 +34,15 @@ use mooring_pipeline::{
     RemovedServers, RequestLog, RequestRates, ServerDirectory, ServingCore, UserUsages,
 };
 use mooring_router::affinity::{
-    ConnectionSettings, OwnedConnections, SessionLimits, SessionRouter, SessionRouterOptions,
+    ConnectionSettings, OwnedConnections, RoutedServers, SessionLimits, SessionRouter,
+    SessionRouterOptions,
 };
 use mooring_router::dispatch::{RelayOptions, Seals};
 use mooring_router::pooled::Pool;
 use mooring_settings::{self as settings, AuthSettings, CodeServerSettings, Settings};
 use mooring_store::{SessionAccess, Store};
 use mooring_upstream::{
-    Client, ClientError, HttpClient, HttpClientOptions, Servers, SilenceLimits, tls_config,
+    Client, ClientError, HttpClient, HttpClientOptions, SilenceLimits, tls_config,
 };
 use mooring_usage::{MemoryBudget, SharePart, UsageLimits};
 
@@ -64,12 +66,6 @@ pub(crate) struct GatewayParts {
     pub(crate) reloads: Option<ReloadHandle>,
 }
 
-/// The state before a reload, and the settings that it was built from.
-pub(crate) struct PreviousApp<'a> {
-    pub(crate) settings: &'a Settings,
-    pub(crate) app: &'a App,
-}
-
 /// What all states of one process have in common.
 struct CommonParts {
     session_router: SessionRouter,
@@ -83,7 +79,7 @@ struct CommonParts {
 
 /// The upstream servers, and what their requests are authorized by.
 struct UpstreamParts {
-    servers: Arc<Servers>,
+    routed: RoutedServers,
     tokens: servers::ServerTokens,
     caller_signer: Option<Arc<CallerSigner>>,
 }
@@ -108,8 +104,12 @@ impl UpstreamParts {
         };
         let servers = Arc::new(servers::servers(settings, &credentials, previous)?);
         servers::note_missing_programs(settings, &servers, previous);
+        let connectors = Arc::new(servers::connectors(settings, previous)?);
         Ok(Self {
-            servers,
+            routed: RoutedServers {
+                servers,
+                connectors,
+            },
             tokens,
             caller_signer,
         })
@@ -128,7 +128,7 @@ pub(crate) async fn assemble(
     let session_router = SessionRouter::new(
         parts.store,
         client.clone(),
-        Arc::clone(&upstream.servers),
+        upstream.routed.clone(),
         owned(settings, parts.peers),
         parts.worker.clone(),
         affinity_options(settings),
@@ -158,12 +158,12 @@ pub(crate) async fn assemble(
     build(settings, common, upstream, parts.policy, None).await
 }
 
-/// Builds the state that follows at a reload. The caller lets requests begin with it, and the router route by it.
-pub(crate) async fn assemble_next(
+/// Builds the state that follows at a reload, with the servers for the router. The caller lets requests begin with it.
+pub(super) async fn assemble_next(
     settings: &Settings,
     previous: &PreviousApp<'_>,
     ring: Option<&KeyRing>,
-) -> Result<Arc<App>, ServeError> {
+) -> Result<(Arc<App>, RoutedServers), ServeError> {
     let PreviousApp { app, .. } = previous;
     let upstream = UpstreamParts::new(settings, ring, app.vault.as_ref(), Some(previous))?;
     let common = CommonParts {
@@ -176,7 +176,9 @@ pub(crate) async fn assemble_next(
         metrics: app.metrics.clone(),
     };
     let policy = Arc::new(AccessPolicy::of(settings));
-    build(settings, common, upstream, policy, Some(previous)).await
+    let routed = upstream.routed.clone();
+    let next = build(settings, common, upstream, policy, Some(previous));
+    Ok((next.await?, routed))
 }
 
 async fn build(
@@ -191,7 +193,7 @@ async fn build(
     let agents = agents(settings, session_router, previous)?;
     let hooks_client = session_router.client().http().clone();
     let core = Arc::new(ServingCore {
-        servers: upstream.servers,
+        servers: upstream.routed.servers,
         usages: usages(settings, previous),
         hooks: CallHooks::new(
             &settings.hooks,

@@ -14,11 +14,14 @@ mod listener;
 mod listener_tls;
 mod open_files;
 mod peers;
+mod previous_app;
 mod reload;
+mod serve_error;
 mod servers;
 mod service_manager;
 mod serving_threads;
 mod signals;
+mod statefulness;
 mod stdio;
 mod unread_body;
 
@@ -41,9 +44,9 @@ use crate::reload::{ReloadHandle, reload_channel};
 use mooring_metrics as metrics;
 use mooring_peers::fleet::KeyRing;
 use mooring_pipeline::policy::AccessPolicy;
-use mooring_settings::{Affinity, Settings};
+use mooring_settings::Settings;
 use mooring_store::{self as store, Store};
-use mooring_upstream::{ClientError, Servers, ask_statefulness, with_causes};
+use mooring_upstream::with_causes;
 
 use self::application::GatewayParts;
 pub use self::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
@@ -55,88 +58,21 @@ use self::listener_tls::ListenerTls;
 use self::peers::{PeerPort, Peers};
 pub use self::reload::ReloadSource;
 use self::reload::Reloader;
+pub use self::serve_error::ServeError;
 use self::serving_threads::ServingThreads;
 pub use self::serving_threads::{end_runtime, runtime};
+use self::statefulness::probe_servers;
 pub use self::stdio::{StdioOptions, serve_stdio};
 
 /// Minimum time to close owned connections after the last reply.
 const LET_GO_WITHIN: Duration = Duration::from_secs(1);
-
-/// Why serving failed to start, or stopped unexpectedly.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// A required service is unavailable or unusable; exit code 69.
-    #[error("{service} cannot be used: {reason}")]
-    Unavailable {
-        /// The service, without credentials.
-        service: String,
-        /// What is wrong, and how to fix it.
-        reason: String,
-    },
-    /// The address could not be bound.
-    #[error("cannot listen on {address}")]
-    Bind {
-        /// The address as configured.
-        address: SocketAddr,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// The metrics recorder could not be installed.
-    #[error("metrics cannot be recorded")]
-    Metrics(#[source] metrics_exporter_prometheus::BuildError),
-    /// The HTTP client to upstream instances could not be created.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The code servers could not be created.
-    #[error("the code servers cannot be made")]
-    Code(#[from] mooring_code::server::CodeServersError),
-    /// A reload asks for more of the code servers than they were opened for.
-    #[error(transparent)]
-    CodeReload(#[from] mooring_code::server::SessionTtlGrowth),
-    /// A configured name is invalid in the store.
-    #[error(transparent)]
-    Name(#[from] NameError),
-    /// `mooring stdio` was given an unknown server id; exit code 64.
-    #[error(
-        "there is no server `{id}` in the settings; there is {known}. To name one here, write --server ID=URL or \
-         --server \"ID=PROGRAM ARGUMENT...\""
-    )]
-    NoServer {
-        /// The given id.
-        id: String,
-        /// The existing ids, as a list.
-        known: String,
-    },
-    /// The session of the only client was ended by another process, or has expired.
-    #[error("the session is over; the client may start again")]
-    SessionOver,
-    /// The accept loop ended, which would be a defect.
-    #[error("the accept loop stopped")]
-    Accept(#[source] tokio::task::JoinError),
-    /// A thread that serves could not be started.
-    #[error("a serving thread cannot be started")]
-    Threads(#[source] std::io::Error),
-}
 
 /// Serves until SIGTERM or SIGINT. SIGHUP stops the process if its terminal is gone, otherwise it reloads the settings.
 ///
 /// # Errors
 /// See [`ServeError`].
 pub async fn serve(settings: Settings, source: ReloadSource) -> Result<(), ServeError> {
-    let checks = check_files(&settings);
-    refuse_problems(&checks)?;
-    for check in checks
-        .iter()
-        .filter(|check| check.outcome != CheckOutcome::Ok)
-    {
-        let SettingsCheck {
-            subject,
-            detail,
-            advice,
-            ..
-        } = check;
-        tracing::warn!(%subject, advice = advice.as_deref(), "{detail}");
-    }
+    check_settings(&settings)?;
     let open_files_max = open_files::raise_limit();
     let tls = listener_tls(&settings)?;
     let recorder = record_metrics()?;
@@ -176,15 +112,19 @@ pub async fn serve(settings: Settings, source: ReloadSource) -> Result<(), Serve
     let patience = settings.worker.stop_patience;
     service_manager::report_ready(address);
     tokio::spawn(service_manager::report_liveness(Arc::clone(&threads)));
-    let listener = client_listener(socket, &current, tls, Arc::clone(&threads), open_files_max);
-    let reloader = Reloader {
+    let mut reloader = Reloader {
         source,
         settings,
         ring,
         current: Arc::clone(&current),
         app_tasks,
+        desired: app.core.session_router.store().watch_desired_state(),
+        added: Vec::new(),
         stopping: app.core.relay.stopping.clone(),
     };
+    // Before a client is served: one whose server was added would take its session for ended.
+    reloader.follow_operators(&mut tasks).await;
+    let listener = client_listener(socket, &current, tls, Arc::clone(&threads), open_files_max);
     tasks.spawn(reloader.run(reload_requests));
     let (result, patience_ends_at) = run(listener, &app, &reloads, patience).await;
     wind_down(&current.get().app, tasks, patience_ends_at).await;
@@ -195,6 +135,25 @@ pub async fn serve(settings: Settings, source: ReloadSource) -> Result<(), Serve
     threads.stop().await;
     tracing::info!("stopped");
     result
+}
+
+/// Checks what the settings name, and logs what is no problem but of interest.
+fn check_settings(settings: &Settings) -> Result<(), ServeError> {
+    let checks = check_files(settings);
+    refuse_problems(&checks)?;
+    for check in checks
+        .iter()
+        .filter(|check| check.outcome != CheckOutcome::Ok)
+    {
+        let SettingsCheck {
+            subject,
+            detail,
+            advice,
+            ..
+        } = check;
+        tracing::warn!(%subject, advice = advice.as_deref(), "{detail}");
+    }
+    Ok(())
 }
 
 fn record_metrics() -> Result<PrometheusHandle, ServeError> {
@@ -274,29 +233,6 @@ async fn client_socket(configured: SocketAddr) -> Result<ClientSocket, ServeErro
         None => {
             let bound = listener::bind(configured).await;
             bound.map(ClientSocket::Bound).map_err(bind_error)
-        }
-    }
-}
-
-/// Probes servers that decide themselves whether they are stateful, and that are not among those before a reload. Nothing
-/// waits for the results.
-fn probe_servers(app: &Arc<App>, before: Option<&Servers>) {
-    for server in app.core.servers.iter() {
-        let present = before.and_then(|before| before.get(server.id.as_str()));
-        let is_new = present.is_none_or(|present| !Arc::ptr_eq(present, server));
-        if is_new && server.affinity == Affinity::ByServer {
-            let (app, server) = (Arc::clone(app), Arc::clone(server));
-            tokio::spawn(async move {
-                let session_router = &app.core.session_router;
-                let limit = session_router.options().answer_timeout;
-                ask_statefulness(
-                    session_router.client(),
-                    &server,
-                    || session_router.next_id(),
-                    limit,
-                )
-                .await;
-            });
         }
     }
 }

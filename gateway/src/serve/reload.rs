@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_session::names::ServerName;
+use serde_json::Value;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::application::{self, PreviousApp};
+use super::application;
 use super::check::{CheckOutcome, SettingsCheck, check_files};
-use super::probe_servers;
+use super::previous_app::PreviousApp;
+use super::statefulness::probe_servers;
 use crate::app_tasks::AppTasks;
 use crate::http::{App, CurrentApp};
 use crate::logs::LogLevelControl;
@@ -21,6 +24,7 @@ use mooring_peers::fleet::KeyRing;
 use mooring_settings::{
     AuthSettings, Environment, Flags, LoadedSettings, ServerSettings, Settings, SettingsChanges,
 };
+use mooring_store::DesiredState;
 use mooring_upstream::{tls_config, with_causes};
 
 /// Where the settings of a process come from, and what a reload changes besides the state of requests.
@@ -40,33 +44,83 @@ pub(super) struct Reloader {
     pub(super) ring: Option<KeyRing>,
     pub(super) current: Arc<CurrentApp>,
     pub(super) app_tasks: AppTasks,
+    /// What operators want of the fleet: among it, the servers that they have added.
+    pub(super) desired: watch::Receiver<Arc<DesiredState>>,
+    /// The definitions of added servers that were tried last.
+    pub(super) added: Vec<Value>,
     /// Cancelled when the gateway stops.
     pub(super) stopping: CancellationToken,
 }
+
+/// What people know the added servers by.
+const ADDED_BY_OPERATORS: &str = "servers added by operators";
 
 impl Reloader {
     /// Serves requests for reloads, until it is stopped.
     pub(super) async fn run(mut self, mut requests: ReloadRequests) {
         let mut endings = JoinSet::new();
-        while let Some(request) = requests.next().await {
-            let result = match self.stopping.is_cancelled() {
-                true => Err(ReloadError::Stopping),
-                false => self.reload(&mut endings).await,
-            };
-            match &result {
-                Ok(report) => report.log(),
-                Err(error) => tracing::error!("{error}"),
-            }
-            if let ReloadRequest::Caller(answer) = request {
-                // A caller that is gone needs no report.
-                let _ = answer.send(result);
+        loop {
+            tokio::select! {
+                request = requests.next() => match request {
+                    Some(request) => self.serve(request, &mut endings).await,
+                    None => return,
+                },
+                changed = self.desired.changed() => match changed {
+                    Ok(()) => self.follow_operators(&mut endings).await,
+                    Err(_) => return,
+                },
             }
             while endings.try_join_next().is_some() {}
         }
     }
 
+    async fn serve(&mut self, request: ReloadRequest, endings: &mut JoinSet<()>) {
+        match request {
+            ReloadRequest::Signal => drop(self.reload_and_log(endings).await),
+            // A caller that is gone needs no report.
+            ReloadRequest::Caller(answer) => {
+                let _ = answer.send(self.reload_and_log(endings).await);
+            }
+            ReloadRequest::Check(added, answer) => {
+                let _ = answer.send(self.check(added).await);
+            }
+        }
+    }
+
+    /// Applies the servers that operators have added, if they differ from those that were tried last.
+    pub(super) async fn follow_operators(&mut self, endings: &mut JoinSet<()>) {
+        let added = added_definitions(&self.desired.borrow_and_update());
+        if added != self.added {
+            drop(self.reload_and_log(endings).await);
+        }
+    }
+
+    async fn reload_and_log(&mut self, endings: &mut JoinSet<()>) -> ReloadResult {
+        let result = match self.stopping.is_cancelled() {
+            true => Err(ReloadError::Stopping),
+            false => self.reload(endings).await,
+        };
+        match &result {
+            Ok(report) => report.log(),
+            Err(error) => tracing::error!("{error}"),
+        }
+        result
+    }
+
+    /// Whether the settings could be used with these added servers.
+    async fn check(&self, added: Vec<Value>) -> Result<(), ReloadError> {
+        let loaded = self.load(added).await?;
+        let (settings, _) = self.settings.take_changes(loaded.settings);
+        let problems = unmet_needs(&settings, &self.current.get().app, self.ring.as_ref());
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(ReloadError::Refused(problems)),
+        }
+    }
+
     async fn reload(&mut self, endings: &mut JoinSet<()>) -> ReloadResult {
-        let LoadedSettings { settings, remarks } = self.load().await?;
+        self.added = added_definitions(&self.desired.borrow_and_update());
+        let LoadedSettings { settings, remarks } = self.load(self.added.clone()).await?;
         let (settings, changes) = self.settings.take_changes(settings);
         if changes.is_empty() {
             return Ok(ReloadReport::new(&changes, remarks));
@@ -81,7 +135,7 @@ impl Reloader {
             app: &served.app,
         };
         let assembled = application::assemble_next(&settings, &previous, self.ring.as_ref());
-        let app = assembled.await.map_err(|error| refused(&error))?;
+        let (app, routed) = assembled.await.map_err(|error| refused(&error))?;
         self.trust_roots(&settings, &app)?;
 
         if !Arc::ptr_eq(&app.authenticator, &served.app.authenticator) {
@@ -89,14 +143,11 @@ impl Reloader {
         }
         self.app_tasks.follow(&app).await;
         let router = &app.core.session_router;
-        router.configure(
-            Arc::clone(&app.core.servers),
-            application::session_limits(&settings),
-        );
+        router.configure(&routed, application::session_limits(&settings));
         self.current.replace(Arc::clone(&app));
         self.source.log_level.set(settings.log.level);
         probe_servers(&app, Some(&served.app.core.servers));
-        for id in self.ended_servers(&settings, &changes) {
+        for id in removed_servers(&changes) {
             let (app, before) = (Arc::clone(&app), Arc::clone(&served.app));
             let patience = settings.worker.stop_patience;
             endings.spawn(async move { end_sessions(&app, &before, &id, patience).await });
@@ -106,13 +157,17 @@ impl Reloader {
     }
 
     /// Reads and checks the settings as the start did. Files are read beside other work.
-    async fn load(&self) -> Result<LoadedSettings, ReloadError> {
+    async fn load(&self, added: Vec<Value>) -> Result<LoadedSettings, ReloadError> {
         let flags = self.source.flags.clone();
         let loading = tokio::task::spawn_blocking(move || {
-            let loaded = Settings::load(&Environment::of_process(), &flags).map_err(|error| {
-                let problems = error.problems().iter();
-                ReloadError::Refused(problems.map(ToString::to_string).collect())
-            })?;
+            let added = (!added.is_empty()).then(|| Value::Array(added).to_string());
+            let further = added.as_deref().map(|added| (ADDED_BY_OPERATORS, added));
+            let loaded = Settings::load_with(&Environment::of_process(), &flags, further).map_err(
+                |error| {
+                    let problems = error.problems().iter();
+                    ReloadError::Refused(problems.map(ToString::to_string).collect())
+                },
+            )?;
             let checks = check_files(&loaded.settings);
             let problems: Vec<String> = (checks.into_iter())
                 .filter(|check| check.outcome == CheckOutcome::Problem)
@@ -134,21 +189,21 @@ impl Reloader {
         }
         Ok(())
     }
+}
 
-    /// The servers whose sessions end: those that are removed, or are now of another kind.
-    fn ended_servers(&self, settings: &Settings, changes: &SettingsChanges) -> Vec<ServerName> {
-        let is_other_kind = |id: &str| {
-            let kind = |settings: &Settings| settings.server(id).map(|server| server.kind.name());
-            kind(settings) != kind(&self.settings)
-        };
-        let changed = changes.servers_changed.iter();
-        let ended = changed
-            .filter(|id| is_other_kind(id.as_str()))
-            .chain(&changes.servers_removed);
-        ended
-            .filter_map(|id| ServerName::parse(id.as_str().as_bytes()).ok())
-            .collect()
-    }
+/// The names of the servers that are removed. One that is now of another kind is not among them: its sessions move, as
+/// after a loss.
+fn removed_servers(changes: &SettingsChanges) -> Vec<ServerName> {
+    let removed = changes.servers_removed.iter();
+    removed
+        .filter_map(|id| ServerName::parse(id.as_str().as_bytes()).ok())
+        .collect()
+}
+
+/// The definitions of the servers that operators have added.
+fn added_definitions(desired: &DesiredState) -> Vec<Value> {
+    let added = desired.servers.values();
+    added.map(|added| added.definition.clone()).collect()
 }
 
 /// Ends the sessions of a server that is no longer served.

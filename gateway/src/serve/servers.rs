@@ -10,10 +10,11 @@ use http::{HeaderMap, Uri};
 use mooring_session::names::{InstanceName, NameError, ServerName};
 use mooring_session::rules::Ownership;
 
-use super::application::PreviousApp;
+use super::previous_app::PreviousApp;
 use crate::vault::Vault;
 use mooring_code::catalog::MountableServer;
 use mooring_peers::fleet::CallerSigner;
+use mooring_router::affinity::Connector;
 use mooring_settings::{
     HttpServerSettings, OauthSettings, ServerKind, ServerSettings, Settings, StdioServerSettings,
     UpstreamSettings,
@@ -24,8 +25,7 @@ use mooring_upstream::stdio::{
 };
 use mooring_upstream::{
     CallerCredentials, ContactLog, ContactOutcome, FailureCause, Instance, OauthTokens, Reach,
-    STARTED_HERE, SecretHeader, Server, ServerConnector, Servers, SessionPolicy, StatefulnessSeen,
-    UserSecrets,
+    STARTED_HERE, SecretHeader, Server, Servers, SessionPolicy, StatefulnessSeen, UserSecrets,
 };
 
 /// Most queued messages in each direction of a child's streams.
@@ -134,11 +134,8 @@ pub(super) fn servers(
             ServerKind::Http(http) => {
                 over_http(id, http, Ownership::Shared, credentials, previous)?
             }
-            ServerKind::Sse(sse) => over_http(id, sse, Ownership::Owned, credentials, previous)?
-                .with_connector(ServerConnector::Sse),
-            ServerKind::Stdio(stdio) => {
-                started(id, stdio)?.with_connector(child(stdio, &settings.upstream, previous))
-            }
+            ServerKind::Sse(sse) => over_http(id, sse, Ownership::Owned, credentials, previous)?,
+            ServerKind::Stdio(stdio) => started(id, stdio)?,
             ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) => continue,
         };
         servers.push(Arc::new(server));
@@ -287,24 +284,62 @@ pub(super) fn note_missing_programs(
     }
 }
 
-/// How a program is started. While its limit is the same, processes that were started before a reload count towards it.
+/// Makes the connectors of owned connections.
+pub(super) fn connectors(
+    settings: &Settings,
+    previous: Option<&PreviousApp<'_>>,
+) -> Result<HashMap<ServerName, Arc<Connector>>, NameError> {
+    let mut connectors = HashMap::new();
+    for configured in &settings.servers {
+        let id = ServerName::parse(configured.id.as_str().as_bytes())?;
+        let present = previous.and_then(|previous| {
+            let connector = previous.app.core.session_router.connector(&id)?;
+            Some((&previous.settings.server(id.as_str())?.kind, connector))
+        });
+        let connector = match (&configured.kind, present) {
+            (kind, Some((present, connector))) if present == kind => connector,
+            (ServerKind::Stdio(stdio), present) => {
+                let running =
+                    present.and_then(|(kind, connector)| running(stdio, kind, &connector));
+                Arc::new(child(stdio, &settings.upstream, running))
+            }
+            (ServerKind::Sse(_), _) => Arc::new(Connector::Sse),
+            (
+                ServerKind::Http(_)
+                | ServerKind::Code(_)
+                | ServerKind::Group(_)
+                | ServerKind::Agent(_),
+                _,
+            ) => continue,
+        };
+        connectors.insert(id, connector);
+    }
+    Ok(connectors)
+}
+
+/// The processes that were started before a reload. They count towards the limit, if that is the same.
+fn running(
+    stdio: &StdioServerSettings,
+    present: &ServerKind,
+    connector: &Connector,
+) -> Option<Children> {
+    match (present, connector) {
+        (ServerKind::Stdio(present), Connector::Stdio { children, .. }) => {
+            (present.children_max == stdio.children_max).then(|| children.clone())
+        }
+        _ => None,
+    }
+}
+
 fn child(
     stdio: &StdioServerSettings,
     upstream: &UpstreamSettings,
-    previous: Option<&PreviousServer<'_>>,
-) -> ServerConnector {
-    let running = previous.and_then(|previous| {
-        let (ServerKind::Stdio(present), Some(ServerConnector::Stdio { children, .. })) =
-            (previous.kind, &previous.server.connector)
-        else {
-            return None;
-        };
-        (present.children_max == stdio.children_max).then(|| children.clone())
-    });
-    ServerConnector::Stdio {
+    running: Option<Children>,
+) -> Connector {
+    let none_yet = || Children::new(stdio.children_max.get(), Launcher::default());
+    Connector::Stdio {
         spec: Box::new(child_spec(stdio, upstream)),
-        children: running
-            .unwrap_or_else(|| Children::new(stdio.children_max.get(), Launcher::default())),
+        children: running.unwrap_or_else(none_yet),
         start_timeout: stdio.start_timeout,
         idle_timeout: stdio.idle_timeout,
     }

@@ -11,7 +11,7 @@ use mooring_session::rules::Ownership;
 use super::credential::RequestCredential;
 use super::{
     Caller, CallerCredentials, ContactLog, Lateness, OauthTokens, Reach, SecretHeader,
-    ServerConnector, Statefulness, StatefulnessSeen, UserSecretError,
+    Statefulness, StatefulnessSeen, UserSecretError,
 };
 use mooring_settings::{Affinity, Concurrency, LostStateNotice, OnUpstreamLoss};
 
@@ -58,8 +58,6 @@ pub struct Server {
     pub tokens: Option<Arc<OauthTokens>>,
     /// How requests have the secret of their user; none where users store none.
     pub user_secret: Option<Arc<SecretHeader>>,
-    /// How a gateway connects that is to own a connection; none where every gateway reaches the sessions.
-    pub connector: Option<ServerConnector>,
     /// Whether it answers the gateway's own requests in time.
     pub lateness: Lateness,
     next: AtomicUsize,
@@ -108,17 +106,9 @@ impl Server {
             caller_credentials: None,
             tokens: None,
             user_secret: None,
-            connector: None,
             lateness: Lateness::default(),
             next: AtomicUsize::new(0),
         }
-    }
-
-    /// The same server, to which a gateway that owns a connection connects like this.
-    #[must_use]
-    pub fn with_connector(mut self, connector: ServerConnector) -> Self {
-        self.connector = Some(connector);
-        self
     }
 
     /// Whether a gateway starts it, once for each session.

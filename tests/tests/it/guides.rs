@@ -194,8 +194,9 @@ fn every_target_of_make_on_a_page_is_one_that_there_is() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names like those of settings that are something else: commands in ACLs, rights, tables.
-const NO_SETTINGS: [&str; 6] = [
+/// Names like those of settings that are something else: commands in ACLs, rights, tables, a directory.
+const NO_SETTINGS: [&str; 7] = [
+    "servers.d",
     "servers.oauth",
     "servers.read",
     "servers.use",

@@ -3,13 +3,14 @@
 //! Invariant: requests do not look up servers here; they bring the one that they began with. A server that is no longer
 //! configured is kept for cleaning up: its instances are still told which upstream sessions have ended.
 
+use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use mooring_session::names::{InstanceName, ServerName};
 
-use super::SessionRouter;
+use super::owned::Connector;
 use mooring_upstream::{Instance, Server, Servers};
 
 /// Most earlier definitions of servers that are kept; the oldest go first.
@@ -24,86 +25,97 @@ pub struct SessionLimits {
     pub initializes_per_minute: Option<NonZeroU64>,
 }
 
+/// The connectors of servers whose connections one gateway owns.
+type Connectors = HashMap<ServerName, Arc<Connector>>;
+
+/// The servers, and how to connect to those whose connections one gateway owns. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct RoutedServers {
+    /// The servers.
+    pub servers: Arc<Servers>,
+    /// The connectors of those that need one.
+    pub connectors: Arc<Connectors>,
+}
+
+impl Default for RoutedServers {
+    fn default() -> Self {
+        Self {
+            servers: Arc::new(Servers::new(Vec::new())),
+            connectors: Arc::default(),
+        }
+    }
+}
+
 /// The servers and limits of a router. Replaced as a whole.
 #[derive(Debug)]
 pub(super) struct RouterConfiguration {
-    servers: Arc<Servers>,
-    limits: SessionLimits,
+    pub(super) present: RoutedServers,
+    pub(super) limits: SessionLimits,
     /// Earlier definitions of servers, oldest first.
-    former: Vec<Arc<Server>>,
+    former: Vec<FormerServer>,
+}
+
+/// A definition that was replaced or removed.
+#[derive(Clone, Debug)]
+struct FormerServer {
+    server: Arc<Server>,
+    connector: Option<Arc<Connector>>,
 }
 
 impl RouterConfiguration {
     /// The first one of a router.
-    pub(super) fn new(servers: Arc<Servers>, limits: SessionLimits) -> ArcSwap<Self> {
+    pub(super) fn new(present: RoutedServers, limits: SessionLimits) -> ArcSwap<Self> {
         ArcSwap::from_pointee(Self {
-            servers,
+            present,
             limits,
             former: Vec::new(),
         })
     }
 
     /// The one that follows: servers that it has no longer, or defines otherwise, are former ones.
-    fn next(&self, servers: Arc<Servers>, limits: SessionLimits) -> Self {
+    pub(super) fn next(&self, next: RoutedServers, limits: SessionLimits) -> Self {
         let is_kept = |server: &&Arc<Server>| {
-            let next = servers.get(server.id.as_str());
+            let next = next.servers.get(server.id.as_str());
             next.is_some_and(|next| Arc::ptr_eq(next, server))
         };
-        let replaced = self.servers.iter().filter(|server| !is_kept(server));
+        let replaced = self.present.servers.iter();
+        let replaced = replaced.filter(|server| !is_kept(server));
         let mut former = self.former.clone();
-        former.extend(replaced.cloned());
+        former.extend(replaced.map(|server| FormerServer {
+            server: Arc::clone(server),
+            connector: self.present.connectors.get(&server.id).cloned(),
+        }));
         let excess = former.len().saturating_sub(FORMER_SERVERS_MAX);
         former.drain(..excess);
         Self {
-            servers,
+            present: next,
             limits,
             former,
         }
     }
 
+    /// The connector of exactly this definition of a server, which may be a former one.
+    pub(super) fn connector_of(&self, server: &Server) -> Option<Arc<Connector>> {
+        let mut former = self.former.iter();
+        let former = former.find(|former| std::ptr::eq(&*former.server, server));
+        match former {
+            Some(former) => former.connector.clone(),
+            None => self.present.connectors.get(&server.id).cloned(),
+        }
+    }
+
     /// The instance of this name, with the latest definition of its server that has it.
-    fn instance(
+    pub(super) fn instance(
         &self,
         server: &ServerName,
         instance: &InstanceName,
     ) -> Option<(Arc<Server>, Arc<Instance>)> {
-        let current = self.servers.get(server.as_str()).into_iter();
-        let former = self.former.iter().rev().filter(|known| known.id == *server);
-        current.chain(former).find_map(|known| {
+        let present = self.present.servers.get(server.as_str()).into_iter();
+        let former = self.former.iter().rev().map(|former| &former.server);
+        let former = former.filter(|former| former.id == *server);
+        present.chain(former).find_map(|known| {
             let instance = known.instance(instance)?;
             Some((Arc::clone(known), Arc::clone(instance)))
         })
-    }
-}
-
-impl SessionRouter {
-    /// The configured servers.
-    #[must_use]
-    pub fn servers(&self) -> Arc<Servers> {
-        Arc::clone(&self.0.configuration.load().servers)
-    }
-
-    /// The limits of the sessions of one principal.
-    #[must_use]
-    pub fn session_limits(&self) -> SessionLimits {
-        self.0.configuration.load().limits
-    }
-
-    /// The instance that a record names, and its server; also one that is no longer configured, if it was since this
-    /// gateway began.
-    #[must_use]
-    pub fn named_instance(
-        &self,
-        server: &ServerName,
-        instance: &InstanceName,
-    ) -> Option<(Arc<Server>, Arc<Instance>)> {
-        self.0.configuration.load().instance(server, instance)
-    }
-
-    /// Replaces the servers and limits. Requests under way keep the server that they began with.
-    pub fn configure(&self, servers: Arc<Servers>, limits: SessionLimits) {
-        self.0
-            .configuration
-            .rcu(|present| present.next(Arc::clone(&servers), limits));
     }
 }

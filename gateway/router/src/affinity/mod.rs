@@ -13,6 +13,7 @@ mod cancellation;
 mod cleaning;
 mod close;
 mod configuration;
+mod configured;
 mod establish;
 mod events;
 mod named_session;
@@ -47,13 +48,13 @@ use thread_local::ThreadLocal;
 pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind};
 pub use cancellation::{CancelledRequest, publish_requests};
 pub use close::CloseOutcome;
-pub use configuration::SessionLimits;
+pub use configuration::{RoutedServers, SessionLimits};
 pub use establish::init_digest;
 pub use events::wake_waiters;
 pub use named_session::SessionStart;
 pub use open::{InitializeRequest, OpenError, OpenedSession, SubscriptionState};
 pub use owned::{
-    BeatTime, ConnectionKey, ConnectionSettings, OwnedConnections, stop_idle_processes,
+    BeatTime, ConnectionKey, ConnectionSettings, Connector, OwnedConnections, stop_idle_processes,
     sweep_owned, watch_owners,
 };
 pub use reaper::reap;
@@ -76,7 +77,7 @@ use mooring_protocol::ids::gateway_id;
 pub use mooring_store::{Session, TurnError};
 use mooring_store::{SessionKey, Store, StoreError};
 
-use mooring_upstream::{Caller, Client, Servers};
+use mooring_upstream::{Caller, Client};
 
 /// Routes the messages of sessions: creates and ends sessions, resolves and moves their bindings. One per gateway,
 /// cheap to clone.
@@ -125,7 +126,7 @@ impl SessionRouter {
     pub fn new(
         store: Store,
         client: Client,
-        servers: Arc<Servers>,
+        servers: RoutedServers,
         owned_connections: OwnedConnections,
         worker: WorkerId,
         options: SessionRouterOptions,

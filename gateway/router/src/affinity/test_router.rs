@@ -1,17 +1,17 @@
 //! A router for tests.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 
 use super::{
-    ConnectionSettings, OwnedConnections, SessionLimits, SessionRouter, SessionRouterOptions,
+    ConnectionSettings, OwnedConnections, RoutedServers, SessionLimits, SessionRouter,
+    SessionRouterOptions,
 };
 use mooring_store::Store;
-use mooring_upstream::{Client, HttpClient, HttpClientOptions, Servers, SilenceLimits, tls_config};
+use mooring_upstream::{Client, HttpClient, HttpClientOptions, SilenceLimits, tls_config};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -44,7 +44,7 @@ pub(super) fn test_router(
     SessionRouter::new(
         store.clone(),
         Client::new(HttpClient::new(client, tls_config(false).unwrap()), SECOND),
-        Arc::new(Servers::new(Vec::new())),
+        RoutedServers::default(),
         OwnedConnections::new(connections, SECOND, None),
         worker.clone(),
         options,

@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use crate::http::governance::{CallerContext, Code, Problem};
 use crate::http::reply::json_value;
-use crate::reload::{ReloadError, ReloadResult};
+use crate::reload::ReloadError;
 use mooring_settings::Right;
 
 /// Reloads the settings.
@@ -21,11 +21,6 @@ pub(super) async fn reload(context: CallerContext) -> Result<Response, Problem> 
         Err(_) => "refused",
     };
     tracing::info!(target: "mooring::audit", %operator, act = "reload", outcome, "operator's act");
-    answer(result)
-}
-
-/// The report, or why nothing was changed.
-pub(super) fn answer(result: ReloadResult) -> Result<Response, Problem> {
     match result {
         Ok(report) => {
             let report = serde_json::to_value(report).map_err(|_| Problem::internal())?;

@@ -10,7 +10,7 @@ use crate::http::request_body::RequestBodyError;
 use mooring_identity::Identity;
 
 /// Parses the body of this user's request as JSON; an empty body is an empty object.
-pub(super) async fn read<T: DeserializeOwned>(
+pub(in crate::http) async fn read<T: DeserializeOwned>(
     app: &App,
     user: &Identity,
     request: Request,

@@ -46,6 +46,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post, put};
 
+pub(super) use self::body::read as read_body;
 pub(super) use self::problem::{Code, Problem};
 pub(super) use self::whoami::CallerContext;
 use super::app::App;

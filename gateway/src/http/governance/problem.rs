@@ -70,8 +70,12 @@ pub(in crate::http) enum Code {
     RateLimited,
     /// The volume or the store is unavailable.
     Unavailable,
-    /// The settings, or what they would become, cannot be used.
+    /// The settings cannot be used.
     SettingsRefused,
+    /// The definition of a server cannot be used.
+    ServerInvalid,
+    /// A server has this id.
+    ServerExists,
     /// A defect of the gateway.
     Internal,
 }
@@ -105,6 +109,8 @@ impl Code {
             Self::ReplayRefused => ("replay_refused", S::UNPROCESSABLE_ENTITY),
             Self::RateLimited => ("rate_limited", S::TOO_MANY_REQUESTS),
             Self::Unavailable => ("unavailable", S::SERVICE_UNAVAILABLE),
+            Self::ServerInvalid => ("server_invalid", S::UNPROCESSABLE_ENTITY),
+            Self::ServerExists => ("server_exists", S::CONFLICT),
             Self::SettingsRefused => ("settings_refused", S::UNPROCESSABLE_ENTITY),
             Self::Internal => ("internal", S::INTERNAL_SERVER_ERROR),
         }

@@ -22,7 +22,6 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 use tower::ServiceExt as _;
 
-use super::HttpClientOptions;
 use crate::reach::UNREACHED_LOST_AFTER;
 
 /// Why there is no connection.
@@ -87,12 +86,11 @@ pub(super) struct Connector {
 
 impl Connector {
     /// A connector that trusts what `tls` trusts.
-    pub(super) fn new(options: &HttpClientOptions, tls: rustls::ClientConfig) -> Self {
-        let HttpClientOptions {
-            connect_timeout,
-            silence,
-            ..
-        } = *options;
+    pub(super) fn new(
+        connect_timeout: Duration,
+        silence: SilenceLimits,
+        tls: rustls::ClientConfig,
+    ) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
         tcp.enforce_http(false);

@@ -80,6 +80,12 @@ pub struct HttpClientOptions {
     pub event_bytes_max: usize,
 }
 
+impl HttpClientOptions {
+    fn connector(&self, tls: rustls::ClientConfig) -> Connector {
+        Connector::new(self.connect_timeout, self.silence, tls)
+    }
+}
+
 /// The client: a connector, and the idle connections of each thread. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct HttpClient(Arc<ClientState>);
@@ -98,7 +104,7 @@ impl HttpClient {
     #[must_use]
     pub fn new(options: HttpClientOptions, tls: rustls::ClientConfig) -> Self {
         Self(Arc::new(ClientState {
-            connector: ArcSwap::from_pointee(Connector::new(&options, tls)),
+            connector: ArcSwap::from_pointee(options.connector(tls)),
             options,
             idle: ThreadLocal::new(),
             distrust: Arc::default(),
@@ -107,7 +113,7 @@ impl HttpClient {
 
     /// Connections that are opened from now on trust what `tls` trusts.
     pub fn trust(&self, tls: rustls::ClientConfig) {
-        let connector = Connector::new(&self.0.options, tls);
+        let connector = self.0.options.connector(tls);
         self.0.connector.store(Arc::new(connector));
     }
 

@@ -1,6 +1,7 @@
 //! Settings that change while gateways serve: by SIGHUP, at the command line and over HTTP. Sessions of servers that have
 //! not changed notice nothing.
 
+mod added;
 mod load;
 mod refused;
 mod servers;

@@ -39,6 +39,7 @@ async fn servers_come_change_and_go_under_load_and_the_others_notice_nothing() -
         unchanged.clone(),
         http_server("pair", &[one.url(), two.url()]),
         http_server("gone", &[gone.url()]),
+        program("quitting")?,
     ];
     let mut gateway = Gateway::start("reloading", Settings::toml(before.concat())).await?;
     let endpoints = ["kept", "program"].map(|server| gateway.mcp_url(server));
@@ -46,8 +47,9 @@ async fn servers_come_change_and_go_under_load_and_the_others_notice_nothing() -
 
     let client = HttpClient::default();
     let open = async |server: &str| McpSession::open(&client, &[gateway.mcp_url(server)]).await;
-    let mut leaving = open("gone").await?;
+    let (mut leaving, mut quitting) = (open("gone").await?, open("quitting").await?);
     assert_eq!(leaving.increment().await?, 1);
+    assert_eq!(quitting.increment().await?, 1);
     // New sessions of a server are spread over its instances.
     let (mut staying, mut moved) = (open("pair").await?, open("pair").await?);
     if instance_of(&mut staying).await?.contains("two") {
@@ -80,9 +82,23 @@ async fn servers_come_change_and_go_under_load_and_the_others_notice_nothing() -
     assert_eq!(new.increment().await?, 1);
     assert_eq!(staying.increment().await?, 4, "its instance remains");
     assert!(instance_of(&mut moved).await?.contains("one"));
-    let (status, error) = error_of(&mut leaving).await?;
-    assert_eq!(status, 404, "{error}");
-    assert!(error.contains("gone was removed"), "{error}");
+    for (session, reason) in [
+        (&mut leaving, "gone was removed"),
+        (&mut quitting, "quitting was removed"),
+    ] {
+        let (status, error) = error_of(session).await?;
+        assert_eq!(status, 404, "{error}");
+        assert!(error.contains(reason), "{error}");
+    }
+    wait::until_true(
+        "the end of the session's process",
+        SEEN_WITHIN,
+        async || {
+            let connections = gateway.metric("mooring_connections_owned", &[]).await?;
+            Ok((connections - 3.0).abs() < 0.5)
+        },
+    )
+    .await?;
     wait::until_true("the upstream session's end", SEEN_WITHIN, async || {
         Ok(gone.stats().await?.sessions_live == 0)
     })

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{ServerInstances, Session, SessionRouter, caller_of};
+use super::Connector;
 use super::connection_table::{ConnectionKey, OwnedConnection};
 use mooring_delivery::Claim;
 use mooring_upstream::connection::link::Link;
@@ -15,7 +16,7 @@ use mooring_upstream::sse::{self as legacy, ConnectError};
 use mooring_upstream::stdio::{Label, StartedProgram};
 use mooring_upstream::{
     ContactOutcome, ExchangeError, FailureCause, HandshakeError, InitializeHandshake,
-    InitializedSession, Instance, SendError, Server, ServerConnector, initialize,
+    InitializedSession, Instance, SendError, Server, initialize,
 };
 
 /// Renewals of a claim per lease, while the server starts.
@@ -68,11 +69,11 @@ impl SessionRouter {
     ) -> Result<InitializedSession, HandshakeError> {
         let epoch = claim.binding.epoch;
         let failed = |error: SendError| HandshakeError::Exchange(ExchangeError::Send(error));
-        let Some(connector) = &server.connector else {
-            return Err(failed(start_error("its connections are not owned")));
+        let Some(connector) = self.connector_of(server) else {
+            return Err(failed(start_error("it is not configured here")));
         };
         let (link, program) = self
-            .link(connector, session, server, instance)
+            .link(&connector, session, server, instance)
             .await
             .map_err(failed)?;
         let options = &self.owned_connections().options;
@@ -89,9 +90,9 @@ impl SessionRouter {
                 session: Arc::from(&*session.digest),
             },
         );
-        let limit = match connector {
-            ServerConnector::Stdio { start_timeout, .. } => *start_timeout,
-            ServerConnector::Sse => self.options().answer_timeout,
+        let limit = match &*connector {
+            Connector::Stdio { start_timeout, .. } => *start_timeout,
+            Connector::Sse => self.options().answer_timeout,
         };
         let initialized =
             initialize(&connection, server, handshake, &caller_of(session), limit).await;
@@ -111,13 +112,13 @@ impl SessionRouter {
 
     async fn link(
         &self,
-        connector: &ServerConnector,
+        connector: &Connector,
         session: &Session,
         server: &Server,
         instance: &Arc<Instance>,
     ) -> Result<(Link, Option<StartedProgram>), SendError> {
         match connector {
-            ServerConnector::Stdio { spec, children, .. } => {
+            Connector::Stdio { spec, children, .. } => {
                 let label = Label {
                     server: server.id.as_str().into(),
                     session: Arc::from(&*session.digest),
@@ -133,7 +134,7 @@ impl SessionRouter {
                 let program = StartedProgram::new(child.stderr, &spec.environment);
                 Ok((child.link, Some(program)))
             }
-            ServerConnector::Sse => {
+            Connector::Sse => {
                 let limit = self.options().answer_timeout;
                 let link = legacy::connect(self.client(), instance, &server.headers, limit).await;
                 let link = link.map_err(|error| {

@@ -10,11 +10,10 @@ use std::time::Duration;
 use mooring_session::names::ServerName;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::SessionRouter;
 use super::connection_table::{ConnectionKey, OwnedConnection};
+use super::{Connector, SessionRouter};
 use mooring_session::rules::UnbindRequest;
 use mooring_store::StoreError;
-use mooring_upstream::ServerConnector;
 use mooring_upstream::connection::{Activity, IdleLimits, StoppedServer};
 use mooring_upstream::stdio::{ChildSlot, ChildSpec, Children, StartError};
 
@@ -38,13 +37,12 @@ pub async fn stop_idle_processes(router: SessionRouter) {
 
 impl SessionRouter {
     async fn stop_timed_out(&self) {
-        let servers = self.servers();
         for (connection_key, held) in self.owned_connections().table.all() {
-            let server = servers.get(connection_key.server.as_str());
-            let Some(ServerConnector::Stdio {
+            let connector = self.connector(&connection_key.server);
+            let Some(Connector::Stdio {
                 idle_timeout: Some(limit),
                 ..
-            }) = server.and_then(|server| server.connector.as_ref())
+            }) = connector.as_deref()
             else {
                 continue;
             };

@@ -7,6 +7,7 @@
 
 mod connect;
 mod connection_table;
+mod connector;
 mod death_watch;
 mod fence;
 mod forward;
@@ -23,6 +24,7 @@ use mooring_session::view::{BindingView, OwnerView};
 
 pub use connect::ConnectionSettings;
 pub use connection_table::ConnectionKey;
+pub use connector::Connector;
 pub use death_watch::watch_owners;
 pub use fence::BeatTime;
 pub(crate) use fence::Fence;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::stdio::{ChildSpec, Children};
+use mooring_upstream::stdio::{ChildSpec, Children};
 
-/// How to connect to a server whose sessions live in one gateway's connections.
+/// How to connect to a server.
 #[derive(Debug)]
-pub enum ServerConnector {
+pub enum Connector {
     /// A child process.
     Stdio {
         /// What to start.
