@@ -93,6 +93,21 @@ pub enum Right {
     /// Revoke skills.
     #[strum(serialize = "skills.revoke")]
     SkillsRevoke,
+    /// See the sessions of all users, who sends most, and what a caller may use.
+    #[strum(serialize = "sessions.read")]
+    SessionsRead,
+    /// End and move the sessions of all users.
+    #[strum(serialize = "sessions.manage")]
+    SessionsManage,
+    /// See the gateways, the servers, and how sessions are spread over them.
+    #[strum(serialize = "fleet.read")]
+    FleetRead,
+    /// Drain gateways, and reload their settings.
+    #[strum(serialize = "fleet.manage")]
+    FleetManage,
+    /// Park servers and their instances, and add, change and remove servers.
+    #[strum(serialize = "servers.manage")]
+    ServersManage,
     /// Every right above.
     #[strum(serialize = "admin")]
     Admin,
@@ -113,8 +128,9 @@ settings! {
     /// The fields of a grant besides its callers.
     const GRANT_ROWS {
         /// The rights that these callers get.
-        RIGHTS = List("rule.rights", 6, 32,
-            "servers.use, servers.read, skills.create, skills.approve, skills.revoke or admin")
+        RIGHTS = List("rule.rights", 11, 32,
+            "servers.use, servers.read, skills.create, skills.approve, skills.revoke, sessions.read, sessions.manage, \
+             fleet.read, fleet.manage, servers.manage or admin")
             .unset("refused"),
     }
 }
