@@ -109,7 +109,15 @@ impl Cursor {
         (text != Self::EDGE).then(|| Self(text.into()))
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    /// The cursor that [`as_str`](Self::as_str) gave. A store refuses one that it cannot have given.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::of(text)
+    }
+
+    /// As text, for a caller that asks for the next page later.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }

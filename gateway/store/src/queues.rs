@@ -15,7 +15,7 @@ use mooring_session::limits::EVENTS_BATCH_MAX;
 use mooring_session::names::{ServerName, WorkerId};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Monotonic};
-use mooring_session::turns::{TurnContext, TurnLimits, Turns};
+use mooring_session::turns::{QueueView, TurnContext, TurnLimits, Turns};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -110,6 +110,12 @@ impl Queues {
     pub(super) fn holds(&self, key: &SessionKey, server: Option<&ServerName>) -> bool {
         let mono = self.clock.mono();
         lock(&self.state).turns.holds(&place(key), server, mono)
+    }
+
+    /// The queues of this session.
+    pub(super) fn of_session(&self, key: &SessionKey) -> Vec<QueueView> {
+        let mono = self.clock.mono();
+        lock(&self.state).turns.of_session(&place(key), mono)
     }
 
     /// Notes a claim in a reply, and wakes callers that are waiting for it.

@@ -4,7 +4,9 @@
 //! The requests and replies are the rules' own; nothing is decided here. The module knows the rest by itself; the other
 //! stores learn it from requests and replies.
 
+use mooring_secrets::digest;
 use mooring_session::context::{Context, Decision, RecordChange};
+use mooring_session::explain::explain;
 use mooring_session::names::{ServerName, WorkerId};
 use mooring_session::record::Record;
 use mooring_session::refusal::Refusal;
@@ -14,11 +16,20 @@ use mooring_session::rules::{
     TouchReply, TouchRequest, UnbindRequest,
 };
 use mooring_session::time::Timestamp;
+use mooring_session::turns::QueueView;
 use mooring_session::view::{BindingState, BindingView, RecordView};
 
 /// GET as a request, which returns only the record.
 #[derive(Clone, Debug)]
 pub(crate) struct Get;
+
+/// EXPLAIN as a request: the record and these turns, in sentences.
+#[derive(Clone, Debug)]
+pub(crate) struct Explain {
+    /// The digest of the session in logs.
+    pub(crate) session: Box<str>,
+    pub(crate) queues: Vec<QueueView>,
+}
 
 /// Whether a transition usually changes the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +195,24 @@ impl Transition for Get {
         context: &Context<'_>,
     ) -> Result<Decision<RecordView>, Refusal> {
         rules::get(slot.as_ref(), context).map(|view| Decision::new(view, RecordChange::Nothing))
+    }
+}
+
+impl Transition for Explain {
+    type Reply = Vec<String>;
+    const COMMAND: &'static str = "SESSION.EXPLAIN";
+    const ACCESS: Access = Access::Reads;
+
+    fn decide(
+        &self,
+        slot: &mut Option<Record>,
+        _key: &[u8],
+        context: &Context<'_>,
+    ) -> Result<Decision<Vec<String>>, Refusal> {
+        let record = slot.as_ref().ok_or(Refusal::NoSession)?;
+        let digest = |secret: &[u8]| digest::short(&String::from_utf8_lossy(secret)).into();
+        let lines = explain(record, &self.session, &self.queues, &digest, context);
+        Ok(Decision::new(lines, RecordChange::Nothing))
     }
 }
 

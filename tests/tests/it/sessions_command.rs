@@ -229,7 +229,7 @@ async fn a_file_goes_through_redis_to_another_machine() -> anyhow::Result<()> {
 
 /// As the users of docs/operating-redis.md, which are kept over a restart of Redis as the guide says.
 #[tokio::test]
-async fn the_operator_of_the_guide_may_do_all_of_it_and_a_gateway_is_told_what_it_may_not()
+async fn the_operator_of_the_guide_may_do_all_of_it_and_a_reaper_is_told_what_it_may_not()
 -> anyhow::Result<()> {
     let directory = TempDir::with_prefix("mooring-acl-")?;
     let users_file = directory.path().join("users.acl");
@@ -246,7 +246,7 @@ async fn the_operator_of_the_guide_may_do_all_of_it_and_a_gateway_is_told_what_i
     let url_of = |name: &str, password: &str| {
         format!("redis://{name}:{password}@127.0.0.1:{}", redis.port())
     };
-    let [gateway, _, operator] = users.as_slice() else {
+    let [_, reaper, operator] = users.as_slice() else {
         anyhow::bail!("the guide has other users");
     };
     let machine = Machine::new(&url_of(&operator.name, &operator.password))?;
@@ -255,11 +255,11 @@ async fn the_operator_of_the_guide_may_do_all_of_it_and_a_gateway_is_told_what_i
 
     for (url, says) in [
         (
-            url_of(&gateway.name, &gateway.password),
+            url_of(&reaper.name, &reaper.password),
             "'session.list' command",
         ),
         (
-            url_of(&gateway.name, "wrong"),
+            url_of(&reaper.name, "wrong"),
             "authentication failed: wrong user or password",
         ),
     ] {

@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::events::WorkerEvent;
 use crate::key::SessionKey;
 use crate::status::AnsweredBy;
-use crate::transition::Get;
+use crate::transition::{Explain, Get};
 use crate::turns::{self, DelegatedRoute, EnterReply, EnterRequest, LeaveRequest};
 use crate::workers::WorkerView;
 
@@ -41,6 +41,12 @@ impl EmbeddedStore {
 
     pub(crate) async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
         self.with_repair(Database::workers).await
+    }
+
+    pub(crate) async fn explain(&self, key: &SessionKey) -> Result<Vec<String>, StoreError> {
+        let queues = self.queues.of_session(key);
+        let session = key.digest();
+        self.run(key, &Explain { session, queues }).await
     }
 
     pub(crate) async fn enter(

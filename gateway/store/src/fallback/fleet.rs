@@ -47,6 +47,10 @@ impl FallbackStore {
         self.shared.present().await?.list(query).await
     }
 
+    pub(crate) async fn explain(&self, key: &SessionKey) -> Result<Vec<String>, StoreError> {
+        self.shared.present().await?.explain(key).await
+    }
+
     pub(crate) async fn reap(
         &self,
         worker: &WorkerId,

@@ -54,7 +54,9 @@ impl ExpectedReply {
         };
         let name = words().next().unwrap_or_default();
         match name {
-            b"WORKER.WAIT" | b"WORKER.LIST" => Self::List(RequestDigest::of(words())),
+            b"WORKER.WAIT" | b"WORKER.LIST" | b"SESSION.EXPLAIN" => {
+                Self::List(RequestDigest::of(words()))
+            }
             _ if name.starts_with(b"SESSION.") || name.starts_with(b"WORKER.") => {
                 Self::Named(RequestDigest::of(words()))
             }

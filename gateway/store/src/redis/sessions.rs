@@ -1,4 +1,4 @@
-//! LIST and REAP: sessions in the server's indexes.
+//! LIST and REAP: sessions in the server's indexes; and EXPLAIN.
 //!
 //! A Redis may also have sessions outside of this gateway's prefix, and each family of keys has its own reaper: LIST
 //! and REAP select one family by the pattern of its keys.
@@ -22,6 +22,14 @@ impl RedisStore {
         let command = list(&self.prefix, query);
         let value = self.send(&command, name, Resend::Once).await?;
         page(&self.prefix, value).map_err(invalid_reply(name))
+    }
+
+    pub(crate) async fn explain(&self, key: &SessionKey) -> Result<Vec<String>, StoreError> {
+        let name = "SESSION.EXPLAIN";
+        let mut command = redis::cmd(name);
+        command.arg(key.secret());
+        let value = self.send(&command, name, Resend::Once).await?;
+        redis::from_redis_value(value).map_err(|error| invalid_reply(name)(error.to_string()))
     }
 
     pub(crate) async fn reap(

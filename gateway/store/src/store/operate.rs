@@ -48,6 +48,14 @@ impl Store {
         on_backend!("SESSION.LIST", self.list(query))
     }
 
+    /// The record in sentences, with its turns, for people. It shows no secret, and counts as no use.
+    ///
+    /// # Errors
+    /// Refused: `NOSESSION`. `UnavailableReason` while Redis is unavailable.
+    pub async fn explain(&self, key: &SessionKey) -> Result<Vec<String>, StoreError> {
+        on_backend!("SESSION.EXPLAIN", self.explain(key))
+    }
+
     /// Returns at most `count` keys of expired or ended sessions of a family with resources to clean up, for `worker`:
     /// [`claim`](Self::claim), delete the resources, [`forget`](Self::forget). Counts as no use. Other sessions in the
     /// same store are neither returned nor in the way.
