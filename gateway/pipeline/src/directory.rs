@@ -35,7 +35,8 @@ pub enum ServerTarget {
 
 impl ServerTarget {
     /// The ids of a group's members; none at another server.
-    pub(crate) fn members(&self) -> Vec<&str> {
+    #[must_use]
+    pub fn members(&self) -> Vec<&str> {
         match self {
             Self::Group(group) => group.ids(),
             Self::Upstream(_) | Self::Code(_) | Self::Agent(_) => Vec::new(),
@@ -183,6 +184,23 @@ impl ServerDirectory {
             Access::Denied(scopes) if !scopes.is_empty() => Some(scopes),
             _ => None,
         }
+    }
+
+    /// Every server, by id.
+    #[must_use]
+    pub fn targets(&self) -> Vec<ServerTarget> {
+        let upstreams = self.core.servers.iter().cloned();
+        let code = self.code.iter().flat_map(|servers| servers.iter().cloned());
+        let agents = self.agents.iter().cloned();
+        let groups = self.groups.iter().cloned();
+        let mut all: Vec<ServerTarget> = upstreams
+            .map(ServerTarget::Upstream)
+            .chain(code.map(ServerTarget::Code))
+            .chain(agents.map(ServerTarget::Agent))
+            .chain(groups.map(ServerTarget::Group))
+            .collect();
+        all.sort_by(|one, other| one.id().cmp(other.id()));
+        all
     }
 
     /// The ids of the servers that the caller may use.

@@ -50,7 +50,9 @@ pub use self::removed_servers::RemovedServers;
 pub use self::request::{Request, RequestFields, RequestServer, SessionSource};
 pub use self::request_entry::RequestEntry;
 pub use self::request_facts::RequestKind;
-pub use self::request_log::{REQUESTS_TARGET, RequestLog};
+pub use self::request_log::{
+    REQUESTS_TARGET, RequestLog, SenderFigures, TopSenders, TopSession, TopUser,
+};
 pub use self::request_rate::RequestRates;
 pub use self::serving_core::ServingCore;
 pub use self::user_usages::UserUsages;

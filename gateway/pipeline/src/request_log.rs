@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mooring_session::names::{Principal, ServerName};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::request_facts::{EndedRequest, RequestKind};
 use mooring_metrics::{self as metrics, ExchangeOutcome};
@@ -36,7 +37,55 @@ struct BusiestSenders {
     sessions: Busiest<BusySession>,
 }
 
+/// Who sends most to this gateway. Users and sessions are named by their digests in logs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TopSenders {
+    /// The time that the figures cover.
+    pub seconds: u64,
+    /// Users, those with most calls first; at most 100.
+    pub users: Vec<TopUser>,
+    /// Sessions, those with most calls first; at most 100.
+    pub sessions: Vec<TopSession>,
+}
+
+/// A user that sends requests.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TopUser {
+    /// The user's digest.
+    pub user: String,
+    /// What the user has sent.
+    pub figures: SenderFigures,
+}
+
 /// A session that sends requests.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TopSession {
+    /// The session's digest.
+    pub session: String,
+    /// Its user's digest.
+    pub user: String,
+    /// The server.
+    pub server: String,
+    /// What it has sent.
+    pub figures: SenderFigures,
+}
+
+/// What a user or session has sent.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SenderFigures {
+    /// Requests.
+    pub calls: u64,
+    /// Those among them that were answered with an error status.
+    pub refused: u64,
+    /// Bytes of requests and replies.
+    pub bytes: u64,
+    /// By how many `calls` may be too high.
+    pub overcount: u64,
+    /// Milliseconds since the last request.
+    pub idle_ms: Option<u64>,
+}
+
+/// The key of a session that sends requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct BusySession {
     digest: Arc<str>,
@@ -182,46 +231,46 @@ impl RequestLog {
         }
     }
 
-    /// The busiest users and sessions of the last one to two minutes, as JSON.
+    /// The busiest users and sessions of the last one to two minutes.
     #[must_use]
-    pub fn top(&self) -> Value {
+    pub fn top(&self) -> TopSenders {
         let now = Instant::now();
         let (users, sessions, covered) = {
             let mut busiest = self.busiest.lock().unwrap_or_else(PoisonError::into_inner);
             let (users, covered) = busiest.users.figures(now);
             (users, busiest.sessions.figures(now).0, covered)
         };
-        let users = users.iter().take(SHOWN_MAX).map(|(user, figures)| {
-            json!({
-                "user": self.users.of(user),
-                "figures": shown(figures, now),
-            })
+        let users = users.iter().take(SHOWN_MAX);
+        let users = users.map(|(user, figures)| TopUser {
+            user: self.users.of(user).into(),
+            figures: SenderFigures::of(figures, now),
         });
-        let sessions = sessions.iter().take(SHOWN_MAX).map(|(session, figures)| {
-            json!({
-                "session": &*session.digest,
-                "user": self.users.of(&session.user),
-                "server": session.server.as_str(),
-                "figures": shown(figures, now),
-            })
+        let sessions = sessions.iter().take(SHOWN_MAX);
+        let sessions = sessions.map(|(session, figures)| TopSession {
+            session: (&*session.digest).into(),
+            user: self.users.of(&session.user).into(),
+            server: session.server.as_str().to_owned(),
+            figures: SenderFigures::of(figures, now),
         });
-        json!({
-            "seconds": covered.as_secs(),
-            "users": users.collect::<Vec<_>>(),
-            "sessions": sessions.collect::<Vec<_>>(),
-        })
+        TopSenders {
+            seconds: covered.as_secs(),
+            users: users.collect(),
+            sessions: sessions.collect(),
+        }
     }
 }
 
-fn shown(figures: &CallFigures, now: Instant) -> Value {
-    let idle = figures.last_at.map(|at| now.saturating_duration_since(at));
-    json!({
-        "calls": figures.calls,
-        "refused": figures.refused,
-        "bytes": figures.bytes,
-        "overcount": figures.overcount,
-        "idle_ms": idle.map(milliseconds),
-    })
+impl SenderFigures {
+    fn of(figures: &CallFigures, now: Instant) -> Self {
+        let idle = figures.last_at.map(|at| now.saturating_duration_since(at));
+        Self {
+            calls: figures.calls,
+            refused: figures.refused,
+            bytes: figures.bytes,
+            overcount: figures.overcount,
+            idle_ms: idle.map(milliseconds),
+        }
+    }
 }
 
 fn milliseconds(time: Duration) -> u64 {

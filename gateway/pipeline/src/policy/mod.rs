@@ -11,7 +11,7 @@ use std::fmt;
 
 use strum::VariantArray as _;
 
-pub use self::explain::explain;
+pub use self::explain::{ExplainedAccess, explain};
 pub(crate) use self::tool_filter::ToolFilter;
 use mooring_identity::Identity;
 use mooring_settings::{
