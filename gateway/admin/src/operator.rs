@@ -108,12 +108,20 @@ impl Operator {
         log.user_digest(&operator.identity.principal)
     }
 
-    pub(crate) fn store(&self) -> &Store {
+    /// The store of the fleet.
+    #[must_use]
+    pub fn store(&self) -> &Store {
         self.directory.core.session_router.store()
     }
 
+    /// Whether this gateway has a server with this id.
+    #[must_use]
+    pub fn serves(&self, id: &str) -> bool {
+        self.directory.serves(id)
+    }
+
     /// Writes the audit line of an act: who did what to whom, and the outcome.
-    pub(crate) fn audit(
+    pub fn audit(
         &self,
         operator: &OperatorIdentity,
         act: &'static str,

@@ -9,6 +9,7 @@ use super::request_body::RequestBodies;
 use super::stranger_rate::StrangerRates;
 use crate::reload::ReloadHandle;
 use crate::vault::Vault;
+use mooring_admin::{Operator, OperatorCache};
 use mooring_identity::Authenticator;
 use mooring_peers::fleet::CallerSigner;
 use mooring_pipeline::legacy::LegacyClients;
@@ -39,8 +40,20 @@ pub struct App {
     pub stranger_rates: Option<Arc<StrangerRates>>,
     /// How requests are authenticated.
     pub authenticator: Arc<Authenticator>,
+    /// What operators' requests leave for later ones.
+    pub operator_cache: Arc<OperatorCache>,
     /// Reloads the settings; none in a process that cannot.
     pub reloads: Option<ReloadHandle>,
     /// Renders `/metrics`.
     pub metrics: PrometheusHandle,
+}
+
+impl App {
+    /// The operators' side of this gateway.
+    pub(super) fn operator(&self) -> Operator {
+        Operator::new(
+            Arc::clone(&self.directory),
+            Arc::clone(&self.operator_cache),
+        )
+    }
 }

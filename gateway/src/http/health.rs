@@ -178,7 +178,7 @@ pub(super) async fn top(
     Extension(sender): Extension<Arc<RequestSender>>,
 ) -> Response {
     refuse_detail(&app, &sender)
-        .unwrap_or_else(|| reply::json(StatusCode::OK, app.core.request_log.top().to_string()))
+        .unwrap_or_else(|| reply::json_value(StatusCode::OK, &app.core.request_log.top()))
 }
 
 /// The refusal for a sender that may not see names and figures.

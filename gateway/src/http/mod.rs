@@ -19,6 +19,7 @@ mod priming;
 mod reply;
 mod request_body;
 mod request_fields;
+mod rest;
 mod stranger_rate;
 #[cfg(test)]
 mod tests;
@@ -31,13 +32,15 @@ use axum::extract::Request;
 use axum::middleware;
 use axum::response::Response;
 use axum::routing::{any, get};
-use http::Method;
+use bytes::Bytes;
+use http::{Method, StatusCode};
 
 pub use self::app::App;
 use self::caller::RequestSender;
 pub use self::current_app::{CurrentApp, ServedApp};
 pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
+use self::rest::{OPENAPI_PATH, OpenApi};
 pub use self::stranger_rate::StrangerRates;
 use mooring_identity::Peer;
 use mooring_pipeline::{LatestSession, answer};
@@ -124,14 +127,41 @@ fn router(app: Arc<App>) -> Router {
             &format!("{}/{{*path}}", challenge::METADATA_PATH),
             get(challenge::metadata),
         )
-        .merge(governance::routes())
-        .merge(admin::routes())
+        .merge(rest_router())
         .fallback(endpoint::unknown_path)
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app),
             host_origin_guard::check,
         ));
     probe_routes().merge(guarded).with_state(app)
+}
+
+/// Every route of the REST interface.
+fn rest_routes() -> Vec<rest::RestRoute> {
+    [governance::routes(), admin::routes()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// The REST interface and its description.
+fn rest_router() -> Router<Arc<App>> {
+    let routes = rest_routes();
+    let document: Bytes = OpenApi::of(&routes).to_text().into();
+    let description = get(async move || reply::json(StatusCode::OK, document));
+    rest::router(routes).route(OPENAPI_PATH, description)
+}
+
+/// The OpenAPI document of the REST interface.
+#[must_use]
+pub fn openapi() -> String {
+    OpenApi::of(&rest_routes()).to_text()
+}
+
+/// The reference page of the REST interface.
+#[must_use]
+pub fn rest_reference() -> String {
+    OpenApi::reference(&rest_routes())
 }
 
 /// The routes of a connection beyond the limit: health probes and metrics; every other path returns 503.

@@ -14,7 +14,7 @@ use futures_util::stream::Fuse;
 use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use serde_json::Value;
+use serde::Serialize;
 use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -81,8 +81,15 @@ pub(super) fn json(status: StatusCode, text: impl Into<Bytes>) -> Response {
 }
 
 /// The same of a value.
-pub(super) fn json_value(status: StatusCode, value: &Value) -> Response {
-    json(status, value.to_string())
+pub(super) fn json_value(status: StatusCode, value: &impl Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(text) => json(status, text),
+        // A map whose keys are no text: no type of this gateway has one.
+        Err(error) => {
+            tracing::error!(%error, "a reply could not be written as JSON");
+            json(StatusCode::INTERNAL_SERVER_ERROR, "{}".to_owned())
+        }
+    }
 }
 
 fn typed(content_type: &'static str, body: Body) -> Response {

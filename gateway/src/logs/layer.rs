@@ -13,6 +13,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
+use mooring_admin::AUDIT_TARGET;
 use mooring_metrics as metrics;
 
 use super::line::{LineFields, LineFormat, SERVER_FIELD, USER_FIELD};
@@ -73,8 +74,9 @@ impl Log {
         self.repeats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// An act is never without its audit line.
     fn is_unlimited(&self, target: &str) -> bool {
-        self.unlimited == Some(target)
+        target == AUDIT_TARGET || self.unlimited == Some(target)
     }
 
     fn queue_counted(&self) {

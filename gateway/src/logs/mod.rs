@@ -1,5 +1,5 @@
 //! Structured logs on stderr, as text or JSON. Crates of this workspace log from the configured level on, libraries
-//! only from `warn` on, because their debug lines contain headers and bodies.
+//! only from `warn` on, because their debug lines contain headers and bodies. Audit lines are written at every level.
 //!
 //! Invariant: no thread waits for stderr, even if it is not read; no value ends a line or reaches a terminal as a
 //! control character; and clients cannot cause more lines of one kind than [`repeats`] allows. Call sites need not
@@ -22,6 +22,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
+use mooring_admin::AUDIT_TARGET;
 use mooring_pipeline::REQUESTS_TARGET;
 use mooring_settings::{LogFormat, LogLevel, LogSettings, LoggedRequests};
 
@@ -129,6 +130,7 @@ fn filter(level: LogLevel) -> Targets {
     };
     Targets::new()
         .with_target(OWN_TARGETS, level)
+        .with_target(AUDIT_TARGET, LevelFilter::INFO)
         .with_default(level.min(LevelFilter::WARN))
 }
 
@@ -150,5 +152,6 @@ mod tests {
         check(LogLevel::Info, "mooring_gateway", Level::DEBUG, false);
         check(LogLevel::Error, "hyper", Level::WARN, false);
         check(LogLevel::Error, "mooring_gateway", Level::ERROR, true);
+        check(LogLevel::Error, AUDIT_TARGET, Level::INFO, true);
     }
 }

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use mooring_settings::{ServerId, SettingsChanges};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a reload has changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct ReloadReport {
     /// The ids of servers that are new.

@@ -238,6 +238,10 @@ async fn build(
         server_tokens: upstream.tokens,
         vault: common.vault,
         authenticator: authenticator(settings, previous)?,
+        operator_cache: match previous {
+            Some(previous) => Arc::clone(&previous.app.operator_cache),
+            None => Arc::default(),
+        },
         reloads: common.reloads,
         metrics: common.metrics,
     }))

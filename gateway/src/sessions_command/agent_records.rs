@@ -20,8 +20,8 @@ use mooring_session::view::RecordView;
 use super::agent_record::{labels, parent, used_at_ms};
 use super::outcome::SessionsError;
 use super::policy::Policy;
-use super::select::select;
 use super::target::Owner;
+use mooring_admin::sessions::select_sessions;
 use mooring_agent::conversations::{Conversations, SaveError, SaveOutcome};
 use mooring_agent::session_file::Entry;
 use mooring_router::affinity::Session;
@@ -203,7 +203,7 @@ impl<'a> AgentRecords<'a> {
             state: Some(SessionState::Active),
             ..SessionQuery::default()
         };
-        let selection = select(self.store, query, usize::MAX, |_, _| true).await?;
+        let selection = select_sessions(self.store, query, usize::MAX, |_, _| true).await?;
         if !selection.is_complete {
             return Err(SessionsError::Incomplete);
         }

@@ -2,17 +2,16 @@
 
 use std::cmp::Reverse;
 
-use mooring_session::names::{Principal, ServerName};
 use mooring_session::record::SessionState;
 use serde_json::{Value, json};
 
 use super::outcome::{Outcome, SessionsError};
-use super::select::{Selection, StoredSession, select};
-use super::show::summary;
+use super::show::to_json;
 use super::target::{StoreTarget, principal_name, server_name};
 use crate::cli::SessionKind;
 use crate::client::table::listing;
-use mooring_store::{Family, SessionQuery, Store, literal_pattern};
+use mooring_admin::sessions::{Selection, SessionFilter, SessionSummary, select_sessions};
+use mooring_store::{Family, Order, Store};
 
 /// The columns of the list.
 const COLUMNS: [(&str, &str); 6] = [
@@ -27,9 +26,8 @@ const COLUMNS: [(&str, &str); 6] = [
 /// Selects the sessions to list.
 #[derive(Clone, Debug)]
 pub(super) struct ListFilter {
-    principal: Option<Principal>,
-    server: Option<ServerName>,
-    families: Vec<Family>,
+    filter: SessionFilter,
+    kinds: Vec<Family>,
     limit: usize,
 }
 
@@ -40,32 +38,22 @@ impl ListFilter {
         kind: Option<SessionKind>,
         limit: u32,
     ) -> Result<Self, SessionsError> {
-        let families = match kind {
+        let kinds = match kind {
             None => Family::ALL.to_vec(),
             Some(SessionKind::Mcp) => vec![Family::Mcp],
             Some(SessionKind::Code) => vec![Family::Code],
             Some(SessionKind::Agent) => vec![Family::Agent],
         };
         Ok(Self {
-            principal: principal.as_deref().map(principal_name).transpose()?,
-            server: server.as_deref().map(server_name).transpose()?,
-            families,
+            filter: SessionFilter {
+                principal: principal.as_deref().map(principal_name).transpose()?,
+                server: server.as_deref().map(server_name).transpose()?,
+                state: Some(SessionState::Active),
+                ..SessionFilter::default()
+            },
+            kinds,
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
         })
-    }
-
-    /// A client's session is listed at the servers that it is bound to; any other at the one in its key.
-    fn query(&self, family: Family) -> SessionQuery {
-        let server = self.server.as_ref();
-        let named = |server: &ServerName| format!("{}:*", literal_pattern(server.as_str())).into();
-        SessionQuery {
-            family,
-            principal: self.principal.clone(),
-            state: Some(SessionState::Active),
-            server: server.filter(|_| family == Family::Mcp).cloned(),
-            id_pattern: server.filter(|_| family != Family::Mcp).map(named),
-            ..SessionQuery::default()
-        }
     }
 
     async fn select(&self, store: &Store) -> Result<Selection, SessionsError> {
@@ -73,8 +61,9 @@ impl ListFilter {
             is_complete: true,
             ..Selection::default()
         };
-        for family in &self.families {
-            let of_family = select(store, self.query(*family), usize::MAX, |_, _| true).await?;
+        for family in &self.kinds {
+            let query = self.filter.query(*family, Order::Newest);
+            let of_family = select_sessions(store, query, usize::MAX, |_, _| true).await?;
             all.is_complete &= of_family.is_complete;
             all.sessions.extend(of_family.sessions);
         }
@@ -93,12 +82,8 @@ pub(super) async fn run(
     let mut selection = wanted.select(&store).await?;
     let left_out = selection.sessions.len().saturating_sub(wanted.limit);
     selection.sessions.truncate(wanted.limit);
-    let prefix = target.key_prefix();
-    let shown: Vec<Value> = selection
-        .sessions
-        .iter()
-        .map(|found: &StoredSession| summary(prefix, found))
-        .collect();
+    let summaries = selection.sessions.iter().map(SessionSummary::of);
+    let shown: Vec<Value> = summaries.map(|summary| to_json(&summary)).collect();
     if is_json {
         let answer = json!({"sessions": shown, "complete": selection.is_complete});
         return Ok(Outcome::printed(format!("{answer}\n")));

@@ -12,7 +12,6 @@ mod list;
 mod outcome;
 mod policy;
 mod room;
-mod select;
 mod show;
 mod target;
 

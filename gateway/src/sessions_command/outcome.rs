@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use mooring_session::names::NameError;
 
 use crate::cli::{EXIT_BAD_SETTINGS, EXIT_FAILURE, EXIT_SERVICE_MISSING};
+use mooring_admin::sessions::SessionFindError;
 use mooring_agent::conversations::SaveError;
 use mooring_agent::session_file::{ReadError, WriteError};
 use mooring_settings::SettingsError;
@@ -104,6 +105,18 @@ impl From<SaveError> for SessionsError {
         match error {
             SaveError::Store(error) => Self::Store(error),
             SaveError::Name(error) => Self::Record(error),
+        }
+    }
+}
+
+impl From<SessionFindError> for SessionsError {
+    fn from(error: SessionFindError) -> Self {
+        match error {
+            SessionFindError::Name(text) => Self::Flag(text),
+            SessionFindError::NoSuchSession => Self::NoSuchSession,
+            SessionFindError::SeveralSessions => Self::SeveralSessions,
+            SessionFindError::Incomplete => Self::Incomplete,
+            SessionFindError::Store(error) => Self::Store(error),
         }
     }
 }

@@ -9,7 +9,7 @@ use mooring_session::rules::{CreateRequest, EndCondition, EndRequest};
 use super::agent_record::used_at_ms;
 use super::agent_records::AgentRecords;
 use super::outcome::SessionsError;
-use super::select::select;
+use mooring_admin::sessions::select_sessions;
 use mooring_agent::session_file::Entry;
 use mooring_store::{Family, SessionKey, SessionQuery, StoreError};
 
@@ -50,7 +50,7 @@ impl AgentRecords<'_> {
             state: Some(SessionState::Active),
             ..SessionQuery::default()
         };
-        let all = select(self.store, query, usize::MAX, |_, _| true).await?;
+        let all = select_sessions(self.store, query, usize::MAX, |_, _| true).await?;
         let least = all
             .sessions
             .into_iter()

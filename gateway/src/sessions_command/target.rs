@@ -77,11 +77,6 @@ impl StoreTarget {
         Ok(())
     }
 
-    /// The prefix of every key in the store.
-    pub(super) fn key_prefix(&self) -> &str {
-        &self.settings.store.key_prefix
-    }
-
     /// The owner and server that the arguments select.
     pub(super) fn owner(&self, arguments: &OwnerArguments) -> Result<Owner, SessionsError> {
         let server = self.server(arguments.server.as_deref())?;

@@ -1,33 +1,31 @@
-//! The part of the REST interface that changes this gateway while it runs.
+//! The admin API: what operators see of a fleet and do with it, over `mooring_admin`.
 //!
-//! ```text
-//! POST   /admin/reload
-//! POST   /admin/servers
-//! PATCH  /admin/servers/{id}
-//! DELETE /admin/servers/{id}
-//! ```
-//!
-//! Invariant: every change needs a right, and has a line in the log of target `audit`.
+//! Invariants: each function checks its right before it reads anything. An act from a page of another origin is refused,
+//! also where callers are not authenticated. A reply holds no secret.
 
+mod context;
+mod fleet;
 mod reload;
+mod rights;
+mod servers;
 mod servers_changes;
+mod sessions;
+mod workers;
 
-use std::sync::Arc;
+use super::rest::RestRoute;
 
-use axum::Router;
-use axum::routing::{patch, post};
-
-use super::app::App;
-use super::governance::not_allowed;
-
-/// The routes; the caller adds the host and origin guard.
-pub(super) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/admin/reload", post(reload::reload))
-        .route("/admin/servers", post(servers_changes::add))
-        .route(
-            "/admin/servers/{id}",
-            patch(servers_changes::change).delete(servers_changes::remove),
-        )
-        .method_not_allowed_fallback(not_allowed)
+/// The routes.
+pub(super) fn routes() -> Vec<RestRoute> {
+    [
+        sessions::routes(),
+        workers::routes(),
+        servers::routes(),
+        servers_changes::routes(),
+        reload::routes(),
+        fleet::routes(),
+        rights::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

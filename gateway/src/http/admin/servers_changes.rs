@@ -1,86 +1,118 @@
-//! `POST /admin/servers`, `PATCH` and `DELETE /admin/servers/{id}`: servers that operators add, change and remove while
+//! `POST /admin/servers`, `PATCH` and `DELETE /admin/servers/{server}`: servers that operators add, change and remove while
 //! gateways run.
 
-use axum::extract::{Path, Request};
+use axum::extract::Request;
 use axum::response::Response;
 use http::StatusCode;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
+use super::context::AdminContext;
 use crate::added_servers::{AddedServers, ServerChangeError, ServerDefinition};
-use crate::http::governance::{CallerContext, Code, Problem, read_body};
-use crate::http::reply::json_value;
+use crate::http::rest::{Code, Problem, RestRoute};
 use crate::reload::ReloadReport;
 use mooring_settings::Right;
+use mooring_store::OperatorNote;
 
-/// Adds a server to all gateways of the store.
-pub(super) async fn add(context: CallerContext, request: Request) -> Result<Response, Problem> {
+/// What became of an added server.
+#[derive(Serialize, JsonSchema)]
+struct ServerChange {
+    /// Its definition, as in the settings.
+    server: Value,
+    /// Who wants it, since when, and why.
+    note: OperatorNote,
+    /// What this gateway has changed.
+    report: ReloadReport,
+}
+
+/// What the removal of a server has changed.
+#[derive(Serialize, JsonSchema)]
+struct ServerRemoval {
+    /// What this gateway has changed.
+    report: ReloadReport,
+}
+
+pub(super) fn routes() -> Vec<RestRoute> {
+    vec![
+        RestRoute::post(
+            "/admin/servers",
+            "Adds a server to all gateways of the store",
+            add,
+        )
+        .needs(Right::Admin)
+        .body::<Map<String, Value>>()
+        .status(StatusCode::CREATED)
+        .replies::<ServerChange>(),
+        RestRoute::patch(
+            "/admin/servers/{server}",
+            "Changes fields of a server that was added",
+            change,
+        )
+        .needs(Right::Admin)
+        .body::<Map<String, Value>>()
+        .replies::<ServerChange>(),
+        RestRoute::delete(
+            "/admin/servers/{server}",
+            "Removes a server that was added",
+            remove,
+        )
+        .needs(Right::Admin)
+        .replies::<ServerRemoval>(),
+    ]
+}
+
+async fn add(context: AdminContext, request: Request) -> Result<Response, Problem> {
     let servers = allowed(&context)?;
-    let text: Value = read_body(&context.app, &context.identity, request).await?;
-    let directory = &context.app.directory;
-    let added = servers.add(text, |id| directory.serves(id.as_str())).await;
-    answer(&context, "add server", StatusCode::CREATED, added)
+    let definition: Value = context.body(request).await?;
+    let subject = subject(&definition);
+    let added = servers
+        .add(definition, |id| context.operator.serves(id.as_str()))
+        .await;
+    context.audit("add server", &subject, &added);
+    let mut reply = context.reply(&change_of(added?));
+    *reply.status_mut() = StatusCode::CREATED;
+    Ok(reply)
 }
 
-/// Changes fields of a server that was added.
-pub(super) async fn change(
-    context: CallerContext,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
+async fn change(context: AdminContext, request: Request) -> Result<Response, Problem> {
     let servers = allowed(&context)?;
-    let patch: Value = read_body(&context.app, &context.identity, request).await?;
-    answer(
-        &context,
-        "change server",
-        StatusCode::OK,
-        servers.change(&id, patch).await,
-    )
+    let patch: Value = context.body(request).await?;
+    let id = context.path_part(0);
+    let changed = servers.change(id, patch).await;
+    context.audit("change server", id, &changed);
+    Ok(context.reply(&change_of(changed?)))
 }
 
-/// Removes a server that was added.
-pub(super) async fn remove(
-    context: CallerContext,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
-    let removed = allowed(&context)?.remove(&id).await;
-    note_act(&context, "remove server", &removed);
-    let report = removed?;
-    Ok(json_value(StatusCode::OK, &json!({"report": report})))
+async fn remove(context: AdminContext) -> Result<Response, Problem> {
+    context.query(&[])?;
+    let id = context.path_part(0);
+    let removed = allowed(&context)?.remove(id).await;
+    context.audit("remove server", id, &removed);
+    Ok(context.reply(&ServerRemoval { report: removed? }))
 }
 
-fn allowed(context: &CallerContext) -> Result<AddedServers<'_>, Problem> {
-    context.require(Right::Admin)?;
-    let reloads = context.app.reloads.as_ref();
-    let reloads = reloads
-        .ok_or_else(|| Problem::new(Code::Unavailable, "this process cannot reload settings"))?;
+fn allowed(context: &AdminContext) -> Result<AddedServers<'_>, Problem> {
+    context.operator.require(&context.identity, Right::Admin)?;
     Ok(AddedServers {
-        store: context.app.core.session_router.store(),
-        reloads,
-        operator: context.identity.principal.as_str(),
+        store: context.operator.store(),
+        reloads: context.reloads()?,
+        operator: context.identity.identity.principal.as_str(),
     })
 }
 
-fn answer(
-    context: &CallerContext,
-    act: &'static str,
-    status: StatusCode,
-    result: Result<(ServerDefinition, ReloadReport), ServerChangeError>,
-) -> Result<Response, Problem> {
-    note_act(context, act, &result);
-    let (definition, report) = result?;
-    let body = json!({"server": definition.fields, "note": definition.note, "report": report});
-    Ok(json_value(status, &body))
+/// The id in a definition, for the audit line.
+fn subject(definition: &Value) -> String {
+    let id = ["id", "name"].into_iter().find_map(|name| definition.get(name)?.as_str());
+    id.unwrap_or("a server without id").to_owned()
 }
 
-/// One line for every act.
-fn note_act<T>(context: &CallerContext, act: &'static str, result: &Result<T, ServerChangeError>) {
-    let log = &context.app.core.request_log;
-    let operator = log.user_digest(&context.identity.principal);
-    let outcome = match result {
-        Ok(_) => "done",
-        Err(_) => "refused",
-    };
-    tracing::info!(target: "mooring::audit", %operator, act, outcome, "operator's act");
+fn change_of((definition, report): (ServerDefinition, ReloadReport)) -> ServerChange {
+    ServerChange {
+        server: definition.fields,
+        note: definition.note,
+        report,
+    }
 }
 
 impl From<ServerChangeError> for Problem {

@@ -3,15 +3,15 @@
 use axum::extract::Request;
 use axum::response::Response;
 use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::blocking::blocking;
-use super::body;
 use super::context::GovernanceContext;
-use super::problem::Problem;
 use super::skills::{self, EmptyBody};
 use crate::http::reply::json_value;
+use crate::http::rest::{Problem, QueryParameter, read_body};
 use mooring_code::skills::{ChangeError, Skill, SkillStatus};
 use mooring_settings::Right;
 use mooring_store::{rfc3339, unix_now_ms};
@@ -49,16 +49,22 @@ impl ApprovalStatus {
 }
 
 /// The reason for a rejection.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct RejectionBody {
+pub(super) struct RejectionBody {
     #[serde(default)]
     reason: String,
 }
 
+/// The parameters of a list.
+pub(super) const LIST_QUERY: [QueryParameter; 1] = [QueryParameter::new(
+    "status",
+    "`pending`, `expired`, `approved` or `rejected`",
+)];
+
 /// `GET /servers/{id}/skills/approvals`: all of them for approvers, otherwise those of the caller's own skills.
 pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
-    let query = context.query(&["status"])?;
+    let query = context.query(&LIST_QUERY)?;
     let words = ApprovalStatus::ALL.map(ApprovalStatus::as_str).join(", ");
     let parse = |word: &str| ApprovalStatus::ALL.into_iter().find(|s| s.as_str() == word);
     let status = query.read("status", &format!("one of {words}"), parse)?;
@@ -104,7 +110,7 @@ pub(super) async fn approve(
     request: Request,
 ) -> Result<Response, Problem> {
     let (id, by) = visible_approval(&context).await?;
-    let EmptyBody {} = body::read(&context.app, &context.identity, request).await?;
+    let EmptyBody {} = read_body(&context.app, &context.identity, request).await?;
     let governed = context.governed()?;
     decided(
         blocking(move || Ok::<_, Problem>(governed.skills.approve(&governed.server, &id, &by)))
@@ -118,7 +124,7 @@ pub(super) async fn reject(
     request: Request,
 ) -> Result<Response, Problem> {
     let (id, by) = visible_approval(&context).await?;
-    let RejectionBody { reason } = body::read(&context.app, &context.identity, request).await?;
+    let RejectionBody { reason } = read_body(&context.app, &context.identity, request).await?;
     let governed = context.governed()?;
     decided(
         blocking(move || {

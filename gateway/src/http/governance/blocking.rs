@@ -2,7 +2,7 @@
 
 use tokio::task::spawn_blocking;
 
-use super::problem::Problem;
+use crate::http::rest::Problem;
 
 /// Runs work on the volume on a blocking thread.
 pub(super) async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(

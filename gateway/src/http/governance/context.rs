@@ -2,18 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
 
-use super::problem::{Code, Problem};
-use super::query::Query;
 use crate::http::app::App;
-use crate::http::caller::{RequestHead, RequestSender};
+use crate::http::rest::{Code, Problem, Query, QueryParameter, identify};
 use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
 use mooring_identity::Identity;
-use mooring_metrics as metrics;
 use mooring_pipeline::policy::AccessPolicy;
 use mooring_settings::Right;
 
@@ -55,41 +51,6 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
     }
 }
 
-/// Identifies the caller, and counts the request.
-pub(super) async fn identify(
-    parts: &mut Parts,
-    app: &Arc<App>,
-) -> Result<(Arc<RequestSender>, Arc<Identity>), Problem> {
-    let Extension(sender) = Extension::<Arc<RequestSender>>::from_request_parts(parts, app)
-        .await
-        .map_err(|_| Problem::internal())?;
-    let identified = app.identify(RequestHead::of(&sender, parts)).await;
-    let identity = identified.map_err(Problem::of_caller)?;
-    app.core.count_requests(&identity, 1).map_err(|wait| {
-        let limit = "listen.requests_per_user_per_minute";
-        metrics::requests_refused(limit);
-        let user = app.core.request_log.user_digest(&identity.principal);
-        tracing::info!(limit, %user, "request refused: its user is at a limit");
-        Problem::too_many_requests(wait)
-    })?;
-    app.core.usages.of(&identity.principal).charge_task().await;
-    Ok((sender, identity))
-}
-
-/// Refuses a caller without this right.
-pub(super) fn require(app: &App, caller: &Identity, right: Right) -> Result<(), Problem> {
-    if app.core.policy.has_right(caller, right) {
-        return Ok(());
-    }
-    let name = right.name();
-    let user = app.core.request_log.user_digest(&caller.principal);
-    tracing::info!(%user, right = name, "request refused: its user lacks the right");
-    Err(Problem::new(
-        Code::Forbidden,
-        format!("this needs the right {name}, or admin"),
-    ))
-}
-
 /// Whether the caller may know of the server: callers that may use it or have a right over its runs or skills.
 fn may_see(policy: &AccessPolicy, caller: &Identity, server: &str) -> bool {
     let governing = [
@@ -129,7 +90,7 @@ impl GovernanceContext {
     }
 
     /// The query parameters; only those of `known` are accepted.
-    pub(super) fn query(&self, known: &[&str]) -> Result<Query, Problem> {
+    pub(super) fn query(&self, known: &[QueryParameter]) -> Result<Query, Problem> {
         Query::parse(self.query.as_deref().unwrap_or_default(), known)
     }
 

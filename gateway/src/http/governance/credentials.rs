@@ -10,15 +10,12 @@ use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 use mooring_session::names::{Principal, ServerName};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::body;
-use super::context::identify;
-use super::problem::{Code, Problem};
-use super::query::Query;
 use crate::http::app::App;
 use crate::http::reply::json_value;
+use crate::http::rest::{Code, Problem, Query, QueryParameter, identify, read_body};
 use crate::vault::{Vault, VaultError};
 use mooring_identity::Identity;
 use mooring_settings::Right;
@@ -33,10 +30,31 @@ pub(super) struct CredentialContext {
 }
 
 /// A credential to store.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct CredentialBody {
+pub(super) struct CredentialBody {
     secret: String,
+}
+
+/// Whether a user has stored a credential for a server.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CredentialView {
+    server: String,
+    /// When (RFC 3339); none if there is none.
+    stored_at: Option<String>,
+}
+
+/// The servers that the caller may store credentials for.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CredentialList {
+    credentials: Vec<CredentialView>,
+}
+
+/// What deleting has done.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct DeletedCredentials {
+    /// Whether there was any.
+    deleted: bool,
 }
 
 impl FromRequestParts<Arc<App>> for CredentialContext {
@@ -82,6 +100,12 @@ impl CredentialContext {
     }
 }
 
+/// The parameters of deleting all.
+pub(super) const DELETE_QUERY: [QueryParameter; 1] = [QueryParameter::new(
+    "user",
+    "those of this user, with the right `admin`; one's own by default",
+)];
+
 /// `GET /credentials`: the servers that the caller may store credentials for, with when that was done.
 pub(super) async fn list(context: CredentialContext) -> Result<Response, Problem> {
     Query::parse(&context.query, &[])?;
@@ -94,14 +118,17 @@ pub(super) async fn list(context: CredentialContext) -> Result<Response, Problem
         None => Vec::new(),
     };
     let shown = servers.iter().zip(stored_at);
-    let shown: Vec<Value> = shown.map(|(server, at)| shown_json(server, at)).collect();
-    Ok(json_value(StatusCode::OK, &json!({"credentials": shown})))
+    let credentials = shown.map(|(server, at)| CredentialView::of(server, at));
+    let list = CredentialList {
+        credentials: credentials.collect(),
+    };
+    Ok(json_value(StatusCode::OK, &list))
 }
 
 /// `PUT /servers/{id}/credential`
 pub(super) async fn put(context: CredentialContext, request: Request) -> Result<Response, Problem> {
     let (vault, server) = context.server()?;
-    let read = body::read::<CredentialBody>(&context.app, &context.identity, request).await;
+    let read = read_body::<CredentialBody>(&context.app, &context.identity, request).await;
     // The parser's message would repeat a text in the wrong place, which may be the secret.
     let CredentialBody { secret } = read.map_err(|problem| match problem.code() {
         Code::InvalidBody => Problem::new(Code::InvalidBody, "the body is {\"secret\": \"...\"}"),
@@ -112,7 +139,7 @@ pub(super) async fn put(context: CredentialContext, request: Request) -> Result<
     context.note("stored", Some(server), user);
     Ok(json_value(
         StatusCode::OK,
-        &shown_json(server, Some(stored_at)),
+        &CredentialView::of(server, Some(stored_at)),
     ))
 }
 
@@ -125,12 +152,15 @@ pub(super) async fn delete(context: CredentialContext) -> Result<Response, Probl
         return Err(Problem::new(Code::CredentialNotFound, message));
     }
     context.note("deleted", Some(server), user);
-    Ok(json_value(StatusCode::OK, &shown_json(server, None)))
+    Ok(json_value(
+        StatusCode::OK,
+        &CredentialView::of(server, None),
+    ))
 }
 
 /// `DELETE /credentials`: all that the caller has stored, or `user`.
 pub(super) async fn delete_all(context: CredentialContext) -> Result<Response, Problem> {
-    let query = Query::parse(&context.query, &["user"])?;
+    let query = Query::parse(&context.query, &DELETE_QUERY)?;
     let own = &context.identity.principal;
     let user = match query.text("user") {
         None => own.clone(),
@@ -155,11 +185,16 @@ pub(super) async fn delete_all(context: CredentialContext) -> Result<Response, P
     if deleted {
         context.note("deleted", None, &user);
     }
-    Ok(json_value(StatusCode::OK, &json!({"deleted": deleted})))
+    Ok(json_value(StatusCode::OK, &DeletedCredentials { deleted }))
 }
 
-fn shown_json(server: &ServerName, stored_at: Option<u64>) -> Value {
-    json!({"server": server.as_str(), "stored_at": stored_at.map(rfc3339)})
+impl CredentialView {
+    fn of(server: &ServerName, stored_at: Option<u64>) -> Self {
+        Self {
+            server: server.as_str().to_owned(),
+            stored_at: stored_at.map(rfc3339),
+        }
+    }
 }
 
 fn no_server() -> Problem {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::blocking::blocking;
 use super::context::GovernanceContext;
-use super::problem::Problem;
 use crate::http::reply::json_value;
+use crate::http::rest::{Problem, QueryParameter};
 use mooring_code::records::{EventFilter, RecordsError, RunId, RunStatus};
 use mooring_code::server::GovernedServer;
 
@@ -18,9 +18,17 @@ const USUAL: usize = 100;
 /// Most events of one list.
 const MOST: usize = 1_000;
 
+/// The parameters of a list.
+pub(super) const LIST_QUERY: [QueryParameter; 4] = [
+    QueryParameter::new("limit", "at most this many, 1 to 1000; 100 by default"),
+    QueryParameter::new("user", "events of this user"),
+    QueryParameter::new("kind", "events of this kind"),
+    QueryParameter::new("since", "events since then, in milliseconds since 1970"),
+];
+
 /// `GET /servers/{id}/code/security-events`
 pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
-    let query = context.query(&["limit", "user", "kind", "since"])?;
+    let query = context.query(&LIST_QUERY)?;
     let filter = EventFilter {
         limit: query.limit(USUAL, MOST)?,
         kind: query.choice("kind")?,

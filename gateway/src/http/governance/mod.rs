@@ -1,39 +1,17 @@
-//! The REST interface: the runs, sessions, security events and skills of code servers, for operators and their tools, and
-//! the credentials that users store for servers.
-//!
-//! ```text
-//! GET  /servers/{id}/code/runs                       ?limit= &status= &user= &before=
-//! GET  /servers/{id}/code/runs/{run}
-//! POST /servers/{id}/code/runs/{run}/replay          {mode}
-//! GET  /servers/{id}/code/sessions                   ?limit= &user=
-//! GET  /servers/{id}/code/security-events            ?limit= &user= &kind= &since=
-//! GET  /servers/{id}/skills                          ?status= &name=
-//! POST /servers/{id}/skills                          {name, source_code, language, description, scope}
-//! GET  /servers/{id}/skills/{name}                   ?version=
-//! GET  /servers/{id}/skills/approvals                ?status=
-//! POST /servers/{id}/skills/approvals/{approval}/approve
-//! POST /servers/{id}/skills/approvals/{approval}/reject   {reason}
-//! POST /servers/{id}/skills/{skill id}/revoke
-//! GET    /credentials
-//! DELETE /credentials                                ?user=
-//! PUT    /servers/{id}/credential                    {secret}
-//! DELETE /servers/{id}/credential
-//! GET    /whoami
-//! ```
+//! The runs, sessions, security events and skills of code servers, for operators and their tools, the credentials that users
+//! store for servers, and who a caller is. [`routes`] has the paths.
 //!
 //! Invariants: what a principal may not see is reported as not found. An error has a stable code and contains no path
 //! of the host.
 
 mod approvals;
 mod blocking;
-mod body;
 mod context;
 mod credentials;
 mod events;
-mod problem;
-mod query;
 mod replay;
 mod runs;
+mod schemas;
 mod sessions;
 mod skills;
 mod whoami;
@@ -41,55 +19,150 @@ mod whoami;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use http::StatusCode;
 
-use axum::Router;
-use axum::routing::{get, post, put};
+use super::rest::RestRoute;
+use mooring_settings::Right;
 
-pub(super) use self::body::read as read_body;
-pub(super) use self::problem::{Code, Problem};
-pub(super) use self::whoami::CallerContext;
-use super::app::App;
-
-/// The routes; the caller adds the host and origin guard.
-pub(super) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/servers/{id}/code/runs", get(runs::list))
-        .route("/servers/{id}/code/runs/{run}", get(runs::show))
-        .route("/servers/{id}/code/runs/{run}/replay", post(replay::replay))
-        .route("/servers/{id}/code/sessions", get(sessions::list))
-        .route("/servers/{id}/code/security-events", get(events::list))
-        .route(
-            "/servers/{id}/skills",
-            get(skills::list).post(skills::create),
-        )
-        .route("/servers/{id}/skills/{skill}", get(skills::show))
-        .route("/servers/{id}/skills/{skill}/revoke", post(skills::revoke))
-        .route("/servers/{id}/skills/approvals", get(approvals::list))
-        .route(
-            "/servers/{id}/skills/approvals/{approval}/approve",
-            post(approvals::approve),
-        )
-        .route(
-            "/servers/{id}/skills/approvals/{approval}/reject",
-            post(approvals::reject),
-        )
-        .route(
-            "/credentials",
-            get(credentials::list).delete(credentials::delete_all),
-        )
-        .route("/whoami", get(whoami::show))
-        .route(
-            "/servers/{id}/credential",
-            put(credentials::put).delete(credentials::delete),
-        )
-        .method_not_allowed_fallback(not_allowed)
+/// The routes.
+pub(super) fn routes() -> Vec<RestRoute> {
+    [code_routes(), skill_routes(), caller_routes()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
-/// The answer to another method than a path has.
-pub(super) async fn not_allowed() -> Problem {
-    Problem::new(
-        problem::Code::MethodNotAllowed,
-        "this path takes another method",
-    )
+fn code_routes() -> Vec<RestRoute> {
+    vec![
+        RestRoute::get(
+            "/servers/{id}/code/runs",
+            "Lists recorded runs, newest first: one's own, or with the right `servers.read` all",
+            runs::list,
+        )
+        .query(&runs::LIST_QUERY)
+        .replies::<schemas::RunList>(),
+        RestRoute::get(
+            "/servers/{id}/code/runs/{run}",
+            "Shows all that is recorded of a run",
+            runs::show,
+        )
+        .replies::<schemas::Run>(),
+        RestRoute::post(
+            "/servers/{id}/code/runs/{run}/replay",
+            "Runs the code of a record again in the caller's session, and compares",
+            replay::replay,
+        )
+        .body::<replay::ReplayBody>()
+        .replies::<schemas::ReplayResult>(),
+        RestRoute::get(
+            "/servers/{id}/code/sessions",
+            "Lists sessions of code: one's own, or with the right `servers.read` all",
+            sessions::list,
+        )
+        .query(&sessions::LIST_QUERY)
+        .replies::<schemas::CodeSessionList>(),
+        RestRoute::get(
+            "/servers/{id}/code/security-events",
+            "Lists security events, newest first: one's own, or with the right `servers.read` all",
+            events::list,
+        )
+        .query(&events::LIST_QUERY)
+        .replies::<schemas::SecurityEventList>(),
+    ]
+}
+
+fn skill_routes() -> Vec<RestRoute> {
+    vec![
+        RestRoute::get(
+            "/servers/{id}/skills",
+            "Lists the versions of skills that the caller may see",
+            skills::list,
+        )
+        .query(&skills::LIST_QUERY)
+        .replies::<schemas::SkillList>(),
+        RestRoute::post(
+            "/servers/{id}/skills",
+            "Makes a skill, or a new version of one",
+            skills::create,
+        )
+        .needs(Right::SkillsCreate)
+        .body::<skills::NewSkillBody>()
+        .status(StatusCode::CREATED)
+        .replies::<schemas::SkillVersion>(),
+        RestRoute::get(
+            "/servers/{id}/skills/{skill}",
+            "Shows the skill of this name with its source",
+            skills::show,
+        )
+        .query(&skills::SHOW_QUERY)
+        .replies::<schemas::Skill>(),
+        RestRoute::post(
+            "/servers/{id}/skills/{skill}/revoke",
+            "Revokes the version with this id",
+            skills::revoke,
+        )
+        .needs(Right::SkillsRevoke)
+        .body::<skills::EmptyBody>()
+        .replies::<schemas::SkillVersion>(),
+        RestRoute::get(
+            "/servers/{id}/skills/approvals",
+            "Lists approvals: of one's own skills, or with the right `skills.approve` all",
+            approvals::list,
+        )
+        .query(&approvals::LIST_QUERY)
+        .replies::<schemas::ApprovalList>(),
+        RestRoute::post(
+            "/servers/{id}/skills/approvals/{approval}/approve",
+            "Approves a version of a skill",
+            approvals::approve,
+        )
+        .needs(Right::SkillsApprove)
+        .body::<skills::EmptyBody>()
+        .replies::<schemas::Approval>(),
+        RestRoute::post(
+            "/servers/{id}/skills/approvals/{approval}/reject",
+            "Rejects a version of a skill, for good",
+            approvals::reject,
+        )
+        .needs(Right::SkillsApprove)
+        .body::<approvals::RejectionBody>()
+        .replies::<schemas::Approval>(),
+    ]
+}
+
+fn caller_routes() -> Vec<RestRoute> {
+    vec![
+        RestRoute::get(
+            "/credentials",
+            "Lists the servers that the caller may store credentials for",
+            credentials::list,
+        )
+        .replies::<credentials::CredentialList>(),
+        RestRoute::delete(
+            "/credentials",
+            "Deletes all credentials that a user has stored",
+            credentials::delete_all,
+        )
+        .query(&credentials::DELETE_QUERY)
+        .replies::<credentials::DeletedCredentials>(),
+        RestRoute::put(
+            "/servers/{id}/credential",
+            "Stores the caller's credential for a server",
+            credentials::put,
+        )
+        .body::<credentials::CredentialBody>()
+        .replies::<credentials::CredentialView>(),
+        RestRoute::delete(
+            "/servers/{id}/credential",
+            "Deletes the caller's credential for a server",
+            credentials::delete,
+        )
+        .replies::<credentials::CredentialView>(),
+        RestRoute::get(
+            "/whoami",
+            "Shows who the gateway takes the caller for, and what it may use",
+            whoami::show,
+        )
+        .replies::<whoami::Caller>(),
+    ]
 }

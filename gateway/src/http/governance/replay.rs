@@ -8,15 +8,16 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::response::Response;
 use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use strum::VariantNames;
 
 use super::context::GovernanceContext;
-use super::problem::{Code, Problem};
-use super::{body, runs};
+use super::runs;
 use crate::http::reply::json_value;
+use crate::http::rest::{Code, Problem, read_body};
 use mooring_code::records::RunId;
 use mooring_code::replay::{ReplayMode, ReplayRequest};
 use mooring_code::server::Repeater;
@@ -26,9 +27,9 @@ use mooring_pipeline::hooks::{CallOutcome, CallRoute, HookRefusal, HookedCall};
 use mooring_usage::for_same_user;
 
 /// The body.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ReplayBody {
+pub(super) struct ReplayBody {
     mode: Option<String>,
 }
 
@@ -38,7 +39,7 @@ pub(super) async fn replay(
     request: Request,
 ) -> Result<Response, Problem> {
     context.query(&[])?;
-    let body: ReplayBody = body::read(&context.app, &context.identity, request).await?;
+    let body: ReplayBody = read_body(&context.app, &context.identity, request).await?;
     let mode = match body.mode.as_deref() {
         None => ReplayMode::default(),
         Some(word) => word.parse().map_err(|_| {

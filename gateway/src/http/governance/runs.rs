@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::blocking::blocking;
 use super::context::GovernanceContext;
-use super::problem::Problem;
 use crate::http::reply::json_value;
+use crate::http::rest::{Problem, QueryParameter};
 use mooring_code::records::{RunFilter, RunId, RunRecord};
 
 /// Default length of a list.
@@ -15,9 +15,20 @@ const USUAL: usize = 50;
 /// Most runs of one list.
 const MOST: usize = 500;
 
+/// The parameters of a list.
+pub(super) const LIST_QUERY: [QueryParameter; 4] = [
+    QueryParameter::new("limit", "at most this many, 1 to 500; 50 by default"),
+    QueryParameter::new("status", "runs with this status"),
+    QueryParameter::new("user", "runs of this user"),
+    QueryParameter::new(
+        "before",
+        "runs older than this one: the `next_before` of the page before",
+    ),
+];
+
 /// `GET /servers/{id}/code/runs`
 pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
-    let query = context.query(&["limit", "status", "user", "before"])?;
+    let query = context.query(&LIST_QUERY)?;
     let filter = RunFilter {
         limit: query.limit(USUAL, MOST)?,
         status: query.choice("status")?,

@@ -8,8 +8,8 @@ use mooring_session::view::RecordView;
 use serde_json::{Value, json};
 
 use super::context::GovernanceContext;
-use super::problem::{Code, Problem};
 use crate::http::reply::json_value;
+use crate::http::rest::{Code, Problem, QueryParameter};
 use mooring_code::place::CodePlace;
 use mooring_store::rfc3339;
 use mooring_store::{Family, SessionKey, SessionQuery};
@@ -21,9 +21,15 @@ const MOST: usize = 500;
 /// Most pages that are requested from the store for one list.
 const PAGES_MAX: usize = 20;
 
+/// The parameters of a list.
+pub(super) const LIST_QUERY: [QueryParameter; 2] = [
+    QueryParameter::new("limit", "at most this many, 1 to 500; 50 by default"),
+    QueryParameter::new("user", "sessions of this user"),
+];
+
 /// `GET /servers/{id}/code/sessions`
 pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
-    let query = context.query(&["limit", "user"])?;
+    let query = context.query(&LIST_QUERY)?;
     let limit = query.limit(USUAL, MOST)?;
     let principal = context
         .list_owner(query.text("user"))?

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use axum::extract::Request;
 use axum::response::Response;
 use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::blocking::blocking;
-use super::body;
 use super::context::GovernanceContext;
-use super::problem::{Code, Problem};
 use crate::http::reply::json_value;
+use crate::http::rest::{Code, Problem, QueryParameter, read_body};
 use mooring_code::records::{EventKind, SecurityEvent};
 use mooring_code::server::GovernedServer;
 use mooring_code::skills::{CreateError, NewSkill, Scope, Skill, SkillStatus};
@@ -20,9 +20,9 @@ use mooring_settings::{Language, Right};
 use mooring_store::unix_now_ms;
 
 /// The body that creates a skill.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct NewSkillBody {
+pub(super) struct NewSkillBody {
     name: String,
     #[serde(alias = "source")]
     source_code: String,
@@ -32,9 +32,21 @@ struct NewSkillBody {
     scope: Option<String>,
 }
 
+/// The parameters of one skill.
+pub(super) const SHOW_QUERY: [QueryParameter; 1] = [QueryParameter::new(
+    "version",
+    "this version; the newest visible one by default",
+)];
+
+/// The parameters of a list.
+pub(super) const LIST_QUERY: [QueryParameter; 2] = [
+    QueryParameter::new("status", "`pending`, `approved`, `rejected` or `revoked`"),
+    QueryParameter::new("name", "versions of the skill of this name"),
+];
+
 /// `GET /servers/{id}/skills`
 pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
-    let query = context.query(&["status", "name"])?;
+    let query = context.query(&LIST_QUERY)?;
     let status: Option<SkillStatus> = query.choice("status")?;
     let name = query.text("name").map(str::to_owned);
     let governed = context.governed()?;
@@ -56,7 +68,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
 /// `GET /servers/{id}/skills/{name}`: the newest visible version or the requested one with its source, and all others
 /// without.
 pub(super) async fn show(context: GovernanceContext) -> Result<Response, Problem> {
-    let query = context.query(&["version"])?;
+    let query = context.query(&SHOW_QUERY)?;
     let version: Option<u32> =
         query.read("version", "a number from 1", |text| text.parse().ok())?;
     let governed = context.governed()?;
@@ -94,7 +106,7 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     context.query(&[])?;
     context.require(Right::SkillsCreate)?;
-    let new_skill: NewSkillBody = body::read(&context.app, &context.identity, request).await?;
+    let new_skill: NewSkillBody = read_body(&context.app, &context.identity, request).await?;
     let governed = context.governed()?;
     let language = match new_skill.language.as_deref() {
         None => governed.language,
@@ -143,7 +155,7 @@ pub(super) async fn revoke(
 ) -> Result<Response, Problem> {
     context.query(&[])?;
     context.require(Right::SkillsRevoke)?;
-    let EmptyBody {} = body::read(&context.app, &context.identity, request).await?;
+    let EmptyBody {} = read_body(&context.app, &context.identity, request).await?;
     let governed = context.governed()?;
     let skill = all_versions(&governed)
         .await?
@@ -163,7 +175,7 @@ pub(super) async fn revoke(
 }
 
 /// An empty body.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EmptyBody {}
 

@@ -11,18 +11,17 @@ use http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::json;
 
-use super::problem::Code;
-use super::query::Query;
 use super::*;
+use crate::http::rest::{Code, Problem, Query};
 
 #[test]
 fn the_paths_do_not_stand_in_each_others_way() {
-    drop(routes());
+    drop(crate::http::rest::router(crate::http::rest_routes()));
 }
 
 #[test]
 fn parameters_are_known_ones_each_once() {
-    let parse = |text: &str| Query::parse(text, &["limit", "user"]);
+    let parse = |text: &str| Query::parse(text, &super::sessions::LIST_QUERY);
     let query = parse("limit=7&user=ada%40example.org").unwrap();
     assert_eq!(query.text("user"), Some("ada@example.org"));
     assert_eq!(query.limit(50, 500).unwrap(), 7);

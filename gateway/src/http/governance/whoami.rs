@@ -6,20 +6,18 @@ use axum::extract::FromRequestParts;
 use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::context::{identify, require};
-use super::problem::Problem;
-use super::query::Query;
 use crate::http::app::App;
 use crate::http::reply::json_value;
+use crate::http::rest::{Problem, Query, identify};
 use mooring_identity::Identity;
-use mooring_settings::Right;
 
-/// An authenticated request that is for no code server.
-pub(in crate::http) struct CallerContext {
-    pub(in crate::http) app: Arc<App>,
-    pub(in crate::http) identity: Arc<Identity>,
+/// An authenticated request about the caller.
+pub(super) struct CallerContext {
+    app: Arc<App>,
+    identity: Arc<Identity>,
     query: String,
 }
 
@@ -37,26 +35,37 @@ impl FromRequestParts<Arc<App>> for CallerContext {
     }
 }
 
-impl CallerContext {
-    /// Refuses a caller without this right.
-    pub(in crate::http) fn require(&self, right: Right) -> Result<(), Problem> {
-        require(&self.app, &self.identity, right)
-    }
+/// Who a caller is, and what it may use.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Caller {
+    user: String,
+    /// The user's digest in logs and metrics.
+    digest: String,
+    teams: Vec<String>,
+    roles: Vec<String>,
+    scopes: Vec<String>,
+    /// The rights beyond one server.
+    rights: Vec<String>,
+    /// The servers that the caller may use.
+    servers: Vec<String>,
 }
 
 /// The caller.
 pub(super) async fn show(context: CallerContext) -> Result<Response, Problem> {
     Query::parse(&context.query, &[])?;
     let CallerContext { app, identity, .. } = &context;
-    let rights: Vec<&str> = app.core.policy.rights_of(identity).collect();
-    let caller = json!({
-        "user": identity.principal.as_str(),
-        "digest": app.core.request_log.user_digest(&identity.principal),
-        "teams": &*identity.teams,
-        "roles": identity.roles,
-        "scopes": identity.scopes,
-        "rights": rights,
-        "servers": app.directory.usable_server_ids(identity),
-    });
+    let caller = Caller {
+        user: identity.principal.as_str().to_owned(),
+        digest: (app.core.request_log.user_digest(&identity.principal)).into(),
+        teams: identity.teams.to_vec(),
+        roles: identity.roles.clone(),
+        scopes: identity.scopes.clone(),
+        rights: (app.core.policy.rights_of(identity))
+            .map(str::to_owned)
+            .collect(),
+        servers: (app.directory.usable_server_ids(identity).into_iter())
+            .map(str::to_owned)
+            .collect(),
+    };
     Ok(json_value(StatusCode::OK, &caller))
 }

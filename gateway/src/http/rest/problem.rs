@@ -10,6 +10,8 @@ use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use crate::http::caller::CallerRefusal;
+use mooring_admin::OperatorError;
+use mooring_admin::sessions::FilterError;
 use mooring_code::records::RecordsError;
 use mooring_code::replay::ReplayError;
 use mooring_code::server::Failure;
@@ -18,7 +20,7 @@ use mooring_pipeline::answer::seconds_of;
 use mooring_store::StoreError;
 
 /// Why a request is refused. Clients rely on the codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
 pub(in crate::http) enum Code {
     /// The sender is not authenticated.
     Unauthenticated,
@@ -36,6 +38,14 @@ pub(in crate::http) enum Code {
     ApprovalNotFound,
     /// The sender has stored no credential for the server.
     CredentialNotFound,
+    /// No session has this digest or place.
+    SessionNotFound,
+    /// Several sessions have digests that begin so.
+    SessionAmbiguous,
+    /// No gateway has this id.
+    WorkerNotFound,
+    /// The store's session index is not complete yet.
+    Incomplete,
     /// The credential cannot be sent in a header.
     CredentialInvalid,
     /// A parameter is unknown, repeated, or has no valid value.
@@ -81,6 +91,11 @@ pub(in crate::http) enum Code {
 }
 
 impl Code {
+    /// The word in replies.
+    pub(super) const fn word(self) -> &'static str {
+        self.row().0
+    }
+
     const fn row(self) -> (&'static str, StatusCode) {
         use StatusCode as S;
         match self {
@@ -92,6 +107,10 @@ impl Code {
             Self::SkillNotFound => ("skill_not_found", S::NOT_FOUND),
             Self::ApprovalNotFound => ("approval_not_found", S::NOT_FOUND),
             Self::CredentialNotFound => ("credential_not_found", S::NOT_FOUND),
+            Self::SessionNotFound => ("session_not_found", S::NOT_FOUND),
+            Self::SessionAmbiguous => ("session_ambiguous", S::CONFLICT),
+            Self::WorkerNotFound => ("worker_not_found", S::NOT_FOUND),
+            Self::Incomplete => ("incomplete", S::SERVICE_UNAVAILABLE),
             Self::CredentialInvalid => ("credential_invalid", S::UNPROCESSABLE_ENTITY),
             Self::InvalidQuery => ("invalid_query", S::BAD_REQUEST),
             Self::InvalidBody => ("invalid_body", S::BAD_REQUEST),
@@ -129,7 +148,7 @@ pub(in crate::http) struct Problem {
 impl Problem {
     /// An error with a message for the caller.
     pub(in crate::http) fn new(code: Code, message: impl Into<String>) -> Self {
-        let retry_after_seconds = matches!(code, Code::Unavailable).then_some(1);
+        let retry_after_seconds = matches!(code, Code::Unavailable | Code::Incomplete).then_some(1);
         Self {
             code,
             message: message.into(),
@@ -290,6 +309,32 @@ impl From<ReplayError> for Problem {
                 ..Self::new(Code::RateLimited, message)
             },
         }
+    }
+}
+
+impl From<OperatorError> for Problem {
+    fn from(error: OperatorError) -> Self {
+        let message = error.to_string();
+        match error {
+            OperatorError::Forbidden(_) => Self::new(Code::Forbidden, message),
+            OperatorError::SessionNotFound => Self::new(Code::SessionNotFound, message),
+            OperatorError::SeveralSessions => Self::new(Code::SessionAmbiguous, message),
+            OperatorError::Incomplete => Self::new(Code::Incomplete, message),
+            OperatorError::SessionName(_) => Self::new(Code::SessionNotFound, message),
+            OperatorError::Filter(_) => Self::new(Code::InvalidQuery, message),
+            OperatorError::ServerNotFound => Self::new(Code::ServerNotFound, message),
+            OperatorError::Store(error) => {
+                tracing::warn!(%error, "an operator's request failed");
+                // The operator is who can do something about it.
+                Self::new(Code::Unavailable, format!("{message}: {error}"))
+            }
+        }
+    }
+}
+
+impl From<FilterError> for Problem {
+    fn from(error: FilterError) -> Self {
+        Self::new(Code::InvalidQuery, error.to_string())
     }
 }
 

@@ -8,16 +8,32 @@ use url::form_urlencoded;
 
 use super::problem::{Code, Problem};
 
+/// A parameter that a route knows.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) struct QueryParameter {
+    /// Its name.
+    pub(in crate::http) name: &'static str,
+    /// What it does, in a sentence for the reference.
+    pub(in crate::http) about: &'static str,
+}
+
+impl QueryParameter {
+    pub(in crate::http) const fn new(name: &'static str, about: &'static str) -> Self {
+        Self { name, about }
+    }
+}
+
 /// The parameters of a request, each at most once.
 #[derive(Debug)]
-pub(super) struct Query(BTreeMap<String, String>);
+pub(in crate::http) struct Query(BTreeMap<String, String>);
 
 impl Query {
     /// Parses them.
-    pub(super) fn parse(text: &str, known: &[&str]) -> Result<Self, Problem> {
+    pub(in crate::http) fn parse(text: &str, known: &[QueryParameter]) -> Result<Self, Problem> {
         let mut values = BTreeMap::new();
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
-            if !known.contains(&&*name) {
+            if !known.iter().any(|one| one.name == name) {
+                let known: Vec<&str> = known.iter().map(|one| one.name).collect();
                 let known = match known.join(", ") {
                     none if none.is_empty() => "none".to_owned(),
                     some => some,
@@ -36,12 +52,12 @@ impl Query {
     }
 
     /// The text of a parameter.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(in crate::http) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
     /// A parameter parsed by `read`; `shape` describes the valid values in errors.
-    pub(super) fn read<T>(
+    pub(in crate::http) fn read<T>(
         &self,
         name: &str,
         shape: &str,
@@ -57,7 +73,7 @@ impl Query {
     }
 
     /// A variant of an enumeration.
-    pub(super) fn choice<T: FromStr + VariantNames>(
+    pub(in crate::http) fn choice<T: FromStr + VariantNames>(
         &self,
         name: &str,
     ) -> Result<Option<T>, Problem> {
@@ -66,7 +82,7 @@ impl Query {
     }
 
     /// The requested length of a list, from 1.
-    pub(super) fn limit(&self, usual: usize, most: usize) -> Result<usize, Problem> {
+    pub(in crate::http) fn limit(&self, usual: usize, most: usize) -> Result<usize, Problem> {
         let shape = format!("a number from 1 to {most}");
         let read = |text: &str| text.parse().ok().filter(|limit| (1..=most).contains(limit));
         Ok(self.read("limit", &shape, read)?.unwrap_or(usual))

@@ -23,12 +23,29 @@ pub(in crate::http) async fn read<T: DeserializeOwned>(
         return parse(b"{}");
     }
     if !host_origin_guard::is_json(&head.headers) {
-        return Err(Problem::new(
-            Code::UnsupportedMediaType,
-            "the Content-Type must be application/json",
-        ));
+        return Err(not_json());
     }
     parse(&bytes)
+}
+
+/// The same, and the Content-Type has to be JSON whether or not there is a body: a browser sends no such request for a page
+/// of another origin without asking first.
+pub(in crate::http) async fn read_json<T: DeserializeOwned>(
+    app: &App,
+    user: &Identity,
+    request: Request,
+) -> Result<T, Problem> {
+    if !host_origin_guard::is_json(request.headers()) {
+        return Err(not_json());
+    }
+    read(app, user, request).await
+}
+
+fn not_json() -> Problem {
+    Problem::new(
+        Code::UnsupportedMediaType,
+        "the Content-Type must be application/json",
+    )
 }
 
 fn unread(error: RequestBodyError) -> Problem {
