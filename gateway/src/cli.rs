@@ -2,6 +2,7 @@
 //! query a running gateway, `mooring sessions`, which works on the store, and `mooring keys`, on a file. Flags are settings: an invalid flag has
 //! the same exit code as an invalid file.
 
+mod fleet;
 mod governance;
 mod keys;
 mod operators;
@@ -12,9 +13,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use self::fleet::{
+    ActArguments, ServersArguments, ServersCommand, WorkersArguments, WorkersCommand,
+};
 pub use self::governance::{
-    ClientArguments, EventsArguments, EventsCommand, RunsArguments, RunsCommand, SkillsArguments,
-    SkillsCommand,
+    CallerArguments, ClientArguments, EventsArguments, EventsCommand, RunsArguments, RunsCommand,
+    SkillsArguments, SkillsCommand,
 };
 pub use self::keys::{CreateKeyArguments, KeysArguments, KeysCommand};
 pub use self::operators::{DigestArguments, ReloadArguments, TopArguments, WhoamiArguments};
@@ -59,6 +63,8 @@ Examples:
       shows which users and sessions send most; mooring digest NAME says which user is which
   mooring reload --gateway http://10.0.0.1:4444
       makes a running gateway read its settings again; SIGHUP does the same
+  mooring sessions search user:ada state:any
+      finds sessions of a running fleet; workers and servers show its gateways and servers
   mooring keys create --user ada --team dev --note 'build server'
       makes an API key, and prints it
   mooring sessions import --server claude
@@ -116,8 +122,12 @@ pub enum Command {
     Skills(SkillsArguments),
     /// List the security events of a code server
     Events(EventsArguments),
-    /// List, show and end sessions; import and export those of agents
+    /// List, search, show and end sessions; import and export those of agents
     Sessions(SessionsArguments),
+    /// List and drain the gateways of a fleet
+    Workers(WorkersArguments),
+    /// List, show and park servers
+    Servers(ServersArguments),
     /// Show which users and sessions send most, in the last one to two minutes
     Top(TopArguments),
     /// Show whom a gateway takes a token, key, certificate or name for, and what that caller may use
@@ -128,6 +138,11 @@ pub enum Command {
     Digest(DigestArguments),
     /// Make, list and revoke API keys
     Keys(KeysArguments),
+    /// Print a completion script, such as for `source <(mooring completion bash)`
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
 }
 
 /// The subcommands of `config`.
@@ -143,6 +158,10 @@ pub enum ConfigCommand {
     Reference,
     /// Print the counterpart of each variable of a ContextForge environment
     Contextforge,
+    /// Print the OpenAPI document of the REST interface, as /openapi.json
+    Openapi,
+    /// Print the reference page of the REST interface
+    ApiReference,
     /// Print values.yaml of the Helm chart
     ChartValues,
     /// Print values.schema.json of the Helm chart

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use mooring_code::volume;
 use mooring_gateway::cli::{
     Cli, Command, ConfigCommand, DigestArguments, DoctorArguments, EXIT_BAD_SETTINGS, EXIT_CLEAN,
@@ -17,7 +17,7 @@ use mooring_gateway::{
     CheckOutcome, ReloadSource, ServeError, SettingsCheck, check_files, diagnose, end_runtime,
     logs, refuse_problems, runtime, serve, serve_stdio,
 };
-use mooring_gateway::{digest_command, keys_command, sessions_command};
+use mooring_gateway::{digest_command, http, keys_command, sessions_command};
 use mooring_pipeline::policy;
 use mooring_settings::{
     Environment, Flags, LoadedSettings, RedisTopology, Settings, SettingsError, StoreLocation,
@@ -61,7 +61,13 @@ fn main() -> ExitCode {
         Command::Runs(arguments) => run_client(ClientCommand::Runs(arguments)),
         Command::Skills(arguments) => run_client(ClientCommand::Skills(arguments)),
         Command::Events(arguments) => run_client(ClientCommand::Events(arguments)),
-        Command::Sessions(arguments) => run_sessions(arguments),
+        Command::Sessions(arguments) => match ClientCommand::of_sessions(arguments) {
+            Ok(over_gateway) => run_client(over_gateway),
+            Err(on_store) => run_sessions(on_store),
+        },
+        Command::Workers(arguments) => run_client(ClientCommand::Workers(arguments)),
+        Command::Servers(arguments) => run_client(ClientCommand::Servers(arguments)),
+        Command::Completion { shell } => print(&completion(shell)),
         Command::Top(arguments) => run_client(ClientCommand::Top(arguments)),
         Command::Whoami(arguments) => run_client(ClientCommand::Whoami(arguments)),
         Command::Reload(arguments) => run_client(ClientCommand::Reload(arguments)),
@@ -151,6 +157,8 @@ fn run_config(command: ConfigCommand) -> u8 {
         ConfigCommand::Schema => print(&generate::json_schema()),
         ConfigCommand::Reference => print(&generate::reference_page()),
         ConfigCommand::Contextforge => print(&generate::contextforge_page()),
+        ConfigCommand::Openapi => print(&http::openapi()),
+        ConfigCommand::ApiReference => print(&http::rest_reference()),
         ConfigCommand::ChartValues => print(&generate::chart_values()),
         ConfigCommand::ChartSchema => print(&generate::chart_schema()),
     }
@@ -180,6 +188,13 @@ fn run_doctor(arguments: DoctorArguments) -> u8 {
         EXIT_CLEAN if !diagnosis.is_healthy() => EXIT_SERVICE_MISSING,
         code => code,
     }
+}
+
+/// The completion script of this shell.
+fn completion(shell: clap_complete::Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "mooring", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Queries a running gateway.

@@ -81,7 +81,7 @@ impl Operator {
             .await?
             .into_iter()
             .map(|worker| GatewayLoad {
-                owned: (tally.owned.get(&*worker.worker).copied()).unwrap_or_default(),
+                owned: tally.of_owner(&worker.worker),
                 worker,
             })
             .collect();

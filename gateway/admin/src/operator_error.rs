@@ -1,7 +1,7 @@
 //! Why a function for operators has no result.
 
 use mooring_settings::Right;
-use mooring_store::StoreError;
+use mooring_store::{DesiredStateError, StoreError};
 
 use super::sessions::{FilterError, SessionFindError};
 
@@ -26,6 +26,15 @@ pub enum OperatorError {
     /// No server has this id.
     #[error("there is no server of this id")]
     ServerNotFound,
+    /// The server has no such instance.
+    #[error("the server has no such instance")]
+    InstanceNotFound,
+    /// No gateway has this id or name.
+    #[error("there is no gateway of this id or name")]
+    WorkerNotFound,
+    /// What is wanted of the fleet was not changed.
+    #[error(transparent)]
+    Desired(#[from] DesiredStateError),
     /// The filter is invalid.
     #[error(transparent)]
     Filter(#[from] FilterError),

@@ -3,14 +3,15 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::note_view::NoteView;
 use super::operator::{Operator, OperatorIdentity};
 use super::operator_error::OperatorError;
 use super::tally::Tally;
 use super::words::{Health, ServerKindName};
-use mooring_pipeline::{RequestServer as _, ServerDirectory, ServerTarget};
+use mooring_pipeline::{RequestServer as _, ServerTarget};
 use mooring_session::rules::Ownership;
 use mooring_settings::Right;
-use mooring_store::rfc3339;
+use mooring_store::{DesiredState, ParkedPart, rfc3339};
 use mooring_upstream::{Contact, Instance, Server};
 
 /// The servers of this gateway.
@@ -39,6 +40,8 @@ pub struct ServerView {
     pub instances: u64,
     /// The bindings of active sessions to it.
     pub sessions: u64,
+    /// Why it gets nothing new; none if it is not parked as a whole.
+    pub parked: Option<NoteView>,
 }
 
 /// A server with its instances.
@@ -70,6 +73,8 @@ pub struct InstanceView {
     pub last_contact: Option<ContactView>,
     /// The bindings of active sessions to it.
     pub sessions: u64,
+    /// Why it gets nothing new; none if it is not parked by itself.
+    pub parked: Option<NoteView>,
 }
 
 /// A contact with an instance.
@@ -94,7 +99,11 @@ impl ContactView {
 }
 
 impl InstanceView {
-    fn of(server: &Server, instance: &Instance, tally: &Tally) -> Self {
+    fn of(server: &Server, instance: &Instance, tally: &Tally, state: &DesiredState) -> Self {
+        let part = ParkedPart {
+            server: server.id.clone(),
+            instance: Some(instance.name.clone()),
+        };
         let contact = instance.contact.last();
         let name = instance.name.as_str();
         Self {
@@ -107,6 +116,7 @@ impl InstanceView {
             is_unreached: instance.reach.is_unreached(),
             last_contact: contact.as_ref().map(ContactView::of),
             sessions: tally.of_instance(server.id.as_str(), name),
+            parked: state.parked.get(&part).map(NoteView::of),
         }
     }
 }
@@ -118,10 +128,10 @@ impl Operator {
     /// Forbidden, or the store's.
     pub async fn servers(&self, operator: &OperatorIdentity) -> Result<ServerList, OperatorError> {
         self.require(operator, Right::FleetRead)?;
-        let tally = self.tally().await?;
+        let (tally, state) = (self.tally().await?, self.store().desired_state());
         let code = self.code_health().await;
         let targets = self.directory.targets().into_iter();
-        let servers = targets.map(|target| summary(&target, code, &tally));
+        let servers = targets.map(|target| summary(&target, code, &tally, &state));
         Ok(ServerList {
             servers: servers.collect(),
             counted_at: rfc3339(tally.counted_at_ms),
@@ -139,24 +149,31 @@ impl Operator {
         id: &str,
     ) -> Result<ServerDetail, OperatorError> {
         self.require(operator, Right::FleetRead)?;
-        let target = target(&self.directory, id)?;
-        let tally = self.tally().await?;
+        let target = self.target(id)?;
+        let (tally, state) = (self.tally().await?, self.store().desired_state());
         let instances = match &target {
             ServerTarget::Upstream(server) => server
                 .instances
                 .iter()
-                .map(|instance| InstanceView::of(server, instance, &tally))
+                .map(|instance| InstanceView::of(server, instance, &tally, &state))
                 .collect(),
             _ => Vec::new(),
         };
         let members = target.members().into_iter().map(str::to_owned);
         Ok(ServerDetail {
-            summary: summary(&target, self.code_health().await, &tally),
+            summary: summary(&target, self.code_health().await, &tally, &state),
             instance_list: instances,
             members: members.collect(),
             counted_at: rfc3339(tally.counted_at_ms),
             complete: tally.is_complete,
         })
+    }
+
+    /// The server of this id, of whatever kind.
+    pub(crate) fn target(&self, id: &str) -> Result<ServerTarget, OperatorError> {
+        let targets = self.directory.targets().into_iter();
+        let mut named = targets.filter(|target| target.id().as_str() == id);
+        named.next().ok_or(OperatorError::ServerNotFound)
     }
 
     async fn code_health(&self) -> Health {
@@ -166,12 +183,6 @@ impl Operator {
             None => Health::Unknown,
         }
     }
-}
-
-fn target(directory: &ServerDirectory, id: &str) -> Result<ServerTarget, OperatorError> {
-    let targets = directory.targets().into_iter();
-    let mut named = targets.filter(|target| target.id().as_str() == id);
-    named.next().ok_or(OperatorError::ServerNotFound)
 }
 
 fn kind(target: &ServerTarget) -> ServerKindName {
@@ -187,8 +198,12 @@ fn kind(target: &ServerTarget) -> ServerKindName {
     }
 }
 
-fn summary(target: &ServerTarget, code: Health, tally: &Tally) -> ServerView {
+fn summary(target: &ServerTarget, code: Health, tally: &Tally, state: &DesiredState) -> ServerView {
     let id = target.id().as_str();
+    let whole = ParkedPart {
+        server: target.id().clone(),
+        instance: None,
+    };
     let (health, affinity, instances) = match target {
         ServerTarget::Upstream(server) => {
             let affinity = match server.keeps_new_sessions() {
@@ -210,6 +225,7 @@ fn summary(target: &ServerTarget, code: Health, tally: &Tally) -> ServerView {
         health,
         affinity: affinity.map(str::to_owned),
         instances: u64::try_from(instances).unwrap_or(u64::MAX),
-        sessions: tally.servers.get(id).copied().unwrap_or_default(),
+        sessions: tally.of_server(id),
+        parked: state.parked.get(&whole).map(NoteView::of),
     }
 }

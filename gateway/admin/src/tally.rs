@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::operator::Operator;
 use super::words::SessionKind;
+use mooring_session::names::WorkerId;
 use mooring_session::record::SessionState;
 use mooring_session::view::{BindingState, RecordView};
 use mooring_store::{PAGE_MAX, SessionKey, SessionQuery, Store, StoreError, unix_now_ms};
@@ -97,6 +98,18 @@ impl Tally {
                 self.orphaned_bindings += 1;
             }
         }
+    }
+
+    /// The sessions at a server.
+    pub(crate) fn of_server(&self, server: &str) -> u64 {
+        self.servers.get(server).copied().unwrap_or_default()
+    }
+
+    /// The connections that a gateway owns: the one of this id, or all boots of this name.
+    pub(crate) fn of_owner(&self, worker: &str) -> u64 {
+        let is_named = |owner: &str| owner == worker || WorkerId::name_of(owner) == worker;
+        let of = self.owned.iter().filter(|(owner, _)| is_named(owner));
+        of.map(|(_, count)| count).sum()
     }
 
     /// The sessions of one instance of a server.

@@ -4,13 +4,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::local_gateway::LocalGatewayView;
+use super::note_view::NoteView;
 use super::operator::{Operator, OperatorIdentity};
 use super::operator_error::OperatorError;
 use super::words::GatewayState;
 use mooring_session::workers::Drain;
 use mooring_settings::Right;
 use mooring_store as store;
-use mooring_store::rfc3339;
+use mooring_store::{DesiredState, rfc3339};
 
 /// The gateways of the fleet.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -38,6 +39,8 @@ pub struct WorkerView {
     pub bindings: Option<u64>,
     /// Whether it is the gateway that answers.
     pub is_this: bool,
+    /// Why it is to drain; none if no operator wants that.
+    pub drain: Option<NoteView>,
 }
 
 impl WorkerView {
@@ -45,7 +48,7 @@ impl WorkerView {
         self.state == GatewayState::Serving
     }
 
-    fn of(view: &store::WorkerView, this: &str) -> Self {
+    fn of(view: &store::WorkerView, this: &str, state: &DesiredState) -> Self {
         Self {
             worker: view.worker.to_string(),
             name: view.worker.name().to_owned(),
@@ -58,6 +61,7 @@ impl WorkerView {
             last_beat_at: rfc3339(view.last_beat_at.unix_ms()),
             bindings: view.bindings,
             is_this: view.worker.as_str() == this,
+            drain: state.draining_note(&view.worker).map(NoteView::of),
         }
     }
 }
@@ -78,9 +82,10 @@ impl Operator {
     pub(crate) async fn worker_views(&self) -> Result<Vec<WorkerView>, OperatorError> {
         let workers = self.store().workers().await?;
         let this = self.directory.core.session_router.worker().as_str();
+        let state = self.store().desired_state();
         let mut views: Vec<WorkerView> = workers
             .iter()
-            .map(|worker| WorkerView::of(worker, this))
+            .map(|worker| WorkerView::of(worker, this, &state))
             .collect();
         views.sort_by(|one, other| one.worker.cmp(&other.worker));
         Ok(views)

@@ -7,12 +7,23 @@ use clap::{Args, Subcommand};
 /// The gateway to query, the code server, and the caller's identity.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ClientArguments {
-    /// The gateway; with it, no settings are read unless --config names them [default: where listen.address says]
-    #[arg(long, global = true, value_name = "URL")]
-    pub gateway: Option<String>,
+    /// The gateway and the caller.
+    #[command(flatten)]
+    pub caller: CallerArguments,
     /// The code server [default: the only one of the settings; without settings, sandbox]
     #[arg(long, global = true, value_name = "ID")]
     pub server: Option<String>,
+    /// The settings file (TOML); else the one that MOORING_CONFIG names, else mooring/mooring.toml in XDG_CONFIG_HOME
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// The gateway to query, the caller's identity, and the form of the answer.
+#[derive(Debug, Clone, Default, Args)]
+pub struct CallerArguments {
+    /// The gateway; with it, no settings are read unless --config names them [default: where listen.address says]
+    #[arg(long, global = true, value_name = "URL")]
+    pub gateway: Option<String>,
     /// The caller's user name, where the gateway trusts identity headers from this machine
     #[arg(long, global = true, value_name = "NAME")]
     pub user: Option<String>,
@@ -31,9 +42,6 @@ pub struct ClientArguments {
     /// The certificate's private key, in PEM; only its owner may be able to read the file
     #[arg(long, global = true, value_name = "FILE", requires = "cert_file")]
     pub key_file: Option<PathBuf>,
-    /// The settings file (TOML); else the one that MOORING_CONFIG names, else mooring/mooring.toml in XDG_CONFIG_HOME
-    #[arg(long, global = true, value_name = "FILE")]
-    pub config: Option<PathBuf>,
     /// Print the gateway's JSON response unchanged
     #[arg(long, global = true)]
     pub json: bool,

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::{ActArguments, CallerArguments};
+
 /// Sessions.
 #[derive(Debug, Clone, Args)]
 pub struct SessionsArguments {
@@ -90,6 +92,30 @@ pub enum SessionsCommand {
     End {
         /// As `list` shows it: its digest or a prefix of that, or its place
         session: String,
+    },
+    /// Find sessions over a running gateway, by words in all that is shown of them
+    Search {
+        /// Words; user:, server:, instance:, owner:, state:, kind:, label: and epoch: before one look in that field only
+        #[arg(value_name = "WORD")]
+        words: Vec<String>,
+        /// At most this many
+        #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        limit: u32,
+        /// The gateway and the caller.
+        #[command(flatten)]
+        caller: CallerArguments,
+    },
+    /// End all active sessions that `search` finds with these words, over a running gateway
+    EndMatching {
+        /// As for `search`; at least one
+        #[arg(value_name = "WORD", required = true)]
+        words: Vec<String>,
+        /// How it is confirmed.
+        #[command(flatten)]
+        act: ActArguments,
+        /// The gateway and the caller.
+        #[command(flatten)]
+        caller: CallerArguments,
     },
 }
 

@@ -62,6 +62,26 @@ impl Gateway {
         self.get_at(self.url(path), parameters).await
     }
 
+    /// Sends a GET to a path of the admin API.
+    pub(super) async fn get_admin(
+        &self,
+        path: &[&str],
+        parameters: &[(&str, Option<String>)],
+    ) -> Result<Value, ClientError> {
+        self.get_at(self.admin_url(path), parameters).await
+    }
+
+    /// Sends a POST to a path of the admin API.
+    pub(super) async fn post_admin(
+        &self,
+        path: &[&str],
+        body: &Value,
+    ) -> Result<Value, ClientError> {
+        let url = self.admin_url(path);
+        self.ask(Method::POST, &url, Bytes::from(body.to_string()))
+            .await
+    }
+
     /// Sends a GET to a path that is of no server.
     pub(super) async fn get_root(&self, path: &str) -> Result<Value, ClientError> {
         self.get_at(format!("{}/{path}", self.target.gateway), &[])
@@ -100,8 +120,17 @@ impl Gateway {
     }
 
     fn url(&self, path: &[&str]) -> String {
-        let mut url = format!("{}/servers", self.target.gateway);
-        for part in std::iter::once(self.server()).chain(path.iter().copied()) {
+        let server = std::iter::once(self.server());
+        self.url_of("servers", server.chain(path.iter().copied()))
+    }
+
+    fn admin_url(&self, path: &[&str]) -> String {
+        self.url_of("admin", path.iter().copied())
+    }
+
+    fn url_of<'a>(&self, first: &str, path: impl Iterator<Item = &'a str>) -> String {
+        let mut url = format!("{}/{first}", self.target.gateway);
+        for part in path {
             url.push('/');
             url.extend(url::form_urlencoded::byte_serialize(part.as_bytes()));
         }

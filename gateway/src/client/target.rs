@@ -65,7 +65,7 @@ impl GatewayTarget {
     }
 
     fn with_token(mut self, arguments: &ClientArguments) -> Result<Self, ClientError> {
-        if let Some(token) = token(arguments.token_file.as_deref())? {
+        if let Some(token) = token(arguments.caller.token_file.as_deref())? {
             let url = Url::parse(&self.gateway).ok();
             if !url.is_some_and(|url| is_fetched_safely(&url)) {
                 return Err(ClientError::Flag(format!(
@@ -92,7 +92,11 @@ impl GatewayTarget {
             )
             | None => STANDARD_HEADERS,
         };
-        let given = [&arguments.user, &arguments.teams, &arguments.roles];
+        let given = [
+            &arguments.caller.user,
+            &arguments.caller.teams,
+            &arguments.caller.roles,
+        ];
         let mut headers = HeaderMap::new();
         for ((name, value), flag) in names.into_iter().zip(given).zip(["user", "teams", "roles"]) {
             if let Some(value) = value {
@@ -113,7 +117,7 @@ impl GatewayTarget {
 
 /// The settings, where they are needed.
 fn settings(arguments: &ClientArguments) -> Result<Option<Settings>, ClientError> {
-    if arguments.gateway.is_some() && arguments.config.is_none() {
+    if arguments.caller.gateway.is_some() && arguments.config.is_none() {
         return Ok(None);
     }
     let flags = Flags {
@@ -127,7 +131,8 @@ fn settings(arguments: &ClientArguments) -> Result<Option<Settings>, ClientError
 
 /// The caller's certificate.
 fn certificate(arguments: &ClientArguments) -> Result<Option<Arc<CertifiedKey>>, ClientError> {
-    let (Some(certificate), Some(key)) = (&arguments.cert_file, &arguments.key_file) else {
+    let (Some(certificate), Some(key)) = (&arguments.caller.cert_file, &arguments.caller.key_file)
+    else {
         return Ok(None);
     };
     let provider = rustls::crypto::ring::default_provider();
@@ -162,7 +167,7 @@ fn token(file: Option<&Path>) -> Result<Option<HeaderValue>, ClientError> {
 }
 
 fn gateway(arguments: &ClientArguments, settings: Option<&Settings>) -> String {
-    match (&arguments.gateway, settings) {
+    match (&arguments.caller.gateway, settings) {
         (Some(url), _) if url.contains("://") => url.trim_end_matches('/').to_owned(),
         (Some(address), _) => format!("http://{}", address.trim_end_matches('/')),
         (None, Some(settings)) => {

@@ -7,7 +7,14 @@ use serde_json::json;
 use super::events::length_ms;
 use super::table::{cell, fields, printable, table};
 use super::*;
-use crate::cli::{EXIT_BAD_SETTINGS, EXIT_SERVICE_MISSING};
+use crate::cli::{CallerArguments, EXIT_BAD_SETTINGS, EXIT_SERVICE_MISSING};
+
+fn at(gateway: &str) -> CallerArguments {
+    CallerArguments {
+        gateway: Some(gateway.to_owned()),
+        ..CallerArguments::default()
+    }
+}
 
 fn target(arguments: &ClientArguments) -> GatewayTarget {
     GatewayTarget::of_code_server(arguments, None).unwrap()
@@ -21,7 +28,7 @@ fn a_gateway_is_named_by_a_url_or_an_address() {
         ("127.0.0.1:4444", "http://127.0.0.1:4444"),
     ] {
         let arguments = ClientArguments {
-            gateway: Some(given.to_owned()),
+            caller: at(given),
             ..ClientArguments::default()
         };
         let found = target(&arguments);
@@ -31,7 +38,7 @@ fn a_gateway_is_named_by_a_url_or_an_address() {
     }
     for given in ["ftp://x", "http://", "http:///path", "not a url"] {
         let arguments = ClientArguments {
-            gateway: Some(given.to_owned()),
+            caller: at(given),
             ..ClientArguments::default()
         };
         let refused = Gateway::new(target(&arguments)).unwrap_err();
@@ -42,10 +49,12 @@ fn a_gateway_is_named_by_a_url_or_an_address() {
 #[test]
 fn who_asks_stands_in_headers() {
     let arguments = ClientArguments {
-        gateway: Some("http://x".to_owned()),
+        caller: CallerArguments {
+            user: Some("ada@example.org".to_owned()),
+            roles: Some("skills.approve,servers.read".to_owned()),
+            ..at("http://x")
+        },
         server: Some("other".to_owned()),
-        user: Some("ada@example.org".to_owned()),
-        roles: Some("skills.approve,servers.read".to_owned()),
         ..ClientArguments::default()
     };
     let found = target(&arguments);
@@ -60,7 +69,10 @@ fn who_asks_stands_in_headers() {
     );
     assert!(found.headers.get("x-mooring-teams").is_none());
     let forged = ClientArguments {
-        user: Some("ada\r\nx-mooring-roles: admin".to_owned()),
+        caller: CallerArguments {
+            user: Some("ada\r\nx-mooring-roles: admin".to_owned()),
+            ..at("http://x")
+        },
         ..arguments
     };
     assert!(matches!(
@@ -125,7 +137,7 @@ async fn a_gateway_that_is_not_there_is_a_missing_service() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let arguments = ClientArguments {
-        gateway: Some(address.to_string()),
+        caller: at(&address.to_string()),
         ..ClientArguments::default()
     };
     let gateway = Gateway::new(target(&arguments)).unwrap();

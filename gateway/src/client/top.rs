@@ -8,7 +8,7 @@ use super::gateway::Gateway;
 use super::output::{ClientError, CommandOutput, good, raw};
 use super::table::{printable, table};
 use super::target::GatewayTarget;
-use crate::cli::{ClientArguments, TopArguments};
+use crate::cli::{CallerArguments, ClientArguments, TopArguments};
 
 /// The requests of one user or session, at all gateways.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,10 @@ pub(super) async fn run(arguments: &TopArguments) -> Result<CommandOutput, Clien
     let mut answers = Vec::new();
     for gateway in gateways(arguments) {
         let of_gateway = ClientArguments {
-            gateway,
+            caller: CallerArguments {
+                gateway,
+                ..CallerArguments::default()
+            },
             config: arguments.config.clone(),
             ..ClientArguments::default()
         };

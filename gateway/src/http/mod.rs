@@ -40,7 +40,7 @@ use self::caller::RequestSender;
 pub use self::current_app::{CurrentApp, ServedApp};
 pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
-use self::rest::{OPENAPI_PATH, OpenApi};
+use self::rest::{OPENAPI_PATH, OpenApi, reference_page};
 pub use self::stranger_rate::StrangerRates;
 use mooring_identity::Peer;
 use mooring_pipeline::{LatestSession, answer};
@@ -161,7 +161,7 @@ pub fn openapi() -> String {
 /// The reference page of the REST interface.
 #[must_use]
 pub fn rest_reference() -> String {
-    OpenApi::reference(&rest_routes())
+    reference_page(&OpenApi::of(&rest_routes()))
 }
 
 /// The routes of a connection beyond the limit: health probes and metrics; every other path returns 503.

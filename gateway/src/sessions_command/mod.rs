@@ -52,6 +52,9 @@ pub async fn run(arguments: SessionsArguments) -> Result<Outcome, SessionsError>
         }
         SessionsCommand::Show { session, json } => show::show(&target, &session, json).await,
         SessionsCommand::End { session } => show::end(&target, &session).await,
+        SessionsCommand::Search { .. } | SessionsCommand::EndMatching { .. } => Err(
+            SessionsError::Flag("this command asks a gateway, not the store".to_owned()),
+        ),
     }
 }
 

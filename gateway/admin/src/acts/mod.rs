@@ -2,12 +2,20 @@
 //!
 //! Invariant: an act that is interrupted between two steps has done whole steps, and can be repeated.
 
+mod drain;
 mod end;
+mod park;
+
+pub use self::drain::DrainChange;
+pub use self::park::{ParkChange, ParkRequest};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::operator::{Operator, OperatorIdentity};
+use super::operator_error::OperatorError;
 use super::sessions::SessionSummary;
+use mooring_store::DesiredChange;
 
 /// Most sessions that a preview names.
 pub(crate) const SAMPLE_MAX: usize = 20;
@@ -48,4 +56,34 @@ pub enum ActReply {
     Preview(ActPreview),
     /// What it has done.
     Progress(ActProgress),
+}
+
+impl Operator {
+    /// Changes what is wanted of the fleet, if `is_change`; with the audit line.
+    async fn change(
+        &self,
+        operator: &OperatorIdentity,
+        act: &'static str,
+        subject: String,
+        change: DesiredChange,
+        is_change: bool,
+    ) -> Result<ActProgress, OperatorError> {
+        let changed = match is_change {
+            true => self.store().change_desired_state(None, &[change]).await,
+            false => Ok(self.store().desired_state()),
+        };
+        let outcome = match &changed {
+            Ok(_) if is_change => "done".to_owned(),
+            Ok(_) => "unchanged".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.audit(operator, act, &subject, &outcome);
+        changed?;
+        Ok(ActProgress {
+            act: act.to_owned(),
+            subject,
+            changed: u64::from(is_change),
+            is_left: false,
+        })
+    }
 }

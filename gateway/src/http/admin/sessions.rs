@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use super::context::AdminContext;
 use crate::http::rest::{Code, Problem, Query, QueryParameter, RestRoute};
+use mooring_admin::ActReply;
 use mooring_admin::sessions::{
     SessionCursor, SessionDetail, SessionList, SessionListRequest, SessionSearch,
 };
-use mooring_admin::ActReply;
 use mooring_settings::Right;
 use mooring_store::Order;
 

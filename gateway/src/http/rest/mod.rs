@@ -6,6 +6,7 @@ mod identify;
 mod openapi;
 mod problem;
 mod query;
+mod reference;
 mod route;
 
 pub(super) use self::body::read as read_body;
@@ -14,4 +15,5 @@ pub(super) use self::identify::identify;
 pub(super) use self::openapi::{OPENAPI_PATH, OpenApi};
 pub(super) use self::problem::{Code, Problem};
 pub(super) use self::query::{Query, QueryParameter};
+pub(super) use self::reference::reference_page;
 pub(super) use self::route::{RestRoute, router};

@@ -1,6 +1,4 @@
-//! The OpenAPI 3.1 document of the REST interface, and its reference page, made from the table of routes.
-
-use std::fmt::Write as _;
+//! The OpenAPI 3.1 document of the REST interface, made from the table of routes.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -85,43 +83,9 @@ impl OpenApi {
         format!("{:#}\n", self.0)
     }
 
-    /// The table of routes in Markdown.
-    pub(in crate::http) fn reference(routes: &[RestRoute]) -> String {
-        let mut text = String::new();
-        for route in routes {
-            let _ = write!(
-                text,
-                "### {} {}\n\n{}.",
-                route.method, route.path, route.about
-            );
-            if let Some(right) = route.right {
-                let _ = write!(text, " Needs the right `{}`.", right.name());
-            }
-            text.push_str("\n\n");
-            if !route.query.is_empty() {
-                text.push_str("| parameter | |\n|---|---|\n");
-                for parameter in route.query {
-                    let _ = writeln!(text, "| `{}` | {} |", parameter.name, parameter.about);
-                }
-                text.push('\n');
-            }
-            let mut generator = SchemaSettings::draft2020_12().into_generator();
-            if let Some(body) = route.body {
-                let _ = writeln!(text, "Body: {}\n", name_of(&body(&mut generator)));
-            }
-            let reply = name_of(&(route.reply)(&mut generator));
-            let _ = writeln!(text, "Reply: {} {reply}\n", route.status.as_u16());
-        }
-        text
-    }
-}
-
-/// The name of a schema, for people.
-fn name_of(schema: &Schema) -> String {
-    let reference = schema.get("$ref").and_then(Value::as_str);
-    match reference.and_then(|reference| reference.rsplit('/').next()) {
-        Some(name) => format!("`{name}`"),
-        None => "JSON".to_owned(),
+    /// The document.
+    pub(super) const fn document(&self) -> &Value {
+        &self.0
     }
 }
 

@@ -17,7 +17,7 @@ use mooring_code::replay::ReplayError;
 use mooring_code::server::Failure;
 use mooring_code::skills::{ChangeError, CreateError, SkillsError};
 use mooring_pipeline::answer::seconds_of;
-use mooring_store::StoreError;
+use mooring_store::{DesiredStateError, StoreError};
 
 /// Why a request is refused. Clients rely on the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
@@ -44,6 +44,12 @@ pub(in crate::http) enum Code {
     SessionAmbiguous,
     /// No gateway has this id.
     WorkerNotFound,
+    /// The server has no such instance.
+    InstanceNotFound,
+    /// Others change what is wanted of the fleet at the same time.
+    Changed,
+    /// More cannot be stored.
+    LimitReached,
     /// The store's session index is not complete yet.
     Incomplete,
     /// The credential cannot be sent in a header.
@@ -110,6 +116,9 @@ impl Code {
             Self::SessionNotFound => ("session_not_found", S::NOT_FOUND),
             Self::SessionAmbiguous => ("session_ambiguous", S::CONFLICT),
             Self::WorkerNotFound => ("worker_not_found", S::NOT_FOUND),
+            Self::InstanceNotFound => ("instance_not_found", S::NOT_FOUND),
+            Self::Changed => ("changed", S::CONFLICT),
+            Self::LimitReached => ("limit_reached", S::CONFLICT),
             Self::Incomplete => ("incomplete", S::SERVICE_UNAVAILABLE),
             Self::CredentialInvalid => ("credential_invalid", S::UNPROCESSABLE_ENTITY),
             Self::InvalidQuery => ("invalid_query", S::BAD_REQUEST),
@@ -321,6 +330,16 @@ impl From<OperatorError> for Problem {
             OperatorError::SeveralSessions => Self::new(Code::SessionAmbiguous, message),
             OperatorError::Incomplete => Self::new(Code::Incomplete, message),
             OperatorError::SessionName(_) => Self::new(Code::SessionNotFound, message),
+            OperatorError::InstanceNotFound => Self::new(Code::InstanceNotFound, message),
+            OperatorError::WorkerNotFound => Self::new(Code::WorkerNotFound, message),
+            OperatorError::Desired(DesiredStateError::Store(error)) => {
+                tracing::warn!(%error, "an operator's act failed");
+                Self::new(Code::Unavailable, message)
+            }
+            OperatorError::Desired(DesiredStateError::Limit(_)) => {
+                Self::new(Code::LimitReached, message)
+            }
+            OperatorError::Desired(_) => Self::new(Code::Changed, message),
             OperatorError::Filter(_) => Self::new(Code::InvalidQuery, message),
             OperatorError::ServerNotFound => Self::new(Code::ServerNotFound, message),
             OperatorError::Store(error) => {

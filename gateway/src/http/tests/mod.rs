@@ -8,11 +8,13 @@
     reason = "tests fail by panicking"
 )]
 
+mod admin;
 mod cost;
 mod fake_upstream;
 mod refusals;
 mod replies;
 mod request_log;
+mod rest;
 mod times;
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,0 +1,108 @@
+//! Draining gateways: they take no new connections to own, and balancers send them no new clients.
+
+use super::{ActPreview, ActProgress};
+use crate::operator::{Operator, OperatorIdentity};
+use crate::operator_error::OperatorError;
+use mooring_session::names::WorkerId;
+use mooring_settings::Right;
+use mooring_store::{DesiredChange, OperatorNote};
+
+/// Which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainChange<'a> {
+    /// The gateway drains from now on, for this reason.
+    Drain(&'a str),
+    /// It takes new work again.
+    Undrain,
+}
+
+impl DrainChange<'_> {
+    const fn act(self) -> &'static str {
+        match self {
+            Self::Drain(_) => "workers.drain",
+            Self::Undrain => "workers.undrain",
+        }
+    }
+}
+
+impl Operator {
+    /// What [`drain`](Self::drain) would do. Needs `fleet.manage`.
+    ///
+    /// # Errors
+    /// Forbidden, that there is no such gateway, or the store's.
+    pub async fn preview_drain(
+        &self,
+        operator: &OperatorIdentity,
+        worker: &str,
+        change: DrainChange<'_>,
+    ) -> Result<ActPreview, OperatorError> {
+        self.require(operator, Right::FleetManage)?;
+        self.store().refresh_desired_state().await?;
+        let worker = self.named_worker(worker).await?;
+        let tally = self.tally().await?;
+        let owned = tally.of_owner(worker.as_str());
+        let is_draining = self.is_draining(&worker);
+        let effect = match (change, is_draining) {
+            (DrainChange::Drain(_), true) => "nothing: it drains already".to_owned(),
+            (DrainChange::Undrain, false) => "nothing: it does not drain".to_owned(),
+            (DrainChange::Drain(_), false) => format!(
+                "it reports draining to balancers and owns no new connections; it finishes its calls, and {owned} \
+                 connections that it owns move when they are used next or end"
+            ),
+            (DrainChange::Undrain, true) => "it takes new work again".to_owned(),
+        };
+        Ok(ActPreview {
+            act: change.act().to_owned(),
+            effect,
+            sessions: owned,
+            sample: Vec::new(),
+            complete: tally.is_complete,
+        })
+    }
+
+    /// Drains a gateway, or ends that; `worker` is its id, or its name for each boot of it. How far it has come is told by
+    /// its bindings in the list of gateways. Needs `fleet.manage`.
+    ///
+    /// # Errors
+    /// Forbidden, that there is no such gateway, or the store's.
+    pub async fn drain(
+        &self,
+        operator: &OperatorIdentity,
+        worker: &str,
+        change: DrainChange<'_>,
+    ) -> Result<ActProgress, OperatorError> {
+        self.require(operator, Right::FleetManage)?;
+        self.store().refresh_desired_state().await?;
+        let worker = self.named_worker(worker).await?;
+        let is_draining = self.is_draining(&worker);
+        let subject = worker.to_string();
+        let (desired, is_change) = match change {
+            DrainChange::Drain(reason) => {
+                let note = OperatorNote::now(operator.identity.principal.as_str(), reason);
+                (DesiredChange::Drain(worker, note), !is_draining)
+            }
+            DrainChange::Undrain => (DesiredChange::Undrain(worker), is_draining),
+        };
+        self.change(operator, change.act(), subject, desired, is_change)
+            .await
+    }
+
+    /// The gateway of this id or name: one that drains, or one with a heartbeat.
+    async fn named_worker(&self, named: &str) -> Result<WorkerId, OperatorError> {
+        let worker =
+            WorkerId::parse(named.as_bytes()).map_err(|_| OperatorError::WorkerNotFound)?;
+        if self.is_draining(&worker) {
+            return Ok(worker);
+        }
+        let workers = self.store().workers().await?;
+        let is_known = |known: &WorkerId| *known == worker || known.name() == worker.as_str();
+        match workers.iter().any(|view| is_known(&view.worker)) {
+            true => Ok(worker),
+            false => Err(OperatorError::WorkerNotFound),
+        }
+    }
+
+    fn is_draining(&self, worker: &WorkerId) -> bool {
+        self.store().desired_state().draining.contains_key(worker)
+    }
+}
