@@ -35,6 +35,7 @@ FORBIDDEN = {
     "mooring-identity": {"axum", "redis", "rusqlite", "mooring-sandbox"},
     "mooring-router": {"axum", "mooring-sandbox"},
     "mooring-pipeline": {"axum"},
+    "mooring-admin": {"axum"},
     "mooring-code": {"axum", "mooring-router"},
     "mooring-agent": {"axum", "mooring-router", "mooring-code"},
 }
@@ -44,6 +45,7 @@ FORBIDDEN_DIRECTLY = {
     "mooring-protocol": {"tokio"},
     "mooring-router": {"redis", "rusqlite"},
     "mooring-pipeline": {"redis", "rusqlite"},
+    "mooring-admin": {"redis", "rusqlite", "hyper", "http"},
     "mooring-code": {"redis", "rusqlite"},
     "mooring-agent": {"redis", "rusqlite"},
 }

@@ -26,6 +26,8 @@ const OWN_FIELDS: &[&str] = &[
     "location",
     "message",
     "moved_to",
+    "operator",
+    "outcome",
     "prefixes",
     "problem",
     "reason",

@@ -99,10 +99,6 @@ fn text(shown: &Value) -> String {
         );
         text.push_str(&one_line(&line));
     }
-    let lines = shown.get("explanation").and_then(Value::as_array);
-    for line in lines.into_iter().flatten().filter_map(Value::as_str) {
-        text.push_str(&one_line(&format!("explained: {line}")));
-    }
     text
 }
 

@@ -9,6 +9,7 @@
 )]
 
 mod access;
+mod admin;
 mod affinity_off;
 mod affinity_unset;
 mod agents;
@@ -74,6 +75,7 @@ mod loss_race;
 mod may_have_run;
 mod migration;
 mod older_servers;
+mod openapi;
 mod order;
 mod overlap;
 mod owned;

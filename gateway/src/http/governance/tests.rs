@@ -11,7 +11,6 @@ use http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::json;
 
-use super::*;
 use crate::http::rest::{Code, Problem, Query};
 
 #[test]

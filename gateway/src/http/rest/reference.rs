@@ -50,7 +50,10 @@ fn write_operation(text: &mut String, method: &str, path: &str, operation: &Valu
     if !of_query.is_empty() {
         text.push_str("| parameter | meaning |\n|---|---|\n");
         for parameter in of_query {
-            let (name, about) = (text_of(parameter, "name"), text_of(parameter, "description"));
+            let (name, about) = (
+                text_of(parameter, "name"),
+                text_of(parameter, "description"),
+            );
             let _ = writeln!(text, "| `{name}` | {about} |");
         }
         text.push('\n');
@@ -74,7 +77,12 @@ fn write_type(text: &mut String, name: &str, schema: &Value) {
     if fields.peek().is_some() {
         text.push_str("\n| field | type | meaning |\n|---|---|---|\n");
         for (name, field) in fields {
-            let _ = writeln!(text, "| `{name}` | {} | {} |", type_of(field), one_line(field));
+            let _ = writeln!(
+                text,
+                "| `{name}` | {} | {} |",
+                type_of(field),
+                one_line(field)
+            );
         }
     }
     let variants = schema.get("oneOf").and_then(Value::as_array);
@@ -97,13 +105,20 @@ fn type_of(schema: &Value) -> String {
     if let Some(word) = schema.get("const").and_then(Value::as_str) {
         return format!("`{word}`");
     }
-    let several = |schemas: &Vec<Value>| schemas.iter().map(type_of).collect::<Vec<_>>().join(" or ");
-    if let Some(schemas) = schema.get("anyOf").or(schema.get("oneOf")).and_then(Value::as_array) {
+    let several =
+        |schemas: &Vec<Value>| schemas.iter().map(type_of).collect::<Vec<_>>().join(" or ");
+    if let Some(schemas) = schema
+        .get("anyOf")
+        .or(schema.get("oneOf"))
+        .and_then(Value::as_array)
+    {
         return several(schemas);
     }
     match schema.get("type") {
         Some(Value::String(name)) if name == "array" => {
-            let items = schema.get("items").map_or_else(|| "value".to_owned(), type_of);
+            let items = schema
+                .get("items")
+                .map_or_else(|| "value".to_owned(), type_of);
             format!("list of {items}")
         }
         Some(Value::String(name)) => match object(schema, "/properties").next() {

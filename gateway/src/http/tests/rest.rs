@@ -42,7 +42,8 @@ async fn every_described_route_is_served_and_no_other_method_of_its_path() {
             let is_described = described.contains(&(method.clone(), path.clone()));
             let answer = answer(&gateway, &method, path).await;
             // Also a path that names nothing has an error of this interface, whose codes are words.
-            let code = serde_json::from_str(&answer.text).unwrap_or(Value::Null)["error"]["code"].clone();
+            let code =
+                serde_json::from_str(&answer.text).unwrap_or(Value::Null)["error"]["code"].clone();
             assert!(!code.is_number(), "{method} {path}: {}", answer.text);
             assert_eq!(
                 answer.status != 405,
@@ -65,7 +66,10 @@ async fn the_document_is_served_and_names_no_schema_that_it_lacks() {
     let mut ids = BTreeSet::new();
     for methods in document["paths"].as_object().unwrap().values() {
         for operation in methods.as_object().unwrap().values() {
-            assert!(ids.insert(operation["operationId"].clone()), "{operation}");
+            assert!(
+                ids.insert(operation["operationId"].to_string()),
+                "{operation}"
+            );
             assert!(operation["summary"].as_str().unwrap().len() > 8);
         }
     }

@@ -2,6 +2,7 @@
 //! by the commands that ask it.
 
 mod command;
+mod document;
 mod events;
 mod lost;
 mod replay;
