@@ -17,10 +17,11 @@ use mooring_session::record::{Record, SessionState};
 use mooring_session::request_digest::REQUEST_FIELD;
 use mooring_session::rules::{BindReply, Creation, EndReply, RateReply, RebindReply, RouteState};
 use mooring_session::time::{Millis, Timestamp};
-use mooring_session::turns::{TurnHolder, TurnStatus};
+use mooring_session::turns::{QueueView, TurnHolder, TurnStatus};
 use mooring_session::view::{BindingView, RecordView};
 use mooring_session::workers::{Drain, WorkerView};
 
+use crate::digest::digest;
 use crate::failure::Failure;
 use crate::ffi::Context;
 
@@ -303,6 +304,58 @@ pub(crate) fn dropped(context: &Context, reason: &CorruptRecord) {
 pub(crate) fn record(context: &Context, record: &RecordView) {
     context.begin_reply(RECORD_FIELDS);
     record_fields(context, record);
+}
+
+/// The cleaning up of a tombstone.
+pub(crate) struct CleaningLine<'a> {
+    pub(crate) worker: Option<&'a WorkerId>,
+    /// After which time another worker may clean it up.
+    pub(crate) left: Millis,
+}
+
+/// One record, its turns, and who cleans it up.
+pub(crate) fn record_with_turns(
+    context: &Context,
+    record: &RecordView,
+    queues: &[QueueView],
+    cleaning: Option<CleaningLine<'_>>,
+) {
+    context.begin_reply(RECORD_FIELDS + 3);
+    record_fields(context, record);
+    let worker = cleaning.as_ref().and_then(|cleaning| cleaning.worker);
+    context.optional_text("cleaning_worker", worker.map(WorkerId::as_str));
+    let left = cleaning.map(|cleaning| cleaning.left.get());
+    context.optional_integer("cleaning_left_ms", left);
+    context.reply_bytes(b"turns");
+    context.reply_array(queues.len());
+    for queue in queues {
+        turn_queue(context, queue);
+    }
+}
+
+fn turn_queue(context: &Context, queue: &QueueView) {
+    context.reply_map(10);
+    context.text("server", queue.server.as_str());
+    let holder = queue.holder.as_ref();
+    context.optional_text("holder", holder.map(|holder| holder.worker.as_str()));
+    let ticket = holder.map(|holder| digest(holder.ticket.as_str().as_bytes()));
+    context.optional_text("ticket", ticket.as_deref());
+    context.optional_integer("turn", holder.map(|holder| holder.number));
+    context.optional_integer("held_ms", holder.map(|holder| holder.held.get()));
+    context.optional_integer("left_ms", holder.map(|holder| holder.left.get()));
+    let is_offered = holder.map(|holder| u64::from(holder.is_offered));
+    context.optional_integer("offered", is_offered);
+    let is_delegated = holder.map(|holder| u64::from(holder.is_delegated));
+    context.optional_integer("delegated", is_delegated);
+    context.integer("waiting", u64::try_from(queue.waiting).unwrap_or(u64::MAX));
+    context.reply_bytes(b"waiters");
+    context.reply_array(queue.next.len());
+    for waiter in &queue.next {
+        context.reply_map(3);
+        context.text("worker", waiter.worker.as_str());
+        context.text("ticket", &digest(waiter.ticket.as_str().as_bytes()));
+        context.integer("waited_ms", waiter.waited.get());
+    }
 }
 
 fn record_fields(context: &Context, record: &RecordView) {

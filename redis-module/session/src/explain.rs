@@ -233,13 +233,17 @@ impl Explanation<'_> {
             ));
             let next = queue.next.first();
             let what = match next {
-                Some(next) => format!("the turn at {server} lapses and passes to {next}"),
+                Some(next) => {
+                    let next = &next.worker;
+                    format!("the turn at {server} lapses and passes to {next}")
+                }
                 None => format!("the turn at {server} lapses"),
             };
             self.expect(holder.left, what);
         }
         if queue.waiting > 0 {
-            let names: Vec<&str> = queue.next.iter().map(|worker| worker.as_str()).collect();
+            let names = queue.next.iter().map(|waiter| waiter.worker.as_str());
+            let names: Vec<&str> = names.collect();
             let more = queue.waiting.saturating_sub(names.len());
             let more = match more {
                 0 => String::new(),

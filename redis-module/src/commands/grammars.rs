@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 
 use super::{
-    beat, bind, claim, confirm, create, end, enter, forget, leave, list, rate, reap, rebind, route,
-    touch, unbind, wait,
+    beat, bind, claim, confirm, create, end, enter, forget, get, leave, list, rate, reap, rebind,
+    route, touch, unbind, wait,
 };
 
 /// Parses the words of a command, its name first; `None` if the command is not in this list.
@@ -18,6 +18,7 @@ pub(crate) fn parse(words: &[&[u8]]) -> Option<Result<(), Failure>> {
         b"session.end" => end::parse(words).map(drop),
         b"session.enter" => enter::parse(words).map(drop),
         b"session.forget" => forget::parse(words).map(drop),
+        b"session.get" => get::parse(words).map(drop),
         b"session.leave" => leave::parse(words).map(drop),
         b"session.list" => list::parse(words).map(drop),
         b"session.rate" => rate::parse(words).map(drop),

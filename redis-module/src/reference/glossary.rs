@@ -234,6 +234,10 @@ fn turns() -> Vec<(&'static str, String)> {
             "withdraws all waiting callers whose tickets have this prefix".to_owned(),
         ),
         (
+            "TURNS",
+            "also returns the turns of the session, and who cleans it up".to_owned(),
+        ),
+        (
             "HELD",
             "the number of the turn that this ticket had before a restart".to_owned(),
         ),

@@ -147,7 +147,7 @@ impl Turns {
             self.close_if_empty(id, context.mono);
             return room;
         };
-        queue.value.join(request);
+        queue.value.join(request, context.mono);
         let has_holder = queue.value.holder.is_some();
         self.recall(id, context.events);
         self.waiting = self.waiting.saturating_add(1);

@@ -33,7 +33,7 @@ mod withdrawing;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
-pub use queue_view::{HolderView, QueueView, TurnHolder};
+pub use queue_view::{HolderView, QueueView, TurnHolder, WaiterView};
 pub use request::{Line, TurnContext, TurnFigures, TurnLimits, TurnRequest, TurnScope, TurnStatus};
 
 use crate::limits::TURN_QUEUES_MAX;

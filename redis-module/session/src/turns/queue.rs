@@ -100,6 +100,8 @@ pub(super) struct Waiter {
     pub(super) worker: WorkerId,
     pub(super) ticket: Token,
     pub(super) lease: Millis,
+    /// When its call asked first.
+    pub(super) since: Monotonic,
 }
 
 /// The place of a waiter: its line, and the number of its arrival.
@@ -150,9 +152,9 @@ impl Queue {
         self.waiters.len()
     }
 
-    /// The workers of the waiters, in order.
-    pub(super) fn waiters(&self) -> impl Iterator<Item = &WorkerId> {
-        self.waiters.values().map(|waiter| &waiter.worker)
+    /// The waiters, in order.
+    pub(super) fn waiters(&self) -> impl Iterator<Item = &Waiter> {
+        self.waiters.values()
     }
 
     pub(super) fn is_holder(&self, ticket: &str) -> bool {
@@ -165,8 +167,8 @@ impl Queue {
         self.places.contains_key(ticket)
     }
 
-    /// Puts a new waiter in its line.
-    pub(super) fn join(&mut self, request: &TurnRequest) {
+    /// Puts a waiter in its line, which waits since then.
+    pub(super) fn join(&mut self, request: &TurnRequest, since: Monotonic) {
         self.arrivals = self.arrivals.saturating_add(1);
         let place = (request.line, self.arrivals);
         self.places.insert(request.ticket.clone(), place);
@@ -176,22 +178,23 @@ impl Queue {
                 worker: request.worker.clone(),
                 ticket: request.ticket.clone(),
                 lease: request.lease,
+                since,
             },
         );
     }
 
     /// A waiter asks again. It keeps its place, unless it asks for a better line than its own.
     pub(super) fn ask_again(&mut self, request: &TurnRequest) {
-        let Some((line, _)) = self.places.get(&request.ticket) else {
+        let Some(place) = self.places.get(&request.ticket) else {
             return;
         };
-        if request.line < *line {
-            self.withdraw(&request.ticket);
-            self.join(request);
-            return;
-        }
-        let place = self.places.get(&request.ticket);
-        if let Some(waiter) = place.and_then(|place| self.waiters.get_mut(place)) {
+        if let Some(waiter) = self.waiters.get_mut(place) {
+            if request.line < place.0 {
+                let since = waiter.since;
+                self.withdraw(&request.ticket);
+                self.join(request, since);
+                return;
+            }
             waiter.worker = request.worker.clone();
             waiter.lease = request.lease;
         }
@@ -230,6 +233,7 @@ impl Queue {
                 worker: holder.worker,
                 ticket: holder.ticket,
                 lease: holder.lease,
+                since: holder.since,
             },
         );
     }

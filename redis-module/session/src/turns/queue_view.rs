@@ -1,7 +1,7 @@
-//! A snapshot of a queue for people, without tickets, which are secrets.
+//! A snapshot of a queue for people. Its tickets are secrets, of which only digests are shown.
 
 use super::Turns;
-use crate::names::{ServerName, WorkerId};
+use crate::names::{ServerName, Token, WorkerId};
 use crate::place::SessionPlace;
 use crate::time::{Millis, Monotonic};
 
@@ -17,8 +17,19 @@ pub struct QueueView {
     pub holder: Option<HolderView>,
     /// The number of waiters.
     pub waiting: usize,
-    /// The workers of the first few waiters, in order.
-    pub next: Vec<WorkerId>,
+    /// The first few waiters, in order.
+    pub next: Vec<WaiterView>,
+}
+
+/// A waiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaiterView {
+    /// The worker.
+    pub worker: WorkerId,
+    /// Its ticket.
+    pub ticket: Token,
+    /// How long its call has waited.
+    pub waited: Millis,
 }
 
 /// The holder of a turn.
@@ -26,8 +37,12 @@ pub struct QueueView {
 pub struct HolderView {
     /// The worker.
     pub worker: WorkerId,
+    /// Its ticket.
+    pub ticket: Token,
     /// The turn's number.
     pub number: u64,
+    /// How long ago it got the turn.
+    pub held: Millis,
     /// The time until it lapses.
     pub left: Millis,
     /// Whether the worker does not know of it yet.
@@ -58,7 +73,7 @@ impl Turns {
         let holder = queue.value.holder.as_ref()?;
         Some(TurnHolder {
             worker: holder.worker.clone(),
-            held_for: Millis::new(mono.ms().saturating_sub(holder.since.ms())),
+            held_for: between(holder.since, mono),
         })
     }
 
@@ -76,17 +91,30 @@ impl Turns {
                     server: spot.server.clone(),
                     holder: holder.map(|holder| HolderView {
                         worker: holder.worker.clone(),
+                        ticket: holder.ticket.clone(),
                         number: holder.number,
-                        left: Millis::new(holder.until().ms().saturating_sub(mono.ms())),
+                        held: between(holder.since, mono),
+                        left: between(mono, holder.until()),
                         is_offered: holder.is_offered(),
                         is_delegated: holder.is_delegated(),
                     }),
                     waiting: queue.waiting(),
-                    next: queue.waiters().take(NAMED_MAX).cloned().collect(),
+                    next: (queue.waiters().take(NAMED_MAX))
+                        .map(|waiter| WaiterView {
+                            worker: waiter.worker.clone(),
+                            ticket: waiter.ticket.clone(),
+                            waited: between(waiter.since, mono),
+                        })
+                        .collect(),
                 })
             })
             .collect();
         views.sort_by(|one, other| one.server.cmp(&other.server));
         views
     }
+}
+
+/// The time from one moment to a later one.
+fn between(from: Monotonic, to: Monotonic) -> Millis {
+    Millis::new(to.ms().saturating_sub(from.ms()))
 }

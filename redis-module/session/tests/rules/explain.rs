@@ -4,10 +4,10 @@ use mooring_session::Tuning;
 use mooring_session::explain::explain;
 use mooring_session::rules::{LossReport, Ownership, RebindRequest};
 use mooring_session::time::Millis;
-use mooring_session::turns::{HolderView, QueueView};
+use mooring_session::turns::{HolderView, QueueView, WaiterView};
 
 use crate::states::{NOW, State, a_rebind, slot_in};
-use crate::support::{Command, instance, reason, server, worker};
+use crate::support::{Command, instance, reason, server, token, worker};
 use crate::{context, run_on};
 
 /// The text on a record, with the length of a secret as its digest.
@@ -21,6 +21,14 @@ fn text(record: &mooring_session::record::Record, queues: &[QueueView], now: u64
 fn check(state: State, expected: &str) {
     let record = slot_in(state).unwrap();
     assert_eq!(text(&record, &[], NOW), expected, "{state:?}");
+}
+
+fn waiter(name: &str) -> WaiterView {
+    WaiterView {
+        worker: worker(name),
+        ticket: token("secret"),
+        waited: Millis::new(250),
+    }
 }
 
 #[test]
@@ -138,25 +146,29 @@ fn losses_and_turns_are_told_and_no_secret_is() {
             server: server("code"),
             holder: None,
             waiting: 1,
-            next: vec![worker("caller:1")],
+            next: vec![waiter("caller:1")],
         },
         QueueView {
             server: server("tools"),
             holder: Some(HolderView {
                 worker: worker("holder:1"),
+                ticket: token("secret"),
                 number: 7,
+                held: Millis::new(500),
                 left: Millis::new(1_500),
                 is_offered: false,
                 is_delegated: false,
             }),
             waiting: 3,
-            next: vec![worker("caller:1"), worker("dead:1")],
+            next: vec![waiter("caller:1"), waiter("dead:1")],
         },
         QueueView {
             server: server("web"),
             holder: Some(HolderView {
                 worker: worker("caller:1"),
+                ticket: token("secret"),
                 number: 8,
+                held: Millis::new(500),
                 left: Millis::new(1_800),
                 is_offered: false,
                 is_delegated: true,

@@ -2,7 +2,7 @@
 
 use mooring_session::limits::{TURN_PICKUP, TURN_QUEUES_MAX};
 use mooring_session::time::{Millis, Timestamp};
-use mooring_session::turns::{HolderView, Line, QueueView, TurnHolder, TurnRequest};
+use mooring_session::turns::{HolderView, Line, QueueView, TurnHolder, TurnRequest, WaiterView};
 use mooring_session::{Refusal, SessionPlace};
 
 use crate::fixture::{Node, WALL, code, place, request, server, token, worker};
@@ -37,18 +37,27 @@ fn people_are_told_who_has_the_turn_and_who_waits() {
         node.asks(ticket);
     }
     node.pass(500);
-    let names = |names: [&str; 5]| names.map(worker).to_vec();
+    let waiters = |tickets: [&str; 5]| {
+        let view = |ticket: &str| WaiterView {
+            worker: worker(&ticket[..1]),
+            ticket: token(ticket),
+            waited: Millis::new(500),
+        };
+        tickets.map(view).to_vec()
+    };
     let mut expected = QueueView {
         server: server("tools"),
         holder: Some(HolderView {
             worker: worker("a"),
+            ticket: token("a1"),
             number,
+            held: Millis::new(500),
             left: Millis::new(1_500),
             is_offered: false,
             is_delegated: false,
         }),
         waiting: 6,
-        next: names(["b", "c", "a", "b", "c"]),
+        next: waiters(["b1", "c1", "a2", "b2", "c2"]),
     };
     assert_eq!(told(&node), [expected.clone()]);
     let holder = |node: &Node| {
@@ -66,13 +75,15 @@ fn people_are_told_who_has_the_turn_and_who_waits() {
     };
     expected.holder = Some(HolderView {
         worker: worker("b"),
+        ticket: token("b1"),
         number: number + 500_000,
+        held: Millis::new(0),
         left: TURN_PICKUP,
         is_offered: true,
         is_delegated: false,
     });
     expected.waiting = 5;
-    expected.next = names(["c", "a", "b", "c", "a"]);
+    expected.next = waiters(["c1", "a2", "b2", "c2", "a3"]);
     assert_eq!(*offered, expected);
 }
 
