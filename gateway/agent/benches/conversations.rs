@@ -61,6 +61,7 @@ async fn measure(size: usize) -> (f64, f64) {
         key_prefix: "mcpgw:".to_owned(),
         command_timeout: Duration::from_secs(5),
         session_ttl: TTL,
+        history_entries_max: 0,
     };
     let store = store::open_with(&options).await.expect("a store");
     let conversations = of(&store, u64::try_from(size.min(OF_ONE_MAX)).unwrap());

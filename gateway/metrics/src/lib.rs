@@ -70,6 +70,8 @@ metrics! {
     pub STORE_SECONDS = histogram("mooring_store_duration_seconds");
     /// Connections to Redis that were closed because a reply was another command's, malformed or too large.
     pub STORE_REPLIES_REFUSED = counter("mooring_store_replies_refused_total").zero();
+    /// Entries of sessions' histories, by outcome.
+    pub HISTORY_ENTRIES = counter("mooring_history_entries_total").zero("outcome", ["written", "left_out"]);
 }
 
 /// Upper bounds of the histograms' buckets, in seconds: from below one Redis round trip to above a slow tool.

@@ -51,6 +51,11 @@ settings! {
         pub delegation_lease: Duration =
             Integer("affinity.delegation_ms", "milliseconds", 1800, 0..=1800)
             => |reader, row| read_delegation_lease(reader, row),
+        /// Most entries of a session's history, which `mooring sessions show --history` prints: what happened to the
+        /// session, of which the latest are kept. 0 keeps none. An entry takes about 150 bytes in the store; a call that
+        /// waits for nothing and fails in nothing adds none.
+        pub history_entries_max: usize =
+            Integer("affinity.history_entries_max", "entries", 64, 0..=256),
     }
 }
 

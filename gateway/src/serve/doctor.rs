@@ -212,7 +212,7 @@ async fn store(settings: &Settings) -> SettingsCheck {
     }
     let mut strict = settings.store.clone();
     strict.on_unavailable = OnUnavailable::Fail;
-    match store::open(&strict, settings.affinity.session_ttl).await {
+    match store::open(&strict, &settings.affinity).await {
         Ok(store) => {
             let usable = usable(&store);
             match store.listpack_value_bytes().await {
@@ -265,7 +265,7 @@ async fn parts(
     let worker = WorkerId::parse(worker.as_bytes())?;
     let options = StoreOptions {
         place: StorePlace::Memory,
-        ..StoreOptions::of(&settings.store, settings.affinity.session_ttl)
+        ..StoreOptions::of(&settings.store, &settings.affinity)
     };
     let store = store::open_with(&options).await;
     let parts = GatewayParts {

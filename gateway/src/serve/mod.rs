@@ -261,6 +261,7 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
         tracing::info!(%error, "deregistering failed; the heartbeat will lapse");
     }
     session_router.owned_connections().close_all().await;
+    session_router.store().finish_history().await;
 }
 
 /// TLS for clients, if it is configured.
@@ -339,7 +340,7 @@ fn worker_id(settings: &Settings, address: SocketAddr) -> Result<WorkerId, NameE
 }
 
 async fn open_store(settings: &Settings) -> Result<Store, ServeError> {
-    store::open(&settings.store, settings.affinity.session_ttl)
+    store::open(&settings.store, &settings.affinity)
         .await
         .map_err(|error| ServeError::Unavailable {
             service: format!("the store ({})", settings.store.location),

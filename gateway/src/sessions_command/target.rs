@@ -1,7 +1,5 @@
 //! The store, server and owner that a command works on.
 
-use std::time::Duration;
-
 use mooring_session::names::{Principal, ServerName};
 
 use super::outcome::SessionsError;
@@ -10,9 +8,6 @@ use crate::cli::{OwnerArguments, StoreArguments};
 use crate::logs;
 use mooring_settings::{Environment, Flags, LogLevel, LogSettings, Settings};
 use mooring_store::{self as store, Store, StoreOptions, StorePlace, WhenAway};
-
-/// TTL of initialize params in the store. These commands store none.
-const NO_PARAMS: Duration = Duration::from_secs(1);
 
 /// The settings that name the store.
 #[derive(Debug)]
@@ -53,7 +48,7 @@ impl StoreTarget {
     /// Opens the store. An unreachable store is an error whatever the settings say: sessions kept in memory instead
     /// would end with this process.
     pub(super) async fn open(&self) -> Result<Store, SessionsError> {
-        let mut options = StoreOptions::of(&self.settings.store, NO_PARAMS);
+        let mut options = StoreOptions::of(&self.settings.store, &self.settings.affinity);
         if let StorePlace::Redis { when_away, .. } = &mut options.place {
             *when_away = WhenAway::Fail;
         }

@@ -8,12 +8,14 @@
 //!
 //! Invariant: an error that is not a refusal says nothing about the session, and never becomes a 404.
 
+mod blockers;
 mod clock;
 mod desired_state;
 mod embedded;
 mod error;
 mod events;
 mod fallback;
+mod history;
 mod key;
 mod lock;
 mod query;
@@ -34,6 +36,9 @@ mod turns;
 mod user_slug;
 mod workers;
 
+pub use self::blockers::{
+    CleaningView, SessionBlockers, TurnHolderView, TurnQueueView, WaitingCallView,
+};
 pub use self::clock::{rfc3339, unix_now_ms};
 pub use self::desired_state::{
     AddedServer, DEFINITION_BYTES_MAX, DESIRED_BYTES_MAX, DESIRED_ITEMS_MAX, DesiredChange,
@@ -42,6 +47,9 @@ pub use self::desired_state::{
 pub use self::error::{NotReady, OpenError, StoreError, UnavailableReason};
 pub use self::events::{EventPath, WorkerEvent};
 pub use self::fallback::{Loss, LossReason, Losses};
+pub use self::history::{
+    EndCause, HistoryEntry, HistoryEvent, HistoryView, OwnerChange, Word, word,
+};
 pub use self::key::{Family, InitDigest, SessionKey};
 pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, literal_pattern};
 pub use self::rate::RateReply;

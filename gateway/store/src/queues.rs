@@ -19,6 +19,7 @@ use mooring_session::turns::{QueueView, TurnContext, TurnLimits, Turns};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::blockers::TurnQueueView;
 use crate::clock::Clock;
 use crate::events::WorkerEvent;
 use crate::key::SessionKey;
@@ -104,6 +105,13 @@ impl Queues {
                 turns.withdraw(&place, server, beginning, context).map(drop)
             }
         })
+    }
+
+    /// The turns of this session.
+    pub(super) fn views(&self, key: &SessionKey) -> Vec<TurnQueueView> {
+        let mono = self.clock.mono();
+        let queues = lock(&self.state).turns.of_session(&place(key), mono);
+        queues.iter().map(TurnQueueView::of).collect()
     }
 
     /// Whether the turn of this session is taken, at `server` or at any.

@@ -15,9 +15,11 @@ use mooring_session::rules::{
     EndReply, EndRequest, ForgetRequest, RebindReply, RebindRequest, RouteReply, RouteRequest,
     TouchReply, TouchRequest, UnbindRequest,
 };
-use mooring_session::time::Timestamp;
+use mooring_session::time::{Millis, Timestamp};
 use mooring_session::turns::QueueView;
 use mooring_session::view::{BindingState, BindingView, RecordView};
+
+use crate::blockers::{CleaningView, SessionBlockers};
 
 /// GET as a request, which returns only the record.
 #[derive(Clone, Debug)]
@@ -30,6 +32,9 @@ pub(crate) struct Explain {
     pub(crate) session: Box<str>,
     pub(crate) queues: Vec<QueueView>,
 }
+/// GET with all that calls of the session may wait for. The queues of turns are the store's, not the record's.
+#[derive(Clone, Debug)]
+pub(crate) struct GetBlockers;
 
 /// Whether a transition usually changes the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,6 +218,33 @@ impl Transition for Explain {
         let digest = |secret: &[u8]| digest::short(&String::from_utf8_lossy(secret)).into();
         let lines = explain(record, &self.session, &self.queues, &digest, context);
         Ok(Decision::new(lines, RecordChange::Nothing))
+    }
+}
+
+impl Transition for GetBlockers {
+    type Reply = SessionBlockers;
+    const COMMAND: &'static str = "SESSION.GET";
+    const ACCESS: Access = Access::Reads;
+
+    fn decide(
+        &self,
+        slot: &mut Option<Record>,
+        _key: &[u8],
+        context: &Context<'_>,
+    ) -> Result<Decision<SessionBlockers>, Refusal> {
+        let record = rules::get(slot.as_ref(), context)?;
+        let cleaning = slot.as_ref().and_then(|record| record.cleaning.as_ref());
+        let cleaning = cleaning.filter(|cleaning| cleaning.is_live(context.now));
+        let left = |until: Timestamp| until.unix_ms().saturating_sub(context.now.unix_ms());
+        let blockers = SessionBlockers {
+            record,
+            cleaning: cleaning.map(|cleaning| {
+                let left = Millis::new(left(cleaning.lease_until));
+                CleaningView::new(cleaning.worker.as_ref(), left)
+            }),
+            turns: None,
+        };
+        Ok(Decision::new(blockers, RecordChange::Nothing))
     }
 }
 

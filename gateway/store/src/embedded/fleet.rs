@@ -14,11 +14,12 @@ use super::EmbeddedStore;
 use super::database::{Database, NowRead};
 use super::failure::TransactionError;
 use super::row::{read_number, stored_number};
+use crate::blockers::SessionBlockers;
 use crate::error::StoreError;
 use crate::events::WorkerEvent;
 use crate::key::SessionKey;
 use crate::status::AnsweredBy;
-use crate::transition::{Explain, Get};
+use crate::transition::{Explain, Get, GetBlockers};
 use crate::turns::{self, DelegatedRoute, EnterReply, EnterRequest, LeaveRequest};
 use crate::workers::WorkerView;
 
@@ -73,6 +74,16 @@ impl EmbeddedStore {
             }
         };
         Ok(entered.with_route(routed, AnsweredBy::Store))
+    }
+
+    /// Turns are per process: another process over the file has its own.
+    pub(crate) async fn blockers(&self, key: &SessionKey) -> Result<SessionBlockers, StoreError> {
+        let blockers = self.run(key, &GetBlockers).await?;
+        let turns = self.queues.views(key);
+        Ok(SessionBlockers {
+            turns: (self.is_private() || !turns.is_empty()).then_some(turns),
+            ..blockers
+        })
     }
 
     pub(crate) async fn delegate_route(

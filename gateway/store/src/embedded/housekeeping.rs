@@ -92,6 +92,11 @@ impl Database {
                  (SELECT name FROM rates WHERE lapses_at <= ?1 LIMIT ?2)",
                 params![now, PURGE_STEP],
             )?;
+            transaction.execute(
+                "DELETE FROM histories WHERE session IN
+                 (SELECT session FROM histories WHERE lapses_at <= ?1 LIMIT ?2)",
+                params![now, PURGE_STEP],
+            )?;
             Ok(count)
         });
         if let Err(error) = self.connection.busy_timeout(BUSY_TIMEOUT) {
@@ -110,7 +115,8 @@ impl Database {
             .prepare_cached(
                 "SELECT EXISTS (SELECT 1 FROM sessions WHERE tombstone_ends_at <= ?1)
                      OR EXISTS (SELECT 1 FROM inits WHERE lapses_at <= ?1)
-                     OR EXISTS (SELECT 1 FROM rates WHERE lapses_at <= ?1)",
+                     OR EXISTS (SELECT 1 FROM rates WHERE lapses_at <= ?1)
+                     OR EXISTS (SELECT 1 FROM histories WHERE lapses_at <= ?1)",
             )?
             .query_row([stored_number(self.clock.now().unix_ms())], |row| {
                 row.get(0)

@@ -14,8 +14,14 @@ use super::row;
 use super::tables::{self, SCHEMA_VERSION, version};
 
 /// The copied tables, with all their columns. Sealed values and what operators want are in the file alone.
-const TABLES: [&str; 6] = [
-    "sessions", "bindings", "workers", "inits", "numbers", "rates",
+const TABLES: [&str; 7] = [
+    "sessions",
+    "bindings",
+    "workers",
+    "inits",
+    "numbers",
+    "rates",
+    "histories",
 ];
 /// The columns of a session except its position in the file.
 const SESSION: &str = "key, fields, principal, lifecycle, created_at, last_used_at, over_at, holds, \
@@ -180,8 +186,8 @@ fn write_session(memory: &Connection, file: &Connection, key: &str) -> rusqlite:
     copy_rows((memory, select), [key], (file, insert))
 }
 
-/// Writes workers that sent heartbeats meanwhile, and initialize params with a longer TTL. Rates continue from the
-/// file's.
+/// Writes workers that sent heartbeats meanwhile, initialize params with a longer TTL, and histories that were written
+/// later than the file's. Rates continue from the file's.
 fn write_others(memory: &Connection, file: &Connection) -> rusqlite::Result<()> {
     let select =
         "SELECT worker, name, address, ttl_ms, last_beat_at, state FROM workers ORDER BY ordinal";
@@ -194,5 +200,10 @@ fn write_others(memory: &Connection, file: &Connection) -> rusqlite::Result<()> 
     let select = "SELECT digest, params, lapses_at FROM inits";
     let insert = "INSERT INTO inits VALUES (?1, ?2, ?3)
          ON CONFLICT (digest) DO UPDATE SET lapses_at = max(lapses_at, excluded.lapses_at)";
+    copy_rows((memory, select), [], (file, insert))?;
+    let select = "SELECT session, entries, lapses_at FROM histories";
+    let insert = "INSERT INTO histories VALUES (?1, ?2, ?3)
+         ON CONFLICT (session) DO UPDATE SET entries = excluded.entries, lapses_at = excluded.lapses_at
+         WHERE excluded.lapses_at > lapses_at";
     copy_rows((memory, select), [], (file, insert))
 }

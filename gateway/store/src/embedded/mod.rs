@@ -26,6 +26,7 @@ mod desired_state;
 mod failure;
 mod file;
 mod fleet;
+mod history;
 mod housekeeping;
 mod known_workers;
 mod listing;

@@ -72,6 +72,16 @@ CREATE TABLE desired_state (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// `entries` are lines, the oldest first. `session` is a digest.
+const HISTORIES: &str = "
+CREATE TABLE histories (
+    session TEXT PRIMARY KEY,
+    entries TEXT NOT NULL,
+    lapses_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX histories_by_lapse ON histories (lapses_at);
+";
+
 /// Tables that are unchanged since the first version.
 const OTHERS: &str = "
 CREATE TABLE workers (
@@ -120,6 +130,7 @@ pub(super) fn bring_up_to_date(transaction: &Transaction<'_>) -> rusqlite::Resul
         _ => return Ok(()),
     }
     transaction.execute_batch(DESIRED_STATE)?;
+    transaction.execute_batch(HISTORIES)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 

@@ -14,6 +14,7 @@
 
 mod desired_state;
 mod fleet;
+mod history;
 mod inits;
 mod journal;
 mod loss;

@@ -23,4 +23,4 @@ impl FallbackStore {
     }
 }
 
-const AWAY: StoreError = StoreError::Away(UnavailableReason::Disconnected);
+pub(super) const AWAY: StoreError = StoreError::Away(UnavailableReason::Disconnected);

@@ -16,7 +16,7 @@ use super::known_bindings::KnownBindings;
 use super::link::Resend;
 use super::reply::{self, Problem};
 use crate::key::SessionKey;
-use crate::transition::{Get, Transition};
+use crate::transition::{Get, GetBlockers, Transition};
 
 /// A transition that Redis can execute.
 pub(crate) trait Wire: Transition {
@@ -89,6 +89,16 @@ impl Wire for Get {
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
         reply::record(value)
+    }
+}
+
+impl Wire for GetBlockers {
+    fn write(&self, key: &SessionKey, command: &mut Cmd) {
+        command.arg((Self::COMMAND, key.secret(), "TURNS"));
+    }
+
+    fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
+        reply::blockers(value)
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) enum ReplyForm {
     Fields,
     /// The replies to a transaction, or null if it was not executed.
     Results,
+    /// A list of texts.
+    Texts,
     /// Anything, where a connection has no other command in flight.
     Any,
 }
@@ -61,11 +63,12 @@ impl ExpectedReply {
                 Self::Named(RequestDigest::of(words()))
             }
             b"PING" => Self::Form(ReplyForm::Pong),
-            b"SET" | b"AUTH" | b"SELECT" => Self::Form(ReplyForm::Done),
-            b"DEL" => Self::Form(ReplyForm::Number),
+            b"SET" | b"LTRIM" | b"AUTH" | b"SELECT" => Self::Form(ReplyForm::Done),
+            b"DEL" | b"RPUSH" | b"PEXPIRE" => Self::Form(ReplyForm::Number),
             b"GET" | b"HGET" => Self::Form(ReplyForm::Text),
             b"HGETALL" => Self::Form(ReplyForm::Fields),
             b"EXEC" => Self::Form(ReplyForm::Results),
+            b"LRANGE" => Self::Form(ReplyForm::Texts),
             b"MGET" => Self::Form(ReplyForm::Values(words().len().saturating_sub(1))),
             _ => Self::Form(ReplyForm::Any),
         }
@@ -128,6 +131,12 @@ impl ReplyForm {
                 _ => false,
             },
             Self::Results => matches!(reply, Value::Array(_) | Value::Nil),
+            Self::Texts => match reply {
+                Value::Array(values) => {
+                    (values.iter()).all(|value| matches!(value, Value::BulkString(_)))
+                }
+                _ => false,
+            },
             Self::Any => true,
         }
     }
@@ -255,7 +264,8 @@ mod tests {
         let [ok, nothing, number] = [Value::Okay, Value::Nil, Value::Int(1)];
         let values = Value::Array(vec![Value::Nil, text("b")]);
         let pong = Value::SimpleString("PONG".to_owned());
-        let all = [ok, nothing, number, values, pong, text("a")];
+        let texts = Value::Array(vec![text("a"), text("b"), text("c")]);
+        let all = [ok, nothing, number, values, pong, text("a"), texts];
         for (words, admitted) in [
             (&["PING"][..], &[4][..]),
             (&["SET", "k", "v"], &[0]),
@@ -268,6 +278,10 @@ mod tests {
             (&["EXEC"], &[1, 3]),
             (&["MGET", "k", "l"], &[3]),
             (&["MGET", "k"], &[]),
+            (&["LTRIM", "k", "-2", "-1"], &[0]),
+            (&["RPUSH", "k", "v"], &[2]),
+            (&["PEXPIRE", "k", "1"], &[2]),
+            (&["LRANGE", "k", "0", "-1"], &[6]),
             (&["SESSION.GET", "k"], &[]),
         ] {
             let expected = ExpectedReply::to(&command(words));

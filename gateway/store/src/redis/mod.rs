@@ -6,7 +6,7 @@
 //! that of all commands except the blocking one, for which [`events`] has its own; [`down_reason`] says why there is none,
 //! and [`backoff`] when to try again. [`command`] writes requests on a record, [`reply`] parses replies by field name, of
 //! which [`known_bindings`] spares most, and [`failure`] maps error replies to refusals by their code. [`sessions`],
-//! [`fleet`], [`turns`], [`rate`], [`sealed`] and [`desired_state`] have the other commands with their replies.
+//! [`fleet`], [`turns`], [`rate`], [`sealed`], [`desired_state`] and [`history`] have the other commands with their replies.
 
 mod backoff;
 mod command;
@@ -18,6 +18,7 @@ mod events;
 mod expected_reply;
 mod failure;
 mod fleet;
+mod history;
 mod known_bindings;
 mod link;
 mod log_in;

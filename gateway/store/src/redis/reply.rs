@@ -18,6 +18,9 @@ use mooring_session::time::{Millis, Timestamp};
 use mooring_session::view::{BindingState, BindingView, OwnerView, RecordView};
 use redis::Value;
 
+use crate::blockers::{
+    CleaningView, SessionBlockers, TurnHolderView, TurnQueueView, WaitingCallView,
+};
 use crate::key::SessionKey;
 
 /// What is wrong with a reply.
@@ -95,6 +98,14 @@ impl Fields {
             .into_iter()
             .map(read)
             .collect()
+    }
+
+    /// A text that is only shown.
+    fn short_text(&mut self, field: &str) -> Result<Box<str>, Problem> {
+        let value = self.take(field).ok_or_else(|| missing(field))?;
+        text(&value)
+            .map(Into::into)
+            .ok_or_else(|| unreadable(field))
     }
 
     /// The key of a session; none if it is not that of an MCP session under `prefix`.
@@ -199,6 +210,48 @@ pub(super) fn binding(value: Value) -> Result<BindingView, Problem> {
 /// Parses one record.
 pub(super) fn record(value: Value) -> Result<RecordView, Problem> {
     Fields::of(value)?.record()
+}
+
+/// Parses the reply of GET with TURNS.
+pub(super) fn blockers(value: Value) -> Result<SessionBlockers, Problem> {
+    let mut fields = Fields::of(value)?;
+    let worker = fields.optional_name("cleaning_worker", WorkerId::parse)?;
+    let left = fields.optional_number("cleaning_left_ms")?;
+    Ok(SessionBlockers {
+        cleaning: left.map(|left| CleaningView::new(worker.as_ref(), Millis::new(left))),
+        turns: Some(fields.list("turns", turn_queue)?),
+        record: fields.record()?,
+    })
+}
+
+fn turn_queue(value: Value) -> Result<TurnQueueView, Problem> {
+    let mut fields = Fields::of(value)?;
+    let holder = fields.optional_name("holder", WorkerId::parse)?;
+    let holder = holder.map(|worker| {
+        Ok::<_, Problem>(TurnHolderView {
+            gateway: worker.as_str().into(),
+            call: fields.short_text("ticket")?,
+            held_ms: fields.number("held_ms")?,
+            left_ms: fields.number("left_ms")?,
+            is_offered: fields.truth("offered")?,
+            is_delegated: fields.truth("delegated")?,
+        })
+    });
+    Ok(TurnQueueView {
+        holder: holder.transpose()?,
+        server: fields.name("server", ServerName::parse)?.as_str().into(),
+        waiting: fields.number("waiting")?,
+        next: fields.list("waiters", waiting_call)?,
+    })
+}
+
+fn waiting_call(value: Value) -> Result<WaitingCallView, Problem> {
+    let mut fields = Fields::of(value)?;
+    Ok(WaitingCallView {
+        gateway: fields.name("worker", WorkerId::parse)?.as_str().into(),
+        call: fields.short_text("ticket")?,
+        waited_ms: fields.number("waited_ms")?,
+    })
 }
 
 /// Parses the reply of CREATE. Of a session that begins where nothing was it has only what the request has not.

@@ -10,9 +10,11 @@ use redis::{Cmd, Value};
 use super::failure::invalid_reply;
 use super::reply::{Fields, Problem, bytes, text};
 use super::{RedisStore, Resend};
+use crate::blockers::SessionBlockers;
 use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 use crate::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, key_pattern};
+use crate::transition::{Get, GetBlockers};
 
 impl RedisStore {
     pub(crate) async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
@@ -30,6 +32,18 @@ impl RedisStore {
         command.arg(key.secret());
         let value = self.send(&command, name, Resend::Once).await?;
         redis::from_redis_value(value).map_err(|error| invalid_reply(name)(error.to_string()))
+    }
+
+    pub(crate) async fn blockers(&self, key: &SessionKey) -> Result<SessionBlockers, StoreError> {
+        match self.run(key, &GetBlockers).await {
+            // An older module refuses the word.
+            Err(StoreError::Reply { .. }) => Ok(SessionBlockers {
+                record: self.run(key, &Get).await?,
+                cleaning: None,
+                turns: None,
+            }),
+            blockers => blockers,
+        }
     }
 
     pub(crate) async fn reap(

@@ -2,10 +2,11 @@
 //!
 //! The files beside this one have the other operations: [`turns`] those that order calls, [`operate`] those on many
 //! records, [`fleet`] the workers and their events, [`rate`] the fleet-wide limits, [`sealed`] values outside of records,
-//! [`desired_state`] what operators want of the fleet.
+//! [`desired_state`] what operators want of the fleet, [`history`] what has happened to sessions.
 
 mod desired_state;
 mod fleet;
+mod history;
 mod open;
 mod operate;
 mod rate;
@@ -31,6 +32,7 @@ use mooring_session::view::{BindingView, RecordView};
 use tokio::sync::watch;
 
 pub use self::desired_state::DesiredStateError;
+pub(crate) use self::history::HistoryWrite;
 pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
 pub use self::reaping::{ClaimRefusal, ForgetOutcome, Reaper, jittered};
 pub use self::room::{EvictionOutcome, RoomError};
@@ -40,6 +42,7 @@ use crate::desired_state::DesiredState;
 use crate::embedded::EmbeddedStore;
 use crate::error::StoreError;
 use crate::fallback::{FallbackStore, Losses, MemoryTransition};
+use crate::history::HistoryQueue;
 use crate::key::{InitDigest, SessionKey};
 use crate::lock;
 use crate::redis::RedisStore;
@@ -74,7 +77,8 @@ use on_backend;
 pub struct Store {
     backend: Arc<Backend>,
     prefix: Arc<str>,
-    init_keep: Millis,
+    session_ttl: Millis,
+    history_queue: Arc<HistoryQueue>,
     worker_refusal: watch::Sender<Option<Refusal>>,
     desired_state: watch::Sender<Arc<DesiredState>>,
 }
@@ -87,11 +91,17 @@ pub(crate) enum Backend {
 }
 
 impl Store {
-    pub(crate) fn new(backend: Backend, prefix: &str, session_ttl: Millis) -> Self {
+    pub(crate) fn new(
+        backend: Backend,
+        prefix: &str,
+        session_ttl: Millis,
+        history_entries_max: usize,
+    ) -> Self {
         Self {
             backend: Arc::new(backend),
             prefix: prefix.into(),
-            init_keep: session_ttl.times(INIT_KEEP_TTLS),
+            session_ttl,
+            history_queue: Arc::new(HistoryQueue::new(history_entries_max)),
             worker_refusal: watch::Sender::new(None),
             desired_state: watch::Sender::default(),
         }
@@ -295,7 +305,7 @@ impl Store {
                 problem: Problem::TooLong(INIT_BYTES_MAX),
             })));
         }
-        let keep = self.init_keep;
+        let keep = self.session_ttl.times(INIT_KEEP_TTLS);
         on_backend!("SET", self.put_init(digest, json, keep))
     }
 

@@ -13,7 +13,7 @@ use crate::error::OpenError;
 use crate::fallback::FallbackStore;
 use crate::redis::{LinkState, RedisStore};
 use crate::status::{FollowedStatus, StatusCell, StoreMode};
-use mooring_settings::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
+use mooring_settings::{AffinitySettings, OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
 
 /// Which store, and how it is used.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct StoreOptions {
     pub command_timeout: Duration,
     /// The TTL of sessions; data that they need is kept longer.
     pub session_ttl: Duration,
+    /// Most entries of a session's history; 0 if none are kept.
+    pub history_entries_max: usize,
 }
 
 /// The location of records.
@@ -59,7 +61,7 @@ pub enum WhenAway {
 impl StoreOptions {
     /// The options from the settings.
     #[must_use]
-    pub fn of(settings: &StoreSettings, session_ttl: Duration) -> Self {
+    pub fn of(settings: &StoreSettings, affinity: &AffinitySettings) -> Self {
         Self {
             place: match &settings.location {
                 StoreLocation::Embedded { path } => StorePlace::Embedded { path: path.clone() },
@@ -73,7 +75,8 @@ impl StoreOptions {
             },
             key_prefix: settings.key_prefix.clone(),
             command_timeout: settings.command_timeout,
-            session_ttl,
+            session_ttl: affinity.session_ttl,
+            history_entries_max: affinity.history_entries_max,
         }
     }
 }
@@ -82,8 +85,11 @@ impl StoreOptions {
 ///
 /// # Errors
 /// See [`open_with`].
-pub async fn open(settings: &StoreSettings, session_ttl: Duration) -> Result<Store, OpenError> {
-    open_with(&StoreOptions::of(settings, session_ttl)).await
+pub async fn open(
+    settings: &StoreSettings,
+    affinity: &AffinitySettings,
+) -> Result<Store, OpenError> {
+    open_with(&StoreOptions::of(settings, affinity)).await
 }
 
 /// Opens a store.
@@ -112,6 +118,7 @@ pub async fn open_with(options: &StoreOptions) -> Result<Store, OpenError> {
         backend,
         &options.key_prefix,
         Millis::from(options.session_ttl),
+        options.history_entries_max,
     ))
 }
 

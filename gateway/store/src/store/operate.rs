@@ -8,6 +8,7 @@ use mooring_session::rules::{ClaimRequest, ForgetRequest};
 use mooring_session::view::RecordView;
 
 use super::{Backend, Store, on_backend};
+use crate::blockers::SessionBlockers;
 use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 use crate::query::{SessionPage, SessionQuery};
@@ -37,6 +38,15 @@ impl Store {
             Backend::Fallback(store) => store.redis().listpack_value_bytes().await,
             _ => Ok(None),
         }
+    }
+
+    /// The record of a session, and what its calls may wait for: the turns and their holders, claims, and cleaning up.
+    /// Counts as no use.
+    ///
+    /// # Errors
+    /// Refused: `NOSESSION`. `UnavailableReason` while Redis is.
+    pub async fn blockers(&self, key: &SessionKey) -> Result<SessionBlockers, StoreError> {
+        on_backend!("SESSION.GET", self.blockers(key))
     }
 
     /// One page of the sessions that match a query. Counts as no use.

@@ -49,6 +49,7 @@ pub async fn redis_store(server: &RedisServer) -> Store {
         key_prefix: PREFIX.to_owned(),
         command_timeout: Duration::from_secs(5),
         session_ttl: Duration::from_secs(3_600),
+        history_entries_max: 64,
     };
     open_with(&options).await.unwrap()
 }
@@ -62,7 +63,7 @@ pub(crate) fn embedded(path: &Path, clock: Clock) -> Store {
 }
 
 fn local(store: EmbeddedStore) -> Store {
-    Store::new(Backend::Embedded(store), PREFIX, Millis::new(3_600_000))
+    Store::new(Backend::Embedded(store), PREFIX, Millis::new(3_600_000), 64)
 }
 
 /// Waits until the store grants turns: after a start none is granted for as long as one of before may last.

@@ -3,6 +3,7 @@
 mod desired_state;
 mod differential;
 mod every_store;
+mod history;
 mod operations;
 mod scenarios;
 mod side;

@@ -432,6 +432,7 @@ async fn without_redis_a_turn_has_no_number_and_is_not_lost() {
         key_prefix: make::PREFIX.to_owned(),
         command_timeout: Duration::from_secs(2),
         session_ttl: Duration::from_secs(3_600),
+        history_entries_max: 64,
     })
     .await
     .unwrap();

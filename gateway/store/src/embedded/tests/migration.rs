@@ -132,8 +132,8 @@ async fn a_file_of_version_1_keeps_its_sessions_and_can_be_asked_about_them() {
 #[tokio::test]
 async fn a_file_of_a_later_version_gets_the_tables_that_it_lacks() {
     for (earlier, lacks) in [
-        (2, &["sealed", "desired_state"][..]),
-        (3, &["desired_state"]),
+        (2, &["sealed", "desired_state", "histories"][..]),
+        (3, &["desired_state", "histories"]),
     ] {
         let file = File::new();
         let session = make::key("s");
@@ -152,6 +152,7 @@ async fn a_file_of_a_later_version_gets_the_tables_that_it_lacks() {
         store.run(&session, &Get).await.unwrap();
         store.put_sealed("tools:a", b"value").await.unwrap();
         assert_eq!(store.desired_state_version().await, Ok(0));
+        assert_eq!(store.read_history("digest").await, Ok(Vec::new()));
     }
 }
 

@@ -34,6 +34,7 @@ async fn open(server: &RedisServer, when_away: WhenAway) -> Store {
         key_prefix: make::PREFIX.to_owned(),
         command_timeout: Duration::from_secs(2),
         session_ttl: Duration::from_secs(3_600),
+        history_entries_max: 64,
     };
     let store = open_with(&options).await.unwrap();
     if when_away == WhenAway::Fallback {
