@@ -89,6 +89,7 @@ pub(crate) fn start(
     ));
     tasks.spawn(publish_requests(session_router.clone()));
     tasks.spawn(renew_params(session_router.clone(), session_ttl));
+    tasks.spawn(keep_history(session_router.clone()));
     tasks.spawn(wake_waiters(session_router.clone()));
     tasks.spawn(reap(
         session_router.clone(),
@@ -195,7 +196,7 @@ async fn keep_alive(
     }
 }
 
-/// Renews the initialize params of sessions in use, so that they do not expire before their sessions.
+/// Renews the initialize params and histories of sessions in use, so that they do not expire before their sessions.
 async fn renew_params(session_router: SessionRouter, session_ttl: Duration) {
     let mut ticks = tokio::time::interval((session_ttl / 2).max(KEEP_INTERVAL_MIN));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -205,6 +206,12 @@ async fn renew_params(session_router: SessionRouter, session_ttl: Duration) {
             tracing::debug!(%error, "initialize params were not renewed");
         }
     }
+}
+
+/// Writes what is noted of sessions.
+async fn keep_history(session_router: SessionRouter) {
+    let gateway = session_router.worker();
+    session_router.store().keep_history(gateway).await;
 }
 
 /// Folds samples into histograms, which the recorder leaves to its owner.

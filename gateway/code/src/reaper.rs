@@ -16,7 +16,7 @@ use super::server::{CodeStorage, Services};
 use super::volume::{RetireOutcome, Volume};
 use mooring_metrics::{self as metrics, SessionRetired};
 use mooring_store::{
-    Family, ForgetOutcome, Reaper, SessionAccess, SessionKey, jittered, unix_now_ms,
+    Family, ForgetOutcome, HistoryEvent, Reaper, SessionAccess, SessionKey, jittered, unix_now_ms,
 };
 
 /// How long a tombstone is this gateway's to clean. If the gateway is killed, another follows after it.
@@ -106,6 +106,10 @@ impl Reaper for CodeReaper<'_> {
             let _ = store.claim_tombstone(worker, &key, PAUSE).await;
         }
         metrics::code_session_retired(outcome, 1);
+        if outcome == SessionRetired::Cleaned {
+            let outcome = "its files were deleted".into();
+            store.note(&key.digest(), HistoryEvent::Cleaned { outcome });
+        }
         true
     }
 

@@ -69,6 +69,7 @@ impl Upstreams for NestedServers {
         let (router, session) = (self.core.session_router.clone(), session.clone());
         let saving = async move {
             let request = InitializeRequest {
+                transport: Some("code"),
                 params: &call::code_initialize_params(),
                 revision: Revision::OFFERED.as_str(),
                 text: Bytes::new(),

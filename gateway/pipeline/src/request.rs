@@ -208,6 +208,15 @@ impl Request {
         let _ = self.session();
     }
 
+    /// How its client came, for the history of the session that its `initialize` begins; none if that exists.
+    pub(crate) const fn new_session_transport(&self) -> Option<&'static str> {
+        match &self.session {
+            SessionSource::Fields(_) => Some("HTTP"),
+            SessionSource::Begun(_) => Some("a client stream"),
+            SessionSource::Given(_) => None,
+        }
+    }
+
     /// A new session of its caller.
     pub(crate) fn mint_session(&self) -> Result<Session, NameError> {
         let prefix = &self.core.session_router.options().key_prefix;

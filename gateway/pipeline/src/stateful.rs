@@ -101,6 +101,9 @@ async fn send_upstream(
     }
     let tool = message.params.name();
     let epoch = up.refers_to.as_ref().map(|request| request.epoch);
+    if epoch.is_some() && message.kind().is_response() {
+        session_router.note_client_answer(&session, &request.server.id);
+    }
     let text = match into_held(up.text, body, request.usage.messages()) {
         Ok(text) => text,
         Err(cause) => return answer::no_room(cause, message.id()),
@@ -139,7 +142,12 @@ async fn send_upstream(
     }
     let delivered = match delivered {
         Ok(delivered) => delivered,
-        Err(cause) => return delivery_error(&cause, message),
+        Err(cause) => {
+            if let DeliverError::OutcomeUnknown { .. } = cause {
+                session_router.note_outcome_unknown(&session, &request.server.id);
+            }
+            return delivery_error(&cause, message);
+        }
     };
     in_flight.set_holder(BindingHolder::of(
         &delivered.binding,
@@ -319,6 +327,7 @@ async fn initialize(
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
     let opening = InitializeRequest {
+        transport: request.new_session_transport(),
         params,
         revision: revision.as_str(),
         text: into_bytes(up.text, body),

@@ -21,7 +21,8 @@ use crate::lock::{LockError, ProcessLock};
 use crate::parent::ParentSession;
 use crate::process::{CompletedRun, ProcessExit, RunSpec, run};
 use mooring_metrics::{self as metrics, AgentOutcome};
-use mooring_store::{Session, SessionTurn};
+use mooring_session::time::Millis;
+use mooring_store::{HistoryEvent, Session, SessionTurn, word};
 use mooring_upstream::stdio::{ChildLimits, ChildSpec, Environment, Label, ProcessLimits, Traffic};
 
 /// Timeout for starting the program.
@@ -131,6 +132,13 @@ impl AgentServer {
         let unkept = self.keep(&session, parent, &held.known, &ran).await;
         notes.remarks.extend(unkept);
         let outcome: &'static str = outcome(&ran).into();
+        let noted = HistoryEvent::Ran {
+            server: word(self.id.as_str()),
+            run: None,
+            outcome: outcome.into(),
+            took_ms: Millis::from(ran.wall_time).get(),
+        };
+        self.sessions.store().note(&session.digest, noted);
         let folder = folder.to_string_lossy();
         self.conversations
             .note_run(&session, &folder, outcome)

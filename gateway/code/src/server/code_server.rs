@@ -1,8 +1,11 @@
 //! One code server: its policy, and what it shares with the others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use mooring_metrics::RunOutcome;
 use mooring_session::names::{Principal, ServerName};
+use mooring_session::time::Millis;
 
 use super::mounted_cache::MountedCache;
 use super::offer::LanguageOffer;
@@ -10,12 +13,12 @@ use super::services::{CodeStorage, Services};
 use crate::calls::{RunClient, Upstreams};
 use crate::patterns::Patterns;
 use crate::place::{ClientName, ClientNameError};
-use crate::records::SecurityEvent;
+use crate::records::{RunId, SecurityEvent};
 use mooring_settings::{
     CodePolicy, CodeSessionOwner, CodeToolSettings, Language, MountRules, NetworkPolicy,
     SkillScope, SkillSettings, StubFormat, TokenizationSettings,
 };
-use mooring_store::UserSlug;
+use mooring_store::{HistoryEvent, UserSlug, word};
 
 /// The principal that calls a code server, and its teams.
 #[derive(Clone, Debug)]
@@ -99,6 +102,17 @@ impl CodeServer {
             let _ =
                 tokio::task::spawn_blocking(move || records.event(&id, &principal, &event)).await;
         }
+    }
+
+    /// Notes a run in the history of the session with this digest.
+    pub(super) fn note_run(&self, session: &str, run: &RunId, outcome: RunOutcome, took: Duration) {
+        let ran = HistoryEvent::Ran {
+            server: word(self.id.as_str()),
+            run: Some(word(run.as_str())),
+            outcome: <&'static str>::from(outcome).into(),
+            took_ms: Millis::from(took).get(),
+        };
+        self.services.sessions.store().note(session, ran);
     }
 
     /// The name under which the runs of a principal are counted, over the whole fleet.

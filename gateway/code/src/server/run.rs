@@ -76,6 +76,8 @@ pub(super) struct RunResult {
 
 /// A run that has ended; its record is still open.
 pub(super) struct CompletedRun {
+    /// The digest of its session.
+    pub(super) session: Arc<str>,
     pub(super) ran: RunResult,
     /// The summary of its bridge.
     pub(super) served: BridgeSummary,

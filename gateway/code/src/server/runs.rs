@@ -64,6 +64,7 @@ impl CodeServer {
                 }
                 log_uncommitted(&ran, known.digest());
                 Ok(CompletedRun {
+                    session: Arc::clone(&known.session.digest),
                     ran,
                     served,
                     refused_requests,

@@ -61,6 +61,7 @@ pub(super) async fn initialize(
         return answer::plain(ErrorKind::InvalidRequest, None);
     };
     let opening = InitializeRequest {
+        transport: request.new_session_transport(),
         params,
         revision: revision.as_str(),
         text: Bytes::copy_from_slice(message.text().as_bytes()),

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::open::OpenError;
 use super::{Session, SessionRouter};
 use mooring_metrics as metrics;
-use mooring_store::{EvictionOutcome, RoomError, SessionKey, StoreError};
+use mooring_store::{EndCause, EvictionOutcome, RoomError, SessionKey, StoreError};
 use mooring_usage::for_same_user;
 
 /// How long a gateway has to leave a turn that was recalled. It does so at once, unless its call runs.
@@ -74,6 +74,7 @@ impl SessionRouter {
                 self.forget_session(&key, &ended.record);
                 if ended.ended_now {
                     metrics::session_capped(metrics::CapOutcome::Ended);
+                    self.note_ended(&key.digest(), EndCause::Limit);
                     tracing::info!(
                         session = %key.digest(),
                         "session limit reached: ended the principal's least recently used session"

@@ -6,7 +6,7 @@ use mooring_session::Refusal;
 use mooring_session::rules::{EndCondition, EndRequest};
 
 use super::{Session, SessionRouter};
-use mooring_store::StoreError;
+use mooring_store::{EndCause, StoreError};
 use mooring_usage::for_same_user;
 
 /// Whether this call ended the session.
@@ -31,16 +31,18 @@ impl SessionRouter {
         if !ended.ended_now {
             return Ok(CloseOutcome::AlreadyClosed);
         }
+        self.note_ended(&session.digest, EndCause::Client);
         self.clean_ended(&session.key, &ended.record).await;
         Ok(CloseOutcome::Now)
     }
 
     /// Ends a session whose client has to initialize again. Its upstream sessions are deleted in the background.
-    pub(super) async fn close_lost(&self, session: &Session) {
+    pub(super) async fn close_lost(&self, session: &Session, cause: EndCause) {
         match self.store().end(&session.key, &ending(session)).await {
             Ok(ended) => {
                 self.forget_session(&session.key, &ended.record);
                 if ended.ended_now {
+                    self.note_ended(&session.digest, cause);
                     let (router, key) = (self.clone(), session.key.clone());
                     tokio::spawn(for_same_user(async move {
                         router.clean_ended(&key, &ended.record).await

@@ -16,6 +16,7 @@ mod configuration;
 mod configured;
 mod establish;
 mod events;
+mod history;
 mod named_session;
 mod open;
 mod owned;

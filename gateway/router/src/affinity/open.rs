@@ -15,7 +15,7 @@ use super::params::{INIT_PARAMS_BYTES_MAX, ParamsKey};
 use super::restored_state::{LOG_LEVEL_LABEL, subscription_label};
 use super::{ResolveError, Session, SessionRouter};
 use mooring_secrets::digest;
-use mooring_store::{StoreError, labels};
+use mooring_store::{EndCause, StoreError, labels};
 use mooring_upstream::{Completion, InitializeHandshake, InitializedSession, Server};
 use mooring_usage::for_same_user;
 
@@ -81,6 +81,8 @@ impl OpenError {
 /// The client's `initialize`.
 #[derive(Clone, Debug)]
 pub struct InitializeRequest<'a> {
+    /// How the client came, if this begins its session: for the session's history.
+    pub transport: Option<&'static str>,
     /// Its params, as the client wrote them.
     pub params: &'a str,
     /// The requested revision.
@@ -143,6 +145,7 @@ impl SessionRouter {
             Ok(self.store().put_init(&params_key.digest, params).await?)
         };
         tokio::try_join!(self.admit(session, &create), keeping_params)?;
+        self.note_created(session, request);
         Ok(())
     }
 
@@ -192,7 +195,9 @@ impl SessionRouter {
             .put_init(&params_key.digest, request.params)
             .await?;
         let labels = initialize_labels(&params_key, request);
-        Ok(self.set_labels(session, labels).await?)
+        self.set_labels(session, labels).await?;
+        self.note_created(session, request);
+        Ok(())
     }
 
     /// Binds a server in a session with its client's initialize params.
@@ -221,11 +226,11 @@ impl SessionRouter {
         // In a task: if the store did not answer, waiting for it once more would delay the client's reply.
         if let OpenError::Store(StoreError::NotReady(_)) = error {
             let (router, session) = (self.clone(), session.clone());
-            tokio::spawn(for_same_user(
-                async move { router.close_lost(&session).await },
-            ));
+            tokio::spawn(for_same_user(async move {
+                router.close_lost(&session, EndCause::NotOpened).await
+            }));
         } else {
-            self.close_lost(session).await;
+            self.close_lost(session, EndCause::NotOpened).await;
         }
     }
 

@@ -76,13 +76,15 @@ impl SessionRouter {
         }
     }
 
-    /// Renews the params of all sessions that this gateway has served within their TTL. Call it at least once per TTL.
+    /// Renews the params and the histories of all sessions that this gateway has served within their TTL. Call it at least
+    /// once per TTL.
     ///
     /// # Errors
     /// The store is unreachable; the next call renews the rest.
     pub async fn renew_params(&self) -> Result<(), StoreError> {
         let mut renewed = HashSet::new();
         for key in self.active_bindings().recent() {
+            self.store().renew_history(&key).await?;
             let record = match self.store().get(&key).await {
                 Ok(record) => record,
                 Err(StoreError::Refused(_)) => continue,

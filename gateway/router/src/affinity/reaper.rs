@@ -76,6 +76,7 @@ impl Reaper for UpstreamReaper {
             }
         };
         metrics::session_reaped(reaped);
+        self.router.note_cleaned(&key.digest(), reaped);
         tracing::debug!(session = %key.digest(), outcome = <&'static str>::from(reaped), "tombstone cleaned");
         true
     }

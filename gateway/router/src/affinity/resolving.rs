@@ -15,7 +15,7 @@ use super::restored_state::RestoredState;
 use super::wake_ups::Waiter;
 use super::{Session, SessionRouter, caller_of};
 use mooring_metrics as metrics;
-use mooring_store::{StoreError, fresh_token};
+use mooring_store::{EndCause, StoreError, fresh_token};
 use mooring_upstream::{InitializeHandshake, InitializedSession, Outgoing, Server, discard};
 use mooring_usage::for_same_user;
 
@@ -120,6 +120,7 @@ impl Resolving {
             }
             Task::Restore { binding, lost } => {
                 self.restore(router, session, server, binding).await;
+                router.note_binding(session, binding, lost);
                 if let Some(lost) = lost {
                     note_rebound(session, binding, lost);
                 }
@@ -142,7 +143,7 @@ impl Resolving {
                         .await;
                 }
             }
-            Task::EndSession => router.close_lost(session).await,
+            Task::EndSession => router.close_lost(session, EndCause::StateLost).await,
         }
         Ok(TaskOutcome::Done)
     }

@@ -187,6 +187,9 @@ impl EventFilter {
             responder.answer(&message);
             return None;
         }
+        if let Some(StreamOrigin { caller, .. }) = &self.origin {
+            (caller.router).note_question(&caller.session, &caller.server.id, &message);
+        }
         match &down.answers {
             Some(origin) if message.kind().is_response() => {
                 if !self.take_answered(origin) {
@@ -297,6 +300,9 @@ impl EventFilter {
     /// session is lost.
     pub(super) fn outcome_unknown(&mut self, probe: ProbeResult) -> Option<Event> {
         let pending_request = self.pending_request.take()?;
+        if let Some(StreamOrigin { caller, .. }) = &self.origin {
+            (caller.router).note_outcome_unknown(&caller.session, &caller.server.id);
+        }
         let error = ErrorBody::new(ErrorKind::OutcomeUnknown)
             .answering(Id::from_json(&pending_request.id_json).ok());
         let error = match probe {

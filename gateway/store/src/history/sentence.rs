@@ -62,7 +62,11 @@ fn of_event(event: &HistoryEvent) -> String {
                 true => "the state it had there is lost",
                 false => "no state was lost",
             };
-            format!("{server} moved from {from} to {to}: {reason}; {state}; epoch {epoch}")
+            let moved = match from == to {
+                true => format!("{server} has a new upstream session at {to}"),
+                false => format!("{server} moved from {from} to {to}"),
+            };
+            format!("{moved}: {reason}; {state}; epoch {epoch}")
         }
         HistoryEvent::Owner {
             server,

@@ -10,6 +10,7 @@ use super::super::{ServerInstances, Session, SessionRouter, caller_of};
 use super::Connector;
 use super::connection_table::{ConnectionKey, OwnedConnection};
 use mooring_delivery::Claim;
+use mooring_store::OwnerChange;
 use mooring_upstream::connection::link::Link;
 use mooring_upstream::connection::{Connection, ConnectionOptions};
 use mooring_upstream::sse::{self as legacy, ConnectError};
@@ -107,6 +108,13 @@ impl SessionRouter {
         self.owned_connections()
             .table
             .keep(connection_key, OwnedConnection { epoch, connection });
+        self.note_owner(
+            &session.digest,
+            &server.id,
+            epoch,
+            OwnerChange::Connected,
+            None,
+        );
         Ok(initialized)
     }
 

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::connection_table::{ConnectionKey, OwnedConnection};
 use super::{Connector, SessionRouter};
 use mooring_session::rules::UnbindRequest;
-use mooring_store::StoreError;
+use mooring_store::{OwnerChange, StoreError};
 use mooring_upstream::connection::{Activity, IdleLimits, StoppedServer};
 use mooring_upstream::stdio::{ChildSlot, ChildSpec, Children, StartError};
 
@@ -129,6 +129,9 @@ impl SessionRouter {
             is_used = stopped == StoppedServer::Used,
             "stopped an idle server process"
         );
+        let (session, server) = (connection_key.key.digest(), &connection_key.server);
+        let reason = Some("its program was idle");
+        self.note_owner(&session, server, held.epoch, OwnerChange::Closed, reason);
         if stopped == StoppedServer::Unused
             && let Err(error) = self.unbind_unused(connection_key, held.epoch).await
         {

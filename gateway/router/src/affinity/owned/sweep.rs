@@ -11,7 +11,7 @@ use mooring_session::record::SessionState;
 
 use super::SessionRouter;
 use super::connection_table::{ConnectionKey, OwnedConnection};
-use mooring_store::StoreError;
+use mooring_store::{OwnerChange, StoreError};
 
 /// Interval of sweeps.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
@@ -64,6 +64,18 @@ impl SessionRouter {
                 server = %connection_key.server,
                 epoch = held.epoch,
                 "closed a connection that this gateway no longer owns"
+            );
+            let change = match self.owned_connections().fence().is_open() {
+                true => OwnerChange::Closed,
+                false => OwnerChange::Fenced,
+            };
+            let (session, server) = (connection_key.key.digest(), &connection_key.server);
+            self.note_owner(
+                &session,
+                server,
+                held.epoch,
+                change,
+                Some("no longer owned"),
             );
             self.owned_connections().close(connection_key, held.epoch);
         }

@@ -16,10 +16,11 @@ use tokio::time::{Instant, timeout_at};
 use super::ticket_names;
 use crate::affinity::beats::AcknowledgedBeats;
 use crate::affinity::boot_clock::boot_now;
+use crate::affinity::history::WAIT_NOTED_AFTER;
 use crate::affinity::wake_ups::Waiters;
 use mooring_store::{
-    AnsweredBy, EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store,
-    StoreError, TurnError, TurnScope,
+    AnsweredBy, EnterReply, EnterRequest, HistoryEvent, LeaveRequest, LeaveTarget, Line,
+    SessionKey, Store, StoreError, TurnError, TurnHolder, TurnScope, word,
 };
 
 /// How long a turn outlives its holder. Shorter than the store's longest lease (2 s by default), during which a
@@ -145,11 +146,13 @@ impl QueueEntry {
         let mut worker_lost = None;
         let mut holder = None;
         let mut refused_as_dead = 0_u32;
+        let began = Instant::now();
         loop {
             let outcomes = waiters.outcomes();
             let answer = self.ask(None).await;
             // The query may have put it back in line; dropping the entry removes it.
             if turn_waiter.is_withdrawn() {
+                self.note_wait(began, holder.as_ref(), "was withdrawn");
                 return Err(TurnError::Withdrawn);
             }
             match answer {
@@ -158,12 +161,16 @@ impl QueueEntry {
                     worker_lost = worker_lost.or(entered.routed.worker_lost.take());
                     if entered.turn.is_some() {
                         entered.routed.worker_lost = worker_lost;
+                        self.note_wait(began, holder.as_ref(), "got it");
                         return Ok(entered);
                     }
                     is_in_line = true;
                     holder = entered.holder;
                 }
-                Err(StoreError::Refused(Refusal::Limit { .. })) => return Err(TurnError::TooMany),
+                Err(StoreError::Refused(Refusal::Limit { .. })) => {
+                    self.note_too_many();
+                    return Err(TurnError::TooMany);
+                }
                 // The entry survives a short outage of the store.
                 Err(StoreError::Away(_) | StoreError::NotReady(_)) if is_in_line => {}
                 // This gateway was too busy to send heartbeats in time, and will send one soon.
@@ -176,6 +183,7 @@ impl QueueEntry {
             }
             let now = Instant::now();
             if gives_up_at.is_some_and(|at| at <= now) {
+                self.note_wait(began, holder.as_ref(), "gave up");
                 return Err(TurnError::Busy { holder });
             }
             let outcome_waiter = match &mut outcome_waiter {
@@ -200,6 +208,7 @@ impl QueueEntry {
             // In either case ask the store again, unless the call was withdrawn.
             let _ = timeout_at(asks_again_at, woken).await;
             if turn_waiter.is_withdrawn() {
+                self.note_wait(began, holder.as_ref(), "was withdrawn");
                 return Err(TurnError::Withdrawn);
             }
         }
@@ -230,6 +239,30 @@ impl QueueEntry {
             self.is_taken = *refusal == Refusal::Stale(Stale::Worker);
         }
         answer
+    }
+
+    /// Notes a long wait in the history of the session.
+    fn note_wait(&self, began: Instant, holder: Option<&TurnHolder>, outcome: &'static str) {
+        let waited = began.elapsed();
+        if waited < WAIT_NOTED_AFTER {
+            return;
+        }
+        let waited = HistoryEvent::Waited {
+            server: word(self.request.server.as_str()),
+            wait_ms: Millis::from(waited).get(),
+            holder: holder.map(|holder| word(holder.worker.as_str())),
+            outcome: outcome.into(),
+        };
+        self.store().note(&self.queue.key.digest(), waited);
+    }
+
+    /// Notes in the history of the session that too many calls wait.
+    fn note_too_many(&self) {
+        let refused = HistoryEvent::Refused {
+            server: word(self.request.server.as_str()),
+            limit: "too many calls wait for a turn".into(),
+        };
+        self.store().note(&self.queue.key.digest(), refused);
     }
 
     fn leave_request(&self) -> LeaveRequest {

@@ -86,6 +86,7 @@ pub(in crate::server) async fn execute(
             let report = Report::of_run(&execution, runtime, &mut over, &limits, &lost.servers());
             let (outcome, wall_time) = (report.completion.outcome, over.ran.usage.wall_time);
             metrics::code_run(runtime.as_str(), outcome, wall_time);
+            server.note_run(&over.session, &execution.run_id, outcome, wall_time);
             answer_and_record(over, report, &execution, &warnings).await
         }
         Err(failure) => ExecutionOutcome::refused(failure, execution.answer),
