@@ -84,6 +84,17 @@ pub enum SessionsCommand {
     Show {
         /// As `list` shows it: its digest or a prefix of that, or its place
         session: String,
+        /// Also what has happened to it; with the whole digest also of a session that the store has forgotten
+        #[arg(long)]
+        history: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show why calls of a session wait: who has the turn, who waits for it, and what else blocks it
+    Why {
+        /// As `list` shows it: its digest or a prefix of that, or its place
+        session: String,
         /// Print JSON
         #[arg(long)]
         json: bool,

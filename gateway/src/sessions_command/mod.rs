@@ -7,6 +7,7 @@
 mod agent_record;
 mod agent_records;
 mod export;
+mod history;
 mod import;
 mod list;
 mod outcome;
@@ -14,6 +15,7 @@ mod policy;
 mod room;
 mod show;
 mod target;
+mod why;
 
 pub use self::outcome::{Outcome, SessionsError};
 use self::target::StoreTarget;
@@ -50,7 +52,12 @@ pub async fn run(arguments: SessionsArguments) -> Result<Outcome, SessionsError>
             let wanted = list::ListFilter::parse(principal, server, kind, limit)?;
             list::run(&target, &wanted, json).await
         }
-        SessionsCommand::Show { session, json } => show::show(&target, &session, json).await,
+        SessionsCommand::Show {
+            session,
+            history,
+            json,
+        } => show::show(&target, &session, history, json).await,
+        SessionsCommand::Why { session, json } => why::run(&target, &session, json).await,
         SessionsCommand::End { session } => show::end(&target, &session).await,
         SessionsCommand::Search { .. } | SessionsCommand::EndMatching { .. } => Err(
             SessionsError::Flag("this command asks a gateway, not the store".to_owned()),

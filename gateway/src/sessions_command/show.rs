@@ -5,13 +5,16 @@
 use mooring_session::Refusal;
 use mooring_session::rules::{EndCondition, EndRequest};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::history;
 use super::outcome::{Outcome, SessionsError};
 use super::target::StoreTarget;
 use crate::client::table::{cell, fields, printable, rows};
-use mooring_admin::sessions::{AgentSessionId, SessionDetail, SessionName, find_session};
-use mooring_store::StoreError;
+use mooring_admin::sessions::{
+    AgentSessionId, SessionDetail, SessionFindError, SessionName, find_session,
+};
+use mooring_store::{EndCause, HistoryEvent, StoreError, unix_now_ms};
 
 /// The fields that are shown of a session.
 const SHOWN: [(&str, &str); 9] = [
@@ -29,17 +32,44 @@ const SHOWN: [(&str, &str); 9] = [
 pub(super) async fn show(
     target: &StoreTarget,
     named: &str,
+    with_history: bool,
     is_json: bool,
 ) -> Result<Outcome, SessionsError> {
     let store = target.open().await?;
-    let found = find_session(&store, SessionName::parse(named)?).await?;
-    let explanation = store.explain(&found.key).await?;
-    let detail = SessionDetail::of(&found, AgentSessionId::Whole, explanation);
-    let shown = to_json(&detail);
-    Ok(Outcome::printed(if is_json {
-        format!("{shown}\n")
-    } else {
-        text(&shown)
+    let name = SessionName::parse(named)?;
+    let found = match (find_session(&store, name).await, name) {
+        (Ok(found), _) => Some(found),
+        // Its history outlives it.
+        (Err(SessionFindError::NoSuchSession), SessionName::Digest(_)) if with_history => None,
+        (Err(error), _) => return Err(error.into()),
+    };
+    let (mut shown, mut printed) = match &found {
+        Some(found) => {
+            let explanation = store.explain(&found.key).await?;
+            let detail = SessionDetail::of(found, AgentSessionId::Whole, explanation);
+            let shown = to_json(&detail);
+            let printed = text(&shown);
+            (shown, printed)
+        }
+        None => (
+            json!({"session": named, "state": "forgotten"}),
+            "the store has forgotten the session\n".to_owned(),
+        ),
+    };
+    if with_history {
+        let digest = found.as_ref().map_or_else(|| named.into(), |found| found.key.digest());
+        let entries = store.history_of(&digest).await?;
+        if entries.is_empty() && found.is_none() {
+            return Err(SessionsError::NoSuchSession);
+        }
+        printed.push_str(&history::text(&entries, unix_now_ms()));
+        if let Some(shown) = shown.as_object_mut() {
+            shown.insert("history".to_owned(), history::json(&entries)?);
+        }
+    }
+    Ok(Outcome::printed(match is_json {
+        true => format!("{shown}\n"),
+        false => printed,
     }))
 }
 
@@ -56,6 +86,10 @@ pub(super) async fn end(target: &StoreTarget, named: &str) -> Result<Outcome, Se
         ended => ended?,
     };
     target.check(&store)?;
+    if ended.ended_now {
+        let cause = EndCause::Operator;
+        (store.append_history(&found.key, "operator", HistoryEvent::Ended { cause })).await?;
+    }
     let what = if ended.ended_now {
         "ended"
     } else {

@@ -292,7 +292,10 @@ async fn a_session_is_found_by_its_place_and_by_the_beginning_of_its_digest() {
     assert_eq!(session["kind"], "agent");
     let digest = session["session"].as_str().unwrap();
     for named in [digest, &digest[..4], session["place"].as_str().unwrap()] {
-        let shown = show::show(&scene.target, named, false).await.unwrap().text;
+        let shown = show::show(&scene.target, named, false, false)
+            .await
+            .unwrap()
+            .text;
         assert!(shown.contains("label parent: p\n"), "{shown}");
         assert!(shown.contains("upstream session s-secret"), "{shown}");
     }
@@ -301,7 +304,9 @@ async fn a_session_is_found_by_its_place_and_by_the_beginning_of_its_digest() {
         ("xyzw", EXIT_BAD_SETTINGS),
         ("helper:x:y", EXIT_FAILURE),
     ] {
-        let error = show::show(&scene.target, named, false).await.unwrap_err();
+        let error = show::show(&scene.target, named, false, false)
+            .await
+            .unwrap_err();
         assert_eq!(error.exit_code(), code, "{named}: {error}");
     }
 }

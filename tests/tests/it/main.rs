@@ -108,6 +108,7 @@ mod secrets;
 mod sentinels;
 mod serving_threads;
 mod session_endpoints;
+mod session_history;
 mod sessions_command;
 mod small_server;
 mod stdio;
