@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::operator_error::OperatorError;
 use super::tally::Tally;
 use mooring_identity::Identity;
-use mooring_pipeline::{ServerDirectory, TopSenders};
+use mooring_pipeline::{RefusalCause, ServerDirectory, TopSenders};
 use mooring_settings::Right;
 use mooring_store::{SessionKey, Store};
 use mooring_usage::BoundedCache;
@@ -91,7 +91,14 @@ impl Operator {
             return Ok(());
         }
         let user = self.user_digest(operator);
-        tracing::info!(%user, right = right.name(), "request refused: its user lacks the right");
+        let name = right.name();
+        tracing::info!(%user, right = name, "request refused: its user lacks the right");
+        let cause = RefusalCause {
+            server: None,
+            tool: None,
+            reason: format!("its user lacks the right {name}").into(),
+        };
+        self.directory.core.request_log.note_refusal(&user, cause);
         Err(OperatorError::Forbidden(right))
     }
 

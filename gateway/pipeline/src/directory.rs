@@ -7,6 +7,7 @@ use mooring_session::names::ServerName;
 use super::answer;
 use super::group::{Group, Groups};
 use super::policy::Access;
+use super::refusals::RefusalCause;
 use super::removed_servers::RemovedServers;
 use super::request::RequestServer;
 use super::request_entry::RequestEntry;
@@ -180,6 +181,8 @@ impl ServerDirectory {
         let decision = self.core.policy.decide(caller, id);
         let user = self.core.request_log.user_digest(&caller.principal);
         tracing::info!(server = id, %user, basis = %decision.basis, "request refused: its user may not use the server");
+        let cause = RefusalCause::at(id, decision.basis.to_string());
+        self.core.request_log.note_refusal(&user, cause);
         match decision.access {
             Access::Denied(scopes) if !scopes.is_empty() => Some(scopes),
             _ => None,

@@ -10,6 +10,7 @@ use mooring_session::names::{Principal, ServerName};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::refusals::{LatestRefusals, RefusalCause, RefusalView};
 use super::request_facts::{EndedRequest, RequestKind};
 use mooring_metrics::{self as metrics, ExchangeOutcome};
 use mooring_peers::fleet::UserDigests;
@@ -29,6 +30,7 @@ pub struct RequestLog {
     slow: Duration,
     users: UserDigests,
     busiest: Mutex<BusiestSenders>,
+    refusals: LatestRefusals,
 }
 
 #[derive(Debug)]
@@ -55,6 +57,8 @@ pub struct TopUser {
     pub user: String,
     /// What the user has sent.
     pub figures: SenderFigures,
+    /// The latest requests of the user that were refused, the last one first.
+    pub refusals: Vec<RefusalView>,
 }
 
 /// A session that sends requests.
@@ -117,6 +121,7 @@ impl RequestLog {
                 users: Busiest::new(now),
                 sessions: Busiest::new(now),
             }),
+            refusals: LatestRefusals::default(),
         }
     }
 
@@ -126,10 +131,30 @@ impl RequestLog {
         self.users.of(user)
     }
 
+    /// Notes that a request of the user with this digest was refused.
+    pub fn note_refusal(&self, user: &str, cause: RefusalCause) {
+        self.refusals.note(user, cause);
+    }
+
+    /// The latest refusals of the user with this digest at this gateway, the last one first.
+    #[must_use]
+    pub fn refusals_of(&self, user: &str) -> Vec<RefusalView> {
+        self.refusals.of(user)
+    }
+
     /// Logs and counts a request.
     pub(crate) fn note(&self, request: EndedRequest<'_>) {
         if let Some(limit) = request.reply.refused_by {
             metrics::requests_refused(limit);
+            if let Some(user) = &request.facts.user {
+                let server = request.facts.server.as_ref();
+                let cause = RefusalCause {
+                    server: server.map(|server| server.as_str().into()),
+                    tool: None,
+                    reason: limit.into(),
+                };
+                self.note_refusal(&self.users.of(user), cause);
+            }
         }
         match self.decide(&request) {
             LogDecision::Logged => self.write(&request, true),
@@ -240,10 +265,13 @@ impl RequestLog {
             let (users, covered) = busiest.users.figures(now);
             (users, busiest.sessions.figures(now).0, covered)
         };
-        let users = users.iter().take(SHOWN_MAX);
-        let users = users.map(|(user, figures)| TopUser {
-            user: self.users.of(user).into(),
-            figures: SenderFigures::of(figures, now),
+        let users = users.iter().take(SHOWN_MAX).map(|(user, figures)| {
+            let user = self.users.of(user);
+            TopUser {
+                refusals: self.refusals.of(&user),
+                user: user.into(),
+                figures: SenderFigures::of(figures, now),
+            }
         });
         let sessions = sessions.iter().take(SHOWN_MAX);
         let sessions = sessions.map(|(session, figures)| TopSession {

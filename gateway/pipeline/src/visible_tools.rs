@@ -10,6 +10,7 @@ use futures_util::future;
 use super::answer;
 use super::map_messages::map_messages;
 use super::policy::{Access, AccessPolicy};
+use super::refusals::RefusalCause;
 use super::request::{RequestServer, ServerRequest};
 use super::serving_core::ServingCore;
 use mooring_identity::Identity;
@@ -54,6 +55,9 @@ impl<'a> VisibleTools<'a> {
         let (server, tool) = (self.server, tool.unwrap_or_default());
         let user = self.core.request_log.user_digest(&self.caller.principal);
         tracing::info!(server, %tool, %user, "call refused: no rule of servers.allow lets its user use the tool");
+        let reason = "no rule of servers.allow lets its user use the tool";
+        let cause = RefusalCause::at(server, reason).of_tool(&tool);
+        self.core.request_log.note_refusal(&user, cause);
         let detail = format_args!("unknown tool {tool:?}");
         let (kind, id) = (ErrorKind::ParamsRefused, message.id());
         Some(answer::detailed(kind, id, detail))

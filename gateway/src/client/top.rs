@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::gateway::Gateway;
 use super::output::{ClientError, CommandOutput, good, raw};
-use super::table::{printable, table};
+use super::table::{cell, printable, table};
 use super::target::GatewayTarget;
 use crate::cli::{CallerArguments, ClientArguments, TopArguments};
 
@@ -44,16 +44,19 @@ pub(super) async fn run(arguments: &TopArguments) -> Result<CommandOutput, Clien
         .iter()
         .filter_map(|answer| answer.get("seconds")?.as_u64());
     let seconds = seconds.max().unwrap_or_default();
+    let refusals = refusals_of(&answers, users.iter().take(arguments.limit));
     Ok(match arguments.json {
         true => raw(&json!({
             "seconds": seconds,
             "users": as_json(&users, &["user"], arguments.limit),
             "sessions": as_json(&sessions, &["session", "server", "user"], arguments.limit),
+            "refusals": refusals,
         })),
         false => good(format!(
-            "the last {seconds} s\n\n{}\n{}",
+            "the last {seconds} s\n\n{}\n{}\n{}",
             as_table(&users, &["USER"], arguments.limit),
             as_table(&sessions, &["SESSION", "SERVER", "USER"], arguments.limit),
+            refusal_table(&refusals),
         )),
     })
 }
@@ -91,6 +94,53 @@ fn add_up(answers: &[Value], list: &str, names: &[&str]) -> Vec<(SenderNames, Se
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.calls));
     all
+}
+
+/// The latest refusals of these users at all gateways, each with its user, the last one first.
+fn refusals_of<'a>(
+    answers: &[Value],
+    users: impl Iterator<Item = &'a (SenderNames, SenderFigures)>,
+) -> Vec<Value> {
+    let shown: Vec<&str> = users
+        .filter_map(|(names, _)| names.first().map(String::as_str))
+        .collect();
+    let mut refusals = Vec::new();
+    let rows = answers
+        .iter()
+        .filter_map(|answer| answer.get("users")?.as_array())
+        .flatten();
+    for row in rows {
+        let user = row.get("user").and_then(Value::as_str).unwrap_or_default();
+        if !shown.contains(&user) {
+            continue;
+        }
+        let of_user = row.get("refusals").and_then(Value::as_array);
+        for refusal in of_user.into_iter().flatten() {
+            let mut refusal = refusal.clone();
+            if let Some(refusal) = refusal.as_object_mut() {
+                refusal.insert("user".to_owned(), user.into());
+            }
+            refusals.push(refusal);
+        }
+    }
+    refusals.sort_by_key(|refusal| refusal.get("ago_ms").and_then(Value::as_u64));
+    refusals
+}
+
+fn refusal_table(refusals: &[Value]) -> String {
+    if refusals.is_empty() {
+        return "no refusals\n".to_owned();
+    }
+    let row = |refusal: &Value| {
+        let ago_ms = refusal.get("ago_ms").and_then(Value::as_u64);
+        let ago = ago_ms.map_or_else(|| "-".to_owned(), |ms| format!("{} s", ms / 1000));
+        let cells = ["/user", "/server", "/tool", "/times"].map(|at| cell(refusal, at));
+        let mut cells = cells.to_vec();
+        cells.extend([ago, cell(refusal, "/reason")]);
+        cells
+    };
+    let titles = ["REFUSED", "SERVER", "TOOL", "TIMES", "AGO", "REASON"];
+    table(&titles, &refusals.iter().map(row).collect::<Vec<_>>())
 }
 
 fn as_json(rows: &[(SenderNames, SenderFigures)], names: &[&str], limit: usize) -> Vec<Value> {
@@ -140,6 +190,28 @@ fn as_table(rows: &[(SenderNames, SenderFigures)], names: &[&str], limit: usize)
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
+
+    #[test]
+    fn refusals_of_the_users_shown_are_listed_the_last_one_first() {
+        let of = |user: &str, reason: &str, ago_ms: u64| {
+            json!({"users": [{"user": user, "figures": {"calls": 1}, "refusals": [
+                {"server": "tools", "tool": null, "reason": reason, "times": 2, "ago_ms": ago_ms}]}]})
+        };
+        let answers = [
+            of("aa", "early", 9000),
+            of("bb", "hidden", 1),
+            of("aa", "late", 2000),
+        ];
+        let users = add_up(&answers, "users", &["user"]);
+        let refusals = refusals_of(&answers, users.iter().take(1));
+        assert_eq!(
+            refusal_table(&refusals),
+            "REFUSED  SERVER  TOOL  TIMES  AGO  REASON\n\
+             aa       tools   -     2      2 s  late\n\
+             aa       tools   -     2      9 s  early\n"
+        );
+        assert_eq!(refusal_table(&[]), "no refusals\n");
+    }
 
     #[test]
     fn one_users_figures_at_several_gateways_are_one_row() {

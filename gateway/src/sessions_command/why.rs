@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::outcome::{Outcome, SessionsError};
-use super::select::find_one;
 use super::target::StoreTarget;
 use crate::client::table::printable;
+use mooring_admin::sessions::{SessionName, find_session};
 use mooring_session::Refusal;
 use mooring_store::{StoreError, unix_now_ms};
 
@@ -15,7 +15,7 @@ pub(super) async fn run(
     is_json: bool,
 ) -> Result<Outcome, SessionsError> {
     let store = target.open().await?;
-    let found = find_one(&store, named).await?;
+    let found = find_session(&store, SessionName::parse(named)?).await?;
     let blockers = match store.blockers(&found.key).await {
         Err(StoreError::Refused(Refusal::NoSession)) => return Err(SessionsError::NoSuchSession),
         blockers => blockers?,

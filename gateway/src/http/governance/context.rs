@@ -10,6 +10,7 @@ use crate::http::rest::{Code, Problem, Query, QueryParameter, identify};
 use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
 use mooring_identity::Identity;
+use mooring_pipeline::RefusalCause;
 use mooring_pipeline::policy::AccessPolicy;
 use mooring_settings::Right;
 
@@ -76,7 +77,26 @@ impl GovernanceContext {
 
     /// Refuses a caller without this right.
     pub(super) fn require(&self, right: Right) -> Result<(), Problem> {
-        require(&self.app, &self.identity, right)
+        if self.may(right) {
+            return Ok(());
+        }
+        let name = right.name();
+        let user = self
+            .app
+            .core
+            .request_log
+            .user_digest(&self.identity.principal);
+        tracing::info!(server = %self.server.id, %user, right = name, "request refused: its user lacks the right");
+        let cause = RefusalCause {
+            server: Some(self.server.id.as_str().into()),
+            tool: None,
+            reason: format!("its user lacks the right {name}").into(),
+        };
+        self.app.core.request_log.note_refusal(&user, cause);
+        Err(Problem::new(
+            Code::Forbidden,
+            format!("this needs the right {name}, or admin"),
+        ))
     }
 
     /// The server's runs, events and skills.
