@@ -14,6 +14,7 @@ use crate::api_key::{self, ApiKeyAuthenticator};
 use crate::authentication::Authentication;
 use crate::bearer::{self, TokenAuthenticator};
 use crate::certificate::Peer;
+use crate::credential::VerifiedCredential;
 use crate::dpop;
 use crate::error::IdentityError;
 use crate::fetch::Fetcher;
@@ -139,6 +140,38 @@ impl Authenticator {
         Ok(Authentication::Complete(caller))
     }
 
+    /// Verifies a credential by itself: an access token that any holder may use, or an API key.
+    ///
+    /// # Errors
+    /// See [`IdentityError`]; also where callers have no such credentials.
+    pub async fn verify_credential(&self, text: &str) -> Result<VerifiedCredential, IdentityError> {
+        match &self.mode {
+            Mode::Token(tokens) => {
+                let verified = tokens.verify_bearer(text).await?;
+                Ok(VerifiedCredential {
+                    identity: Arc::clone(&verified.identity),
+                    accepted_until: verified.accepted_until,
+                    api_key: None,
+                })
+            }
+            Mode::ApiKey(keys) => keys.verify(text, now()),
+            Mode::Open(_) | Mode::TrustedHeader(_) | Mode::Certificate(_) => {
+                Err(IdentityError::TokenMissing)
+            }
+        }
+    }
+
+    /// The owner of the API key of this id, as long as it is accepted.
+    ///
+    /// # Errors
+    /// See [`IdentityError`].
+    pub fn api_key_owner(&self, id: &str) -> Result<Arc<Identity>, IdentityError> {
+        match &self.mode {
+            Mode::ApiKey(keys) => keys.owner(id, now()),
+            _ => Err(IdentityError::ApiKeyMissing),
+        }
+    }
+
     /// Counts a refusal.
     pub fn note_refused(&self, peer: IpAddr, error: IdentityError) {
         metrics::refused(error);
@@ -223,7 +256,7 @@ pub fn proof_algorithms() -> impl Iterator<Item = &'static str> {
 }
 
 /// What fetches the issuer's keys.
-fn fetcher(tokens: &TokenSettings) -> Result<Fetcher, ClientError> {
+pub(crate) fn fetcher(tokens: &TokenSettings) -> Result<Fetcher, ClientError> {
     let (file, url) = (&tokens.jwks_file, &tokens.jwks_url);
     let source = url.as_ref().map_or(&*tokens.issuer, Url::as_str);
     match (file, url, source.starts_with("https:")) {

@@ -57,6 +57,22 @@ impl TokenAuthenticator {
         }
     }
 
+    /// Verifies a token that any holder may use.
+    pub(crate) async fn verify_bearer(
+        &self,
+        token: &str,
+    ) -> Result<Arc<VerifiedToken>, IdentityError> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(TokenError::TooLong.into());
+        }
+        let verified = self.verified(token, Sha256::digest(token).into()).await?;
+        match verified.key {
+            Some(_) => Err(TokenError::KeyBound.into()),
+            None if self.settings.dpop_required => Err(TokenError::NotBound.into()),
+            None => Ok(verified),
+        }
+    }
+
     async fn verified(
         &self,
         token: &str,

@@ -1,10 +1,10 @@
-//! Fetches documents of the issuer: one GET, without redirects, within a time and a size limit.
+//! Fetches documents of the issuer: one request, without redirects, within a time and a size limit.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, HeaderValue};
-use http::{Request, StatusCode};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{Request, StatusCode, request};
 use mooring_protocol::ReplyError;
 use mooring_upstream::{
     ClientError, HttpClient, HttpClientOptions, HttpError, SilenceLimits, tls_config,
@@ -54,14 +54,31 @@ impl Fetcher {
     }
 
     pub(crate) async fn get(&self, url: &Url) -> Result<Bytes, FetchError> {
-        let fetched = tokio::time::timeout(TIMEOUT, self.get_untimed(url)).await;
-        fetched.unwrap_or(Err(FetchError::TimedOut))
+        let fetched =
+            tokio::time::timeout(TIMEOUT, self.send(Request::get(url.as_str()), Bytes::new()));
+        fetched.await.unwrap_or(Err(FetchError::TimedOut))
     }
 
-    async fn get_untimed(&self, url: &Url) -> Result<Bytes, FetchError> {
-        let request = Request::get(url.as_str())
+    /// Posts a form, with these credentials.
+    pub(crate) async fn post_form(
+        &self,
+        url: &Url,
+        form: String,
+        authorization: Option<HeaderValue>,
+    ) -> Result<Bytes, FetchError> {
+        let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
+        let mut request = Request::post(url.as_str()).header(CONTENT_TYPE, form_type);
+        if let Some(authorization) = authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let sent = tokio::time::timeout(TIMEOUT, self.send(request, form.into()));
+        sent.await.unwrap_or(Err(FetchError::TimedOut))
+    }
+
+    async fn send(&self, request: request::Builder, body: Bytes) -> Result<Bytes, FetchError> {
+        let request = request
             .header(ACCEPT, HeaderValue::from_static("application/json"))
-            .body(Bytes::new())
+            .body(body)
             .map_err(FetchError::Address)?;
         let sent = self.0.request(&request).await;
         let reply = sent.map_err(FetchError::Request)?;

@@ -347,7 +347,7 @@ impl Attempts {
 }
 
 /// Where the metadata of this issuer may be.
-fn metadata_urls(issuer: &str) -> Vec<Url> {
+pub(crate) fn metadata_urls(issuer: &str) -> Vec<Url> {
     let issuer = issuer.trim_end_matches('/');
     let Ok(base) = Url::parse(issuer) else {
         return Vec::new();

@@ -93,6 +93,8 @@ pub(crate) struct VerifiedToken {
     pub(crate) accepted_until: u64,
     /// The key that its sender has to have (RFC 9449, 6.1); none for a bearer token.
     pub(crate) key: Option<Thumbprint>,
+    /// The sign-in that an ID token is from (OpenID Connect Core 1.0, 2).
+    pub(crate) nonce: Option<Box<str>>,
 }
 
 /// A signed JWT in its compact form (RFC 7515, 7.1), decoded and not verified.
@@ -234,6 +236,7 @@ fn check_claims(
         identity: Arc::new(identity),
         accepted_until,
         key,
+        nonce: claims.get("nonce").and_then(Value::as_str).map(Box::from),
     })
 }
 

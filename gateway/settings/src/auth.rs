@@ -176,7 +176,8 @@ fn check_own_url(reader: &mut Reader<'_>, listen: &ListenSettings) {
     }
 }
 
-pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
+/// The mode, and the rows of tokens, which the page uses in every mode.
+pub(super) fn parse(reader: &mut Reader<'_>) -> (AuthSettings, TokenSettings) {
     let mode = reader.read(&MODE);
     let headers = TrustedHeaderSettings::read(reader);
     let tokens = TokenSettings::read(reader);
@@ -203,11 +204,11 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
         let reason = "auth.mode is \"api-key\", and without a file there are no keys";
         reader.refuse(&API_KEYS_FILE, "", reason, ABSOLUTE_FILE);
     }
-    match mode {
+    let settings = match mode {
         Mode::None => AuthSettings::None,
         Mode::TrustedHeader => AuthSettings::TrustedHeader(headers),
         Mode::Jwt => AuthSettings::Jwt {
-            tokens,
+            tokens: tokens.clone(),
             trusted_peers: headers.trusted_peers,
         },
         // The stand-in is never used: a missing file means that a problem was noted.
@@ -219,7 +220,8 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
             user: certificate_user,
             trusted_peers: headers.trusted_peers,
         },
-    }
+    };
+    (settings, tokens)
 }
 
 fn parse_header(reader: &mut Reader<'_>, row: &'static Text) -> HeaderName {

@@ -33,6 +33,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod token;
+mod ui;
 mod unknown;
 mod upstream;
 mod value;
@@ -80,6 +81,7 @@ pub use servers::{
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, StoreLocation, StoreSettings};
 pub use token::{SigningAlgorithm, TokenSettings, is_fetched_safely};
+pub use ui::{SignInProvider, UiSettings};
 pub use unknown::{CONFIG_VARIABLE, TOKEN_VARIABLE};
 pub use upstream::UpstreamSettings;
 pub use vault::VaultSettings;
@@ -110,6 +112,8 @@ pub struct Settings {
     pub hooks: Vec<HookSettings>,
     /// What is logged.
     pub log: LogSettings,
+    /// The operators' page.
+    pub ui: UiSettings,
     /// The servers, with distinct ids.
     pub servers: Vec<ServerSettings>,
     /// The server that `/mcp` means; always one of `servers`.
@@ -251,11 +255,12 @@ fn parse(
     let worker = WorkerSettings::parse(&mut reader, &store);
     let upstream = UpstreamSettings::parse(&mut reader);
     let code = CodeSection::read(&mut reader, &store);
-    let auth = auth::parse(&mut reader);
+    let (auth, tokens) = auth::parse(&mut reader);
     let grants = access::parse_grants(&mut reader);
     let vault = VaultSettings::read(&mut reader);
     let hooks = hooks::parse(&mut reader);
     let log = LogSettings::read(&mut reader);
+    let ui = UiSettings::parse(&mut reader, &auth, &tokens);
     refuse_open_door(&mut reader, &listen, &auth);
     auth.check_listener(&mut reader, &listen);
     contextforge::refuse_missing_authentication(&mut reader, environment, &auth);
@@ -337,6 +342,7 @@ fn parse(
             vault,
             hooks,
             log,
+            ui,
             servers,
             default_server,
         },

@@ -12,6 +12,7 @@ use super::servers;
 use super::setting::Section;
 use super::store::{self, StoreSettings};
 use super::token::TokenSettings;
+use super::ui::UiSettings;
 use super::upstream::UpstreamSettings;
 use super::vault::VaultSettings;
 use super::worker::WorkerSettings;
@@ -89,6 +90,11 @@ pub(super) const SECTIONS: &[Section] = &[
         name: "log",
         meaning: "What is written to standard error, and how.",
         groups: &[(&[], &[LogSettings::ROWS])],
+    },
+    Section {
+        name: "ui",
+        meaning: "The operators' page at `/ui`.",
+        groups: &[(&[], &[UiSettings::ROWS])],
     },
 ];
 

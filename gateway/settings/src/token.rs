@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use strum::VariantArray as _;
 use url::{Host, Url};
 
 use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file};
@@ -103,6 +104,12 @@ impl SigningAlgorithm {
     pub const fn is_symmetric(self) -> bool {
         matches!(self, Self::Hs256 | Self::Hs384 | Self::Hs512)
     }
+
+    /// All but those.
+    pub(super) fn asymmetric() -> Vec<Self> {
+        let all = Self::VARIANTS.iter().copied();
+        all.filter(|algorithm| !algorithm.is_symmetric()).collect()
+    }
 }
 
 impl TokenSettings {
@@ -158,7 +165,7 @@ pub(super) fn parse_fetched_url(text: &str) -> Result<Url, Reason> {
 }
 
 /// The text as it is: a token's `iss` is compared with every character of it.
-fn parse_issuer(text: &str) -> Result<String, Reason> {
+pub(super) fn parse_issuer(text: &str) -> Result<String, Reason> {
     let url = parse_fetched_url(text)?;
     match url.query().is_some() || url.fragment().is_some() {
         true => Err("an issuer has neither query nor fragment (RFC 8414)".to_owned()),
@@ -171,7 +178,6 @@ fn parse_algorithms(
     row: &'static List,
     has_file: bool,
 ) -> Vec<SigningAlgorithm> {
-    use strum::VariantArray as _;
     let written = reader.list(row, |text| {
         let algorithm: SigningAlgorithm = text.parse().map_err(|_| Reason::new())?;
         match algorithm.is_symmetric() && !has_file {
@@ -182,10 +188,7 @@ fn parse_algorithms(
         }
     });
     match written {
-        None => {
-            let all = SigningAlgorithm::VARIANTS.iter().copied();
-            all.filter(|algorithm| !algorithm.is_symmetric()).collect()
-        }
+        None => SigningAlgorithm::asymmetric(),
         Some(list) => {
             if list.is_empty() && !reader.was_refused(row) {
                 reader.refuse(row, "[]", "no token could be verified", row.allowed());

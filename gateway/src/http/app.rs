@@ -7,6 +7,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::request_body::RequestBodies;
 use super::stranger_rate::StrangerRates;
+use super::ui::OperatorPage;
 use crate::reload::ReloadHandle;
 use crate::vault::Vault;
 use mooring_admin::{Operator, OperatorCache};
@@ -40,6 +41,8 @@ pub struct App {
     pub stranger_rates: Option<Arc<StrangerRates>>,
     /// How requests are authenticated.
     pub authenticator: Arc<Authenticator>,
+    /// The operators' page; none if it is disabled.
+    pub page: Option<Arc<OperatorPage>>,
     /// What operators' requests leave for later ones.
     pub operator_cache: Arc<OperatorCache>,
     /// Reloads the settings; none in a process that cannot.

@@ -66,10 +66,27 @@ pub(super) async fn serve(
     head: &Parts,
     body: Body,
 ) -> Response {
+    serve_caller(app, id, sender, head, body, None).await
+}
+
+/// The same of a caller who is known already, if there is one.
+pub(super) async fn serve_caller(
+    app: &Arc<App>,
+    id: Option<&str>,
+    sender: &RequestSender,
+    head: &Parts,
+    body: Body,
+    caller: Option<Arc<Identity>>,
+) -> Response {
     let mut fields = read_fields(&head.headers);
     let entry = fields.begin_entry(&app.core.request_log);
     let request_id = entry.id().clone();
-    let reply = match admit(app, id, RequestHead::of(sender, head), Some(&entry)).await {
+    let head_of = RequestHead::of(sender, head);
+    let identified = match caller {
+        Some(caller) => Ok(caller),
+        None => app.identify(head_of).await,
+    };
+    let reply = match admit_identified(app, id, head_of, Some(&entry), identified) {
         Ok((identity, server)) => {
             let kind = match head.method {
                 HttpMethod::GET => RequestKind::Stream,
@@ -113,6 +130,16 @@ pub(super) async fn admit(
     entry: Option<&RequestEntry>,
 ) -> Result<(Arc<Identity>, ServerTarget), Box<Reply>> {
     let identified = app.identify(head).await;
+    admit_identified(app, id, head, entry, identified)
+}
+
+fn admit_identified(
+    app: &App,
+    id: Option<&str>,
+    head: RequestHead<'_>,
+    entry: Option<&RequestEntry>,
+    identified: Result<Arc<Identity>, CallerRefusal>,
+) -> Result<(Arc<Identity>, ServerTarget), Box<Reply>> {
     let identity = identified.map_err(|CallerRefusal { error, challenge }| {
         Box::new(Reply {
             challenge,

@@ -17,6 +17,8 @@ use super::reply::to_http;
 use mooring_pipeline::answer;
 use mooring_protocol::header::MOORING_DEGRADED;
 use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_settings::AllowedHosts;
+use url::Url;
 
 /// Checks Host and Origin, answers CORS preflights of allowed origins, and sets the headers that every reply has.
 pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
@@ -39,7 +41,7 @@ pub(super) async fn guard<F: Future<Output = Response>>(
             let error = ErrorBody::new(ErrorKind::HostMisdirected);
             refused(&error.detail("it is not in listen.allowed_hosts"))
         }
-        Ok(_) if !is_origin_allowed(app, request.headers()) => {
+        Ok(_) if !is_origin_allowed(app, &request) => {
             let origin = request.headers().get(ORIGIN);
             let origin = origin.map(|origin| String::from_utf8_lossy(origin.as_bytes()));
             tracing::info!(
@@ -99,12 +101,32 @@ fn host_of(request: &Request) -> Result<Option<&str>, &'static str> {
     }
 }
 
-fn is_origin_allowed(app: &App, headers: &HeaderMap) -> bool {
-    headers.get_all(ORIGIN).iter().all(|origin| {
-        origin
-            .to_str()
-            .is_ok_and(|origin| app.listen.allowed_origins.allows(origin))
+fn is_origin_allowed(app: &App, request: &Request) -> bool {
+    request.headers().get_all(ORIGIN).iter().all(|origin| {
+        let is_listed = |origin: &str| app.listen.allowed_origins.allows(origin);
+        origin.to_str().is_ok_and(is_listed) || is_own_origin(app, request, origin)
     })
+}
+
+/// Whether this is the origin of the gateway's own pages: that of `listen.public_url`, or the host that the request is for.
+/// Where every host is allowed, a page can have given that name to this machine, so it proves nothing. Either scheme is the
+/// gateway's own: a proxy in front may have ended TLS.
+pub(super) fn is_own_origin(app: &App, request: &Request, origin: &HeaderValue) -> bool {
+    let Ok(origin) = origin.to_str() else {
+        return false;
+    };
+    let public_url = app.listen.public_url.as_ref();
+    let public_url = public_url.and_then(|url| Url::parse(url).ok());
+    if public_url.is_some_and(|url| url.origin().ascii_serialization() == origin) {
+        return true;
+    }
+    let is_checked = !matches!(app.listen.allowed_hosts, AllowedHosts::Any);
+    let host = host_of(request).ok().flatten();
+    let named = (origin.strip_prefix("http://")).or_else(|| origin.strip_prefix("https://"));
+    is_checked
+        && named
+            .zip(host)
+            .is_some_and(|(named, host)| named.eq_ignore_ascii_case(host))
 }
 
 /// Whether the client accepts JSON and events in replies to a POST, as the protocol requires. Most write what the

@@ -23,6 +23,7 @@ mod rest;
 mod stranger_rate;
 #[cfg(test)]
 mod tests;
+mod ui;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
 use self::rest::{OPENAPI_PATH, OpenApi, reference_page};
 pub use self::stranger_rate::StrangerRates;
+pub use self::ui::OperatorPage;
 use mooring_identity::Peer;
 use mooring_pipeline::{LatestSession, answer};
 use mooring_protocol::ErrorKind;
@@ -128,6 +130,7 @@ fn router(app: Arc<App>) -> Router {
             get(challenge::metadata),
         )
         .merge(rest_router())
+        .merge(ui::routes(&app))
         .fallback(endpoint::unknown_path)
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app),

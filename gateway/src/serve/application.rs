@@ -17,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 use super::previous_app::PreviousApp;
 use super::servers::UpstreamCredentials;
 use super::{ServeError, servers};
-use crate::http::{App, RequestBodies, StrangerRates};
+use crate::http::{App, OperatorPage, RequestBodies, StrangerRates};
 use crate::reload::ReloadHandle;
 use crate::vault::Vault;
+use mooring_admin::OperatorCache;
 use mooring_agent::server::AgentServers;
 use mooring_code::proxy::AddressPolicy;
 use mooring_code::server::CodeServers;
@@ -73,6 +74,8 @@ struct CommonParts {
     request_log: Arc<RequestLog>,
     relay: RelayOptions,
     vault: Option<Arc<Vault>>,
+    page: Option<Arc<OperatorPage>>,
+    operator_cache: Arc<OperatorCache>,
     reloads: Option<ReloadHandle>,
     metrics: PrometheusHandle,
 }
@@ -134,6 +137,10 @@ pub(crate) async fn assemble(
         affinity_options(settings),
         session_limits(settings),
     );
+    let page = match settings.ui.is_enabled {
+        true => Some(Arc::new(OperatorPage::new(&settings.ui, parts.ring.as_ref())?)),
+        false => None,
+    };
     let common = CommonParts {
         pool: Pool::new(
             client,
@@ -152,6 +159,8 @@ pub(crate) async fn assemble(
             stopping: CancellationToken::new(),
         },
         vault,
+        page,
+        operator_cache: Arc::default(),
         reloads: parts.reloads,
         metrics: recorder,
     };
@@ -172,6 +181,8 @@ pub(super) async fn assemble_next(
         request_log: Arc::clone(&app.core.request_log),
         relay: app.core.relay.clone(),
         vault: app.vault.clone(),
+        page: app.page.clone(),
+        operator_cache: Arc::clone(&app.operator_cache),
         reloads: app.reloads.clone(),
         metrics: app.metrics.clone(),
     };
@@ -238,10 +249,8 @@ async fn build(
         server_tokens: upstream.tokens,
         vault: common.vault,
         authenticator: authenticator(settings, previous)?,
-        operator_cache: match previous {
-            Some(previous) => Arc::clone(&previous.app.operator_cache),
-            None => Arc::default(),
-        },
+        page: common.page,
+        operator_cache: common.operator_cache,
         reloads: common.reloads,
         metrics: common.metrics,
     }))

@@ -16,6 +16,7 @@ use mooring_upstream::with_causes;
 use super::WrittenKey;
 use super::file::{ApiKeyFile, ITEMS_MAX, StoredApiKey};
 use crate::bearer::TokenScheme;
+use crate::credential::VerifiedCredential;
 use crate::error::{ApiKeyError, IdentityError};
 use crate::identity::Identity;
 use crate::key_source::KeysState;
@@ -44,6 +45,16 @@ pub(super) struct KnownKey {
     identity: Arc<Identity>,
     expires_at: u64,
     is_revoked: bool,
+}
+
+impl KnownKey {
+    fn owner(&self, now: u64) -> Result<Arc<Identity>, IdentityError> {
+        match self {
+            known if known.is_revoked => Err(ApiKeyError::Revoked.into()),
+            known if known.expires_at <= now => Err(ApiKeyError::Expired.into()),
+            known => Ok(Arc::clone(&known.identity)),
+        }
+    }
 }
 
 /// The key of a request, from one of the two headers that may have it.
@@ -87,11 +98,28 @@ impl ApiKeyAuthenticator {
         if known.digest != written.digest {
             return Err(ApiKeyError::Unknown.into());
         }
-        match known {
-            known if known.is_revoked => Err(ApiKeyError::Revoked.into()),
-            known if known.expires_at <= now => Err(ApiKeyError::Expired.into()),
-            known => Ok(Arc::clone(&known.identity)),
-        }
+        known.owner(now)
+    }
+
+    /// The same, with what the key is found by again.
+    pub(crate) fn verify(&self, text: &str, now: u64) -> Result<VerifiedCredential, IdentityError> {
+        let identity = self.identify(text, now)?;
+        let written = WrittenKey::read(text).ok_or(ApiKeyError::Unknown)?;
+        let keys = self.keys.current();
+        let known = Option::as_ref(&keys).and_then(|keys| keys.get(written.id));
+        let known = known.ok_or(ApiKeyError::Unknown)?;
+        Ok(VerifiedCredential {
+            identity,
+            accepted_until: known.expires_at,
+            api_key: Some(written.id.into()),
+        })
+    }
+
+    /// The owner of the key of this id, which was verified before.
+    pub(crate) fn owner(&self, id: &str, now: u64) -> Result<Arc<Identity>, IdentityError> {
+        let keys = self.keys.current();
+        let keys = Option::as_ref(&keys).ok_or(IdentityError::KeysUnavailable)?;
+        keys.get(id).ok_or(ApiKeyError::Unknown)?.owner(now)
     }
 
     pub(crate) fn state(&self) -> KeysState {

@@ -30,6 +30,8 @@ pub(super) enum Purpose {
     SealedSecretName,
     /// Identifies users in logs.
     UserDigest,
+    /// Who has signed in to the operators' page: a browser shows it to whichever gateway it reaches.
+    PageSignIn,
 }
 
 impl Purpose {
@@ -41,6 +43,7 @@ impl Purpose {
             Self::SealedSecret => b"mooring sealed secret v1",
             Self::SealedSecretName => b"mooring sealed secret name v1",
             Self::UserDigest => b"mooring user digest v1",
+            Self::PageSignIn => b"mooring page sign-in v1",
         }
     }
 }

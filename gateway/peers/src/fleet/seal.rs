@@ -1,7 +1,8 @@
 //! Sealing: a tag that proves to any gateway that a text was made by a gateway of this fleet.
 //!
 //! A client sees the ids of a server's requests and returns them to whichever gateway it reaches. The tag binds an id
-//! to its session, principal, server and connection, so no client can answer another one's request.
+//! to its session, principal, server and connection, so no client can answer another one's request. In the same way a
+//! browser shows to any gateway who has signed in to the operators' page.
 
 use std::fmt;
 
@@ -17,6 +18,12 @@ impl SealKey {
     #[must_use]
     pub fn new(ring: &KeyRing) -> Self {
         Self(ring.keys_for(Purpose::ServerRequestId))
+    }
+
+    /// The keys of this ring for sign-ins to the operators' page.
+    #[must_use]
+    pub fn of_page(ring: &KeyRing) -> Self {
+        Self(ring.keys_for(Purpose::PageSignIn))
     }
 
     /// The tag of these parts, 128 bits. Order and boundaries of the parts matter.

@@ -12,6 +12,7 @@ use super::context::GovernanceContext;
 use super::skills::{self, EmptyBody};
 use crate::http::reply::json_value;
 use crate::http::rest::{Problem, QueryParameter, read_body};
+use mooring_code::server::GovernedServer;
 use mooring_code::skills::{ChangeError, Skill, SkillStatus};
 use mooring_settings::Right;
 use mooring_store::{rfc3339, unix_now_ms};
@@ -109,13 +110,10 @@ pub(super) async fn approve(
     context: GovernanceContext,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (id, by) = visible_approval(&context).await?;
+    let approval = visible_approval(&context).await?;
     let EmptyBody {} = read_body(&context.app, &context.identity, request).await?;
-    let governed = context.governed()?;
-    decided(
-        blocking(move || Ok::<_, Problem>(governed.skills.approve(&governed.server, &id, &by)))
-            .await?,
-    )
+    let decided = approval.decide(ApprovalDecision::Approve).await?;
+    Ok(json_value(StatusCode::OK, &decided))
 }
 
 /// `POST /servers/{id}/skills/approvals/{approval}/reject`
@@ -123,42 +121,67 @@ pub(super) async fn reject(
     context: GovernanceContext,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (id, by) = visible_approval(&context).await?;
+    let approval = visible_approval(&context).await?;
     let RejectionBody { reason } = read_body(&context.app, &context.identity, request).await?;
-    let governed = context.governed()?;
-    decided(
-        blocking(move || {
-            Ok::<_, Problem>(governed.skills.reject(&governed.server, &id, &by, &reason))
-        })
-        .await?,
-    )
+    let decided = approval.decide(ApprovalDecision::Reject { reason }).await?;
+    Ok(json_value(StatusCode::OK, &decided))
 }
 
-/// The id of the approval in the path, if the caller may decide about it, and the caller's principal.
-async fn visible_approval(context: &GovernanceContext) -> Result<(String, String), Problem> {
+/// An approval that its caller may decide about.
+pub(in crate::http) struct DecidableApproval {
+    governed: GovernedServer,
+    id: String,
+    /// The caller.
+    by: String,
+}
+
+/// What an approver decides.
+pub(in crate::http) enum ApprovalDecision {
+    Approve,
+    Reject { reason: String },
+}
+
+impl DecidableApproval {
+    /// Decides, and returns the approval as it is then.
+    pub(in crate::http) async fn decide(
+        self,
+        decision: ApprovalDecision,
+    ) -> Result<Value, Problem> {
+        let Self { governed, id, by } = self;
+        let decide = move || {
+            let GovernedServer { server, skills, .. } = &governed;
+            Ok::<_, Problem>(match decision {
+                ApprovalDecision::Approve => skills.approve(server, &id, &by),
+                ApprovalDecision::Reject { reason } => skills.reject(server, &id, &by, &reason),
+            })
+        };
+        match blocking(decide).await? {
+            Ok(skill) => Ok(approval_json(&skill, None, unix_now_ms()).unwrap_or(Value::Null)),
+            Err(ChangeError::NoSkill) => Err(Problem::no_approval()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The approval in the path, if the caller may decide about it.
+pub(in crate::http) async fn visible_approval(
+    context: &GovernanceContext,
+) -> Result<DecidableApproval, Problem> {
     context.query(&[])?;
     context.require(Right::SkillsApprove)?;
     let id = context.path_id();
-    let all = skills::all_versions(&context.governed()?).await?;
+    let governed = context.governed()?;
+    let all = skills::all_versions(&governed).await?;
     let found = all
         .iter()
         .find(|skill| skill.approval_id.as_deref() == Some(id));
     let is_visible = skills::visibility_filter(context);
     match found.filter(|skill| is_visible(skill)) {
-        Some(_) => Ok((
-            id.to_owned(),
-            context.identity.principal.as_str().to_owned(),
-        )),
+        Some(_) => Ok(DecidableApproval {
+            governed,
+            id: id.to_owned(),
+            by: context.identity.principal.as_str().to_owned(),
+        }),
         None => Err(Problem::no_approval()),
     }
-}
-
-fn decided(changed: Result<Skill, ChangeError>) -> Result<Response, Problem> {
-    let skill = match changed {
-        Ok(skill) => skill,
-        Err(ChangeError::NoSkill) => return Err(Problem::no_approval()),
-        Err(error) => return Err(error.into()),
-    };
-    let json_body = approval_json(&skill, None, unix_now_ms()).unwrap_or(Value::Null);
-    Ok(json_value(StatusCode::OK, &json_body))
 }

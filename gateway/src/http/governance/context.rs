@@ -15,7 +15,7 @@ use mooring_pipeline::policy::AccessPolicy;
 use mooring_settings::Right;
 
 /// An authenticated request for an existing code server.
-pub(super) struct GovernanceContext {
+pub(in crate::http) struct GovernanceContext {
     pub(super) app: Arc<App>,
     pub(super) server: Arc<CodeServer>,
     pub(super) identity: Arc<Identity>,
@@ -34,17 +34,42 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
             .map_err(|_| Problem::new(Code::ServerNotFound, "the path is not UTF-8"))?;
         let named = params.iter().find(|(name, _)| *name != "id");
         let id = params.iter().find(|(name, _)| *name == "id");
-        let server = id.and_then(|(_, id)| {
-            let server = app.directory.code.as_ref()?.get(id)?;
-            may_see(&app.core.policy, &identity, id).then(|| Arc::clone(server))
+        let path = RequestedItem {
+            server: id.map_or("", |(_, id)| id),
+            named: named.map(|(_, value)| value),
+            query: parts.uri.query(),
+        };
+        let context = Self::of_item(app, identity, path)?;
+        sender.admit();
+        Ok(context)
+    }
+}
+
+/// What a request names: a server, something of it, and what the query asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::http) struct RequestedItem<'a> {
+    pub(in crate::http) server: &'a str,
+    pub(in crate::http) named: Option<&'a str>,
+    pub(in crate::http) query: Option<&'a str>,
+}
+
+impl GovernanceContext {
+    /// A request of this caller.
+    pub(in crate::http) fn of_item(
+        app: &Arc<App>,
+        identity: Arc<Identity>,
+        item: RequestedItem<'_>,
+    ) -> Result<Self, Problem> {
+        let server = app.directory.code.as_ref().and_then(|servers| {
+            let server = servers.get(item.server)?;
+            may_see(&app.core.policy, &identity, item.server).then(|| Arc::clone(server))
         });
         let server = server.ok_or_else(|| {
             Problem::new(Code::ServerNotFound, "no server of kind code has this id")
         })?;
-        sender.admit();
         Ok(Self {
-            named: named.map(|(_, value)| value.to_owned()),
-            query: parts.uri.query().map(str::to_owned),
+            named: item.named.map(str::to_owned),
+            query: item.query.map(str::to_owned),
             app: Arc::clone(app),
             server,
             identity,

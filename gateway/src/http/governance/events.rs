@@ -28,6 +28,12 @@ pub(super) const LIST_QUERY: [QueryParameter; 4] = [
 
 /// `GET /servers/{id}/code/security-events`
 pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
+    let events = list_json(&context).await?;
+    Ok(json_value(StatusCode::OK, &events))
+}
+
+/// The events that the query asks for.
+pub(in crate::http) async fn list_json(context: &GovernanceContext) -> Result<Value, Problem> {
     let query = context.query(&LIST_QUERY)?;
     let filter = EventFilter {
         limit: query.limit(USUAL, MOST)?,
@@ -39,7 +45,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
     };
     let governed = context.governed()?;
     let events = blocking(move || with_status(&governed, &filter)).await?;
-    Ok(json_value(StatusCode::OK, &json!({"events": events})))
+    Ok(json!({"events": events}))
 }
 
 /// The events, each with the current status of its run.

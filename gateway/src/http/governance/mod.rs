@@ -1,19 +1,21 @@
 //! The runs, sessions, security events and skills of code servers, for operators and their tools, the credentials that users
 //! store for servers, and who a caller is. [`routes`] has the paths.
 //!
+//! The functions that answer with JSON are those of the operators' page too, so that both apply the same rights.
+//!
 //! Invariants: what a principal may not see is reported as not found. An error has a stable code and contains no path
 //! of the host.
 
-mod approvals;
+pub(super) mod approvals;
 mod blocking;
 mod context;
 mod credentials;
-mod events;
-mod replay;
-mod runs;
+pub(super) mod events;
+pub(super) mod replay;
+pub(super) mod runs;
 mod schemas;
 mod sessions;
-mod skills;
+pub(super) mod skills;
 mod whoami;
 
 #[cfg(test)]
@@ -23,6 +25,8 @@ use http::StatusCode;
 
 use super::rest::RestRoute;
 use mooring_settings::Right;
+
+pub(super) use self::context::{GovernanceContext, RequestedItem};
 
 /// The routes.
 pub(super) fn routes() -> Vec<RestRoute> {

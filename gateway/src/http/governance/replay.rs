@@ -47,7 +47,16 @@ pub(super) async fn replay(
             Problem::new(Code::InvalidBody, format!("mode is one of {words}"))
         })?,
     };
-    let run_id = runs::visible_run(&context).await?;
+    let answer = replay_run(&context, mode).await?;
+    Ok(json_value(StatusCode::OK, &answer))
+}
+
+/// Replays the run in the path.
+pub(in crate::http) async fn replay_run(
+    context: &GovernanceContext,
+    mode: ReplayMode,
+) -> Result<Value, Problem> {
+    let run_id = runs::visible_run(context).await?;
     let server = context.server.id.as_str();
     if !(context.app.core.policy).may_call(&context.identity, server, Repeater::TOOL) {
         let tool = Repeater::TOOL;
@@ -62,7 +71,7 @@ pub(super) async fn replay(
             &context.identity,
         )),
     };
-    let hooked = ask_before(&context, &repeater, &run_id).await?;
+    let hooked = ask_before(context, &repeater, &run_id).await?;
     let request = ReplayRequest {
         run_id,
         principal: context.identity.principal.clone(),
@@ -83,12 +92,11 @@ pub(super) async fn replay(
     };
     let is_same = replayed.report.is_same();
     metrics::code_replayed(mode.into(), if is_same { "same" } else { "different" });
-    let answer = json!({
+    Ok(json!({
         "replay": replayed.report.to_json(),
         "run": replayed.record.to_json(),
         "answer": ask_after(hooked, replayed.answer).await?,
-    });
-    Ok(json_value(StatusCode::OK, &answer))
+    }))
 }
 
 /// Asks the hooks that decide about the call that is repeated; none where no hook does.

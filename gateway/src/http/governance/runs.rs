@@ -28,6 +28,12 @@ pub(super) const LIST_QUERY: [QueryParameter; 4] = [
 
 /// `GET /servers/{id}/code/runs`
 pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
+    let runs = list_json(&context).await?;
+    Ok(json_value(StatusCode::OK, &runs))
+}
+
+/// The runs that the query asks for.
+pub(in crate::http) async fn list_json(context: &GovernanceContext) -> Result<Value, Problem> {
     let query = context.query(&LIST_QUERY)?;
     let filter = RunFilter {
         limit: query.limit(USUAL, MOST)?,
@@ -43,19 +49,22 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
         .filter(|_| runs.len() >= limit)
         .map(|run| run.begun.id.clone());
     let runs: Vec<Value> = runs.iter().map(RunRecord::to_json).collect();
-    Ok(json_value(
-        StatusCode::OK,
-        &json!({"runs": runs, "next_before": next}),
-    ))
+    Ok(json!({"runs": runs, "next_before": next}))
 }
 
 /// `GET /servers/{id}/code/runs/{run}`
 pub(super) async fn show(context: GovernanceContext) -> Result<Response, Problem> {
+    let run = run_json(&context).await?;
+    Ok(json_value(StatusCode::OK, &run))
+}
+
+/// The run in the path, with its code, its output and its calls.
+pub(in crate::http) async fn run_json(context: &GovernanceContext) -> Result<Value, Problem> {
     context.query(&[])?;
-    let id = visible_run(&context).await?;
+    let id = visible_run(context).await?;
     let governed = context.governed()?;
     let run = blocking(move || governed.records.whole_run(&governed.server, &id)).await?;
-    Ok(json_value(StatusCode::OK, &run.to_json()))
+    Ok(run.to_json())
 }
 
 /// The run in the path, if the caller may see it.

@@ -46,12 +46,18 @@ pub(super) const LIST_QUERY: [QueryParameter; 2] = [
 
 /// `GET /servers/{id}/skills`
 pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
+    let skills = list_json(&context).await?;
+    Ok(json_value(StatusCode::OK, &skills))
+}
+
+/// The skills that the query asks for.
+pub(in crate::http) async fn list_json(context: &GovernanceContext) -> Result<Value, Problem> {
     let query = context.query(&LIST_QUERY)?;
     let status: Option<SkillStatus> = query.choice("status")?;
     let name = query.text("name").map(str::to_owned);
     let governed = context.governed()?;
     let all = all_versions(&governed).await?;
-    let (is_visible, newest) = (visibility_filter(&context), newest(&all));
+    let (is_visible, newest) = (visibility_filter(context), newest(&all));
     let is_wanted = |skill: &&Skill| {
         is_visible(skill)
             && status.is_none_or(|status| skill.status == status)
@@ -62,18 +68,26 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
         .filter(is_wanted)
         .map(|skill| skill_json(&governed, skill, &newest))
         .collect();
-    Ok(json_value(StatusCode::OK, &json!({"skills": skills})))
+    Ok(json!({"skills": skills}))
 }
 
 /// `GET /servers/{id}/skills/{name}`: the newest visible version or the requested one with its source, and all others
 /// without.
 pub(super) async fn show(context: GovernanceContext) -> Result<Response, Problem> {
+    let skill = skill_with_source(&context).await?;
+    Ok(json_value(StatusCode::OK, &skill))
+}
+
+/// The skill in the path, with its source and its versions.
+pub(in crate::http) async fn skill_with_source(
+    context: &GovernanceContext,
+) -> Result<Value, Problem> {
     let query = context.query(&SHOW_QUERY)?;
     let version: Option<u32> =
         query.read("version", "a number from 1", |text| text.parse().ok())?;
     let governed = context.governed()?;
     let all = all_versions(&governed).await?;
-    let (is_visible, newest) = (visibility_filter(&context), newest(&all));
+    let (is_visible, newest) = (visibility_filter(context), newest(&all));
     let visible: Vec<&Skill> = all
         .iter()
         .filter(|skill| skill.name == context.path_id() && is_visible(skill))
@@ -96,7 +110,7 @@ pub(super) async fn show(context: GovernanceContext) -> Result<Response, Problem
         fields.insert("source_code".to_owned(), source.into());
         fields.insert("versions".to_owned(), versions.into());
     }
-    Ok(json_value(StatusCode::OK, &shown))
+    Ok(shown)
 }
 
 /// `POST /servers/{id}/skills`
@@ -153,16 +167,22 @@ pub(super) async fn revoke(
     context: GovernanceContext,
     request: Request,
 ) -> Result<Response, Problem> {
+    let EmptyBody {} = read_body(&context.app, &context.identity, request).await?;
+    let revoked = revoke_skill(&context).await?;
+    Ok(json_value(StatusCode::OK, &revoked))
+}
+
+/// Revokes the skill in the path.
+pub(in crate::http) async fn revoke_skill(context: &GovernanceContext) -> Result<Value, Problem> {
     context.query(&[])?;
     context.require(Right::SkillsRevoke)?;
-    let EmptyBody {} = read_body(&context.app, &context.identity, request).await?;
     let governed = context.governed()?;
     let skill = all_versions(&governed)
         .await?
         .into_iter()
         .find(|skill| skill.id == context.path_id());
     let skill = skill
-        .filter(visibility_filter(&context))
+        .filter(visibility_filter(context))
         .ok_or_else(Problem::no_skill)?;
     let by = context.identity.principal.as_str().to_owned();
     let changed = {
@@ -170,8 +190,7 @@ pub(super) async fn revoke(
         blocking(move || governed.skills.revoke(&governed.server, &skill.id, &by)).await?
     };
     let all = all_versions(&governed).await?;
-    let reply = skill_json(&governed, &changed, &newest(&all));
-    Ok(json_value(StatusCode::OK, &reply))
+    Ok(skill_json(&governed, &changed, &newest(&all)))
 }
 
 /// An empty body.

@@ -171,6 +171,16 @@ impl Problem {
         self.code
     }
 
+    /// The status of the reply.
+    pub(in crate::http) const fn status(&self) -> StatusCode {
+        self.code.row().1
+    }
+
+    /// What is wrong, for the caller.
+    pub(in crate::http) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// A defect of the gateway.
     pub(in crate::http) fn internal() -> Self {
         Self::new(Code::Internal, "internal error")

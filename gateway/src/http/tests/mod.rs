@@ -11,6 +11,7 @@
 mod admin;
 mod cost;
 mod fake_upstream;
+mod page;
 mod refusals;
 mod replies;
 mod request_log;

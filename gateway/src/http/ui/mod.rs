@@ -1,0 +1,47 @@
+//! The operators' page at `/ui`: HTML that the gateway renders, over the functions of the REST interface and of operators.
+//!
+//! ```text
+//! assets     the style sheet and the scripts, in the binary, under names with their digest
+//! headers    the content security policy, and the check that a request is from the page itself
+//! sign_in    who looks at the page: a sealed cookie, or the request's own identity
+//! context    an identified operator, from which every page and every act begins
+//! layout     what all pages look like
+//! pages      one file for each page, with its acts
+//! live       server-sent events with parts of pages
+//! ```
+//!
+//! Invariants: without a right nothing is shown, and an act needs a token that only the page of the same sign-in has. Text
+//! of sessions, tools and runs is data: templates escape it, and no script or style is written into a page.
+
+mod assets;
+mod context;
+mod csrf;
+mod headers;
+mod layout;
+mod live;
+mod operator_page;
+mod pages;
+mod sign_in;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware;
+
+pub use self::operator_page::OperatorPage;
+use super::app::App;
+
+/// The routes; none if the page is disabled. The caller adds the host and origin guard.
+pub(super) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
+    if app.page.is_none() {
+        return Router::new();
+    }
+    Router::new()
+        .merge(assets::routes())
+        .merge(sign_in::routes())
+        .merge(pages::routes())
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(app),
+            headers::protect,
+        ))
+}
