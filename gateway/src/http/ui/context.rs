@@ -20,16 +20,23 @@ use super::operator_page::OperatorPage;
 use super::sign_in::{self, SignIn};
 use crate::http::app::App;
 use crate::http::caller::{CallerRefusal, RequestHead, RequestSender};
+use mooring_admin::{Operator, OperatorIdentity};
 use mooring_identity::Identity;
 use mooring_metrics as metrics;
+use mooring_pipeline::RequestEntry;
+use mooring_protocol::header::X_REQUEST_ID;
 use mooring_settings::Right;
 
 /// The rights with each of which there is something to see.
-pub(super) const VIEWING: [Right; 4] = [
+pub(super) const VIEWING: [Right; 8] = [
     Right::ServersRead,
     Right::SkillsApprove,
     Right::SkillsRevoke,
-    Right::Admin,
+    Right::SessionsRead,
+    Right::SessionsManage,
+    Right::FleetRead,
+    Right::FleetManage,
+    Right::ServersManage,
 ];
 /// The field of a form with its token.
 pub(super) const TOKEN_FIELD: &str = "form_token";
@@ -46,6 +53,8 @@ pub(super) struct PageContext {
     sign_in: Option<SignIn>,
     /// Path and query of the request.
     pub(super) target: String,
+    /// The id of the request, in audit lines.
+    request_id: Box<str>,
     query: String,
 }
 
@@ -78,12 +87,18 @@ impl FromRequestParts<Arc<App>> for PageContext {
                 .map_or("/ui", |target| target.as_str())
                 .to_owned(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
+            request_id: request_id(app, &parts.headers),
         };
         match VIEWING.into_iter().any(|right| context.may(right)) {
             true => Ok(context),
             false => Err(context.forbidden("Your account has no right to see this page")),
         }
     }
+}
+
+fn request_id(app: &App, headers: &HeaderMap) -> Box<str> {
+    let entry = RequestEntry::begin(&app.core.request_log, headers.get(X_REQUEST_ID));
+    entry.id().to_str().unwrap_or_default().into()
 }
 
 /// The identity of the page's cookie.
@@ -158,6 +173,19 @@ impl PageContext {
     /// It is disabled.
     pub(super) fn page(&self) -> Result<&OperatorPage, Response> {
         page_of(&self.app)
+    }
+
+    /// The functions for operators.
+    pub(super) fn operator(&self) -> Operator {
+        self.app.operator()
+    }
+
+    /// Who they are for.
+    pub(super) fn operator_identity(&self) -> OperatorIdentity {
+        OperatorIdentity {
+            identity: Arc::clone(&self.identity),
+            request_id: self.request_id.clone(),
+        }
     }
 
     /// Whether the operator has this right.

@@ -266,15 +266,43 @@ pub(super) fn state(word: &str, label: &str) -> Markup {
     html! { span.state data-state=(kind) { (label) } }
 }
 
-/// A table that scrolls by itself where it is too wide, which the keyboard can do too.
+/// A table that scrolls by itself where it is too wide, which the keyboard can do too. A heading that begins with `#` is one
+/// of numbers.
 pub(super) fn table(label: &str, headings: &[&str], rows: Markup) -> Markup {
     html! {
         div.scroll role="region" aria-label=(label) tabindex="0" {
             table {
-                thead { tr { @for heading in headings { th scope="col" { (heading) } } } }
+                thead { tr { @for heading in headings {
+                    @match heading.strip_prefix('#') {
+                        Some(heading) => th.number scope="col" { (heading) },
+                        None => th scope="col" { (heading) },
+                    }
+                } } }
                 tbody { (rows) }
             }
         }
+    }
+}
+
+/// A part of a whole as a bar; `label` says the same.
+pub(super) fn bar(part: u64, whole: u64, label: &str) -> Markup {
+    let percent = part
+        .saturating_mul(100)
+        .checked_div(whole)
+        .unwrap_or_default();
+    html! {
+        svg.bar viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=(label) {
+            rect.track width="100" height="10" {}
+            rect.fill width=(percent.min(100)) height="10" {}
+        }
+    }
+}
+
+/// A moment of RFC 3339, short to read.
+pub(super) fn moment(moment: &str) -> Markup {
+    let short = moment.get(..19).unwrap_or(moment).replacen('T', " ", 1);
+    html! {
+        @if !moment.is_empty() { time datetime=(moment) title=(moment) { (short) } }
     }
 }
 

@@ -90,6 +90,12 @@
       opener.hidden = false;
       opener.addEventListener("click", openShortcuts);
     }
+    // An act in steps goes on until somebody stops it.
+    const nextStep = document.querySelector("[data-continues] form");
+    if (nextStep) {
+      const sending = setTimeout(() => nextStep.requestSubmit(), 400);
+      document.querySelector("[data-stops]")?.addEventListener("click", () => clearTimeout(sending));
+    }
     showTheme();
     prefersDark.addEventListener("change", showTheme);
   });

@@ -1,7 +1,9 @@
 //! Reads the JSON that the functions of the REST interface answer with. What is absent is empty.
 
-use maud::{Markup, html};
+use maud::Markup;
 use serde_json::Value;
+
+use crate::http::ui::layout;
 
 /// The text of a field; other values as JSON.
 pub(super) fn text(of: &Value, field: &str) -> String {
@@ -26,11 +28,7 @@ pub(super) fn is_true(of: &Value, field: &str) -> bool {
 
 /// A moment of RFC 3339, short to read.
 pub(super) fn moment(of: &Value, field: &str) -> Markup {
-    let moment = text(of, field);
-    let short = moment.get(..19).unwrap_or(&moment).replacen('T', " ", 1);
-    html! {
-        @if !moment.is_empty() { time datetime=(moment) title=(moment) { (short) } }
-    }
+    layout::moment(&text(of, field))
 }
 
 /// JSON with line breaks, as people read it.

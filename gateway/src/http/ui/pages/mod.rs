@@ -1,9 +1,15 @@
 //! The pages: one file for each, with its acts.
 
+mod acts;
 mod events;
+mod fleet;
 mod json;
 mod parts;
+mod rights;
 mod runs;
+mod servers;
+mod session;
+mod sessions;
 mod skills;
 mod start;
 mod try_call;
@@ -19,6 +25,30 @@ use super::layout::NavigationItem;
 use crate::http::app::App;
 use mooring_settings::Right;
 
+const FLEET: NavigationItem = NavigationItem {
+    path: "/ui/fleet",
+    label: "Fleet",
+    key: 'f',
+    rights: &[Right::FleetRead],
+};
+const SESSIONS: NavigationItem = NavigationItem {
+    path: "/ui/sessions",
+    label: "Sessions",
+    key: 's',
+    rights: &[Right::SessionsRead],
+};
+const SERVERS: NavigationItem = NavigationItem {
+    path: "/ui/servers",
+    label: "Servers",
+    key: 'v',
+    rights: &[Right::FleetRead],
+};
+const RIGHTS: NavigationItem = NavigationItem {
+    path: "/ui/rights",
+    label: "Rights",
+    key: 'a',
+    rights: &[Right::SessionsRead],
+};
 const RUNS: NavigationItem = NavigationItem {
     path: "/ui/runs",
     label: "Runs",
@@ -49,12 +79,23 @@ const TRY_CALL: NavigationItem = NavigationItem {
 };
 
 /// Every page of the navigation, in its order.
-pub(super) const NAVIGATION: [NavigationItem; 4] = [RUNS, SKILLS, EVENTS, TRY_CALL];
+pub(super) const NAVIGATION: [NavigationItem; 8] = [
+    FLEET, SESSIONS, SERVERS, RUNS, SKILLS, EVENTS, RIGHTS, TRY_CALL,
+];
 
 /// The paths of the pages and their acts.
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/ui", get(start::show))
+        .route("/ui/fleet", get(fleet::show))
+        .route("/ui/fleet/live", get(fleet::live))
+        .route("/ui/sessions", get(sessions::list))
+        .route("/ui/sessions/{session}", get(session::show))
+        .route("/ui/sessions/{session}/live", get(session::live))
+        .route("/ui/servers", get(servers::list))
+        .route("/ui/servers/{server}", get(servers::show))
+        .route("/ui/rights", get(rights::show))
+        .route("/ui/acts/{act}", get(acts::preview).post(acts::perform))
         .route("/ui/runs", get(runs::list))
         .route("/ui/runs/{server}/{run}", get(runs::show))
         .route("/ui/runs/{server}/{run}/replay", post(runs::replay))

@@ -78,7 +78,7 @@ fn list_of(context: &PageContext, server: &str, found: &Value) -> Markup {
     };
     html! {
         @if items(found, "runs").is_empty() { (nothing("No runs.")) } @else {
-            (table("Runs", &["Started", "Run", "User", "Runtime", "Status", "Calls", "Events"], rows))
+            (table("Runs", &["Started", "Run", "User", "Runtime", "Status", "#Calls", "#Events"], rows))
         }
         @if !next.is_empty() {
             p { a href=(format!("{}?server={server}&{query}&before={next}", RUNS.path)) { "Older runs" } }

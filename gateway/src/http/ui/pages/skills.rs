@@ -70,7 +70,7 @@ fn list_of(server: &str, found: &Value) -> Markup {
     };
     html! {
         @if items(found, "skills").is_empty() { (nothing("No skills.")) } @else {
-            (table("Skills", &["Name", "Version", "Status", "Scope", "Author", "Created"], rows))
+            (table("Skills", &["Name", "#Version", "Status", "Scope", "Author", "Created"], rows))
         }
     }
 }

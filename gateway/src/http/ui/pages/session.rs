@@ -1,0 +1,116 @@
+//! One session: what it is, where its calls go, and how it came to be so.
+
+use std::sync::Arc;
+
+use axum::extract::Path;
+use axum::response::Response;
+use maud::{Markup, html};
+
+use super::SESSIONS;
+use super::parts::problem_page;
+use crate::http::rest::Problem;
+use crate::http::ui::context::PageContext;
+use crate::http::ui::layout::{self, moment, state, table};
+use crate::http::ui::live;
+use mooring_admin::OperatorError;
+use mooring_admin::SessionStatus;
+use mooring_admin::sessions::{BindingDetail, SessionDetail};
+use mooring_settings::Right;
+
+const TITLE: &str = "Session";
+
+/// The session, as it is now and as it changes.
+pub(super) async fn show(
+    context: PageContext,
+    Path(named): Path<String>,
+) -> Result<Response, Response> {
+    context.require_one(SESSIONS.rights)?;
+    Ok(match find(&context, &named).await {
+        Ok(session) => {
+            let digest = &session.summary.session;
+            let is_active = session.summary.state == SessionStatus::Active;
+            let content = html! {
+                @if is_active && context.may(Right::SessionsManage) {
+                    p { a href=(format!("/ui/acts/end?session={digest}")) { "End this session" } }
+                }
+                section hx-sse:connect=(format!("/ui/sessions/{digest}/live")) hx-swap="innerMorph" {
+                    (content_of(&session))
+                }
+            };
+            layout::page(&context, TITLE, Some(SESSIONS), content)
+        }
+        Err(error) => problem_page(&context, TITLE, SESSIONS, &Problem::from(error)),
+    })
+}
+
+/// The same whenever it has changed, as long as it exists.
+pub(super) async fn live(
+    context: PageContext,
+    Path(named): Path<String>,
+) -> Result<Response, Response> {
+    context.require_one(SESSIONS.rights)?;
+    Ok(live::stream(context, move |context: Arc<PageContext>| {
+        let named = named.clone();
+        async move {
+            let session = find(&context, &named).await.ok()?;
+            Some(content_of(&session))
+        }
+    }))
+}
+
+async fn find(context: &PageContext, named: &str) -> Result<SessionDetail, OperatorError> {
+    let operator = context.operator();
+    operator.session(&context.operator_identity(), named).await
+}
+
+fn content_of(session: &SessionDetail) -> Markup {
+    let summary = &session.summary;
+    let status: &'static str = summary.state.into();
+    html! {
+        dl.facts {
+            div { dt { "Digest of its id" } dd { code { (summary.session) } } }
+            div { dt { "State" } dd { (state(status, status)) } }
+            div { dt { "Kind" } dd { (<&'static str>::from(summary.kind)) } }
+            div { dt { "User" } dd { (summary.principal) } }
+            @if let Some(place) = &summary.place { div { dt { "Place" } dd { code { (place) } } } }
+            div { dt { "Created" } dd { (moment(&summary.created_at)) } }
+            div { dt { "Last written use" } dd { (moment(&summary.last_used_at)) } }
+            div { dt { "Expires" } dd { (moment(&summary.expires_at)) } }
+            @for (name, value) in &session.labels { div { dt { "Label " (name) } dd { (value) } } }
+        }
+        @if !session.bindings.is_empty() {
+            h2 { "Where its calls go" }
+            (bindings(&session.bindings))
+        }
+        @if !session.explanation.is_empty() {
+            h2 { "In sentences" }
+            ul { @for sentence in &session.explanation { li { (sentence) } } }
+        }
+    }
+}
+
+fn bindings(bindings: &[BindingDetail]) -> Markup {
+    let rows = html! {
+        @for binding in bindings {
+            tr {
+                td { (binding.server) }
+                td { (state(&binding.state, &binding.state)) }
+                td { code { (binding.instance) } }
+                td {
+                    @match &binding.owner {
+                        Some(owner) => { code { (owner.worker) } @if !owner.alive { " " (state("dead", "dead")) } },
+                        None => code { (binding.driver) },
+                    }
+                }
+                td.number { (binding.epoch) }
+                td.number { (binding.rebinds) }
+                td { (binding.last_reason.as_deref().unwrap_or_default()) }
+                td { (moment(&binding.bound_at)) }
+            }
+        }
+    };
+    let headings = [
+        "Server", "State", "Instance", "Gateway", "#Epoch", "#Moved", "Why last", "Since",
+    ];
+    table("Bindings", &headings, rows)
+}
