@@ -7,6 +7,8 @@
 //   {"choose": LABEL, "option": TEXT}       chooses an option of the list with this label
 //   {"click": TEXT, "role": ROLE}           clicks the button, link or other element of this name
 //   {"expand": TEXT}                        opens the details with this summary
+//   {"follow": SELECTOR}                    opens the link that the selector finds
+//   {"forget": true}                        the browser loses its cookies
 //   {"press": KEY}                          presses a key
 //   {"see": TEXT}                           waits until the text is shown
 //   {"at": PATH}                            waits until this is the path of the page
@@ -117,10 +119,12 @@ async function call({ gateway, server, key, tool, arguments: parameters }) {
 async function perform(step) {
   if ("open" in step) return page.goto(gateways[step.gateway ?? 0] + step.open);
   if ("fill" in step) return page.getByLabel(step.fill, { exact: true }).fill(step.with);
-  if ("choose" in step) return page.getByLabel(step.choose, { exact: true }).selectOption({ label: step.option });
+  if ("choose" in step) return page.getByRole("combobox", { name: step.choose }).selectOption({ label: step.option });
   if ("click" in step) {
     return page.getByRole(step.role ?? "button", { name: step.click, exact: true }).first().click();
   }
+  if ("follow" in step) return page.locator(step.follow).first().click();
+  if ("forget" in step) return context.clearCookies();
   if ("expand" in step) return page.locator("summary").filter({ hasText: step.expand }).first().click();
   if ("press" in step) return page.keyboard.press(step.press);
   if ("see" in step) return page.getByText(step.see).filter({ visible: true }).first().waitFor();

@@ -4,13 +4,15 @@
 // The clients `ada` and `bob`, with the secret `secret`, get access tokens by client credentials, as JWTs for the resource
 // that they name. One on this machine, such as a gateway, has the audience `urn:mooring`; tokens for
 // https://brief.example/ are valid for 4 seconds. The client `gateway`, with the same secret, gets tokens for others too, in
-// exchange for theirs (RFC 8693), but for https://refused.example/.
+// exchange for theirs (RFC 8693), but for https://refused.example/. With the client `page`, which has that secret too, people
+// sign in by the authorization code flow: whoever names a user is that user.
 //   POST /control/rotate   replaces the signing key; tokens of the one before stay as they are
 //   POST /control/sign     {"header": {...}, "claims": {...}, "with": "key" | "public"}: a token of any content, signed
 //                          with the current key, or with its public half as the secret of an HMAC
 //   POST /control/prove    {"holder": "...", "token": "...", "header": {...}, "claims": {...}}: a proof of DPoP for the token,
 //                          if there is one, signed with the key of this holder, which is made at first; header and claims
 //                          replace its own
+//   POST /control/redirects ["...", ...]: where `page` may lead people back to; replaces the signing key
 //   GET /control/fetches   how often the key set was fetched, how many tokens, and how many of these by exchange
 
 import crypto from "node:crypto";
@@ -33,6 +35,7 @@ let handle;
 let fetches = 0;
 let tokens = 0;
 let exchanges = 0;
+let redirects = [];
 
 function rotate() {
   const pair = crypto.generateKeyPairSync("rsa", { modulusLength: 2048 });
@@ -46,8 +49,14 @@ function rotate() {
       redirect_uris: [],
       response_types: [],
       scope: scopes,
-    })),
-    scopes: scopes.split(" "),
+    })).concat(redirects.length > 0 ? [pageClient()] : []),
+    scopes: ["openid", "profile", "email", ...scopes.split(" ")],
+    claims: { openid: ["sub", "groups"] },
+    // The claims of the scopes are in ID tokens, too.
+    conformIdTokenClaims: false,
+    findAccount: (_context, sub) => ({ accountId: sub, claims: () => ({ sub, groups: groups[sub] }) }),
+    interactions: { url: (_context, { uid }) => `/interaction/${uid}` },
+    loadExistingGrant: (context) => grant(provider, context),
     jwks: { keys: [{ ...pair.privateKey.export({ format: "jwk" }), kid, use: "sig", alg: "RS256" }] },
     extraTokenClaims: (_context, token) => ({ groups: groups[token.clientId] }),
     features: {
@@ -62,7 +71,40 @@ function rotate() {
   });
   const parameters = ["subject_token", "subject_token_type", "resource", "scope"];
   provider.registerGrantType(exchange, (context) => exchangeToken(provider, context), parameters);
-  handle = provider.callback();
+  const callback = provider.callback();
+  handle = (request, response) =>
+    request.url.startsWith("/interaction/") ? signIn(provider, request, response) : callback(request, response);
+}
+
+function pageClient() {
+  return {
+    client_id: "page",
+    client_secret: "secret",
+    grant_types: ["authorization_code"],
+    redirect_uris: redirects,
+    response_types: ["code"],
+    scope: "openid profile email",
+  };
+}
+
+// Nobody is asked for consent.
+async function grant(provider, { oidc: { client, session, params } }) {
+  const grant = new provider.Grant({ clientId: client.clientId, accountId: session.accountId });
+  grant.addOIDCScope(params.scope);
+  await grant.save();
+  return grant;
+}
+
+async function signIn(provider, request, response) {
+  if (request.method !== "POST") {
+    response.setHeader("content-type", "text/html; charset=utf-8");
+    const field = '<label>User <input name="user"></label>';
+    return response.end(`<!DOCTYPE html><title>Provider</title><form method="post">${field}<button>Continue</button></form>`);
+  }
+  let body = "";
+  for await (const chunk of request) body += chunk;
+  const login = { accountId: new URLSearchParams(body).get("user") };
+  return provider.interactionFinished(request, response, { login }, { mergeWithLastSubmission: false });
 }
 
 function resourceServer(resource) {
@@ -127,6 +169,10 @@ function prove({ holder, token, header, claims }) {
 
 async function control(path, body) {
   if (path === "/control/rotate") rotate();
+  if (path === "/control/redirects") {
+    redirects = JSON.parse(body);
+    rotate();
+  }
   if (path === "/control/prove") return { proof: prove(JSON.parse(body)) };
   if (path === "/control/sign") return { token: sign(JSON.parse(body)) };
   return { fetches, tokens, exchanges };

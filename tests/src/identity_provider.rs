@@ -1,6 +1,6 @@
 //! A real identity provider, npm's `oidc-provider`, run by `tests/servers/provider.mjs`: the clients `ada`, in the team
 //! `dev`, and `bob` get access tokens from it, signed with a key that can be replaced. `gateway` gets tokens for them in
-//! exchange for theirs.
+//! exchange for theirs, and people sign in by the authorization code flow with `page`.
 
 use std::process::Command;
 
@@ -166,6 +166,11 @@ impl IdentityProvider {
     /// Replaces the key.
     pub async fn rotate(&self) -> anyhow::Result<()> {
         self.control("rotate", &Value::Null).await.map(drop)
+    }
+
+    /// Lets people sign in with the client `page`, and lets that lead them back to these URLs. Replaces the key.
+    pub async fn allow_redirects(&self, urls: &[String]) -> anyhow::Result<()> {
+        self.control("redirects", &json!(urls)).await.map(drop)
     }
 
     /// How often its key set was fetched.

@@ -33,7 +33,8 @@ settings! {
             => |reader, row| parse_hosts(reader, row, address.ip()),
         /// The web origins whose pages may call the gateway: their browsers are answered as CORS asks, without cookies.
         /// A request with any other Origin header gets 403. Requests without an Origin header do not come from a web
-        /// page and are accepted.
+        /// page and are accepted. The gateway's own pages need no entry, unless `listen.allowed_hosts` allows every host and
+        /// `listen.public_url` is not set.
         pub allowed_origins: AllowedOrigins = List("listen.allowed_origins", 64, 300,
             "origins, each a scheme, a host and a port if it is not the scheme's own, such as https://app.example or \
              http://localhost:6274")

@@ -79,6 +79,7 @@ mod openapi;
 mod order;
 mod overlap;
 mod owned;
+mod page;
 mod pages;
 mod peer_proxy;
 mod peers;

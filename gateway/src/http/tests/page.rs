@@ -470,3 +470,78 @@ async fn text_of_users_and_tools_is_shown_as_text() {
     }
     serving.abort();
 }
+
+#[tokio::test]
+async fn sessions_are_found_and_shown_as_text_and_end_when_somebody_may_end_them() {
+    let keyed = KeyedGateway::start().await;
+    let user = keyed.key_of(HOSTILE, &["servers.use"]).await;
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": HOSTILE, "version": "1"}});
+    let opened = super::post("a", None).header("x-api-key", &user);
+    let opened = send(
+        &keyed.gateway,
+        opened,
+        super::request(0, "initialize", params).to_string().into(),
+    )
+    .await;
+    let session = opened.header("mcp-session-id").unwrap().to_owned();
+
+    let admin = keyed.cookie_of("ada", &["admin"]).await;
+    let found = get(&keyed.gateway, "/ui/sessions?text=server%3Aa", Some(&admin)).await;
+    assert_eq!(found.status, 200);
+    assert!(
+        found.text.contains("&lt;script&gt;alert('x')"),
+        "{}",
+        found.text
+    );
+    assert!(!found.text.contains("<script>"), "{}", found.text);
+    assert!(
+        !found.text.contains(&session),
+        "an id of a session is a secret"
+    );
+    let none = get(&keyed.gateway, "/ui/sessions?text=nobody", Some(&admin)).await;
+    assert!(none.text.contains("No session was found."), "{}", none.text);
+    let (_, rest) = found.text.split_once("href=\"/ui/sessions/").unwrap();
+    let digest = rest.split_once('"').unwrap().0.to_owned();
+    let shown = get(
+        &keyed.gateway,
+        &format!("/ui/sessions/{digest}"),
+        Some(&admin),
+    )
+    .await;
+    assert!(shown.text.contains("Where its calls go"), "{}", shown.text);
+    assert!(!shown.text.contains(&session) && !shown.text.contains("<script>"));
+
+    let ping = async || {
+        let request = super::post("a", Some(&session)).header("x-api-key", &user);
+        let ping = super::request(1, "ping", json!({})).to_string();
+        send(&keyed.gateway, request, ping.into()).await.status
+    };
+    let act = async |cookie: &str| {
+        let path = format!("/ui/acts/end?session={digest}");
+        let preview = get(&keyed.gateway, &path, Some(cookie)).await;
+        let page = get(&keyed.gateway, "/ui/sessions", Some(cookie)).await;
+        let fields = [
+            ("form_token", &*form_token(&page.text)),
+            ("session", &digest),
+        ];
+        let done = send_form(&keyed.gateway, "/ui/acts/end", Some(cookie), &fields).await;
+        (preview, done)
+    };
+    let reader = keyed.cookie_of("eve", &["sessions.read"]).await;
+    let (preview, done) = act(&reader).await;
+    assert_eq!(
+        (preview.status, done.status),
+        (StatusCode::FORBIDDEN, StatusCode::FORBIDDEN)
+    );
+    assert!(done.text.contains("sessions.manage"), "{}", done.text);
+    assert_eq!(ping().await, 200);
+    let (preview, done) = act(&admin).await;
+    assert!(preview.text.contains("If you confirm"), "{}", preview.text);
+    assert!(
+        done.text.contains("The session has ended."),
+        "{}",
+        done.text
+    );
+    assert_eq!(ping().await, 404);
+}
