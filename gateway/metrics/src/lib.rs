@@ -12,6 +12,7 @@ mod governance;
 mod hooks;
 mod logs;
 mod process;
+mod traces;
 
 use std::sync::LazyLock;
 
@@ -34,6 +35,7 @@ pub use logs::{LogLoss, log_line_lost};
 use metrics::{Counter, counter, gauge};
 pub use process::process_figures;
 use strum::VariantArray as _;
+pub use traces::{SpanLoss, spans_dropped, spans_exported};
 
 metrics! {
     fn describe_rows;
@@ -92,6 +94,7 @@ pub fn describe() {
     hooks::describe();
     logs::describe();
     process::describe();
+    traces::describe();
 }
 
 /// A request was routed to an existing binding.
@@ -244,6 +247,7 @@ mod tests {
             hooks::ALL,
             logs::ALL,
             &process::ALL,
+            traces::ALL,
         ];
         for name in files.concat() {
             assert!(PAGE.contains(name), "{name}");
@@ -257,7 +261,8 @@ mod tests {
             .chain(ExchangeOutcome::VARIANTS.iter().map(<&'static str>::from))
             .chain(LockUse::VARIANTS.iter().map(<&'static str>::from))
             .chain(SessionRetired::VARIANTS.iter().map(<&'static str>::from))
-            .chain(Record::VARIANTS.iter().map(<&'static str>::from));
+            .chain(Record::VARIANTS.iter().map(<&'static str>::from))
+            .chain(SpanLoss::VARIANTS.iter().map(<&'static str>::from));
         for word in words {
             assert!(PAGE.contains(&format!("`{word}`")), "{word}");
         }

@@ -15,6 +15,8 @@ use std::time::Instant;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use mooring_traces::{TraceScope, enter_scope};
+
 use crate::SHORT_BYTES_MAX;
 use crate::fair_queue::{Admission, FairQueue};
 use crate::thread_beside::ThreadBeside;
@@ -82,6 +84,8 @@ pub struct FairTask<F> {
     origin: Option<FlowId>,
     /// Its place among those that wait.
     ticket: Option<u64>,
+    /// The span that its steps are part of; none if they are part of none, or of that of the task that polls it.
+    scope: Option<TraceScope>,
 }
 
 /// A task that runs for `flow`, or for the users of its requests once these are [known](crate::UserUsage::charge_task).
@@ -89,10 +93,12 @@ pub fn fair_task<F: Future>(flow: FlowId, future: F) -> FairTask<F> {
     FairTask::new(Some(flow), future)
 }
 
-/// A task that runs for the same user as the one that makes it. Whatever a request starts as a task of its own is made
-/// by this.
+/// A task that runs for the same user as the one that makes it, and as part of the same span. Whatever a request starts as
+/// a task of its own is made by this.
 pub fn for_same_user<F: Future>(future: F) -> FairTask<F> {
-    FairTask::new(RUNNING.get().map(|step| step.charged), future)
+    let mut task = FairTask::new(RUNNING.get().map(|step| step.charged), future);
+    task.scope = TraceScope::current();
+    task
 }
 
 /// Runs a request with long steps on the thread beside this one, for the same user; on this thread if it has no such thread
@@ -224,6 +230,7 @@ impl<F: Future> FairTask<F> {
             flow,
             origin: flow,
             ticket: None,
+            scope: None,
         }
     }
 
@@ -239,6 +246,14 @@ impl<F: Future> FairTask<F> {
                 Admission::Waits => Step::Waits(thread.idle.take()),
             }
         })
+    }
+
+    /// Runs one step as part of its span.
+    fn poll_in_scope(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
+        match &self.scope {
+            None => self.future.as_mut().poll(context),
+            Some(scope) => enter_scope(Some(scope.clone()), || self.future.as_mut().poll(context)),
+        }
     }
 
     /// Runs one step, and finds out for whom.
@@ -257,7 +272,7 @@ impl<F: Future> FairTask<F> {
         };
         RUNNING.set(Some(step));
         let _running = Running;
-        let polled = self.future.as_mut().poll(context);
+        let polled = self.poll_in_scope(context);
         let RunningStep { charged, next, .. } = RUNNING.get().unwrap_or(step);
         self.flow = Some(next);
         (charged, polled)
@@ -270,7 +285,7 @@ impl<F: Future> Future for FairTask<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
         let Some(flow) = this.flow.filter(|_| RUNNING.get().is_none()) else {
-            return this.future.as_mut().poll(context);
+            return this.poll_in_scope(context);
         };
         match this.begin_step(flow, context.waker()) {
             Step::Waits(idle) => {
