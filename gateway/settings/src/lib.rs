@@ -30,6 +30,7 @@ mod setting;
 mod source;
 mod store;
 mod table;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -80,6 +81,7 @@ pub use servers::{
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, StoreLocation, StoreSettings};
+pub use telemetry::TelemetrySettings;
 pub use token::{SigningAlgorithm, TokenSettings, is_fetched_safely};
 pub use ui::{SignInProvider, UiSettings};
 pub use unknown::{CONFIG_VARIABLE, TOKEN_VARIABLE};
@@ -114,6 +116,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// The operators' page.
     pub ui: UiSettings,
+    /// Where traces are sent.
+    pub telemetry: TelemetrySettings,
     /// The servers, with distinct ids.
     pub servers: Vec<ServerSettings>,
     /// The server that `/mcp` means; always one of `servers`.
@@ -261,6 +265,7 @@ fn parse(
     let hooks = hooks::parse(&mut reader);
     let log = LogSettings::read(&mut reader);
     let ui = UiSettings::parse(&mut reader, &auth, &tokens);
+    let telemetry = TelemetrySettings::read(&mut reader);
     refuse_open_door(&mut reader, &listen, &auth);
     auth.check_listener(&mut reader, &listen);
     contextforge::refuse_missing_authentication(&mut reader, environment, &auth);
@@ -343,6 +348,7 @@ fn parse(
             hooks,
             log,
             ui,
+            telemetry,
             servers,
             default_server,
         },

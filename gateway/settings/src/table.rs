@@ -11,6 +11,7 @@ use super::peers::PeerSettings;
 use super::servers;
 use super::setting::Section;
 use super::store::{self, StoreSettings};
+use super::telemetry::TelemetrySettings;
 use super::token::TokenSettings;
 use super::ui::UiSettings;
 use super::upstream::UpstreamSettings;
@@ -95,6 +96,11 @@ pub(super) const SECTIONS: &[Section] = &[
         name: "ui",
         meaning: "The operators' page at `/ui`.",
         groups: &[(&[], &[UiSettings::ROWS])],
+    },
+    Section {
+        name: "telemetry",
+        meaning: "Where traces of requests are sent, and of how many.",
+        groups: &[(&[], &[TelemetrySettings::ROWS])],
     },
 ];
 
