@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::uri::{Authority, Scheme};
-use http::{Response, StatusCode, Uri};
+use http::{HeaderValue, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
@@ -24,9 +24,10 @@ use rustls::pki_types::{InvalidDnsNameError, ServerName};
 use tokio::net::TcpStream;
 use tower::Service;
 
-use super::forward::{self, Forward, HeaderTooLarge, Verdict};
+use super::forward::{self, Forward, HeaderTooLarge, TRACEPARENT, Verdict};
 use super::metrics;
 use crate::fleet::{FleetTls, tls_name};
+use mooring_traces::{SpanKind, attribute};
 use mooring_upstream::{causes, is_refused};
 
 /// Timeout for the TCP connection: a live peer is near.
@@ -184,10 +185,17 @@ impl PeerClient {
         given_up: impl Future<Output = ReplyAbandoned>,
     ) -> Result<Response<Incoming>, PeerError> {
         let started = Instant::now();
-        let reply = self.exchange(to, announced, forward, given_up).await;
+        let mut span = forward.begin_span(SpanKind::Client);
+        span.note_text(attribute::WORKER, to.as_str());
+        let traceparent = span.scope().map(|scope| scope.traceparent());
+        let exchange = self.exchange(to, announced, forward, traceparent, given_up);
+        let reply = exchange.await;
         let outcome = match &reply {
             Ok(_) => "served",
-            Err(error) => error.outcome(),
+            Err(error) => {
+                span.fail(error.outcome());
+                error.outcome()
+            }
         };
         metrics::forward(outcome, started.elapsed());
         if let Err(error @ (PeerError::Unverified(_) | PeerError::Unexpected(_))) = &reply {
@@ -201,9 +209,13 @@ impl PeerClient {
         to: &WorkerId,
         announced: &str,
         forward: &Forward,
+        traceparent: Option<String>,
         given_up: impl Future<Output = ReplyAbandoned>,
     ) -> Result<Response<Incoming>, PeerError> {
         let mut request = forward.to_request()?;
+        if let Some(Ok(value)) = traceparent.map(HeaderValue::try_from) {
+            request.headers_mut().insert(TRACEPARENT, value);
+        }
         *request.uri_mut() = Uri::builder()
             .scheme(Scheme::HTTPS)
             .authority(format!("{}@{announced}", tls_name(to)))

@@ -13,6 +13,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, request};
 use http_body_util::Full;
 use mooring_session::names::{Principal, ServerName};
+use mooring_traces::{RemoteContext, Span, SpanKind, attribute};
 use strum::VariantArray as _;
 
 const SESSION_KEY: HeaderName = HeaderName::from_static("mooring-peer-session");
@@ -21,6 +22,8 @@ const SERVER: HeaderName = HeaderName::from_static("mooring-peer-server");
 const EPOCH: HeaderName = HeaderName::from_static("mooring-peer-epoch");
 /// `served`, or a [`Verdict`]. A reply without it is not from the peer service.
 const OUTCOME: HeaderName = HeaderName::from_static("mooring-peer-outcome");
+/// The span of the gateway that forwards (W3C Trace Context).
+pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const SERVED: HeaderValue = HeaderValue::from_static("served");
 
 /// Most header fields of the client that are forwarded. HTTP allows 100 in total.
@@ -47,6 +50,16 @@ pub enum Operation {
 impl Operation {
     /// Every operation.
     pub const ALL: [Self; 4] = [Self::Serve, Self::Renew, Self::Close, Self::Stream];
+
+    /// What its span is named.
+    const fn span_name(self) -> &'static str {
+        match self {
+            Self::Serve => "forward message",
+            Self::Renew => "forward renewal",
+            Self::Close => "forward close",
+            Self::Stream => "forward to stream",
+        }
+    }
 
     /// The path of its requests. A change of their layout needs another version.
     const fn path(self) -> &'static str {
@@ -171,6 +184,29 @@ impl Forward {
         }
         request.headers_mut().insert(EPOCH, self.epoch.into());
         Ok(request)
+    }
+
+    /// The span of the gateway that sends it; none if that records none.
+    #[must_use]
+    pub fn trace_context(&self) -> Option<RemoteContext> {
+        RemoteContext::parse(self.headers.get(TRACEPARENT)?.to_str().ok()?, None)
+    }
+
+    /// Begins the span of the gateway that sends it, as part of what that traces.
+    pub(super) fn begin_span(&self, kind: SpanKind) -> Span {
+        let mut span = Span::begin(self.operation.span_name(), kind);
+        self.describe(&mut span);
+        span
+    }
+
+    /// Names the span after it, and says what it is.
+    pub fn describe(&self, span: &mut Span) {
+        span.rename(self.operation.span_name());
+        span.note_text(attribute::SERVER, self.server.as_str());
+        span.note_count(attribute::EPOCH, self.epoch);
+        span.note(attribute::NETWORK_TRANSPORT, "tcp");
+        span.note(attribute::NETWORK_PROTOCOL_NAME, "http");
+        span.note(attribute::NETWORK_PROTOCOL_VERSION, "1.1");
     }
 
     /// The path of its request.

@@ -1,6 +1,6 @@
 //! A JSON-RPC message, inspected without copying it.
 //!
-//! Only the parts that the gateway routes by or rewrites are read: id, method, a few params and two `_meta` keys, all
+//! Only the parts that the gateway routes by or rewrites are read: id, method, a few params and some `_meta` keys, all
 //! as slices of the original text. Invariant: every JSON parser reads these fields of an accepted message in the same
 //! way (they have no duplicate keys), and its id is a string or an integer of bounded length.
 
@@ -114,6 +114,8 @@ pub struct Params<'a> {
     pub(super) progress_token: Option<&'a str>,
     pub(super) meta_progress_token: Option<&'a str>,
     modern_version: Option<&'a str>,
+    traceparent: Option<&'a str>,
+    tracestate: Option<&'a str>,
 }
 
 impl<'a> Params<'a> {
@@ -151,6 +153,18 @@ impl<'a> Params<'a> {
     #[must_use]
     pub fn requested_progress(&self) -> Option<&'a str> {
         self.meta_progress_token
+    }
+
+    /// The context of the sender's trace in `_meta` (SEP-414), which may be invalid; `None` also if it is not a string.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<Cow<'a, str>> {
+        self.traceparent.and_then(decode)
+    }
+
+    /// What the systems of the sender's trace say beside it; `None` also if it is not a string.
+    #[must_use]
+    pub fn tracestate(&self) -> Option<Cow<'a, str>> {
+        self.tracestate.and_then(decode)
     }
 
     /// Whether the request declares a revision without sessions, even with an invalid value.
@@ -292,7 +306,7 @@ impl<'a> Object<'a> for Draft<'a> {
 
 struct ParamsDraft<'a> {
     kept: Members<'a, 7>,
-    meta: Members<'a, 2>,
+    meta: MetaDraft<'a>,
     meta_seen: bool,
 }
 
@@ -307,7 +321,32 @@ const PARAM_KEYS: [&str; 8] = [
     "progressToken",
     "_meta",
 ];
-const META_KEYS: [&str; 2] = ["progressToken", MODERN_VERSION_KEY];
+const META_KEYS: [&str; 4] = [
+    "progressToken",
+    MODERN_VERSION_KEY,
+    "traceparent",
+    "tracestate",
+];
+
+/// The members of `_meta`.
+struct MetaDraft<'a>(Members<'a, 4>);
+
+impl<'a> Object<'a> for MetaDraft<'a> {
+    fn keys(&self) -> &'static [&'static str] {
+        &META_KEYS
+    }
+
+    /// Nothing is decided by the context of a trace, so it may also be written in another case, where nothing reads it.
+    fn note_variant(&mut self, key: &'static str) {
+        if !key.starts_with("trace") {
+            self.0.note_variant(key);
+        }
+    }
+
+    fn take<A: MapAccess<'a>>(&mut self, at: usize, map: &mut A) -> Result<(), A::Error> {
+        self.0.take(at, map)
+    }
+}
 
 impl<'a> Object<'a> for ParamsDraft<'a> {
     fn keys(&self) -> &'static [&'static str] {
@@ -337,7 +376,7 @@ impl<'a> Draft<'a> {
             top: Members::new(&TOP_KEYS),
             params: ParamsDraft {
                 kept: Members::new(&PARAM_KEYS),
-                meta: Members::new(&META_KEYS),
+                meta: MetaDraft(Members::new(&META_KEYS)),
                 meta_seen: false,
             },
             params_shape: None,
@@ -347,11 +386,11 @@ impl<'a> Draft<'a> {
     fn into_message(self, text: &'a str, sender: Sender) -> Result<Message<'a>, EnvelopeError> {
         let [version, id, method, result, error] = self.top.values;
         let duplicate = self.top.duplicate.or(self.params.kept.duplicate);
-        if let Some(key) = duplicate.or(self.params.meta.duplicate) {
+        if let Some(key) = duplicate.or(self.params.meta.0.duplicate) {
             return Err(EnvelopeError::DuplicateKey(key));
         }
         let variant = self.top.variant.or(self.params.kept.variant);
-        if let Some(key) = variant.or(self.params.meta.variant)
+        if let Some(key) = variant.or(self.params.meta.0.variant)
             && sender == Sender::Client
         {
             return Err(EnvelopeError::KeyCase(key));
@@ -386,7 +425,7 @@ impl<'a> Draft<'a> {
             id: id_of(id, kind, sender)?,
             method_kind,
             method,
-            params: params_of(&self.params.kept, &self.params.meta),
+            params: params_of(&self.params.kept, &self.params.meta.0),
             outcome,
         };
         if sender == Sender::Client {
@@ -438,7 +477,7 @@ fn id_of(raw: Option<&str>, kind: Kind, sender: Sender) -> Result<Option<Id<'_>>
     }
 }
 
-fn params_of<'a>(params: &Members<'a, 7>, meta: &Members<'a, 2>) -> Params<'a> {
+fn params_of<'a>(params: &Members<'a, 7>, meta: &Members<'a, 4>) -> Params<'a> {
     let [
         name,
         _arguments,
@@ -448,7 +487,7 @@ fn params_of<'a>(params: &Members<'a, 7>, meta: &Members<'a, 2>) -> Params<'a> {
         request_id,
         progress_token,
     ] = params.values;
-    let [meta_progress_token, modern_version] = meta.values;
+    let [meta_progress_token, modern_version, traceparent, tracestate] = meta.values;
     Params {
         name,
         uri,
@@ -458,5 +497,7 @@ fn params_of<'a>(params: &Members<'a, 7>, meta: &Members<'a, 2>) -> Params<'a> {
         progress_token,
         meta_progress_token,
         modern_version,
+        traceparent,
+        tracestate,
     }
 }

@@ -16,3 +16,7 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub const MOORING_DEGRADED: HeaderName = HeaderName::from_static("mooring-degraded");
 /// Tells nginx not to buffer a stream.
 pub const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+/// The sender's trace and its span in it (W3C Trace Context).
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// What the systems of a trace say beside it (W3C Trace Context).
+pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");

@@ -29,6 +29,7 @@ pub mod watched_reply;
 mod cut_message;
 mod keys;
 mod splice;
+mod trace_meta;
 
 pub use cut_message::{CutMessage, request_id, response_id};
 pub use envelope::{EnvelopeError, Kind, Message, Sender};
@@ -48,6 +49,7 @@ pub use rewrite::{
 };
 pub use stream::{StreamError, StreamRewriter};
 pub use tool_server::ToolServer;
+pub use trace_meta::with_traceparent;
 pub use version::{Revision, VersionError};
 pub use watched_reply::{BodyEnd, CompleteWith, ReplySummary};
 

@@ -5,12 +5,15 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use mooring_protocol::Revision;
-use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION, X_REQUEST_ID};
+use mooring_protocol::header::{
+    LAST_EVENT_ID, MCP_PROTOCOL_VERSION, TRACEPARENT, TRACESTATE, X_REQUEST_ID,
+};
+use mooring_traces::RemoteContext;
 
 /// Fields that are forwarded because they are useful and not sensitive: trace context (W3C) and language.
 static UNCHANGED: [HeaderName; 4] = [
-    HeaderName::from_static("traceparent"),
-    HeaderName::from_static("tracestate"),
+    TRACEPARENT,
+    TRACESTATE,
     HeaderName::from_static("baggage"),
     http::header::ACCEPT_LANGUAGE,
 ];
@@ -46,6 +49,17 @@ impl ForwardedFields {
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect(),
         }
+    }
+
+    /// The trace of the client; none if it names none.
+    #[must_use]
+    pub fn trace_context(&self) -> Option<RemoteContext> {
+        let value = |wanted: &HeaderName| {
+            let mut others = self.others.iter();
+            let (_, value) = others.find(|(name, _)| name == wanted)?;
+            value.to_str().ok()
+        };
+        RemoteContext::parse(value(&TRACEPARENT)?, value(&TRACESTATE))
     }
 
     /// Adds them to the headers of another request.

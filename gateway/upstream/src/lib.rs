@@ -21,6 +21,7 @@ mod health;
 mod http;
 mod http_reply;
 mod lateness;
+mod message_span;
 mod metrics;
 mod oauth;
 mod probe;
@@ -57,6 +58,7 @@ pub use http::{
 };
 pub use http_reply::read_http;
 pub use lateness::Lateness;
+pub use message_span::{describe_message, note_reply};
 pub use metrics::{describe_metrics, server_contact};
 pub use oauth::{OauthTokens, TokenExchangeError};
 pub use probe::{ProbeResult, is_session_unknown, may_be_session_unknown, probe};

@@ -8,17 +8,21 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
-use mooring_session::names::UpstreamSession;
+use mooring_session::names::{InstanceName, UpstreamSession};
 
 use super::credential::RequestCredential;
 use super::credential_header::CredentialHeader;
 use super::forwarded_fields::ForwardedFields;
 use super::http::HttpRequest;
+use super::message_span::describe_message;
 use super::send_permit::SendPermit;
 use super::timed_exchange::TimedExchange;
 use super::{Caller, Instance, SendError, Server};
-use mooring_protocol::Method as McpMethod;
-use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID};
+use mooring_protocol::header::{
+    MCP_PROTOCOL_VERSION, MCP_SESSION_ID, TRACEPARENT, X_MCP_SESSION_ID,
+};
+use mooring_protocol::{Message, Method as McpMethod, Sender, with_traceparent};
+use mooring_traces::{Span, SpanKind, TraceScope, attribute};
 use mooring_usage::MemoryShare;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -112,11 +116,69 @@ impl Outgoing {
         self
     }
 
-    /// Begins to measure its exchange with an instance; none for a request of the gateway itself.
+    /// Begins to measure its exchange with an instance, and to trace it; none for a request of the gateway itself. The
+    /// server gets the span of the exchange as the parent of its own: in the header and, if the client has named its trace
+    /// in `_meta`, there too.
     #[must_use]
-    pub fn begin_exchange(&self, server: &str, instance: &str) -> Option<TimedExchange> {
+    pub fn begin_exchange(
+        &mut self,
+        server: &Server,
+        instance: &InstanceName,
+    ) -> Option<TimedExchange> {
         let method = self.timed_as?;
-        Some(TimedExchange::begin(server, instance, method))
+        let span = self.begin_span(server, instance, method);
+        // A trace that is not recorded and began here is not recorded elsewhere either.
+        if let Some(scope) = span.scope().or_else(TraceScope::current) {
+            let traceparent = scope.traceparent();
+            if span.is_recorded()
+                && let Some(body) = with_traceparent(&self.body, &traceparent)
+            {
+                self.body = body;
+            }
+            if let Ok(value) = HeaderValue::try_from(traceparent) {
+                self.headers.insert(TRACEPARENT, value);
+            }
+        }
+        let (server, instance) = (server.id.as_str(), instance.as_str());
+        Some(TimedExchange::begin(server, instance, method, span))
+    }
+
+    fn begin_span(&self, server: &Server, instance: &InstanceName, method: McpMethod) -> Span {
+        let mut span = Span::begin(method.label(), SpanKind::Client);
+        if !span.is_recorded() {
+            return span;
+        }
+        if let Ok(message) = Message::parse(&self.body, Sender::Gateway) {
+            describe_message(&mut span, &message);
+        }
+        let texts = [
+            (attribute::MCP_PROTOCOL_VERSION, MCP_PROTOCOL_VERSION),
+            (attribute::MCP_SESSION_ID, X_MCP_SESSION_ID),
+        ];
+        for (attribute, header) in texts {
+            if let Some(Ok(text)) = self.headers.get(header).map(HeaderValue::to_str) {
+                span.note_text(attribute, text);
+            }
+        }
+        span.note_text(attribute::SERVER, server.id.as_str());
+        if server.is_program() {
+            span.note(attribute::NETWORK_TRANSPORT, "pipe");
+            return span;
+        }
+        span.note(attribute::NETWORK_TRANSPORT, "tcp");
+        span.note(attribute::NETWORK_PROTOCOL_NAME, "http");
+        span.note(attribute::NETWORK_PROTOCOL_VERSION, "1.1");
+        if let Some(instance) = server.instance(instance) {
+            let uri = &instance.uri;
+            span.note_text(attribute::SERVER_ADDRESS, uri.host().unwrap_or_default());
+            let of_scheme = match uri.scheme_str() {
+                Some("https") => 443,
+                _ => 80,
+            };
+            let port = uri.port_u16().unwrap_or(of_scheme);
+            span.note(attribute::SERVER_PORT, i64::from(port));
+        }
+        span
     }
 
     /// Its HTTP method.

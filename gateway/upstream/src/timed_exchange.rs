@@ -1,7 +1,9 @@
-//! Measures one exchange with an instance, up to the last byte of its reply, whichever task reads that.
+//! Measures one exchange with an instance, and traces it, up to the last byte of its reply, whichever task reads that.
 
+use super::message_span::note_reply;
 use mooring_metrics::{ExchangeOutcome, ExchangeTimer};
 use mooring_protocol::{BodyEnd, CompleteWith, Method, Reply, ReplySummary, ResponseOutcome};
+use mooring_traces::{Span, TraceScope};
 
 /// An exchange that has begun.
 #[derive(Debug)]
@@ -9,13 +11,27 @@ use mooring_protocol::{BodyEnd, CompleteWith, Method, Reply, ReplySummary, Respo
 pub struct TimedExchange {
     /// None once there is a reply.
     timer: Option<ExchangeTimer>,
+    span: Span,
 }
 
 impl TimedExchange {
-    pub(crate) fn begin(server: &str, instance: &str, method: Method) -> Self {
+    pub(crate) fn begin(server: &str, instance: &str, method: Method, span: Span) -> Self {
         Self {
             timer: Some(ExchangeTimer::of_upstream(server, instance, method.label())),
+            span,
         }
+    }
+
+    /// The scope of what is done for it; none if it is not traced.
+    #[must_use]
+    pub fn scope(&self) -> Option<TraceScope> {
+        self.span.scope()
+    }
+
+    /// Its span.
+    #[must_use]
+    pub const fn span(&self) -> &Span {
+        &self.span
     }
 
     /// The reply, measured to its end.
@@ -23,7 +39,9 @@ impl TimedExchange {
         let Some(timer) = self.timer.take() else {
             return reply;
         };
+        let mut span = std::mem::take(&mut self.span);
         reply.watched(CompleteWith::Response, move |summary| {
+            note_reply(&mut span, summary);
             let status = summary.status.as_u16();
             timer.end(summary.first_byte_at, status, exchange_outcome(summary));
         })
@@ -35,6 +53,8 @@ impl Drop for TimedExchange {
     fn drop(&mut self) {
         if let Some(timer) = &self.timer {
             timer.end(None, 0, ExchangeOutcome::NoReply);
+            self.span
+                .fail(<&'static str>::from(ExchangeOutcome::NoReply));
         }
     }
 }

@@ -208,6 +208,9 @@ fn a_key_in_another_case_is_refused_from_clients_and_nothing_from_upstreams() {
         }
         assert!(upstream(text).is_ok(), "{text}");
     }
+    // Nothing is decided by the context of a trace.
+    let text = r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"_meta":{"TraceParent":"00"}}}"#;
+    assert!(client(text).is_ok_and(|message| message.params.traceparent().is_none()));
     // Objects that only servers read may use any names.
     let text =
         r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"arguments":{"Name":1,"name":2}}}"#;

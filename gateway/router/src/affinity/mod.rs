@@ -8,6 +8,7 @@
 mod active_bindings;
 mod admission;
 mod beats;
+mod binding_spans;
 mod boot_clock;
 mod cancellation;
 mod cleaning;
@@ -67,6 +68,7 @@ pub use turn::{Turn, Withdrawal};
 pub use wake_ups::BindingWatch;
 
 use self::beats::AcknowledgedBeats;
+use self::binding_spans::BindingSpans;
 use self::boot_clock::boot_now;
 use self::configuration::RouterConfiguration;
 use self::stream::OpenStreams;
@@ -99,6 +101,7 @@ struct Shared {
     beats: Arc<AcknowledgedBeats>,
     open_streams: OpenStreams,
     in_flight_requests: InFlightRequests,
+    binding_spans: BindingSpans,
     /// Each thread has its own: a turn is kept by the thread that took it.
     held_turns: ThreadLocal<Arc<HeldTurns>>,
     sequence: AtomicU64,
@@ -146,6 +149,7 @@ impl SessionRouter {
             beats: Arc::default(),
             open_streams: OpenStreams::default(),
             in_flight_requests: InFlightRequests::default(),
+            binding_spans: BindingSpans::default(),
             held_turns: ThreadLocal::new(),
             options,
             sequence: AtomicU64::new(0),

@@ -3,11 +3,14 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use mooring_delivery::{
     Claim, InitializeFailure, Loss, LostBinding, Resolution, ResolveFailure, ResolvedBinding, Task,
     TaskOutcome,
 };
 use mooring_session::names::{InstanceName, NameError, UpstreamSession};
+use mooring_session::rules::{RebindReply, RebindRequest};
 use mooring_session::view::BindingView;
 
 use super::resolve::{ResolveError, RouterErrors, ServerInstances, now};
@@ -16,17 +19,30 @@ use super::wake_ups::Waiter;
 use super::{Session, SessionRouter, caller_of};
 use mooring_metrics as metrics;
 use mooring_store::{EndCause, StoreError, fresh_token};
+use mooring_traces::{Span, SpanKind, TraceScope, attribute, in_scope};
 use mooring_upstream::{InitializeHandshake, InitializedSession, Outgoing, Server, discard};
 use mooring_usage::for_same_user;
 
 /// What the driver of one resolution keeps between its tasks.
-#[derive(Default)]
 pub(crate) struct Resolving {
     /// The handshake of the session's client, and what to restore after it. Read from the record unless it is given.
     handshake: Option<(InitializeHandshake, RestoredState)>,
     /// The upstream session that was initialized last.
     initialized: Option<InitializedSession>,
     waiter: Option<Waiter>,
+    /// The resolution, with a link to what last used a binding that it moves.
+    span: Span,
+}
+
+impl Default for Resolving {
+    fn default() -> Self {
+        Self {
+            handshake: None,
+            initialized: None,
+            waiter: None,
+            span: Span::begin("resolve binding", SpanKind::Internal),
+        }
+    }
 }
 
 impl Resolving {
@@ -58,16 +74,27 @@ impl Resolving {
                 return Ok(result?);
             }
             let task = resolution.task(&facts).ok_or(ResolveError::ClaimPending)?;
-            let outcome = Box::pin(self.perform(router, session, server, task)).await?;
+            let outcome = self.perform_traced(router, session, server, task).await?;
             resolution.handle(outcome, &facts, now());
         }
     }
 
-    /// Performs one task.
+    /// Performs one task, as part of the resolution's span.
     ///
     /// # Errors
     /// Never in practice: no token was drawn.
-    pub(crate) async fn perform(
+    pub(crate) fn perform_traced<'a>(
+        &'a mut self,
+        router: &'a SessionRouter,
+        session: &'a Session,
+        server: &'a Server,
+        task: Task<'a>,
+    ) -> BoxFuture<'a, Result<TaskOutcome<RouterErrors>, NameError>> {
+        let scope = self.span.scope().or_else(TraceScope::current);
+        in_scope(scope, self.perform(router, session, server, task)).boxed()
+    }
+
+    async fn perform(
         &mut self,
         router: &SessionRouter,
         session: &Session,
@@ -88,11 +115,14 @@ impl Resolving {
                 return Ok(TaskOutcome::Bound(store.bind(key, &request).await));
             }
             Task::Rebind(request) => {
-                return Ok(TaskOutcome::Rebound(store.rebind(key, &request).await));
+                return Ok(TaskOutcome::Rebound(
+                    self.rebind(router, session, &request).await,
+                ));
             }
             Task::Confirm(request) => {
                 let confirmed = store.confirm(key, &request).await;
                 if confirmed.is_ok() {
+                    self.span.note_count(attribute::EPOCH, request.epoch);
                     router.waiters().note_binding(key, &server.id);
                 }
                 return Ok(TaskOutcome::Confirmed(confirmed));
@@ -146,6 +176,25 @@ impl Resolving {
             Task::EndSession => router.close_lost(session, EndCause::StateLost).await,
         }
         Ok(TaskOutcome::Done)
+    }
+
+    async fn rebind(
+        &mut self,
+        router: &SessionRouter,
+        session: &Session,
+        request: &RebindRequest,
+    ) -> Result<RebindReply, StoreError> {
+        let span = &mut self.span;
+        router.link_last_use(session, &request.server, request.epoch, span);
+        span.note_count(attribute::EPOCH_FROM, request.epoch);
+        if let Some(reason) = &request.reason {
+            span.note_text(attribute::REBIND_REASON, reason.as_str());
+        }
+        let rebound = router.store().rebind(&session.key, request).await;
+        if let Ok(reply) = &rebound {
+            span.note_count(attribute::EPOCH_TO, reply.binding.epoch);
+        }
+        rebound
     }
 
     async fn initialize(

@@ -53,6 +53,7 @@ use mooring_store::{
     EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store, StoreError,
     TurnScope, fresh_token,
 };
+use mooring_traces::{Span, SpanKind, TraceScope, in_scope};
 use mooring_upstream::{SendPermit, Server};
 
 /// The result of withdrawing a call.
@@ -221,10 +222,14 @@ impl SessionRouter {
         let id = turn_id(id.as_json(), lane);
         let call = RunningCall::new(Some(id.into()), self.held_turns());
         let started = Instant::now();
-        let taken = self
-            .take_turn_of(&call, session, &server.id, wait_max)
-            .await;
+        let mut span = Span::begin("wait for turn", SpanKind::Internal);
+        let scope = span.scope().or_else(TraceScope::current);
+        let taking = self.take_turn_of(&call, session, &server.id, wait_max);
+        let taken = in_scope(scope, taking).await;
         metrics::turn_wait(started.elapsed());
+        if taken.is_err() {
+            span.fail("turn");
+        }
         taken.map(Some)
     }
 

@@ -18,9 +18,10 @@ use mooring_metrics as metrics;
 use mooring_protocol::Reply;
 use mooring_protocol::ids::Epoch;
 use mooring_settings::Concurrency;
+use mooring_traces::{TraceScope, in_scope};
 use mooring_upstream::{
-    ExchangeError, Outgoing, ProbeResult, SendError, SendPermit, Server, UNREACHED_LOST_AFTER,
-    is_session_unknown, may_be_session_unknown, read_answer,
+    ExchangeError, Outgoing, ProbeResult, SendError, SendPermit, Server, TimedExchange,
+    UNREACHED_LOST_AFTER, is_session_unknown, may_be_session_unknown, read_answer,
 };
 
 const _: () = assert!(UNREACHED_WITHIN.as_millis() > UNREACHED_LOST_AFTER.as_millis());
@@ -230,15 +231,17 @@ async fn send(
     received: &mut Option<Reply>,
 ) -> Event<RouterErrors> {
     (call.outgoing).set_upstream_session(binding.upstream_session.as_ref());
+    let exchange = (call.outgoing).begin_exchange(call.server, &binding.instance);
     let call = &*call;
-    let exchange =
-        (call.outgoing).begin_exchange(call.server.id.as_str(), binding.instance.as_str());
-    let sent = router
-        .send(call.session, call.server, binding, &call.outgoing)
-        .await;
+    let scope = exchange.as_ref().and_then(TimedExchange::scope);
+    let sending = router.send(call.session, call.server, binding, &call.outgoing);
+    let sent = in_scope(scope.or_else(TraceScope::current), sending).await;
     let mut reply = match sent {
         Ok(reply) => match exchange {
-            Some(exchange) => exchange.watch(reply),
+            Some(exchange) => {
+                router.note_span(call.session, binding, exchange.span());
+                exchange.watch(reply)
+            }
             None => reply,
         },
         Err(error) => return not_answered(call, binding, error),
@@ -323,7 +326,7 @@ impl RareActions {
             }
             Action::Resolve(task) => {
                 let resolving = self.resolving.get_or_insert_default();
-                let performing = Box::pin(resolving.perform(router, session, server, task));
+                let performing = resolving.perform_traced(router, session, server, task);
                 Event::Resolving(performing.await?)
             }
             Action::Read(binding) => Event::Read(self.read(router, call, binding).await),

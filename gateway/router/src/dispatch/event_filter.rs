@@ -20,12 +20,15 @@ use mooring_protocol::ids::{Epoch, Id};
 use mooring_protocol::mark::{MarkPlace, STATE_LOST};
 use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{
-    ErrorBody, ErrorKind, Event, Kind, Marker, Message, PendingRequest, RequestOrigin, Sender,
-    mark, rewrite_down,
+    ErrorBody, ErrorKind, Event, Kind, Marker, Message, Method, PendingRequest, RequestOrigin,
+    Sender, mark, rewrite_down,
 };
 use mooring_settings::LostStateNotice;
 use mooring_store::Family;
-use mooring_upstream::{ProbeResult, ReplySource as _, Server, report_dropped_message};
+use mooring_traces::{Span, SpanKind, TraceScope, enter_scope};
+use mooring_upstream::{
+    ProbeResult, ReplySource as _, Server, describe_message, report_dropped_message,
+};
 
 /// How long the error of a call whose stream broke waits for what a ping shows of the upstream session.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
@@ -56,6 +59,10 @@ pub(super) struct EventFilter {
     /// Whether an event had an id with which the stream can be resumed. The first such event is often an empty priming
     /// event (MCP 2025-11-25, transports).
     has_event_ids: bool,
+    /// The span of the call.
+    scope: Option<TraceScope>,
+    /// That of a request to its client, until the call continues.
+    question: Span,
 }
 
 /// The caller of a stream, and the binding over which it comes.
@@ -144,6 +151,8 @@ impl EventFilter {
             moved,
             is_marked: false,
             has_event_ids: false,
+            scope: TraceScope::current(),
+            question: Span::default(),
         }
     }
 
@@ -160,6 +169,20 @@ impl EventFilter {
         says_something.then_some(passed)
     }
 
+    /// Begins or ends the span of a request to the client. Servers ping at intervals, whatever their calls do.
+    fn trace_question(&mut self, message: &Message<'_>) {
+        let Some(scope) = self.scope.as_ref().filter(|scope| scope.is_sampled()) else {
+            return;
+        };
+        if message.kind() != Kind::Request {
+            self.question = Span::default();
+        } else if message.method() != Method::Ping {
+            let begin = || Span::begin("request to client", SpanKind::Client);
+            self.question = enter_scope(Some(scope.clone()), begin);
+            describe_message(&mut self.question, message);
+        }
+    }
+
     /// The message as the client gets it; `None` if it is not for the client.
     fn pass_message(&mut self, text: &Bytes, turn: Option<&Turn>) -> Option<Bytes> {
         let message = match Message::parse(text, Sender::Upstream) {
@@ -173,6 +196,7 @@ impl EventFilter {
         if let Some(turn) = turn {
             turn.saw(&message);
         }
+        self.trace_question(&message);
         let down = match rewrite_down(&message, &self.marker) {
             Ok(down) => down,
             Err(error) => {

@@ -204,10 +204,10 @@ impl Pool {
         caller: &Caller<'_>,
         outgoing: &Outgoing,
     ) -> Result<Option<PooledReply>, PooledError> {
-        let request = outgoing
+        let mut request = outgoing
             .clone()
             .upstream_session(session.upstream_session.as_ref());
-        let exchange = outgoing.begin_exchange(server.id.as_str(), instance.name.as_str());
+        let exchange = request.begin_exchange(server, &instance.name);
         let reply = self.client.send_once(instance, &request).await?;
         let reply = match exchange {
             Some(exchange) => exchange.watch(reply),

@@ -29,6 +29,7 @@ use mooring_session::rules::{
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
+use mooring_traces::{Span, SpanKind, attribute};
 use tokio::sync::watch;
 
 pub use self::desired_state::DesiredStateError;
@@ -54,7 +55,8 @@ const INIT_BYTES_MAX: usize = 65_536;
 /// How many TTLs of a session the initialize params that it names are kept.
 const INIT_KEEP_TTLS: u64 = 2;
 
-/// Runs an operation of the actual store; with a command's name, records its duration.
+/// Runs an operation of the actual store; with a command's name, records its duration, and a span if a request that is
+/// traced waits for it.
 macro_rules! on_backend {
     ($self:ident.$operation:ident($($argument:expr),*)) => {
         match &*$self.backend {
@@ -63,10 +65,12 @@ macro_rules! on_backend {
             $crate::store::Backend::Fallback(store) => store.$operation($($argument),*).await,
         }
     };
-    ($command:expr, $($operation:tt)*) => {{
+    ($command:expr, $self:ident.$($operation:tt)*) => {{
         let started = std::time::Instant::now();
-        let result = $crate::store::on_backend!($($operation)*);
+        let span = $crate::store::begin_span($command, &$self.backend);
+        let result = $crate::store::on_backend!($self.$($operation)*);
         $crate::store::record_duration($command, started);
+        $crate::store::end_span(span, result.as_ref().err());
         result
     }};
 }
@@ -339,6 +343,29 @@ impl Store {
             Backend::Redis(_, followed) => &followed.cell,
             Backend::Fallback(store) => store.status(),
         }
+    }
+}
+
+/// The span of a command that a request waits for.
+fn begin_span(command: &'static str, backend: &Backend) -> Span {
+    let mut span = Span::begin(command, SpanKind::Client);
+    span.note(attribute::DB_OPERATION_NAME, command);
+    span.note(
+        attribute::DB_SYSTEM_NAME,
+        match backend {
+            Backend::Embedded(_) => "sqlite",
+            Backend::Redis(..) | Backend::Fallback(_) => "redis",
+        },
+    );
+    span
+}
+
+/// A refusal is an answer of the store: the session is gone, or another's.
+fn end_span(mut span: Span, error: Option<&StoreError>) {
+    match error {
+        None => {}
+        Some(StoreError::Refused(_)) => span.fail("refused"),
+        Some(_) => span.fail("unavailable"),
     }
 }
 
