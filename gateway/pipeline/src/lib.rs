@@ -33,6 +33,7 @@ mod request_entry;
 mod request_facts;
 mod request_log;
 mod request_rate;
+mod request_trace;
 mod serving_core;
 mod stateful;
 mod stateless;
@@ -49,7 +50,7 @@ pub use self::nested_servers::NestedServers;
 pub use self::pipeline::{Operation, serve, serve_posted};
 pub use self::refusals::{RefusalCause, RefusalView};
 pub use self::removed_servers::RemovedServers;
-pub use self::request::{Request, RequestFields, RequestServer, SessionSource};
+pub use self::request::{ClientTransport, Request, RequestFields, RequestServer, SessionSource};
 pub use self::request_entry::RequestEntry;
 pub use self::request_facts::RequestKind;
 pub use self::request_log::{

@@ -19,9 +19,12 @@ use super::{answer, stateful, upstream_server};
 use mooring_code::calls::Upstreams;
 use mooring_identity::Identity;
 use mooring_protocol::envelope::Sender;
-use mooring_protocol::{EnvelopeError, ErrorBody, ErrorKind, Message, Reply, Revision, call};
+use mooring_protocol::{
+    CompleteWith, EnvelopeError, ErrorBody, ErrorKind, Message, Reply, Revision, call,
+};
 use mooring_router::affinity::{InitializeRequest, Session};
-use mooring_upstream::Server;
+use mooring_traces::{Span, SpanKind, TraceScope, in_scope};
+use mooring_upstream::{Server, describe_message, note_reply};
 use mooring_usage::for_same_user;
 
 /// The servers of this gateway, for code of one caller and for the catalog.
@@ -54,7 +57,16 @@ impl Upstreams for NestedServers {
             let route = async |body: &Bytes, message: &Message<'_>| {
                 stateful::post(&request, body, message, Revision::OFFERED).await
             };
-            serve_in_order(&request, &text, &message, route).await
+            let mut span = Span::begin(message.method().label(), SpanKind::Internal);
+            describe_message(&mut span, &message);
+            let scope = span.scope().or_else(TraceScope::current);
+            let reply = in_scope(scope, serve_in_order(&request, &text, &message, route)).await;
+            match span.is_recorded() {
+                true => reply.watched(CompleteWith::Response, move |summary| {
+                    note_reply(&mut span, summary);
+                }),
+                false => reply,
+            }
         })
     }
 

@@ -11,6 +11,7 @@ use super::{agent, answer, code, group, stateful, upstream_server};
 use mooring_protocol::{
     EnvelopeError, ErrorBody, ErrorKind, Kind, Message, Method, Reply, Revision,
 };
+use mooring_traces::in_scope;
 
 /// What a request asks for.
 #[derive(Debug)]
@@ -38,13 +39,15 @@ pub async fn serve(request: &Request, server: &ServerTarget, operation: Operatio
             message,
             revision,
         } => {
-            if let Some(entry) = &request.entry {
+            let scope = request.entry.as_ref().and_then(|entry| {
                 entry.note_message(server.id(), message);
-            }
+                entry.begin_trace(request, message, revision)
+            });
             let route = async |body: &Bytes, message: &Message<'_>| {
                 route(request, server, body, message, revision).await
             };
-            serve_in_order(&request.at(server), body, message, route).await
+            let at_server = request.at(server);
+            in_scope(scope, serve_in_order(&at_server, body, message, route)).await
         }
         Operation::Stream => Box::pin(serve_stream(request, server)).await,
         Operation::Deletion => Box::pin(end_session(request, server)).await,

@@ -72,6 +72,18 @@ pub struct RequestFields {
     pub client_name: Option<HeaderValue>,
     /// What goes on to upstream servers.
     pub forwarded: ForwardedFields,
+    /// How it came.
+    pub transport: ClientTransport,
+}
+
+/// How a client's request came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientTransport {
+    /// Over standard input.
+    #[default]
+    Pipe,
+    /// Over HTTP of this version; none if another gateway has read it.
+    Http(Option<http::Version>),
 }
 
 /// Where the session of a request comes from.
@@ -111,6 +123,7 @@ impl Default for RequestFields {
             revision: Ok(Revision::ASSUMED),
             client_name: None,
             forwarded: ForwardedFields::default(),
+            transport: ClientTransport::default(),
         }
     }
 }

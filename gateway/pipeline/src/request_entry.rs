@@ -8,11 +8,14 @@ use std::time::Instant;
 use http::HeaderValue;
 use mooring_session::names::{InstanceName, Principal, ServerName};
 
+use super::request::Request;
 use super::request_facts::{EndedRequest, RequestFacts, RequestKind};
 use super::request_log::RequestLog;
+use super::request_trace::begin_trace;
 use mooring_metrics::ExchangeTimer;
-use mooring_protocol::{CompleteWith, Kind, Message, Method, Reply, ReplySummary};
-use mooring_upstream::exchange_outcome;
+use mooring_protocol::{CompleteWith, Kind, Message, Method, Reply, ReplySummary, Revision};
+use mooring_traces::{TraceScope, attribute};
+use mooring_upstream::{exchange_outcome, note_reply};
 
 /// Most characters of a request's id, as many as a log line has of a value.
 const REQUEST_ID_CHARACTERS_MAX: usize = 64;
@@ -87,6 +90,19 @@ impl RequestEntry {
         facts.timer = Some(timer);
     }
 
+    /// Begins its trace, as this message; returns the scope in which it is served. None if it is not traced.
+    pub(crate) fn begin_trace(
+        &self,
+        request: &Request,
+        message: &Message<'_>,
+        revision: Revision,
+    ) -> Option<TraceScope> {
+        let tracer = self.log.tracer()?;
+        let trace = begin_trace(tracer, request, message, revision, self.arrived);
+        self.facts().span = trace.span;
+        trace.scope
+    }
+
     /// It is in the session with this digest.
     pub fn note_session(&self, digest: &Arc<str>) {
         self.facts().session = Some(Arc::clone(digest));
@@ -107,8 +123,9 @@ impl RequestEntry {
     }
 
     fn end(&self, reply: &ReplySummary) {
-        let facts = std::mem::take(&mut *self.facts());
+        let mut facts = std::mem::take(&mut *self.facts());
         let outcome = exchange_outcome(reply);
+        end_span(&mut facts, reply);
         if let Some(timer) = &facts.timer {
             timer.end(reply.first_byte_at, reply.status.as_u16(), outcome);
         }
@@ -124,6 +141,18 @@ impl RequestEntry {
 
     fn facts(&self) -> MutexGuard<'_, RequestFacts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says of its span what became known while it was served.
+fn end_span(facts: &mut RequestFacts, reply: &ReplySummary) {
+    let span = &mut facts.span;
+    note_reply(span, reply);
+    if let Some(session) = &facts.session {
+        span.note_text(attribute::MCP_SESSION_ID, session);
+    }
+    if let Some(server) = &facts.server {
+        span.note_text(attribute::SERVER, server.as_str());
     }
 }
 

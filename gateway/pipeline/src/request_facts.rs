@@ -7,6 +7,7 @@ use mooring_session::names::{InstanceName, Principal, ServerName};
 
 use mooring_metrics::{ExchangeOutcome, ExchangeTimer};
 use mooring_protocol::{Method, ReplySummary};
+use mooring_traces::Span;
 
 /// What is known of a request.
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub(crate) struct RequestFacts {
     pub(crate) bytes: u64,
     /// Measures a message for a server.
     pub(crate) timer: Option<ExchangeTimer>,
+    /// Traces it.
+    pub(crate) span: Span,
 }
 
 /// The kind of a request.

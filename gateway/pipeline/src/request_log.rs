@@ -1,4 +1,4 @@
-//! The request log: one line for a request, when its reply has ended; and who sends most.
+//! The request log: one line and one span for a request, when its reply has ended; and who sends most.
 //!
 //! Invariant: no line and no figure names a user or a session but by digest. Lines of one server and one user are limited
 //! in rate like all lines, except where every request is to be logged.
@@ -16,6 +16,7 @@ use mooring_metrics::{self as metrics, ExchangeOutcome};
 use mooring_peers::fleet::UserDigests;
 use mooring_protocol::ResponseOutcome;
 use mooring_settings::{LogSettings, LoggedRequests};
+use mooring_traces::{Tracer, enter_scope};
 use mooring_usage::{Busiest, CallFigures};
 
 /// The target of lines about requests.
@@ -29,6 +30,7 @@ pub struct RequestLog {
     logged: LoggedRequests,
     slow: Duration,
     users: UserDigests,
+    tracer: Option<Tracer>,
     busiest: Mutex<BusiestSenders>,
     refusals: LatestRefusals,
 }
@@ -109,20 +111,27 @@ enum LogDecision {
 }
 
 impl RequestLog {
-    /// A log as the settings say.
+    /// A log as the settings say. Requests are traced by `tracer`, if there is one.
     #[must_use]
-    pub fn new(settings: &LogSettings, users: UserDigests) -> Self {
+    pub fn new(settings: &LogSettings, users: UserDigests, tracer: Option<Tracer>) -> Self {
         let now = Instant::now();
         Self {
             logged: settings.requests,
             slow: settings.slow_request,
             users,
+            tracer,
             busiest: Mutex::new(BusiestSenders {
                 users: Busiest::new(now),
                 sessions: Busiest::new(now),
             }),
             refusals: LatestRefusals::default(),
         }
+    }
+
+    /// Begins the traces of requests; none if they are not traced.
+    #[must_use]
+    pub const fn tracer(&self) -> Option<&Tracer> {
+        self.tracer.as_ref()
     }
 
     /// The digest of this user in the log.
@@ -188,7 +197,13 @@ impl RequestLog {
         }
     }
 
+    /// Writes its line, with the ids of its span.
     fn write(&self, request: &EndedRequest<'_>, is_logged: bool) {
+        let scope = request.facts.span.scope();
+        enter_scope(scope, || self.write_line(request, is_logged));
+    }
+
+    fn write_line(&self, request: &EndedRequest<'_>, is_logged: bool) {
         let EndedRequest {
             id,
             facts,

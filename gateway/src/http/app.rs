@@ -16,6 +16,7 @@ use mooring_peers::fleet::CallerSigner;
 use mooring_pipeline::legacy::LegacyClients;
 use mooring_pipeline::{ServerDirectory, ServingCore};
 use mooring_settings::ListenSettings;
+use mooring_traces::ExportOutlet;
 use mooring_upstream::OauthTokens;
 
 /// The state shared by all requests.
@@ -47,6 +48,8 @@ pub struct App {
     pub operator_cache: Arc<OperatorCache>,
     /// Reloads the settings; none in a process that cannot.
     pub reloads: Option<ReloadHandle>,
+    /// Sends the spans of requests; none if they are not traced.
+    pub spans: Option<ExportOutlet>,
     /// Renders `/metrics`.
     pub metrics: PrometheusHandle,
 }

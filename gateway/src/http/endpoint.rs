@@ -19,8 +19,8 @@ use super::reply::to_http;
 use super::request_fields::read_fields;
 use mooring_identity::Identity;
 use mooring_pipeline::{
-    Operation, Request as McpRequest, RequestEntry, RequestKind, RequestServer as _, ServerTarget,
-    SessionSource, answer, serve_batch, serve_posted,
+    ClientTransport, Operation, Request as McpRequest, RequestEntry, RequestKind,
+    RequestServer as _, ServerTarget, SessionSource, answer, serve_batch, serve_posted,
 };
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::X_REQUEST_ID;
@@ -79,6 +79,7 @@ pub(super) async fn serve_caller(
     caller: Option<Arc<Identity>>,
 ) -> Response {
     let mut fields = read_fields(&head.headers);
+    fields.transport = ClientTransport::Http(Some(head.version));
     let entry = fields.begin_entry(&app.core.request_log);
     let request_id = entry.id().clone();
     let head_of = RequestHead::of(sender, head);

@@ -1,7 +1,7 @@
 //! Serves requests that peers forward.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -16,6 +16,7 @@ use mooring_peers::{Forward, Operation, PeerService, Verdict};
 use mooring_pipeline::answer;
 use mooring_pipeline::legacy::{RIGHTS, StreamMessage};
 use mooring_protocol::{ErrorKind, Reply};
+use mooring_traces::{Span, in_scope};
 use mooring_usage::{ChargeEnd, for_same_user};
 
 /// The endpoint for peers.
@@ -39,6 +40,21 @@ impl PeerEndpoint {
     #[must_use]
     pub fn asked_at(&self) -> Option<Instant> {
         *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The span of a request that the peer traces. A message to a stream begins its own where it is served.
+fn begin_span(app: &App, forward: &Forward) -> Span {
+    let tracer = app.core.request_log.tracer();
+    let traced = tracer.zip(forward.trace_context());
+    match traced {
+        Some((tracer, parent)) if forward.operation != Operation::Stream => {
+            let now = SystemTime::now();
+            let mut span = tracer.begin_request(Some(&parent), "forward", now).span;
+            forward.describe(&mut span);
+            span
+        }
+        _ => Span::default(),
     }
 }
 
@@ -78,18 +94,23 @@ impl PeerService for PeerEndpoint {
         let app = &served.app;
         let usage = app.core.usages.of(&forward.principal);
         usage.charge_task().await;
+        let mut span = begin_span(app, &forward);
         let reply = match forward.operation {
             Operation::Stream => Self::deliver(app, forward).await,
             Operation::Serve | Operation::Renew | Operation::Close => {
-                app.core.session_router.serve_forward(forward).await
+                let serving = app.core.session_router.serve_forward(forward);
+                in_scope(span.scope(), serving).await
             }
         };
-        let charge = ChargeEnd;
+        if let Err(verdict) = &reply {
+            span.fail(<&'static str>::from(verdict));
+        }
+        let charge = (ChargeEnd, span);
         reply.map(|reply| {
             to_http(reply).map(|body| {
-                // It ends with the body.
+                // Both end with the body.
                 Body::new(body.map_frame(move |frame| {
-                    let ChargeEnd = &charge;
+                    let (ChargeEnd, _) = &charge;
                     frame
                 }))
             })

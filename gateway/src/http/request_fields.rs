@@ -4,7 +4,7 @@ use http::HeaderMap;
 use mooring_session::names::SessionId;
 
 use mooring_code::place::ClientName;
-use mooring_pipeline::RequestFields;
+use mooring_pipeline::{ClientTransport, RequestFields};
 use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID};
 use mooring_protocol::{ErrorKind, Revision};
 use mooring_upstream::ForwardedFields;
@@ -21,6 +21,7 @@ pub(super) fn read_fields(headers: &HeaderMap) -> RequestFields {
         revision,
         client_name: headers.get(ClientName::HEADER).cloned(),
         forwarded,
+        transport: ClientTransport::Http(None),
     }
 }
 

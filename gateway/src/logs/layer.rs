@@ -15,6 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use mooring_admin::AUDIT_TARGET;
 use mooring_metrics as metrics;
+use mooring_traces::TraceScope;
 
 use super::line::{LineFields, LineFormat, SERVER_FIELD, USER_FIELD};
 use super::queue::{LineBatch, LineQueue};
@@ -174,6 +175,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
             if let Some(of_span) = span.extensions().get::<LineFields>() {
                 fields.append(of_span);
             }
+        }
+        if let Some((trace, span)) = TraceScope::current().and_then(|scope| scope.log_ids()) {
+            fields.push_text("trace_id", &trace);
+            fields.push_text("span_id", &span);
         }
         let (level, target) = (*metadata.level(), metadata.target());
         if admission == Admission::Written {

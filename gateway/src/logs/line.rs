@@ -65,6 +65,11 @@ impl LineFields {
         self.push_value("message", message);
     }
 
+    /// Adds a text.
+    pub(super) fn push_text(&mut self, name: &str, text: &str) {
+        self.push_value(name, format_args!("{text}"));
+    }
+
     /// Adds a number.
     pub(super) fn push_number(&mut self, name: &str, number: impl fmt::Display) {
         self.push_name(name);

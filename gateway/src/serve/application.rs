@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::previous_app::PreviousApp;
 use super::servers::UpstreamCredentials;
-use super::{ServeError, servers};
+use super::{ServeError, servers, telemetry};
 use crate::http::{App, OperatorPage, RequestBodies, StrangerRates};
 use crate::reload::ReloadHandle;
 use crate::vault::Vault;
@@ -43,7 +43,7 @@ use mooring_router::pooled::Pool;
 use mooring_settings::{self as settings, AuthSettings, CodeServerSettings, Settings};
 use mooring_store::{SessionAccess, Store};
 use mooring_upstream::{
-    Client, ClientError, HttpClient, HttpClientOptions, SilenceLimits, tls_config,
+    Client, ClientError, HttpClient, HttpClientOptions, SilenceLimits, tls_config, with_causes,
 };
 use mooring_usage::{MemoryBudget, SharePart, UsageLimits};
 
@@ -77,6 +77,7 @@ struct CommonParts {
     page: Option<Arc<OperatorPage>>,
     operator_cache: Arc<OperatorCache>,
     reloads: Option<ReloadHandle>,
+    spans: Option<ExportOutlet>,
     metrics: PrometheusHandle,
 }
 
@@ -125,6 +126,14 @@ pub(crate) async fn assemble(
     parts: GatewayParts,
     recorder: PrometheusHandle,
 ) -> Result<Arc<App>, ServeError> {
+    let telemetry = telemetry::start(settings, &parts.worker);
+    let telemetry = telemetry.map_err(|error| ServeError::Unavailable {
+        service: "telemetry.otlp_endpoint".to_owned(),
+        reason: with_causes(&error),
+    })?;
+    let (tracer, spans) = telemetry
+        .map(|telemetry| (telemetry.tracer, telemetry.outlet))
+        .unzip();
     let vault = vault(settings, &parts.store)?;
     let upstream = UpstreamParts::new(settings, parts.ring.as_ref(), vault.as_ref(), None)?;
     let client = client(settings)?;
@@ -152,6 +161,7 @@ pub(crate) async fn assemble(
         request_log: Arc::new(RequestLog::new(
             &settings.log,
             UserDigests::new(parts.ring.as_ref()),
+            tracer,
         )),
         relay: RelayOptions {
             message_bytes_max: settings.upstream.event_bytes_max,
@@ -162,6 +172,7 @@ pub(crate) async fn assemble(
         page,
         operator_cache: Arc::default(),
         reloads: parts.reloads,
+        spans,
         metrics: recorder,
     };
     build(settings, common, upstream, parts.policy, None).await
@@ -184,6 +195,7 @@ pub(super) async fn assemble_next(
         page: app.page.clone(),
         operator_cache: Arc::clone(&app.operator_cache),
         reloads: app.reloads.clone(),
+        spans: app.spans.clone(),
         metrics: app.metrics.clone(),
     };
     let policy = Arc::new(AccessPolicy::of(settings));
@@ -252,6 +264,7 @@ async fn build(
         page: common.page,
         operator_cache: common.operator_cache,
         reloads: common.reloads,
+        spans: common.spans,
         metrics: common.metrics,
     }))
 }

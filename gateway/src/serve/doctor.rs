@@ -19,7 +19,7 @@ use mooring_session::names::WorkerId;
 
 use super::application::{self, GatewayParts};
 use super::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
-use super::{ServeError, beat, record_metrics, servers, wind_down};
+use super::{ServeError, beat, record_metrics, servers, telemetry, wind_down};
 use crate::app_tasks::AppTasks;
 use crate::background;
 use crate::http::App;
@@ -138,6 +138,7 @@ pub async fn diagnose(loaded: LoadedSettings) -> Result<Diagnosis, ServeError> {
         checks.push(port("worker.peer_listen", peers, PortProtocol::Tls).await);
     }
     checks.push(store(&settings).await);
+    checks.extend(collector(&settings).await);
     if is_servable {
         checks.extend(parts(&settings, &unstartable).await?);
     } else {
@@ -240,6 +241,22 @@ async fn store(settings: &Settings) -> SettingsCheck {
             "docs/operating-redis.md and docs/settings.md ([store]) say what is needed",
         ),
     }
+}
+
+/// Whether the collector takes traces; none if none is configured. Requests are served without it.
+async fn collector(settings: &Settings) -> Option<SettingsCheck> {
+    const SUBJECT: &str = "telemetry.otlp_endpoint";
+    let endpoint = settings.telemetry.otlp_endpoint.as_ref()?;
+    let asked = telemetry::ask_collector(&settings.telemetry, endpoint).await;
+    Some(match asked {
+        Ok(url) => SettingsCheck::ok(SUBJECT, format!("{url} takes traces")),
+        Err(problem) => SettingsCheck::wrong(
+            CheckOutcome::Warning,
+            SUBJECT,
+            problem,
+            "start the collector, or correct the URL and telemetry.headers; its receiver has to be OTLP over HTTP, usually at port 4318",
+        ),
+    })
 }
 
 /// That the store can be used, and which server it is.

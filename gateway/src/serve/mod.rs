@@ -23,6 +23,7 @@ mod serving_threads;
 mod signals;
 mod statefulness;
 mod stdio;
+mod telemetry;
 mod unread_body;
 
 use std::net::SocketAddr;
@@ -262,6 +263,9 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     }
     session_router.owned_connections().close_all().await;
     session_router.store().finish_history().await;
+    if let Some(spans) = &app.spans {
+        spans.flush(telemetry::FLUSHED_WITHIN).await;
+    }
 }
 
 /// TLS for clients, if it is configured.

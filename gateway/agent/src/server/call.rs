@@ -23,6 +23,7 @@ use crate::process::{CompletedRun, ProcessExit, RunSpec, run};
 use mooring_metrics::{self as metrics, AgentOutcome};
 use mooring_session::time::Millis;
 use mooring_store::{HistoryEvent, Session, SessionTurn, word};
+use mooring_traces::{Span, SpanKind, attribute};
 use mooring_upstream::stdio::{ChildLimits, ChildSpec, Environment, Label, ProcessLimits, Traffic};
 
 /// Timeout for starting the program.
@@ -230,8 +231,17 @@ impl AgentServer {
             }
         };
         let rules = Arc::clone(&self.settings.rules);
-        let ran = run(&self.children, &spec, label, rules, report, stop.clone()).await?;
-        metrics::agent_run(outcome(&ran), ran.wall_time);
+        let mut span = Span::begin("run agent", SpanKind::Internal);
+        span.rename_to(&[attribute::INVOKE_AGENT, self.id.as_str()]);
+        span.note(attribute::OPERATION_NAME, attribute::INVOKE_AGENT);
+        span.note_text(attribute::SERVER, self.id.as_str());
+        let ran = run(&self.children, &spec, label, rules, report, stop.clone()).await;
+        let ended = ran.as_ref().map_or(AgentOutcome::Broken, outcome);
+        if ended != AgentOutcome::Completed {
+            span.fail(<&'static str>::from(ended));
+        }
+        let ran = ran?;
+        metrics::agent_run(ended, ran.wall_time);
         if let ProcessExit::Broken(reason) = &ran.ending {
             tracing::warn!(server = %self.id, session, reason, "connection to the agent process failed");
         }

@@ -22,8 +22,9 @@ use crate::server::code_server::{CallContext, CodeServer};
 use crate::server::failure::Failure;
 use crate::server::run::{CallTarget, CompletedRun, Run, WrittenFiles};
 use crate::server::services::CodeStorage;
-use mooring_metrics as metrics;
+use mooring_metrics::{self as metrics, RunOutcome};
 use mooring_settings::{AnswerForm, Language};
+use mooring_traces::{Span, SpanKind, TraceScope, attribute, in_scope};
 
 /// Runs are counted over this time.
 const RATE_WINDOW: Millis = Millis::new(60_000);
@@ -80,16 +81,29 @@ pub(in crate::server) async fn execute(
         files,
         answer: execution.answer,
     };
-    match server.run(context, run).await {
+    let mut span = Span::begin("run code", SpanKind::Internal);
+    span.note_text(attribute::CODE_LANGUAGE, &choice.language.to_string());
+    span.note(attribute::CODE_RUNTIME, choice.runtime.as_str());
+    span.note_text(attribute::CODE_RUN_ID, execution.run_id.as_str());
+    span.note_text(attribute::SERVER, server.id.as_str());
+    let scope = span.scope().or_else(TraceScope::current);
+    match in_scope(scope, server.run(context, run)).await {
         Ok(mut over) => {
             let runtime = choice.runtime;
             let report = Report::of_run(&execution, runtime, &mut over, &limits, &lost.servers());
             let (outcome, wall_time) = (report.completion.outcome, over.ran.usage.wall_time);
             metrics::code_run(runtime.as_str(), outcome, wall_time);
             server.note_run(&over.session, &execution.run_id, outcome, wall_time);
+            if outcome != RunOutcome::Completed {
+                span.fail(<&'static str>::from(outcome));
+            }
+            drop(span);
             answer_and_record(over, report, &execution, &warnings).await
         }
-        Err(failure) => ExecutionOutcome::refused(failure, execution.answer),
+        Err(failure) => {
+            span.fail("not_run");
+            ExecutionOutcome::refused(failure, execution.answer)
+        }
     }
 }
 
