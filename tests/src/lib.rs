@@ -11,6 +11,7 @@ pub mod certificates;
 pub mod clean_machine;
 pub mod client;
 pub mod code;
+pub mod collector;
 pub mod compose;
 pub mod duplex;
 pub mod fixture;

@@ -6,7 +6,7 @@
 #   install.sh tools      only the pinned tools
 #
 # The tools land in .tools at the workspace root, and callers use nothing else of it than:
-#   .tools/bin/{node,python,deno,conformance,mcp-server-everything,mcp-server-filesystem,mcp-server-memory,playwright-mcp}
+#   .tools/bin/{node,python,deno,rotel-agent,conformance,mcp-server-everything,mcp-server-filesystem,mcp-server-memory,playwright-mcp}
 #   .tools/bin/mcp-server-{everything-2025.1.14,everything-2025.1.14-sse,memory-0.6.2}
 #   .tools/bin/python-{mcp-1,fastmcp-2,fastmcp-3,fastmcp-4,chart}
 #   .tools/bin/hadolint
@@ -48,6 +48,8 @@ install_tools() {
     "$tools/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes \
         --requirement "$here/runtimes.txt" >&2
     ln -s "$tools/venv/bin/deno" "$tools/bin/deno"
+    rotel=$("$tools/venv/bin/python" -c 'import rotel, os; print(os.path.dirname(rotel.__file__))')
+    ln -s "$rotel/rotel-agent" "$tools/bin/rotel-agent"
     # Not a symbolic link: Python finds its environment beside the name it was started by.
     launcher python "$tools/venv/bin/python"
     install_python_clients &

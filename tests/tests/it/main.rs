@@ -124,6 +124,7 @@ mod tenants;
 mod tls;
 mod token_exchange;
 mod tokens;
+mod traces;
 mod unread_bodies;
 mod upstream_loss;
 mod upstreams;

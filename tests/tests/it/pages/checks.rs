@@ -1,7 +1,8 @@
-//! Short pages: doctor's report, what contextforge.md, connections.md and commands.md print.
+//! Short pages: doctor's report, what contextforge.md, connections.md, commands.md and tracing.md print.
 
 use anyhow::{Context, ensure};
 use mooring_tests::client::HttpClient;
+use mooring_tests::collector::Collector;
 use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::pages::Page;
@@ -107,5 +108,30 @@ async fn the_digest_of_a_request_is_what_the_page_computes() -> anyhow::Result<(
         refused.contains(&format!("(request {})", digest.trim())),
         "{digest}{refused}"
     );
+    page.finish(&NOT_RUN)
+}
+
+#[tokio::test]
+async fn a_gateway_traces_with_the_settings_that_the_page_prints() -> anyhow::Result<()> {
+    let mut page = Page::read("docs/tracing.md")?;
+    let (collector, fixture) = (Collector::start().await?, Fixture::start("one").await?);
+    page.fill("http://127.0.0.1:4318", collector.endpoint())?;
+    page.fill("0.05", "1")?;
+    let toml = page.take("toml", "otlp_endpoint")?;
+    let server = format!(
+        "[[servers]]\nid = \"tools\"\ninstances = [{:?}]\n",
+        fixture.url()
+    );
+    let settings = Settings::toml(format!("{toml}\n{server}")).env("OTLP_AUTHORIZATION", "Basic x");
+    let gateway = Gateway::start("traced", settings).await?;
+    let mut session = session_at(&gateway.mcp_url("tools"), &[]).await?;
+    assert_eq!(session.increment().await?, 1);
+    let spans = collector
+        .until("a call", |spans| {
+            spans.iter().any(|span| span.name == "tools/call increment")
+        })
+        .await?;
+    let environment = spans[0].resource.get("deployment.environment.name");
+    assert_eq!(environment.map(String::as_str), Some("Str(production)"));
     page.finish(&NOT_RUN)
 }

@@ -30,7 +30,7 @@ use mooring_tests::session::{McpSession, Opening};
 use serde_json::{Value, json};
 
 /// The pages whose blocks the modules here run.
-const PAGES: [&str; 18] = [
+const PAGES: [&str; 19] = [
     "README.md",
     "docs/access.md",
     "docs/agents.md",
@@ -49,6 +49,7 @@ const PAGES: [&str; 18] = [
     "docs/operating-redis.md",
     "docs/serving.md",
     "docs/stdio.md",
+    "docs/tracing.md",
 ];
 
 /// The other pages with blocks of code, and which module runs or checks these.
