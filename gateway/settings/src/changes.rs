@@ -88,6 +88,8 @@ impl Settings {
             },
             store: self.store.clone(),
             worker: self.worker.clone(),
+            ui: self.ui.clone(),
+            telemetry: self.telemetry.clone(),
             // Code servers that begin now find what they need opened for them.
             code: match (&self.code, next.code) {
                 (Some(present), Some(_)) => Some(present.clone()),
@@ -134,6 +136,8 @@ impl Settings {
             of_section("upstream", self.upstream.changed_keys(&other.upstream)),
             of_section("vault", self.vault.changed_keys(&other.vault)),
             of_section("log", self.log.changed_keys(&other.log)),
+            of_section("ui", self.ui.changed_keys(&other.ui)),
+            of_section("telemetry", self.telemetry.changed_keys(&other.telemetry)),
         ]
         .concat();
         let changed = of_whole.iter().filter(|(_, is_changed)| *is_changed);

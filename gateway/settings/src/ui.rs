@@ -40,7 +40,7 @@ settings! {
 }
 
 /// The OpenID provider of the page.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SignInProvider {
     /// The page's client id there.
     pub client_id: String,

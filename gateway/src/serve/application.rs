@@ -42,6 +42,7 @@ use mooring_router::dispatch::{RelayOptions, Seals};
 use mooring_router::pooled::Pool;
 use mooring_settings::{self as settings, AuthSettings, CodeServerSettings, Settings};
 use mooring_store::{SessionAccess, Store};
+use mooring_traces::ExportOutlet;
 use mooring_upstream::{
     Client, ClientError, HttpClient, HttpClientOptions, SilenceLimits, tls_config, with_causes,
 };
@@ -147,7 +148,10 @@ pub(crate) async fn assemble(
         session_limits(settings),
     );
     let page = match settings.ui.is_enabled {
-        true => Some(Arc::new(OperatorPage::new(&settings.ui, parts.ring.as_ref())?)),
+        true => Some(Arc::new(OperatorPage::new(
+            &settings.ui,
+            parts.ring.as_ref(),
+        )?)),
         false => None,
     };
     let common = CommonParts {

@@ -57,7 +57,9 @@ pub(super) async fn show(
         ),
     };
     if with_history {
-        let digest = found.as_ref().map_or_else(|| named.into(), |found| found.key.digest());
+        let digest = found
+            .as_ref()
+            .map_or_else(|| named.into(), |found| found.key.digest());
         let entries = store.history_of(&digest).await?;
         if entries.is_empty() && found.is_none() {
             return Err(SessionsError::NoSuchSession);

@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 
 use crate::http::app::App;
 use crate::http::reply::json_value;
-use crate::reload::ReloadHandle;
 use crate::http::rest::{Code, Problem, Query, QueryParameter, identify, read_json};
+use crate::reload::ReloadHandle;
 use mooring_admin::{Operator, OperatorIdentity};
 use mooring_pipeline::RequestEntry;
 use mooring_protocol::header::X_REQUEST_ID;

@@ -13,15 +13,14 @@ use crate::added_servers::{AddedServers, ServerChangeError, ServerDefinition};
 use crate::http::rest::{Code, Problem, RestRoute};
 use crate::reload::ReloadReport;
 use mooring_settings::Right;
-use mooring_store::OperatorNote;
 
 /// What became of an added server.
 #[derive(Serialize, JsonSchema)]
 struct ServerChange {
     /// Its definition, as in the settings.
-    server: Value,
-    /// Who wants it, since when, and why.
-    note: OperatorNote,
+    server: Map<String, Value>,
+    /// What this gateway cannot take of the given definition, as a sentence; empty if it took all.
+    note: String,
     /// What this gateway has changed.
     report: ReloadReport,
 }
@@ -103,7 +102,9 @@ fn allowed(context: &AdminContext) -> Result<AddedServers<'_>, Problem> {
 
 /// The id in a definition, for the audit line.
 fn subject(definition: &Value) -> String {
-    let id = ["id", "name"].into_iter().find_map(|name| definition.get(name)?.as_str());
+    let id = ["id", "name"]
+        .into_iter()
+        .find_map(|name| definition.get(name)?.as_str());
     id.unwrap_or("a server without id").to_owned()
 }
 

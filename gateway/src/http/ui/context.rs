@@ -341,7 +341,7 @@ pub(super) fn outdated_form() -> Response {
 
 fn page_of(app: &App) -> Result<&OperatorPage, Response> {
     app.page
-        .as_ref()
+        .as_deref()
         .ok_or_else(|| layout::empty(StatusCode::NOT_FOUND))
 }
 

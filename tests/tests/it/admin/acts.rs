@@ -105,7 +105,10 @@ async fn what_one_gateway_is_told_to_park_or_drain_every_gateway_knows() -> anyh
 async fn an_act_is_accepted_from_a_page_of_the_gateway_and_from_no_other() -> anyhow::Result<()> {
     let scene = Scene::embedded().await?;
     let own = scene.gateways[0].url("");
-    for (origin, status) in [(own.trim_end_matches('/'), 200), ("http://localhost:1", 403)] {
+    for (origin, status) in [
+        (own.trim_end_matches('/'), 200),
+        ("http://localhost:1", 403),
+    ] {
         let request = Request::builder()
             .method(Method::POST)
             .uri(scene.gateways[0].url("/admin/servers/orders/park"))
