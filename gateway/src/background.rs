@@ -12,13 +12,13 @@ use mooring_session::names::Principal;
 use mooring_session::rules::TouchRequest;
 use mooring_session::workers::{Beat, Drain};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use crate::http::CurrentApp;
 use mooring_code::server::CodeServers;
+use mooring_router::DeparturePhase;
 use mooring_router::affinity::{
-    ActiveBindings, BeatTime, SessionRouter, publish_requests, reap, stop_idle_processes,
-    sweep_owned, wake_waiters, watch_owners,
+    ActiveBindings, BeatTime, SessionRouter, follow_operators, hand_over_owned, probe_instances,
+    publish_requests, reap, stop_idle_processes, sweep_owned, wake_waiters, watch_owners,
 };
 use mooring_settings::Settings;
 use mooring_store::{Loss, SessionKey, StoreError};
@@ -54,14 +54,11 @@ pub(crate) fn start(
     let session_ttl = settings.affinity.session_ttl;
     let mut tasks = JoinSet::new();
     let beat_interval = settings.worker.beat_interval;
-    let stopping = app.core.relay.stopping.clone();
-    tasks.spawn(keep_beating(
-        session_router.clone(),
-        beat,
-        beat_interval,
-        stopping,
-    ));
+    tasks.spawn(keep_beating(session_router.clone(), beat, beat_interval));
     tasks.spawn(session_router.store().clone().follow_desired_state());
+    let leave = settings.worker.leave;
+    tasks.spawn(follow_operators(session_router.clone(), leave));
+    tasks.spawn(hand_over_owned(session_router.clone()));
     tasks.spawn(watch_owners(session_router.clone(), beat_interval));
     tasks.spawn(sweep_owned(session_router.clone()));
     tasks.spawn(stop_idle_processes(session_router.clone()));
@@ -87,6 +84,10 @@ pub(crate) fn start(
         call_interval,
         ActiveBindings::in_call,
     ));
+    let probe_interval = settings.upstream.probe_interval;
+    if !probe_interval.is_zero() {
+        tasks.spawn(probe_instances(session_router.clone(), probe_interval));
+    }
     tasks.spawn(publish_requests(session_router.clone()));
     tasks.spawn(renew_params(session_router.clone(), session_ttl));
     tasks.spawn(keep_history(session_router.clone()));
@@ -111,6 +112,7 @@ pub(crate) async fn announce(session_router: &SessionRouter, beat: &Beat) {
     if let Err(error) = session_router.store().refresh_desired_state().await {
         tracing::warn!(%error, "desired state not read");
     }
+    session_router.apply_parking();
 }
 
 /// Sends one heartbeat. A success opens the fence: for a while this gateway may use the connections that it owns. After
@@ -125,24 +127,17 @@ async fn send_beat(session_router: &SessionRouter, beat: &Beat) -> Result<(), St
     Ok(())
 }
 
-/// Sends heartbeats until the task is dropped. They report this gateway as draining once `stopping` is cancelled.
-async fn keep_beating(
-    session_router: SessionRouter,
-    mut beat: Beat,
-    interval: Duration,
-    stopping: CancellationToken,
-) {
+/// Sends heartbeats until the task is dropped. They report this gateway as draining while it does.
+async fn keep_beating(session_router: SessionRouter, mut beat: Beat, interval: Duration) {
+    let mut departure = session_router.departure().watch();
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut was_taken = true;
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            () = stopping.cancelled(), if beat.drain == Drain::Serving => {
-                // Sent immediately, so that no new bindings are made to this gateway.
-                beat.drain = Drain::Draining;
-                session_router.stop_delegations();
-            }
+            // Sent immediately, so that no new bindings are made to a gateway that drains. The sender lives in the router.
+            Ok(()) = departure.changed() => note_departure(&session_router, *departure.borrow_and_update(), &mut beat),
         }
         match send_beat(&session_router, &beat).await {
             Ok(()) => was_taken = true,
@@ -161,6 +156,19 @@ async fn keep_beating(
                 ticks.reset_after(interval.min(BEAT_AGAIN_AFTER));
             }
         }
+    }
+}
+
+/// Changes the heartbeat where the gateway begins or ends to drain.
+fn note_departure(session_router: &SessionRouter, phase: DeparturePhase, beat: &mut Beat) {
+    let drain = match phase {
+        DeparturePhase::Serving | DeparturePhase::Leaving => Drain::Serving,
+        DeparturePhase::Draining => Drain::Draining,
+    };
+    match (std::mem::replace(&mut beat.drain, drain), drain) {
+        (Drain::Serving, Drain::Draining) => session_router.stop_delegations(),
+        (Drain::Draining, Drain::Serving) => session_router.resume_delegations(),
+        _ => {}
     }
 }
 

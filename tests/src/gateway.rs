@@ -327,6 +327,19 @@ fn spawn(name: &str, port: u16, settings: &Settings, directory: &Path) -> anyhow
     command
         .env("MOORING_LISTEN_ADDRESS", format!("127.0.0.1:{port}"))
         .env("MOORING_WORKER_NAME", name);
+    // No load balancer of a test waits for a probe, and servers that follow a script expect none.
+    for (setting, variable) in [
+        ("leave_ms", "MOORING_WORKER_LEAVE_MS"),
+        ("probe_interval_ms", "MOORING_UPSTREAM_PROBE_INTERVAL_MS"),
+    ] {
+        let is_given = settings
+            .environment
+            .iter()
+            .any(|(name, _)| name == variable);
+        if !is_given && !settings.toml.contains(setting) {
+            command.env(variable, "0");
+        }
+    }
     Process::start(name, &mut command, &directory.join("gateway.log"))
 }
 

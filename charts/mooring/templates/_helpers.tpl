@@ -182,7 +182,8 @@ auth:
 {{/* Seconds from the request to stop a gateway until it is killed: all that it may use, and five more. */}}
 {{- define "mooring.gracePeriod" -}}
 {{- $patience := .Values.settings.worker.stop_patience_ms | int64 -}}
-{{- add .Values.preStopSeconds (div (add $patience 999) 1000) 5 -}}
+{{- $leave := .Values.settings.worker.leave_ms | int64 -}}
+{{- add .Values.preStopSeconds (div (add $patience $leave 999) 1000) 5 -}}
 {{- end -}}
 
 {{/* The security context of the gateways' containers. */}}

@@ -19,16 +19,24 @@ impl Facts<'_> {
         }
     }
 
-    /// The BIND of an attempt: it claims a server, and repeated it renews the claim.
+    /// The BIND of an attempt, which claims a server at one of the candidates.
+    pub(crate) fn bind(&self, token: &Token) -> BindRequest {
+        BindRequest {
+            instances: self.instances.candidates(),
+            ..self.renew_claim(token, self.claim_lease)
+        }
+    }
+
+    /// The BIND by which the holder of a claim renews it. It names instances, as any BIND has to, and they choose none.
     #[must_use]
-    pub fn bind(&self, token: &Token, lease: Millis) -> BindRequest {
+    pub fn renew_claim(&self, token: &Token, lease: Millis) -> BindRequest {
         BindRequest {
             principal: self.principal.clone(),
             server: self.server.clone(),
             worker: self.worker.clone(),
             token: token.clone(),
             lease,
-            instances: self.instances.candidates(),
+            instances: self.instances.move_targets(),
             upstream_session: None,
             ownership: self.ownership,
         }
@@ -44,7 +52,7 @@ impl Facts<'_> {
             worker: self.worker.clone(),
             token: token.clone(),
             lease: self.claim_lease,
-            instances: self.instances.all(),
+            instances: self.instances.move_targets(),
             avoid: (lost.loss.avoids_the_instance()).then(|| lost.instance.clone()),
             reason: lost.loss.reason(),
             upstream_session: None,

@@ -261,7 +261,10 @@ impl<E: Errors> Delivery<E> {
     }
 
     fn not_answered(&mut self, fault: SendFault, error: E::Send, facts: &Facts<'_>, now: Instant) {
-        let may_move = self.rules.on_loss != OnLoss::GiveUp && facts.instances.count() > 1;
+        let may_move = self.rules.on_loss != OnLoss::GiveUp
+            && (self.resolved.as_ref()).is_some_and(|resolved| {
+                (facts.instances).has_target_beside(&resolved.binding.instance)
+            });
         match fault {
             SendFault::Refused => self.lost(Loss::InstanceRefuses, ExecutionStatus::NotRun, facts),
             SendFault::Ended => self.lost(Loss::ConnectionEnded, ExecutionStatus::NotRun, facts),

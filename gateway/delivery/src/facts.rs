@@ -27,12 +27,13 @@ pub trait Errors: Debug {
 pub trait Instances {
     /// Whether the instance is configured.
     fn contains(&self, name: &InstanceName) -> bool;
-    /// All instances.
-    fn all(&self) -> Vec<InstanceName>;
-    /// Those for new sessions: all that are reachable as far as is known, or all if none is.
+    /// Those to which a binding may move: all that operators have not parked, or all if every one is parked.
+    fn move_targets(&self) -> Vec<InstanceName>;
+    /// Those for new sessions: of those that are not parked, all that are reachable as far as is known, or all if none is.
+    /// Empty if every one is parked.
     fn candidates(&self) -> Vec<InstanceName>;
-    /// How many there are.
-    fn count(&self) -> usize;
+    /// Whether a binding may move from this one to another.
+    fn has_target_beside(&self, name: &InstanceName) -> bool;
 }
 
 /// What to do if the upstream session is lost.

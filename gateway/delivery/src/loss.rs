@@ -25,6 +25,10 @@ pub enum Loss {
     OwnerDead,
     /// The gateway that owned its connection has stopped in order.
     OwnerStopped,
+    /// The gateway that owned its connection drains, and has given it up.
+    OwnerDrained,
+    /// An operator has moved it.
+    MovedByOperator,
     /// Its owned connection has ended: the server's process exited, or its stream broke.
     ConnectionEnded,
 }
@@ -41,26 +45,34 @@ impl Loss {
             Self::ClaimLapsed => "initialization not finished",
             Self::OwnerDead => "the worker that held the connection is dead",
             Self::OwnerStopped => "the worker that held the connection was stopped",
+            Self::OwnerDrained => "the worker that held the connection was drained",
+            Self::MovedByOperator => "moved by an operator",
             Self::ConnectionEnded => "the connection to the server ended",
         }
     }
 
-    /// Why a binding is orphaned: its owner is dead, or the attempt that claimed it has ended.
+    /// Why a binding is orphaned: its owner is dead, has given it up, or the attempt that claimed it has ended.
     pub(crate) fn of_orphan(binding: &BindingView) -> Self {
+        let was_given_up = |reason: &Reason| reason.as_str() == Self::OwnerDrained.as_str();
         match &binding.owner {
             Some(owner) if !owner.alive => Self::OwnerDead,
+            None if binding.last_reason.as_ref().is_some_and(was_given_up) => Self::OwnerDrained,
             _ => Self::ClaimLapsed,
         }
     }
 
     /// The loss as REBIND takes it.
-    pub(crate) fn reason(self) -> Option<Reason> {
+    #[must_use]
+    pub fn reason(self) -> Option<Reason> {
         Reason::parse(self.as_str().as_bytes()).ok()
     }
 
     /// Whether another instance should be preferred.
     pub(crate) const fn avoids_the_instance(self) -> bool {
-        matches!(self, Self::InstanceRefuses | Self::InstanceUnreachable)
+        matches!(
+            self,
+            Self::InstanceRefuses | Self::InstanceUnreachable | Self::MovedByOperator
+        )
     }
 }
 

@@ -157,7 +157,7 @@ impl<E: Errors> Resolution<E> {
                 false => self.pause,
             }),
             State::DrawingToken(_) => Task::DrawToken,
-            State::Binding(token) => Task::Bind(Box::new(facts.bind(token, facts.claim_lease))),
+            State::Binding(token) => Task::Bind(Box::new(facts.bind(token))),
             State::RenewingAtOwner => Task::RenewAtOwner(self.lost.as_ref()?),
             State::Rebinding(token) => {
                 Task::Rebind(Box::new(facts.rebind(self.lost.as_ref()?, token)))
@@ -181,7 +181,7 @@ impl<E: Errors> Resolution<E> {
                 // and tell the client that its state is lost. BIND by the holder renews the lease, to the minimum.
                 match self.is_first_claim {
                     true => Task::Unbind(Box::new(facts.unbind(claim))),
-                    false => Task::LetLapse(Box::new(facts.bind(&claim.token, LEASE_MIN))),
+                    false => Task::LetLapse(Box::new(facts.renew_claim(&claim.token, LEASE_MIN))),
                 }
             }
             State::Restoring(binding) => Task::Restore {
@@ -206,6 +206,11 @@ impl<E: Errors> Resolution<E> {
             (State::Waiting, TaskOutcome::Woken { receives_events }) => {
                 self.receives_events = receives_events;
                 self.pause = self.pause.saturating_mul(2).min(POLL_MAX);
+            }
+            (State::DrawingToken(ClaimKind::First), TaskOutcome::Drawn(_))
+                if facts.instances.candidates().is_empty() =>
+            {
+                self.fail(ResolveFailure::Parked);
             }
             (State::DrawingToken(kind), TaskOutcome::Drawn(token)) => {
                 self.state = match kind {
@@ -391,7 +396,7 @@ impl<E: Errors> Resolution<E> {
     fn is_left_behind(&self, moved: &BindingView, facts: &Facts<'_>) -> bool {
         (self.lost.as_ref()).is_some_and(|lost| {
             let is_there = match lost.loss {
-                Loss::SessionUnknown => true,
+                Loss::SessionUnknown | Loss::MovedByOperator => true,
                 Loss::ClaimLapsed => moved.rebinds <= 1,
                 _ => false,
             };
@@ -401,7 +406,7 @@ impl<E: Errors> Resolution<E> {
 
     /// Holds the claim, whose instance is the first to be tried.
     fn initialize(&mut self, binding: BindingView, token: Token, facts: &Facts<'_>) {
-        self.untried = facts.instances.all();
+        self.untried = facts.instances.move_targets();
         self.untried.retain(|name| *name != binding.instance);
         self.claim = Some(Claim { binding, token });
     }

@@ -121,6 +121,8 @@ pub enum ResolveFailure<E: Errors> {
     Store(E::Store),
     /// No instance was reachable.
     NoInstance(E::Handshake),
+    /// Operators have parked every instance: the server gets no new sessions.
+    Parked,
     /// An instance answered the handshake with an error.
     Handshake(E::Handshake),
     /// The client's initialize params are no longer stored, so the client has to initialize again.

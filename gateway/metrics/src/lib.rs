@@ -68,6 +68,8 @@ metrics! {
     pub BUILD_INFO = gauge("mooring_build_info");
     /// 1 while the store is away.
     pub DEGRADED = gauge("mooring_degraded").zero();
+    /// 1 while the gateway drains or stops.
+    pub DRAINING = gauge("mooring_draining").zero();
     /// Time of one store command, by command.
     pub STORE_SECONDS = histogram("mooring_store_duration_seconds");
     /// Connections to Redis that were closed because a reply was another command's, malformed or too large.
@@ -224,10 +226,11 @@ pub fn delegation(event: DelegationEvent) {
     clippy::cast_precision_loss,
     reason = "counts of bindings and connections are far below 2^52"
 )]
-pub fn snapshot(bindings: usize, connections: usize, is_degraded: bool) {
+pub fn snapshot(bindings: usize, connections: usize, is_degraded: bool, is_draining: bool) {
     gauge!(BINDINGS_ACTIVE).set(bindings as f64);
     gauge!(CONNECTIONS_OWNED).set(connections as f64);
     gauge!(DEGRADED).set(if is_degraded { 1.0 } else { 0.0 });
+    gauge!(DRAINING).set(if is_draining { 1.0 } else { 0.0 });
 }
 
 #[cfg(test)]

@@ -41,6 +41,8 @@ pub enum Operation {
     Serve,
     /// Renew a connection that was lost.
     Renew,
+    /// Move a binding away; the body names the instance that gets it, or is empty.
+    Move,
     /// Close a connection.
     Close,
     /// Deliver a message to the stream of a legacy client.
@@ -49,7 +51,13 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Self; 4] = [Self::Serve, Self::Renew, Self::Close, Self::Stream];
+    pub const ALL: [Self; 5] = [
+        Self::Serve,
+        Self::Renew,
+        Self::Move,
+        Self::Close,
+        Self::Stream,
+    ];
 
     /// What its span is named.
     const fn span_name(self) -> &'static str {
@@ -66,6 +74,7 @@ impl Operation {
         match self {
             Self::Serve => "/peer/v2/serve",
             Self::Renew => "/peer/v2/renew",
+            Self::Move => "/peer/v2/move",
             Self::Close => "/peer/v2/close",
             Self::Stream => "/peer/v2/stream",
         }

@@ -154,6 +154,7 @@ pub(crate) fn resolve_error(cause: &ResolveError, id: Option<Id<'_>>) -> Reply {
     match cause {
         ResolveError::Store(cause) => store(cause, id),
         ResolveError::NoInstance(cause) => unavailable(&cause.into(), id),
+        ResolveError::Parked => detailed(ErrorKind::UpstreamUnavailable, id, cause),
         ResolveError::ClaimPending => plain(ErrorKind::UpstreamUnavailable, id),
         ResolveError::Handshake(cause) => handshake(cause, id),
         ResolveError::ParamsGone | ResolveError::LostByPolicy => {
@@ -397,6 +398,7 @@ fn with_notice<'a>(body: ErrorBody<'a>, moved: Option<&RebindNotice>) -> ErrorBo
 pub(crate) fn pool_error(cause: &PooledError, id: Option<Id<'_>>) -> Reply {
     match cause {
         PooledError::NoInstance(cause) => unavailable(&cause.into(), id),
+        PooledError::Parked => detailed(ErrorKind::UpstreamUnavailable, id, cause),
         PooledError::Handshake(cause) => handshake(cause, id),
         PooledError::OutcomeUnknown(_) => plain(ErrorKind::OutcomeUnknown, id),
         PooledError::Answer(cause) => exchange(cause, id),

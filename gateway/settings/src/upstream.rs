@@ -24,6 +24,11 @@ settings! {
         /// limit: a tool may take as long as its client waits.
         pub response_headers_timeout: Duration =
             Integer("upstream.response_headers_timeout_ms", "milliseconds", 10_000, 100..=600_000),
+        /// How often an instance that has answered nothing in between is probed in the background, by a ping without a
+        /// session; for a program, whether it is there. `/readyz` and metrics have the result, which only several
+        /// outcomes in a row change. 0 turns it off.
+        pub probe_interval: Duration =
+            Integer("upstream.probe_interval_ms", "milliseconds", 10_000, 0..=3_600_000),
         /// Maximum size of one event of an upstream; a larger one ends the reply with an error. JSON replies whose `id`
         /// comes first are streamed at any length; others are buffered up to their id, at most this many bytes.
         pub event_bytes_max: usize =

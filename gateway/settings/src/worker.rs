@@ -27,6 +27,10 @@ settings! {
         /// How many threads serve client connections; 0 stands for one for each core that the process may use. A
         /// connection stays with one thread, which has its own connections to Redis and to upstream instances.
         pub threads: usize = Integer("worker.threads", "threads", 0, 0..=256),
+        /// How long a gateway that stops or is drained still serves everything after its `/readyz` has begun to return 503:
+        /// longer than load balancers need to notice. Then new connections are refused, or with a drain new sessions of
+        /// servers that only one gateway can reach. A second signal ends the wait.
+        pub leave: Duration = Integer("worker.leave_ms", "milliseconds", 1_000, 0..=600_000),
         /// How long open replies may take to finish after SIGTERM; then they are cut and the process ends. The service
         /// manager (systemd, Kubernetes, docker compose) must wait longer than this before it sends SIGKILL.
         pub stop_patience: Duration = Integer("worker.stop_patience_ms", "milliseconds", 10_000, 0..=600_000),

@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
+use mooring_session::names::ServerName;
 use serde_json::json;
 
 use super::app::App;
@@ -22,7 +23,7 @@ use mooring_pipeline::answer;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_settings::ProbeDetail;
 use mooring_store::StoreMode;
-use mooring_upstream::{self as upstream, Server, ServerHealth};
+use mooring_upstream::{self as upstream, Readiness, Server, ServerHealth};
 
 /// The process is running.
 pub(super) async fn healthz() -> Response {
@@ -53,9 +54,14 @@ pub(super) async fn readyz(
         // Without heartbeats this gateway gets no turns, and others take over what it owns.
         (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "unavailable");
     }
-    if app.core.relay.stopping.is_cancelled() {
+    let departure = app.core.session_router.departure();
+    if departure.is_leaving() {
         // Open requests are finished; load balancers must send no new ones.
-        (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "stopping");
+        let why = match departure.is_stopping() {
+            true => "stopping",
+            false => "draining",
+        };
+        (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, why);
     }
     match &code {
         Some(code) if !code.is_ready() && nothing_else => {
@@ -71,7 +77,7 @@ pub(super) async fn readyz(
     let keys = app.authenticator.keys_state();
     match &keys {
         // Without keys no caller can be authenticated, so none can be served.
-        Some((_, KeysState { keys: None, .. })) if word != "stopping" => {
+        Some((_, KeysState { keys: None, .. })) if !departure.is_leaving() => {
             (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "unavailable");
         }
         Some((_, state)) if state.failure.is_some() && word == "ok" => word = "degraded",
@@ -124,6 +130,8 @@ fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde
         let about = json!({
             "status": <&'static str>::from(health),
             "instances": server.instances.len(),
+            "readiness": <&'static str>::from(server.readiness()),
+            "parked": server.parked_instances(),
             "affinity": if server.keeps_new_sessions() { "on" } else { "off" },
             "last_contact": contact.map(|contact| json!({
                 "at_ms": contact.at_ms,
@@ -140,7 +148,21 @@ fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde
         let about = json!({ "status": status, "kind": "code" });
         (server.id.to_string(), about)
     });
-    upstream.chain(code).collect()
+    let of_kind = |id: &ServerName, kind: &str, readiness: Readiness| {
+        let readiness: &str = readiness.into();
+        let about = json!({ "kind": kind, "readiness": readiness });
+        (id.to_string(), about)
+    };
+    let groups = app.directory.groups.iter();
+    let groups = groups.map(|group| of_kind(&group.id, "group", group.readiness()));
+    let agents = app.directory.agents.iter().map(|agent| {
+        let readiness = match agent.has_program() {
+            true => Readiness::Ready,
+            false => Readiness::NotReady,
+        };
+        of_kind(&agent.id, "agent", readiness)
+    });
+    upstream.chain(code).chain(groups).chain(agents).collect()
 }
 
 /// Metrics in Prometheus text format.
@@ -156,9 +178,10 @@ pub(super) async fn metrics(
         app.core.session_router.active_bindings().count(),
         app.core.session_router.owned_connections().count(),
     );
-    metrics::snapshot(bindings, connections, is_degraded);
+    let is_draining = app.core.session_router.departure().is_leaving();
+    metrics::snapshot(bindings, connections, is_degraded, is_draining);
     for server in app.core.servers.iter() {
-        upstream::server_contact(server.id.as_str(), server.health().1.as_ref());
+        upstream::publish_server_state(server);
     }
     if let Some(code) = &app.directory.code {
         metrics::code_snapshot(code.services().sessions_active());

@@ -97,7 +97,7 @@ impl PeerService for PeerEndpoint {
         let mut span = begin_span(app, &forward);
         let reply = match forward.operation {
             Operation::Stream => Self::deliver(app, forward).await,
-            Operation::Serve | Operation::Renew | Operation::Close => {
+            Operation::Serve | Operation::Renew | Operation::Move | Operation::Close => {
                 let serving = app.core.session_router.serve_forward(forward);
                 in_scope(span.scope(), serving).await
             }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::head_lines::HeadLines;
+use mooring_router::Departure;
 
 /// The activity of one connection.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(super) struct ConnectionActivity {
     idle_timeout: Duration,
     /// The connection's own token of the gateway's stop, which no other thread locks.
     stopping: CancellationToken,
+    departure: Departure,
     state: Mutex<State>,
 }
 
@@ -49,11 +51,13 @@ impl ConnectionActivity {
         header_timeout: Duration,
         idle_timeout: Duration,
         stopping: &CancellationToken,
+        departure: &Departure,
     ) -> Arc<Self> {
         Arc::new(Self {
             header_timeout,
             idle_timeout,
             stopping: stopping.child_token(),
+            departure: departure.clone(),
             state: Mutex::new(State {
                 requests_open: 0,
                 is_in_head: true,
@@ -148,7 +152,7 @@ impl ConnectionActivity {
 impl OpenRequest {
     /// Whether the reply has to tell the client that the connection is closed.
     pub(super) fn is_last(&self) -> bool {
-        self.0.stopping.is_cancelled()
+        self.0.departure.is_leaving() || self.0.stopping.is_cancelled()
     }
 }
 
@@ -226,7 +230,8 @@ mod tests {
     const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 
     fn begun(stopping: &CancellationToken) -> Arc<ConnectionActivity> {
-        ConnectionActivity::begin(HEADER_TIMEOUT, IDLE_TIMEOUT, stopping)
+        let departure = Departure::default();
+        ConnectionActivity::begin(HEADER_TIMEOUT, IDLE_TIMEOUT, stopping, &departure)
     }
 
     /// The time until this connection is overdue, and the reason.

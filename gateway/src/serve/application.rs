@@ -154,6 +154,7 @@ pub(crate) async fn assemble(
         )?)),
         false => None,
     };
+    let departure = session_router.departure().clone();
     let common = CommonParts {
         pool: Pool::new(
             client,
@@ -171,6 +172,7 @@ pub(crate) async fn assemble(
             message_bytes_max: settings.upstream.event_bytes_max,
             seals: Seals::new(parts.ring.as_ref().map(SealKey::new)),
             stopping: CancellationToken::new(),
+            departure,
         },
         vault,
         page,

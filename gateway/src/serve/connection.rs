@@ -32,6 +32,7 @@ use super::listener_tls::ListenerTls;
 use super::unread_body::UnreadBody;
 use crate::http::{CurrentApp, Routes, ServedApp};
 use mooring_metrics::{self as metrics, ConnectionRefusal};
+use mooring_router::Departure;
 use mooring_usage::{ChargeEnd, for_same_user};
 
 /// Longest head of an HTTP/1 request, in bytes; a longer one gets 431. Also the read-ahead limit for a body.
@@ -65,6 +66,8 @@ pub(super) struct ClientConnectionOptions {
     pub(super) idle_timeout: Duration,
     /// Most concurrent requests in one HTTP/2 connection; none if HTTP/2 is disabled.
     pub(super) http2_streams_max: Option<u32>,
+    /// Whether the gateway leaves its load balancers: every reply then closes its connection.
+    pub(super) departure: Departure,
 }
 
 /// Serves a connection until the client or a time limit ends it. From `stopping` on, every reply tells the client to close
@@ -101,7 +104,12 @@ pub(super) async fn serve_connection(
     let served = options.app.get();
     let peer = routes_of(&served, is_for_probes).peer(address, client_certificate(&stream));
     drop(served);
-    let activity = ConnectionActivity::begin(header_timeout, options.idle_timeout, &stopping);
+    let activity = ConnectionActivity::begin(
+        header_timeout,
+        options.idle_timeout,
+        &stopping,
+        &options.departure,
+    );
     let latest_session = Arc::default();
     let service = service_fn(|request: Request<Incoming>| {
         let open = activity.open_request(request.version());

@@ -45,8 +45,10 @@ use crate::reload::{ReloadHandle, reload_channel};
 use mooring_metrics as metrics;
 use mooring_peers::fleet::KeyRing;
 use mooring_pipeline::policy::AccessPolicy;
+use mooring_router::affinity::SessionRouter;
+use mooring_router::{Departure, DeparturePhase};
 use mooring_settings::Settings;
-use mooring_store::{self as store, Store};
+use mooring_store::{self as store, DesiredChange, Store};
 use mooring_upstream::with_causes;
 
 use self::application::GatewayParts;
@@ -110,7 +112,7 @@ pub async fn serve(settings: Settings, source: ReloadSource) -> Result<(), Serve
         %address, %worker, peers = %peer_address, store = session_router.store().kind(), threads = threads.count(),
         "serving"
     );
-    let patience = settings.worker.stop_patience;
+    let (leave, patience) = (settings.worker.leave, settings.worker.stop_patience);
     service_manager::report_ready(address);
     tokio::spawn(service_manager::report_liveness(Arc::clone(&threads)));
     let mut reloader = Reloader {
@@ -127,7 +129,7 @@ pub async fn serve(settings: Settings, source: ReloadSource) -> Result<(), Serve
     reloader.follow_operators(&mut tasks).await;
     let listener = client_listener(socket, &current, tls, Arc::clone(&threads), open_files_max);
     tasks.spawn(reloader.run(reload_requests));
-    let (result, patience_ends_at) = run(listener, &app, &reloads, patience).await;
+    let (result, patience_ends_at) = run(listener, &app, &reloads, leave, patience).await;
     wind_down(&current.get().app, tasks, patience_ends_at).await;
     if let Some(listener) = peer_listener {
         listener.stop().await;
@@ -262,9 +264,22 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
         tracing::info!(%error, "deregistering failed; the heartbeat will lapse");
     }
     session_router.owned_connections().close_all().await;
+    forget_drain(session_router).await;
     session_router.store().finish_history().await;
     if let Some(spans) = &app.spans {
         spans.flush(telemetry::FLUSHED_WITHIN).await;
+    }
+}
+
+/// This run of the gateway needs no draining any more. One that operators want by its name is for later runs too.
+async fn forget_drain(session_router: &SessionRouter) {
+    let (store, worker) = (session_router.store(), session_router.worker());
+    if !store.desired_state().draining.contains_key(worker) {
+        return;
+    }
+    let undrain = [DesiredChange::Undrain(worker.clone())];
+    if let Err(error) = store.change_desired_state(None, &undrain).await {
+        tracing::info!(%error, "the drain of this gateway stays among what operators want");
     }
 }
 
@@ -300,6 +315,7 @@ fn client_listener(
         ),
         options: Arc::new(ClientConnectionOptions {
             app: Arc::clone(current),
+            departure: app.core.session_router.departure().clone(),
             tls,
             header_timeout: settings.header_timeout,
             idle_timeout: settings.idle_timeout,
@@ -309,12 +325,14 @@ fn client_listener(
     }
 }
 
-/// Accepts until a signal, then lets open calls finish for as long as `patience`, and returns when that ends. Streams
-/// that answer no call end immediately: their clients reopen them at another gateway.
+/// Accepts until a signal and for as long as `leave` after it, in which load balancers learn of the stop. Then lets open
+/// calls finish for as long as `patience`, and returns when that ends. Streams that answer no call end immediately: their
+/// clients reopen them at another gateway.
 async fn run(
     listener: ClientListener,
     app: &App,
     reloads: &ReloadHandle,
+    leave: Duration,
     patience: Duration,
 ) -> (Result<(), ServeError>, Instant) {
     let stopping = app.core.relay.stopping.clone();
@@ -323,8 +341,10 @@ async fn run(
         ended = &mut serving => return (ended.map_err(ServeError::Accept), Instant::now()),
         () = signals::stop_requested(|| reloads.request()) => {}
     }
-    tracing::info!(worker = %app.core.session_router.worker(), "stopping");
-    service_manager::report_stopping(patience);
+    let session_router = &app.core.session_router;
+    tracing::info!(worker = %session_router.worker(), "stopping");
+    service_manager::report_stopping(leave + patience);
+    leave_balancers(session_router.departure(), leave).await;
     stopping.cancel();
     let ends_at = Instant::now() + patience;
     match tokio::time::timeout_at(ends_at, serving).await {
@@ -334,6 +354,19 @@ async fn run(
             (Ok(()), ends_at)
         }
     }
+}
+
+/// Lets load balancers find this gateway not ready before it refuses anything. One that already drains has left them.
+async fn leave_balancers(departure: &Departure, leave: Duration) {
+    departure.stop();
+    let drains = departure.draining();
+    // A second signal ends the wait.
+    tokio::select! {
+        () = drains.cancelled() => {}
+        () = tokio::time::sleep(leave) => {}
+        () = signals::stop_requested(|| {}) => {}
+    }
+    departure.advance(DeparturePhase::Draining);
 }
 
 /// The configured name with a random id for this process.

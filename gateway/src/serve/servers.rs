@@ -24,8 +24,8 @@ use mooring_upstream::stdio::{
     StartFailure, Traffic,
 };
 use mooring_upstream::{
-    CallerCredentials, ContactLog, ContactOutcome, FailureCause, Instance, OauthTokens, Reach,
-    STARTED_HERE, SecretHeader, Server, Servers, SessionPolicy, StatefulnessSeen, UserSecrets,
+    CallerCredentials, ContactOutcome, FailureCause, Instance, OauthTokens, STARTED_HERE,
+    SecretHeader, Server, Servers, SessionPolicy, UserSecrets,
 };
 
 /// Most queued messages in each direction of a child's streams.
@@ -198,14 +198,9 @@ fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameEr
         on_upstream_loss: stdio.on_upstream_loss,
         lost_state_notice: stdio.lost_state_notice,
     };
-    let here = Instance {
-        name: InstanceName::parse(STARTED_HERE.as_bytes())?,
-        // Never dialed: the connections are pipes.
-        uri: Uri::default(),
-        reach: Reach::default(),
-        statefulness: StatefulnessSeen::default(),
-        contact: ContactLog::default(),
-    };
+    let name = InstanceName::parse(STARTED_HERE.as_bytes())?;
+    // Never dialed: the connections are pipes.
+    let here = Instance::new(name, Uri::default());
     Ok(Server::new(
         id,
         vec![Arc::new(here)],
@@ -226,13 +221,7 @@ fn instances(
             if let Some(known) = previous.and_then(|previous| previous.server.instance(&name)) {
                 return Ok(Arc::clone(known));
             }
-            Ok(Arc::new(Instance {
-                name,
-                uri: instance.uri().clone(),
-                reach: Reach::default(),
-                statefulness: StatefulnessSeen::default(),
-                contact: ContactLog::default(),
-            }))
+            Ok(Arc::new(Instance::new(name, instance.uri().clone())))
         })
         .collect()
 }

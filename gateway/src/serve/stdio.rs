@@ -27,6 +27,7 @@ use crate::http::{App, CurrentApp};
 use mooring_identity::Identity;
 use mooring_pipeline::policy::AccessPolicy;
 use mooring_pipeline::stdio::{StdioClient, StdioSessionLifetime};
+use mooring_router::DeparturePhase;
 use mooring_settings::{ServerKind, ServerSettings, Settings};
 
 /// Most lines that are read ahead.
@@ -98,6 +99,9 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     );
     let client = client.ok_or_else(|| no_server(&settings, &options.server))?;
     let result = serve_client(client, arriving, &output, settings.listen.body_bytes_max).await;
+    let departure = app.core.session_router.departure();
+    departure.stop();
+    departure.advance(DeparturePhase::Draining);
     app.core.relay.stopping.cancel();
     if matches!(result, Ok(StdioEnd::Answered)) {
         finish_forwarded(&app, settings.worker.stop_patience).await;

@@ -25,7 +25,9 @@ mod message_span;
 mod metrics;
 mod oauth;
 mod probe;
+mod probe_readiness;
 mod reach;
+mod readiness;
 mod redirect;
 mod request;
 mod send_error;
@@ -51,7 +53,7 @@ pub use forwarded_fields::ForwardedFields;
 pub use handshake::{
     Completion, HandshakeError, InitializeHandshake, InitializedSession, initialize,
 };
-pub use health::ServerHealth;
+pub use health::{ServerHealth, publish_server_state};
 pub use http::{
     ClientError, ConnectionError, HttpClient, HttpClientOptions, HttpError, RoundTripError,
     SilenceLimits, tls_config,
@@ -59,10 +61,12 @@ pub use http::{
 pub use http_reply::read_http;
 pub use lateness::Lateness;
 pub use message_span::{describe_message, note_reply};
-pub use metrics::{describe_metrics, server_contact};
+pub use metrics::describe_metrics;
 pub use oauth::{OauthTokens, TokenExchangeError};
 pub use probe::{ProbeResult, is_session_unknown, may_be_session_unknown, probe};
+pub use probe_readiness::probe_readiness;
 pub use reach::{Reach, UNREACHED_LOST_AFTER};
+pub use readiness::{Readiness, ReadinessLog};
 pub use request::Outgoing;
 pub use send_error::SendError;
 pub use send_permit::{PermitSource, SendPermit};

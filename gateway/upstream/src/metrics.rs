@@ -3,7 +3,7 @@
 use metrics::{counter, gauge};
 use strum::VariantArray as _;
 
-use super::{Contact, ContactOutcome};
+use super::{Contact, ContactOutcome, Readiness};
 
 mooring_metrics::metrics! {
     /// Registers the descriptions of the metrics.
@@ -12,6 +12,10 @@ mooring_metrics::metrics! {
     LAST_CONTACT_SECONDS = gauge("mooring_server_last_contact_timestamp_seconds");
     /// 1 for the outcome of the last contact with the server, 0 for the others.
     LAST_CONTACT = gauge("mooring_server_last_contact");
+    /// 1 for whether the server answers this gateway's probes, 0 for the other states.
+    READINESS = gauge("mooring_server_readiness");
+    /// Instances of the server that operators have parked.
+    PARKED = gauge("mooring_server_instances_parked");
     /// Attempts to fetch the gateway's token for a server, by outcome.
     TOKENS_FETCHED = counter("mooring_upstream_tokens_fetched_total").zero("outcome", TokenFetch::VARIANTS);
     /// Exchanges of callers' tokens for tokens of a server, by outcome.
@@ -50,18 +54,29 @@ pub(crate) fn token_exchanged(outcome: TokenExchange) {
     counter!(TOKENS_EXCHANGED, "outcome" => <&'static str>::from(outcome)).increment(1);
 }
 
-/// Sets the gauges; called by each scrape.
+/// Sets the gauges of a server.
 #[allow(
     clippy::cast_precision_loss,
-    reason = "milliseconds since 1970 are below 2^52"
+    reason = "milliseconds since 1970 and counts of instances are below 2^52"
 )]
-pub fn server_contact(server: &str, last: Option<&Contact>) {
+pub(crate) fn set_server_state(
+    server: &str,
+    last: Option<&Contact>,
+    readiness: Readiness,
+    parked: usize,
+) {
     let seconds = last.map_or(0.0, |last| last.at_ms as f64 / 1_000.0);
     gauge!(LAST_CONTACT_SECONDS, "server" => server.to_owned()).set(seconds);
     let met = last.map(Contact::outcome);
     for &outcome in ContactOutcome::VARIANTS {
         let value = if met == Some(outcome) { 1.0 } else { 0.0 };
         gauge!(LAST_CONTACT, "server" => server.to_owned(), "outcome" => <&'static str>::from(outcome))
+            .set(value);
+    }
+    gauge!(PARKED, "server" => server.to_owned()).set(parked as f64);
+    for &state in Readiness::VARIANTS {
+        let value = if state == readiness { 1.0 } else { 0.0 };
+        gauge!(READINESS, "server" => server.to_owned(), "state" => <&'static str>::from(state))
             .set(value);
     }
 }

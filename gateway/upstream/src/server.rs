@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::{HeaderMap, Method, Uri};
 use mooring_session::names::{InstanceName, ServerName, UpstreamSession};
@@ -10,8 +10,8 @@ use mooring_session::rules::Ownership;
 
 use super::credential::RequestCredential;
 use super::{
-    Caller, CallerCredentials, ContactLog, Lateness, OauthTokens, Reach, SecretHeader,
-    Statefulness, StatefulnessSeen, UserSecretError,
+    Caller, CallerCredentials, ContactLog, Lateness, OauthTokens, Reach, ReadinessLog,
+    SecretHeader, Statefulness, StatefulnessSeen, UserSecretError,
 };
 use mooring_settings::{Affinity, Concurrency, LostStateNotice, OnUpstreamLoss};
 
@@ -31,6 +31,32 @@ pub struct Instance {
     pub statefulness: StatefulnessSeen,
     /// The outcome of this gateway's last contact with it.
     pub contact: ContactLog,
+    /// Whether it answers this gateway's probes.
+    pub readiness: ReadinessLog,
+    /// Whether operators want nothing new to go there.
+    is_parked: AtomicBool,
+}
+
+impl Instance {
+    /// One that was not contacted yet.
+    #[must_use]
+    pub fn new(name: InstanceName, uri: Uri) -> Self {
+        Self {
+            name,
+            uri,
+            reach: Reach::default(),
+            statefulness: StatefulnessSeen::default(),
+            contact: ContactLog::default(),
+            readiness: ReadinessLog::default(),
+            is_parked: AtomicBool::default(),
+        }
+    }
+
+    /// Whether operators want nothing new to go there.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        self.is_parked.load(Ordering::Relaxed)
+    }
 }
 
 /// One configured upstream server.
@@ -218,35 +244,59 @@ impl Server {
         }
     }
 
-    /// The names of all instances, for BIND and REBIND.
+    /// Whether all its instances are parked: it gets no new sessions, and no calls without one.
     #[must_use]
-    pub fn instance_names(&self) -> Vec<InstanceName> {
-        self.instances
-            .iter()
-            .map(|instance| instance.name.clone())
-            .collect()
+    pub fn is_parked(&self) -> bool {
+        self.instances.iter().all(|instance| instance.is_parked())
     }
 
-    /// The names of the instances for new sessions: all that are reachable as far as this gateway knows, or all if none
-    /// is.
+    /// The names of the instances to which a binding may move: all that are not parked, or all if every one is, because
+    /// the sessions of a parked server stay.
     #[must_use]
-    pub fn candidate_names(&self) -> Vec<InstanceName> {
-        let reached = self.instances.iter();
-        let reached = reached.filter(|instance| !instance.reach.is_unreached());
-        let names: Vec<_> = reached.map(|instance| instance.name.clone()).collect();
-        if names.is_empty() {
-            self.instance_names()
-        } else {
-            names
+    pub fn move_targets(&self) -> Vec<InstanceName> {
+        match self.is_parked() {
+            true => names(self.instances.iter()),
+            false => names(self.open_instances()),
         }
     }
 
-    /// All instances in round-robin order: for calls without a session.
+    /// Whether a binding may move from this instance to another one.
+    #[must_use]
+    pub fn has_target_beside(&self, name: &InstanceName) -> bool {
+        let is_parked = self.is_parked();
+        let mut instances = self.instances.iter();
+        instances.any(|other| other.name != *name && (is_parked || !other.is_parked()))
+    }
+
+    /// The names of the instances for new sessions: of those that are not parked, all that are reachable as far as this
+    /// gateway knows, or all if none is. Empty if the server is parked.
+    #[must_use]
+    pub fn candidate_names(&self) -> Vec<InstanceName> {
+        let is_reached = |instance: &&Arc<Instance>| !instance.reach.is_unreached();
+        let reached = names(self.open_instances().filter(is_reached));
+        match reached.is_empty() {
+            true => names(self.open_instances()),
+            false => reached,
+        }
+    }
+
+    /// The instances that are not parked.
+    fn open_instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
+        let instances = self.instances.iter();
+        instances.filter(|instance| !instance.is_parked())
+    }
+
+    /// The instances for calls without a session, in round-robin order: all that are not parked.
     pub fn in_turn(&self) -> impl Iterator<Item = &Arc<Instance>> {
         let first = self.next.fetch_add(1, Ordering::Relaxed) % self.instances.len().max(1);
         let (before, from) = self.instances.split_at(first.min(self.instances.len()));
-        from.iter().chain(before)
+        let instances = from.iter().chain(before);
+        instances.filter(|instance| !instance.is_parked())
     }
+}
+
+fn names<'a>(instances: impl Iterator<Item = &'a Arc<Instance>>) -> Vec<InstanceName> {
+    instances.map(|instance| instance.name.clone()).collect()
 }
 
 /// All configured servers, by id.
@@ -275,5 +325,74 @@ impl Servers {
     /// Every server.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Server>> {
         self.by_id.values()
+    }
+
+    /// Parks the instances for which `is_parked` holds, and no others.
+    pub fn park(&self, is_parked: impl Fn(&ServerName, &InstanceName) -> bool) {
+        for server in self.iter() {
+            for instance in &server.instances {
+                let parked = is_parked(&server.id, &instance.name);
+                if instance.is_parked.swap(parked, Ordering::Relaxed) != parked {
+                    tracing::info!(server = %server.id, instance = %instance.name, parked, "instance parked or unparked by an operator");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    fn name(text: &str) -> InstanceName {
+        InstanceName::parse(text.as_bytes()).unwrap()
+    }
+
+    /// The servers, and the one among them, which has the instances a, b and c.
+    fn three() -> (Servers, Arc<Server>) {
+        let instances = ["a", "b", "c"].map(|at| Arc::new(Instance::new(name(at), Uri::default())));
+        let policy = SessionPolicy {
+            affinity: Affinity::On,
+            ownership: Ownership::Shared,
+            concurrency: Concurrency::Serial,
+            on_upstream_loss: OnUpstreamLoss::Reinitialize,
+            lost_state_notice: LostStateNotice::Content,
+        };
+        let id = ServerName::parse(b"tools").unwrap();
+        let server = Server::new(id, instances.to_vec(), policy, HeaderMap::new());
+        let server = Arc::new(server);
+        (Servers::new(vec![Arc::clone(&server)]), server)
+    }
+
+    #[test]
+    fn nothing_new_goes_to_a_parked_instance() {
+        let (servers, server) = three();
+        servers.park(|_, instance| instance.as_str() == "b");
+        let open = [name("a"), name("c")];
+        assert_eq!(server.candidate_names(), open);
+        assert_eq!(server.move_targets(), open);
+        for _ in 0..3 {
+            assert!(server.in_turn().all(|instance| instance.name != name("b")));
+        }
+        assert!(!server.is_parked() && server.has_target_beside(&name("b")));
+        servers.park(|_, instance| instance.as_str() != "b");
+        assert_eq!(
+            server.candidate_names(),
+            [name("b")],
+            "a and c are parked, b is not"
+        );
+        assert!(!server.has_target_beside(&name("b")) && server.has_target_beside(&name("a")));
+    }
+
+    /// Its sessions stay: what is lost may move to any of its instances.
+    #[test]
+    fn a_parked_server_gets_no_new_sessions_and_keeps_its_own() {
+        let (servers, server) = three();
+        servers.park(|server, _| server.as_str() == "tools");
+        assert!(server.is_parked() && server.candidate_names().is_empty());
+        assert_eq!(server.in_turn().count(), 0);
+        assert_eq!(server.move_targets().len(), 3);
+        assert!(server.has_target_beside(&name("a")));
     }
 }

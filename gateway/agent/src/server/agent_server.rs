@@ -11,7 +11,7 @@ use crate::conversations::Conversations;
 use crate::lock::ProcessLocks;
 use mooring_settings::AgentServerSettings;
 use mooring_store::SessionAccess;
-use mooring_upstream::stdio::Children;
+use mooring_upstream::stdio::{Children, Environment};
 
 /// How much longer a call waits for the run before it than a run may last.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -52,6 +52,17 @@ pub struct Progress {
 }
 
 impl AgentServer {
+    /// Whether the program can be started, as far as its file says.
+    #[must_use]
+    pub fn has_program(&self) -> bool {
+        let environment = Environment {
+            inherited: self.settings.variables.inherited().to_vec(),
+            set: self.settings.variables.given().to_vec(),
+        };
+        let found = environment.find_program(self.settings.template.program());
+        found.is_ok()
+    }
+
     /// Ends the run of a cancelled request, if it is running in this gateway.
     pub fn cancel(&self, request: &RequestName) {
         self.running.stop(request);

@@ -40,19 +40,19 @@ struct TwoInstances;
 
 impl Instances for TwoInstances {
     fn contains(&self, name: &InstanceName) -> bool {
-        self.all().contains(name)
+        self.move_targets().contains(name)
     }
 
-    fn all(&self) -> Vec<InstanceName> {
+    fn move_targets(&self) -> Vec<InstanceName> {
         vec![instance("a"), instance("b")]
     }
 
     fn candidates(&self) -> Vec<InstanceName> {
-        self.all()
+        self.move_targets()
     }
 
-    fn count(&self) -> usize {
-        2
+    fn has_target_beside(&self, name: &InstanceName) -> bool {
+        self.move_targets().iter().any(|other| other != name)
     }
 }
 

@@ -45,19 +45,19 @@ pub(crate) struct AllInstances;
 
 impl Instances for AllInstances {
     fn contains(&self, name: &InstanceName) -> bool {
-        self.all().contains(name)
+        self.move_targets().contains(name)
     }
 
-    fn all(&self) -> Vec<InstanceName> {
+    fn move_targets(&self) -> Vec<InstanceName> {
         INSTANCES.map(instance).to_vec()
     }
 
     fn candidates(&self) -> Vec<InstanceName> {
-        self.all()
+        self.move_targets()
     }
 
-    fn count(&self) -> usize {
-        INSTANCES.len()
+    fn has_target_beside(&self, name: &InstanceName) -> bool {
+        self.move_targets().iter().any(|other| other != name)
     }
 }
 

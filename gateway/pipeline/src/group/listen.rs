@@ -166,8 +166,9 @@ impl LaterMembers {
         while !self.waiting.is_empty() {
             let made = self.waiting.iter_mut();
             let made = made.map(|(_, watch)| Box::pin(watch.may_be_made()));
+            let draining = self.request.core.relay.departure.draining();
             tokio::select! {
-                () = self.request.core.relay.stopping.cancelled() => return None,
+                () = draining.cancelled() => return None,
                 _ = select_all(made) => {}
                 () = sleep(self.look_after) => self.look_after = next_pause(self.look_after),
             }

@@ -11,7 +11,7 @@ use super::names;
 use crate::request::RequestServer;
 use mooring_code::server::{CodeServer, CodeServers};
 use mooring_settings::{GroupNames, ServerKind, ServerSettings};
-use mooring_upstream::{Server, Servers};
+use mooring_upstream::{Readiness, Server, Servers};
 
 /// Most parts of a group that are remembered with their directories; a fleet has few kinds of callers.
 const PARTS_MAX: usize = 256;
@@ -111,6 +111,20 @@ impl Group {
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    /// Whether its members serve: ready if all that are known do, not ready if one does not. The others are served anyway.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        let members = self.members.iter().filter_map(Member::upstream);
+        let states: Vec<Readiness> = members.map(|server| server.readiness()).collect();
+        if states.contains(&Readiness::NotReady) {
+            Readiness::NotReady
+        } else if states.contains(&Readiness::Unknown) {
+            Readiness::Unknown
+        } else {
+            Readiness::Ready
+        }
     }
 
     /// How the group names their tools and prompts.

@@ -1,6 +1,6 @@
 //! A stream as the events of a response.
 //!
-//! Invariant: dropping the response, because the client disconnected or the gateway stops, ends the stream.
+//! Invariant: dropping the response, because the client disconnected or the gateway drains, ends the stream.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,20 +18,20 @@ use crate::client_stream::OpenStream;
 #[derive(Debug)]
 pub struct StreamEvents {
     stream: Arc<OpenStream>,
-    stopping: Pin<Box<WaitForCancellationFutureOwned>>,
+    draining: Pin<Box<WaitForCancellationFutureOwned>>,
     _slot: StreamSlot,
 }
 
 impl StreamEvents {
-    /// The events of this stream, until it ends or the gateway stops.
+    /// The events of this stream, until it ends or the gateway drains.
     pub(super) fn new(
         stream: Arc<OpenStream>,
         slot: StreamSlot,
-        stopping: &CancellationToken,
+        draining: CancellationToken,
     ) -> Self {
         Self {
             stream,
-            stopping: Box::pin(stopping.clone().cancelled_owned()),
+            draining: Box::pin(draining.cancelled_owned()),
             _slot: slot,
         }
     }
@@ -47,7 +47,7 @@ impl Stream for StreamEvents {
         let this = &mut *self;
         match this.stream.poll_next(context) {
             Poll::Ready(event) => Poll::Ready(event.map(Ok)),
-            Poll::Pending => this.stopping.as_mut().poll(context).map(|()| None),
+            Poll::Pending => this.draining.as_mut().poll(context).map(|()| None),
         }
     }
 }

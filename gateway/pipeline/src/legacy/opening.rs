@@ -29,7 +29,8 @@ impl LegacyClients {
     ) -> Result<StreamEvents, Box<Reply>> {
         let core = &self.directory.core;
         let refused = |reply| Err(Box::new(reply));
-        if core.relay.stopping.is_cancelled() {
+        let draining = core.relay.departure.draining();
+        if draining.is_cancelled() {
             return refused(answer::plain(ErrorKind::ShuttingDown, None));
         }
         let Some(slot) = self.streams.slot() else {
@@ -71,7 +72,7 @@ impl LegacyClients {
         let endpoint = format!("{endpoint}{}", session.id.as_str());
         let epoch = hold.as_ref().map(StreamHold::epoch);
         let stream = self.streams.enter(session, identity, usage, server, epoch);
-        let events = StreamEvents::new(Arc::clone(&stream), slot, &core.relay.stopping);
+        let events = StreamEvents::new(Arc::clone(&stream), slot, draining);
         tracing::info!(session = %stream.session.digest, server = %stream.server, "an HTTP+SSE client opened its stream");
         tokio::spawn(for_same_user(Self::close_when_ended(
             self.clone(),

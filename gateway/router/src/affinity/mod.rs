@@ -18,12 +18,15 @@ mod configured;
 mod establish;
 mod events;
 mod history;
+mod moving;
 mod named_session;
 mod open;
+mod operators;
 mod owned;
 mod params;
 mod pauses;
 mod probes;
+mod readiness;
 mod reaper;
 mod removal;
 mod resolve;
@@ -53,12 +56,15 @@ pub use close::CloseOutcome;
 pub use configuration::{RoutedServers, SessionLimits};
 pub use establish::init_digest;
 pub use events::wake_waiters;
+pub use moving::{MoveError, MovePreview, MoveRequest, MoveTiming, MovedBinding};
 pub use named_session::SessionStart;
 pub use open::{InitializeRequest, OpenError, OpenedSession, SubscriptionState};
+pub use operators::{DrainProgress, follow_operators};
 pub use owned::{
-    BeatTime, ConnectionKey, ConnectionSettings, Connector, OwnedConnections, stop_idle_processes,
-    sweep_owned, watch_owners,
+    BeatTime, ConnectionKey, ConnectionSettings, Connector, OwnedConnections, hand_over_owned,
+    stop_idle_processes, sweep_owned, watch_owners,
 };
+pub use readiness::probe_instances;
 pub use reaper::reap;
 pub use resolve::{RebindNotice, ResolveError};
 pub(crate) use resolve::{RouterErrors, ServerInstances, now};
@@ -74,6 +80,7 @@ use self::configuration::RouterConfiguration;
 use self::stream::OpenStreams;
 use self::turn::{DelegationTable, HeldTurns};
 use self::wake_ups::Waiters;
+use crate::departure::Departure;
 use crate::in_flight_requests::InFlightRequests;
 pub use mooring_delivery::Loss;
 use mooring_protocol::ids::gateway_id;
@@ -104,6 +111,7 @@ struct Shared {
     binding_spans: BindingSpans,
     /// Each thread has its own: a turn is kept by the thread that took it.
     held_turns: ThreadLocal<Arc<HeldTurns>>,
+    departure: Departure,
     sequence: AtomicU64,
 }
 
@@ -152,6 +160,7 @@ impl SessionRouter {
             binding_spans: BindingSpans::default(),
             held_turns: ThreadLocal::new(),
             options,
+            departure: Departure::default(),
             sequence: AtomicU64::new(0),
         }))
     }
@@ -207,9 +216,20 @@ impl SessionRouter {
         Ok(())
     }
 
-    /// This gateway stops: it leaves its delegated turns, and asks for no more.
+    /// Whether this gateway leaves the fleet.
+    #[must_use]
+    pub fn departure(&self) -> &Departure {
+        &self.0.departure
+    }
+
+    /// This gateway drains: it leaves its delegated turns, and asks for no more.
     pub fn stop_delegations(&self) {
         self.delegations().close();
+    }
+
+    /// This gateway does not drain any more: it asks for delegated turns again.
+    pub fn resume_delegations(&self) {
+        self.delegations().open();
     }
 
     /// The session has ended here: its delegated turns are left, and its bindings are not counted any more.

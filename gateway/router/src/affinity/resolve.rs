@@ -87,6 +87,9 @@ pub enum ResolveError {
     /// No instance was reachable. Nothing ran.
     #[error("no instance could be reached: {0}")]
     NoInstance(#[source] HandshakeError),
+    /// Operators have parked every instance of the server, which therefore gets no new sessions. Nothing ran.
+    #[error("an operator has parked the server: it gets no new sessions until it is unparked")]
+    Parked,
     /// An instance answered the handshake with an error.
     #[error("the instance refused the handshake: {0}")]
     Handshake(#[source] HandshakeError),
@@ -112,6 +115,7 @@ impl From<ResolveFailure<RouterErrors>> for ResolveError {
                 metrics::affinity_failure("no_instance");
                 Self::NoInstance(error)
             }
+            ResolveFailure::Parked => Self::Parked,
             ResolveFailure::Handshake(error) => Self::Handshake(error),
             ResolveFailure::ParamsGone => Self::ParamsGone,
             // The latter only for messages without a reply, whose deliveries fail as such.
@@ -129,16 +133,16 @@ impl Instances for ServerInstances<'_> {
         self.0.instance(name).is_some()
     }
 
-    fn all(&self) -> Vec<InstanceName> {
-        self.0.instance_names()
+    fn move_targets(&self) -> Vec<InstanceName> {
+        self.0.move_targets()
     }
 
     fn candidates(&self) -> Vec<InstanceName> {
         self.0.candidate_names()
     }
 
-    fn count(&self) -> usize {
-        self.0.instances.len()
+    fn has_target_beside(&self, name: &InstanceName) -> bool {
+        self.0.has_target_beside(name)
     }
 }
 
@@ -152,9 +156,9 @@ impl SessionRouter {
     pub(crate) fn facts<'a>(
         &'a self,
         session: &'a Session,
-        instances: &'a ServerInstances<'a>,
+        server: &'a Server,
+        instances: &'a (dyn Instances + Sync),
     ) -> Facts<'a> {
-        let server = instances.0;
         Facts {
             principal: &session.principal,
             server: &server.id,
@@ -188,7 +192,7 @@ impl SessionRouter {
         loss: Loss,
     ) -> Result<(), ResolveError> {
         let instances = ServerInstances(server);
-        let facts = self.facts(session, &instances);
+        let facts = self.facts(session, server, &instances);
         let resolution = Resolution::recover(LostBinding::new(lost, loss), OnLoss::Recover, &facts);
         let mut resolving = Resolving::default();
         let resolved = resolving.run(self, session, server, resolution).await;

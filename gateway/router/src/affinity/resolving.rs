@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use mooring_delivery::{
-    Claim, InitializeFailure, Loss, LostBinding, Resolution, ResolveFailure, ResolvedBinding, Task,
-    TaskOutcome,
+    Claim, InitializeFailure, Instances, Loss, LostBinding, Resolution, ResolveFailure,
+    ResolvedBinding, Task, TaskOutcome,
 };
 use mooring_session::names::{InstanceName, NameError, UpstreamSession};
 use mooring_session::rules::{RebindReply, RebindRequest};
@@ -65,10 +65,23 @@ impl Resolving {
         router: &SessionRouter,
         session: &Session,
         server: &Server,
-        mut resolution: Resolution<RouterErrors>,
+        resolution: Resolution<RouterErrors>,
     ) -> Result<ResolvedBinding, ResolveError> {
         let instances = ServerInstances(server);
-        let facts = router.facts(session, &instances);
+        self.run_among(router, session, server, &instances, resolution)
+            .await
+    }
+
+    /// The same among these instances of the server.
+    pub(super) async fn run_among(
+        &mut self,
+        router: &SessionRouter,
+        session: &Session,
+        server: &Server,
+        instances: &(dyn Instances + Sync),
+        mut resolution: Resolution<RouterErrors>,
+    ) -> Result<ResolvedBinding, ResolveError> {
+        let facts = router.facts(session, server, instances);
         loop {
             if let Some(result) = resolution.take_result() {
                 return Ok(result?);
@@ -293,7 +306,8 @@ fn note_dropped<T>(session: &Session, dropped: Result<T, StoreError>) {
 fn note_rebound(session: &Session, binding: &BindingView, lost: &LostBinding) {
     metrics::affinity_rebind(match lost.loss {
         Loss::OwnerDead => "owner",
-        Loss::OwnerStopped => "drain",
+        Loss::OwnerStopped | Loss::OwnerDrained => "drain",
+        Loss::MovedByOperator => "operator",
         Loss::InstanceRefuses
         | Loss::InstanceUnreachable
         | Loss::SessionUnknown

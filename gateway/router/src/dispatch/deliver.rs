@@ -115,7 +115,7 @@ pub async fn deliver(
         call.outgoing.set_permit(permit);
     }
     let instances = ServerInstances(server);
-    let facts = router.facts(session, &instances);
+    let facts = router.facts(session, server, &instances);
     let mut delivery = Delivery::new(call.rules());
     let mut rare_actions = RareActions {
         // An answer to a request of one epoch may be newer than what is known of the route, and where calls have turns, the

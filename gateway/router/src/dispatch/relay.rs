@@ -16,11 +16,12 @@ use bytes::Bytes;
 use futures_util::Stream;
 use mooring_session::names::{InstanceName, ServerName};
 use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::abandoned::{self, UnreadReply};
 use super::event_filter::{EventFilter, ReportFuture};
 use crate::affinity::{InFlight, StreamHold, Turn};
+use crate::departure::Departure;
 use crate::in_flight_requests::InFlightRequest;
 use mooring_metrics as metrics;
 use mooring_protocol::held::held_bytes;
@@ -223,14 +224,14 @@ impl EventRelay {
         upstream: EventStream,
         filter: EventFilter,
         guards: ReplyGuards,
-        stopping: &CancellationToken,
+        departure: &Departure,
     ) -> Self {
         Self {
             first: filter.warning(),
             checking: None,
             reporting: None,
             stopping: (!filter.has_pending_request())
-                .then(|| Box::pin(stopping.clone().cancelled_owned())),
+                .then(|| Box::pin(departure.draining().cancelled_owned())),
             upstream: Some((upstream, Box::new(filter))),
             began: Instant::now(),
             guards,
@@ -420,9 +421,9 @@ mod tests {
             request: Some(request),
             ..ReplyGuards::default()
         };
-        let stopping = CancellationToken::new();
+        let departure = Departure::default();
         let silent = Box::pin(stream::pending());
-        (EventRelay::new(silent, filter, guards, &stopping), scope)
+        (EventRelay::new(silent, filter, guards, &departure), scope)
     }
 
     #[tokio::test(start_paused = true)]
@@ -461,8 +462,8 @@ mod tests {
             turn: Some(Turn::watched().0),
             ..ReplyGuards::default()
         };
-        let stopping = CancellationToken::new();
-        let mut relay = EventRelay::new(Box::pin(open), filter, guards, &stopping);
+        let departure = Departure::default();
+        let mut relay = EventRelay::new(Box::pin(open), filter, guards, &departure);
         relay.next().await.unwrap().unwrap();
         assert!(relay.guards.turn.is_some(), "the call runs");
         relay.next().await.unwrap().unwrap();

@@ -13,6 +13,7 @@ use super::event_filter::{Audience, Caller, EventFilter, StreamOrigin};
 use super::relay::{EventRelay, JsonRelay, ReplyGuards, note_mismatch};
 use super::seals::Seals;
 use crate::affinity::Session;
+use crate::departure::Departure;
 use crate::in_flight_requests::InFlightRequest;
 use crate::pooled::ServerRequestResponder;
 use crate::request_tag::StreamOwner;
@@ -33,8 +34,10 @@ pub struct RelayOptions {
     pub message_bytes_max: usize,
     /// Seals for the ids of server-to-client requests.
     pub seals: Seals,
-    /// Cancelled when the gateway stops: streams without an unanswered call then end.
+    /// Cancelled when the gateway stops.
     pub stopping: CancellationToken,
+    /// Whether the gateway leaves the fleet: streams without an unanswered call end when it drains.
+    pub departure: Departure,
 }
 
 /// The reply for the client. Most are ready at once; the future of those that must be read first is boxed, so that a
@@ -262,7 +265,7 @@ fn relay_events(
     guards: ReplyGuards,
     options: &RelayOptions,
 ) -> Reply {
-    let relay = EventRelay::new(events, filter, guards, &options.stopping);
+    let relay = EventRelay::new(events, filter, guards, &options.departure);
     Reply::new(status, ReplyBody::Events(Box::pin(relay)))
 }
 

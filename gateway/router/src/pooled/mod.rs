@@ -57,6 +57,9 @@ pub enum PooledError {
     /// No instance could be initialized. Nothing ran.
     #[error("no instance could be reached: {0}")]
     NoInstance(#[source] HandshakeError),
+    /// Operators have parked every instance of the server. Nothing ran.
+    #[error("an operator has parked the server: it gets no calls until it is unparked")]
+    Parked,
     /// An instance answered the handshake with an error.
     #[error("the instance refused the handshake: {0}")]
     Handshake(#[source] HandshakeError),
@@ -149,7 +152,7 @@ impl Pool {
                 Err(error) => return Err(PooledError::Handshake(error)),
             }
         }
-        Err(unreachable(last))
+        Err(unreachable(server, last))
     }
 
     /// Sends a message to the next reachable instance.
@@ -190,7 +193,7 @@ impl Pool {
                 }
             }
         }
-        Err(unreachable(last))
+        Err(unreachable(server, last))
     }
 
     /// Sends a message over this session. `None` if the instance does not know the session any more: then the message has
@@ -389,7 +392,11 @@ fn of_pool<'a>(caller: &Caller<'a>, session_digest: Option<&'a str>) -> Caller<'
     }
 }
 
-fn unreachable(last: Option<HandshakeError>) -> PooledError {
+/// No instance was reachable, or none was tried because all are parked.
+fn unreachable(server: &Server, last: Option<HandshakeError>) -> PooledError {
+    if last.is_none() && server.is_parked() {
+        return PooledError::Parked;
+    }
     mooring_metrics::affinity_failure("no_instance");
     PooledError::NoInstance(last.unwrap_or(HandshakeError::Exchange(ExchangeError::NoResponse)))
 }

@@ -158,13 +158,8 @@ mod tests {
     use super::*;
 
     fn server() -> Server {
-        let instance = Instance {
-            name: InstanceName::parse(b"http://tools.example/mcp").unwrap(),
-            uri: "http://tools.example/mcp".parse().unwrap(),
-            reach: Default::default(),
-            statefulness: Default::default(),
-            contact: Default::default(),
-        };
+        let name = InstanceName::parse(b"http://tools.example/mcp").unwrap();
+        let instance = Instance::new(name, "http://tools.example/mcp".parse().unwrap());
         let policy = SessionPolicy {
             affinity: Affinity::Off,
             ownership: Ownership::Shared,

@@ -19,7 +19,7 @@ use mooring_settings::Right;
 struct ServerChange {
     /// Its definition, as in the settings.
     server: Map<String, Value>,
-    /// What this gateway cannot take of the given definition, as a sentence; empty if it took all.
+    /// The description that the operator gave it; may be empty.
     note: String,
     /// What this gateway has changed.
     report: ReloadReport,

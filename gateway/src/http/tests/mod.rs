@@ -11,6 +11,7 @@
 mod admin;
 mod cost;
 mod fake_upstream;
+mod operators;
 mod page;
 mod refusals;
 mod replies;
@@ -37,7 +38,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::fake_upstream::FakeUpstream;
-use super::{Routes, routes};
+use super::{App, Routes, routes};
 use crate::serve::application::{GatewayParts, assemble as assemble_app};
 
 /// The metrics of all gateways: a process has one global recorder.
@@ -51,6 +52,7 @@ static METRICS: LazyLock<PrometheusHandle> = LazyLock::new(|| {
 
 /// The routes of one gateway, and the two upstream servers behind it.
 struct Gateway {
+    app: Arc<App>,
     routes: Routes,
     a: FakeUpstream,
     b: FakeUpstream,
@@ -66,7 +68,7 @@ struct Answer {
 }
 
 impl Gateway {
-    /// The servers `a` and `b`, `pair` of two instances, `serial`, whose calls take turns, `timed` and `held` for what
+    /// The servers `a` and `b`, `pair` of two instances, `serial` and, of two instances, `turns`, whose calls take turns, `timed` and `held` for what
     /// they are counted as, and `both`, a group of `a` and `b`.
     async fn start() -> Self {
         Self::start_with("").await
@@ -93,6 +95,7 @@ impl Gateway {
             server("b", &[&b.url]),
             server("pair", &[&a.url, &b.url]),
             server_with("serial", &[&a.url], "serial"),
+            server_with("turns", &[&a.url, &b.url], "serial"),
             server("timed", &[&a.url]),
             server("held", &[&a.url]),
             "[[servers]]\nid = \"both\"\nkind = \"group\"\nmembers = [\"a\", \"b\"]\n".to_owned(),
@@ -121,7 +124,8 @@ impl Gateway {
             .await
             .unwrap();
         Self {
-            routes: routes(app),
+            routes: routes(Arc::clone(&app)),
+            app,
             a,
             b,
         }

@@ -64,7 +64,8 @@ impl Store {
     /// # Errors
     /// The store's own only. What was read last stays in force.
     pub async fn refresh_desired_state(&self) -> Result<(), StoreError> {
-        let version = on_backend!("HGET", self.desired_state_version())?;
+        // Its duration is not recorded: it is asked all the time, for no request.
+        let version = on_backend!(self.desired_state_version())?;
         if version != self.desired_state.borrow().version {
             let fields = on_backend!("HGETALL", self.desired_fields())?;
             self.note_desired_state(&fields);

@@ -160,7 +160,7 @@ impl SessionRouter {
         let lease = self.options().claim_lease;
         let pause = Duration::from_millis(lease.get() / RENEWALS_PER_LEASE);
         let instances = ServerInstances(server);
-        let renewal = (self.facts(session, &instances)).bind(&claim.token, lease);
+        let renewal = (self.facts(session, server, &instances)).renew_claim(&claim.token, lease);
         loop {
             tokio::time::sleep(pause).await;
             match self.store().bind(&session.key, &renewal).await {

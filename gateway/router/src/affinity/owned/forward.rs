@@ -12,7 +12,7 @@ use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{HeaderName, Method};
 use http_body::{Body as HttpBody, Frame};
 use hyper::body::Incoming;
-use mooring_session::names::Principal;
+use mooring_session::names::{InstanceName, Principal};
 use mooring_session::view::OwnerView;
 use tokio::time::sleep;
 
@@ -74,6 +74,25 @@ impl SessionRouter {
         if let Err(error) = self.ask(owner, &forward, RENEWED_WITHIN).await {
             tracing::info!(session = %session.digest, server = %server.id, %error, "the owner did not renew a lost connection");
         }
+    }
+
+    /// Asks a live owner to move its binding, to this instance if one is named.
+    pub(in super::super) async fn move_at_owner(
+        &self,
+        owner: &OwnerView,
+        session: &Session,
+        server: &Server,
+        epoch: u64,
+        to: Option<&InstanceName>,
+    ) -> Result<(), SendError> {
+        let place = ConnectionKey::of(session, server);
+        let forward = Forward {
+            body: to.map_or_else(Bytes::new, |to| {
+                Bytes::copy_from_slice(to.as_str().as_bytes())
+            }),
+            ..forward_request(Operation::Move, &place, &session.principal, epoch)
+        };
+        self.ask(owner, &forward, RENEWED_WITHIN).await
     }
 
     /// Asks the owner of a connection to close it.

@@ -111,7 +111,8 @@ impl SessionRouter {
         false
     }
 
-    async fn stop(
+    /// Stops a server that has been idle for as long as `limits` allow. Returns whether it did.
+    pub(super) async fn stop(
         &self,
         connection_key: &ConnectionKey,
         held: &OwnedConnection,

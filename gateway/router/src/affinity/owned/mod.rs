@@ -11,6 +11,7 @@ mod connector;
 mod death_watch;
 mod fence;
 mod forward;
+mod hand_over;
 mod idle;
 mod serve;
 mod stop;
@@ -28,6 +29,7 @@ pub use connector::Connector;
 pub use death_watch::watch_owners;
 pub use fence::BeatTime;
 pub(crate) use fence::Fence;
+pub use hand_over::hand_over_owned;
 pub use idle::stop_idle_processes;
 pub use sweep::sweep_owned;
 
@@ -78,6 +80,12 @@ impl OwnedConnections {
     /// Closes the connection of this binding, if it is here. Does not wait for the server's shutdown.
     pub fn close(&self, connection_key: &ConnectionKey, epoch: u64) {
         self.table.close(connection_key, epoch);
+    }
+
+    /// How this server is connected to; none for one that every gateway can reach.
+    #[must_use]
+    pub fn connector(&self, server: &ServerName) -> Option<&Connector> {
+        self.dials.get(server)
     }
 
     /// The number of connections of this gateway.

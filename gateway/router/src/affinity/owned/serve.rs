@@ -2,14 +2,18 @@
 //!
 //! Invariant: only the connection of the named epoch is used, and if the answer is a verdict, nothing was delivered.
 
-use http::StatusCode;
+use std::sync::Arc;
 
+use http::StatusCode;
+use mooring_session::names::InstanceName;
+
+use super::super::moving::targets;
 use super::super::{Loss, Session, SessionRouter};
 use super::connection_table::ConnectionKey;
 use mooring_peers::{Forward, Operation, Verdict};
 use mooring_protocol::Reply;
 use mooring_upstream::connection::Activity;
-use mooring_upstream::{Outgoing, SendError};
+use mooring_upstream::{Outgoing, SendError, Server};
 use mooring_usage::for_same_user;
 
 impl SessionRouter {
@@ -58,8 +62,59 @@ impl SessionRouter {
                 renewing.await.unwrap_or(Err(Verdict::Unsupported))?;
                 Ok(Reply::empty(StatusCode::NO_CONTENT))
             }
+            Operation::Move => {
+                let router = self.clone();
+                // Runs to completion even if the asking peer disconnects.
+                let moving = tokio::spawn(for_same_user(async move {
+                    router.move_owned(&connection_key, &forward).await
+                }));
+                moving.await.unwrap_or(Err(Verdict::Unsupported))?;
+                Ok(Reply::empty(StatusCode::NO_CONTENT))
+            }
             Operation::Stream => Err(Verdict::Unsupported),
         }
+    }
+
+    /// Moves a binding of this gateway, for a peer that holds the session's turn.
+    async fn move_owned(
+        &self,
+        connection_key: &ConnectionKey,
+        forward: &Forward,
+    ) -> Result<(), Verdict> {
+        let (session, server) = self.named_by(connection_key, forward)?;
+        let to = match &*forward.body {
+            b"" => None,
+            name => Some(InstanceName::parse(name).map_err(|_| Verdict::Unsupported)?),
+        };
+        let binding = self.resolve_binding(&session, &server).await;
+        let binding = binding.map_err(|_| Verdict::NotHere)?;
+        let is_mine = (binding.owner.as_ref()).is_some_and(|owner| self.is_owner(owner));
+        if !is_mine || binding.epoch != forward.epoch {
+            return Err(Verdict::NotHere);
+        }
+        let targets = targets(&server, &binding, to.as_ref()).map_err(|_| Verdict::Unsupported)?;
+        let moving = self.move_here(&session, &server, &binding, targets);
+        moving.await.map_err(|error| {
+            tracing::warn!(session = %session.digest, server = %server.id, %error, "a binding was not moved");
+            Verdict::Ended
+        })
+    }
+
+    /// The session and server of a peer's request, unless this gateway may have lost the connection.
+    fn named_by(
+        &self,
+        connection_key: &ConnectionKey,
+        forward: &Forward,
+    ) -> Result<(Session, Arc<Server>), Verdict> {
+        if !self.owned_connections().fence.is_open() {
+            return Err(Verdict::Fenced);
+        }
+        let id = connection_key.key.id().cloned().ok_or(Verdict::NotHere)?;
+        let prefix = &self.options().key_prefix;
+        let session = Session::named(prefix, id, forward.principal.clone());
+        let server = self.servers().get(connection_key.server.as_str());
+        let server = server.cloned().ok_or(Verdict::Unsupported)?;
+        Ok((session, server))
     }
 
     /// Renews an ended connection of this gateway.
@@ -68,17 +123,7 @@ impl SessionRouter {
         connection_key: &ConnectionKey,
         forward: &Forward,
     ) -> Result<(), Verdict> {
-        if !self.owned_connections().fence.is_open() {
-            return Err(Verdict::Fenced);
-        }
-        let id = connection_key.key.id().cloned().ok_or(Verdict::NotHere)?;
-        let prefix = &self.options().key_prefix;
-        let session = Session::named(prefix, id, forward.principal.clone());
-        let server = self
-            .servers()
-            .get(connection_key.server.as_str())
-            .cloned()
-            .ok_or(Verdict::Unsupported)?;
+        let (session, server) = self.named_by(connection_key, forward)?;
         let binding = &self
             .resolve_binding(&session, &server)
             .await

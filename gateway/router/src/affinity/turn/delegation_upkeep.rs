@@ -50,7 +50,12 @@ impl DelegationTable {
         }
     }
 
-    /// The gateway stops: its turns are left, and it gets no more.
+    /// The gateway drains no more: it may get turns again.
+    pub(in crate::affinity) fn open(&self) {
+        self.is_closed.store(false, Ordering::Release);
+    }
+
+    /// The gateway drains: its turns are left, and it gets no more.
     pub(in crate::affinity) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         for mut shard in self.shards.parts() {

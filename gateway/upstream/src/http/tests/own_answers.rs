@@ -33,13 +33,8 @@ fn instance_client() -> Client {
 
 fn server_at(address: SocketAddr) -> Server {
     let uri = format!("http://{address}/mcp");
-    let instance = Instance {
-        name: InstanceName::parse(uri.as_bytes()).unwrap(),
-        uri: uri.parse().unwrap(),
-        reach: crate::Reach::default(),
-        statefulness: crate::StatefulnessSeen::default(),
-        contact: crate::ContactLog::default(),
-    };
+    let name = InstanceName::parse(uri.as_bytes()).unwrap();
+    let instance = Instance::new(name, uri.parse().unwrap());
     let policy = SessionPolicy {
         affinity: Affinity::On,
         ownership: Ownership::Shared,

@@ -16,10 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::connection::link::{Link, LinkEnd};
 use crate::sse::{ConnectError, connect};
-use crate::{
-    Client, ContactLog, HttpClient, HttpClientOptions, Instance, Reach, SilenceLimits,
-    StatefulnessSeen, tls_config,
-};
+use crate::{Client, HttpClient, HttpClientOptions, Instance, SilenceLimits, tls_config};
 
 /// Longer than any step takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
@@ -131,13 +128,8 @@ pub(super) async fn connect_to(
 }
 
 pub(super) fn instance(url: &str) -> Arc<Instance> {
-    Arc::new(Instance {
-        name: InstanceName::parse(url.as_bytes()).unwrap(),
-        uri: url.parse().unwrap(),
-        reach: Reach::default(),
-        statefulness: StatefulnessSeen::default(),
-        contact: ContactLog::default(),
-    })
+    let name = InstanceName::parse(url.as_bytes()).unwrap();
+    Arc::new(Instance::new(name, url.parse().unwrap()))
 }
 
 pub(super) async fn send(link: &Link, message: &str) {
