@@ -144,6 +144,7 @@ impl Reloader {
         self.app_tasks.follow(&app).await;
         let router = &app.core.session_router;
         router.configure(&routed, application::session_limits(&settings));
+        router.apply_parking();
         self.current.replace(Arc::clone(&app));
         self.source.log_level.set(settings.log.level);
         probe_servers(&app, Some(&served.app.core.servers));

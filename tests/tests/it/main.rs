@@ -76,6 +76,7 @@ mod may_have_run;
 mod migration;
 mod older_servers;
 mod openapi;
+mod operators;
 mod order;
 mod overlap;
 mod owned;

@@ -287,3 +287,72 @@ fn an_instance_that_is_not_configured_any_more_is_lost() {
     run.hear(TaskOutcome::Drawn(token()));
     assert!(matches!(run.task(), Task::Rebind(request) if request.epoch == 1));
 }
+
+#[test]
+fn a_binding_that_a_drained_owner_gave_up_is_lost_and_no_claim_that_lapsed() {
+    for ends in [false, true] {
+        let names = Names {
+            ends_on_loss: ends,
+            ..Names::owned()
+        };
+        let given_up = BindingView {
+            last_reason: Loss::OwnerDrained.reason(),
+            ..in_state(BindingState::Orphaned, bound(2, "a"))
+        };
+        let mut run = Resolving::begin(Resolution::resolve(OnLoss::Recover), &names);
+        run.hear(route(Some(given_up)));
+        match run.task() {
+            Task::EndSession => assert!(ends),
+            Task::DrawToken => assert!(!ends),
+            other => panic!("{other:?}"),
+        }
+        if !ends {
+            run.hear(TaskOutcome::Drawn(token()));
+            assert!(
+                matches!(run.task(), Task::Rebind(request) if request.reason == Loss::OwnerDrained.reason())
+            );
+        }
+    }
+}
+
+/// All instances are parked.
+struct ParkedInstances;
+
+impl Instances for ParkedInstances {
+    fn contains(&self, name: &InstanceName) -> bool {
+        TwoInstances.contains(name)
+    }
+
+    fn move_targets(&self) -> Vec<InstanceName> {
+        TwoInstances.move_targets()
+    }
+
+    fn candidates(&self) -> Vec<InstanceName> {
+        Vec::new()
+    }
+
+    fn has_target_beside(&self, name: &InstanceName) -> bool {
+        TwoInstances.has_target_beside(name)
+    }
+}
+
+#[test]
+fn a_parked_server_is_not_bound_and_its_lost_bindings_move() {
+    let names = Names::new();
+    let facts = Facts {
+        instances: &ParkedInstances,
+        ..names.facts()
+    };
+    let begin = |machine| Run {
+        machine,
+        facts,
+        now: Instant::now(),
+    };
+    let mut run: Resolving<'_> = begin(Resolution::resolve(OnLoss::Recover));
+    run.hear(route(None)).hear(TaskOutcome::Drawn(token()));
+    assert!(matches!(run.result(), Err(ResolveFailure::Parked)));
+    let lost = LostBinding::new(&bound(1, "a"), Loss::SessionUnknown);
+    let mut run = begin(Resolution::recover(lost, OnLoss::Recover, &facts));
+    run.hear(TaskOutcome::Drawn(token()));
+    assert!(matches!(run.task(), Task::Rebind(request) if request.instances.len() == 2));
+}

@@ -67,7 +67,7 @@ pub use owned::{
 pub use readiness::probe_instances;
 pub use reaper::reap;
 pub use resolve::{RebindNotice, ResolveError};
-pub(crate) use resolve::{RouterErrors, ServerInstances, now};
+pub(crate) use resolve::{RouterErrors, ServerInstances, lacks_reason, now};
 pub(crate) use resolving::Resolving;
 pub use stream::{HoldError, StreamHold, StreamKind};
 pub use turn::{Turn, Withdrawal};

@@ -9,7 +9,7 @@ use mooring_delivery::{
 use mooring_session::Refusal;
 use mooring_session::names::{InstanceName, NameError, ServerName};
 use mooring_session::rules::{ReportedLoss, RouteReply, RouteRequest, TouchRequest};
-use mooring_session::view::BindingView;
+use mooring_session::view::{BindingState, BindingView};
 use tokio::time::Instant;
 
 use super::resolving::Resolving;
@@ -146,6 +146,15 @@ impl Instances for ServerInstances<'_> {
     }
 }
 
+/// Whether a route does not say why its orphan has no owner: the attempt to make it has ended, or its owner gave it up.
+pub(crate) fn lacks_reason(routed: &RouteReply) -> bool {
+    routed.binding.as_ref().is_some_and(|binding| {
+        binding.state == BindingState::Orphaned
+            && binding.owner.is_none()
+            && binding.last_reason.is_none()
+    })
+}
+
 /// The present moment, for the machines.
 pub(crate) fn now() -> std::time::Instant {
     Instant::now().into_std()
@@ -222,9 +231,25 @@ impl SessionRouter {
         session: &Session,
         request: &RouteRequest,
     ) -> Result<RouteReply, StoreError> {
-        let routed = self.store().route(&session.key, request).await?;
+        let mut routed = self.store().route(&session.key, request).await?;
         self.record_takeover(session, &request.server, &routed);
+        if lacks_reason(&routed) {
+            Box::pin(self.read_reason(session, &mut routed)).await;
+        }
         Ok(routed)
+    }
+
+    /// Reads from the record why a binding was given up. If that fails, it counts as a claim that lapsed.
+    pub(crate) async fn read_reason(&self, session: &Session, routed: &mut RouteReply) {
+        let (Some(binding), Ok(record)) =
+            (&mut routed.binding, self.store().get(&session.key).await)
+        else {
+            return;
+        };
+        let mut bindings = record.bindings.into_iter();
+        let is_same =
+            |other: &BindingView| other.server == binding.server && other.epoch == binding.epoch;
+        binding.last_reason = bindings.find(is_same).and_then(|other| other.last_reason);
     }
 
     /// The route of a message: one that is known to be true, or else the store's. Not for a message whose former attempt

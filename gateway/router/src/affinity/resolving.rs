@@ -9,7 +9,9 @@ use mooring_delivery::{
     Claim, InitializeFailure, Instances, Loss, LostBinding, Resolution, ResolveFailure,
     ResolvedBinding, Task, TaskOutcome,
 };
+use mooring_session::Refusal;
 use mooring_session::names::{InstanceName, NameError, UpstreamSession};
+use mooring_session::refusal::{Busy, Stale};
 use mooring_session::rules::{RebindReply, RebindRequest};
 use mooring_session::view::BindingView;
 
@@ -128,9 +130,16 @@ impl Resolving {
                 return Ok(TaskOutcome::Bound(store.bind(key, &request).await));
             }
             Task::Rebind(request) => {
-                return Ok(TaskOutcome::Rebound(
-                    self.rebind(router, session, &request).await,
-                ));
+                let mut rebound = self.rebind(router, session, &request).await;
+                if matches!(
+                    rebound,
+                    Err(StoreError::Refused(Refusal::Busy(Busy::Draining)))
+                ) && router.move_to_peer(session, server, request.epoch).await
+                {
+                    // Another gateway has moved it.
+                    rebound = Err(StoreError::Refused(Refusal::Stale(Stale::Binding)));
+                }
+                return Ok(TaskOutcome::Rebound(rebound));
             }
             Task::Confirm(request) => {
                 let confirmed = store.confirm(key, &request).await;

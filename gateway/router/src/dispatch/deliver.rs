@@ -11,7 +11,7 @@ use mooring_session::view::BindingView;
 use super::annotations::is_repeatable;
 use crate::affinity::{
     RebindNotice, ResolveError, Resolving, RouterErrors, ServerInstances, Session, SessionRouter,
-    now,
+    lacks_reason, now,
 };
 pub use mooring_delivery::OnLoss;
 use mooring_metrics as metrics;
@@ -124,8 +124,11 @@ pub async fn deliver(
         ..RareActions::default()
     };
     let mut routed_now = false;
-    if let Some(routed) = call.routed.take() {
+    if let Some(mut routed) = call.routed.take() {
         router.record_takeover(session, &server.id, &routed);
+        if lacks_reason(&routed) {
+            Box::pin(router.read_reason(session, &mut routed)).await;
+        }
         routed_now = true;
         rare_actions.has_routed = true;
         delivery.handle(

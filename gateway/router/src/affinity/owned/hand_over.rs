@@ -9,14 +9,16 @@ use std::time::Duration;
 use mooring_delivery::Loss;
 use mooring_session::limits::LEASE_MIN;
 use mooring_session::rules::{LossReport, Ownership, RebindRequest};
-use mooring_session::view::BindingView;
+use mooring_session::view::{BindingView, OwnerView};
 use mooring_session::workers::Drain;
 use mooring_store::{StoreError, WorkerView, fresh_token};
 use tokio::time::sleep;
 
+use super::super::Session;
 use super::SessionRouter;
 use super::connection_table::{ConnectionKey, OwnedConnection};
 use crate::departure::DeparturePhase;
+use mooring_upstream::Server;
 use mooring_upstream::connection::{Activity, IdleLimits};
 
 /// Interval of looks for idle connections while the gateway drains.
@@ -73,11 +75,35 @@ impl SessionRouter {
 
     /// Whether another gateway takes on what this one hands over. Otherwise its sessions would be served by none.
     async fn has_successor(&self) -> bool {
-        let is_one = |other: &WorkerView| {
-            other.alive && other.drain == Drain::Serving && other.worker != *self.worker()
-        };
         let workers = self.store().workers().await;
-        workers.is_ok_and(|workers| workers.iter().any(is_one))
+        workers.is_ok_and(|workers| workers.iter().any(|other| self.is_successor(other)))
+    }
+
+    fn is_successor(&self, other: &WorkerView) -> bool {
+        other.alive && other.drain == Drain::Serving && other.worker != *self.worker()
+    }
+
+    /// Lets another gateway move a lost binding, because this one drains and may own nothing new. Returns whether one was
+    /// asked: what it has done is in the store.
+    pub(in super::super) async fn move_to_peer(
+        &self,
+        session: &Session,
+        server: &Server,
+        epoch: u64,
+    ) -> bool {
+        let mut peers = self.store().workers().await.unwrap_or_default();
+        peers.retain(|other| self.is_successor(other));
+        if peers.is_empty() {
+            return false;
+        }
+        let peer = peers.swap_remove(rand::random_range(0..peers.len()));
+        let peer = OwnerView {
+            worker: peer.worker,
+            alive: true,
+            address: Some(peer.address.as_str().into()),
+        };
+        self.renew_at_owner(&peer, session, server, epoch).await;
+        true
     }
 
     /// Gives the binding up, so that any gateway may move it.
