@@ -2,7 +2,7 @@
 //! exchanged: nobody is refused for good, and whoever loses state is told so.
 //!
 //! The clients are behind what a load balancer is: a request goes to the next gateway where the connection was refused or
-//! the answer was 503 with Retry-After, and nothing else is tried again.
+//! the answer was 503 with Retry-After, and nothing else is tried again. Or they are behind a real one, and try nothing again.
 
 use std::io;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use mooring_tests::code::CodeVolume;
 use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
+use mooring_tests::nginx::Nginx;
 use mooring_tests::paths::redis_module;
 use mooring_tests::process_tree::started_with;
 use mooring_tests::redis::Redis;
@@ -54,6 +55,8 @@ struct Balanced {
 enum Interruption {
     /// A gateway, which is stopped and started again.
     Gateway,
+    /// The same behind nginx, where every request has to succeed.
+    GatewayOfBalancer,
     /// The store, which lacks its module for a moment.
     Store,
 }
@@ -97,6 +100,9 @@ impl Balanced {
             Err(error) if is_refused(&error) => return Ok(None),
             reply => reply?,
         };
+        if self.interruption == Interruption::GatewayOfBalancer {
+            ensure!(reply.status == 200, "{}: {request}", reply.status);
+        }
         if reply.status == 503 && reply.header("retry-after").is_some() {
             return Ok(None);
         }
@@ -150,13 +156,13 @@ impl Load {
 
     async fn start(
         self,
-        gateways: &[Gateway],
+        endpoints: &[String],
         interruption: Interruption,
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Running> {
-        let endpoints: Vec<String> = gateways
-            .iter()
-            .map(|gateway| gateway.mcp_url(self.server()))
+        let path = format!("/servers/{}/mcp", self.server());
+        let endpoints: Vec<String> = (endpoints.iter())
+            .map(|endpoint| format!("{endpoint}{path}"))
             .collect();
         let client = Balanced::open(&endpoints, interruption).await?;
         let (sender, calls) = watch::channel(0);
@@ -247,18 +253,29 @@ fn settings(
     Ok(Settings::toml(toml).env("MOORING_CODE_BASE_DIR", &path))
 }
 
+/// Sessions of both counting servers.
+async fn counting_loads(
+    endpoints: &[String],
+    interruption: Interruption,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Vec<Running>> {
+    let mut loads = Vec::new();
+    for _ in 0..SESSIONS {
+        loads.push(Load::Http.start(endpoints, interruption, stop).await?);
+        loads.push(Load::Stdio.start(endpoints, interruption, stop).await?);
+    }
+    Ok(loads)
+}
+
 /// Sessions of both counting servers, and one of code.
 async fn start_loads(
     gateways: &[Gateway],
     interruption: Interruption,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Vec<Running>> {
-    let mut loads = Vec::new();
-    for _ in 0..SESSIONS {
-        loads.push(Load::Http.start(gateways, interruption, stop).await?);
-        loads.push(Load::Stdio.start(gateways, interruption, stop).await?);
-    }
-    loads.push(Load::Code.start(gateways, interruption, stop).await?);
+    let endpoints: Vec<String> = gateways.iter().map(|gateway| gateway.url("")).collect();
+    let mut loads = counting_loads(&endpoints, interruption, stop).await?;
+    loads.push(Load::Code.start(&endpoints, interruption, stop).await?);
     some_more(&loads).await?;
     Ok(loads)
 }
@@ -314,6 +331,52 @@ async fn every_gateway_is_restarted_in_turn_and_no_request_fails() -> anyhow::Re
     }
     assert_eq!(started_with(&instance)?.len(), 0, "no child is left");
     Ok(())
+}
+
+/// Restarts all gateways behind nginx, this many times: every request of every session succeeds at the first attempt, and each
+/// count that begins anew says so.
+async fn restart_behind_nginx(rounds: usize) -> anyhow::Result<()> {
+    let (redis, keys, volume) = (Redis::start().await?, FleetKeys::new()?, CodeVolume::new()?);
+    let fixtures = [Fixture::start("a").await?, Fixture::start("b").await?];
+    let instance = instance("balanced");
+    let settings = settings(&redis, &fixtures, &keys, &volume, &instance)?;
+    let settings = settings.env("MOORING_WORKER_LEAVE_MS", "200");
+    let mut gateways = Gateway::fleet(3, &settings).await?;
+    let ports: Vec<u16> = gateways.iter().map(Gateway::port).collect();
+    let nginx = Nginx::start_trying_all(&ports).await?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let interruption = Interruption::GatewayOfBalancer;
+    let loads = counting_loads(&[nginx.url("")], interruption, &stop).await?;
+    some_more(&loads).await?;
+    for _ in 0..rounds {
+        for gateway in &mut gateways {
+            let status = gateway.process().terminate().await?;
+            assert!(status.success(), "{status}");
+            gateway.restart().await?;
+            some_more(&loads).await?;
+        }
+    }
+    let losses = stop_loads(loads, &stop).await?;
+    let sessions = u64::try_from(SESSIONS)?;
+    assert!(losses >= sessions, "{losses} losses of {sessions} sessions");
+    assert_eq!(
+        initializes(&fixtures).await?,
+        SESSIONS,
+        "no session behind HTTP was moved"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_rolling_restart_behind_nginx_fails_no_request_and_marks_each_loss() -> anyhow::Result<()>
+{
+    restart_behind_nginx(1).await
+}
+
+#[tokio::test]
+#[ignore = "soak"]
+async fn soak_many_rolling_restarts_behind_nginx_fail_no_request() -> anyhow::Result<()> {
+    restart_behind_nginx(50).await
 }
 
 /// As docs/operating-redis.md describes it, with the module of the same build.
