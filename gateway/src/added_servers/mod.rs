@@ -21,7 +21,7 @@ use crate::reload::{ReloadError, ReloadHandle, ReloadReport};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerChangeError {
     /// The definition cannot be used; every problem.
-    #[error("the server is not defined well: {}", .0.join("\n"))]
+    #[error("nothing was changed: {}", .0.join("\n"))]
     Invalid(Vec<String>),
     /// A server has this id.
     #[error("a server {0} is served already; change that one, or choose another id")]
@@ -85,9 +85,7 @@ impl AddedServers<'_> {
         let state = self.read_state().await?;
         let (id, _) = find(&state, id)?;
         let change = DesiredChange::RemoveServer(id.clone());
-        let version = Some(state.version);
-        self.store.change_desired_state(version, &[change]).await?;
-        Ok(self.reloads.reload().await?)
+        self.make(&state, id, None, change).await
     }
 
     /// What the store has now. A change is made to exactly that, so that operators do not overwrite each other's.
@@ -97,30 +95,43 @@ impl AddedServers<'_> {
         Ok(self.store.desired_state())
     }
 
-    /// Checks the definition together with the settings and the other servers, keeps it, and applies it here.
+    /// Adds the definition, or puts it in the place of the one of its id.
     async fn put(
         &self,
         state: &DesiredState,
         definition: ServerDefinition,
     ) -> Result<(ServerDefinition, ReloadReport), ServerChangeError> {
         let fields = Value::Object(definition.fields.clone());
-        let others = state.servers.iter().filter(|(id, _)| **id != definition.id);
-        let others = others.map(|(_, added)| added.definition.clone());
-        let all = others.chain([fields.clone()]).collect();
-        let checked = self.reloads.check(all).await;
-        checked.map_err(|error| match error {
-            ReloadError::Refused(problems) => ServerChangeError::Invalid(problems),
-            error @ ReloadError::Stopping => ServerChangeError::Reload(error),
-        })?;
         let added = AddedServer {
-            definition: fields,
+            definition: fields.clone(),
             note: OperatorNote::now(self.operator, &definition.note),
         };
         let change = DesiredChange::PutServer(definition.id.clone(), added);
+        let made = self.make(state, &definition.id, Some(fields), change);
+        let report = made.await?;
+        Ok((definition, report))
+    }
+
+    /// Checks a change of one server together with the settings and the other servers, keeps it, and applies it here. The
+    /// report is that of the check: the change may be applied before this asks for it.
+    async fn make(
+        &self,
+        state: &DesiredState,
+        id: &ServerName,
+        fields: Option<Value>,
+        change: DesiredChange,
+    ) -> Result<ReloadReport, ServerChangeError> {
+        let others = state.servers.iter().filter(|(other, _)| *other != id);
+        let others = others.map(|(_, added)| added.definition.clone());
+        let checked = self.reloads.check(others.chain(fields).collect()).await;
+        let report = checked.map_err(|error| match error {
+            ReloadError::Refused(problems) => ServerChangeError::Invalid(problems),
+            error @ ReloadError::Stopping => ServerChangeError::Reload(error),
+        })?;
         let version = Some(state.version);
         self.store.change_desired_state(version, &[change]).await?;
-        let report = self.reloads.reload().await?;
-        Ok((definition, report))
+        self.reloads.reload().await?;
+        Ok(report)
     }
 }
 

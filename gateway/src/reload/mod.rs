@@ -22,8 +22,8 @@ pub(crate) enum ReloadRequest {
     Signal,
     /// A caller that gets the report.
     Caller(oneshot::Sender<ReloadResult>),
-    /// A caller that wants to know whether the settings could be used with these added servers, and changes nothing.
-    Check(Vec<Value>, oneshot::Sender<Result<(), ReloadError>>),
+    /// A caller that gets the report of a reload with these added servers, which is not made.
+    Check(Vec<Value>, oneshot::Sender<ReloadResult>),
 }
 
 /// Asks for reloads of this gateway's settings. Cheap to clone.
@@ -55,11 +55,11 @@ impl ReloadHandle {
         answered.await.unwrap_or(Err(ReloadError::Stopping))
     }
 
-    /// Whether the settings could be used with these servers in the place of those that operators have added.
+    /// What a reload would change with these servers in the place of those that operators have added.
     ///
     /// # Errors
-    /// Why not.
-    pub(crate) async fn check(&self, added: Vec<Value>) -> Result<(), ReloadError> {
+    /// Why it would change nothing.
+    pub(crate) async fn check(&self, added: Vec<Value>) -> ReloadResult {
         let (answer, answered) = oneshot::channel();
         let request = ReloadRequest::Check(added, answer);
         self.0

@@ -107,13 +107,13 @@ impl Reloader {
         result
     }
 
-    /// Whether the settings could be used with these added servers.
-    async fn check(&self, added: Vec<Value>) -> Result<(), ReloadError> {
-        let loaded = self.load(added).await?;
-        let (settings, _) = self.settings.take_changes(loaded.settings);
+    /// What a reload would change with these added servers.
+    async fn check(&self, added: Vec<Value>) -> ReloadResult {
+        let LoadedSettings { settings, remarks } = self.load(added).await?;
+        let (settings, changes) = self.settings.take_changes(settings);
         let problems = unmet_needs(&settings, &self.current.get().app, self.ring.as_ref());
         match problems.is_empty() {
-            true => Ok(()),
+            true => Ok(ReloadReport::new(&changes, remarks)),
             false => Err(ReloadError::Refused(problems)),
         }
     }

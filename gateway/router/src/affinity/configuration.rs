@@ -119,3 +119,86 @@ impl RouterConfiguration {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use http::{HeaderMap, Uri};
+    use mooring_session::rules::Ownership;
+
+    use super::*;
+    use mooring_settings::{Affinity, Concurrency, LostStateNotice, OnUpstreamLoss};
+    use mooring_upstream::{ContactLog, Reach, SessionPolicy, StatefulnessSeen};
+
+    fn name(text: &str) -> InstanceName {
+        InstanceName::parse(text.as_bytes()).unwrap()
+    }
+
+    fn server(instances: &[&str]) -> Arc<Server> {
+        let policy = SessionPolicy {
+            affinity: Affinity::On,
+            ownership: Ownership::Owned,
+            concurrency: Concurrency::Serial,
+            on_upstream_loss: OnUpstreamLoss::Reinitialize,
+            lost_state_notice: LostStateNotice::Content,
+        };
+        let instance = |text: &&str| {
+            Arc::new(Instance {
+                name: name(text),
+                uri: Uri::default(),
+                reach: Reach::default(),
+                statefulness: StatefulnessSeen::default(),
+                contact: ContactLog::default(),
+            })
+        };
+        let instances = instances.iter().map(instance).collect();
+        Arc::new(Server::new(id(), instances, policy, HeaderMap::new()))
+    }
+
+    fn id() -> ServerName {
+        ServerName::parse(b"tools").unwrap()
+    }
+
+    fn routed(servers: &[&Arc<Server>]) -> RoutedServers {
+        let connectors = servers
+            .iter()
+            .map(|server| (server.id.clone(), Arc::new(Connector::Sse)));
+        RoutedServers {
+            connectors: Arc::new(connectors.collect()),
+            servers: Arc::new(Servers::new(
+                servers.iter().map(|server| Arc::clone(server)).collect(),
+            )),
+        }
+    }
+
+    /// What is left of a server after it was changed and then removed.
+    #[test]
+    fn former_servers_are_known_for_cleaning_up_and_by_messages_under_way() {
+        let (first, second) = (server(&["a", "b"]), server(&["b", "c"]));
+        let limits = SessionLimits::default();
+        let before = RouterConfiguration::new(routed(&[&first]), limits);
+        let changed = before.load().next(routed(&[&second]), limits);
+        let found = |configuration: &RouterConfiguration, instance: &str| {
+            let (server, _) = configuration.instance(&id(), &name(instance))?;
+            Some(Arc::ptr_eq(&server, &first))
+        };
+        assert_eq!(found(&changed, "a"), Some(true));
+        assert_eq!(
+            found(&changed, "b"),
+            Some(false),
+            "the present definition first"
+        );
+        assert_eq!(found(&changed, "d"), None);
+        let (old, new) = (
+            changed.connector_of(&first).unwrap(),
+            changed.connector_of(&second).unwrap(),
+        );
+        assert!(!Arc::ptr_eq(&old, &new), "each has its own");
+
+        let same = changed.next(routed(&[&second]), limits);
+        assert_eq!(same.former.len(), 1, "one that stays is no former one");
+        let removed = same.next(RoutedServers::default(), limits);
+        assert_eq!(found(&removed, "c"), Some(false));
+        assert!(removed.connector_of(&second).is_some());
+    }
+}

@@ -73,7 +73,7 @@ async fn servers_come_change_and_go_under_load_and_the_others_notice_nothing() -
     for part in [
         "servers_added=late",
         "servers_changed=pair",
-        "servers_removed=gone",
+        "servers_removed=\"gone, quitting\"",
     ] {
         assert!(log.contains(part), "{part} is not in: {log}");
     }
