@@ -32,14 +32,17 @@ pub(crate) async fn sharing(
     Gateway::start(name, settings.clone().state_home(state_home)).await
 }
 
-/// How many store commands the gateway has run for its clients. Its own heartbeat is not counted, nor is that a call which
-/// was answered passes its turn on, which nobody waits for.
+/// How many store commands the gateway has run for its clients. Its own heartbeat is not counted, nor what it reads of the
+/// desired state, nor that a call which was answered passes its turn on, which nobody waits for.
 pub(crate) async fn store_commands(gateway: &Gateway) -> anyhow::Result<f64> {
     let metrics = gateway.metrics().await?;
     let counts = metrics
         .lines()
         .filter(|line| line.starts_with("mooring_store_duration_seconds_count{"))
-        .filter(|line| !line.contains("\"WORKER.") && !line.contains("SESSION.LEAVE"))
+        .filter(|line| {
+            let own = ["\"WORKER.", "\"HGET", "SESSION.LEAVE"];
+            !own.iter().any(|command| line.contains(command))
+        })
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
     Ok(counts.sum())
 }

@@ -108,3 +108,44 @@ async fn servers_come_change_and_go_under_load_and_the_others_notice_nothing() -
     ensure!(kept.stats().await?.deletes == 0, "no session was ended");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_group_loses_a_member_and_its_sessions_go_on_with_the_others() -> anyhow::Result<()> {
+    let (one, two) = (Fixture::start("one").await?, Fixture::start("two").await?);
+    let group = |members: &[&str]| {
+        format!("[[servers]]\nid = \"all\"\nkind = \"group\"\nmembers = {members:?}\n")
+    };
+    let first = http_server("one", &[one.url()]);
+    let before = [
+        first.clone(),
+        http_server("two", &[two.url()]),
+        group(&["one", "two"]),
+    ];
+    let mut gateway = Gateway::start("grouping", Settings::toml(before.concat())).await?;
+    let client = HttpClient::default();
+    let mut session = McpSession::open(&client, &[gateway.mcp_url("all")]).await?;
+    for member in ["one", "two"] {
+        let told = session
+            .call(&format!("{member}__increment"), json!({}))
+            .await?;
+        assert_eq!(told["structuredContent"]["count"], 1, "{member}: {told}");
+    }
+    gateway.write_settings(&(first + &group(&["one"])))?;
+    gateway.hang_up()?;
+    wait::until_logged("settings reloaded", 1, || gateway.process().log_text()).await?;
+    let told = session.call("one__increment", json!({})).await?;
+    assert_eq!(told["structuredContent"]["count"], 2, "{told}");
+    let tools = session.request("tools/list", json!({})).await?.response;
+    let tools = tools.to_string();
+    ensure!(
+        tools.contains("one__") && !tools.contains("two__"),
+        "{tools}"
+    );
+    wait::until_true("the end of the member's session", SEEN_WITHIN, async || {
+        Ok(two.stats().await?.sessions_live == 0)
+    })
+    .await?;
+    let told = session.call("one__increment", json!({})).await?;
+    assert_eq!(told["structuredContent"]["count"], 3, "{told}");
+    Ok(())
+}
