@@ -4,26 +4,22 @@
 //! Invariant: what a reload does not change is the same as before, also in memory: servers with their health and
 //! connections, the usage of each user, keys and tokens.
 
-use std::net::IpAddr;
-use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use mooring_session::names::{NameError, ServerName, WorkerId};
+use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 use tokio_util::sync::CancellationToken;
 
-use super::previous_app::PreviousApp;
+use super::own_servers::{agents, code_servers};
+use super::previous_app::{PreviousApp, unchanged};
 use super::servers::UpstreamCredentials;
+use super::user_limits::{request_rates, stranger_rates, usages};
 use super::{ServeError, servers, telemetry};
-use crate::http::{App, OperatorPage, RequestBodies, StrangerRates};
+use crate::http::{App, OperatorPage, RequestBodies};
 use crate::reload::ReloadHandle;
 use crate::vault::Vault;
 use mooring_admin::OperatorCache;
-use mooring_agent::server::AgentServers;
-use mooring_code::proxy::AddressPolicy;
-use mooring_code::server::CodeServers;
 use mooring_identity::Authenticator;
 use mooring_peers::PeerClient;
 use mooring_peers::fleet::{CallerSigner, KeyRing, SealKey, UserDigests};
@@ -31,28 +27,19 @@ use mooring_pipeline::group::Groups;
 use mooring_pipeline::hooks::CallHooks;
 use mooring_pipeline::legacy::LegacyClients;
 use mooring_pipeline::policy::AccessPolicy;
-use mooring_pipeline::{
-    RemovedServers, RequestLog, RequestRates, ServerDirectory, ServingCore, UserUsages,
-};
+use mooring_pipeline::{RemovedServers, RequestLog, ServerDirectory, ServingCore};
 use mooring_router::affinity::{
     ConnectionSettings, OwnedConnections, RoutedServers, SessionLimits, SessionRouter,
     SessionRouterOptions,
 };
 use mooring_router::dispatch::{RelayOptions, Seals};
 use mooring_router::pooled::Pool;
-use mooring_settings::{self as settings, AuthSettings, CodeServerSettings, Settings};
-use mooring_store::{SessionAccess, Store};
+use mooring_settings::{self as settings, Settings};
+use mooring_store::Store;
 use mooring_traces::ExportOutlet;
 use mooring_upstream::{
     Client, ClientError, HttpClient, HttpClientOptions, SilenceLimits, tls_config, with_causes,
 };
-use mooring_usage::{MemoryBudget, SharePart, UsageLimits};
-
-/// Directory of locks on conversations, beside the file of an embedded store that processes share.
-const AGENT_LOCKS: &str = "agent-locks";
-
-/// How long the rest of a reply waits for memory: as long as a client may read nothing of its stream.
-const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
 /// The parts that were opened before.
 pub(crate) struct GatewayParts {
@@ -275,60 +262,6 @@ async fn build(
     }))
 }
 
-/// What `previous` has, if none of the settings that it follows from have changed.
-fn unchanged<T, S: PartialEq>(
-    settings: &Settings,
-    previous: Option<&PreviousApp<'_>>,
-    part_of: impl FnOnce(&App) -> T,
-    inputs: impl Fn(&Settings) -> S,
-) -> Option<T> {
-    let previous = previous?;
-    (inputs(previous.settings) == inputs(settings)).then(|| part_of(previous.app))
-}
-
-/// The usage of each user. Requests under way at a change of limits count by those that they began with.
-fn usages(settings: &Settings, previous: Option<&PreviousApp<'_>>) -> Arc<UserUsages> {
-    let present = unchanged(
-        settings,
-        previous,
-        |app| Arc::clone(&app.core.usages),
-        |settings| {
-            (
-                matches!(settings.auth, AuthSettings::None),
-                settings.listen.calls_per_user_at_once,
-                settings.listen.body_budget_bytes,
-                settings.upstream.reply_budget_bytes,
-            )
-        },
-    );
-    present.unwrap_or_else(|| Arc::new(UserUsages::new(usage_limits(settings))))
-}
-
-fn request_rates(
-    settings: &Settings,
-    previous: Option<&PreviousApp<'_>>,
-) -> Option<Arc<RequestRates>> {
-    let per_minute = |settings: &Settings| settings.listen.requests_per_user_per_minute;
-    let present = |app: &App| app.core.request_rates.clone();
-    unchanged(settings, previous, present, per_minute).unwrap_or_else(|| {
-        let per_minute = per_minute(settings).and_then(NonZeroU32::new)?;
-        let rates = RequestRates::new(per_minute.get(), Duration::from_secs(60));
-        Some(Arc::new(rates))
-    })
-}
-
-fn stranger_rates(
-    settings: &Settings,
-    previous: Option<&PreviousApp<'_>>,
-) -> Option<Arc<StrangerRates>> {
-    let per_second = |settings: &Settings| settings.listen.refusals_per_peer_per_second;
-    let present = |app: &App| app.stranger_rates.clone();
-    unchanged(settings, previous, present, per_second).unwrap_or_else(|| {
-        let per_second = per_second(settings).and_then(NonZeroU32::new)?;
-        Some(Arc::new(StrangerRates::new(per_second)))
-    })
-}
-
 fn authenticator(
     settings: &Settings,
     previous: Option<&PreviousApp<'_>>,
@@ -342,33 +275,6 @@ fn authenticator(
             let authenticator = authenticator.keeping_tokens(settings.exchanges_tokens());
             Ok(Arc::new(authenticator))
         }
-    }
-}
-
-/// The shared resources, and how much of them one user may use.
-fn usage_limits(settings: &Settings) -> UsageLimits {
-    let part = match settings.auth {
-        AuthSettings::None => SharePart::Whole,
-        _ => SharePart::Quarter,
-    };
-    let (listen, upstream) = (&settings.listen, &settings.upstream);
-    let calls_max = listen.calls_per_user_at_once.filter(|max| *max > 0);
-    UsageLimits {
-        calls_max: calls_max.map(|max| usize::try_from(max).unwrap_or(usize::MAX)),
-        messages: MemoryBudget::new(
-            listen.body_budget_bytes,
-            listen.body_bytes_max,
-            part,
-            "listen.body_budget_bytes",
-            || Box::pin(tokio::time::sleep(ROOM_WITHIN)),
-        ),
-        replies: MemoryBudget::new(
-            upstream.reply_budget_bytes,
-            upstream.event_bytes_max,
-            part,
-            "upstream.reply_budget_bytes",
-            || Box::pin(tokio::time::sleep(ROOM_WITHIN)),
-        ),
     }
 }
 
@@ -394,103 +300,6 @@ fn vault(settings: &Settings, store: &Store) -> Result<Option<Arc<Vault>>, Serve
         service: "vault.keys_file".to_owned(),
         reason: error.to_string(),
     })
-}
-
-/// The agent servers. Processes that share an embedded store may run the same conversations.
-fn agents(
-    settings: &Settings,
-    session_router: &SessionRouter,
-    previous: Option<&PreviousApp<'_>>,
-) -> Result<AgentServers, NameError> {
-    let servers = settings
-        .servers
-        .iter()
-        .filter_map(|server| match &server.kind {
-            settings::ServerKind::Agent(agent) => Some((server.id.as_str(), agent)),
-            _ => None,
-        });
-    let locks_directory = match &settings.store.location {
-        settings::StoreLocation::Embedded { path } => {
-            path.parent().map(|home| home.join(AGENT_LOCKS))
-        }
-        settings::StoreLocation::Redis(_) => None,
-    };
-    AgentServers::new(
-        servers,
-        settings.agent_sessions_max(),
-        &session_access(session_router),
-        locks_directory,
-        previous.map(|previous| &previous.app.directory.agents),
-    )
-}
-
-/// The code servers, if any are configured.
-async fn code_servers(
-    settings: &Settings,
-    session_router: &SessionRouter,
-    previous: Option<&PreviousApp<'_>>,
-) -> Result<Option<CodeServers>, ServeError> {
-    let Some(code) = &settings.code else {
-        return Ok(None);
-    };
-    let servers = code_server_settings(settings)?;
-    let mountable = servers::mountable(settings)?;
-    if let Some((present, before)) = previous
-        .and_then(|previous| Some((previous.app.directory.code.as_ref()?, previous.settings)))
-    {
-        let is_unchanged =
-            code_server_settings(before)? == servers && servers::mountable(before)? == mountable;
-        return match is_unchanged {
-            true => Ok(Some(present.clone())),
-            false => Ok(Some(present.reload(code, &servers, mountable)?)),
-        };
-    }
-    let addresses = AddressPolicy::public(store_addresses(settings).await);
-    let answer_timeout = settings.upstream.response_headers_timeout;
-    let sessions = session_access(session_router);
-    let servers = CodeServers::open(
-        code,
-        &servers,
-        mountable,
-        addresses,
-        answer_timeout,
-        sessions,
-    );
-    Ok(Some(servers.await?))
-}
-
-fn code_server_settings(
-    settings: &Settings,
-) -> Result<Vec<(ServerName, CodeServerSettings)>, NameError> {
-    let code = settings.servers.iter().filter_map(|configured| {
-        let settings::ServerKind::Code(server) = &configured.kind else {
-            return None;
-        };
-        Some((configured.id.as_str(), server))
-    });
-    code.map(|(id, server)| Ok((ServerName::parse(id.as_bytes())?, server.clone())))
-        .collect()
-}
-
-/// The router as code and agent servers use it.
-fn session_access(session_router: &SessionRouter) -> Arc<dyn SessionAccess> {
-    Arc::new(session_router.clone())
-}
-
-/// Addresses of the store, which code must never reach. This machine's own addresses are determined when they are
-/// needed.
-async fn store_addresses(settings: &Settings) -> Vec<IpAddr> {
-    let settings::StoreLocation::Redis(url) = &settings.store.location else {
-        return Vec::new();
-    };
-    let mut addresses = Vec::new();
-    for host in url.hosts() {
-        // The store could not be reached by an unresolvable name either.
-        if let Ok(found) = tokio::net::lookup_host(host).await {
-            addresses.extend(found.map(|address| address.ip()));
-        }
-    }
-    addresses
 }
 
 pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {

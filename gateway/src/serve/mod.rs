@@ -13,6 +13,7 @@ mod head_lines;
 mod listener;
 mod listener_tls;
 mod open_files;
+mod own_servers;
 mod peers;
 mod previous_app;
 mod reload;
@@ -25,6 +26,7 @@ mod statefulness;
 mod stdio;
 mod telemetry;
 mod unread_body;
+mod user_limits;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -8,3 +8,14 @@ pub(super) struct PreviousApp<'a> {
     pub(super) settings: &'a Settings,
     pub(super) app: &'a App,
 }
+
+/// What `previous` has, if none of the settings that it follows from have changed.
+pub(super) fn unchanged<T, S: PartialEq>(
+    settings: &Settings,
+    previous: Option<&PreviousApp<'_>>,
+    part_of: impl FnOnce(&App) -> T,
+    inputs: impl Fn(&Settings) -> S,
+) -> Option<T> {
+    let previous = previous?;
+    (inputs(previous.settings) == inputs(settings)).then(|| part_of(previous.app))
+}
