@@ -21,7 +21,8 @@ async fn an_act_without_the_right_does_nothing_and_one_with_it_leaves_an_audit_l
     let mut session = scene.session(0, "ada").await?;
     let digest = digests(&scene.get(1, "/admin/sessions").await?).remove(0);
     let path = format!("/admin/sessions/{digest}/end");
-    let reader = scene.ask(1, Method::POST, &path, "sessions.read", Some(&no_preview()));
+    let body = no_preview();
+    let reader = scene.ask(1, Method::POST, &path, "sessions.read", Some(&body));
     let (status, refusal, _) = reader.await?;
     assert_eq!(status, 403);
     let message = refusal["error"]["message"].as_str().unwrap_or_default();
