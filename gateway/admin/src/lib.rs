@@ -21,7 +21,9 @@ mod tally;
 mod words;
 mod workers;
 
-pub use self::acts::{ActPreview, ActProgress, ActReply, DrainChange, ParkChange, ParkRequest};
+pub use self::acts::{
+    ActPreview, ActProgress, ActReply, DrainChange, ParkChange, ParkRequest, SessionMove,
+};
 pub use self::caller_rights::{CallerRights, ServerAccess};
 pub use self::fleet::{FleetView, GatewayLoad, InstanceLoad, ServerLoad};
 pub use self::local_gateway::{LocalGatewayView, StoreView};

@@ -1,5 +1,6 @@
 //! Why a function for operators has no result.
 
+use mooring_router::affinity::MoveError;
 use mooring_settings::Right;
 use mooring_store::{DesiredStateError, StoreError};
 
@@ -32,6 +33,12 @@ pub enum OperatorError {
     /// No gateway has this id or name.
     #[error("there is no gateway of this id or name")]
     WorkerNotFound,
+    /// The session is bound at several servers, and none was named.
+    #[error("the session is bound at several servers: name one")]
+    SeveralServers,
+    /// A session was not moved.
+    #[error(transparent)]
+    Move(#[from] MoveError),
     /// What is wanted of the fleet was not changed.
     #[error(transparent)]
     Desired(#[from] DesiredStateError),

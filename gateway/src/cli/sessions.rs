@@ -116,6 +116,26 @@ pub enum SessionsCommand {
         #[command(flatten)]
         caller: CallerArguments,
     },
+    /// Move a session to another instance of a server, over a running gateway
+    Move {
+        /// As `search` shows it: its digest, or four or more of its first digits
+        session: String,
+        /// The server; needed where the session is bound at several
+        #[arg(long, value_name = "ID")]
+        server: Option<String>,
+        /// The instance to move to [default: another one that is not parked]
+        #[arg(long, value_name = "URL")]
+        to: Option<String>,
+        /// Do not wait for a call that runs, which may be cut off
+        #[arg(long)]
+        force: bool,
+        /// How it is confirmed.
+        #[command(flatten)]
+        act: ActArguments,
+        /// The gateway and the caller.
+        #[command(flatten)]
+        caller: CallerArguments,
+    },
     /// End all active sessions that `search` finds with these words, over a running gateway
     EndMatching {
         /// As for `search`; at least one

@@ -93,6 +93,8 @@ fn done(reply: &Value) -> String {
         true => "done",
         false => "it was so before",
     };
+    let detail = reply.pointer("/progress/detail").and_then(Value::as_str);
+    let outcome = detail.unwrap_or(outcome);
     printable(&format!("{act} {subject}: {outcome}\n"))
 }
 

@@ -19,6 +19,8 @@ mod top;
 mod whoami;
 mod workers;
 
+use serde_json::{Value, json};
+
 use self::gateway::Gateway;
 pub use self::output::{ClientError, CommandOutput};
 use self::target::GatewayTarget;
@@ -56,6 +58,17 @@ pub enum ClientCommand {
         /// The gateway to query.
         client: ClientArguments,
     },
+    /// `mooring sessions move`
+    MoveSession {
+        /// The session.
+        session: String,
+        /// The server, the instance and whether it is forced, as the gateway takes them.
+        body: Value,
+        /// How it is confirmed.
+        act: ActArguments,
+        /// The gateway to query.
+        client: ClientArguments,
+    },
     /// `mooring sessions end-matching`
     EndSessions {
         /// Which sessions.
@@ -86,6 +99,19 @@ impl ClientCommand {
             } => Ok(Self::SearchSessions {
                 words,
                 limit,
+                client: client(caller),
+            }),
+            SessionsCommand::Move {
+                session,
+                server,
+                to,
+                force,
+                act,
+                caller,
+            } => Ok(Self::MoveSession {
+                session,
+                body: json!({"server": server, "to": to, "force": force}),
+                act,
                 client: client(caller),
             }),
             SessionsCommand::EndMatching { words, act, caller } => Ok(Self::EndSessions {
@@ -131,6 +157,16 @@ pub async fn run(command: ClientCommand) -> Result<CommandOutput, ClientError> {
             limit,
             client,
         } => sessions::search(&any_gateway(&client)?, &words, limit, client.caller.json).await,
+        ClientCommand::MoveSession {
+            session,
+            body,
+            act,
+            client,
+        } => {
+            let path = ["sessions", &session, "move"];
+            let gateway = any_gateway(&client)?;
+            act::perform(&gateway, &path, &body, &act, client.caller.json).await
+        }
         ClientCommand::EndSessions { words, act, client } => {
             sessions::end(&any_gateway(&client)?, &words, &act, client.caller.json).await
         }

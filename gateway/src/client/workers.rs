@@ -55,7 +55,7 @@ pub(super) async fn run(
     }
 }
 
-/// Shows the connections that a gateway still owns, until there are none or it is dead.
+/// Shows the connections that a gateway still owns, until it drains and has none, or is dead.
 async fn wait_until_drained(
     gateway: &Gateway,
     worker: &str,
@@ -64,24 +64,16 @@ async fn wait_until_drained(
     let mut progress = Progress::default();
     loop {
         let fleet = gateway.get_admin(&["fleet"], &[]).await?;
-        let is_named = |load: &&Value| {
-            let is = |name: &str| load.get(name).and_then(Value::as_str) == Some(worker);
-            (is("worker") || is("name"))
-                && load.get("state").and_then(Value::as_str) != Some("dead")
-        };
-        let owned = |load: &Value| load.get("owned").and_then(Value::as_u64);
-        let left: u64 = rows(&fleet, "gateways")
-            .iter()
-            .filter(is_named)
-            .filter_map(owned)
-            .sum();
+        let gateways = rows(&fleet, "gateways").iter();
+        let alive = gateways.filter(|load| is_named(load, worker) && !is_in_state(load, "dead"));
+        let alive: Vec<&Value> = alive.collect();
+        let owned = |load: &&Value| load.get("owned").and_then(Value::as_u64);
+        let left: u64 = alive.iter().filter_map(owned).sum();
         progress.show(&format!("{worker} owns {left} connections"));
-        if left == 0 {
+        if left == 0 && alive.iter().all(|load| is_in_state(load, "draining")) {
             progress.end();
-            return Ok(good(format!(
-                "{}{worker} owns no connection\n",
-                output.text
-            )));
+            let told = format!("{}{worker} owns no connection\n", output.text);
+            return Ok(good(told));
         }
         if let Err(Interrupted) = progress.pause(LOOK_EVERY).await {
             let told = format!("{}interrupted: it goes on draining\n", output.text);
@@ -91,4 +83,14 @@ async fn wait_until_drained(
             });
         }
     }
+}
+
+fn is_named(load: &Value, worker: &str) -> bool {
+    ["worker", "name"]
+        .iter()
+        .any(|name| load.get(name).and_then(Value::as_str) == Some(worker))
+}
+
+fn is_in_state(load: &Value, state: &str) -> bool {
+    load.get("state").and_then(Value::as_str) == Some(state)
 }

@@ -59,9 +59,11 @@ pub async fn run(arguments: SessionsArguments) -> Result<Outcome, SessionsError>
         } => show::show(&target, &session, history, json).await,
         SessionsCommand::Why { session, json } => why::run(&target, &session, json).await,
         SessionsCommand::End { session } => show::end(&target, &session).await,
-        SessionsCommand::Search { .. } | SessionsCommand::EndMatching { .. } => Err(
-            SessionsError::Flag("this command asks a gateway, not the store".to_owned()),
-        ),
+        SessionsCommand::Search { .. }
+        | SessionsCommand::Move { .. }
+        | SessionsCommand::EndMatching { .. } => Err(SessionsError::Flag(
+            "this command asks a gateway, not the store".to_owned(),
+        )),
     }
 }
 

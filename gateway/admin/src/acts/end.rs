@@ -78,6 +78,7 @@ impl Operator {
             subject: digest.into(),
             changed: u64::from(ended? == EndOutcome::Ended),
             is_left: false,
+            detail: None,
         })
     }
 
@@ -155,6 +156,7 @@ impl Operator {
             subject,
             changed,
             is_left: page.next_cursor.is_some(),
+            detail: None,
         })
     }
 

@@ -4,9 +4,11 @@
 
 mod drain;
 mod end;
+mod move_session;
 mod park;
 
 pub use self::drain::DrainChange;
+pub use self::move_session::SessionMove;
 pub use self::park::{ParkChange, ParkRequest};
 
 use schemars::JsonSchema;
@@ -46,6 +48,8 @@ pub struct ActProgress {
     pub changed: u64,
     /// Whether the act has to be repeated for others.
     pub is_left: bool,
+    /// What it came to, in words, where that is more.
+    pub detail: Option<String>,
 }
 
 /// The reply to an act.
@@ -84,6 +88,7 @@ impl Operator {
             subject,
             changed: u64::from(is_change),
             is_left: false,
+            detail: None,
         })
     }
 }

@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use super::context::AdminContext;
 use crate::http::rest::{Code, Problem, Query, QueryParameter, RestRoute};
-use mooring_admin::ActReply;
 use mooring_admin::sessions::{
     SessionCursor, SessionDetail, SessionList, SessionListRequest, SessionSearch,
 };
+use mooring_admin::{ActReply, SessionMove};
 use mooring_settings::Right;
 use mooring_store::Order;
 
@@ -53,6 +53,22 @@ struct EndBody {
     preview: bool,
 }
 
+/// Moves a session to another instance of a server.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MoveBody {
+    /// The server; needed where the session is bound at several.
+    server: Option<String>,
+    /// The instance to move to; another one that is not parked without it.
+    to: Option<String>,
+    /// Do not wait for a call that runs, which may be cut off.
+    #[serde(default)]
+    force: bool,
+    /// Only say what would happen.
+    #[serde(default)]
+    preview: bool,
+}
+
 /// Ends the sessions that match, some at a time: to be repeated while `is_left`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -81,6 +97,14 @@ pub(super) fn routes() -> Vec<RestRoute> {
             .needs(Right::SessionsManage)
             .body::<EndBody>()
             .replies::<ActReply>(),
+        RestRoute::post(
+            "/admin/sessions/{session}/move",
+            "Moves a session to another instance of a server, between two calls",
+            move_session,
+        )
+        .needs(Right::SessionsManage)
+        .body::<MoveBody>()
+        .replies::<ActReply>(),
         RestRoute::post(
             "/admin/sessions/end",
             "Ends the active sessions that match a filter, some at a time: it is repeated while `is_left`",
@@ -141,6 +165,22 @@ async fn end(context: AdminContext, request: Request) -> Result<Response, Proble
     let reply = match preview {
         true => ActReply::Preview(operator.preview_end(identity, named).await?),
         false => ActReply::Progress(operator.end_session(identity, named).await?),
+    };
+    Ok(context.reply(&reply))
+}
+
+async fn move_session(context: AdminContext, request: Request) -> Result<Response, Problem> {
+    let body: MoveBody = context.body(request).await?;
+    let (operator, identity) = (&context.operator, &context.identity);
+    let request = SessionMove {
+        session: context.path_part(0),
+        server: body.server.as_deref(),
+        to: body.to.as_deref(),
+        is_forced: body.force,
+    };
+    let reply = match body.preview {
+        true => ActReply::Preview(operator.preview_move(identity, request).await?),
+        false => ActReply::Progress(operator.move_session(identity, request).await?),
     };
     Ok(context.reply(&reply))
 }

@@ -17,6 +17,7 @@ use mooring_code::replay::ReplayError;
 use mooring_code::server::Failure;
 use mooring_code::skills::{ChangeError, CreateError, SkillsError};
 use mooring_pipeline::answer::seconds_of;
+use mooring_router::affinity::MoveError;
 use mooring_store::{DesiredStateError, StoreError};
 
 /// Why a request is refused. Clients rely on the codes.
@@ -46,7 +47,11 @@ pub(in crate::http) enum Code {
     WorkerNotFound,
     /// The server has no such instance.
     InstanceNotFound,
-    /// Others change what is wanted of the fleet at the same time.
+    /// The session has no binding that can be moved there.
+    NotMovable,
+    /// A call of the session runs.
+    SessionBusy,
+    /// Others change the same thing at the same time.
     Changed,
     /// More cannot be stored.
     LimitReached,
@@ -117,6 +122,8 @@ impl Code {
             Self::SessionAmbiguous => ("session_ambiguous", S::CONFLICT),
             Self::WorkerNotFound => ("worker_not_found", S::NOT_FOUND),
             Self::InstanceNotFound => ("instance_not_found", S::NOT_FOUND),
+            Self::NotMovable => ("not_movable", S::CONFLICT),
+            Self::SessionBusy => ("session_busy", S::CONFLICT),
             Self::Changed => ("changed", S::CONFLICT),
             Self::LimitReached => ("limit_reached", S::CONFLICT),
             Self::Incomplete => ("incomplete", S::SERVICE_UNAVAILABLE),
@@ -342,6 +349,8 @@ impl From<OperatorError> for Problem {
             OperatorError::SessionName(_) => Self::new(Code::SessionNotFound, message),
             OperatorError::InstanceNotFound => Self::new(Code::InstanceNotFound, message),
             OperatorError::WorkerNotFound => Self::new(Code::WorkerNotFound, message),
+            OperatorError::SeveralServers => Self::new(Code::InvalidBody, message),
+            OperatorError::Move(error) => of_move(&error, message),
             OperatorError::Desired(DesiredStateError::Store(error)) => {
                 tracing::warn!(%error, "an operator's act failed");
                 Self::new(Code::Unavailable, message)
@@ -359,6 +368,23 @@ impl From<OperatorError> for Problem {
             }
         }
     }
+}
+
+/// Why a session was not moved.
+fn of_move(error: &MoveError, message: String) -> Problem {
+    let code = match error {
+        MoveError::UnknownServer(_) => Code::ServerNotFound,
+        MoveError::UnknownInstance(_) => Code::InstanceNotFound,
+        MoveError::NoSession => Code::SessionNotFound,
+        MoveError::NotBound | MoveError::SameInstance | MoveError::NoTarget => Code::NotMovable,
+        MoveError::Busy(_) => Code::SessionBusy,
+        MoveError::Superseded => Code::Changed,
+        MoveError::Owner(_) | MoveError::Resolve(_) => {
+            tracing::warn!(%error, "a session was not moved");
+            Code::Unavailable
+        }
+    };
+    Problem::new(code, message)
 }
 
 impl From<FilterError> for Problem {

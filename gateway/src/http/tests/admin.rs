@@ -189,7 +189,7 @@ async fn all_sessions_of_a_filter_end_and_no_others() {
         .json();
     assert_eq!(
         ended["progress"],
-        json!({"act": "sessions.end", "subject": "server:a", "changed": 2, "is_left": false})
+        json!({"act": "sessions.end", "subject": "server:a", "changed": 2, "is_left": false, "detail": null})
     );
     for (server, session) in &sessions {
         let status = gateway.echo(server, session, json!({})).await.status;
@@ -224,6 +224,12 @@ async fn each_function_needs_its_right_and_names_it() {
             Method::POST,
             "/admin/sessions/end",
             r#"{"filter":{"user":"x"}}"#,
+            "sessions.manage",
+        ),
+        (
+            Method::POST,
+            "/admin/sessions/0123456789abcdef/move",
+            "{}",
             "sessions.manage",
         ),
         (

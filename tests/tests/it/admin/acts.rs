@@ -2,7 +2,7 @@
 
 use http::{Method, Request};
 use mooring_tests::wait;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Scene, digests, no_preview};
 
@@ -120,5 +120,38 @@ async fn an_act_is_accepted_from_a_page_of_the_gateway_and_from_no_other() -> an
         let reply = scene.client.send(request.body("{}".into())?).await?;
         assert_eq!(reply.status, status, "{origin}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_moves_to_another_instance_and_its_client_is_told() -> anyhow::Result<()> {
+    let scene = Scene::over_redis().await?;
+    let mut session = scene.session(0, "ada").await?;
+    let digest = digests(&scene.get(1, "/admin/sessions").await?).remove(0);
+    let path = format!("/admin/sessions/{digest}/move");
+    let (preview, _) = scene.act(1, &path, json!({"preview": true})).await?;
+    let effect = preview["preview"]["effect"].as_str().unwrap_or_default();
+    assert!(effect.contains("it leaves http"), "{preview}");
+    let from = scene.get(0, &format!("/admin/sessions/{digest}")).await?;
+    let (moved, id) = scene.act(1, &path, json!({"server": "orders"})).await?;
+    assert_eq!(moved["progress"]["changed"], 1, "{moved}");
+    let line = audit_line(&scene, 1, &id).await?;
+    assert!(
+        line.contains("act=sessions.move") && line.contains("moved from"),
+        "{line}"
+    );
+    let to = scene.get(0, &format!("/admin/sessions/{digest}")).await?;
+    let instance = |shown: &Value| shown["bindings"][0]["instance"].clone();
+    assert_ne!(instance(&from), instance(&to), "{to}");
+    let result = session.call("increment", json!({})).await?;
+    assert!(result.to_string().contains("state_lost"), "{result}");
+    let parked = json!({"to": "http://nowhere.invalid/"});
+    let asked = scene
+        .ask(1, Method::POST, &path, "admin", Some(&parked))
+        .await?;
+    assert_eq!(
+        (asked.0.as_u16(), &asked.1["error"]["code"]),
+        (404, &json!("instance_not_found"))
+    );
     Ok(())
 }
