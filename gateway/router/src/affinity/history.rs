@@ -2,8 +2,6 @@
 //!
 //! Invariant: what a call does at once, without waiting, failing or moving, is not noted.
 
-use std::time::Duration;
-
 use mooring_delivery::{Loss, LostBinding};
 use mooring_metrics::ReapOutcome;
 use mooring_protocol::{Kind, Message, Method};
@@ -14,9 +12,6 @@ use serde::Deserialize;
 use super::open::InitializeRequest;
 use super::{Session, SessionRouter};
 use mooring_store::{EndCause, HistoryEvent, OwnerChange, Word, word};
-
-/// A wait for a turn is noted from this length on.
-pub(super) const WAIT_NOTED_AFTER: Duration = Duration::from_secs(1);
 
 /// What is read of the params of `initialize`.
 #[derive(Deserialize)]

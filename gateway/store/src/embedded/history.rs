@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::EmbeddedStore;
 use super::row::stored_number;
 use crate::error::StoreError;
-use crate::store::HistoryWrite;
+use crate::history::HistoryWrite;
 
 impl EmbeddedStore {
     pub(crate) async fn append_history(&self, write: &HistoryWrite) -> Result<(), StoreError> {

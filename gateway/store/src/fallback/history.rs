@@ -6,8 +6,8 @@ use super::FallbackStore;
 use super::sealed::AWAY;
 use crate::blockers::SessionBlockers;
 use crate::error::StoreError;
+use crate::history::HistoryWrite;
 use crate::key::SessionKey;
-use crate::store::HistoryWrite;
 
 impl FallbackStore {
     pub(crate) async fn append_history(&self, write: &HistoryWrite) -> Result<(), StoreError> {

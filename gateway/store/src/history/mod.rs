@@ -8,8 +8,10 @@ mod entry;
 mod event;
 mod queue;
 mod sentence;
+mod write;
 
 pub(crate) use self::encoding::{decode, encode};
 pub use self::entry::{HistoryEntry, HistoryView};
 pub use self::event::{EndCause, HistoryEvent, OwnerChange, Word, word};
 pub(crate) use self::queue::{HistoryQueue, QueuedEntry, QueuedHistory};
+pub(crate) use self::write::HistoryWrite;

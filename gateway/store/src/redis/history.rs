@@ -9,7 +9,7 @@ use super::failure::invalid_reply;
 use super::reply::{Problem, text};
 use super::{RedisStore, Resend};
 use crate::error::StoreError;
-use crate::store::HistoryWrite;
+use crate::history::HistoryWrite;
 
 impl RedisStore {
     /// Room is made before, so that a user who may not do that adds nothing. The rest leaves in one write.

@@ -11,7 +11,9 @@ use mooring_session::time::Millis;
 
 use super::{Store, on_backend};
 use crate::error::StoreError;
-use crate::history::{HistoryEntry, HistoryEvent, QueuedEntry, QueuedHistory, decode, encode};
+use crate::history::{
+    HistoryEntry, HistoryEvent, HistoryWrite, QueuedEntry, QueuedHistory, decode, encode,
+};
 use crate::key::SessionKey;
 
 /// Pause before entries that could not be written are tried again.
@@ -21,19 +23,6 @@ const AT_ONCE: usize = 16;
 /// How long a history outlives its last entry or renewal, in TTLs of a session: an expired session is kept for one more,
 /// and histories of sessions in use are renewed twice in one.
 const HISTORY_KEEP_TTLS: u64 = 3;
-
-/// New entries of one history, for a store.
-#[derive(Clone, Debug)]
-pub(crate) struct HistoryWrite {
-    /// The digest of the session.
-    pub(crate) session: Box<str>,
-    /// The entries, in order.
-    pub(crate) entries: Vec<String>,
-    /// Most entries of the history; older ones are dropped.
-    pub(crate) entries_max: usize,
-    /// How long the history is kept from now on.
-    pub(crate) keep: Millis,
-}
 
 impl Store {
     /// Notes what has happened to the session with this digest, for [`history`](Self::history). It is written soon, by

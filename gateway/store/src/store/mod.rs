@@ -33,7 +33,6 @@ use mooring_traces::{Span, SpanKind, attribute};
 use tokio::sync::watch;
 
 pub use self::desired_state::DesiredStateError;
-pub(crate) use self::history::HistoryWrite;
 pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
 pub use self::reaping::{ClaimRefusal, ForgetOutcome, Reaper, jittered};
 pub use self::room::{EvictionOutcome, RoomError};

@@ -16,7 +16,6 @@ use tokio::time::{Instant, timeout_at};
 use super::ticket_names;
 use crate::affinity::beats::AcknowledgedBeats;
 use crate::affinity::boot_clock::boot_now;
-use crate::affinity::history::WAIT_NOTED_AFTER;
 use crate::affinity::wake_ups::Waiters;
 use mooring_store::{
     AnsweredBy, EnterReply, EnterRequest, HistoryEvent, LeaveRequest, LeaveTarget, Line,
@@ -29,6 +28,8 @@ pub(super) const LEASE: Duration = Duration::from_millis(1_800);
 /// How long a waiting call relies on wake-ups. A grant passes to the next ticket after a second without an ENTER, so a
 /// lost event costs no turn.
 pub(super) const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// A wait is noted in the history of its session from this length on.
+const WAIT_NOTED_AFTER: Duration = Duration::from_secs(1);
 /// How often in a row this gateway may count as dead before the call fails.
 const REFUSED_AS_DEAD_MAX: u32 = 10;
 
