@@ -59,8 +59,6 @@ pub struct TopUser {
     pub user: String,
     /// What the user has sent.
     pub figures: SenderFigures,
-    /// The latest requests of the user that were refused, the last one first.
-    pub refusals: Vec<RefusalView>,
 }
 
 /// A session that sends requests.
@@ -281,10 +279,8 @@ impl RequestLog {
             (users, busiest.sessions.figures(now).0, covered)
         };
         let users = users.iter().take(SHOWN_MAX).map(|(user, figures)| {
-            let user = self.users.of(user);
             TopUser {
-                refusals: self.refusals.of(&user),
-                user: user.into(),
+                user: self.users.of(user).into(),
                 figures: SenderFigures::of(figures, now),
             }
         });

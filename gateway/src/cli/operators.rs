@@ -15,6 +15,9 @@ pub struct TopArguments {
     /// Most users and sessions that are shown
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub limit: usize,
+    /// The latest refusals of this user instead, and why; `mooring digest` prints a user's digest
+    #[arg(long, value_name = "DIGEST")]
+    pub user: Option<String>,
     /// The settings file, for the address
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -9,6 +9,7 @@ use super::output::{ClientError, CommandOutput, good, raw};
 use super::table::{cell, printable, table};
 use super::target::GatewayTarget;
 use crate::cli::{CallerArguments, ClientArguments, TopArguments};
+use mooring_secrets::digest::SHORT_DIGITS;
 
 /// The requests of one user or session, at all gateways.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +26,10 @@ struct SenderFigures {
 type SenderNames = Vec<String>;
 
 pub(super) async fn run(arguments: &TopArguments) -> Result<CommandOutput, ClientError> {
+    let path = match &arguments.user {
+        Some(user) => format!("top?user={}", digest_of(user)?),
+        None => "top".to_owned(),
+    };
     let mut answers = Vec::new();
     for gateway in gateways(arguments) {
         let of_gateway = ClientArguments {
@@ -36,7 +41,14 @@ pub(super) async fn run(arguments: &TopArguments) -> Result<CommandOutput, Clien
             ..ClientArguments::default()
         };
         let gateway = Gateway::new(GatewayTarget::find(&of_gateway)?)?;
-        answers.push(gateway.get_root("top").await?);
+        answers.push(gateway.get_root(&path).await?);
+    }
+    if arguments.user.is_some() {
+        let refusals = refusals_in(&answers);
+        return Ok(match arguments.json {
+            true => raw(&json!({ "refusals": refusals })),
+            false => good(refusal_table(&refusals)),
+        });
     }
     let users = add_up(&answers, "users", &["user"]);
     let sessions = add_up(&answers, "sessions", &["session", "server", "user"]);
@@ -44,21 +56,30 @@ pub(super) async fn run(arguments: &TopArguments) -> Result<CommandOutput, Clien
         .iter()
         .filter_map(|answer| answer.get("seconds")?.as_u64());
     let seconds = seconds.max().unwrap_or_default();
-    let refusals = refusals_of(&answers, users.iter().take(arguments.limit));
     Ok(match arguments.json {
         true => raw(&json!({
             "seconds": seconds,
             "users": as_json(&users, &["user"], arguments.limit),
             "sessions": as_json(&sessions, &["session", "server", "user"], arguments.limit),
-            "refusals": refusals,
         })),
         false => good(format!(
-            "the last {seconds} s\n\n{}\n{}\n{}",
+            "the last {seconds} s\n\n{}\n{}",
             as_table(&users, &["USER"], arguments.limit),
             as_table(&sessions, &["SESSION", "SERVER", "USER"], arguments.limit),
-            refusal_table(&refusals),
         )),
     })
+}
+
+/// A digest as `mooring digest` prints it.
+fn digest_of(user: &str) -> Result<&str, ClientError> {
+    let is_digest = user.len() == SHORT_DIGITS && user.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match is_digest {
+        true => Ok(user),
+        false => Err(ClientError::Flag(format!(
+            "--user is {user:?}: the digest of a user is expected, {SHORT_DIGITS} hexadecimal digits, as `mooring digest \
+             NAME` prints it"
+        ))),
+    }
 }
 
 /// The gateways of the flags; none for the one of the settings.
@@ -96,50 +117,29 @@ fn add_up(answers: &[Value], list: &str, names: &[&str]) -> Vec<(SenderNames, Se
     all
 }
 
-/// The latest refusals of these users at all gateways, each with its user, the last one first.
-fn refusals_of<'a>(
-    answers: &[Value],
-    users: impl Iterator<Item = &'a (SenderNames, SenderFigures)>,
-) -> Vec<Value> {
-    let shown: Vec<&str> = users
-        .filter_map(|(names, _)| names.first().map(String::as_str))
-        .collect();
-    let mut refusals = Vec::new();
-    let rows = answers
+/// The refusals at all gateways, the last one first.
+fn refusals_in(answers: &[Value]) -> Vec<&Value> {
+    let mut refusals: Vec<_> = answers
         .iter()
-        .filter_map(|answer| answer.get("users")?.as_array())
-        .flatten();
-    for row in rows {
-        let user = row.get("user").and_then(Value::as_str).unwrap_or_default();
-        if !shown.contains(&user) {
-            continue;
-        }
-        let of_user = row.get("refusals").and_then(Value::as_array);
-        for refusal in of_user.into_iter().flatten() {
-            let mut refusal = refusal.clone();
-            if let Some(refusal) = refusal.as_object_mut() {
-                refusal.insert("user".to_owned(), user.into());
-            }
-            refusals.push(refusal);
-        }
-    }
+        .filter_map(|answer| answer.get("refusals")?.as_array())
+        .flatten()
+        .collect();
     refusals.sort_by_key(|refusal| refusal.get("ago_ms").and_then(Value::as_u64));
     refusals
 }
 
-fn refusal_table(refusals: &[Value]) -> String {
+fn refusal_table(refusals: &[&Value]) -> String {
     if refusals.is_empty() {
         return "no refusals\n".to_owned();
     }
-    let row = |refusal: &Value| {
+    let row = |refusal: &&Value| {
         let ago_ms = refusal.get("ago_ms").and_then(Value::as_u64);
         let ago = ago_ms.map_or_else(|| "-".to_owned(), |ms| format!("{} s", ms / 1000));
-        let cells = ["/user", "/server", "/tool", "/times"].map(|at| cell(refusal, at));
-        let mut cells = cells.to_vec();
-        cells.extend([ago, cell(refusal, "/reason")]);
-        cells
+        let [server, tool, times, reason] =
+            ["/server", "/tool", "/times", "/reason"].map(|at| printable(&cell(refusal, at)));
+        vec![ago, server, tool, times, reason]
     };
-    let titles = ["REFUSED", "SERVER", "TOOL", "TIMES", "AGO", "REASON"];
+    let titles = ["AGO", "SERVER", "TOOL", "TIMES", "REASON"];
     table(&titles, &refusals.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -192,25 +192,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_of_the_users_shown_are_listed_the_last_one_first() {
-        let of = |user: &str, reason: &str, ago_ms: u64| {
-            json!({"users": [{"user": user, "figures": {"calls": 1}, "refusals": [
-                {"server": "tools", "tool": null, "reason": reason, "times": 2, "ago_ms": ago_ms}]}]})
+    fn refusals_at_all_gateways_are_listed_the_last_one_first() {
+        let of = |reason: &str, ago_ms: u64| {
+            json!({"refusals": [
+                {"server": "tools", "tool": null, "reason": reason, "times": 2, "ago_ms": ago_ms}]})
         };
-        let answers = [
-            of("aa", "early", 9000),
-            of("bb", "hidden", 1),
-            of("aa", "late", 2000),
-        ];
-        let users = add_up(&answers, "users", &["user"]);
-        let refusals = refusals_of(&answers, users.iter().take(1));
+        let answers = [of("early", 9000), of("late", 2000)];
         assert_eq!(
-            refusal_table(&refusals),
-            "REFUSED  SERVER  TOOL  TIMES  AGO  REASON\n\
-             aa       tools   -     2      2 s  late\n\
-             aa       tools   -     2      9 s  early\n"
+            refusal_table(&refusals_in(&answers)),
+            "AGO  SERVER  TOOL  TIMES  REASON\n\
+             2 s  tools   -     2      late\n\
+             9 s  tools   -     2      early\n"
         );
         assert_eq!(refusal_table(&[]), "no refusals\n");
+    }
+
+    #[test]
+    fn a_user_is_named_by_a_digest() {
+        assert!(digest_of("0123456789abcdef").is_ok());
+        for other in ["zoe", "", "0123456789abcdef&x=1"] {
+            assert!(digest_of(other).is_err(), "{other}");
+        }
     }
 
     #[test]

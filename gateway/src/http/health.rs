@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
@@ -195,13 +195,26 @@ pub(super) async fn metrics(
     reply
 }
 
-/// The busiest users and sessions of this gateway, for `mooring top`.
+/// For `mooring top`: the busiest users and sessions of this gateway, or with `?user=DIGEST` the latest refusals of a user.
 pub(super) async fn top(
     State(app): State<Arc<App>>,
     Extension(sender): Extension<Arc<RequestSender>>,
+    RawQuery(query): RawQuery,
 ) -> Response {
-    refuse_detail(&app, &sender)
-        .unwrap_or_else(|| reply::json_value(StatusCode::OK, &app.core.request_log.top()))
+    if let Some(refusal) = refuse_detail(&app, &sender) {
+        return refusal;
+    }
+    let log = &app.core.request_log;
+    let user = query
+        .as_deref()
+        .and_then(|query| query.strip_prefix("user="));
+    match user {
+        Some(user) => reply::json_value(
+            StatusCode::OK,
+            &json!({ "refusals": log.refusals_of(user) }),
+        ),
+        None => reply::json_value(StatusCode::OK, &log.top()),
+    }
 }
 
 /// The refusal for a sender that may not see names and figures.

@@ -88,19 +88,24 @@ pub(super) async fn end(target: &StoreTarget, named: &str) -> Result<Outcome, Se
         ended => ended?,
     };
     target.check(&store)?;
+    let mut remarks = Vec::new();
     if ended.ended_now {
-        let cause = EndCause::Operator;
-        (store.append_history(&found.key, "operator", HistoryEvent::Ended { cause })).await?;
+        let event = HistoryEvent::Ended {
+            cause: EndCause::Operator,
+        };
+        if let Err(error) = store.append_history(&found.key, "operator", event).await {
+            remarks.push(format!("its history was not written: {error}"));
+        }
     }
     let what = if ended.ended_now {
         "ended"
     } else {
         "had ended before"
     };
-    Ok(Outcome::printed(format!(
-        "session {} {what}\n",
-        found.key.digest()
-    )))
+    Ok(Outcome {
+        remarks,
+        ..Outcome::printed(format!("session {} {what}\n", found.key.digest()))
+    })
 }
 
 /// The value of a view as JSON.

@@ -112,6 +112,7 @@ fn every_command_of_mooring_on_a_page_is_one_that_there_is() -> anyhow::Result<(
                 command.envs([
                     ("CONFIG", "mooring.toml"),
                     ("SESSION", "5a1f"),
+                    ("DIGEST", "0123456789abcdef"),
                     ("GATEWAYS", gateways),
                 ]);
                 command.output()?;
