@@ -278,11 +278,9 @@ impl RequestLog {
             let (users, covered) = busiest.users.figures(now);
             (users, busiest.sessions.figures(now).0, covered)
         };
-        let users = users.iter().take(SHOWN_MAX).map(|(user, figures)| {
-            TopUser {
-                user: self.users.of(user).into(),
-                figures: SenderFigures::of(figures, now),
-            }
+        let users = users.iter().take(SHOWN_MAX).map(|(user, figures)| TopUser {
+            user: self.users.of(user).into(),
+            figures: SenderFigures::of(figures, now),
         });
         let sessions = sessions.iter().take(SHOWN_MAX);
         let sessions = sessions.map(|(session, figures)| TopSession {
