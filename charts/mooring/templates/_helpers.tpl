@@ -219,6 +219,6 @@ priorityClassName: {{ . }}
 {{/* The users of the chart's Redis; the rights are those of docs/operating-redis.md. */}}
 {{- define "mooring.users" -}}
 user default on nopass resetkeys resetchannels nocommands +ping
-user gateway on >{{ .gateway }} resetkeys ~{{ .prefix }}* nocommands +session.create +session.touch +session.end +session.route +session.bind +session.confirm +session.rebind +session.unbind +session.enter +session.leave +session.rate +session.get +session.list +session.explain +session.reap +session.claim +session.forget +worker.beat +worker.gone +worker.list +worker.wait +get +set +del +mget +rpush +ltrim +lrange +pexpire +hget +hgetall +hset +hdel +watch +multi +exec +ping +command|info
+user gateway on >{{ .gateway }} resetkeys ~{{ .prefix }}* nocommands +session.create +session.touch +session.end +session.kill +session.route +session.bind +session.confirm +session.rebind +session.unbind +session.enter +session.leave +session.rate +session.get +session.list +session.explain +session.reap +session.claim +session.forget +worker.beat +worker.gone +worker.list +worker.wait +get +set +del +mget +rpush +ltrim +lrange +pexpire +hget +hgetall +hset +hdel +watch +multi +exec +ping +command|info
 user operator on >{{ .operator }} resetkeys ~{{ .prefix }}* nocommands +session.list +session.get +session.explain +session.create +session.touch +session.bind +session.rebind +session.end +session.kill +session.stats +session.help +session.reindex +worker.list +rpush +ltrim +lrange +pexpire +info +ping +command|info
 {{ end -}}

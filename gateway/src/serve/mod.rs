@@ -259,6 +259,7 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     {
         tracing::info!("sessions of HTTP+SSE clients did not end in time and will expire");
     }
+    session_router.store().finish_history().await;
     drop(tasks);
     // From here on other gateways may take over the owned connections. They do so when they learn that this gateway
     // stops.
@@ -267,7 +268,6 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     }
     session_router.owned_connections().close_all().await;
     forget_drain(session_router).await;
-    session_router.store().finish_history().await;
     if let Some(spans) = &app.spans {
         spans.flush(telemetry::FLUSHED_WITHIN).await;
     }

@@ -6,8 +6,9 @@ use super::outcome::SessionsError;
 use crate::client::table::printable;
 use mooring_store::HistoryEntry;
 
-/// The entries, the oldest first, with their times before `now_ms`.
-pub(super) fn text(entries: &[HistoryEntry], now_ms: u64) -> String {
+/// The entries, the oldest first, with their times before `now_ms`. No gateway sees a session expire: that it has at
+/// `expired_ms` is known from its record.
+pub(super) fn text(entries: &[HistoryEntry], expired_ms: Option<u64>, now_ms: u64) -> String {
     let Some(first) = entries.first() else {
         return "history: none is kept\n".to_owned();
     };
@@ -20,6 +21,12 @@ pub(super) fn text(entries: &[HistoryEntry], now_ms: u64) -> String {
         let (sentence, gateway) = (printable(&entry.sentence()), printable(&entry.gateway));
         let sentence = sentence.replace(['\n', '\t'], " ");
         text.push_str(&format!("  {ago:>9} ago  {sentence}  [{gateway}]\n"));
+    }
+    if let Some(expired_ms) = expired_ms {
+        let ago = ago(now_ms.saturating_sub(expired_ms));
+        text.push_str(&format!(
+            "  {ago:>9} ago  expired: it was not used for its time to live\n"
+        ));
     }
     text
 }
@@ -43,7 +50,28 @@ pub(super) fn ago(ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mooring_session::time::Timestamp;
+    use mooring_store::HistoryEvent;
+
     use super::*;
+
+    #[test]
+    fn an_expired_session_has_a_last_line_and_an_unknown_beginning_a_first_one() {
+        let entries = [HistoryEntry {
+            at: Timestamp::from_unix_ms(1_000),
+            gateway: "a:1".into(),
+            event: HistoryEvent::OutcomeUnknown {
+                server: "tools".into(),
+            },
+            times: 2,
+            unknown_facts: serde_json::Map::new(),
+        }];
+        let expected = "history:\n  (earlier entries are not kept)\n      9.0 s ago  a call to tools was sent and has \
+                        no result: it may have run (2 times)  [a:1]\n      2.0 s ago  expired: it was not used for its \
+                        time to live\n";
+        assert_eq!(text(&entries, Some(8_000), 10_000), expected);
+        assert_eq!(text(&[], None, 10_000), "history: none is kept\n");
+    }
 
     #[test]
     fn times_have_two_units() {

@@ -3,6 +3,7 @@
 //! Invariant: an agent's session is shown in full, because people resume it by hand. Of every other only digests are shown.
 
 use mooring_session::Refusal;
+use mooring_session::record::SessionState;
 use mooring_session::rules::{EndCondition, EndRequest};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use super::outcome::{Outcome, SessionsError};
 use super::target::StoreTarget;
 use crate::client::table::{cell, fields, printable, rows};
 use mooring_admin::sessions::{
-    AgentSessionId, SessionDetail, SessionFindError, SessionName, find_session,
+    AgentSessionId, SessionDetail, SessionFindError, SessionName, StoredSession, find_session,
 };
 use mooring_store::{EndCause, HistoryEvent, StoreError, unix_now_ms};
 
@@ -57,6 +58,9 @@ pub(super) async fn show(
         ),
     };
     if with_history {
+        let is_expired = |found: &&StoredSession| found.record.state == SessionState::Expired;
+        let expired_ms =
+            (found.as_ref().filter(is_expired)).map(|found| found.record.expires_at.unix_ms());
         let digest = found
             .as_ref()
             .map_or_else(|| named.into(), |found| found.key.digest());
@@ -64,7 +68,7 @@ pub(super) async fn show(
         if entries.is_empty() && found.is_none() {
             return Err(SessionsError::NoSuchSession);
         }
-        printed.push_str(&history::text(&entries, unix_now_ms()));
+        printed.push_str(&history::text(&entries, expired_ms, unix_now_ms()));
         if let Some(shown) = shown.as_object_mut() {
             shown.insert("history".to_owned(), history::json(&entries)?);
         }

@@ -174,7 +174,9 @@ impl SessionBlockers {
         match &self.turns {
             Some(turns) => turns.iter().for_each(|queue| queue.sentences(&mut lines)),
             None => lines.push(
-                "turns are in the memory of the gateway's process, and not known here".to_owned(),
+                "the turns of its calls are not known here: a gateway without Redis has them in its memory, and an older \
+                 module does not tell them"
+                    .to_owned(),
             ),
         }
         if lines.is_empty() {

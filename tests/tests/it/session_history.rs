@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use mooring_tests::client::{HttpClient, Reply};
+use mooring_tests::code::{CodeVolume, Coder};
 use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
@@ -373,5 +374,48 @@ async fn no_key_is_made_where_histories_are_off() -> anyhow::Result<()> {
     })
     .await?;
     assert_eq!(redis.cli(&["KEYS", "mcpgw:session_history:*"])?, "");
+    Ok(())
+}
+
+/// Each run of code and how it ended, and a run that is repeated at once is counted and not written again.
+#[tokio::test]
+async fn runs_of_code_are_in_the_history_of_their_session() -> anyhow::Result<()> {
+    let (redis, volume) = (Redis::start().await?, CodeVolume::new()?);
+    let gateway = Gateway::start("code", volume.settings(&redis.url())).await?;
+    let mut coder = Coder::open(&[&gateway], "ada@example.org").await?;
+    let secret = "xyzzy";
+    let code = format!("print('{secret}')");
+    for _ in 0..3 {
+        coder.done("shell_exec", json!({ "code": code })).await?;
+    }
+    let (_, is_error) = coder
+        .call("shell_exec", json!({"code": "raise SystemExit(3)"}))
+        .await?;
+    assert!(is_error);
+    let entries = wait::until("both kinds of run", SOON, async || {
+        let key = redis.cli(&["KEYS", "mcpgw:session_history:*"])?;
+        let entries = redis.cli(&["LRANGE", key.trim(), "0", "-1"])?;
+        let has_both = entries.contains("\"completed\"") && entries.contains("\"failed\"");
+        Ok(has_both.then_some(entries))
+    })
+    .await?;
+    let runs: Vec<Value> = entries
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()?;
+    // The first of the equal ones at once, and the others with their number later.
+    assert!(
+        runs.len() <= 3 && runs.iter().all(|run| run["kind"] == "ran"),
+        "{entries}"
+    );
+    assert!(
+        runs.iter()
+            .all(|run| run["run"].as_str().map(str::len) == Some(26)),
+        "{entries}"
+    );
+    assert!(
+        !entries.contains(secret) && !entries.contains("ada@"),
+        "{entries}"
+    );
     Ok(())
 }

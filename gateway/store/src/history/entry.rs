@@ -48,7 +48,7 @@ impl HistoryEntry {
         HistoryView {
             at: rfc3339(self.at.unix_ms()).into(),
             gateway: self.gateway.clone(),
-            kind: self.event.kind().into(),
+            kind: self.event.kind(),
             sentence: self.sentence().into(),
             times: self.times,
             facts,

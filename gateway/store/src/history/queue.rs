@@ -32,6 +32,8 @@ pub(crate) struct HistoryQueue {
     gateway: OnceLock<Box<str>>,
     state: Mutex<QueueState>,
     filled: Notify,
+    /// Held while entries are written.
+    writing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -91,6 +93,7 @@ impl HistoryQueue {
             gateway: OnceLock::new(),
             state: Mutex::default(),
             filled: Notify::new(),
+            writing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -166,6 +169,11 @@ impl HistoryQueue {
         entries.map(|entry| entry.due_at).min()
     }
 
+    /// Waits for entries that are being written.
+    pub(crate) async fn begin_writing(&self) -> impl Drop {
+        self.writing.lock().await
+    }
+
     /// Takes the entries that are due, or all.
     pub(crate) fn take(&self, all: bool) -> Vec<QueuedHistory> {
         let now = Instant::now();
@@ -221,7 +229,7 @@ impl HistoryQueue {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
     use super::super::event::EndCause;
     use super::*;
 

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what cannot be written stays in the bounded queue of this process, and goes to the store when it is back.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -10,7 +11,7 @@ use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 
 use super::{Store, on_backend};
-use crate::error::StoreError;
+use crate::error::{NotReady, StoreError};
 use crate::history::{
     HistoryEntry, HistoryEvent, HistoryWrite, QueuedEntry, QueuedHistory, decode, encode,
 };
@@ -125,14 +126,24 @@ impl Store {
     }
 
     async fn write_queued(&self, all: bool) -> Result<(), StoreError> {
+        let _writing = self.history_queue.begin_writing().await;
         let gateway = self.history_queue.gateway();
         let histories = stream::iter(self.history_queue.take(all));
+        let is_away = &AtomicBool::new(false);
         let outcomes = histories.map(|history| async move {
+            if is_away.load(Ordering::Relaxed) {
+                count("left_out", self.history_queue.put_back(history));
+                return Ok(());
+            }
             let QueuedHistory { session, entries } = &history;
             let written = self.write_history(session, gateway, entries).await;
-            if written.is_err() {
-                let left_out = self.history_queue.put_back(history);
-                count("left_out", left_out);
+            match &written {
+                Ok(()) => {}
+                Err(error) if is_lasting(error) => count("left_out", entries.len()),
+                Err(_) => {
+                    is_away.store(true, Ordering::Relaxed);
+                    count("left_out", self.history_queue.put_back(history));
+                }
             }
             written
         });
@@ -172,6 +183,16 @@ impl Store {
 
 fn text_of(entry: &QueuedEntry, gateway: &str) -> String {
     encode(&entry.event, gateway, entry.at, entry.times)
+}
+
+/// Whether a repetition would fail too: the user of Redis lacks a command, or the key has a value of another kind.
+fn is_lasting(error: &StoreError) -> bool {
+    match error {
+        StoreError::NotReady(NotReady::Answered(text)) => {
+            text.starts_with("NOPERM") || text.starts_with("WRONGTYPE")
+        }
+        _ => false,
+    }
 }
 
 fn count(outcome: &'static str, entries: usize) {

@@ -177,6 +177,26 @@ async fn a_history_in_redis_expires_and_is_small() {
 }
 
 #[tokio::test]
+async fn what_redis_refuses_is_left_out_and_keeps_nothing_else_waiting() {
+    let server = RedisServer::start(Module::Loaded);
+    let store = redis_store(&server).await;
+    let (key, other) = (make::key("s"), make::key("o"));
+    let name = format!("mcpgw:session_history:{}", key.digest());
+    server.command(&["SET", &name, "a text"]);
+    store.note(&key.digest(), bound(1));
+    store.note(&other.digest(), bound(2));
+    store.finish_history().await;
+    assert_eq!(epochs(&store, "o").await, [2]);
+    server.command(&["DEL", &name]);
+    store.finish_history().await;
+    assert_eq!(
+        epochs(&store, "s").await,
+        [0; 0],
+        "it was not kept to be tried again"
+    );
+}
+
+#[tokio::test]
 async fn nothing_is_written_where_histories_are_off() {
     let server = RedisServer::start(Module::Loaded);
     let options = StoreOptions {

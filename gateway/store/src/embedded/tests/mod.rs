@@ -310,7 +310,7 @@ fn a_newer_file_is_refused_and_stays_where_it_is() {
         .pragma_update(None, "user_version", SCHEMA_VERSION + 1)
         .unwrap();
     let opened = EmbeddedStore::open(&file.path, Clock::system(), make::PREFIX);
-    assert!(matches!(opened, Err(OpenError::Newer { found: 4, .. })));
+    assert!(matches!(opened, Err(OpenError::Newer { found: 5, .. })));
 
     let names = file.names();
     assert!(

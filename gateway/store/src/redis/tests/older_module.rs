@@ -72,10 +72,28 @@ fn answer(client: TcpStream, lacks: Lacks) -> Option<()> {
                     ),
                 }
             }
+            (name, [_]) if name == "SESSION.GET" => record(&words),
+            (name, _) if name == "SESSION.GET" => {
+                "-ERR wrong number of arguments for 'session.get' command\r\n".to_owned()
+            }
             _ => "+OK\r\n".to_owned(),
         };
         writer.write_all(reply.as_bytes()).ok()?;
     }
+}
+
+/// The reply to GET without TURNS: a session without bindings.
+fn record(words: &[String]) -> String {
+    let digest = RequestDigest::of(words.iter().map(|word| word.as_bytes()));
+    let texts = [("id", "s"), ("principal", "alice"), ("state", "active")];
+    let texts = texts.map(|(name, value)| format!("+{name}\r\n+{value}\r\n"));
+    let numbers = ["gen", "created_at", "last_used_at", "expires_at", "ttl_ms"];
+    let numbers = numbers.map(|name| format!("+{name}\r\n:1\r\n"));
+    format!(
+        "*22\r\n$7\r\n{REQUEST_FIELD}\r\n$16\r\n{digest}\r\n{}{}+labels\r\n*0\r\n+bindings\r\n*0\r\n",
+        texts.concat(),
+        numbers.concat()
+    )
 }
 
 /// One request: an array of bulk strings.
@@ -170,4 +188,21 @@ async fn a_module_without_delegations_is_asked_once() {
     let connection = store.link.number();
     let without = store.without_delegations.load(Ordering::Relaxed);
     assert_eq!(without, connection);
+}
+
+/// The record is shown without the turns, which such a module does not tell.
+#[tokio::test]
+async fn a_module_that_does_not_tell_of_turns_is_asked_for_the_record() {
+    let url = serve_module(Lacks::Nothing);
+    let store = RedisStore::open(&redis_url(&url), make::PREFIX, TIMEOUT)
+        .await
+        .unwrap();
+    let blockers = store.blockers(&make::key("s")).await.unwrap();
+    assert_eq!(
+        (blockers.turns.as_ref(), blockers.cleaning.as_ref()),
+        (None, None)
+    );
+    assert_eq!(blockers.record.principal, make::principal("alice"));
+    let said = blockers.sentences(1).join("\n");
+    assert!(said.contains("not known here"), "{said}");
 }
