@@ -13,7 +13,7 @@
 //   {"see": TEXT}                           waits until the text is shown
 //   {"at": PATH}                            waits until this is the path of the page
 //   {"call": {...}}                         sends an MCP call as another client: gateway, server, key, tool, arguments
-//   {"check": NAME}                         runs axe in both themes, and makes a picture of each
+//   {"check": NAME, "picture": THEME}       runs axe in both themes, and makes a picture in one, if they are wanted
 //   {"headers": {...}}                      later requests have these headers
 //   {"scripts": false}                      goes on in a browser without scripts, with the same cookies
 // Prints one JSON object as its last act: {"violations": [...], "problems": [...], "checked": [...]}: what axe found, and
@@ -71,16 +71,19 @@ async function openBrowser(javaScriptEnabled, state) {
   });
 }
 
-async function check(name) {
+async function check(name, picture) {
+  await page.evaluate(axe);
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
-    await page.evaluate(axe);
-    const found = await page.evaluate((values) => axe.run(document, { runOnly: { type: "tag", values } }), rules);
+    // The other rules do not depend on the theme.
+    const runOnly =
+      colorScheme === "light" ? { type: "tag", values: rules } : { type: "rule", values: ["color-contrast"] };
+    const found = await page.evaluate((runOnly) => axe.run(document, { runOnly }), runOnly);
     for (const { id, help, nodes } of found.violations) {
       const where = nodes.slice(0, 3).map(({ html, failureSummary }) => ({ html, failureSummary }));
       report.violations.push({ page: name, colorScheme, id, help, where });
     }
-    if (options.images) await makePicture(`page-${name}-${colorScheme}.webp`);
+    if (options.images && picture === colorScheme) await makePicture(`page-${name}.webp`);
   }
   await page.emulateMedia({ colorScheme: "light" });
   report.checked.push(name);
@@ -130,7 +133,7 @@ async function perform(step) {
   if ("see" in step) return page.getByText(step.see).filter({ visible: true }).first().waitFor();
   if ("at" in step) return page.waitForURL((url) => url.pathname === step.at);
   if ("call" in step) return call(step.call);
-  if ("check" in step) return check(step.check);
+  if ("check" in step) return check(step.check, step.picture);
   if ("headers" in step) return context.setExtraHTTPHeaders(step.headers);
   if ("scripts" in step) {
     const state = await context.storageState();

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod openid;
 mod requests;
 
 use std::time::Duration;

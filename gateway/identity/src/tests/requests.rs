@@ -30,7 +30,7 @@ const PEER: Peer = Peer::at(SocketAddr::V4(SocketAddrV4::new(
     4_000,
 )));
 /// After the time of these tests, which is that of the machine.
-const LATER: u64 = 4_102_444_800;
+pub(super) const LATER: u64 = 4_102_444_800;
 
 fn bearer(token: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -323,6 +323,7 @@ fn known_tokens_are_bounded_and_end() {
         identity: Arc::new(Identity::of(mooring_session::names::Principal::local())),
         accepted_until: 100,
         key: None,
+        nonce: None,
     });
     let digest = |number: u64| {
         let mut digest = [0; 32];
@@ -339,14 +340,16 @@ fn known_tokens_are_bounded_and_end() {
 }
 
 /// An issuer that counts its requests.
-struct Issuer {
-    url: String,
+pub(super) struct Issuer {
+    pub(super) url: String,
     requests: Arc<AtomicUsize>,
 }
 
 impl Issuer {
     /// It gives each path its document, with a pause before.
-    async fn start(documents: impl Fn(&str, &str) -> Option<String> + Send + 'static) -> Self {
+    pub(super) async fn start(
+        documents: impl Fn(&str, &str) -> Option<String> + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(AtomicUsize::new(0));

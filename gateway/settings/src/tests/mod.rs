@@ -22,6 +22,7 @@ mod refused;
 mod server_files;
 mod sse;
 mod stdio;
+mod ui;
 mod user_file;
 mod vault;
 

@@ -30,7 +30,7 @@ const STREAMS_MAX: usize = 64;
 /// Shortest time between two events of a stream.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Longest life of a stream: a browser opens another one, with whatever rights its user has then.
-const LIFETIME: Duration = Duration::from_secs(10 * 60);
+const LIFETIME: Duration = Duration::from_secs(60);
 /// After how many seconds a refused browser may try again.
 const RETRY_SECONDS: u16 = 30;
 

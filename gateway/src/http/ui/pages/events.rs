@@ -37,7 +37,7 @@ pub(super) async fn list(context: PageContext) -> Result<Response, Response> {
     let content = html! {
         form.filters method="get" action=(EVENTS.path) {
             (server_choice(&servers, &server))
-            (choice("Kind", "kind", EventKind::VARIANTS, filter("kind")))
+            (choice("Kind", "kind", "all", EventKind::VARIANTS, filter("kind")))
             label { "User" input type="search" name="user" value=(filter("user")) data-search; }
             button type="submit" { "Show" }
         }

@@ -68,13 +68,13 @@ pub(super) fn sentence(message: &str) -> String {
     format!("{}{}{end}", first.unwrap_or_default(), characters.as_str())
 }
 
-/// A choice of a filter.
-pub(super) fn choice(label: &str, name: &str, words: &[&str], chosen: &str) -> Markup {
+/// A choice of a filter; `unset` says what is shown where nothing is chosen.
+pub(super) fn choice(label: &str, name: &str, unset: &str, words: &[&str], chosen: &str) -> Markup {
     html! {
         label {
             (label)
             select name=(name) {
-                option value="" { "all" }
+                option value="" { (unset) }
                 @for word in words {
                     option value=(word) selected[*word == chosen] { (word.replace('_', " ")) }
                 }

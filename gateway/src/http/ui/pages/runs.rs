@@ -43,7 +43,7 @@ pub(super) async fn list(context: PageContext) -> Result<Response, Response> {
     let filter_form = html! {
         form.filters method="get" action=(RUNS.path) {
             (server_choice(&servers, &server))
-            (choice("Status", "status", RunStatus::VARIANTS, filter("status")))
+            (choice("Status", "status", "all", RunStatus::VARIANTS, filter("status")))
             label { "User" input type="search" name="user" value=(filter("user")) data-search; }
             button type="submit" { "Show" }
         }

@@ -20,7 +20,7 @@ const PAGE: usize = 50;
 /// The parameters of the search that the page passes on.
 const FILTERS: [&str; 3] = ["text", "state", "kind"];
 /// The states that can be chosen; `active` where none is.
-const STATES: [&str; 4] = ["active", "expired", "ended", "any"];
+const STATES: [&str; 3] = ["expired", "ended", "any"];
 const KINDS: [&str; 3] = ["mcp", "code", "agent"];
 
 /// The search, and what it has found.
@@ -41,8 +41,8 @@ pub(super) async fn list(context: PageContext) -> Result<Response, Response> {
                 input type="search" name="text" value=(field("text")) data-search autocomplete="off" spellcheck="false"
                     aria-describedby="search-help";
             }
-            (choice("State", "state", &STATES, field("state")))
-            (choice("Kind", "kind", &KINDS, field("kind")))
+            (choice("State", "state", "active", &STATES, field("state")))
+            (choice("Kind", "kind", "all", &KINDS, field("kind")))
             button type="submit" { "Search" }
         }
         p.help #search-help {

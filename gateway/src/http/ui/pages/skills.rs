@@ -43,7 +43,7 @@ pub(super) async fn list(context: PageContext) -> Result<Response, Response> {
     let content = html! {
         form.filters method="get" action=(SKILLS.path) {
             (server_choice(&servers, &server))
-            (choice("Status", "status", SkillStatus::VARIANTS, status))
+            (choice("Status", "status", "all", SkillStatus::VARIANTS, status))
             button type="submit" { "Show" }
         }
         @match &found {

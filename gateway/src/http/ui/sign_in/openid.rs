@@ -116,7 +116,7 @@ fn parts_of<'a>(
     app: &'a App,
     head: RequestHead<'_>,
 ) -> Option<(&'a OperatorPage, &'a OpenIdClient, String)> {
-    let page = app.page.as_ref()?;
+    let page = app.page.as_deref()?;
     let openid = page.openid.as_ref()?;
     let base = app.base_url(head)?;
     Some((page, openid, format!("{base}/ui/sign-in/callback")))
