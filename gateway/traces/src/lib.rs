@@ -16,7 +16,7 @@ mod span_export;
 mod tracer;
 
 pub use self::remote_context::RemoteContext;
-pub use self::scope::{TraceScope, enter_scope, in_scope};
+pub use self::scope::{TraceScope, enter_scope, in_scope, without_scope};
 pub use self::span::{Span, SpanPlace};
 pub use self::span_export::{ExportOutlet, SpanExport, SpanQueue};
 pub use self::tracer::{RequestTrace, Tracer};

@@ -79,6 +79,11 @@ pub fn in_scope<F: Future>(
     CURRENT.scope(scope, future)
 }
 
+/// The future, without a scope: it outlives the request that starts it, and what it does later is no part of that.
+pub fn without_scope<F: Future>(future: F) -> TaskLocalFuture<Option<TraceScope>, F> {
+    in_scope(None, future)
+}
+
 /// Calls `work` in this scope.
 pub fn enter_scope<T>(scope: Option<TraceScope>, work: impl FnOnce() -> T) -> T {
     CURRENT.sync_scope(scope, work)

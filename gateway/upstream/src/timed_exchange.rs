@@ -3,7 +3,7 @@
 use super::message_span::note_reply;
 use mooring_metrics::{ExchangeOutcome, ExchangeTimer};
 use mooring_protocol::{BodyEnd, CompleteWith, Method, Reply, ReplySummary, ResponseOutcome};
-use mooring_traces::{Span, TraceScope};
+use mooring_traces::{Span, SpanContext, TraceScope};
 
 /// An exchange that has begun.
 #[derive(Debug)]
@@ -28,10 +28,10 @@ impl TimedExchange {
         self.span.scope()
     }
 
-    /// Its span.
+    /// The ids of its span; none if it is not traced.
     #[must_use]
-    pub const fn span(&self) -> &Span {
-        &self.span
+    pub fn span(&self) -> Option<SpanContext> {
+        self.span.context()
     }
 
     /// The reply, measured to its end.

@@ -28,14 +28,16 @@ impl Default for BindingSpans {
 
 impl SessionRouter {
     /// A message of this span was answered over the binding.
-    pub(crate) fn note_span(&self, session: &Session, binding: &BindingView, span: &Span) {
-        let Some(context) = span.context() else {
-            return;
-        };
+    pub(crate) fn note_use_in_trace(
+        &self,
+        session: &Session,
+        binding: &BindingView,
+        span: SpanContext,
+    ) {
         let key = (session.key.clone(), binding.server.clone());
         let spans = &self.0.binding_spans.0;
         let mut spans = spans.lock().unwrap_or_else(PoisonError::into_inner);
-        spans.insert(key, (binding.epoch, context));
+        spans.insert(key, (binding.epoch, span));
     }
 
     /// Links `span` to the one that last used the binding of this epoch, if that is known here.

@@ -239,10 +239,11 @@ async fn send(
     let scope = exchange.as_ref().and_then(TimedExchange::scope);
     let sending = router.send(call.session, call.server, binding, &call.outgoing);
     let sent = in_scope(scope.or_else(TraceScope::current), sending).await;
+    let mut span = None;
     let mut reply = match sent {
         Ok(reply) => match exchange {
             Some(exchange) => {
-                router.note_span(call.session, binding, exchange.span());
+                span = exchange.span();
                 exchange.watch(reply)
             }
             None => reply,
@@ -256,6 +257,9 @@ async fn send(
         instance.contact.succeed();
     }
     let may_be_unknown = has_session && may_be_session_unknown(&mut reply);
+    if let Some(span) = span.filter(|_| !may_be_unknown) {
+        router.note_use_in_trace(call.session, binding, span);
+    }
     *received = Some(reply);
     Event::Answered { may_be_unknown }
 }

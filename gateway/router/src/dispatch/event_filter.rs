@@ -196,7 +196,6 @@ impl EventFilter {
         if let Some(turn) = turn {
             turn.saw(&message);
         }
-        self.trace_question(&message);
         let down = match rewrite_down(&message, &self.marker) {
             Ok(down) => down,
             Err(error) => {
@@ -214,6 +213,7 @@ impl EventFilter {
         if let Some(StreamOrigin { caller, .. }) = &self.origin {
             (caller.router).note_question(&caller.session, &caller.server.id, &message);
         }
+        self.trace_question(&message);
         match &down.answers {
             Some(origin) if message.kind().is_response() => {
                 if !self.take_answered(origin) {

@@ -47,6 +47,7 @@ use self::mailbox::{Command, ConnectionRequest, Mailbox, StatusSenders};
 use crate::{MessageTransport, Outgoing, ReplySource, SendError};
 use mooring_protocol::Reply;
 use mooring_protocol::header::LAST_EVENT_ID;
+use mooring_traces::without_scope;
 use mooring_usage::for_same_user;
 
 /// Most requests queued for the actor. The actor never blocks on a single event source, so the queue is short-lived.
@@ -87,7 +88,8 @@ impl Connection {
             end: ending,
         };
         let actor = Actor::new(options, status);
-        tokio::spawn(for_same_user(actor.run(link, mailbox).instrument(span)));
+        let running = actor.run(link, mailbox).instrument(span);
+        tokio::spawn(for_same_user(without_scope(running)));
         Self {
             commands,
             closing,

@@ -16,6 +16,7 @@ use crate::connection::link::{Link, LinkEnd, TransportEnd, pair};
 use crate::request::AGENT;
 use crate::{Client, Instance, SendError};
 use mooring_protocol::{EventStream, ReplyBody};
+use mooring_traces::without_scope;
 use mooring_usage::for_same_user;
 use tokio::sync::mpsc;
 
@@ -84,7 +85,8 @@ pub async fn connect(
         headers,
     };
     let (link, transport_end) = pair(MESSAGES_MAX);
-    tokio::spawn(for_same_user(drive(transport_end, events, poster)));
+    let driving = drive(transport_end, events, poster);
+    tokio::spawn(for_same_user(without_scope(driving)));
     Ok(link)
 }
 

@@ -22,6 +22,7 @@ use super::reports::Reports;
 use super::stderr::RecentLines;
 use super::strays::MainProcess;
 use crate::connection::link::{self, Link};
+use mooring_traces::without_scope;
 use mooring_usage::for_same_user;
 
 /// An upper bound that no machine reaches and a semaphore accepts.
@@ -118,13 +119,13 @@ impl Children {
             guard,
             main: MainProcess::open(pid, guard_pid),
             traffic: spec.traffic,
-            errors: tokio::spawn(for_same_user(log)),
+            errors: tokio::spawn(for_same_user(without_scope(log))),
             message_bytes_max: bytes_max,
             label,
             recent: stderr.clone(),
             slot,
         };
-        tokio::spawn(for_same_user(running.run()));
+        tokio::spawn(for_same_user(without_scope(running.run())));
         Ok(Child {
             link,
             pid,
