@@ -64,6 +64,7 @@ impl Operation {
         match self {
             Self::Serve => "forward message",
             Self::Renew => "forward renewal",
+            Self::Move => "forward move",
             Self::Close => "forward close",
             Self::Stream => "forward to stream",
         }

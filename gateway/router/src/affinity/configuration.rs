@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
     use mooring_settings::{Affinity, Concurrency, LostStateNotice, OnUpstreamLoss};
-    use mooring_upstream::{ContactLog, Reach, SessionPolicy, StatefulnessSeen};
+    use mooring_upstream::SessionPolicy;
 
     fn name(text: &str) -> InstanceName {
         InstanceName::parse(text.as_bytes()).unwrap()
@@ -142,15 +142,7 @@ mod tests {
             on_upstream_loss: OnUpstreamLoss::Reinitialize,
             lost_state_notice: LostStateNotice::Content,
         };
-        let instance = |text: &&str| {
-            Arc::new(Instance {
-                name: name(text),
-                uri: Uri::default(),
-                reach: Reach::default(),
-                statefulness: StatefulnessSeen::default(),
-                contact: ContactLog::default(),
-            })
-        };
+        let instance = |text: &&str| Arc::new(Instance::new(name(text), Uri::default()));
         let instances = instances.iter().map(instance).collect();
         Arc::new(Server::new(id(), instances, policy, HeaderMap::new()))
     }

@@ -151,7 +151,7 @@ impl SessionRouter {
     /// # Errors
     /// See [`MoveError`].
     pub async fn preview_move(&self, request: MoveRequest<'_>) -> Result<MovePreview, MoveError> {
-        let server = self.moved_server(request.server)?;
+        let server = &*self.moved_server(request.server)?;
         let MovePlan {
             binding, targets, ..
         } = self.plan_move(server, request).await?;
@@ -175,7 +175,7 @@ impl SessionRouter {
         request: MoveRequest<'_>,
         timing: MoveTiming,
     ) -> Result<MovedBinding, MoveError> {
-        let server = self.moved_server(request.server)?;
+        let server = &*self.moved_server(request.server)?;
         let mut plan = self.plan_move(server, request).await?;
         let mut _turn = None;
         if timing == MoveTiming::BetweenCalls && server.concurrency == Concurrency::Serial {
@@ -226,11 +226,9 @@ impl SessionRouter {
         }
     }
 
-    fn moved_server(&self, name: &ServerName) -> Result<&Server, MoveError> {
-        let server = self.servers().get(name.as_str());
-        server
-            .map(|server| &**server)
-            .ok_or_else(|| MoveError::UnknownServer(name.clone()))
+    fn moved_server(&self, name: &ServerName) -> Result<Arc<Server>, MoveError> {
+        let server = self.servers().get(name.as_str()).cloned();
+        server.ok_or_else(|| MoveError::UnknownServer(name.clone()))
     }
 
     fn is_elsewhere(&self, owner: &OwnerView) -> bool {

@@ -39,7 +39,8 @@ pub async fn probe_instances(router: SessionRouter, interval: Duration) {
 
 impl SessionRouter {
     async fn probe_instance(&self, server: &Server, instance: &Instance, interval: Duration) {
-        let changed = match self.owned_connections().connector(&server.id) {
+        let connector = self.connector_of(server);
+        let changed = match connector.as_deref() {
             // It is started for each session: all that can be found is whether that is possible.
             Some(Connector::Stdio { spec, .. }) => {
                 instance.readiness.note(spec.find_program().is_ok())

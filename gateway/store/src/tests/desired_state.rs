@@ -125,6 +125,7 @@ fn options(url: &str, when_away: WhenAway) -> StoreOptions {
         key_prefix: make::PREFIX.to_owned(),
         command_timeout: Duration::from_secs(2),
         session_ttl: Duration::from_secs(3_600),
+        history_entries_max: 0,
     }
 }
 

@@ -82,12 +82,6 @@ impl OwnedConnections {
         self.table.close(connection_key, epoch);
     }
 
-    /// How this server is connected to; none for one that every gateway can reach.
-    #[must_use]
-    pub fn connector(&self, server: &ServerName) -> Option<&Connector> {
-        self.dials.get(server)
-    }
-
     /// The number of connections of this gateway.
     #[must_use]
     pub fn count(&self) -> usize {

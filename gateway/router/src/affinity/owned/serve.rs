@@ -112,7 +112,8 @@ impl SessionRouter {
         let id = connection_key.key.id().cloned().ok_or(Verdict::NotHere)?;
         let prefix = &self.options().key_prefix;
         let session = Session::named(prefix, id, forward.principal.clone());
-        let server = self.servers().get(connection_key.server.as_str());
+        let servers = self.servers();
+        let server = servers.get(connection_key.server.as_str());
         let server = server.cloned().ok_or(Verdict::Unsupported)?;
         Ok((session, server))
     }
