@@ -70,7 +70,10 @@ pub(super) async fn readyz(
         Some(code) if !code.is_ready() && http_status == StatusCode::OK => word = "degraded",
         _ => {}
     }
-    let is_away = |server: &Arc<Server>| server.health().0 == ServerHealth::Unavailable;
+    // One failed probe is no reason: what probes find ready is not away.
+    let is_away = |server: &Arc<Server>| {
+        server.health().0 == ServerHealth::Unavailable && server.readiness() != Readiness::Ready
+    };
     if word == "ok" && app.core.servers.iter().any(is_away) {
         word = "degraded";
     }
