@@ -124,7 +124,7 @@ impl FileTables {
     }
 
     /// The same servers, as those that were added to the settings.
-    pub(super) fn as_added(self) -> Self {
+    pub(super) fn into_added(self) -> Self {
         Self {
             is_added: true,
             ..self

@@ -157,7 +157,7 @@ impl Settings {
         let file = read_file(environment, flags, &mut errors);
         let mut files = server_files::read_directory(&file, environment, flags, &mut errors);
         if let Some((name, servers_json)) = added {
-            files.push(FileTables::parse_json(name, servers_json, &mut errors).as_added());
+            files.push(FileTables::parse_json(name, servers_json, &mut errors).into_added());
         }
         parse(&file, &files, environment, flags, errors)
     }
