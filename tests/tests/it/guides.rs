@@ -196,9 +196,10 @@ fn every_target_of_make_on_a_page_is_one_that_there_is() -> anyhow::Result<()> {
 }
 
 /// Names like those of settings that are something else: commands in ACLs, rights, tables, a directory.
-const NO_SETTINGS: [&str; 7] = [
+const NO_SETTINGS: [&str; 8] = [
     "servers.d",
     "servers.oauth",
+    "servers.manage",
     "servers.read",
     "servers.use",
     "servers.vault",

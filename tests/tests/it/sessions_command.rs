@@ -256,7 +256,7 @@ async fn the_operator_of_the_guide_may_do_all_of_it_and_a_reaper_is_told_what_it
     for (url, says) in [
         (
             url_of(&reaper.name, &reaper.password),
-            "'session.list' command",
+            "'command|info' command",
         ),
         (
             url_of(&reaper.name, "wrong"),

@@ -105,6 +105,11 @@ fn type_of(schema: &Value) -> String {
     if let Some(word) = schema.get("const").and_then(Value::as_str) {
         return format!("`{word}`");
     }
+    if let Some(words) = schema.get("enum").and_then(Value::as_array) {
+        let words = words.iter().filter_map(Value::as_str);
+        let words: Vec<String> = words.map(|word| format!("`{word}`")).collect();
+        return words.join(", ");
+    }
     let several =
         |schemas: &Vec<Value>| schemas.iter().map(type_of).collect::<Vec<_>>().join(" or ");
     if let Some(schemas) = schema
