@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         Command::Events(arguments) => run_client(ClientCommand::Events(arguments)),
         Command::Sessions(arguments) => match ClientCommand::of_sessions(arguments) {
             Ok(over_gateway) => run_client(over_gateway),
-            Err(on_store) => run_sessions(on_store),
+            Err(on_store) => run_sessions(*on_store),
         },
         Command::Workers(arguments) => run_client(ClientCommand::Workers(arguments)),
         Command::Servers(arguments) => run_client(ClientCommand::Servers(arguments)),

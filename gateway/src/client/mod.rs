@@ -85,7 +85,7 @@ impl ClientCommand {
     ///
     /// # Errors
     /// The arguments of a command on the store.
-    pub fn of_sessions(arguments: SessionsArguments) -> Result<Self, SessionsArguments> {
+    pub fn of_sessions(arguments: SessionsArguments) -> Result<Self, Box<SessionsArguments>> {
         let client = |caller: CallerArguments| ClientArguments {
             caller,
             config: arguments.store.config.clone(),
@@ -119,10 +119,10 @@ impl ClientCommand {
                 act,
                 client: client(caller),
             }),
-            command => Err(SessionsArguments {
+            command => Err(Box::new(SessionsArguments {
                 command,
                 ..arguments
-            }),
+            })),
         }
     }
 }
