@@ -4,6 +4,8 @@
 //! lost; the owner of a connection moves it itself; no call runs meanwhile unless it is forced, because the move takes the
 //! session's turn.
 
+use std::sync::Arc;
+
 use std::time::Duration;
 
 use mooring_delivery::{Instances, Loss, LostBinding, OnLoss, Resolution};
