@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use super::operator_page::OperatorPage;
 use super::request_body::RequestBodies;
 use super::stranger_rate::StrangerRates;
-use super::ui::OperatorPage;
 use crate::reload::ReloadHandle;
 use crate::vault::Vault;
 use mooring_admin::{Operator, OperatorCache};

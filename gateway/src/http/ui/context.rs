@@ -8,18 +8,19 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::Response;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use maud::html;
 use url::form_urlencoded;
 
-use super::csrf::FormOwner;
 use super::headers::is_led_from_elsewhere;
-use super::layout::{self, Notice};
-use super::operator_page::OperatorPage;
-use super::sign_in::{self, SignIn};
+use super::html::{self as page_html, Notice, TOKEN_FIELD};
+use super::navigation::VIEWING;
+use super::target::sign_in_path;
 use crate::http::app::App;
 use crate::http::caller::{CallerRefusal, RequestHead, RequestSender};
+use crate::http::operator_page::{FormOwner, OperatorPage, SignIn};
 use mooring_admin::{Operator, OperatorIdentity};
 use mooring_identity::Identity;
 use mooring_metrics as metrics;
@@ -27,19 +28,6 @@ use mooring_pipeline::RequestEntry;
 use mooring_protocol::header::X_REQUEST_ID;
 use mooring_settings::Right;
 
-/// The rights with each of which there is something to see.
-pub(super) const VIEWING: [Right; 8] = [
-    Right::ServersRead,
-    Right::SkillsApprove,
-    Right::SkillsRevoke,
-    Right::SessionsRead,
-    Right::SessionsManage,
-    Right::FleetRead,
-    Right::FleetManage,
-    Right::ServersManage,
-];
-/// The field of a form with its token.
-pub(super) const TOKEN_FIELD: &str = "form_token";
 /// Set by htmx.
 const HX_REQUEST: HeaderName = HeaderName::from_static("hx-request");
 const HX_REDIRECT: HeaderName = HeaderName::from_static("hx-redirect");
@@ -72,7 +60,7 @@ impl FromRequestParts<Arc<App>> for PageContext {
         };
         app.core.count_requests(&identity, 1).map_err(|wait| {
             metrics::requests_refused("listen.requests_per_user_per_minute");
-            sign_in::too_many(wait)
+            page_html::too_many(wait)
         })?;
         let usage = app.core.usages.of(&identity.principal);
         usage.charge_task().await;
@@ -135,7 +123,7 @@ async fn own_identity(
         Err(_) if can_sign_in && !has_credential => Err(needs_sign_in(parts)),
         Err(CallerRefusal { error, .. }) => {
             let notice = Notice::problem(format!("You are not signed in: {error}"));
-            Err(layout::bare(error.status(), "Not signed in", &notice))
+            Err(page_html::bare(error.status(), "Not signed in", &notice))
         }
     }
 }
@@ -148,20 +136,20 @@ fn needs_sign_in(parts: &Parts) -> Response {
         .map_or("/ui", |target| target.as_str());
     let is_get = parts.method == Method::GET;
     if parts.headers.contains_key(HX_REQUEST) {
-        let mut reply = layout::empty(StatusCode::UNAUTHORIZED);
+        let mut reply = page_html::empty(StatusCode::UNAUTHORIZED);
         let path = HeaderValue::from_static("/ui/sign-in");
         reply.headers_mut().insert(HX_REDIRECT, path);
         return reply;
     }
     if is_get && is_led_from_elsewhere(&parts.headers) {
         // Opened once more from here, the request has the cookie.
-        return layout::open_again(target);
+        return page_html::open_again(target);
     }
     match is_get {
-        true => layout::see_other(&sign_in::sign_in_path(target)),
+        true => page_html::see_other(&sign_in_path(target)),
         false => {
             let notice = Notice::problem("You are signed out. Sign in, and send the form again.");
-            layout::bare(StatusCode::UNAUTHORIZED, "Signed out", &notice)
+            page_html::bare(StatusCode::UNAUTHORIZED, "Signed out", &notice)
         }
     }
 }
@@ -212,13 +200,17 @@ impl PageContext {
             .request_log
             .user_digest(&self.identity.principal);
         tracing::info!(%user, path = self.target, "page refused: its user lacks the right");
-        layout::page_with_status(
-            self,
-            StatusCode::FORBIDDEN,
-            "Not allowed",
-            None,
-            layout::notice(&Notice::problem(text)),
-        )
+        let content = html! {
+            (page_html::notice(&Notice::problem(text)))
+            @if self.is_signed_in() {
+                form method="post" action="/ui/sign-out" {
+                    (page_html::token_field(&self.form_token()))
+                    button type="submit" { "Sign out" }
+                }
+            }
+            p { a href="/ui" { "To the start page" } }
+        };
+        page_html::bare_page(StatusCode::FORBIDDEN, "Not allowed", content)
     }
 
     /// Whether the person can sign out.
@@ -275,7 +267,7 @@ impl FromRequest<Arc<App>> for PostedForm {
         let read = app.request_bodies.read(body, usage.messages()).await;
         let body = read.map_err(|error| {
             let notice = Notice::problem(format!("The form could not be read: {error}"));
-            layout::bare(StatusCode::BAD_REQUEST, "Form not read", &notice)
+            page_html::bare(StatusCode::BAD_REQUEST, "Form not read", &notice)
         })?;
         let fields = form_fields(&parts.headers, &body)?;
         let token = fields.get(TOKEN_FIELD).map_or("", String::as_str);
@@ -308,7 +300,7 @@ pub(super) fn form_fields(
     let kind = content_type.and_then(|kind| kind.split(';').next());
     if kind.map(str::trim) != Some("application/x-www-form-urlencoded") {
         let notice = Notice::problem("Only forms of the page are accepted here.");
-        return Err(layout::bare(
+        return Err(page_html::bare(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "No form",
             &notice,
@@ -332,7 +324,7 @@ fn parameters(text: &[u8]) -> BTreeMap<String, String> {
 /// The reply to a form without a valid token.
 pub(super) fn outdated_form() -> Response {
     let text = "Nothing was done: this form is from an outdated page, or not from this page. Reload the page, and try again.";
-    layout::bare(
+    page_html::bare(
         StatusCode::FORBIDDEN,
         "Outdated form",
         &Notice::problem(text),
@@ -342,15 +334,10 @@ pub(super) fn outdated_form() -> Response {
 fn page_of(app: &App) -> Result<&OperatorPage, Response> {
     app.page
         .as_deref()
-        .ok_or_else(|| layout::empty(StatusCode::NOT_FOUND))
+        .ok_or_else(|| page_html::empty(StatusCode::NOT_FOUND))
 }
 
 pub(super) fn internal() -> Response {
     let notice = Notice::problem("The gateway could not show this page. Its log has the reason.");
-    layout::bare(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", &notice)
-}
-
-/// A redirect that a POST is answered with.
-pub(super) fn location(path: &str) -> Option<(HeaderName, HeaderValue)> {
-    Some((LOCATION, HeaderValue::try_from(path).ok()?))
+    page_html::bare(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", &notice)
 }

@@ -5,7 +5,8 @@
 //! headers    the content security policy, and the check that a request is from the page itself
 //! sign_in    who looks at the page: a sealed cookie, or the request's own identity
 //! context    an identified operator, from which every page and every act begins
-//! layout     what all pages look like
+//! html       what pages are made of
+//! layout     the frame of an operator's pages, with the navigation
 //! pages      one file for each page, with its acts
 //! live       server-sent events with parts of pages
 //! ```
@@ -15,20 +16,20 @@
 
 mod assets;
 mod context;
-mod csrf;
 mod headers;
+mod html;
 mod layout;
 mod live;
-mod operator_page;
+mod navigation;
 mod pages;
 mod sign_in;
+mod target;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware;
 
-pub use self::operator_page::OperatorPage;
 use super::app::App;
 
 /// The routes; none if the page is disabled. The caller adds the host and origin guard.

@@ -12,10 +12,12 @@ use maud::{Markup, html};
 
 use super::parts::sentence;
 use super::sessions::session_table;
-use super::{FLEET, SERVERS, SESSIONS};
 use crate::http::rest::Problem;
 use crate::http::ui::context::{PageContext, PostedForm};
-use crate::http::ui::layout::{self, NavigationItem, Notice, token_field};
+use crate::http::ui::html::{self as page_html, Notice, token_field};
+use crate::http::ui::layout;
+use crate::http::ui::navigation::NavigationItem;
+use crate::http::ui::navigation::{FLEET, SERVERS, SESSIONS};
 use mooring_admin::sessions::SessionSearch;
 use mooring_admin::{ActPreview, ActProgress, DrainChange, OperatorError, ParkChange, ParkRequest};
 
@@ -85,7 +87,7 @@ impl Act {
     ) -> Result<Self, Response> {
         let kind: ActKind = kind
             .parse()
-            .map_err(|_| layout::empty(StatusCode::NOT_FOUND))?;
+            .map_err(|_| page_html::empty(StatusCode::NOT_FOUND))?;
         let named = kind.parameters().iter();
         let named = named.filter_map(|name| Some(((*name).to_owned(), parameter(name)?)));
         Ok(Self {
@@ -179,7 +181,7 @@ impl Act {
     fn form(&self, context: &PageContext, fields: &Markup, button: &Markup) -> Markup {
         html! {
             form.stacked method="post" action=(format!("/ui/acts/{}", <&'static str>::from(self.kind))) {
-                (token_field(context))
+                (token_field(&context.form_token()))
                 @for (name, value) in &self.named { input type="hidden" name=(name) value=(value); }
                 (fields)
                 (button)
@@ -300,11 +302,11 @@ fn result_content(
         (_, ActKind::Park) => "It is parked: it gets nothing new.".to_owned(),
         (_, ActKind::Unpark) => "It gets new sessions again.".to_owned(),
     };
-    html! { (layout::notice(&Notice::done(text))) (back) }
+    html! { (page_html::notice(&Notice::done(text))) (back) }
 }
 
 fn refused(context: &PageContext, act: &Act, problem: &Problem) -> Response {
-    let notice = layout::notice(&Notice::problem(sentence(problem.message())));
+    let notice = page_html::notice(&Notice::problem(sentence(problem.message())));
     let page = act.kind.page();
     layout::page_with_status(
         context,

@@ -7,12 +7,13 @@ use strum::VariantNames as _;
 
 use super::json::{items, moment, text};
 use super::parts::{choice, chosen_server, code_servers, governed, sentence, server_choice};
-use super::{EVENTS, RUNS};
 use crate::http::governance::{RequestedItem, events};
 use crate::http::rest::Problem;
 use crate::http::ui::context::PageContext;
-use crate::http::ui::layout::{self, Notice, nothing, state, table};
+use crate::http::ui::html::{self as page_html, Notice, nothing, state, table};
+use crate::http::ui::layout;
 use crate::http::ui::live;
+use crate::http::ui::navigation::{EVENTS, RUNS};
 use mooring_code::records::EventKind;
 
 const TITLE: &str = "Security events";
@@ -44,7 +45,7 @@ pub(super) async fn list(context: PageContext) -> Result<Response, Response> {
         section hx-sse:connect=(live) hx-swap="innerMorph" {
             @match events_of(&context, &server).await {
                 Ok(found) => (list_of(&server, &found)),
-                Err(problem) => (layout::notice(&Notice::problem(sentence(problem.message())))),
+                Err(problem) => (page_html::notice(&Notice::problem(sentence(problem.message())))),
             }
         }
     };

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::FLEET;
 use super::parts::{problem_page, sentence};
 use crate::http::rest::Problem;
 use crate::http::ui::context::PageContext;
-use crate::http::ui::layout::{self, Notice, bar, moment, state, table};
+use crate::http::ui::html::{self as page_html, Notice, bar, moment, state, table};
+use crate::http::ui::layout;
 use crate::http::ui::live;
+use crate::http::ui::navigation::FLEET;
 use mooring_admin::{FleetView, GatewayLoad, GatewayState, OperatorError, ServerLoad, StoreView};
 use mooring_settings::Right;
 
@@ -37,7 +38,7 @@ pub(super) async fn live(context: PageContext) -> Result<Response, Response> {
     Ok(live::stream(context, async |context: Arc<PageContext>| {
         Some(match content(&context).await {
             Ok(content) => content,
-            Err(error) => layout::notice(&Notice::problem(sentence(&error.to_string()))),
+            Err(error) => page_html::notice(&Notice::problem(sentence(&error.to_string()))),
         })
     }))
 }
@@ -52,7 +53,7 @@ async fn content(context: &PageContext) -> Result<Markup, OperatorError> {
         (gateways(context, &fleet))
         h2 { "Sessions by server and instance" }
         div.cards { @for server in &fleet.servers { (server_card(server)) } }
-        @if fleet.servers.is_empty() { (layout::nothing("No server has instances.")) }
+        @if fleet.servers.is_empty() { (page_html::nothing("No server has instances.")) }
     })
 }
 

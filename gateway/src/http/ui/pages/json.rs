@@ -3,7 +3,7 @@
 use maud::Markup;
 use serde_json::Value;
 
-use crate::http::ui::layout;
+use crate::http::ui::html as page_html;
 
 /// The text of a field; other values as JSON.
 pub(super) fn text(of: &Value, field: &str) -> String {
@@ -28,7 +28,7 @@ pub(super) fn is_true(of: &Value, field: &str) -> bool {
 
 /// A moment of RFC 3339, short to read.
 pub(super) fn moment(of: &Value, field: &str) -> Markup {
-    layout::moment(&text(of, field))
+    page_html::moment(&text(of, field))
 }
 
 /// JSON with line breaks, as people read it.

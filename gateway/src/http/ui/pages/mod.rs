@@ -20,68 +20,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 
-use super::context::VIEWING;
-use super::layout::NavigationItem;
 use crate::http::app::App;
-use mooring_settings::Right;
-
-const FLEET: NavigationItem = NavigationItem {
-    path: "/ui/fleet",
-    label: "Fleet",
-    key: 'f',
-    rights: &[Right::FleetRead],
-};
-const SESSIONS: NavigationItem = NavigationItem {
-    path: "/ui/sessions",
-    label: "Sessions",
-    key: 's',
-    rights: &[Right::SessionsRead],
-};
-const SERVERS: NavigationItem = NavigationItem {
-    path: "/ui/servers",
-    label: "Servers",
-    key: 'v',
-    rights: &[Right::FleetRead],
-};
-const RIGHTS: NavigationItem = NavigationItem {
-    path: "/ui/rights",
-    label: "Rights",
-    key: 'a',
-    rights: &[Right::SessionsRead],
-};
-const RUNS: NavigationItem = NavigationItem {
-    path: "/ui/runs",
-    label: "Runs",
-    key: 'r',
-    rights: &[Right::ServersRead],
-};
-const SKILLS: NavigationItem = NavigationItem {
-    path: "/ui/skills",
-    label: "Skills",
-    key: 'k',
-    rights: &[
-        Right::ServersRead,
-        Right::SkillsApprove,
-        Right::SkillsRevoke,
-    ],
-};
-const EVENTS: NavigationItem = NavigationItem {
-    path: "/ui/events",
-    label: "Security events",
-    key: 'e',
-    rights: &[Right::ServersRead],
-};
-const TRY_CALL: NavigationItem = NavigationItem {
-    path: "/ui/call",
-    label: "Try a call",
-    key: 'c',
-    rights: &VIEWING,
-};
-
-/// Every page of the navigation, in its order.
-pub(super) const NAVIGATION: [NavigationItem; 8] = [
-    FLEET, SESSIONS, SERVERS, RUNS, SKILLS, EVENTS, RIGHTS, TRY_CALL,
-];
 
 /// The paths of the pages and their acts.
 pub(super) fn routes() -> Router<Arc<App>> {

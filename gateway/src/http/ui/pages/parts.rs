@@ -8,7 +8,9 @@ use maud::{Markup, html};
 use crate::http::governance::{GovernanceContext, RequestedItem};
 use crate::http::rest::Problem;
 use crate::http::ui::context::PageContext;
-use crate::http::ui::layout::{self, NavigationItem, Notice, token_field};
+use crate::http::ui::html::{self as page_html, Notice, token_field};
+use crate::http::ui::layout;
+use crate::http::ui::navigation::NavigationItem;
 
 /// The code servers that the operator may see.
 pub(super) fn code_servers(context: &PageContext) -> Vec<&str> {
@@ -54,7 +56,7 @@ pub(super) fn problem_page(
     problem: &Problem,
 ) -> Response {
     let notice = Notice::problem(sentence(problem.message()));
-    let content = layout::notice(&notice);
+    let content = page_html::notice(&notice);
     layout::page_with_status(context, problem.status(), title, Some(active), content)
 }
 
@@ -113,7 +115,7 @@ pub(super) fn act(
         details.act {
             summary { (label) " …" }
             form.stacked method="post" action=(path) {
-                (token_field(context))
+                (token_field(&context.form_token()))
                 p { (what_it_does) }
                 (fields)
                 button type="submit" { (label) }

@@ -4,11 +4,12 @@ use axum::response::Response;
 use maud::{Markup, html};
 use mooring_session::names::Principal;
 
-use super::RIGHTS;
 use super::parts::{problem_page, sentence};
 use crate::http::rest::Problem;
 use crate::http::ui::context::PageContext;
-use crate::http::ui::layout::{self, Notice, state, table};
+use crate::http::ui::html::{self as page_html, Notice, state, table};
+use crate::http::ui::layout;
+use crate::http::ui::navigation::RIGHTS;
 use mooring_admin::CallerRights;
 use mooring_identity::Identity;
 
@@ -41,7 +42,7 @@ pub(super) async fn show(context: PageContext) -> Result<Response, Response> {
     let principal = match Principal::parse(field("user").as_bytes()) {
         Ok(principal) => principal,
         Err(error) => {
-            let notice = layout::notice(&Notice::problem(sentence(&error.to_string())));
+            let notice = page_html::notice(&Notice::problem(sentence(&error.to_string())));
             let content = html! { (form) (notice) };
             return Ok(layout::page(&context, "Rights", Some(RIGHTS), content));
         }

@@ -6,14 +6,15 @@ use maud::{Markup, html};
 use serde_json::Value;
 use strum::VariantNames as _;
 
-use super::RUNS;
 use super::json::{is_true, items, moment, pretty, text};
 use super::parts::{
     act, choice, chosen_server, code_servers, governed, problem_page, sentence, server_choice,
 };
 use crate::http::governance::{RequestedItem, replay as replaying, runs};
 use crate::http::ui::context::{PageContext, PostedForm};
-use crate::http::ui::layout::{self, Notice, nothing, state, table};
+use crate::http::ui::html::{self as page_html, Notice, nothing, state, table};
+use crate::http::ui::layout;
+use crate::http::ui::navigation::RUNS;
 use mooring_code::records::RunStatus;
 use mooring_code::replay::ReplayMode;
 
@@ -52,7 +53,7 @@ pub(super) async fn list(context: PageContext) -> Result<Response, Response> {
         Ok(found) => html! { (filter_form) (list_of(&context, &server, &found)) },
         Err(problem) => html! {
             (filter_form)
-            (layout::notice(&Notice::problem(sentence(problem.message()))))
+            (page_html::notice(&Notice::problem(sentence(problem.message()))))
         },
     };
     Ok(layout::page(&context, "Runs", Some(RUNS), content))
@@ -268,7 +269,7 @@ fn replay_content(server: &str, run_id: &str, replayed: &Value) -> Markup {
         }
     };
     html! {
-        (layout::notice(&notice))
+        (page_html::notice(&notice))
         dl.facts {
             div { dt { "Recorded run" } dd { a href=(path_of(server, run_id)) { code { (run_id) } } } }
             div { dt { "New run" } dd { a href=(path_of(server, &new_run)) { code { (new_run) } } } }

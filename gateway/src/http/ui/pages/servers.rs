@@ -5,11 +5,12 @@ use axum::response::Response;
 use maud::{Markup, html};
 use url::form_urlencoded;
 
-use super::SERVERS;
 use super::parts::problem_page;
 use crate::http::rest::Problem;
 use crate::http::ui::context::PageContext;
-use crate::http::ui::layout::{self, moment, nothing, state, table};
+use crate::http::ui::html::{moment, nothing, state, table};
+use crate::http::ui::layout;
+use crate::http::ui::navigation::SERVERS;
 use mooring_admin::{InstanceView, NoteView, ServerDetail, ServerView};
 use mooring_settings::Right;
 

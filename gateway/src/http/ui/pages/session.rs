@@ -6,12 +6,13 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::SESSIONS;
 use super::parts::problem_page;
 use crate::http::rest::Problem;
 use crate::http::ui::context::PageContext;
-use crate::http::ui::layout::{self, moment, state, table};
+use crate::http::ui::html::{moment, state, table};
+use crate::http::ui::layout;
 use crate::http::ui::live;
+use crate::http::ui::navigation::SESSIONS;
 use mooring_admin::OperatorError;
 use mooring_admin::SessionStatus;
 use mooring_admin::sessions::{BindingDetail, SessionDetail};

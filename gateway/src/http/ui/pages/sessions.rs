@@ -4,11 +4,12 @@ use axum::response::Response;
 use maud::{Markup, html};
 use url::form_urlencoded;
 
-use super::SESSIONS;
 use super::parts::{choice, sentence};
 use crate::http::rest::Problem;
 use crate::http::ui::context::PageContext;
-use crate::http::ui::layout::{self, Notice, moment, nothing, state, table};
+use crate::http::ui::html::{self as page_html, Notice, moment, nothing, state, table};
+use crate::http::ui::layout;
+use crate::http::ui::navigation::SESSIONS;
 use mooring_admin::SessionStatus;
 use mooring_admin::sessions::{
     SessionCursor, SessionList, SessionListRequest, SessionSearch, SessionSummary,
@@ -30,7 +31,7 @@ pub(super) async fn list(context: PageContext) -> Result<Response, Response> {
     let field = |name| search.field(name).unwrap_or_default();
     let results = match find(&context, &search).await {
         Ok(list) => list_of(&context, &search, &list),
-        Err(problem) => layout::notice(&Notice::problem(sentence(problem.message()))),
+        Err(problem) => page_html::notice(&Notice::problem(sentence(problem.message()))),
     };
     let content = html! {
         // Found while somebody types; without scripts by the button.
@@ -84,7 +85,7 @@ async fn find(context: &PageContext, search: &SessionSearch) -> Result<SessionLi
 fn list_of(context: &PageContext, search: &SessionSearch, list: &SessionList) -> Markup {
     let query = context.query_of(&FILTERS);
     html! {
-        @if !list.complete { (layout::notice(&Notice::problem("The store has not read all sessions yet: some may be missing."))) }
+        @if !list.complete { (page_html::notice(&Notice::problem("The store has not read all sessions yet: some may be missing."))) }
         @if list.sessions.is_empty() { (nothing("No session was found.")) } @else {
             (session_table(&list.sessions))
         }

@@ -7,7 +7,6 @@ use serde_json::Value;
 use strum::VariantNames as _;
 use url::form_urlencoded;
 
-use super::SKILLS;
 use super::json::{is_true, items, moment, text};
 use super::parts::{
     act, choice, chosen_server, code_servers, governed, problem_page, sentence, server_choice,
@@ -16,7 +15,9 @@ use crate::http::governance::approvals::{self, ApprovalDecision};
 use crate::http::governance::{RequestedItem, skills};
 use crate::http::rest::Problem;
 use crate::http::ui::context::{PageContext, PostedForm};
-use crate::http::ui::layout::{self, Notice, nothing, state, table};
+use crate::http::ui::html::{self as page_html, Notice, nothing, state, table};
+use crate::http::ui::layout;
+use crate::http::ui::navigation::SKILLS;
 use mooring_code::skills::SkillStatus;
 use mooring_settings::Right;
 
@@ -48,7 +49,7 @@ pub(super) async fn list(context: PageContext) -> Result<Response, Response> {
         }
         @match &found {
             Ok(found) => (list_of(&server, found)),
-            Err(problem) => (layout::notice(&Notice::problem(sentence(problem.message())))),
+            Err(problem) => (page_html::notice(&Notice::problem(sentence(problem.message())))),
         }
     };
     Ok(layout::page(&context, "Skills", Some(SKILLS), content))
@@ -119,7 +120,7 @@ pub(super) async fn show(
 fn skill_content(context: &PageContext, server: &str, skill: &Value) -> Markup {
     let status = status_of(skill);
     html! {
-        @if let Some(decision) = context.query().get("done") { (layout::notice(&Notice::done(done_text(decision)))) }
+        @if let Some(decision) = context.query().get("done") { (page_html::notice(&Notice::done(done_text(decision)))) }
         dl.facts {
             div { dt { "Name" } dd { code { (text(skill, "name")) } } }
             div { dt { "Version" } dd { (text(skill, "version")) } }
@@ -214,7 +215,7 @@ pub(super) async fn decide(
                 .append_pair("version", form.text("version"))
                 .append_pair("done", decision)
                 .finish();
-            layout::see_other(&format!("{}/{server}/{name}?{query}", SKILLS.path))
+            page_html::see_other(&format!("{}/{server}/{name}?{query}", SKILLS.path))
         }
         Err(problem) => problem_page(context, "Skill", SKILLS, &problem),
     })

@@ -2,15 +2,15 @@
 
 use axum::response::Response;
 
-use super::NAVIGATION;
 use crate::http::ui::context::PageContext;
-use crate::http::ui::layout::{self, nothing};
+use crate::http::ui::html::{self as page_html, nothing};
+use crate::http::ui::layout;
+use crate::http::ui::navigation::{NAVIGATION, NavigationItem};
 
 pub(super) async fn show(context: PageContext) -> Response {
-    let may_see =
-        |item: &&super::NavigationItem| item.rights.iter().any(|right| context.may(*right));
+    let may_see = |item: &&NavigationItem| item.rights.iter().any(|right| context.may(*right));
     match NAVIGATION.iter().find(may_see) {
-        Some(item) => layout::see_other(item.path),
+        Some(item) => page_html::see_other(item.path),
         None => layout::page(
             &context,
             "Mooring",

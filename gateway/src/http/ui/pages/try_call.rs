@@ -7,12 +7,13 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use super::TRY_CALL;
 use super::json::{items, pretty, text};
 use super::wire::{WireExchange, WireSession};
 use crate::http::caller::RequestSender;
 use crate::http::ui::context::{PageContext, PostedForm};
-use crate::http::ui::layout::{self, Notice, nothing, token_field};
+use crate::http::ui::html::{self as page_html, Notice, nothing, token_field};
+use crate::http::ui::layout;
+use crate::http::ui::navigation::TRY_CALL;
 use mooring_identity::Peer;
 
 /// Most pages of a list of tools.
@@ -75,7 +76,7 @@ async fn call_content(context: &PageContext, peer: &Peer, form: &CallForm) -> Ma
         Ok(arguments) => arguments,
         Err(error) => {
             let text = format!("Nothing was sent: the arguments are no JSON: {error}.");
-            return layout::notice(&Notice::problem(text));
+            return page_html::notice(&Notice::problem(text));
         }
     };
     let session = WireSession::open(&context.app, &context.identity, peer, &form.server).await;
@@ -97,7 +98,7 @@ async fn call_content(context: &PageContext, peer: &Peer, form: &CallForm) -> Ma
     };
     html! {
         section #result {
-            (layout::notice(&notice))
+            (page_html::notice(&notice))
             (wire(&exchange))
         }
     }
@@ -140,7 +141,7 @@ async fn content_of(
     let below = match list_tools(context, peer, &form.server).await {
         CallOutcome::Tools(tools) => tools_content(context, form, &tools),
         CallOutcome::Failed(exchange) => html! {
-            (layout::notice(&Notice::problem("The server has not listed its tools.")))
+            (page_html::notice(&Notice::problem("The server has not listed its tools.")))
             (wire(&exchange))
         },
     };
@@ -212,7 +213,7 @@ fn tool_content(context: &PageContext, form: &CallForm, tool: &Value) -> Markup 
             h2 { code { (form.tool) } }
             p { (text(tool, "description")) }
             form.stacked method="post" action=(TRY_CALL.path) {
-                (token_field(context))
+                (token_field(&context.form_token()))
                 input type="hidden" name="server" value=(form.server);
                 input type="hidden" name="tool" value=(form.tool);
                 label for="arguments" { "Arguments (JSON)" }

@@ -44,6 +44,9 @@ pub(super) struct WireSession {
     identity: Arc<Identity>,
     sender: RequestSender,
     server: String,
+    /// Whether the server has answered `initialize`.
+    is_open: bool,
+    /// Its id, if the server has assigned one.
     session: Option<String>,
 }
 
@@ -60,6 +63,7 @@ impl WireSession {
             identity: Arc::clone(identity),
             sender: RequestSender::over(peer.clone(), Arc::default()),
             server: server.to_owned(),
+            is_open: false,
             session: None,
         };
         let client = json!({"name": "mooring-page", "version": env!("CARGO_PKG_VERSION")});
@@ -68,6 +72,7 @@ impl WireSession {
         if !opened.has_result() {
             return Err(opened);
         }
+        session.is_open = true;
         session.session = opened.session;
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         session
@@ -126,10 +131,11 @@ impl WireSession {
             .uri(format!("/servers/{}/mcp", self.server))
             .header("accept", "application/json, text/event-stream")
             .header("content-type", "application/json");
+        if self.is_open {
+            request = request.header(MCP_PROTOCOL_VERSION, REVISION);
+        }
         if let Some(session) = &self.session {
-            request = request
-                .header(MCP_PROTOCOL_VERSION, REVISION)
-                .header(MCP_SESSION_ID, session);
+            request = request.header(MCP_SESSION_ID, session);
         }
         Some(request.body(()).ok()?.into_parts().0)
     }

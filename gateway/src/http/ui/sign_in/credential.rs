@@ -10,12 +10,12 @@ use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 
-use super::cookie::SignIn;
 use super::screen::{NOBODY, sign_in_page, signed_in};
 use crate::http::app::App;
 use crate::http::caller::{RequestHead, RequestSender};
-use crate::http::ui::context::{TOKEN_FIELD, form_fields, outdated_form};
-use crate::http::ui::layout::{self, Notice};
+use crate::http::operator_page::SignIn;
+use crate::http::ui::context::{form_fields, outdated_form};
+use crate::http::ui::html::{self, Notice, TOKEN_FIELD};
 use mooring_identity::now;
 use mooring_session::names::Principal;
 
@@ -39,7 +39,7 @@ pub(super) async fn sign_in(
 
 async fn exchange(app: &App, sender: &RequestSender, head: &Parts, body: &[u8]) -> Response {
     let Some(page) = &app.page else {
-        return layout::empty(StatusCode::NOT_FOUND);
+        return html::empty(StatusCode::NOT_FOUND);
     };
     let fields = match form_fields(&head.headers, body) {
         Ok(fields) => fields,

@@ -6,7 +6,6 @@
 //! Invariant: the cookie holds no credential. It ends with the credential that it was given for: at its expiry, and that of
 //! an API key also when the key is revoked.
 
-mod cookie;
 mod credential;
 mod openid;
 mod screen;
@@ -16,8 +15,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 
-pub(super) use self::cookie::{SealedCookies, SignIn};
-pub(super) use self::screen::{sign_in_path, too_many};
 use crate::http::app::App;
 
 /// The paths of signing in and out.

@@ -14,12 +14,12 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use url::form_urlencoded;
 
-use super::cookie::{BegunSignIn, FLOW_SECONDS, SignIn};
-use super::screen::{forget, is_secure, sign_in_page, signed_in, target_after};
+use super::screen::{forget, is_secure, sign_in_page, signed_in};
 use crate::http::app::App;
 use crate::http::caller::{RequestHead, RequestSender};
-use crate::http::ui::layout::{self, Notice};
-use crate::http::ui::operator_page::OperatorPage;
+use crate::http::operator_page::{BegunSignIn, FLOW_SECONDS, OperatorPage, SignIn};
+use crate::http::ui::html::{self, Notice};
+use crate::http::ui::target::target_after;
 use mooring_identity::{OpenIdClient, now};
 use mooring_upstream::with_causes;
 
@@ -32,7 +32,7 @@ pub(super) async fn begin(
     let (head, _) = request.into_parts();
     let head_of = RequestHead::of(&sender, &head);
     let Some((page, openid, redirect_uri)) = parts_of(&app, head_of) else {
-        return layout::empty(StatusCode::NOT_FOUND);
+        return html::empty(StatusCode::NOT_FOUND);
     };
     let query = query_of(&head);
     let to = target_after(query.get("to").map(String::as_str)).to_owned();
@@ -45,7 +45,7 @@ pub(super) async fn begin(
         to,
         until: now() + FLOW_SECONDS,
     };
-    let mut reply = layout::see_other(url.as_str());
+    let mut reply = html::see_other(url.as_str());
     let cookie = page.cookies.set(&begun, is_secure(&app, head_of));
     reply
         .headers_mut()
@@ -62,7 +62,7 @@ pub(super) async fn complete(
     let (head, _) = request.into_parts();
     let head_of = RequestHead::of(&sender, &head);
     let Some((page, openid, redirect_uri)) = parts_of(&app, head_of) else {
-        return layout::empty(StatusCode::NOT_FOUND);
+        return html::empty(StatusCode::NOT_FOUND);
     };
     let query = query_of(&head);
     let mut reply = match begun_for(page, openid, &head.headers, &query) {

@@ -1,63 +1,28 @@
 //! The sign-in page, and signing out.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::header::{RETRY_AFTER, SET_COOKIE};
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
+use http::header::SET_COOKIE;
 use maud::html;
 use url::form_urlencoded;
 
-use super::cookie::{self, SealedText, SignIn};
 use crate::http::app::App;
 use crate::http::caller::{RequestHead, RequestSender};
+use crate::http::operator_page::{FormOwner, OperatorPage, SealedText, SignIn, deletion};
 use crate::http::stranger_rate;
-use crate::http::ui::context::{PostedForm, TOKEN_FIELD};
-use crate::http::ui::csrf::FormOwner;
-use crate::http::ui::layout::{self, Notice};
-use crate::http::ui::operator_page::OperatorPage;
-use mooring_pipeline::answer::seconds_of;
+use crate::http::ui::context::PostedForm;
+use crate::http::ui::html::{self as page_html, Notice, TOKEN_FIELD};
+use crate::http::ui::target::target_after;
 
 /// Whose the form of the sign-in page is.
 pub(super) const NOBODY: FormOwner<'static> = FormOwner {
     principal: "",
     sign_in: "",
 };
-/// Where a person goes who was going nowhere.
-const START: &str = "/ui";
-/// Longest path that is kept over a sign-in.
-const TARGET_BYTES_MAX: usize = 512;
-
-/// The path of the sign-in page for a person who was going to this one.
-pub(in crate::http::ui) fn sign_in_path(target: &str) -> String {
-    match target_after(Some(target)) {
-        START => "/ui/sign-in".to_owned(),
-        target => {
-            let to: String = form_urlencoded::byte_serialize(target.as_bytes()).collect();
-            format!("/ui/sign-in?to={to}")
-        }
-    }
-}
-
-/// Where a person goes after the sign-in: a path of the page, or its start. No other site can be named.
-pub(super) fn target_after(target: Option<&str>) -> &str {
-    let is_of_page = |target: &&str| {
-        let is_below = target
-            .strip_prefix(START)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']));
-        is_below
-            && target.len() <= TARGET_BYTES_MAX
-            && !target.starts_with("/ui/sign-")
-            && target
-                .bytes()
-                .all(|byte| byte.is_ascii_graphic() && byte != b'\\')
-    };
-    target.filter(is_of_page).unwrap_or(START)
-}
-
 /// The sign-in page.
 pub(super) async fn show(State(app): State<Arc<App>>, request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default();
@@ -74,7 +39,7 @@ pub(super) fn sign_in_page(
     problem: Option<&Notice>,
 ) -> Response {
     let Some(page) = &app.page else {
-        return layout::empty(StatusCode::NOT_FOUND);
+        return page_html::empty(StatusCode::NOT_FOUND);
     };
     let to = target_after(to);
     let credential = match (
@@ -89,7 +54,7 @@ pub(super) fn sign_in_page(
         )),
     };
     let content = html! {
-        @if let Some(problem) = problem { (layout::notice(problem)) }
+        @if let Some(problem) = problem { (page_html::notice(problem)) }
         @if let Some(openid) = &page.openid {
             @let to: String = form_urlencoded::byte_serialize(to.as_bytes()).collect();
             // A link: where a form leads is restricted to this origin.
@@ -110,7 +75,7 @@ pub(super) fn sign_in_page(
             p { "This gateway knows people by their requests: " a href="/ui" { "open the page" } "." }
         }
     };
-    layout::bare_page(status, "Sign in", content)
+    page_html::bare_page(status, "Sign in", content)
 }
 
 fn host_of(issuer: &str) -> String {
@@ -138,7 +103,7 @@ pub(super) fn signed_in(
     };
     head.sender.admit();
     // Not a redirect: a provider's site has led here, so the browser would leave out the cookie once more.
-    let mut reply = layout::open_again(target_after(Some(to)));
+    let mut reply = page_html::open_again(target_after(Some(to)));
     reply.headers_mut().append(SET_COOKIE, cookie);
     reply
 }
@@ -162,65 +127,17 @@ pub(super) async fn sign_out(
     if let Err(refusal) = form {
         return refusal;
     }
-    let mut reply = layout::see_other("/ui/sign-in");
-    let deletion = cookie::deletion::<SignIn>(is_secure);
+    let mut reply = page_html::see_other("/ui/sign-in");
+    let deletion = deletion::<SignIn>(is_secure);
     reply
         .headers_mut()
         .extend(deletion.map(|value| (SET_COOKIE, value)));
     reply
 }
 
-/// The reply to a person with too many requests.
-pub(in crate::http::ui) fn too_many(wait: Duration) -> Response {
-    let seconds = seconds_of(wait);
-    let text =
-        format!("You have sent too many requests within a minute. Try again in {seconds} s.");
-    let mut reply = layout::bare(
-        StatusCode::TOO_MANY_REQUESTS,
-        "Too many requests",
-        &Notice::problem(text),
-    );
-    reply
-        .headers_mut()
-        .insert(RETRY_AFTER, HeaderValue::from(seconds));
-    reply
-}
-
 /// Removes the cookie of a sign-in that is completed or given up.
 pub(super) fn forget<T: SealedText>(reply: &mut Response, is_secure: bool) {
-    if let Some(value) = cookie::deletion::<T>(is_secure) {
+    if let Some(value) = deletion::<T>(is_secure) {
         reply.headers_mut().append(SET_COOKIE, value);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sign_in_leads_to_the_page_and_nowhere_else() {
-        for target in ["/ui", "/ui/sessions?user=a%40b", "/ui?x"] {
-            assert_eq!(target_after(Some(target)), target);
-        }
-        for target in [
-            "//evil.example",
-            "https://evil.example/ui",
-            "/uix",
-            "/ui\\@evil",
-            "/ui/ x",
-            "/ui/sign-in",
-            "/mcp",
-            "",
-        ] {
-            assert_eq!(target_after(Some(target)), "/ui", "{target}");
-        }
-        assert_eq!(
-            target_after(Some(&format!("/ui/{}", "x".repeat(512)))),
-            "/ui"
-        );
-        assert_eq!(
-            sign_in_path("/ui/runs?a=1&b"),
-            "/ui/sign-in?to=%2Fui%2Fruns%3Fa%3D1%26b"
-        );
     }
 }

@@ -15,31 +15,31 @@ const PURPOSE: &[u8] = b"form";
 
 /// Whose form it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FormOwner<'a> {
+pub(in crate::http) struct FormOwner<'a> {
     /// The principal; empty before a sign-in.
-    pub(super) principal: &'a str,
+    pub(in crate::http) principal: &'a str,
     /// The id of the sign-in; empty where the request itself has the identity.
-    pub(super) sign_in: &'a str,
+    pub(in crate::http) sign_in: &'a str,
 }
 
 /// Makes and verifies the tokens of forms.
 #[derive(Debug)]
-pub(super) struct FormTokens(SealKey);
+pub(in crate::http) struct FormTokens(SealKey);
 
 impl FormTokens {
-    pub(super) const fn new(seal: SealKey) -> Self {
+    pub(in crate::http) const fn new(seal: SealKey) -> Self {
         Self(seal)
     }
 
     /// A new token.
-    pub(super) fn issue(&self, owner: FormOwner<'_>) -> String {
+    pub(in crate::http) fn issue(&self, owner: FormOwner<'_>) -> String {
         let expiry = (now() + LIFETIME_SECONDS).to_string();
         let tag = self.0.tag(&parts(&expiry, owner));
         format!("{expiry}.{tag:032x}")
     }
 
     /// Whether it is a token of this owner that is still accepted.
-    pub(super) fn verify(&self, token: &str, owner: FormOwner<'_>) -> bool {
+    pub(in crate::http) fn verify(&self, token: &str, owner: FormOwner<'_>) -> bool {
         let Some((expiry, tag)) = token.split_once('.') else {
             return false;
         };

@@ -1,10 +1,17 @@
-//! What all requests to the page share.
+//! What all requests to the operators' page share: keys, the OpenID provider and the open streams. It knows no requests.
+
+mod form_tokens;
+mod live_connections;
+mod sealed_cookies;
 
 use std::time::Duration;
 
-use super::csrf::FormTokens;
-use super::live::LiveConnections;
-use super::sign_in::SealedCookies;
+pub(super) use self::form_tokens::FormOwner;
+use self::form_tokens::FormTokens;
+use self::live_connections::LiveConnections;
+pub(super) use self::live_connections::LivePermit;
+use self::sealed_cookies::SealedCookies;
+pub(super) use self::sealed_cookies::{BegunSignIn, FLOW_SECONDS, SealedText, SignIn, deletion};
 use mooring_identity::OpenIdClient;
 use mooring_peers::fleet::{KeyRing, SealKey};
 use mooring_settings::UiSettings;

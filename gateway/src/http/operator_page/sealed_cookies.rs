@@ -17,35 +17,35 @@ use serde::{Deserialize, Serialize};
 /// Longest cookie that browsers keep (RFC 6265, 6.1), with room for its name and attributes.
 const COOKIE_BYTES_MAX: usize = 3_800;
 /// How long a sign-in at the provider may take.
-pub(super) const FLOW_SECONDS: u64 = 600;
+pub(in crate::http) const FLOW_SECONDS: u64 = 600;
 
 /// A person who has signed in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::http::ui) struct SignIn {
+pub(in crate::http) struct SignIn {
     /// Distinguishes the sign-ins of a person.
-    pub(in crate::http::ui) id: Box<str>,
+    pub(in crate::http) id: Box<str>,
     user: Box<str>,
     teams: Vec<String>,
     roles: Vec<String>,
     scopes: Vec<String>,
     /// The API key, which may be revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::http::ui) api_key: Option<Box<str>>,
+    pub(in crate::http) api_key: Option<Box<str>>,
     /// In seconds since 1970.
-    pub(super) until: u64,
+    pub(in crate::http) until: u64,
 }
 
 /// A sign-in at the provider that was begun.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct BegunSignIn {
-    pub(super) flow: SignInFlow,
+pub(in crate::http) struct BegunSignIn {
+    pub(in crate::http) flow: SignInFlow,
     /// Where the person was going.
-    pub(super) to: String,
-    pub(super) until: u64,
+    pub(in crate::http) to: String,
+    pub(in crate::http) until: u64,
 }
 
 /// What a cookie holds.
-pub(in crate::http::ui) trait SealedText: Serialize + DeserializeOwned {
+pub(in crate::http) trait SealedText: Serialize + DeserializeOwned {
     /// The cookie's name.
     const NAME: &'static str;
     /// Where browsers send it.
@@ -79,7 +79,7 @@ impl SealedText for BegunSignIn {
 
 impl SignIn {
     /// A new one of this person, until this time.
-    pub(super) fn new(identity: &Identity, api_key: Option<Box<str>>, until: u64) -> Self {
+    pub(in crate::http) fn new(identity: &Identity, api_key: Option<Box<str>>, until: u64) -> Self {
         Self {
             id: format!("{:032x}", rand::random::<u128>()).into(),
             user: identity.principal.as_str().into(),
@@ -92,7 +92,7 @@ impl SignIn {
     }
 
     /// Who it is.
-    pub(in crate::http::ui) fn identity(&self) -> Option<Arc<Identity>> {
+    pub(in crate::http) fn identity(&self) -> Option<Arc<Identity>> {
         Some(Arc::new(Identity {
             teams: self.teams.clone().into(),
             roles: self.roles.clone(),
@@ -104,15 +104,15 @@ impl SignIn {
 
 /// Seals and opens the texts of cookies.
 #[derive(Debug)]
-pub(in crate::http::ui) struct SealedCookies(SealKey);
+pub(in crate::http) struct SealedCookies(SealKey);
 
 impl SealedCookies {
-    pub(in crate::http::ui) const fn new(seal: SealKey) -> Self {
+    pub(in crate::http) const fn new(seal: SealKey) -> Self {
         Self(seal)
     }
 
     /// The cookie of the request, if it is one that a gateway of the fleet has set and it has not expired.
-    pub(in crate::http::ui) fn open<T: SealedText>(&self, headers: &HeaderMap) -> Option<T> {
+    pub(in crate::http) fn open<T: SealedText>(&self, headers: &HeaderMap) -> Option<T> {
         let opened = |text: &str| {
             let (payload, tag) = text.split_once('.')?;
             let tag = u128::from_str_radix(tag, 16).ok()?;
@@ -133,7 +133,11 @@ impl SealedCookies {
     }
 
     /// The value of a `Set-Cookie` header; none if the text is longer than a browser would keep.
-    pub(super) fn set<T: SealedText>(&self, value: &T, is_secure: bool) -> Option<HeaderValue> {
+    pub(in crate::http) fn set<T: SealedText>(
+        &self,
+        value: &T,
+        is_secure: bool,
+    ) -> Option<HeaderValue> {
         let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(value).ok()?);
         if payload.len() > COOKIE_BYTES_MAX {
             return None;
@@ -145,7 +149,7 @@ impl SealedCookies {
 }
 
 /// The value of a `Set-Cookie` header that deletes the cookie.
-pub(super) fn deletion<T: SealedText>(is_secure: bool) -> Option<HeaderValue> {
+pub(in crate::http) fn deletion<T: SealedText>(is_secure: bool) -> Option<HeaderValue> {
     header::<T>("", 0, is_secure)
 }
 
