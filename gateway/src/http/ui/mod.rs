@@ -14,6 +14,11 @@
 //! Invariants: without a right nothing is shown, and an act needs a token that only the page of the same sign-in has. Text
 //! of sessions, tools and runs is data: templates escape it, and no script or style is written into a page.
 
+#![allow(
+    clippy::result_large_err,
+    reason = "a refusal is the reply itself, and rare"
+)]
+
 mod assets;
 mod context;
 mod headers;
