@@ -10,7 +10,7 @@ use crate::http::rest::{Code, Problem, Query, QueryParameter, RestRoute};
 use mooring_admin::sessions::{
     SessionCursor, SessionDetail, SessionList, SessionListRequest, SessionSearch,
 };
-use mooring_admin::{ActReply, SessionMove};
+use mooring_admin::{ActReply, SessionHistory, SessionMove, SessionWaits};
 use mooring_settings::Right;
 use mooring_store::Order;
 
@@ -93,6 +93,20 @@ pub(super) fn routes() -> Vec<RestRoute> {
         )
         .needs(Right::SessionsRead)
         .replies::<SessionDetail>(),
+        RestRoute::get(
+            "/admin/sessions/{session}/history",
+            "Shows what has happened to a session",
+            history,
+        )
+        .needs(Right::SessionsRead)
+        .replies::<SessionHistory>(),
+        RestRoute::get(
+            "/admin/sessions/{session}/waits",
+            "Says what calls of a session wait for",
+            waits,
+        )
+        .needs(Right::SessionsRead)
+        .replies::<SessionWaits>(),
         RestRoute::post("/admin/sessions/{session}/end", "Ends a session", end)
             .needs(Right::SessionsManage)
             .body::<EndBody>()
@@ -157,6 +171,20 @@ async fn show(context: AdminContext) -> Result<Response, Problem> {
         .operator
         .session(&context.identity, context.path_part(0));
     Ok(context.reply(&detail.await?))
+}
+
+async fn history(context: AdminContext) -> Result<Response, Problem> {
+    context.query(&[])?;
+    let (operator, named) = (&context.operator, context.path_part(0));
+    let history = operator.session_history(&context.identity, named).await?;
+    Ok(context.reply(&history))
+}
+
+async fn waits(context: AdminContext) -> Result<Response, Problem> {
+    context.query(&[])?;
+    let (operator, named) = (&context.operator, context.path_part(0));
+    let waits = operator.session_waits(&context.identity, named).await?;
+    Ok(context.reply(&waits))
 }
 
 async fn end(context: AdminContext, request: Request) -> Result<Response, Problem> {

@@ -77,8 +77,14 @@ pub(super) const TRY_CALL: NavigationItem = NavigationItem {
     key: 'c',
     rights: &VIEWING,
 };
+pub(super) const RELOAD: NavigationItem = NavigationItem {
+    path: "/ui/reload",
+    label: "Reload",
+    key: 'l',
+    rights: &[Right::Admin],
+};
 
 /// Every page of the navigation, in its order.
-pub(super) const NAVIGATION: [NavigationItem; 8] = [
-    FLEET, SESSIONS, SERVERS, RUNS, SKILLS, EVENTS, RIGHTS, TRY_CALL,
+pub(super) const NAVIGATION: [NavigationItem; 9] = [
+    FLEET, SESSIONS, SERVERS, RUNS, SKILLS, EVENTS, RIGHTS, TRY_CALL, RELOAD,
 ];

@@ -19,7 +19,9 @@ use crate::http::ui::layout;
 use crate::http::ui::navigation::NavigationItem;
 use crate::http::ui::navigation::{FLEET, SERVERS, SESSIONS};
 use mooring_admin::sessions::SessionSearch;
-use mooring_admin::{ActPreview, ActProgress, DrainChange, OperatorError, ParkChange, ParkRequest};
+use mooring_admin::{
+    ActPreview, ActProgress, DrainChange, OperatorError, ParkChange, ParkRequest, SessionMove,
+};
 
 /// An act with what it is about.
 struct Act {
@@ -34,6 +36,7 @@ struct Act {
 enum ActKind {
     End,
     EndMatching,
+    Move,
     Drain,
     Undrain,
     Park,
@@ -45,6 +48,7 @@ impl ActKind {
         match self {
             Self::End => "End the session",
             Self::EndMatching => "End these sessions",
+            Self::Move => "Move the session",
             Self::Drain => "Drain the gateway",
             Self::Undrain => "Undrain the gateway",
             Self::Park => "Park",
@@ -54,7 +58,7 @@ impl ActKind {
 
     const fn page(self) -> NavigationItem {
         match self {
-            Self::End | Self::EndMatching => SESSIONS,
+            Self::End | Self::EndMatching | Self::Move => SESSIONS,
             Self::Drain | Self::Undrain => FLEET,
             Self::Park | Self::Unpark => SERVERS,
         }
@@ -65,6 +69,7 @@ impl ActKind {
         match self {
             Self::End => &["session"],
             Self::EndMatching => &["text", "state", "kind"],
+            Self::Move => &["session", "server"],
             Self::Drain | Self::Undrain => &["worker"],
             Self::Park | Self::Unpark => &["server", "instance"],
         }
@@ -118,6 +123,16 @@ impl Act {
         }
     }
 
+    /// The session goes to another instance once no call of it runs.
+    fn session_move(&self) -> SessionMove<'_> {
+        SessionMove {
+            session: self.text("session"),
+            server: self.named.get("server").map(String::as_str),
+            to: None,
+            is_forced: false,
+        }
+    }
+
     async fn preview(&self, context: &PageContext) -> Result<ActPreview, Problem> {
         let (operator, by) = (context.operator(), context.operator_identity());
         let (session, worker) = (self.text("session"), self.text("worker"));
@@ -128,6 +143,7 @@ impl Act {
                 refuse_everything(&search)?;
                 operator.preview_end_all(&by, &search.filter()?).await?
             }
+            ActKind::Move => operator.preview_move(&by, self.session_move()).await?,
             ActKind::Drain => {
                 operator
                     .preview_drain(&by, worker, DrainChange::Drain(""))
@@ -161,6 +177,7 @@ impl Act {
                 refuse_everything(&search)?;
                 operator.end_sessions(&by, &search).await
             }
+            ActKind::Move => operator.move_session(&by, self.session_move()).await,
             ActKind::Drain => operator.drain(&by, worker, DrainChange::Drain(note)).await,
             ActKind::Undrain => operator.drain(&by, worker, DrainChange::Undrain).await,
             ActKind::Park => {
@@ -295,6 +312,10 @@ fn result_content(
         (0, _) => "Nothing had to be changed.".to_owned(),
         (count, ActKind::EndMatching) => format!("{count} sessions have ended."),
         (_, ActKind::End) => "The session has ended.".to_owned(),
+        (_, ActKind::Move) => match &progress.detail {
+            Some(detail) => sentence(detail),
+            None => "The session was moved.".to_owned(),
+        },
         (_, ActKind::Drain) => {
             "The gateway drains. The fleet's page shows what is left.".to_owned()
         }

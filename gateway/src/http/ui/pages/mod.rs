@@ -5,6 +5,7 @@ mod events;
 mod fleet;
 mod json;
 mod parts;
+mod reload;
 mod rights;
 mod runs;
 mod servers;
@@ -43,5 +44,6 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/ui/skills/{server}/{name}/decide", post(skills::decide))
         .route("/ui/events", get(events::list))
         .route("/ui/events/live", get(events::live))
+        .route("/ui/reload", get(reload::show).post(reload::reload))
         .route("/ui/call", get(try_call::show).post(try_call::call))
 }

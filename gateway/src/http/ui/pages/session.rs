@@ -14,8 +14,8 @@ use crate::http::ui::layout;
 use crate::http::ui::live;
 use crate::http::ui::navigation::SESSIONS;
 use mooring_admin::OperatorError;
-use mooring_admin::SessionStatus;
 use mooring_admin::sessions::{BindingDetail, SessionDetail};
+use mooring_admin::{SessionEvent, SessionHistory, SessionStatus, SessionWaits};
 use mooring_settings::Right;
 
 const TITLE: &str = "Session";
@@ -27,15 +27,23 @@ pub(super) async fn show(
 ) -> Result<Response, Response> {
     context.require_one(SESSIONS.rights)?;
     Ok(match find(&context, &named).await {
-        Ok(session) => {
+        Ok(shown) => {
+            let session = &shown.detail;
             let digest = &session.summary.session;
             let is_active = session.summary.state == SessionStatus::Active;
             let content = html! {
                 @if is_active && context.may(Right::SessionsManage) {
-                    p { a href=(format!("/ui/acts/end?session={digest}")) { "End this session" } }
+                    div.acts {
+                        @for binding in &session.bindings {
+                            a href=(format!("/ui/acts/move?session={digest}&server={}", binding.server)) {
+                                "Move it away from " (binding.instance)
+                            }
+                        }
+                        a href=(format!("/ui/acts/end?session={digest}")) { "End this session" }
+                    }
                 }
                 section hx-sse:connect=(format!("/ui/sessions/{digest}/live")) hx-swap="innerMorph" {
-                    (content_of(&session))
+                    (content_of(&shown))
                 }
             };
             layout::page(&context, TITLE, Some(SESSIONS), content)
@@ -53,18 +61,30 @@ pub(super) async fn live(
     Ok(live::stream(context, move |context: Arc<PageContext>| {
         let named = named.clone();
         async move {
-            let session = find(&context, &named).await.ok()?;
-            Some(content_of(&session))
+            let shown = find(&context, &named).await.ok()?;
+            Some(content_of(&shown))
         }
     }))
 }
 
-async fn find(context: &PageContext, named: &str) -> Result<SessionDetail, OperatorError> {
-    let operator = context.operator();
-    operator.session(&context.operator_identity(), named).await
+/// A session with its past and present.
+struct ShownSession {
+    detail: SessionDetail,
+    history: SessionHistory,
+    waits: SessionWaits,
 }
 
-fn content_of(session: &SessionDetail) -> Markup {
+async fn find(context: &PageContext, named: &str) -> Result<ShownSession, OperatorError> {
+    let (operator, by) = (context.operator(), context.operator_identity());
+    Ok(ShownSession {
+        detail: operator.session(&by, named).await?,
+        history: operator.session_history(&by, named).await?,
+        waits: operator.session_waits(&by, named).await?,
+    })
+}
+
+fn content_of(shown: &ShownSession) -> Markup {
+    let session = &shown.detail;
     let summary = &session.summary;
     let status: &'static str = summary.state.into();
     html! {
@@ -83,9 +103,31 @@ fn content_of(session: &SessionDetail) -> Markup {
             h2 { "Where its calls go" }
             (bindings(&session.bindings))
         }
+        @if !shown.waits.sentences.is_empty() {
+            h2 { "What its calls wait for" }
+            ul { @for sentence in &shown.waits.sentences { li { (sentence) } } }
+        }
+        @if !shown.history.entries.is_empty() {
+            h2 { "Life line" }
+            (life_line(&shown.history.entries))
+        }
         @if !session.explanation.is_empty() {
             h2 { "In sentences" }
             ul { @for sentence in &session.explanation { li { (sentence) } } }
+        }
+    }
+}
+
+fn life_line(entries: &[SessionEvent]) -> Markup {
+    html! {
+        ol.life {
+            @for entry in entries {
+                li {
+                    (moment(&entry.at)) (entry.sentence)
+                    @if entry.times > 1 { " (" (entry.times) " times)" }
+                    p.help { (entry.gateway) }
+                }
+            }
         }
     }
 }
