@@ -161,6 +161,12 @@ impl ServerDirectory {
             ));
             return answer::error(&error).into();
         }
+        if named.is_some() && !self.core.session_router.store().knows_desired_state() {
+            // Operators may have added it. A client that is told that it is not there gives its session up.
+            let detail =
+                "the store is away, and which servers operators have added is not known yet";
+            return answer::detailed(ErrorKind::StoreUnavailable, None, detail).into();
+        }
         let error = match (id, self.ids_shown(caller)) {
             (_, ids) if ids.is_empty() => {
                 missing.detail("you may use none here: ask the operator of this gateway")

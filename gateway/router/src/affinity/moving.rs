@@ -15,8 +15,10 @@ use mooring_session::refusal::Refusal;
 use mooring_session::view::{BindingState, BindingView, OwnerView};
 use serde::Serialize;
 
+use super::owned::ConnectionKey;
 use super::resolving::Resolving;
 use super::{ResolveError, Session, SessionRouter, TurnError};
+use crate::departure::DeparturePhase;
 use mooring_settings::{Concurrency, OnUpstreamLoss};
 use mooring_store::{SessionKey, StoreError};
 use mooring_upstream::{SendError, Server};
@@ -96,6 +98,9 @@ pub enum MoveError {
     /// A call of the session runs.
     #[error("a call of the session runs: try again, or force it, which may cut the call off")]
     Busy(#[source] TurnError),
+    /// A call of the session runs, at a server whose calls take no turns.
+    #[error("a call of the session runs: try again, or force it, which may cut the call off")]
+    InCall,
     /// Another gateway has moved it meanwhile.
     #[error("another gateway has moved the binding meanwhile")]
     Superseded,
@@ -186,6 +191,13 @@ impl SessionRouter {
             // It may have been moved before the turn came.
             plan = self.plan_move(server, request).await?;
         }
+        if timing == MoveTiming::BetweenCalls
+            && self
+                .active_bindings()
+                .is_in_call(request.key, std::iter::once(server.id.clone()))
+        {
+            return Err(MoveError::InCall);
+        }
         let MovePlan {
             principal,
             binding,
@@ -198,10 +210,23 @@ impl SessionRouter {
             .as_ref()
             .filter(|owner| self.is_elsewhere(owner))
         {
-            Some(owner) => self
-                .move_at_owner(owner, &session, server, binding.epoch, request.to)
-                .await
-                .map_err(MoveError::Owner)?,
+            Some(owner) => {
+                self.move_at_owner(owner, &session, server, binding.epoch, request.to)
+                    .await
+                    .map_err(MoveError::Owner)?;
+                // An owner that drains has only given it up.
+                self.resolve_binding(&session, server).await?;
+            }
+            None if binding.owner.is_some()
+                && self.departure().phase() == DeparturePhase::Draining =>
+            {
+                let connection_key = ConnectionKey {
+                    key: session.key.clone(),
+                    server: server.id.clone(),
+                };
+                self.give_up(&connection_key, binding.epoch).await?;
+                self.move_to_peer(&session, server, binding.epoch).await;
+            }
             None => self.move_here(&session, server, &binding, targets).await?,
         }
         self.moved_from(request.key, server, binding).await

@@ -14,7 +14,7 @@ use mooring_session::view::{BindingState, RecordView};
 use tokio::time::{Instant, sleep};
 
 use super::SessionRouter;
-use mooring_store::{Family, PAGE_MAX, Session, SessionKey, SessionQuery, StoreError};
+use mooring_store::{EndCause, Family, PAGE_MAX, Session, SessionKey, SessionQuery, StoreError};
 
 /// Between two passes over the sessions that were in use.
 const PASS_PAUSE: Duration = Duration::from_millis(500);
@@ -153,6 +153,7 @@ impl SessionRouter {
                 if !ended.ended_now {
                     return Removal::Absent;
                 }
+                self.note_ended(&key.digest(), EndCause::ServerRemoved);
                 self.clean_ended(key, &ended.record).await;
                 Removal::Ended
             }
@@ -169,10 +170,14 @@ impl SessionRouter {
     ) -> Removal {
         let mut bindings = record.bindings.iter();
         let binding = bindings.find(|binding| binding.server == *server);
-        // The holder of a claim finds that its server is gone, and drops what it has made.
-        let Some(binding) = binding.filter(|binding| binding.state != BindingState::Claimed) else {
+        let Some(binding) = binding else {
             return Removal::Absent;
         };
+        // The holder of a claim finds that its server is gone, and drops what it has made. A claim that a drain has left has
+        // no holder, and lapses before the next pass.
+        if binding.state == BindingState::Claimed {
+            return Removal::InUse;
+        }
         let request = UnbindRequest {
             principal: record.principal.clone(),
             server: server.clone(),

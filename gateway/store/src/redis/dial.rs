@@ -70,7 +70,7 @@ pub(super) struct Dialer {
 enum Topology {
     Single(Arc<RedisEndpoint>),
     FirstPrimary(ServerList),
-    Sentinels(Sentinels),
+    Sentinels(Box<Sentinels>),
 }
 
 /// Servers, of which one is the primary.
@@ -113,7 +113,7 @@ impl Dialer {
                 let sentinels = addresses(service.sentinels());
                 let address = format!("{} (sentinels {sentinels})", service.name());
                 let sentinels = Sentinels::new(service.clone(), command_timeout);
-                (Topology::Sentinels(sentinels), address)
+                (Topology::Sentinels(Box::new(sentinels)), address)
             }
         };
         Self {

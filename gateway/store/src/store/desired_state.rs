@@ -4,6 +4,7 @@
 //! within a second. Invariant: while the store cannot be read, what was read last stays in force, and nothing changes it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mooring_session::time::Timestamp;
@@ -64,13 +65,23 @@ impl Store {
     /// # Errors
     /// The store's own only. What was read last stays in force.
     pub async fn refresh_desired_state(&self) -> Result<(), StoreError> {
+        // A state that was read before a change must not be noted after it.
+        let _changing = self.desired_state_lock.lock().await;
         // Its duration is not recorded: it is asked all the time, for no request.
         let version = on_backend!(self.desired_state_version())?;
         if version != self.desired_state.borrow().version {
             let fields = on_backend!("HGETALL", self.desired_fields())?;
             self.note_desired_state(&fields);
         }
+        self.knows_desired_state.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether it was read, or may not be read: a gateway that starts while the store is away does not know which servers
+    /// operators have added.
+    #[must_use]
+    pub fn knows_desired_state(&self) -> bool {
+        self.knows_desired_state.load(Ordering::Relaxed)
     }
 
     /// Keeps it up to date, until the future is dropped.
@@ -87,6 +98,7 @@ impl Store {
                         tracing::warn!(%error, "desired state not read: what operators park, drain or add has no effect here until the user of store.url may use HGET and HGETALL");
                     }
                     was_refused = true;
+                    self.knows_desired_state.store(true, Ordering::Relaxed);
                     ticks.reset_after(ASK_REFUSED_EVERY);
                 }
                 // Changes of the store's state are logged elsewhere.
@@ -105,6 +117,7 @@ impl Store {
         expected_version: Option<u64>,
         changes: &[DesiredChange],
     ) -> Result<Arc<DesiredState>, DesiredStateError> {
+        let _changing = self.desired_state_lock.lock().await;
         for _ in 0..ATTEMPTS_MAX {
             let mut fields = on_backend!("HGETALL", self.desired_fields())?;
             let current = self.note_desired_state(&fields);

@@ -17,6 +17,7 @@ mod sealed;
 mod session_access;
 mod turns;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
@@ -84,6 +85,9 @@ pub struct Store {
     history_queue: Arc<HistoryQueue>,
     worker_refusal: watch::Sender<Option<Refusal>>,
     desired_state: watch::Sender<Arc<DesiredState>>,
+    knows_desired_state: Arc<AtomicBool>,
+    /// Held while it is read or changed.
+    desired_state_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug)]
@@ -100,6 +104,7 @@ impl Store {
         session_ttl: Millis,
         history_entries_max: usize,
     ) -> Self {
+        let is_embedded = matches!(backend, Backend::Embedded(..));
         Self {
             backend: Arc::new(backend),
             prefix: prefix.into(),
@@ -107,6 +112,9 @@ impl Store {
             history_queue: Arc::new(HistoryQueue::new(history_entries_max)),
             worker_refusal: watch::Sender::new(None),
             desired_state: watch::Sender::default(),
+            // A file or memory is never away.
+            knows_desired_state: Arc::new(AtomicBool::new(is_embedded)),
+            desired_state_lock: Arc::default(),
         }
     }
 

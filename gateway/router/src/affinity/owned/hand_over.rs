@@ -106,6 +106,21 @@ impl SessionRouter {
         true
     }
 
+    /// Closes the connection of a binding that operators move while this gateway drains, and gives the binding up: this
+    /// gateway may own nothing new.
+    pub(in super::super) async fn give_up(
+        &self,
+        connection_key: &ConnectionKey,
+        epoch: u64,
+    ) -> Result<(), StoreError> {
+        if let Ok(connection) = self.owned_connections().table.get(connection_key, epoch) {
+            let held = OwnedConnection { epoch, connection };
+            self.release_binding(connection_key, &held).await?;
+            self.owned_connections().close(connection_key, epoch);
+        }
+        Ok(())
+    }
+
     /// Gives the binding up, so that any gateway may move it.
     async fn release_binding(
         &self,

@@ -131,8 +131,13 @@ impl SessionRouter {
             "stopped an idle server process"
         );
         let (session, server) = (connection_key.key.digest(), &connection_key.server);
-        let reason = Some("its program was idle");
-        self.note_owner(&session, server, held.epoch, OwnerChange::Closed, reason);
+        self.note_owner(
+            &session,
+            server,
+            held.epoch,
+            OwnerChange::Closed,
+            Some(cause),
+        );
         if stopped == StoppedServer::Unused
             && let Err(error) = self.unbind_unused(connection_key, held.epoch).await
         {

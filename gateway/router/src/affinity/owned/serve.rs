@@ -16,6 +16,8 @@ use mooring_upstream::connection::Activity;
 use mooring_upstream::{Outgoing, SendError, Server};
 use mooring_usage::for_same_user;
 
+use crate::departure::DeparturePhase;
+
 impl SessionRouter {
     /// Executes a peer's request to a connection.
     ///
@@ -91,6 +93,11 @@ impl SessionRouter {
         let is_mine = (binding.owner.as_ref()).is_some_and(|owner| self.is_owner(owner));
         if !is_mine || binding.epoch != forward.epoch {
             return Err(Verdict::NotHere);
+        }
+        if self.departure().phase() == DeparturePhase::Draining {
+            // The gateway that asked takes it.
+            let given_up = self.give_up(connection_key, forward.epoch).await;
+            return given_up.map_err(|_| Verdict::Ended);
         }
         let targets = targets(&server, &binding, to.as_ref()).map_err(|_| Verdict::Unsupported)?;
         let moving = self.move_here(&session, &server, &binding, targets);
