@@ -15,6 +15,10 @@ const KINDS: [&str; 5] = ["http", "sse", "code", "code_execution", "group"];
 const PROGRAM_FIELDS: [&str; 3] = ["command", "args", "profile"];
 /// Fields whose values are credentials.
 const SECRET_FIELDS: [&str; 1] = ["headers"];
+/// Fields with which a gateway would send its own files, or the tokens of its callers, to the server.
+const LOCAL_FIELDS: [&str; 2] = ["oauth", "vault"];
+/// Variables of the gateway itself, which no server gets.
+const OWN_VARIABLES: [&str; 4] = ["MOORING_", "MCPGATEWAY_", "CODE_EXECUTION_", "REDIS_URL"];
 /// How a value is named that the environment has.
 const ENVIRONMENT_PREFIX: &str = "env:";
 
@@ -58,6 +62,7 @@ impl ServerDefinition {
         }
         problems.extend(refuse_programs(&fields));
         problems.extend(refuse_secrets(&fields));
+        problems.extend(refuse_local_fields(&fields));
         match id.filter(|_| problems.is_empty()) {
             Some(id) => Ok(Self { id, fields, note }),
             None => Err(problems),
@@ -111,17 +116,29 @@ fn refuse_programs(fields: &Map<String, Value>) -> Option<String> {
     })
 }
 
+fn refuse_local_fields(fields: &Map<String, Value>) -> impl Iterator<Item = String> {
+    let local = LOCAL_FIELDS
+        .into_iter()
+        .filter(|name| fields.contains_key(*name));
+    local.map(|name| format!("{name}: it can be in the settings of each gateway only"))
+}
+
 fn refuse_secrets(fields: &Map<String, Value>) -> Vec<String> {
     let tables = SECRET_FIELDS
         .iter()
         .filter_map(|name| Some((name, fields.get(*name)?.as_object()?)));
     let values = tables.flat_map(|(name, table)| table.iter().map(move |entry| (name, entry)));
     let plain = values.filter(|(_, (_, value))| {
-        !(value.as_str()).is_some_and(|value| value.starts_with(ENVIRONMENT_PREFIX))
+        let variable = value
+            .as_str()
+            .and_then(|value| value.strip_prefix(ENVIRONMENT_PREFIX));
+        let is_own = |variable: &str| OWN_VARIABLES.iter().any(|own| variable.starts_with(own));
+        variable.is_none_or(is_own)
     });
     plain
         .map(|(name, (key, _))| {
-            format!("{name}.{key}: a value may be a secret: name the variable that has it, as \"env:NAME\"")
+            format!("{name}.{key}: a value may be a secret: name the variable that has it, as \"env:NAME\"; \
+                 it must be none of the gateway's own settings")
         })
         .collect()
 }
@@ -197,11 +214,11 @@ mod tests {
 
     #[test]
     fn a_change_merges_and_keeps_the_id() {
-        let body = json!({"id": "x", "instances": ["http://a/"], "tags": ["t"], "oauth": {"a": 1, "b": 2}});
+        let body = json!({"id": "x", "instances": ["http://a/"], "tags": ["t"], "limits": {"a": 1, "b": 2}});
         let definition = ServerDefinition::parse(body).unwrap();
-        let patch = json!({"instances": ["http://b/"], "tags": null, "oauth": {"b": null}, "description": "why"});
+        let patch = json!({"instances": ["http://b/"], "tags": null, "limits": {"b": null}, "description": "why"});
         let patched = definition.patched(patch).unwrap();
-        let expected = json!({"id": "x", "instances": ["http://b/"], "oauth": {"a": 1}});
+        let expected = json!({"id": "x", "instances": ["http://b/"], "limits": {"a": 1}});
         assert_eq!(
             (Value::Object(patched.fields), &*patched.note),
             (expected, "why")

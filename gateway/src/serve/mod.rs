@@ -125,6 +125,7 @@ pub async fn serve(settings: Settings, source: ReloadSource) -> Result<(), Serve
         app_tasks,
         desired: app.core.session_router.store().watch_desired_state(),
         added: Vec::new(),
+        is_behind: false,
         stopping: app.core.relay.stopping.clone(),
     };
     // Before a client is served: one whose server was added would take its session for ended.

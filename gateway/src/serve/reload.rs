@@ -10,6 +10,7 @@ use mooring_session::names::ServerName;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::application;
@@ -48,10 +49,14 @@ pub(super) struct Reloader {
     pub(super) desired: watch::Receiver<Arc<DesiredState>>,
     /// The definitions of added servers that were tried last.
     pub(super) added: Vec<Value>,
+    /// Whether a server that operators have added is left out.
+    pub(super) is_behind: bool,
     /// Cancelled when the gateway stops.
     pub(super) stopping: CancellationToken,
 }
 
+/// How often an added server is tried again that could not be used here.
+const RETRY_EVERY: Duration = Duration::from_secs(60);
 /// What people know the added servers by.
 const ADDED_BY_OPERATORS: &str = "servers added by operators";
 
@@ -69,6 +74,9 @@ impl Reloader {
                     Ok(()) => self.follow_operators(&mut endings).await,
                     Err(_) => return,
                 },
+                () = sleep(RETRY_EVERY), if self.is_behind => {
+                    drop(self.reload_and_log(&mut endings).await);
+                }
             }
             while endings.try_join_next().is_some() {}
         }
@@ -120,7 +128,7 @@ impl Reloader {
 
     async fn reload(&mut self, endings: &mut JoinSet<()>) -> ReloadResult {
         self.added = added_definitions(&self.desired.borrow_and_update());
-        let LoadedSettings { settings, remarks } = self.load(self.added.clone()).await?;
+        let LoadedSettings { settings, remarks } = self.load_with_added().await?;
         let (settings, changes) = self.settings.take_changes(settings);
         if changes.is_empty() {
             return Ok(ReloadReport::new(&changes, remarks));
@@ -136,11 +144,14 @@ impl Reloader {
         };
         let assembled = application::assemble_next(&settings, &previous, self.ring.as_ref());
         let (app, routed) = assembled.await.map_err(|error| refused(&error))?;
-        self.trust_roots(&settings, &app)?;
-
         if !Arc::ptr_eq(&app.authenticator, &served.app.authenticator) {
             app.authenticator.read_keys().await;
+            if has_keys(&served.app) && !has_keys(&app) {
+                let problem = "auth: the keys that callers are known by cannot be read now";
+                return Err(ReloadError::Refused(vec![problem.to_owned()]));
+            }
         }
+        self.trust_roots(&settings, &app)?;
         self.app_tasks.follow(&app).await;
         let router = &app.core.session_router;
         router.configure(&routed, application::session_limits(&settings));
@@ -155,6 +166,47 @@ impl Reloader {
         }
         self.settings = settings;
         Ok(ReloadReport::new(&changes, remarks))
+    }
+
+    /// The settings with the servers that operators have added. One that this gateway cannot use does not keep the others, or
+    /// other changes, from being applied: it is left out, and tried again.
+    async fn load_with_added(&mut self) -> Result<LoadedSettings, ReloadError> {
+        self.is_behind = false;
+        let added = self.added.clone();
+        match self.load_usable(added.clone()).await {
+            Err(ReloadError::Refused(_)) if !added.is_empty() => {}
+            loaded => return loaded,
+        }
+        self.is_behind = true;
+        let mut loaded = self.load(Vec::new()).await?;
+        let (mut usable, mut left_out) = (Vec::new(), Vec::new());
+        for definition in added {
+            usable.push(definition);
+            match self.load_usable(usable.clone()).await {
+                Ok(with_it) => loaded = with_it,
+                Err(error) => {
+                    usable.pop();
+                    left_out.push(format!(
+                        "a server that operators have added is left out: {error}"
+                    ));
+                }
+            }
+        }
+        loaded.remarks.extend(left_out);
+        Ok(loaded)
+    }
+
+    /// The settings with these servers, if this gateway has what they need.
+    async fn load_usable(&self, added: Vec<Value>) -> Result<LoadedSettings, ReloadError> {
+        let loaded = self.load(added).await?;
+        let problems = {
+            let (taken, _) = self.settings.take_changes(loaded.settings.clone());
+            unmet_needs(&taken, &self.current.get().app, self.ring.as_ref())
+        };
+        match problems.is_empty() {
+            true => Ok(loaded),
+            false => Err(ReloadError::Refused(problems)),
+        }
     }
 
     /// Reads and checks the settings as the start did. Files are read beside other work.
@@ -214,6 +266,12 @@ async fn end_sessions(app: &App, before: &App, id: &ServerName, patience: Durati
     if let Some(server) = before.core.servers.get(id.as_str()) {
         app.core.pool.end_sessions_of(server).await;
     }
+}
+
+/// Whether callers can be known, as far as that needs keys.
+fn has_keys(app: &App) -> bool {
+    let state = app.authenticator.keys_state();
+    state.is_none_or(|(_, state)| state.keys.is_some())
 }
 
 fn refused(error: &dyn std::error::Error) -> ReloadError {
