@@ -122,7 +122,7 @@ pub enum Command {
     Skills(SkillsArguments),
     /// List the security events of a code server
     Events(EventsArguments),
-    /// List, search, show and end sessions; import and export those of agents
+    /// List, search, show, explain, move and end sessions; import and export those of agents
     Sessions(SessionsArguments),
     /// List and drain the gateways of a fleet
     Workers(WorkersArguments),

@@ -1,4 +1,4 @@
-//! What a caller may use and do, and by which rule: `check as` for operators.
+//! What a caller may use and do, and by which rule: `mooring config check --as` for operators.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,5 +1,5 @@
 //! What operators see of a fleet, and what they do with it: views, acts, the rights that these need and the audit lines that
-//! acts leave. The admin API, the page, the commands and the tools for operators' agents are all over this crate.
+//! acts leave. The admin API, the page and the commands are all over this crate.
 //!
 //! [`Operator`] is the entry for callers with rights. The functions of [`sessions`] work on a store alone, for commands that
 //! have no gateway.

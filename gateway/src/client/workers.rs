@@ -43,7 +43,7 @@ pub(super) async fn run(
         } => {
             let path = ["workers", &worker, "drain"];
             let output = perform(gateway, &path, &with_note(&note), &act, is_json).await?;
-            match wait && !act.dry_run {
+            match wait && !act.dry_run && output.is_good {
                 true => wait_until_drained(gateway, &worker, output).await,
                 false => Ok(output),
             }
@@ -72,14 +72,16 @@ async fn wait_until_drained(
         progress.show(&format!("{worker} owns {left} connections"));
         if left == 0 && alive.iter().all(|load| is_in_state(load, "draining")) {
             progress.end();
-            let told = format!("{}{worker} owns no connection\n", output.text);
-            return Ok(good(told));
+            return Ok(good(format!(
+                "{}{worker} owns no connection\n",
+                output.text
+            )));
         }
         if let Err(Interrupted) = progress.pause(LOOK_EVERY).await {
-            let told = format!("{}interrupted: it goes on draining\n", output.text);
+            let text = format!("{}interrupted: the gateway keeps draining\n", output.text);
             return Ok(CommandOutput {
                 is_good: false,
-                ..good(told)
+                ..good(text)
             });
         }
     }

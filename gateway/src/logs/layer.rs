@@ -181,6 +181,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
             fields.push_text("span_id", &span);
         }
         let (level, target) = (*metadata.level(), metadata.target());
+        if target == AUDIT_TARGET {
+            return self.0.queue.push_always(&fields.to_line(level, target));
+        }
         if admission == Admission::Written {
             return self.0.queue.push(&fields.to_line(level, target));
         }

@@ -48,7 +48,7 @@ impl LineQueue {
         self.changed.notify_all();
     }
 
-    /// Adds a line, room or not: for the few of an exit.
+    /// Adds a line, room or not: for the few of an exit, and for audit lines, each of which an operator's act has.
     pub(super) fn push_always(&self, line: &str) {
         self.state().waiting.lines.push_str(line);
         self.changed.notify_all();

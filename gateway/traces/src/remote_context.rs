@@ -10,6 +10,10 @@ use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState}
 /// Bytes of a `traceparent` of version 00. Later versions may be longer.
 const BYTES: usize = 55;
 
+/// Longest `tracestate` that is kept, in bytes: each span of the request has it, and none has to be longer (W3C Trace Context,
+/// 3.3.1.5).
+const STATE_BYTES_MAX: usize = 512;
+
 /// The span of a sender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteContext(SpanContext);
@@ -33,7 +37,7 @@ impl RemoteContext {
         let flags = u8::from_str_radix(part(53, BYTES)?, 16).ok()?;
         // Other flags than these are not known, and not forwarded (W3C Trace Context, 4.2.1).
         let flags = TraceFlags::new(flags) & TraceFlags::SAMPLED;
-        let state = tracestate.filter(|_| flags.is_sampled());
+        let state = tracestate.filter(|state| flags.is_sampled() && state.len() <= STATE_BYTES_MAX);
         let state = state.and_then(|state| TraceState::from_str(state).ok());
         let context = SpanContext::new(trace, span, flags, true, state.unwrap_or_default());
         context.is_valid().then_some(Self(context))

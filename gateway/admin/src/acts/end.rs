@@ -12,7 +12,7 @@ use mooring_session::Refusal;
 use mooring_session::record::SessionState;
 use mooring_session::rules::{EndCondition, EndRequest};
 use mooring_settings::Right;
-use mooring_store::{PAGE_MAX, SessionKey, StoreError};
+use mooring_store::{EndCause, HistoryEvent, PAGE_MAX, SessionKey, StoreError};
 
 /// The act in audit lines.
 const ACT: &str = "sessions.end";
@@ -166,7 +166,12 @@ impl Operator {
             when: EndCondition::Always,
         };
         match self.store().end(key, &request).await {
-            Ok(ended) if ended.ended_now => Ok(EndOutcome::Ended),
+            Ok(ended) if ended.ended_now => {
+                let cause = EndCause::Operator;
+                self.store()
+                    .note(&key.digest(), HistoryEvent::Ended { cause });
+                Ok(EndOutcome::Ended)
+            }
             Ok(_) => Ok(EndOutcome::Unchanged),
             Err(StoreError::Refused(Refusal::NoSession)) => Err(OperatorError::SessionNotFound),
             Err(error) => Err(error.into()),

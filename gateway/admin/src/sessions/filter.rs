@@ -244,6 +244,20 @@ impl SessionFilter {
         Ok(true)
     }
 
+    /// Whether it selects active sessions by nothing but their state or epoch, or others than active ones: ending those is not
+    /// meant.
+    #[must_use]
+    pub fn is_too_wide_to_end(&self) -> bool {
+        let selects_any = self.principal.is_none()
+            && self.server.is_none()
+            && self.instance.is_none()
+            && self.owner.is_none()
+            && self.kinds.is_empty()
+            && self.label.is_none()
+            && self.text.is_none();
+        selects_any || self.state != Some(SessionState::Active)
+    }
+
     /// The kinds to list, in their order.
     pub(crate) fn families(&self) -> impl Iterator<Item = Family> {
         let is_listed = |kind: &SessionKind| self.kinds.is_empty() || self.kinds.contains(kind);

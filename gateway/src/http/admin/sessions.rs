@@ -215,8 +215,9 @@ async fn move_session(context: AdminContext, request: Request) -> Result<Respons
 
 async fn end_all(context: AdminContext, request: Request) -> Result<Response, Problem> {
     let EndAllBody { filter, preview } = context.body(request).await?;
-    if filter.is_empty() {
-        let message = "filter needs a field: ending every session is not meant";
+    if filter.filter()?.is_too_wide_to_end() {
+        let message = "filter needs a field beside state and epoch, and selects active sessions only: ending every session is \
+                       not meant";
         return Err(Problem::new(Code::InvalidBody, message));
     }
     let (operator, identity) = (&context.operator, &context.identity);

@@ -112,7 +112,7 @@ pub(super) async fn approve(
 ) -> Result<Response, Problem> {
     let approval = visible_approval(&context).await?;
     let EmptyBody {} = read_body(&context.app, &context.identity, request).await?;
-    let decided = approval.decide(ApprovalDecision::Approve).await?;
+    let decided = approval.decide(&context, ApprovalDecision::Approve).await?;
     Ok(json_value(StatusCode::OK, &decided))
 }
 
@@ -123,7 +123,8 @@ pub(super) async fn reject(
 ) -> Result<Response, Problem> {
     let approval = visible_approval(&context).await?;
     let RejectionBody { reason } = read_body(&context.app, &context.identity, request).await?;
-    let decided = approval.decide(ApprovalDecision::Reject { reason }).await?;
+    let decision = ApprovalDecision::Reject { reason };
+    let decided = approval.decide(&context, decision).await?;
     Ok(json_value(StatusCode::OK, &decided))
 }
 
@@ -145,8 +146,19 @@ impl DecidableApproval {
     /// Decides, and returns the approval as it is then.
     pub(in crate::http) async fn decide(
         self,
+        context: &GovernanceContext,
         decision: ApprovalDecision,
     ) -> Result<Value, Problem> {
+        let act = match &decision {
+            ApprovalDecision::Approve => "skills.approve",
+            ApprovalDecision::Reject { .. } => "skills.reject",
+        };
+        let decided = self.apply(decision).await;
+        context.audit(act, &decided);
+        decided
+    }
+
+    async fn apply(self, decision: ApprovalDecision) -> Result<Value, Problem> {
         let Self { governed, id, by } = self;
         let decide = move || {
             let GovernedServer { server, skills, .. } = &governed;

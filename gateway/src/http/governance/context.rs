@@ -7,6 +7,7 @@ use http::request::Parts;
 
 use crate::http::app::App;
 use crate::http::rest::{Code, Problem, Query, QueryParameter, identify};
+use mooring_admin::OperatorIdentity;
 use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
 use mooring_identity::Identity;
@@ -98,6 +99,20 @@ impl GovernanceContext {
     /// Whether the caller has this right.
     pub(super) fn may(&self, right: Right) -> bool {
         self.app.core.policy.has_right(&self.identity, right)
+    }
+
+    /// Writes the audit line of an act on what the path names.
+    pub(super) fn audit<T>(&self, act: &'static str, result: &Result<T, Problem>) {
+        let outcome = match result {
+            Ok(_) => "done",
+            Err(_) => "refused",
+        };
+        let by = OperatorIdentity {
+            identity: Arc::clone(&self.identity),
+            request_id: Box::default(),
+        };
+        let subject = format!("{}/{}", self.server.id, self.path_id());
+        self.app.operator().audit(&by, act, &subject, outcome);
     }
 
     /// Refuses a caller without this right.

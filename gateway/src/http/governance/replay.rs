@@ -71,7 +71,9 @@ pub(in crate::http) async fn replay_run(
             &context.identity,
         )),
     };
-    let hooked = ask_before(context, &repeater, &run_id).await?;
+    let hooked = ask_before(context, &repeater, &run_id).await;
+    context.audit("runs.replay", &hooked);
+    let hooked = hooked?;
     let request = ReplayRequest {
         run_id,
         principal: context.identity.principal.clone(),

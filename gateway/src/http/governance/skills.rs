@@ -187,8 +187,10 @@ pub(in crate::http) async fn revoke_skill(context: &GovernanceContext) -> Result
     let by = context.identity.principal.as_str().to_owned();
     let changed = {
         let governed = governed.clone();
-        blocking(move || governed.skills.revoke(&governed.server, &skill.id, &by)).await?
+        blocking(move || governed.skills.revoke(&governed.server, &skill.id, &by)).await
     };
+    context.audit("skills.revoke", &changed);
+    let changed = changed?;
     let all = all_versions(&governed).await?;
     Ok(skill_json(&governed, &changed, &newest(&all)))
 }

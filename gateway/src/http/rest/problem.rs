@@ -377,7 +377,7 @@ fn of_move(error: &MoveError, message: String) -> Problem {
         MoveError::UnknownInstance(_) => Code::InstanceNotFound,
         MoveError::NoSession => Code::SessionNotFound,
         MoveError::NotBound | MoveError::SameInstance | MoveError::NoTarget => Code::NotMovable,
-        MoveError::Busy(_) => Code::SessionBusy,
+        MoveError::Busy(_) | MoveError::InCall => Code::SessionBusy,
         MoveError::Superseded => Code::Changed,
         MoveError::Owner(_) | MoveError::Resolve(_) => {
             tracing::warn!(%error, "a session was not moved");

@@ -21,6 +21,7 @@ pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-sr
      img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 /// Where a browser says that the request comes from (Fetch Metadata).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_DESTINATION: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 const HEADERS: [(HeaderName, HeaderValue); 6] = [
@@ -76,7 +77,11 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
 
 fn is_opened(method: &Method, headers: &HeaderMap) -> bool {
     let mode = headers.get(FETCH_MODE);
-    method == Method::GET && mode.is_some_and(|mode| mode == "navigate")
+    // A frame of another site's page is no person who opens it.
+    let destination = headers.get(FETCH_DESTINATION);
+    method == Method::GET
+        && mode.is_some_and(|mode| mode == "navigate")
+        && destination.is_none_or(|destination| destination == "document")
 }
 
 /// Whether a page of another site led to this one: the browser has then left out the cookie of the sign-in.

@@ -210,10 +210,10 @@ impl Act {
 /// An empty search would end every session, which nobody means.
 fn refuse_everything(search: &SessionSearch) -> Result<(), Problem> {
     use crate::http::rest::Code;
-    match search.is_empty() {
+    match search.filter()?.is_too_wide_to_end() {
         true => Err(Problem::new(
             Code::InvalidQuery,
-            "the search is empty: ending every session is not meant",
+            "the search selects every session, or others than active ones: ending those is not meant",
         )),
         false => Ok(()),
     }

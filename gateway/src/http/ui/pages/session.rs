@@ -58,6 +58,12 @@ pub(super) async fn live(
     Path(named): Path<String>,
 ) -> Result<Response, Response> {
     context.require_one(SESSIONS.rights)?;
+    let found = context
+        .operator()
+        .session(&context.operator_identity(), &named)
+        .await;
+    // The search for it is made once.
+    let named = found.map_or(named, |detail| detail.summary.session);
     Ok(live::stream(context, move |context: Arc<PageContext>| {
         let named = named.clone();
         async move {
@@ -76,10 +82,13 @@ struct ShownSession {
 
 async fn find(context: &PageContext, named: &str) -> Result<ShownSession, OperatorError> {
     let (operator, by) = (context.operator(), context.operator_identity());
+    let detail = operator.session(&by, named).await?;
+    // Found by the beginning of it with a search, by the whole without.
+    let digest = detail.summary.session.clone();
     Ok(ShownSession {
-        detail: operator.session(&by, named).await?,
-        history: operator.session_history(&by, named).await?,
-        waits: operator.session_waits(&by, named).await?,
+        history: operator.session_history(&by, &digest).await?,
+        waits: operator.session_waits(&by, &digest).await?,
+        detail,
     })
 }
 

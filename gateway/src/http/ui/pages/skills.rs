@@ -228,7 +228,7 @@ async fn decide_approval(
 ) -> Result<Value, Problem> {
     let governed = governed(&form.context, item_of(form, server))?;
     let approval = approvals::visible_approval(&governed).await?;
-    approval.decide(decision).await
+    approval.decide(&governed, decision).await
 }
 
 async fn revoke(form: &PostedForm, server: &str) -> Result<Value, Problem> {

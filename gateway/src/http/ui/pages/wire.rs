@@ -17,7 +17,8 @@ use crate::http::app::App;
 use crate::http::caller::RequestSender;
 use crate::http::endpoint;
 use mooring_identity::{Identity, Peer};
-use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
+use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID};
+use mooring_secrets::digest;
 
 /// The revision of MCP that the page speaks.
 const REVISION: &str = "2025-11-25";
@@ -171,9 +172,15 @@ fn request_text(head: &Parts, body: &str) -> String {
     )
 }
 
+/// The headers as they are sent, but for the id of a session.
 fn header_text(headers: &HeaderMap) -> String {
     let line = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
-        format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes()))
+        let value = String::from_utf8_lossy(value.as_bytes());
+        match *name == MCP_SESSION_ID || *name == X_MCP_SESSION_ID {
+            // A secret.
+            true => format!("{name}: #{}\n", digest::short(&value)),
+            false => format!("{name}: {value}\n"),
+        }
     };
     headers.iter().map(line).collect()
 }

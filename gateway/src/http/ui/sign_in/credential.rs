@@ -11,6 +11,7 @@ use http::StatusCode;
 use http::request::Parts;
 
 use super::screen::{NOBODY, sign_in_page, signed_in};
+use crate::http::RequestBodies;
 use crate::http::app::App;
 use crate::http::caller::{RequestHead, RequestSender};
 use crate::http::operator_page::SignIn;
@@ -18,6 +19,9 @@ use crate::http::ui::context::{form_fields, outdated_form};
 use crate::http::ui::html::{self, Notice, TOKEN_FIELD};
 use mooring_identity::now;
 use mooring_session::names::Principal;
+
+/// Longest form: senders are not known yet.
+const FORM_BYTES_MAX: usize = 32 * 1024;
 
 /// Exchanges a credential for the cookie.
 pub(super) async fn sign_in(
@@ -28,7 +32,8 @@ pub(super) async fn sign_in(
     let (head, body) = request.into_parts();
     // Nobody is known yet: all who sign in share the memory of one user.
     let usage = app.core.usages.of(&Principal::local());
-    match app.request_bodies.read(body, usage.messages()).await {
+    let bodies = RequestBodies::new(FORM_BYTES_MAX);
+    match bodies.read(body, usage.messages()).await {
         Ok(body) => exchange(&app, &sender, &head, &body).await,
         Err(error) => {
             let notice = Notice::problem(format!("The form could not be read: {error}"));
