@@ -130,6 +130,8 @@ async fn send_beat(session_router: &SessionRouter, beat: &Beat) -> Result<(), St
 /// Sends heartbeats until the task is dropped. They report this gateway as draining while it does.
 async fn keep_beating(session_router: SessionRouter, mut beat: Beat, interval: Duration) {
     let mut departure = session_router.departure().watch();
+    // It may have begun before.
+    departure.mark_changed();
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut was_taken = true;

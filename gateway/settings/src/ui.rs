@@ -27,12 +27,12 @@ settings! {
             .unset("people sign in with an API key or an access token, or are known by the request") => text(parse_issuer),
         /// The page's client id at the provider. Required with `ui.oidc_issuer`.
         client_id: Option<String> = Text("ui.oidc_client_id", 256, "text", None)
-            .unset("refused") => text(|id| Ok(id.to_owned())),
+            .unset("refused with `ui.oidc_issuer`") => text(|id| Ok(id.to_owned())),
         /// The file with the client's secret, readable by the gateway's user only. It is read for each sign-in.
         client_secret_file: Option<PathBuf> = Text("ui.oidc_client_secret_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("the client is public: PKCE alone protects a sign-in") => text(absolute_file),
         /// The scopes to ask for; `openid` is always asked for.
-        scopes: Vec<String> = List("ui.oidc_scopes", 32, 128, "scopes")
+        scopes: Vec<String> = List("ui.oidc_scopes", 32, 128, "names of scopes")
             .unset("openid, profile and email") => list(|scope| Ok(scope.to_owned())),
         /// What people may sign in with, if an account is possible.
         pub sign_in_provider: Option<SignInProvider> => |_| None,

@@ -362,5 +362,6 @@ async fn every_route_that_knows_its_caller_demands_the_proof() -> anyhow::Result
 }
 
 fn is_for_everybody(path: &str) -> bool {
-    ["/healthz", "/readyz", "/metrics", "/top"].contains(&path) || path.starts_with("/.well-known/")
+    ["/healthz", "/readyz", "/metrics", "/top", "/openapi.json"].contains(&path)
+        || path.starts_with("/.well-known/")
 }

@@ -40,7 +40,8 @@ pub(crate) async fn store_commands(gateway: &Gateway) -> anyhow::Result<f64> {
         .lines()
         .filter(|line| line.starts_with("mooring_store_duration_seconds_count{"))
         .filter(|line| {
-            let own = ["\"WORKER.", "\"HGET", "SESSION.LEAVE"];
+            // Heartbeats, what operators want, histories, and turns that were left before.
+            let own = ["\"WORKER.", "\"HGET", "\"RPUSH", "SESSION.LEAVE"];
             !own.iter().any(|command| line.contains(command))
         })
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());

@@ -149,6 +149,8 @@ fn settings(
             ("MOORING_AUTH_MODE" | "MOORING_AFFINITY_ENABLED" | "MOORING_CODE_RUNS_AT_ONCE", _) => {
                 value
             }
+            // The operator adds none.
+            ("MOORING_SERVERS_JSON", "") => continue,
             _ => anyhow::bail!("{name}={value} is new in docker-compose.yml"),
         };
         settings = settings.env(&name, &value);

@@ -313,17 +313,23 @@ pub(crate) fn requests(route: &str, ids: &Ids, own: &Ids) -> Option<Vec<Asked>> 
         r#""/metrics""# => vec![Asked::get("/metrics")],
         r#""/top""# => vec![Asked::get("/top")],
         r#""/whoami""# => vec![Asked::get("/whoami")],
+        "OPENAPI_PATH" => vec![Asked::get("/openapi.json")],
         r#""/.well-known/jwks.json""# => vec![Asked::get("/.well-known/jwks.json")],
         _ => return None,
     })
 }
 
-/// The first argument of every `.route(` of the gateway.
+/// The path of every `.route(` and of every row `RestRoute::METHOD(` of the gateway, each once.
 pub(crate) fn routes() -> Vec<&'static str> {
-    let calls = ROUTERS
-        .iter()
-        .flat_map(|source| source.split(".route(").skip(1));
-    calls
+    let calls = ROUTERS.iter().flat_map(|source| {
+        let rows = source.split("RestRoute::").skip(1);
+        let rows = rows.filter_map(|row| Some(row.split_once('(')?.1));
+        source.split(".route(").skip(1).chain(rows)
+    });
+    let mut paths: Vec<&str> = calls
         .filter_map(|call| Some(call.split_once(',')?.0.trim()))
-        .collect()
+        .collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
 }
