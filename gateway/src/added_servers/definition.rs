@@ -186,7 +186,11 @@ mod tests {
         let body = json!({"id": "tools", "url": "http://127.0.0.1:9/mcp"});
         let definition = ServerDefinition::parse(body).unwrap();
         assert_eq!(
-            definition.fields["instances"],
+            definition
+                .fields
+                .get("instances")
+                .cloned()
+                .unwrap_or_default(),
             json!(["http://127.0.0.1:9/mcp"])
         );
     }

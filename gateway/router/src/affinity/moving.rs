@@ -15,7 +15,6 @@ use mooring_session::refusal::Refusal;
 use mooring_session::view::{BindingState, BindingView, OwnerView};
 use serde::Serialize;
 
-use super::owned::ConnectionKey;
 use super::resolving::Resolving;
 use super::{ResolveError, Session, SessionRouter, TurnError};
 use crate::departure::DeparturePhase;
@@ -220,12 +219,8 @@ impl SessionRouter {
             None if binding.owner.is_some()
                 && self.departure().phase() == DeparturePhase::Draining =>
             {
-                let connection_key = ConnectionKey {
-                    key: session.key.clone(),
-                    server: server.id.clone(),
-                };
-                self.give_up(&connection_key, binding.epoch).await?;
-                self.move_to_peer(&session, server, binding.epoch).await;
+                self.give_up_to_peer(&session, server, binding.epoch)
+                    .await?;
             }
             None => self.move_here(&session, server, &binding, targets).await?,
         }

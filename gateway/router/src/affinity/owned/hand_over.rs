@@ -108,7 +108,7 @@ impl SessionRouter {
 
     /// Closes the connection of a binding that operators move while this gateway drains, and gives the binding up: this
     /// gateway may own nothing new.
-    pub(in super::super) async fn give_up(
+    pub(super) async fn give_up(
         &self,
         connection_key: &ConnectionKey,
         epoch: u64,
@@ -118,6 +118,22 @@ impl SessionRouter {
             self.release_binding(connection_key, &held).await?;
             self.owned_connections().close(connection_key, epoch);
         }
+        Ok(())
+    }
+
+    /// The same, and lets another gateway take the binding.
+    pub(in super::super) async fn give_up_to_peer(
+        &self,
+        session: &Session,
+        server: &Server,
+        epoch: u64,
+    ) -> Result<(), StoreError> {
+        let connection_key = ConnectionKey {
+            key: session.key.clone(),
+            server: server.id.clone(),
+        };
+        self.give_up(&connection_key, epoch).await?;
+        self.move_to_peer(session, server, epoch).await;
         Ok(())
     }
 
