@@ -117,13 +117,9 @@ impl Reloader {
 
     /// What a reload would change with these added servers.
     async fn check(&self, added: Vec<Value>) -> ReloadResult {
-        let LoadedSettings { settings, remarks } = self.load(added).await?;
-        let (settings, changes) = self.settings.take_changes(settings);
-        let problems = unmet_needs(&settings, &self.current.get().app, self.ring.as_ref());
-        match problems.is_empty() {
-            true => Ok(ReloadReport::new(&changes, remarks)),
-            false => Err(ReloadError::Refused(problems)),
-        }
+        let LoadedSettings { settings, remarks } = self.load_usable(added).await?;
+        let (_, changes) = self.settings.take_changes(settings);
+        Ok(ReloadReport::new(&changes, remarks))
     }
 
     async fn reload(&mut self, endings: &mut JoinSet<()>) -> ReloadResult {
@@ -134,10 +130,6 @@ impl Reloader {
             return Ok(ReloadReport::new(&changes, remarks));
         }
         let served = self.current.get();
-        let problems = unmet_needs(&settings, &served.app, self.ring.as_ref());
-        if !problems.is_empty() {
-            return Err(ReloadError::Refused(problems));
-        }
         let previous = PreviousApp {
             settings: &self.settings,
             app: &served.app,
@@ -178,7 +170,7 @@ impl Reloader {
             loaded => return loaded,
         }
         self.is_behind = true;
-        let mut loaded = self.load(Vec::new()).await?;
+        let mut loaded = self.load_usable(Vec::new()).await?;
         let (mut usable, mut left_out) = (Vec::new(), Vec::new());
         for definition in added {
             usable.push(definition);
@@ -199,10 +191,8 @@ impl Reloader {
     /// The settings with these servers, if this gateway has what they need.
     async fn load_usable(&self, added: Vec<Value>) -> Result<LoadedSettings, ReloadError> {
         let loaded = self.load(added).await?;
-        let problems = {
-            let (taken, _) = self.settings.take_changes(loaded.settings.clone());
-            unmet_needs(&taken, &self.current.get().app, self.ring.as_ref())
-        };
+        let (taken, _) = self.settings.take_changes(loaded.settings.clone());
+        let problems = unmet_needs(&taken, &self.current.get().app, self.ring.as_ref());
         match problems.is_empty() {
             true => Ok(loaded),
             false => Err(ReloadError::Refused(problems)),
