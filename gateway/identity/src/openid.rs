@@ -35,7 +35,7 @@ const SECRET_BYTES_MAX: u64 = 4096;
 /// Random bytes of a state, a nonce and a verifier.
 const RANDOM_BYTES: usize = 32;
 
-/// Why nobody was signed in.
+/// Why a sign-in failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenIdError {
     /// There is no randomness.

@@ -162,7 +162,7 @@ impl ServerDirectory {
             return answer::error(&error).into();
         }
         if named.is_some() && !self.core.session_router.store().knows_desired_state() {
-            // Operators may have added it. A client that is told that it is not there gives its session up.
+            // Operators may have added it. A client that gets 404 gives its session up.
             let detail =
                 "the store is away, and which servers operators have added is not known yet";
             return answer::detailed(ErrorKind::StoreUnavailable, None, detail).into();

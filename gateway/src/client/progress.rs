@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A person has pressed Ctrl-C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Interrupted;
+pub(super) struct Interruption;
 
 /// One line that is written over; nothing where stderr is no terminal.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Progress {
     ///
     /// # Errors
     /// A person has pressed Ctrl-C meanwhile; the line is ended.
-    pub(super) async fn pause(&mut self, time: Duration) -> Result<(), Interrupted> {
+    pub(super) async fn pause(&mut self, time: Duration) -> Result<(), Interruption> {
         self.unless_interrupted(tokio::time::sleep(time)).await
     }
 
@@ -47,13 +47,13 @@ impl Progress {
     pub(super) async fn unless_interrupted<T>(
         &mut self,
         work: impl Future<Output = T>,
-    ) -> Result<T, Interrupted> {
+    ) -> Result<T, Interruption> {
         tokio::select! {
             done = work => Ok(done),
             // Without a handler Ctrl-C ends the process, which is an interruption too.
             Ok(()) = tokio::signal::ctrl_c() => {
                 self.end();
-                Err(Interrupted)
+                Err(Interruption)
             }
         }
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::act::{Confirmation, confirm};
 use super::gateway::Gateway;
 use super::output::{ClientError, CommandOutput, good, raw};
-use super::progress::{Interrupted, Progress};
+use super::progress::{Interruption, Progress};
 use super::table::{listing, rows};
 use crate::cli::ActArguments;
 
@@ -76,7 +76,7 @@ pub(super) async fn end(
         let step = gateway.post_admin(&path, &body);
         let reply = match progress.unless_interrupted(step).await {
             Ok(reply) => reply?,
-            Err(Interrupted) => {
+            Err(Interruption) => {
                 let text = format!(
                     "interrupted: {ended} sessions were ended; repeat it to end the others\n"
                 );

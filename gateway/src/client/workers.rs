@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::act::{perform, with_note};
 use super::gateway::Gateway;
 use super::output::{ClientError, CommandOutput, good, printed};
-use super::progress::{Interrupted, Progress};
+use super::progress::{Interruption, Progress};
 use super::table::{listing, rows};
 use crate::cli::WorkersCommand;
 
@@ -77,7 +77,7 @@ async fn wait_until_drained(
                 output.text
             )));
         }
-        if let Err(Interrupted) = progress.pause(LOOK_EVERY).await {
+        if let Err(Interruption) = progress.pause(LOOK_EVERY).await {
             let text = format!("{}interrupted: the gateway keeps draining\n", output.text);
             return Ok(CommandOutput {
                 is_good: false,

@@ -60,7 +60,7 @@ impl Operator {
         })
     }
 
-    /// Drains a gateway, or ends that; `worker` is its id, or its name for each boot of it. How far it has come is told by
+    /// Drains a gateway, or ends that; `worker` is its id, or its name for each boot of it. Its progress is shown by
     /// its bindings in the list of gateways. Needs `fleet.manage`.
     ///
     /// # Errors

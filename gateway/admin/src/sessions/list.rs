@@ -84,7 +84,7 @@ pub struct SessionList {
     pub examined: u64,
 }
 
-/// One page of the matching sessions. `note` is told of each session that is on it.
+/// One page of the matching sessions. `note` is called with each session that is on it.
 ///
 /// # Errors
 /// See [`Store::list`].
