@@ -86,7 +86,14 @@ struct Flood {
     source: &'static str,
 }
 
-/// Those that have to be stopped.
+/// How long a flood holds what it got, in seconds: inside until it is stopped, outside until all its processes have it.
+const HOLD_S: f32 = 5.0;
+const CONTROL_HOLD_S: f32 = 0.5;
+
+/// How often the gateway uses everything while an attack runs: often enough to meet it, and the processors stay free.
+const USE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Those that have to be stopped. `HOLD_S` is set before each.
 const STOPPED: &[Flood] = &[
     Flood {
         name: "200,000 epoll watches of 8 processes",
@@ -108,7 +115,7 @@ for _ in range(8):
                 os.dup2(file, numbers[shift])
                 for poll in polls:
                     poll.register(numbers[shift], 0)
-        time.sleep(5)
+        time.sleep(HOLD_S)
         os._exit(0)
     children.append(child)
 print("done" if all(os.waitpid(child, 0)[1] == 0 for child in children) else "failed")"#,
@@ -122,7 +129,7 @@ for _ in range(12):
     child = os.fork()
     if child == 0:
         pipes = [os.pipe() for _ in range(100)]
-        time.sleep(5)
+        time.sleep(HOLD_S)
         os._exit(0)
     children.append(child)
 print("done" if all(os.waitpid(child, 0)[1] == 0 for child in children) else "failed")"#,
@@ -136,7 +143,7 @@ for _ in range(24):
     child = os.fork()
     if child == 0:
         pairs = [socket.socketpair() for _ in range(50)]
-        time.sleep(5)
+        time.sleep(HOLD_S)
         os._exit(0)
     children.append(child)
 print("done" if all(os.waitpid(child, 0)[1] == 0 for child in children) else "failed")"#,
@@ -149,7 +156,7 @@ one, other = socket.socketpair()
 poll = select.epoll()
 socket.send_fds(one, [b"x"], [poll.fileno()] * 100)
 poll.close()
-time.sleep(5)
+time.sleep(HOLD_S)
 print("done")"#,
     },
     Flood {
@@ -164,11 +171,11 @@ def hold():
             pipes = [os.pipe() for _ in range(100)]
             threading.Thread(target=last).start()
             libc.syscall(60, 0)
-    time.sleep(5)
+    time.sleep(HOLD_S)
     print("done", flush=True)
     os._exit(0)
 def last():
-    time.sleep(5)
+    time.sleep(HOLD_S)
     os._exit(0)
 threading.Thread(target=hold).start()
 libc.syscall(60, 0)"#,
@@ -182,13 +189,14 @@ fn what_the_kernel_counts_per_user_is_not_used_up() {
         |arena| {
             let mut gateway = Gateway::start();
             for flood in STOPPED {
-                let control = arena.python_outside(flood.source, Control::Plain);
+                let source = |hold_s: f32| format!("HOLD_S = {hold_s}\n{}", flood.source);
+                let control = arena.python_outside(&source(CONTROL_HOLD_S), Control::Plain);
                 assert!(
                     control.contains("done"),
                     "the control of {} has to work: {control}",
                     flood.name
                 );
-                let run = gateway.works_during(|| arena.python(flood.source));
+                let run = gateway.works_during(|| arena.python(&source(HOLD_S)));
                 assert_eq!(
                     (run.ended.clone(), run.stdout.as_str()),
                     (RunEnd::Stopped(StopReason::Memory), ""),
@@ -294,6 +302,7 @@ impl Gateway {
             let working = scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     self.works();
+                    thread::sleep(USE_INTERVAL);
                 }
             });
             let result = catch_unwind(AssertUnwindSafe(attack));
