@@ -24,6 +24,10 @@ SLOW := in_redis redis::tests fallback::tests turn::tests differential processes
 TESTED := --workspace --lib --bins --tests
 # What `make run` starts. Chosen from the workspace, so that libraries have the features that `make test` builds them with.
 DEMO := --workspace --bin mooring --bin mooring-demo-server
+# CI compiles the workspace with clippy in place of the compiler (.ci/run): what `make test` runs is linted as it is built,
+# and nothing is compiled once for the lints and once more for the tests.
+LINTS := $(if $(filter clippy-driver,$(RUSTC_WORKSPACE_WRAPPER)),cargo build --locked --workspace --all-targets,\
+	cargo clippy --locked --workspace --all-targets -- --deny warnings)
 # What scripts/packages.sh installs for the tests.
 TEST_PACKAGES := cc libclang redis valgrind nginx curl openssl venv python rg jq chromium systemd ip
 
@@ -68,12 +72,18 @@ test-fast: ## Run the tests of the rules and of the crates, without servers: a m
 		--test simulation -- $(SLOW:%=--skip %)
 
 .PHONY: test-soak
-test-soak: tools ## Run the tests that take minutes: valgrind, many processes, a million fuzz runs, random faults
-	cargo build --locked --package mooring-module --lib --features next-record-version --target-dir $(TARGET)/next-record-version
+test-soak: tools soak-programs ## Run the tests that take minutes: valgrind, many processes, a million fuzz runs, random faults
 	cargo build --locked $(TESTED)
 	MOORING_SIMULATION_SEED=$(SEED) MOORING_SIMULATION_RUNS=$(SIMULATION_RUNS) \
 		scripts/test.sh --ignored soak_ $(SOAK_SKIP:%=--skip %)
 	@scripts/fuzz.sh $(FUZZ_SOAK_RUNS) $(FUZZ_SEED)
+
+# What `make test-soak` runs beside what `make test` built, each in a target directory of its own.
+.PHONY: soak-programs
+soak-programs:
+	@scripts/packages.sh cc libclang
+	cargo build --locked --package mooring-module --lib --features next-record-version --target-dir $(TARGET)/next-record-version
+	@scripts/fuzz.sh build
 
 # Beside `make test-soak`, which CI runs: the module and all it needs are compiled once more for it.
 .PHONY: test-address-sanitizer
@@ -94,17 +104,19 @@ check: ## Check imports, format, lints, scripts, licenses and sources
 	cargo fmt --all --check
 	cargo fmt --manifest-path redis-module/fuzz/Cargo.toml --check
 	cargo fmt --manifest-path gateway/fuzz/Cargo.toml --check
-	cargo clippy --locked --workspace --all-targets -- --deny warnings
+	$(LINTS)
 	.tools-check/shellcheck/bin/shellcheck --external-sources $(SCRIPTS)
 	.tools-check/cargo-deny/bin/cargo-deny --locked --log-level error check --hide-inclusion-graph \
 		--allow duplicate licenses bans sources
 
-# The tools come over the network while the checks compile. Packages come first: apt lets one in at a time.
+# The tools come over the network while the checks compile. Packages come first: apt lets one in at a time. What the soak
+# tests need compiles at the lowest priority while tests wait for processes.
 .PHONY: verify
 verify: ## Everything that CI holds a change to: check, test and what test-soak does in a few minutes
 	@scripts/packages.sh $(TEST_PACKAGES)
 	@$(MAKE) tools & tools=$$!; $(MAKE) check && checked=0 || checked=$$?; wait $$tools; exit $$checked
-	@$(MAKE) test FUZZ_RUNS=0
+	@nice -n 19 $(MAKE) soak-programs & programs=$$!; $(MAKE) test FUZZ_RUNS=0 && passed=0 || passed=$$?; \
+		wait $$programs; exit $$passed
 	@$(MAKE) test-soak FUZZ_SOAK_RUNS=100000 SOAK_SKIP="chaos overlap storms thousand_stops floods user_of_an_sdk foreign_ programs"
 
 .PHONY: bench

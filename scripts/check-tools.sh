@@ -23,7 +23,8 @@ done
 if ! has cargo-deny $cargo_deny; then
     echo "check-tools: installing cargo-deny $cargo_deny" >&2
     # Without optimization it takes a quarter of the time to build and two seconds to run.
-    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug --force \
+    # A wrapper that the caller compiles this workspace with is not for it.
+    env --unset RUSTC_WORKSPACE_WRAPPER CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug --force \
         --root "$place/cargo-deny" "cargo-deny@$cargo_deny"
     echo $cargo_deny >"$place/cargo-deny/version"
 fi

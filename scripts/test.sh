@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests of the workspace, and those that fail once more, each alone: test.sh [TEST ARGUMENTS]
 #
-# Two lanes side by side: the integration tests of `it`, which keep the processors busy, and every other test program,
-# most of which wait. A test that passes on the second try is named as flaky, and the run goes on. The run fails if a test
+# Three lanes side by side: the integration tests of `it`, which keep the processors busy; those of the sandbox, which wait
+# for one another; and every other test program. A test that passes on the second try is named as flaky, and the run goes on. The run fails if a test
 # fails twice, if more than eight fail, or if a test program ends without saying which of its tests failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,8 +11,8 @@ retried_max=8
 output_lines_max=40
 
 logs=$(mktemp -d)
-lane=
-trap 'rm -rf "$logs"; [ -z "$lane" ] || kill -- "-$lane" 2>/dev/null' EXIT
+lanes=()
+trap 'rm -rf "$logs"; for lane in "${lanes[@]}"; do kill -- "-$lane" 2>/dev/null || true; done' EXIT
 
 # Always from the whole workspace, so that libraries have the features that they were built with. Standard output and
 # error go together: cargo's report of the programs that failed is on the latter.
@@ -45,26 +45,41 @@ output_of_failed() {
         /^---- .* stdout ----$/ { printed = 0; printing = 1 }
         /^failures:$/ { printing = 0 }
         printing && printed++ < lines_max
-    ' "$logs/it" "$logs/others" >&2
+    ' "$logs"/* >&2
 }
 
-mapfile -t others < <(cargo metadata --locked --no-deps --format-version 1 | jq --raw-output \
-    '[.packages[].targets[] | select(.kind == ["test"]) | .name] - ["it"] | unique[] | "--test", .')
-# A process group of its own, which ends with this script.
-setsid "${tests[@]}" --lib --bins "${others[@]}" -- "$@" >"$logs/others" 2>&1 &
-lane=$!
+# test_programs JQ_CONDITION: as arguments of cargo, those of the packages that meet it.
+test_programs() {
+    cargo metadata --locked --no-deps --format-version 1 | jq --raw-output \
+        "[.packages[] | select($1) | .targets[] | select(.kind == [\"test\"]) | .name] - [\"it\"] | unique[] | \"--test\", ."
+}
+
+# run_lane NAME ARGUMENTS: in a process group of its own, which ends with this script.
+run_lane() {
+    local name=$1
+    shift
+    setsid "${tests[@]}" "$@" >"$logs/$name" 2>&1 &
+    lanes+=($!)
+}
+
+mapfile -t sandbox < <(test_programs '.name == "mooring-sandbox"')
+mapfile -t others < <(test_programs '.name != "mooring-sandbox"')
+run_lane sandbox "${sandbox[@]}" -- "$@"
+run_lane others --lib --bins "${others[@]}" -- "$@"
 is_passed=true
 "${tests[@]}" --test it -- "$@" 2>&1 | tee "$logs/it" || is_passed=false
-wait $lane || is_passed=false
-lane=
-cat "$logs/others"
+for lane in "${lanes[@]}"; do
+    wait "$lane" || is_passed=false
+done
+lanes=()
+cat "$logs/sandbox" "$logs/others"
 ! $is_passed || exit 0
 
-reported=$(report "$logs/it" "$logs/others")
+reported=$(report "$logs"/*)
 mapfile -t failed < <(sed -n 's/^name //p' <<<"$reported" | sort -u)
 counted=$(awk '/^result / { sum += $2 } END { print sum + 0 }' <<<"$reported")
 results=$(grep -c '^result ' <<<"$reported" || true)
-programs=$(cat "$logs/it" "$logs/others" | grep -c '^error: \(doc\)\?test failed' || true)
+programs=$(cat "$logs"/* | grep -c '^error: \(doc\)\?test failed' || true)
 
 if [ "$counted" -eq 0 ] || [ "${#failed[@]}" -ne "$counted" ] || [ "$programs" -ne "$results" ]; then
     echo "test: failed; not tried again, because it is not known which tests failed" >&2
