@@ -38,6 +38,7 @@ mod serving_core;
 mod stateful;
 mod stateless;
 pub mod stdio;
+mod top_senders;
 mod upstream_server;
 mod user_secret;
 mod user_usages;
@@ -53,9 +54,8 @@ pub use self::removed_servers::RemovedServers;
 pub use self::request::{ClientTransport, Request, RequestFields, RequestServer, SessionSource};
 pub use self::request_entry::RequestEntry;
 pub use self::request_facts::RequestKind;
-pub use self::request_log::{
-    REQUESTS_TARGET, RequestLog, SenderFigures, TopSenders, TopSession, TopUser,
-};
+pub use self::request_log::{REQUESTS_TARGET, RequestLog};
 pub use self::request_rate::RequestRates;
 pub use self::serving_core::ServingCore;
+pub use self::top_senders::{SenderFigures, TopSenders, TopSession, TopUser};
 pub use self::user_usages::UserUsages;

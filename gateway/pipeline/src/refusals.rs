@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use mooring_usage::BoundedCache;
 
@@ -39,7 +39,7 @@ struct Refusals {
 }
 
 /// Refusals as they are shown.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub struct RefusalView {
     /// The server of the request, if it names one that exists.
     pub server: Option<Box<str>>,

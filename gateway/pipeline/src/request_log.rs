@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mooring_session::names::{Principal, ServerName};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::refusals::{LatestRefusals, RefusalCause, RefusalView};
 use super::request_facts::{EndedRequest, RequestKind};
+use super::top_senders::{SenderFigures, TopSenders, TopSession, TopUser};
 use mooring_metrics::{self as metrics, ExchangeOutcome};
 use mooring_peers::fleet::UserDigests;
 use mooring_protocol::ResponseOutcome;
@@ -39,54 +38,6 @@ pub struct RequestLog {
 struct BusiestSenders {
     users: Busiest<Principal>,
     sessions: Busiest<BusySession>,
-}
-
-/// Who sends most to this gateway. Users and sessions are named by their digests in logs.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct TopSenders {
-    /// The time that the figures cover.
-    pub seconds: u64,
-    /// Users, those with most calls first; at most 100.
-    pub users: Vec<TopUser>,
-    /// Sessions, those with most calls first; at most 100.
-    pub sessions: Vec<TopSession>,
-}
-
-/// A user that sends requests.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct TopUser {
-    /// The user's digest.
-    pub user: String,
-    /// What the user has sent.
-    pub figures: SenderFigures,
-}
-
-/// A session that sends requests.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct TopSession {
-    /// The session's digest.
-    pub session: String,
-    /// Its user's digest.
-    pub user: String,
-    /// The server.
-    pub server: String,
-    /// What it has sent.
-    pub figures: SenderFigures,
-}
-
-/// What a user or session has sent.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SenderFigures {
-    /// Requests.
-    pub calls: u64,
-    /// Those among them that were answered with an error status.
-    pub refused: u64,
-    /// Bytes of requests and replies.
-    pub bytes: u64,
-    /// By how many `calls` may be too high.
-    pub overcount: u64,
-    /// Milliseconds since the last request.
-    pub idle_ms: Option<u64>,
 }
 
 /// The key of a session that sends requests.
@@ -136,6 +87,12 @@ impl RequestLog {
     #[must_use]
     pub fn user_digest(&self, user: &Principal) -> Box<str> {
         self.users.of(user)
+    }
+
+    /// From how long a request is logged as slow.
+    #[must_use]
+    pub const fn slow_request(&self) -> Duration {
+        self.slow
     }
 
     /// Notes that a request of the user with this digest was refused.
@@ -280,14 +237,14 @@ impl RequestLog {
         };
         let users = users.iter().take(SHOWN_MAX).map(|(user, figures)| TopUser {
             user: self.users.of(user).into(),
-            figures: SenderFigures::of(figures, now),
+            figures: sender_figures(figures, now),
         });
         let sessions = sessions.iter().take(SHOWN_MAX);
         let sessions = sessions.map(|(session, figures)| TopSession {
             session: (&*session.digest).into(),
             user: self.users.of(&session.user).into(),
             server: session.server.as_str().to_owned(),
-            figures: SenderFigures::of(figures, now),
+            figures: sender_figures(figures, now),
         });
         TopSenders {
             seconds: covered.as_secs(),
@@ -297,16 +254,14 @@ impl RequestLog {
     }
 }
 
-impl SenderFigures {
-    fn of(figures: &CallFigures, now: Instant) -> Self {
-        let idle = figures.last_at.map(|at| now.saturating_duration_since(at));
-        Self {
-            calls: figures.calls,
-            refused: figures.refused,
-            bytes: figures.bytes,
-            overcount: figures.overcount,
-            idle_ms: idle.map(milliseconds),
-        }
+fn sender_figures(figures: &CallFigures, now: Instant) -> SenderFigures {
+    let idle = figures.last_at.map(|at| now.saturating_duration_since(at));
+    SenderFigures {
+        calls: figures.calls,
+        refused: figures.refused,
+        bytes: figures.bytes,
+        overcount: figures.overcount,
+        idle_ms: idle.map(milliseconds),
     }
 }
 

@@ -1,7 +1,6 @@
 //! `mooring top`: the figures of several gateways, added up.
 
-use std::collections::BTreeMap;
-
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::gateway::Gateway;
@@ -9,21 +8,8 @@ use super::output::{ClientError, CommandOutput, good, raw};
 use super::table::{cell, printable, table};
 use super::target::GatewayTarget;
 use crate::cli::{CallerArguments, ClientArguments, TopArguments};
+use mooring_pipeline::{SenderFigures, TopSenders};
 use mooring_secrets::digest::SHORT_DIGITS;
-
-/// The requests of one user or session, at all gateways.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct SenderFigures {
-    calls: u64,
-    refused: u64,
-    bytes: u64,
-    overcount: u64,
-    /// Since its last request, wherever that was.
-    idle_ms: Option<u64>,
-}
-
-/// The names of a user or session: of its session, server and user, those that it has.
-type SenderNames = Vec<String>;
 
 pub(super) async fn run(arguments: &TopArguments) -> Result<CommandOutput, ClientError> {
     let path = match &arguments.user {
@@ -40,8 +26,9 @@ pub(super) async fn run(arguments: &TopArguments) -> Result<CommandOutput, Clien
             config: arguments.config.clone(),
             ..ClientArguments::default()
         };
-        let gateway = Gateway::new(GatewayTarget::find(&of_gateway)?)?;
-        answers.push(gateway.get_root(&path).await?);
+        let target = GatewayTarget::find(&of_gateway)?;
+        let url = target.gateway.clone();
+        answers.push((url, Gateway::new(target)?.get_root(&path).await?));
     }
     if arguments.user.is_some() {
         let refusals = refusals_in(&answers);
@@ -50,23 +37,19 @@ pub(super) async fn run(arguments: &TopArguments) -> Result<CommandOutput, Clien
             false => good(refusal_table(&refusals)),
         });
     }
-    let users = add_up(&answers, "users", &["user"]);
-    let sessions = add_up(&answers, "sessions", &["session", "server", "user"]);
-    let seconds = answers
-        .iter()
-        .filter_map(|answer| answer.get("seconds")?.as_u64());
-    let seconds = seconds.max().unwrap_or_default();
+    let mut all = Vec::new();
+    for (gateway, answer) in answers {
+        let senders: TopSenders =
+            serde_json::from_value(answer).map_err(|_| ClientError::Answer {
+                gateway,
+                status: StatusCode::OK,
+            })?;
+        all.push(senders);
+    }
+    let all = TopSenders::add_up(all, arguments.limit);
     Ok(match arguments.json {
-        true => raw(&json!({
-            "seconds": seconds,
-            "users": as_json(&users, &["user"], arguments.limit),
-            "sessions": as_json(&sessions, &["session", "server", "user"], arguments.limit),
-        })),
-        false => good(format!(
-            "the last {seconds} s\n\n{}\n{}",
-            as_table(&users, &["USER"], arguments.limit),
-            as_table(&sessions, &["SESSION", "SERVER", "USER"], arguments.limit),
-        )),
+        true => raw(&as_json(&all)),
+        false => good(as_text(&all)),
     })
 }
 
@@ -90,38 +73,11 @@ fn gateways(arguments: &TopArguments) -> Vec<Option<String>> {
     }
 }
 
-/// The figures of all answers by name, those with most calls first.
-fn add_up(answers: &[Value], list: &str, names: &[&str]) -> Vec<(SenderNames, SenderFigures)> {
-    let mut all: BTreeMap<SenderNames, SenderFigures> = BTreeMap::new();
-    let rows = answers
-        .iter()
-        .filter_map(|answer| answer.get(list)?.as_array())
-        .flatten();
-    for row in rows {
-        let name = |name: &&str| row.get(*name).and_then(Value::as_str).unwrap_or_default();
-        let names = names.iter().map(|of| printable(name(of))).collect();
-        let figure = |name: &str| row.get("figures").and_then(|of| of.get(name)?.as_u64());
-        let figures = all.entry(names).or_default();
-        let add = |sum: &mut u64, name: &str| {
-            *sum = sum.saturating_add(figure(name).unwrap_or_default());
-        };
-        add(&mut figures.calls, "calls");
-        add(&mut figures.refused, "refused");
-        add(&mut figures.bytes, "bytes");
-        add(&mut figures.overcount, "overcount");
-        let idle = [figures.idle_ms, figure("idle_ms")];
-        figures.idle_ms = idle.into_iter().flatten().min();
-    }
-    let mut all: Vec<_> = all.into_iter().collect();
-    all.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.calls));
-    all
-}
-
 /// The refusals at all gateways, the last one first.
-fn refusals_in(answers: &[Value]) -> Vec<&Value> {
+fn refusals_in(answers: &[(String, Value)]) -> Vec<&Value> {
     let mut refusals: Vec<_> = answers
         .iter()
-        .filter_map(|answer| answer.get("refusals")?.as_array())
+        .filter_map(|(_, answer)| answer.get("refusals")?.as_array())
         .flatten()
         .collect();
     refusals.sort_by_key(|refusal| refusal.get("ago_ms").and_then(Value::as_u64));
@@ -143,53 +99,76 @@ fn refusal_table(refusals: &[&Value]) -> String {
     table(&titles, &refusals.iter().map(row).collect::<Vec<_>>())
 }
 
-fn as_json(rows: &[(SenderNames, SenderFigures)], names: &[&str], limit: usize) -> Vec<Value> {
-    let row = |(values, figures): &(SenderNames, SenderFigures)| {
-        let mut row = json!({
-            "calls": figures.calls,
-            "refused": figures.refused,
-            "bytes": figures.bytes,
-            "overcount": figures.overcount,
-            "idle_ms": figures.idle_ms,
-        });
+fn as_json(senders: &TopSenders) -> Value {
+    let row = |names: &[(&str, &str)], figures: &SenderFigures| {
+        let mut row = json!(figures);
         if let Some(row) = row.as_object_mut() {
-            let named = names.iter().zip(values);
-            row.extend(named.map(|(name, value)| ((*name).to_owned(), value.as_str().into())));
+            let names = names.iter();
+            row.extend(names.map(|(name, value)| ((*name).to_owned(), (*value).into())));
         }
         row
     };
-    rows.iter().take(limit).map(row).collect()
+    let users = senders.users.iter();
+    let users = users.map(|of| row(&[("user", &of.user)], &of.figures));
+    let sessions = senders.sessions.iter().map(|of| {
+        let names = [
+            ("session", of.session.as_str()),
+            ("server", &of.server),
+            ("user", &of.user),
+        ];
+        row(&names, &of.figures)
+    });
+    json!({
+        "seconds": senders.seconds,
+        "users": users.collect::<Vec<_>>(),
+        "sessions": sessions.collect::<Vec<_>>(),
+    })
 }
 
-fn as_table(rows: &[(SenderNames, SenderFigures)], names: &[&str], limit: usize) -> String {
-    let titles = [names, &["CALLS", "REFUSED", "BYTES", "IDLE"]].concat();
-    let row = |(names, figures): &(SenderNames, SenderFigures)| {
-        let calls = match figures.overcount {
-            0 => figures.calls.to_string(),
-            overcount => format!(
-                "{} (at least {})",
-                figures.calls,
-                figures.calls.saturating_sub(overcount)
-            ),
-        };
-        let idle =
-            (figures.idle_ms).map_or_else(|| "-".to_owned(), |ms| format!("{} s", ms / 1000));
-        let figures = [
-            calls,
-            figures.refused.to_string(),
-            figures.bytes.to_string(),
-            idle,
-        ];
-        [names.as_slice(), &figures].concat()
+fn as_text(senders: &TopSenders) -> String {
+    let users = senders.users.iter();
+    let users = users.map(|of| row(&[&of.user], &of.figures));
+    let sessions = senders.sessions.iter();
+    let sessions = sessions.map(|of| row(&[&of.session, &of.server, &of.user], &of.figures));
+    let titles = [
+        "SESSION", "SERVER", "USER", "CALLS", "REFUSED", "BYTES", "IDLE",
+    ];
+    format!(
+        "the last {} s\n\n{}\n{}",
+        senders.seconds,
+        table(
+            &["USER", "CALLS", "REFUSED", "BYTES", "IDLE"],
+            &users.collect::<Vec<_>>()
+        ),
+        table(&titles, &sessions.collect::<Vec<_>>()),
+    )
+}
+
+fn row(names: &[&str], figures: &SenderFigures) -> Vec<String> {
+    let calls = match figures.overcount {
+        0 => figures.calls.to_string(),
+        overcount => format!(
+            "{} (at least {})",
+            figures.calls,
+            figures.calls.saturating_sub(overcount)
+        ),
     };
-    let rows: Vec<Vec<String>> = rows.iter().take(limit).map(row).collect();
-    table(&titles, &rows)
+    let idle = (figures.idle_ms).map_or_else(|| "-".to_owned(), |ms| format!("{} s", ms / 1000));
+    let figures = [
+        calls,
+        figures.refused.to_string(),
+        figures.bytes.to_string(),
+        idle,
+    ];
+    let names = names.iter().map(|name| printable(name));
+    names.chain(figures).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    #![allow(clippy::indexing_slicing, reason = "tests fail by panicking")]
     use super::*;
+    use mooring_pipeline::{TopSession, TopUser};
 
     #[test]
     fn refusals_at_all_gateways_are_listed_the_last_one_first() {
@@ -197,7 +176,7 @@ mod tests {
             json!({"refusals": [
                 {"server": "tools", "tool": null, "reason": reason, "times": 2, "ago_ms": ago_ms}]})
         };
-        let answers = [of("early", 9000), of("late", 2000)];
+        let answers = [of("early", 9000), of("late", 2000)].map(|answer| (String::new(), answer));
         assert_eq!(
             refusal_table(&refusals_in(&answers)),
             "AGO  SERVER  TOOL  TIMES  REASON\n\
@@ -216,31 +195,40 @@ mod tests {
     }
 
     #[test]
-    fn one_users_figures_at_several_gateways_are_one_row() {
-        let answer = |user: &str, calls: u64, idle_ms: u64| {
-            json!({"users": [{"user": user, "figures": {"calls": calls, "refused": 1, "bytes": 10,
-                "overcount": 0, "idle_ms": idle_ms}}]})
-        };
-        let answers = [
-            answer("aa", 2, 5000),
-            answer("bb", 4, 10),
-            answer("aa", 3, 40),
-        ];
-        let users = add_up(&answers, "users", &["user"]);
-        let (names, figures) = users.first().unwrap();
-        assert_eq!(names, &["aa".to_owned()]);
-        let expected = SenderFigures {
+    fn senders_are_listed_by_calls() {
+        let figures = SenderFigures {
             calls: 5,
             refused: 2,
             bytes: 20,
-            overcount: 0,
+            overcount: 1,
             idle_ms: Some(40),
         };
-        assert_eq!(figures, &expected);
-        let shown = as_table(&users, &["USER"], 1);
+        let session = TopSession {
+            session: "cc".to_owned(),
+            user: "aa".to_owned(),
+            server: "tools".to_owned(),
+            figures,
+        };
+        let user = TopUser {
+            user: "aa".to_owned(),
+            figures,
+        };
+        let senders = TopSenders {
+            seconds: 60,
+            users: vec![user],
+            sessions: vec![session],
+        };
         assert_eq!(
-            shown,
-            "USER  CALLS  REFUSED  BYTES  IDLE\naa    5      2        20     0 s\n"
+            as_text(&senders),
+            "the last 60 s\n\n\
+             USER  CALLS           REFUSED  BYTES  IDLE\n\
+             aa    5 (at least 4)  2        20     0 s\n\n\
+             SESSION  SERVER  USER  CALLS           REFUSED  BYTES  IDLE\n\
+             cc       tools   aa    5 (at least 4)  2        20     0 s\n"
+        );
+        assert_eq!(
+            as_json(&senders)["users"],
+            json!([{"user": "aa", "calls": 5, "refused": 2, "bytes": 20, "overcount": 1, "idle_ms": 40}])
         );
     }
 }
