@@ -19,6 +19,7 @@ mod session_life;
 mod session_views;
 pub mod sessions;
 mod tally;
+mod traffic;
 mod words;
 mod workers;
 
@@ -33,5 +34,6 @@ pub use self::operator::{AUDIT_TARGET, Operator, OperatorCache, OperatorIdentity
 pub use self::operator_error::OperatorError;
 pub use self::servers::{ContactView, InstanceView, ServerDetail, ServerList, ServerView};
 pub use self::session_life::{SessionEvent, SessionHistory, SessionWaits};
+pub use self::traffic::{GatewayTraffic, TrafficView, UserRefusals, answer_figures};
 pub use self::words::{GatewayState, Health, ServerKindName, SessionKind, SessionStatus};
 pub use self::workers::{WorkerList, WorkerView};

@@ -3,9 +3,11 @@
 //! Invariant: each function names the right that it needs, and checks it before it reads anything.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::operator_error::OperatorError;
 use super::tally::Tally;
+use super::traffic::TrafficView;
 use mooring_identity::Identity;
 use mooring_pipeline::{RefusalCause, ServerDirectory, TopSenders};
 use mooring_settings::Right;
@@ -32,6 +34,8 @@ pub struct OperatorCache {
     keys: Mutex<BoundedCache<Box<str>, SessionKey>>,
     /// One request counts at a time; others wait for its result.
     pub(crate) tally: tokio::sync::Mutex<Option<Tally>>,
+    /// The same for the traffic of the fleet, with the moment when it was gathered.
+    pub(crate) traffic: tokio::sync::Mutex<Option<(Instant, TrafficView)>>,
 }
 
 impl Default for OperatorCache {
@@ -39,6 +43,7 @@ impl Default for OperatorCache {
         Self {
             keys: Mutex::new(BoundedCache::new(KEYS_MAX)),
             tally: tokio::sync::Mutex::default(),
+            traffic: tokio::sync::Mutex::default(),
         }
     }
 }

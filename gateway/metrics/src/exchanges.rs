@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use metrics::{Gauge, Histogram, Label, gauge, histogram};
 
+use super::traffic::{RecentExchanges, TrafficCounter};
+
 metrics! {
     pub(super) fn describe;
     /// Time from a request's arrival to the last byte of its reply, by server, method, status, outcome and era.
@@ -57,6 +59,7 @@ struct ExchangeSeries {
     side: ExchangeSide,
     labels: Vec<Label>,
     in_flight: Gauge,
+    recent: TrafficCounter,
     first_byte: RwLock<Vec<(&'static str, Histogram)>>,
     ended: RwLock<Vec<(EndKind, Histogram)>>,
 }
@@ -94,6 +97,7 @@ impl ExchangeTimer {
 
     fn begin(series: Arc<ExchangeSeries>, method: &'static str, started: Instant) -> Self {
         series.in_flight.increment(1.0);
+        series.recent.begin();
         Self {
             series,
             method,
@@ -108,13 +112,16 @@ impl ExchangeTimer {
             self.series.record_first_byte(self.method, took);
         }
         let kind = (self.method, status_class(status), outcome);
-        self.series.record_end(kind, self.started.elapsed());
+        let took = self.started.elapsed();
+        self.series.recent.end(outcome, took);
+        self.series.record_end(kind, took);
     }
 }
 
 impl Drop for ExchangeTimer {
     fn drop(&mut self) {
         self.series.in_flight.decrement(1.0);
+        self.series.recent.leave();
     }
 }
 
@@ -132,6 +139,7 @@ impl ExchangeSeries {
             side,
             labels,
             in_flight,
+            recent: TrafficCounter::default(),
             first_byte: RwLock::default(),
             ended: RwLock::default(),
         }
@@ -188,15 +196,41 @@ fn record<K: Copy + PartialEq>(
     known.push((kind, histogram));
 }
 
-/// The series of a configured server or instance.
-fn series(side: ExchangeSide, server: &str, instance: &str) -> Arc<ExchangeSeries> {
-    type Known = BTreeMap<String, BTreeMap<String, Arc<ExchangeSeries>>>;
-    static REQUESTS: RwLock<Known> = RwLock::new(BTreeMap::new());
-    static UPSTREAM: RwLock<Known> = RwLock::new(BTreeMap::new());
-    let known = match side {
+/// What happened lately at each server and instance at which something did; the requests of clients come first.
+#[must_use]
+pub fn recent_exchanges() -> Vec<RecentExchanges> {
+    let mut recent = Vec::new();
+    for side in [ExchangeSide::Client, ExchangeSide::Upstream] {
+        let known = known_series(side);
+        let known = known.read().unwrap_or_else(PoisonError::into_inner);
+        let of_all = known.iter().flat_map(|(server, of_server)| {
+            let of_server = of_server.iter();
+            of_server.map(move |(instance, series)| RecentExchanges {
+                server: server.clone(),
+                instance: (side == ExchangeSide::Upstream).then(|| instance.clone()),
+                figures: series.recent.figures(),
+            })
+        });
+        recent.extend(of_all.filter(|of| !of.figures.is_empty()));
+    }
+    recent
+}
+
+/// The series by server and instance.
+type SeriesTable = BTreeMap<String, BTreeMap<String, Arc<ExchangeSeries>>>;
+
+fn known_series(side: ExchangeSide) -> &'static RwLock<SeriesTable> {
+    static REQUESTS: RwLock<SeriesTable> = RwLock::new(BTreeMap::new());
+    static UPSTREAM: RwLock<SeriesTable> = RwLock::new(BTreeMap::new());
+    match side {
         ExchangeSide::Client => &REQUESTS,
         ExchangeSide::Upstream => &UPSTREAM,
-    };
+    }
+}
+
+/// The series of a configured server or instance.
+fn series(side: ExchangeSide, server: &str, instance: &str) -> Arc<ExchangeSeries> {
+    let known = known_series(side);
     {
         let known = known.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(series) = known.get(server).and_then(|of| of.get(instance)) {

@@ -13,6 +13,7 @@ mod hooks;
 mod logs;
 mod process;
 mod traces;
+mod traffic;
 
 use std::sync::LazyLock;
 
@@ -25,7 +26,9 @@ pub use code::{
 pub use connections::{
     ConnectionRefusal, StrangerReply, client_connection_refused, reply_delayed, requests_refused,
 };
-pub use exchanges::{ExchangeOutcome, ExchangeTimer, REQUEST_SECONDS, UPSTREAM_SECONDS};
+pub use exchanges::{
+    ExchangeOutcome, ExchangeTimer, REQUEST_SECONDS, UPSTREAM_SECONDS, recent_exchanges,
+};
 pub use governance::{
     Record, code_record_failed, code_records_pruned, code_replayed, code_runs_lost,
     code_security_event, code_skill_changed,
@@ -36,6 +39,7 @@ use metrics::{Counter, counter, gauge};
 pub use process::process_figures;
 use strum::VariantArray as _;
 pub use traces::{SpanLoss, spans_dropped, spans_exported};
+pub use traffic::{ExchangeFigures, RecentExchanges, recent_time};
 
 metrics! {
     fn describe_rows;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::uri::{Authority, Scheme};
-use http::{HeaderValue, Response, StatusCode, Uri};
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
@@ -188,7 +188,14 @@ impl PeerClient {
         let mut span = forward.begin_span(SpanKind::Client);
         span.note_text(attribute::WORKER, to.as_str());
         let traceparent = span.scope().map(|scope| scope.traceparent());
-        let exchange = self.exchange(to, announced, forward, traceparent, given_up);
+        let exchange = async {
+            let mut request = forward.to_request()?;
+            if let Some(Ok(value)) = traceparent.map(HeaderValue::try_from) {
+                request.headers_mut().insert(TRACEPARENT, value);
+            }
+            self.exchange(to, announced, request, forward.path(), given_up)
+                .await
+        };
         let reply = exchange.await;
         let outcome = match &reply {
             Ok(_) => "served",
@@ -204,22 +211,19 @@ impl PeerClient {
         reply
     }
 
-    async fn exchange(
+    /// Sends a request to a path of the gateway `to`.
+    pub(super) async fn exchange(
         &self,
         to: &WorkerId,
         announced: &str,
-        forward: &Forward,
-        traceparent: Option<String>,
+        mut request: Request<Full<Bytes>>,
+        path: &'static str,
         given_up: impl Future<Output = ReplyAbandoned>,
     ) -> Result<Response<Incoming>, PeerError> {
-        let mut request = forward.to_request()?;
-        if let Some(Ok(value)) = traceparent.map(HeaderValue::try_from) {
-            request.headers_mut().insert(TRACEPARENT, value);
-        }
         *request.uri_mut() = Uri::builder()
             .scheme(Scheme::HTTPS)
             .authority(format!("{}@{announced}", tls_name(to)))
-            .path_and_query(forward.path())
+            .path_and_query(path)
             .build()
             .map_err(PeerError::Address)?;
         let connection = capture_connection(&mut request);

@@ -7,6 +7,7 @@
 //! process without a key of the fleet.
 
 mod client;
+mod figures;
 pub mod fleet;
 mod forward;
 mod listener;
@@ -15,6 +16,7 @@ mod refusal;
 mod service;
 
 pub use client::{PeerClient, PeerError, ReplyAbandoned};
+pub use figures::FiguresError;
 pub use forward::{Forward, HeaderTooLarge, Operation, Verdict};
 pub use listener::{ListenerOptions, listen};
 pub use metrics::describe_metrics;

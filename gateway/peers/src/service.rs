@@ -12,10 +12,11 @@ use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
-use http_body_util::{BodyExt, Either, Empty, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 
-use super::forward::{self, Forward, MalformedHead, Operation, UnknownOperation, Verdict};
+use super::figures;
+use super::forward::{self, Forward, MalformedHead, Operation, Verdict};
 use super::refusal::PeerRefusal;
 
 /// Timeout for receiving a whole request.
@@ -35,10 +36,13 @@ pub trait PeerService: Send + Sync + 'static {
         &self,
         forward: Forward,
     ) -> impl Future<Output = Result<Response<Self::Body>, Verdict>> + Send;
+
+    /// Answers a question for figures of this gateway; none if it does not know the question.
+    fn figures(&self, question: &[u8]) -> Option<Bytes>;
 }
 
-/// The body of every reply: empty, or the connection's as it arrives.
-pub(super) type PeerReplyBody<B> = Either<Empty<Bytes>, B>;
+/// The body of every reply: none, figures, or the connection's as it arrives.
+pub(super) type PeerReplyBody<B> = Either<Full<Bytes>, B>;
 
 /// State shared by the requests of all connections.
 pub(super) struct RequestHandler<S> {
@@ -53,34 +57,47 @@ impl<S: PeerService> RequestHandler<S> {
         request: Request<Incoming>,
         address: SocketAddr,
     ) -> Response<PeerReplyBody<S::Body>> {
-        let outcome = match Operation::of(request.uri().path()) {
-            Err(UnknownOperation) => Err(Verdict::Unsupported),
-            Ok(operation) => match read(operation, request, self.body_bytes_max).await {
-                Ok(forward) => self.service.serve(forward).await,
-                Err(refusal) => {
-                    refusal.record(address);
-                    return refused();
-                }
-            },
+        let outcome = match self.serve(request).await {
+            Ok(outcome) => outcome,
+            Err(refusal) => {
+                refusal.record(address);
+                return refused();
+            }
         };
         let (mut reply, outcome) = match outcome {
-            Ok(reply) => (reply.map(Either::Right), Ok(())),
-            Err(verdict) => (Response::new(Either::Left(Empty::new())), Err(verdict)),
+            Ok(reply) => (reply, Ok(())),
+            Err(verdict) => (Response::new(Either::Left(Full::default())), Err(verdict)),
         };
         forward::set_outcome(reply.headers_mut(), outcome);
         reply
     }
+
+    async fn serve(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Result<Response<PeerReplyBody<S::Body>>, Verdict>, PeerRefusal> {
+        if request.uri().path() == figures::PATH {
+            let question = read_body(request.into_body(), figures::QUESTION_BYTES_MAX).await?;
+            let answer = self.service.figures(&question);
+            return Ok(match answer {
+                Some(answer) => Ok(Response::new(Either::Left(Full::new(answer)))),
+                None => Err(Verdict::Unsupported),
+            });
+        }
+        let Ok(operation) = Operation::of(request.uri().path()) else {
+            return Ok(Err(Verdict::Unsupported));
+        };
+        let (head, body) = request.into_parts();
+        let mut forward =
+            Forward::from_head(operation, head).map_err(|MalformedHead| PeerRefusal::Malformed)?;
+        forward.body = read_body(body, self.body_bytes_max).await?;
+        let reply = self.service.serve(forward).await;
+        Ok(reply.map(|reply| reply.map(Either::Right)))
+    }
 }
 
-/// Reads a whole request, with a message of at most `body_bytes_max` bytes.
-async fn read(
-    operation: Operation,
-    request: Request<Incoming>,
-    body_bytes_max: usize,
-) -> Result<Forward, PeerRefusal> {
-    let (head, body) = request.into_parts();
-    let mut forward =
-        Forward::from_head(operation, head).map_err(|MalformedHead| PeerRefusal::Malformed)?;
+/// Reads a body of at most `body_bytes_max` bytes.
+async fn read_body(body: Incoming, body_bytes_max: usize) -> Result<Bytes, PeerRefusal> {
     if usize::try_from(body.size_hint().lower()).is_ok_and(|bytes| bytes > body_bytes_max) {
         return Err(PeerRefusal::TooLarge);
     }
@@ -88,17 +105,16 @@ async fn read(
     let body = tokio::time::timeout(ARRIVAL_LIMIT, body)
         .await
         .map_err(|_| PeerRefusal::TimedOut(ARRIVAL_LIMIT))?;
-    forward.body = match body {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return Err(PeerRefusal::TooLarge),
-        Err(_) => return Err(PeerRefusal::Truncated),
-    };
-    Ok(forward)
+    match body {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(PeerRefusal::TooLarge),
+        Err(_) => Err(PeerRefusal::Truncated),
+    }
 }
 
 /// The reply to a refused request. It closes the connection, as the rest of the request may be unread.
 fn refused<B: Body<Data = Bytes>>() -> Response<PeerReplyBody<B>> {
-    let mut reply = Response::new(Either::Left(Empty::new()));
+    let mut reply = Response::new(Either::Left(Full::default()));
     *reply.status_mut() = StatusCode::BAD_REQUEST;
     let close = HeaderValue::from_static("close");
     reply.headers_mut().insert(CONNECTION, close);

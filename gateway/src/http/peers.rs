@@ -5,6 +5,7 @@ use std::time::{Instant, SystemTime};
 
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use http::HeaderValue;
 use http_body_util::BodyExt;
 
@@ -12,6 +13,7 @@ use super::app::App;
 use super::current_app::CurrentApp;
 use super::reply::to_http;
 use super::request_fields::read_fields_for_stream;
+use mooring_admin::answer_figures;
 use mooring_peers::{Forward, Operation, PeerService, Verdict};
 use mooring_pipeline::answer;
 use mooring_pipeline::legacy::{RIGHTS, StreamMessage};
@@ -86,6 +88,10 @@ impl PeerEndpoint {
 
 impl PeerService for PeerEndpoint {
     type Body = Body;
+
+    fn figures(&self, question: &[u8]) -> Option<Bytes> {
+        answer_figures(&self.app.get().app.core, question)
+    }
 
     async fn serve(&self, forward: Forward) -> Result<Response, Verdict> {
         tracing::trace!(?forward, "peer request");

@@ -89,6 +89,27 @@ async fn what_is_asked_arrives_as_it_was_asked() {
     }
 }
 
+#[tokio::test]
+async fn a_gateway_answers_for_its_figures_within_bounds() {
+    let gateway = Gateway::start().await;
+    let (client, address) = (client(), gateway.address.to_string());
+    let ask = async |question: &str| {
+        let question = Bytes::copy_from_slice(question.as_bytes());
+        within(client.ask_figures(&gateway.id, &address, question)).await
+    };
+    assert_eq!(ask("which?").await.unwrap(), "which?");
+    let unknown = ask("unknown").await.unwrap_err();
+    assert!(matches!(
+        unknown,
+        FiguresError::Unanswered(PeerError::Verdict(Verdict::Unsupported))
+    ));
+    let large = ask("many").await.unwrap_err();
+    assert!(matches!(large, FiguresError::Incomplete), "{large}");
+    let long = ask(&"x".repeat(2048)).await.unwrap_err();
+    assert!(matches!(long, FiguresError::Unanswered(_)), "{long}");
+    assert_eq!(gateway.calls(), 0, "no session was concerned");
+}
+
 #[test]
 fn nothing_shows_a_secret() {
     let shown = format!("{:?} {:?}", asking("the message"), client());

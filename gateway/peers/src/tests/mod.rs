@@ -31,8 +31,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Forward, ListenerOptions, Operation, PeerClient, PeerError, PeerService, ReplyAbandoned,
-    Verdict, listen,
+    FiguresError, Forward, ListenerOptions, Operation, PeerClient, PeerError, PeerService,
+    ReplyAbandoned, Verdict, listen,
 };
 use crate::fleet::{FleetTls, KeyRing};
 
@@ -85,6 +85,14 @@ impl PeerService for Scripted {
         let epoch = HeaderValue::from(forward.epoch);
         reply.headers_mut().insert("mooring-epoch", epoch);
         Ok(reply)
+    }
+
+    fn figures(&self, question: &[u8]) -> Option<Bytes> {
+        match question {
+            b"many" => Some(Bytes::from(vec![b'1'; 2 * 1024 * 1024])),
+            b"unknown" => None,
+            question => Some(Bytes::copy_from_slice(question)),
+        }
     }
 }
 

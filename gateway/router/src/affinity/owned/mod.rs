@@ -10,6 +10,7 @@ mod connection_table;
 mod connector;
 mod death_watch;
 mod fence;
+mod figures;
 mod forward;
 mod hand_over;
 mod idle;
