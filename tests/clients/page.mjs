@@ -11,9 +11,12 @@
 //   {"forget": true}                        the browser loses its cookies
 //   {"press": KEY}                          presses a key
 //   {"see": TEXT}                           waits until the text is shown
+//   {"row": [TEXT, ...], "in": TABLE, "reload": true}
+//                                           waits until a row of a table has all these texts; loads the page again until then
 //   {"at": PATH}                            waits until this is the path of the page
 //   {"call": {...}}                         sends an MCP call as another client: gateway, server, key, tool, arguments
-//   {"check": NAME, "picture": THEME}       runs axe in both themes, and makes a picture in one, if they are wanted
+//   {"check": NAME, "picture": THEME}       runs axe in both themes, and makes a picture in one, if they are wanted:
+//                                           incident-*.webp by its name, any other page-NAME.webp
 //   {"headers": {...}}                      later requests have these headers
 //   {"scripts": false}                      goes on in a browser without scripts, with the same cookies
 // Prints one JSON object as its last act: {"violations": [...], "problems": [...], "checked": [...]}: what axe found, and
@@ -83,7 +86,7 @@ async function check(name, picture) {
       const where = nodes.slice(0, 3).map(({ html, failureSummary }) => ({ html, failureSummary }));
       report.violations.push({ page: name, colorScheme, id, help, where });
     }
-    if (options.images && picture === colorScheme) await makePicture(`page-${name}.webp`);
+    if (options.images && picture === colorScheme) await makePicture(`${name.startsWith("incident-") ? "" : "page-"}${name}.webp`);
   }
   await page.emulateMedia({ colorScheme: "light" });
   report.checked.push(name);
@@ -119,6 +122,16 @@ async function call({ gateway, server, key, tool, arguments: parameters }) {
   await send({ id: 2, method: "tools/call", params: { name: tool, arguments: parameters } }, session);
 }
 
+async function seeRow(row, reloads) {
+  if (!reloads) return row.waitFor();
+  for (const end = Date.now() + shownWithin; Date.now() < end; ) {
+    if (await row.isVisible()) return;
+    await page.waitForTimeout(250);
+    await page.reload();
+  }
+  return row.waitFor({ timeout: 1_000 });
+}
+
 async function perform(step) {
   if ("open" in step) return page.goto(gateways[step.gateway ?? 0] + step.open);
   if ("fill" in step) return page.getByLabel(step.fill, { exact: true }).fill(step.with);
@@ -131,6 +144,11 @@ async function perform(step) {
   if ("expand" in step) return page.locator("summary").filter({ hasText: step.expand }).first().click();
   if ("press" in step) return page.keyboard.press(step.press);
   if ("see" in step) return page.getByText(step.see).filter({ visible: true }).first().waitFor();
+  if ("row" in step) {
+    const table = step.in ? page.getByRole("region", { name: step.in, exact: true }) : page;
+    const rows = step.row.reduce((rows, text) => rows.filter({ hasText: text }), table.locator("tbody tr"));
+    return seeRow(rows.first(), step.reload);
+  }
   if ("at" in step) return page.waitForURL((url) => url.pathname === step.at);
   if ("call" in step) return call(step.call);
   if ("check" in step) return check(step.check, step.picture);

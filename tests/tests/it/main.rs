@@ -64,6 +64,7 @@ mod identity;
 mod images;
 mod imports;
 mod incidents;
+mod incidents_page;
 mod init_params;
 mod installed;
 mod keep_alive;

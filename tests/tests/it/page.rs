@@ -31,7 +31,7 @@ const HOSTILE: &str = "<img src=x onerror=alert(1)>";
 
 /// What the browser has found.
 #[derive(Debug, Deserialize)]
-struct Report {
+pub(crate) struct Report {
     violations: Vec<Value>,
     problems: Vec<String>,
     checked: Vec<String>,
@@ -125,7 +125,11 @@ impl PageFleet {
     }
 }
 
-async fn browse(gateways: &[Gateway], home: &TempDir, steps: Value) -> anyhow::Result<Report> {
+pub(crate) async fn browse(
+    gateways: &[Gateway],
+    home: &TempDir,
+    steps: Value,
+) -> anyhow::Result<Report> {
     let gateways: Vec<String> = gateways.iter().map(|gateway| gateway.url("")).collect();
     let file = home.path().join("steps.json");
     std::fs::write(
@@ -159,7 +163,7 @@ fn make_key(file: &Path, user: &str, roles: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
 }
 
-fn check(report: &Report, pages: &[&str]) {
+pub(crate) fn check(report: &Report, pages: &[&str]) {
     assert_eq!(report.problems, Vec::<String>::new());
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
     assert_eq!(report.checked, pages);
@@ -170,28 +174,28 @@ fn steps<const COUNT: usize>(steps: [Value; COUNT]) -> Vec<Value> {
     steps.into()
 }
 
-fn open(path: &str) -> Value {
+pub(crate) fn open(path: &str) -> Value {
     json!({"open": path})
 }
 
-fn see(text: &str) -> Value {
+pub(crate) fn see(text: &str) -> Value {
     json!({"see": text})
 }
 
-fn look(name: &str) -> Value {
+pub(crate) fn look(name: &str) -> Value {
     json!({"check": name})
 }
 
 /// The same, with a picture for the guide.
-fn look_and_picture(name: &str, theme: &str) -> Value {
+pub(crate) fn look_and_picture(name: &str, theme: &str) -> Value {
     json!({"check": name, "picture": theme})
 }
 
-fn press_button(name: &str) -> Value {
+pub(crate) fn press_button(name: &str) -> Value {
     json!({"click": name})
 }
 
-fn follow_link(name: &str) -> Value {
+pub(crate) fn follow_link(name: &str) -> Value {
     json!({"click": name, "role": "link"})
 }
 

@@ -137,6 +137,26 @@ fn cookie(answer: &Answer) -> String {
 }
 
 #[tokio::test]
+async fn traffic_shows_users_and_sessions_to_those_who_may_see_them() {
+    let keyed = KeyedGateway::start().await;
+    for (roles, status, sees_senders) in [
+        (&["fleet.read", "sessions.read"][..], 200, true),
+        (&["fleet.read"], 200, false),
+        (&["sessions.read"], 403, false),
+    ] {
+        let cookie = keyed.cookie_of("ada@example.org", roles).await;
+        let page = get(&keyed.gateway, "/ui/traffic", Some(&cookie)).await;
+        assert_eq!(page.status, status, "{roles:?}: {}", page.text);
+        let is_seen = page.text.contains("Users that send most");
+        assert_eq!(is_seen, sees_senders, "{roles:?}: {}", page.text);
+        if status == 403 {
+            let live = get(&keyed.gateway, "/ui/traffic/live", Some(&cookie)).await;
+            assert_eq!(live.status, 403, "{roles:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn every_reply_forbids_what_the_page_does_not_need() {
     let keyed = KeyedGateway::start().await;
     let cookie = keyed.cookie_of("ada", &["admin"]).await;

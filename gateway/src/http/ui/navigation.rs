@@ -31,6 +31,12 @@ pub(super) const FLEET: NavigationItem = NavigationItem {
     key: 'f',
     rights: &[Right::FleetRead],
 };
+pub(super) const TRAFFIC: NavigationItem = NavigationItem {
+    path: "/ui/traffic",
+    label: "Traffic",
+    key: 't',
+    rights: &[Right::FleetRead],
+};
 pub(super) const SESSIONS: NavigationItem = NavigationItem {
     path: "/ui/sessions",
     label: "Sessions",
@@ -85,6 +91,6 @@ pub(super) const RELOAD: NavigationItem = NavigationItem {
 };
 
 /// Every page of the navigation, in its order.
-pub(super) const NAVIGATION: [NavigationItem; 9] = [
-    FLEET, SESSIONS, SERVERS, RUNS, SKILLS, EVENTS, RIGHTS, TRY_CALL, RELOAD,
+pub(super) const NAVIGATION: [NavigationItem; 10] = [
+    FLEET, TRAFFIC, SESSIONS, SERVERS, RUNS, SKILLS, EVENTS, RIGHTS, TRY_CALL, RELOAD,
 ];

@@ -13,6 +13,7 @@ mod session;
 mod sessions;
 mod skills;
 mod start;
+mod traffic;
 mod try_call;
 mod wire;
 
@@ -29,6 +30,8 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/ui", get(start::show))
         .route("/ui/fleet", get(fleet::show))
         .route("/ui/fleet/live", get(fleet::live))
+        .route("/ui/traffic", get(traffic::show))
+        .route("/ui/traffic/live", get(traffic::live))
         .route("/ui/sessions", get(sessions::list))
         .route("/ui/sessions/{session}", get(session::show))
         .route("/ui/sessions/{session}/live", get(session::live))

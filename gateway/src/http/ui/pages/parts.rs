@@ -60,6 +60,15 @@ pub(super) fn problem_page(
     layout::page_with_status(context, problem.status(), title, Some(active), content)
 }
 
+/// The gateways whose figures are missing, each with the reason.
+pub(super) fn missing_gateways<'a>(missing: impl Iterator<Item = (&'a str, &'a str)>) -> Markup {
+    html! {
+        @for (worker, problem) in missing {
+            (page_html::notice(&Notice::problem(format!("Without the figures of {worker}: {problem}"))))
+        }
+    }
+}
+
 /// A message as a sentence.
 pub(super) fn sentence(message: &str) -> String {
     let mut characters = message.chars();

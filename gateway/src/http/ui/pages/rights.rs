@@ -1,16 +1,16 @@
-//! Rights: what a user with these teams, roles and scopes may use and do, and by which rule.
+//! Rights: what a user with these teams, roles and scopes may use and do, by which rule, and what the user was refused lately.
 
 use axum::response::Response;
 use maud::{Markup, html};
 use mooring_session::names::Principal;
 
-use super::parts::{problem_page, sentence};
+use super::parts::{missing_gateways, problem_page, sentence};
 use crate::http::rest::Problem;
 use crate::http::ui::context::PageContext;
-use crate::http::ui::html::{self as page_html, Notice, state, table};
+use crate::http::ui::html::{self as page_html, Notice, nothing, state, table};
 use crate::http::ui::layout;
 use crate::http::ui::navigation::RIGHTS;
-use mooring_admin::CallerRights;
+use mooring_admin::{CallerRights, OperatorError, UserRefusals};
 use mooring_identity::Identity;
 
 /// The fields of the form beside the user, each a list.
@@ -53,16 +53,49 @@ pub(super) async fn show(context: PageContext) -> Result<Response, Response> {
         scopes: names("scopes"),
         ..Identity::of(principal)
     };
-    let operator = context.operator();
-    Ok(
-        match operator.rights_of(&context.operator_identity(), &caller) {
-            Ok(rights) => {
-                let content = html! { (form) (rights_content(&rights)) };
-                layout::page(&context, "Rights", Some(RIGHTS), content)
+    Ok(match explain(&context, &caller).await {
+        Ok((rights, refusals)) => {
+            let content = html! { (form) (rights_content(&rights)) (refusals_content(&refusals)) };
+            layout::page(&context, "Rights", Some(RIGHTS), content)
+        }
+        Err(error) => problem_page(&context, "Rights", RIGHTS, &Problem::from(error)),
+    })
+}
+
+/// What the caller may do, and what its user was refused.
+async fn explain(
+    context: &PageContext,
+    caller: &Identity,
+) -> Result<(CallerRights, UserRefusals), OperatorError> {
+    let (operator, identity) = (context.operator(), context.operator_identity());
+    let rights = operator.rights_of(&identity, caller)?;
+    let refusals = operator.refusals_of(&identity, &caller.principal).await?;
+    Ok((rights, refusals))
+}
+
+fn refusals_content(refusals: &UserRefusals) -> Markup {
+    let missing = refusals.missing.iter();
+    let missing = missing.map(|(worker, problem)| (worker.as_str(), problem.as_str()));
+    let rows = html! {
+        @for (worker, refusal) in &refusals.refusals {
+            tr {
+                td { (refusal.ago_ms / 1000) " s ago" }
+                td { code { (refusal.server.as_deref().unwrap_or_default()) } }
+                td { code { (refusal.tool.as_deref().unwrap_or_default()) } }
+                td { (refusal.reason) }
+                td.number { (refusal.times) }
+                td { code { (worker) } }
             }
-            Err(error) => problem_page(&context, "Rights", RIGHTS, &Problem::from(error)),
-        },
-    )
+        }
+    };
+    let headings = ["Last", "Server", "Tool", "Because", "#Times", "Gateway"];
+    html! {
+        h2 { "Latest refusals" }
+        (missing_gateways(missing))
+        @if refusals.refusals.is_empty() { (nothing("This user was refused nothing.")) } @else {
+            (table("Latest refusals", &headings, rows))
+        }
+    }
 }
 
 fn rights_content(rights: &CallerRights) -> Markup {
