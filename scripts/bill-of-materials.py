@@ -2,11 +2,12 @@
 """Writes what the gateway and the module are made of: bill-of-materials.py OUT
 
 OUT/mooring.cdx.json is a software bill of materials (CycloneDX 1.5), OUT/third-party-licenses.txt the license texts of all
-crates in it. Only what is compiled into the two binaries for this machine counts: no tests, no build scripts' helpers, no
-other platforms. Both follow from Cargo.lock alone.
+that is in it. Only what is compiled into the two binaries for this machine counts: no tests, no build scripts' helpers, no
+other platforms. Both follow from Cargo.lock, and from the scripts of the operators' page.
 """
 
 import collections
+import hashlib
 import json
 import pathlib
 import re
@@ -15,6 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARIES = ("mooring", "mooring-module")
+SCRIPTS = ROOT / "gateway" / "src" / "http" / "ui" / "assets" / "vendor"
 LICENSE_FILE = re.compile(r"^(licen[cs]e|copying|notice|unlicense)", re.IGNORECASE)
 
 
@@ -72,18 +74,37 @@ def component(package: dict, sums: dict) -> dict:
     return described
 
 
+def htmx() -> dict:
+    """The library of the operators' page, which is in the gateway's binary. Its file names carry the version."""
+    (script,) = SCRIPTS.glob("htmx-*.min.js")
+    version = re.fullmatch(r"htmx-(.+)\.min\.js", script.name)[1]
+    purl = f"pkg:npm/htmx.org@{version}"
+    return {
+        "type": "library",
+        "bom-ref": purl,
+        "name": "htmx.org",
+        "version": version,
+        "purl": purl,
+        "licenses": [{"expression": "0BSD"}],
+        "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(script.read_bytes()).hexdigest()}],
+        "externalReferences": [{"type": "vcs", "url": "https://github.com/bigskysoftware/htmx"}],
+    }
+
+
 def bill(packages: dict, depends: dict, version: str) -> dict:
-    sums = checksums()
+    sums, scripts = checksums(), htmx()
+    gateway = next(reference(packages[id]) for id in depends if packages[id]["name"] == "mooring")
+    depends_on = {reference(packages[id]): [reference(packages[other]) for other in depends[id]] for id in depends}
+    depends_on[gateway].append(scripts["bom-ref"])
+    depends_on[scripts["bom-ref"]] = []
+    components = [component(packages[id], sums) for id in depends] + [scripts]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
         "metadata": {"component": {"type": "application", "bom-ref": "mooring", "name": "mooring", "version": version}},
-        "components": [component(packages[id], sums) for id in sorted(depends, key=lambda id: reference(packages[id]))],
-        "dependencies": [
-            {"ref": reference(packages[id]), "dependsOn": sorted(reference(packages[other]) for other in depends[id])}
-            for id in sorted(depends, key=lambda id: reference(packages[id]))
-        ],
+        "components": sorted(components, key=lambda component: component["bom-ref"]),
+        "dependencies": [{"ref": ref, "dependsOn": sorted(others)} for ref, others in sorted(depends_on.items())],
     }
 
 
@@ -101,6 +122,9 @@ def license_texts(packages: dict, depends: dict) -> str:
             crates_of[file.read_text(errors="replace").strip()].append(named)
         if not files:
             without.append(f"{named}, by {', '.join(package['authors']) or 'the authors of ' + str(package['repository'])}")
+    scripts = htmx()
+    named = f"{scripts['name']} {scripts['version']} (0BSD)"
+    crates_of[(SCRIPTS / "LICENSE").read_text().strip()].append(named)
     parts = ["The binaries of Mooring contain the libraries below, under these licenses.\n"]
     for text, crates in sorted(crates_of.items(), key=lambda item: (-len(item[1]), item[1])):
         parts.append("=" * 80 + "\n" + "\n".join(dict.fromkeys(crates)) + "\n" + "-" * 80 + "\n" + text + "\n")

@@ -115,7 +115,7 @@ async fn the_gateway_is_installed_by_pip_and_by_npm() -> anyhow::Result<()> {
 }
 
 #[test]
-fn the_bill_of_materials_has_each_crate_with_license_and_checksum() -> anyhow::Result<()> {
+fn the_bill_of_materials_has_each_library_with_license_and_checksum() -> anyhow::Result<()> {
     let directory = TempDir::with_prefix("mooring-bill-")?;
     let script = paths::workspace().join("scripts/bill-of-materials.py");
     let made = Command::new(script).arg(directory.path()).output()?;
@@ -145,11 +145,18 @@ fn the_bill_of_materials_has_each_crate_with_license_and_checksum() -> anyhow::R
         named("tokio").is_some() && named("redis-module").is_some(),
         "{bill}"
     );
+    // The page's scripts are in the binary.
+    let htmx = named("htmx.org").context("htmx")?;
+    let scripts = paths::workspace().join("gateway/src/http/ui/assets/vendor/README.md");
+    let sums = std::fs::read_to_string(scripts)?;
+    let sum = htmx["hashes"][0]["content"].as_str().context("a sum")?;
+    ensure!(sums.contains(sum), "{htmx}");
     // Of the tests, of build scripts, and of another platform.
     for name in ["rmcp", "bindgen", "windows-sys"] {
         ensure!(named(name).is_none(), "{name}");
     }
     let texts = std::fs::read_to_string(directory.path().join("third-party-licenses.txt"))?;
     ensure!(texts.contains("tokio 1.") && texts.contains("Permission is hereby granted"));
+    ensure!(texts.contains("htmx.org ") && texts.contains("Zero-Clause BSD"));
     Ok(())
 }
