@@ -67,6 +67,8 @@ Client configuration (in production, use the address of the load balancer):
 
   $(print_client_configuration "${endpoints[0]}")
 
+The operators' page, for your browser, is the same at each of them: ${endpoints[0]%/servers/*}/ui
+
 Watch them:
 
   redis-cli -3 -p $redis_port WORKER.LIST                  who is alive

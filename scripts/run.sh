@@ -103,6 +103,7 @@ Repeat the last one: the count goes up, always on the same instance. Then kill t
 continues at the other one, and the reply says that the count was lost. Restart this command: sessions are kept in
 $state.
 
+The operators' page, for your browser: http://127.0.0.1:$port/ui
 Sessions and rebinds in figures: http://127.0.0.1:$port/metrics
 The gateway's log follows; Ctrl-C stops everything.
 
