@@ -64,8 +64,8 @@ struct ExchangeSeries {
     ended: RwLock<Vec<(EndKind, Histogram)>>,
 }
 
-/// The labels of the ends of one server's exchanges: method, status class and outcome.
-type EndKind = (&'static str, &'static str, ExchangeOutcome);
+/// The labels of the ends of one server's exchanges: method, status class, outcome and era.
+type EndKind = (&'static str, &'static str, ExchangeOutcome, &'static str);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExchangeSide {
@@ -78,6 +78,7 @@ enum ExchangeSide {
 pub struct ExchangeTimer {
     series: Arc<ExchangeSeries>,
     method: &'static str,
+    era: &'static str,
     started: Instant,
 }
 
@@ -86,6 +87,13 @@ impl ExchangeTimer {
     #[must_use]
     pub fn of_request(server: &str, method: &'static str, started: Instant) -> Self {
         Self::begin(series(ExchangeSide::Client, server, ""), method, started)
+    }
+
+    /// The same request, as one without a session (MCP 2026-07-28).
+    #[must_use]
+    pub const fn sessionless(mut self) -> Self {
+        self.era = "modern";
+        self
     }
 
     /// A message to this instance, which is sent now.
@@ -101,6 +109,7 @@ impl ExchangeTimer {
         Self {
             series,
             method,
+            era: "legacy",
             started,
         }
     }
@@ -111,7 +120,7 @@ impl ExchangeTimer {
             let took = first_byte_at.saturating_duration_since(self.started);
             self.series.record_first_byte(self.method, took);
         }
-        let kind = (self.method, status_class(status), outcome);
+        let kind = (self.method, status_class(status), outcome, self.era);
         let took = self.started.elapsed();
         self.series.recent.end(outcome, took);
         self.series.record_end(kind, took);
@@ -159,14 +168,14 @@ impl ExchangeSeries {
 
     fn record_end(&self, kind: EndKind, took: Duration) {
         record(&self.ended, kind, took, || {
-            let (method, status, outcome) = kind;
+            let (method, status, outcome, era) = kind;
             let mut labels = self.labels.clone();
             labels.push(Label::from_static_parts("method", method));
             labels.push(Label::from_static_parts("outcome", outcome.into()));
             match self.side {
                 ExchangeSide::Client => {
                     labels.push(Label::from_static_parts("status", status));
-                    labels.push(Label::from_static_parts("era", "legacy"));
+                    labels.push(Label::from_static_parts("era", era));
                     histogram!(REQUEST_SECONDS, labels)
                 }
                 ExchangeSide::Upstream => histogram!(UPSTREAM_SECONDS, labels),

@@ -13,7 +13,7 @@ use super::answer;
 use super::answer::with_session_id;
 use super::built_in::{call_of, reply_to};
 use super::request::ServerRequest;
-use mooring_agent::server::{AgentServer, CallContext, Progress, RequestName};
+use mooring_agent::server::{AgentServer, Call, CallContext, Progress, RequestName};
 use mooring_protocol::{ErrorKind, Id, Kind, Message, Method, Reply, Revision};
 
 /// Prefix of clients' session ids.
@@ -51,6 +51,51 @@ pub(crate) async fn post(
         }
         Err(reply) => return *reply,
     };
+    let name = request_name(request, &id_json);
+    run(request, message, revision, call, id_json, name).await
+}
+
+/// Serves one request without a session (MCP 2026-07-28). If its client leaves, its run ends.
+pub(crate) async fn post_sessionless(request: &AgentRequest<'_>, message: &Message<'_>) -> Reply {
+    let revision = Revision::MODERN;
+    let (call, id_json) = match call_of(request.server, message, revision) {
+        Ok(call) => call,
+        Err(reply) => return *reply,
+    };
+    let name = RequestName {
+        client: client_id().into(),
+        id_json: id_json.clone(),
+    };
+    let cancelling = CancelledWithoutReader(Arc::clone(request.server), name.clone());
+    let reply = run(request, message, revision, call, id_json, Some(name));
+    tokio::select! {
+        biased;
+        reply = reply => Reply {
+            body: reply.body.guarded_by(cancelling),
+            ..reply
+        },
+        () = request.client_gone.cancelled() => Reply::empty(StatusCode::ACCEPTED),
+    }
+}
+
+/// Ends the run of a request when nobody reads its reply any more. A run that has ended is not concerned.
+struct CancelledWithoutReader(Arc<AgentServer>, RequestName);
+
+impl Drop for CancelledWithoutReader {
+    fn drop(&mut self) {
+        self.0.cancel(&self.1);
+    }
+}
+
+/// Runs the agent for a call.
+async fn run(
+    request: &AgentRequest<'_>,
+    message: &Message<'_>,
+    revision: Revision,
+    call: Call,
+    id_json: Box<str>,
+    name: Option<RequestName>,
+) -> Reply {
     let (progress, said) = message
         .params
         .requested_progress()
@@ -63,10 +108,11 @@ pub(crate) async fn post(
     let counted = request.call.clone();
     let call_context = CallContext {
         principal: request.identity.principal.clone(),
-        request: request_name(request, &id_json),
+        request: name,
         progress,
     };
-    reply_to(id_json, call.make(call_context), said, counted).await
+    let made = call.make(call_context);
+    reply_to(id_json, revision, made, said, counted).await
 }
 
 /// A new session id, to which no state belongs.

@@ -124,6 +124,10 @@ fn entries(body: &Bytes) -> Result<Vec<BatchEntry>, ErrorBody<'static>> {
         if is_initialize(&message) {
             return Err(invalid("initialize may not be part of a batch".to_owned()));
         }
+        if message.params.is_modern() {
+            let detail = "a request without a session may not be part of a batch (MCP 2026-07-28)";
+            return Err(invalid(detail.to_owned()));
+        }
         let id = message.id().filter(|_| message.kind() == Kind::Request);
         Ok(BatchEntry {
             text: body.slice_ref(text.get().as_bytes()),

@@ -7,6 +7,7 @@ use http::StatusCode;
 
 use super::answer;
 use super::delayed_answer::{Before, reply_or_stream};
+use mooring_protocol::modern::complete_result;
 use mooring_protocol::tool_server::{ToolServerReply, handle_request};
 use mooring_protocol::{ErrorKind, Message, Reply, Revision, ToolServer, call};
 use mooring_usage::{CallPermit, for_same_user};
@@ -38,6 +39,7 @@ pub(crate) fn call_of<S: ToolServer>(
 /// ahead of the response.
 pub(crate) async fn reply_to(
     id_json: Box<str>,
+    revision: Revision,
     making: impl Future<Output = String> + Send + 'static,
     before: Before,
     call: Option<Arc<CallPermit>>,
@@ -45,7 +47,11 @@ pub(crate) async fn reply_to(
     let answered_id = id_json.clone();
     let task = tokio::spawn(for_same_user(async move {
         let _until_made = call;
-        Bytes::from(call::result(&answered_id, &making.await))
+        let result = match revision.is_modern() {
+            true => complete_result(&making.await, None),
+            false => making.await,
+        };
+        Bytes::from(call::result(&answered_id, &result))
     }));
     reply_or_stream(task, before, id_json).await
 }

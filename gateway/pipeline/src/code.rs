@@ -63,7 +63,8 @@ pub(crate) async fn post(
         upstreams: Arc::new(NestedServers::of_caller(&request.core, &request.identity)),
         client,
     };
-    reply_to(id_json, call.make(call_context), questions, counted).await
+    let made = call.make(call_context);
+    reply_to(id_json, revision, made, questions, counted).await
 }
 
 /// Delivers a client's answer to a question that a tool asked during a run.

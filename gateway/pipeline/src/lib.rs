@@ -22,6 +22,7 @@ pub mod hooks;
 mod latest_session;
 pub mod legacy;
 mod map_messages;
+mod modern;
 mod nested_servers;
 mod order;
 mod pipeline;
@@ -47,11 +48,14 @@ mod visible_tools;
 pub use self::batch::serve_batch;
 pub use self::directory::{AdmissionRefusal, ServerDirectory, ServerTarget};
 pub use self::latest_session::LatestSession;
+pub use self::modern::ClientStates;
 pub use self::nested_servers::NestedServers;
 pub use self::pipeline::{Operation, serve, serve_posted};
 pub use self::refusals::{RefusalCause, RefusalView};
 pub use self::removed_servers::RemovedServers;
-pub use self::request::{ClientTransport, Request, RequestFields, RequestServer, SessionSource};
+pub use self::request::{
+    ClientTransport, MirroredFields, Request, RequestFields, RequestServer, SessionSource,
+};
 pub use self::request_entry::RequestEntry;
 pub use self::request_facts::RequestKind;
 pub use self::request_log::{REQUESTS_TARGET, RequestLog};

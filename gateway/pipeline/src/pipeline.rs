@@ -1,4 +1,4 @@
-//! The entry of every request of an admitted client, and its route by the kind of its server.
+//! The entry of every request of an admitted client, and its route by its era and the kind of its server.
 
 use bytes::Bytes;
 
@@ -7,10 +7,8 @@ use super::hooked_call::answered;
 use super::order::serve_in_order;
 use super::request::{Request, RequestServer as _};
 use super::visible_tools::VisibleTools;
-use super::{agent, answer, code, group, stateful, upstream_server};
-use mooring_protocol::{
-    EnvelopeError, ErrorBody, ErrorKind, Kind, Message, Method, Reply, Revision,
-};
+use super::{agent, answer, code, group, modern, stateful, upstream_server};
+use mooring_protocol::{EnvelopeError, ErrorBody, Message, Reply, Revision};
 use mooring_traces::in_scope;
 
 /// What a request asks for.
@@ -65,11 +63,8 @@ pub async fn serve_posted(
         Ok(message) => message,
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
     };
-    if message.kind() == Kind::Request && message.method() == Method::ServerDiscover {
-        // A client that also speaks 2026-07-28 sends this first. An error code of that revision, also the one for an
-        // unsupported revision, would identify the gateway as a server of that revision; "method not found" makes the
-        // client initialize.
-        return answer::plain(ErrorKind::MethodNotFound, message.id());
+    if modern::is_modern(&request.fields, &message) {
+        return Box::pin(modern::serve_sessionless(request, server, body, &message)).await;
     }
     let revision = match request.fields.revision_of(&message) {
         Ok(revision) => revision,
@@ -91,6 +86,9 @@ async fn route(
     message: &Message<'_>,
     revision: Revision,
 ) -> Reply {
+    if revision.is_modern() {
+        return Box::pin(modern::route(request, server, body, message)).await;
+    }
     match server {
         ServerTarget::Upstream(server) => {
             upstream_server::post(&request.at(server), body, message, revision).await

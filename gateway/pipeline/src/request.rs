@@ -68,12 +68,26 @@ pub struct RequestFields {
     pub session: Result<SessionId, ErrorKind>,
     /// Its revision: the assumed one if it names none.
     pub revision: Result<Revision, VersionError>,
+    /// What it repeats of its message.
+    pub mirrored: MirroredFields,
     /// The name of its client, which tells the sessions of code apart.
     pub client_name: Option<HeaderValue>,
     /// What goes on to upstream servers.
     pub forwarded: ForwardedFields,
     /// How it came.
     pub transport: ClientTransport,
+}
+
+/// What a request repeats of its message in headers, for those who route by them (MCP 2026-07-28, transports, "Request
+/// Metadata"). Values that occur more than once are joined, as they are for whoever reads them (RFC 9110, 5.3).
+#[derive(Clone, Debug, Default)]
+pub struct MirroredFields {
+    /// The revision.
+    pub revision: Option<HeaderValue>,
+    /// The method.
+    pub method: Option<HeaderValue>,
+    /// The tool, prompt, resource or task.
+    pub name: Option<HeaderValue>,
 }
 
 /// How a client's request came.
@@ -121,10 +135,22 @@ impl Default for RequestFields {
         Self {
             session: Err(ErrorKind::SessionMissing),
             revision: Ok(Revision::ASSUMED),
+            mirrored: MirroredFields::default(),
             client_name: None,
             forwarded: ForwardedFields::default(),
             transport: ClientTransport::default(),
         }
+    }
+}
+
+impl MirroredFields {
+    /// Whether they name a revision without sessions.
+    #[must_use]
+    pub fn names_modern_revision(&self) -> bool {
+        let named = self.revision.as_ref().and_then(|value| value.to_str().ok());
+        named
+            .and_then(|name| Revision::named(name.trim()))
+            .is_some_and(Revision::is_modern)
     }
 }
 

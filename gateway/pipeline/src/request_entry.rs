@@ -74,6 +74,10 @@ impl RequestEntry {
     pub fn note_message(&self, server: &ServerName, message: &Message<'_>) {
         let method = message.method();
         let timer = ExchangeTimer::of_request(server.as_str(), method.label(), self.arrived);
+        let timer = match message.params.is_modern() {
+            true => timer.sessionless(),
+            false => timer,
+        };
         let tool = (method == Method::ToolsCall)
             .then(|| message.params.name())
             .flatten();

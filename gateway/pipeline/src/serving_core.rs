@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use url::Url;
 
 use super::hooks::CallHooks;
+use super::modern::ClientStates;
 use super::policy::AccessPolicy;
 use super::request_log::RequestLog;
 use super::request_rate::RequestRates;
@@ -37,6 +38,8 @@ pub struct ServingCore {
     pub request_rates: Option<Arc<RequestRates>>,
     /// The page on which users store secrets for servers; none if there is none.
     pub credential_page: Option<Url>,
+    /// Seals what clients without sessions bring back.
+    pub client_states: ClientStates,
     /// Limits of relaying replies.
     pub relay: RelayOptions,
 }

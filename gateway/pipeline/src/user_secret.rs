@@ -12,24 +12,30 @@ use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Reply};
 use mooring_upstream::connection::ClientCapabilities;
 use mooring_upstream::{Caller, UserSecretError};
 
+/// The page where the user has to store a secret before a request without a session can be sent; none if there is one.
+pub(crate) async fn needs_secret(request: &UpstreamRequest<'_>) -> Option<Url> {
+    request.server.user_secret.as_ref()?;
+    let mut page = request.core.credential_page.clone()?;
+    page.query_pairs_mut()
+        .append_pair("server", request.server.id.as_str());
+    let caller = Caller::of(&request.identity.principal);
+    match request.server.user_secret_version(&caller).await {
+        Err(UserSecretError::Missing | UserSecretError::Unreadable) => Some(page),
+        Ok(_) | Err(UserSecretError::Unavailable) => None,
+    }
+}
+
 /// The reply that asks the user to store a secret for the server of this request, before it is sent; none if there is one,
 /// or the user cannot be asked.
 pub(crate) async fn ask_for_secret(
     request: &UpstreamRequest<'_>,
     message: &Message<'_>,
 ) -> Option<Reply> {
-    request.server.user_secret.as_ref()?;
     if message.kind() != Kind::Request {
         return None;
     }
+    let page = needs_secret(request).await?;
     let server = request.server.id.as_str();
-    let mut page = request.core.credential_page.clone()?;
-    page.query_pairs_mut().append_pair("server", server);
-    let caller = Caller::of(&request.identity.principal);
-    match request.server.user_secret_version(&caller).await {
-        Err(UserSecretError::Missing | UserSecretError::Unreadable) => {}
-        Ok(_) | Err(UserSecretError::Unavailable) => return None,
-    }
     let client = match is_initialize(message) {
         true => ClientCapabilities::declared_in(message.raw_params()?),
         false => {

@@ -28,6 +28,10 @@ pub enum ErrorKind {
     MethodNotFound,
     /// A server of the gateway itself refuses the tool, the cursor or the params.
     ParamsRefused,
+    /// A header is missing, malformed, or differs from the field that it repeats (MCP 2026-07-28).
+    HeaderMismatch,
+    /// The server does not support this method, in a revision that answers so with a status (MCP 2026-07-28).
+    MethodUnknown,
     /// The revision is not served.
     UnsupportedVersion,
     /// The request needs a session id and has none.
@@ -119,6 +123,8 @@ impl ErrorKind {
             // These two answer a valid HTTP request, as an MCP server would.
             Self::MethodNotFound => row(-32601, S::OK, "method not found"),
             Self::ParamsRefused => row(-32602, S::OK, "invalid params"),
+            Self::HeaderMismatch => row(-32020, S::BAD_REQUEST, "header mismatch"),
+            Self::MethodUnknown => row(-32601, S::NOT_FOUND, "method not found"),
             Self::UnsupportedVersion => row(-32022, S::BAD_REQUEST, "unsupported protocol version"),
             Self::SessionMissing => row(
                 -32000,

@@ -8,6 +8,10 @@ pub const MCP_SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id")
 pub const X_MCP_SESSION_ID: HeaderName = HeaderName::from_static("x-mcp-session-id");
 /// The revision that was negotiated (MCP 2025-06-18).
 pub const MCP_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The method of the message, repeated (MCP 2026-07-28, transports, "Standard Request Headers").
+pub const MCP_METHOD: HeaderName = HeaderName::from_static("mcp-method");
+/// The tool, prompt, resource or task of the message, repeated.
+pub const MCP_NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// The event after which a stream is resumed (WHATWG server-sent events).
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The id of one request, which a client or a proxy may choose: in the reply, in the log, and upstream.

@@ -16,6 +16,7 @@ pub mod listing;
 pub mod mark;
 pub mod marker;
 pub mod method;
+pub mod modern;
 pub mod renaming;
 pub mod repeated_keys;
 pub mod reply;

@@ -73,6 +73,9 @@ pub enum Method {
     /// `server/discover` (2026-07-28).
     #[strum(serialize = "server/discover")]
     ServerDiscover,
+    /// `subscriptions/listen` (2026-07-28).
+    #[strum(serialize = "subscriptions/listen")]
+    SubscriptionsListen,
     /// Every other method; forwarded unchanged.
     #[strum(serialize = "other")]
     Other,

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::modern::complete_result;
 use super::{ErrorBody, ErrorKind, Message, Method, Revision};
 
+/// How long a client may keep what a server offers, in milliseconds. It changes with the settings alone.
+const CACHED_MS: u64 = 60_000;
 /// How many characters of a name an error repeats.
 const NAME_CHARS_MAX: usize = 60;
 
@@ -57,9 +60,17 @@ pub fn handle_request<'a, S: ToolServer>(
 ) -> ToolServerReply<'a, S::Call> {
     let error = |kind: ErrorKind| ErrorBody::new(kind).answering(message.id());
     match message.method() {
-        Method::Initialize => ToolServerReply::Result(server.initialize(revision)),
-        Method::Ping => ToolServerReply::Result("{}".to_owned()),
+        Method::ServerDiscover if revision.is_modern() => {
+            ToolServerReply::Result(discovery(&server.initialize(revision)))
+        }
+        Method::Initialize if !revision.is_modern() => {
+            ToolServerReply::Result(server.initialize(revision))
+        }
+        Method::Ping if !revision.is_modern() => ToolServerReply::Result("{}".to_owned()),
         Method::ToolsList => match params::<ListParams>(message) {
+            Ok(ListParams { cursor: None }) if revision.is_modern() => {
+                ToolServerReply::Result(complete_result(server.tools_json(), Some(CACHED_MS)))
+            }
             Ok(ListParams { cursor: None }) => {
                 ToolServerReply::Result(server.tools_json().to_owned())
             }
@@ -73,8 +84,22 @@ pub fn handle_request<'a, S: ToolServer>(
             Ok(call) => ToolServerReply::Call(call),
             Err(detail) => ToolServerReply::Error(error(ErrorKind::ParamsRefused).detail(detail)),
         },
+        _ if revision.is_modern() => ToolServerReply::Error(error(ErrorKind::MethodUnknown)),
         _ => ToolServerReply::Error(error(ErrorKind::MethodNotFound)),
     }
+}
+
+/// The result of `server/discover` of a server whose `initialize` has this result (MCP 2026-07-28, discovery).
+fn discovery(initialize: &str) -> String {
+    let described: Value = serde_json::from_str(initialize).unwrap_or_default();
+    let part = |name: &str| described.get(name).cloned().unwrap_or_default();
+    let discovered = json!({
+        "supportedVersions": [Revision::MODERN.as_str()],
+        "capabilities": part("capabilities"),
+        "instructions": part("instructions"),
+        "_meta": { "io.modelcontextprotocol/serverInfo": part("serverInfo") },
+    });
+    complete_result(&discovered.to_string(), Some(CACHED_MS))
 }
 
 fn call<S: ToolServer>(server: &Arc<S>, message: &Message<'_>) -> Result<S::Call, String> {

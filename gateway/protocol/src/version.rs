@@ -50,10 +50,17 @@ impl VersionError {
         let supported = Revision::SERVED.map(Revision::as_str);
         serde_json::json!({ "supported": supported, "requested": requested }).to_string()
     }
+
+    /// The same where requests without sessions are served too.
+    #[must_use]
+    pub fn data_of_both_eras(requested: &str) -> String {
+        let supported = Revision::ALL.map(Revision::as_str);
+        serde_json::json!({ "supported": supported, "requested": requested }).to_string()
+    }
 }
 
 impl Revision {
-    /// The served revisions, oldest first. 2024-11-05 has no Streamable HTTP, but a session uses the revision that its
+    /// The served revisions with sessions, oldest first. 2024-11-05 has no Streamable HTTP, but a session uses the revision that its
     /// server chose, whatever the client's transport.
     pub const SERVED: [Self; 4] = [
         Self::V2024_11_05,
@@ -67,6 +74,9 @@ impl Revision {
 
     /// The newest revision with sessions, offered to clients that request an unsupported one.
     pub const OFFERED: Self = Self::V2025_11_25;
+
+    /// The newest revision without sessions, which a request names in its `_meta`.
+    pub const MODERN: Self = Self::V2026_07_28;
 
     const ALL: [Self; 5] = [
         Self::V2024_11_05,

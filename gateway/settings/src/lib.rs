@@ -74,10 +74,10 @@ pub use redis_url::{
 };
 pub use servers::{
     AgentServerSettings, ChildVariables, ClientAuthentication, CommandLine, CommandTemplate,
-    Concurrency, Condition, GroupNames, GroupServerSettings, HttpServerSettings, INHERITED_DEFAULT,
-    Instance, LostStateNotice, OauthSettings, OnUpstreamLoss, OutputForm, OutputRules, Pointer,
-    Results, ServerId, ServerKind, ServerSettings, StdioServerSettings, TemplateError, TokenGrant,
-    UpstreamHeaders, UserSecretSettings,
+    Concurrency, Condition, EraChoice, GroupNames, GroupServerSettings, HttpServerSettings,
+    INHERITED_DEFAULT, Instance, LostStateNotice, OauthSettings, OnUpstreamLoss, OutputForm,
+    OutputRules, Pointer, Results, ServerId, ServerKind, ServerSettings, StdioServerSettings,
+    TemplateError, TokenGrant, UpstreamHeaders, UserSecretSettings,
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, StoreLocation, StoreSettings};

@@ -1,11 +1,13 @@
 //! What the headers of a request say to the pipeline, which knows no headers.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use mooring_session::names::SessionId;
 
 use mooring_code::place::ClientName;
-use mooring_pipeline::{ClientTransport, RequestFields};
-use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID};
+use mooring_pipeline::{ClientTransport, MirroredFields, RequestFields};
+use mooring_protocol::header::{
+    MCP_METHOD, MCP_NAME, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID,
+};
 use mooring_protocol::{ErrorKind, Revision};
 use mooring_upstream::ForwardedFields;
 
@@ -16,9 +18,24 @@ pub(super) fn read_fields(headers: &HeaderMap) -> RequestFields {
     if headers.contains_key(MCP_PROTOCOL_VERSION) {
         forwarded.revision = revision.as_ref().ok().copied();
     }
+    let mirrored = MirroredFields {
+        revision: joined(headers, &MCP_PROTOCOL_VERSION),
+        method: joined(headers, &MCP_METHOD),
+        name: joined(headers, &MCP_NAME),
+    };
+    // A request of that era is in no session and resumes nothing, whatever these headers say (MCP 2026-07-28, transports,
+    // "Earlier Streamable HTTP Revisions").
+    let is_modern = mirrored.names_modern_revision();
+    if is_modern {
+        forwarded.last_event_id = None;
+    }
     RequestFields {
-        session: session_id(headers),
+        session: match is_modern {
+            true => Err(ErrorKind::SessionMissing),
+            false => session_id(headers),
+        },
         revision,
+        mirrored,
         client_name: headers.get(ClientName::HEADER).cloned(),
         forwarded,
         transport: ClientTransport::Http(None),
@@ -34,6 +51,18 @@ pub(super) fn read_fields_for_stream(headers: &HeaderMap) -> RequestFields {
     };
     fields.forwarded.last_event_id = None;
     fields
+}
+
+/// The value of a header, joined from all its lines.
+fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    let mut value = first.clone();
+    for other in values {
+        let both = [value.as_bytes(), other.as_bytes()].join(&b", "[..]);
+        value = HeaderValue::from_bytes(&both).ok()?;
+    }
+    Some(value)
 }
 
 /// The session id, under its own name or the alias.

@@ -27,7 +27,7 @@ use mooring_pipeline::group::Groups;
 use mooring_pipeline::hooks::CallHooks;
 use mooring_pipeline::legacy::LegacyClients;
 use mooring_pipeline::policy::AccessPolicy;
-use mooring_pipeline::{RemovedServers, RequestLog, ServerDirectory, ServingCore};
+use mooring_pipeline::{ClientStates, RemovedServers, RequestLog, ServerDirectory, ServingCore};
 use mooring_router::affinity::{
     ConnectionSettings, OwnedConnections, RoutedServers, SessionLimits, SessionRouter,
     SessionRouterOptions,
@@ -60,6 +60,7 @@ struct CommonParts {
     session_router: SessionRouter,
     pool: Pool,
     request_log: Arc<RequestLog>,
+    client_states: ClientStates,
     relay: RelayOptions,
     vault: Option<Arc<Vault>>,
     page: Option<Arc<OperatorPage>>,
@@ -155,6 +156,7 @@ pub(crate) async fn assemble(
             UserDigests::new(parts.ring.as_ref()),
             tracer,
         )),
+        client_states: client_states(parts.ring.as_ref())?,
         relay: RelayOptions {
             message_bytes_max: settings.upstream.event_bytes_max,
             seals: Seals::new(parts.ring.as_ref().map(SealKey::new)),
@@ -183,6 +185,7 @@ pub(super) async fn assemble_next(
         session_router: app.core.session_router.clone(),
         pool: app.core.pool.clone(),
         request_log: Arc::clone(&app.core.request_log),
+        client_states: app.core.client_states.clone(),
         relay: app.core.relay.clone(),
         vault: app.vault.clone(),
         page: app.page.clone(),
@@ -222,6 +225,7 @@ async fn build(
         session_router: common.session_router,
         pool: common.pool,
         request_log: common.request_log,
+        client_states: common.client_states,
         relay: common.relay,
     });
     let present = previous.map(|previous| &*previous.app.directory);
@@ -288,6 +292,22 @@ fn caller_signer(
         .map(|ring| CallerSigner::new(ring).map(Arc::new))
         .transpose();
     signer.map_err(|error| ServeError::Unavailable {
+        service: "worker.fleet_keys_file".to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// Seals what clients bring back: with the keys of the fleet, or with one that only this process knows.
+fn client_states(ring: Option<&KeyRing>) -> Result<ClientStates, ServeError> {
+    let own;
+    let ring = match ring {
+        Some(ring) => ring,
+        None => {
+            own = KeyRing::random();
+            &own
+        }
+    };
+    ClientStates::new(ring).map_err(|error| ServeError::Unavailable {
         service: "worker.fleet_keys_file".to_owned(),
         reason: error.to_string(),
     })

@@ -167,6 +167,7 @@ fn over_http(
     let instances = instances(&http.instances, previous)?;
     let headers = http.headers.map().clone();
     let mut server = Server::new(id, instances, policy, headers);
+    server.era = http.era;
     let UpstreamCredentials {
         signer,
         tokens,

@@ -14,6 +14,7 @@ mod credential;
 mod credential_header;
 mod discard;
 mod dropped_message;
+mod era;
 mod exchange;
 mod forwarded_fields;
 mod handshake;
@@ -48,6 +49,7 @@ pub use contact::{Contact, ContactLog};
 pub use credential::CredentialError;
 pub use discard::{DiscardOutcome, discard};
 pub use dropped_message::report_dropped_message;
+pub use era::{EraLog, ServerEra, era_of, is_modern_error};
 pub use exchange::{ANSWER_BYTES_MAX, Answer, ExchangeError, ReplySource, read_answer, within};
 pub use forwarded_fields::ForwardedFields;
 pub use handshake::{

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use mooring_session::names::{InstanceName, UpstreamSession};
 
 use super::credential::RequestCredential;
@@ -223,6 +223,13 @@ impl Outgoing {
         if let Ok(value) = HeaderValue::from_str(revision) {
             self.headers.insert(MCP_PROTOCOL_VERSION, value);
         }
+        self
+    }
+
+    /// Sets a header.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
         self
     }
 

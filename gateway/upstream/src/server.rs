@@ -10,10 +10,10 @@ use mooring_session::rules::Ownership;
 
 use super::credential::RequestCredential;
 use super::{
-    Caller, CallerCredentials, ContactLog, Lateness, OauthTokens, Reach, ReadinessLog,
+    Caller, CallerCredentials, ContactLog, EraLog, Lateness, OauthTokens, Reach, ReadinessLog,
     SecretHeader, Statefulness, StatefulnessSeen, UserSecretError,
 };
-use mooring_settings::{Affinity, Concurrency, LostStateNotice, OnUpstreamLoss};
+use mooring_settings::{Affinity, Concurrency, EraChoice, LostStateNotice, OnUpstreamLoss};
 
 /// The name of the one instance of a server that gateways start: no URL.
 pub const STARTED_HERE: &str = "stdio";
@@ -84,6 +84,10 @@ pub struct Server {
     pub tokens: Option<Arc<OauthTokens>>,
     /// How requests have the secret of their user; none where users store none.
     pub user_secret: Option<Arc<SecretHeader>>,
+    /// In which era it serves clients.
+    pub era: EraChoice,
+    /// What it was found to serve.
+    pub era_log: EraLog,
     /// Whether it answers the gateway's own requests in time.
     pub lateness: Lateness,
     next: AtomicUsize,
@@ -132,6 +136,8 @@ impl Server {
             caller_credentials: None,
             tokens: None,
             user_secret: None,
+            era: EraChoice::Auto,
+            era_log: EraLog::default(),
             lateness: Lateness::default(),
             next: AtomicUsize::new(0),
         }

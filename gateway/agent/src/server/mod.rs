@@ -15,5 +15,6 @@ mod run_registry;
 mod servers;
 
 pub use self::agent_server::{AgentServer, CallContext, Progress};
+pub use self::call::Call;
 pub use self::run_registry::RequestName;
 pub use self::servers::AgentServers;

@@ -28,6 +28,10 @@ pub(super) enum Purpose {
     SealedSecret,
     /// Names what users store.
     SealedSecretName,
+    /// Encrypts what clients without sessions bring back.
+    ClientState,
+    /// Makes what is encrypted for them twice the same.
+    ClientStateNonce,
     /// Identifies users in logs.
     UserDigest,
     /// Who has signed in to the operators' page: a browser shows it to whichever gateway it reaches.
@@ -42,6 +46,8 @@ impl Purpose {
             Self::ServerRequestId => b"mooring server request id v1",
             Self::SealedSecret => b"mooring sealed secret v1",
             Self::SealedSecretName => b"mooring sealed secret name v1",
+            Self::ClientState => b"mooring client state v1",
+            Self::ClientStateNonce => b"mooring client state nonce v1",
             Self::UserDigest => b"mooring user digest v1",
             Self::PageSignIn => b"mooring page sign-in v1",
         }

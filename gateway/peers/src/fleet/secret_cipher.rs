@@ -32,8 +32,19 @@ impl SecretCipher {
     /// # Errors
     /// Never in practice: a derived key has the length of the cipher's.
     pub fn new(ring: &KeyRing) -> Result<Self, SealError> {
-        let names = ring.derive(Purpose::SealedSecretName);
-        let secrets = ring.derive(Purpose::SealedSecret);
+        Self::derived(ring, Purpose::SealedSecretName, Purpose::SealedSecret)
+    }
+
+    /// The keys of this ring for what clients bring back.
+    ///
+    /// # Errors
+    /// Never in practice, as for [`Self::new`].
+    pub fn of_client_states(ring: &KeyRing) -> Result<Self, SealError> {
+        Self::derived(ring, Purpose::ClientStateNonce, Purpose::ClientState)
+    }
+
+    fn derived(ring: &KeyRing, names: Purpose, secrets: Purpose) -> Result<Self, SealError> {
+        let (names, secrets) = (ring.derive(names), ring.derive(secrets));
         let keys = names.zip(secrets).map(|(names, secrets)| {
             let secrets = UnboundKey::new(&AES_256_GCM, &secrets).map_err(|_| SealError)?;
             Ok(SecretKey {
@@ -61,9 +72,36 @@ impl SecretCipher {
     /// # Errors
     /// The secret is longer than 64 GiB.
     pub fn seal(&self, parts: &[&[u8]], secret: &[u8]) -> Result<Vec<u8>, SealError> {
-        let key = self.0.first().ok_or(SealError)?;
         // Random nonces of 96 bits are distinct for 2^32 secrets of a key (NIST SP 800-38D, 8.3).
-        let nonce: [u8; NONCE_LEN] = rand::random();
+        self.seal_with(rand::random(), parts, secret)
+    }
+
+    /// Seals a secret of these parts with the first key, to the same bytes each time.
+    ///
+    /// # Errors
+    /// As [`Self::seal`].
+    pub fn seal_alike(&self, parts: &[&[u8]], secret: &[u8]) -> Result<Vec<u8>, SealError> {
+        let key = self.0.first().ok_or(SealError)?;
+        let tag = parts
+            .iter()
+            .fold(key.names.start(), |tag, part| tag.part(part));
+        // Part of a keyed digest of everything that is sealed: it repeats only with all of that.
+        let (nonce, _) = tag
+            .part(secret)
+            .short_tag()
+            .split_first_chunk::<NONCE_LEN>()
+            .map(|(nonce, rest)| (*nonce, rest.len()))
+            .ok_or(SealError)?;
+        self.seal_with(nonce, parts, secret)
+    }
+
+    fn seal_with(
+        &self,
+        nonce: [u8; NONCE_LEN],
+        parts: &[&[u8]],
+        secret: &[u8],
+    ) -> Result<Vec<u8>, SealError> {
+        let key = self.0.first().ok_or(SealError)?;
         let mut sealed = [&[FORMAT][..], &nonce, secret].concat();
         let (_, text) = sealed
             .split_at_mut_checked(1 + NONCE_LEN)
@@ -96,6 +134,14 @@ impl SecretCipher {
         let length = opened.ok()?.len();
         text.truncate(length);
         Some(text)
+    }
+}
+
+impl SecretCipher {
+    /// Opens a secret of these parts that any of the keys has sealed; none if it is another one's or was changed.
+    #[must_use]
+    pub fn open_any(&self, parts: &[&[u8]], sealed: &[u8]) -> Option<Vec<u8>> {
+        (0..self.0.len()).find_map(|key| self.open(key, parts, sealed))
     }
 }
 
@@ -152,6 +198,27 @@ mod tests {
             assert_eq!(cipher.open(0, ADA, &changed), None, "byte {byte}");
             assert_eq!(cipher.open(0, ADA, &sealed[..byte]), None, "{byte} bytes");
         }
+    }
+
+    #[test]
+    fn what_is_sealed_alike_is_the_same_for_the_same_parts_alone() {
+        let states = |keys: &[&str]| {
+            let keys: Vec<_> = keys.iter().map(|key| key.as_bytes()).collect();
+            SecretCipher::of_client_states(&KeyRing::of(&keys)).unwrap()
+        };
+        let before = states(&["old"]);
+        let sealed = before.seal_alike(ADA, b"t").unwrap();
+        assert_eq!(before.seal_alike(ADA, b"t").unwrap(), sealed);
+        assert_ne!(before.seal_alike(ADA, b"u").unwrap(), sealed);
+        assert_ne!(before.seal_alike(&ADA[..2], b"t").unwrap(), sealed);
+        let rotated = states(&["new", "old"]);
+        assert_eq!(rotated.open_any(ADA, &sealed).unwrap(), b"t");
+        assert_eq!(states(&["new"]).open_any(ADA, &sealed), None);
+        assert_eq!(
+            cipher(&["old"]).open_any(ADA, &sealed),
+            None,
+            "another purpose"
+        );
     }
 
     #[test]

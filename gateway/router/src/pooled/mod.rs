@@ -8,6 +8,7 @@
 //! on. If affinity is decided by the server, an upstream session with an id is not shared at all.
 
 mod responder;
+mod sessionless;
 mod sessions;
 
 use std::sync::Arc;

@@ -12,8 +12,8 @@ use super::session_policy::{
 use super::vault::{UserSecretSettings, VaultRows};
 use crate::affinity::Affinity;
 use crate::reader::Reader;
-use crate::rows::settings;
-use crate::setting::Disclosure;
+use crate::rows::{settings, words};
+use crate::setting::{Disclosure, words};
 
 settings! {
     /// One server of kind `http` or `sse`.
@@ -43,6 +43,8 @@ settings! {
         /// How requests have the secret of their user; none where users store none.
         pub user_secret: Option<UserSecretSettings>
             => |reader| VaultRows::parse(reader, oauth.is_some(), forward_identity),
+        /// In which era of MCP it serves clients.
+        pub era: EraChoice => |reader| reader.read(&ERA),
         /// Whether its sessions keep their instance; the global switch is already applied. As a member of a group they
         /// always do.
         pub affinity: Affinity => |_| sessions,
@@ -58,10 +60,26 @@ settings! {
 settings! {
     /// The rows of servers of kind `http` alone.
     pub(super) const IDENTITY_ROWS {
+        /// In which era of MCP this server serves clients without sessions (2026-07-28). Clients with sessions are served
+        /// whatever this says, if the server serves them.
+        ERA = Choice("servers.era", words::<EraChoice>),
         /// Whether each request carries the caller's identity: `Authorization` is a token (JWT) that the gateway signs
         /// with a key of `worker.fleet_keys_file`, with the user (`sub`), the teams, a digest of the session (`sid`)
         /// and the server's id (`aud`), valid for five minutes. `/.well-known/jwks.json` has the keys to verify it.
         FORWARD_IDENTITY = Switch("servers.forward_identity", false),
+    }
+}
+
+words! {
+    /// In which era of MCP a server serves clients without sessions.
+    pub enum EraChoice {
+        /// where its sessions are kept, such clients are told to begin one; otherwise they are served as the server itself
+        /// serves them, which is asked once, and again when its replies change
+        Auto = "auto",
+        /// such clients are told to begin a session
+        Legacy = "legacy",
+        /// each request goes to any instance as it is, and state that the server keeps for a session is not there for it
+        Modern = "modern",
     }
 }
 

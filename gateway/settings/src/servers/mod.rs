@@ -38,7 +38,7 @@ pub(super) use entry::SERVERS_MAX;
 pub use group::{GroupNames, GroupServerSettings};
 pub use headers::UpstreamHeaders;
 pub(super) use headers::parse as parse_headers;
-pub use http::HttpServerSettings;
+pub use http::{EraChoice, HttpServerSettings};
 pub use instance::Instance;
 pub(super) use kinds::{FIELDS, kinds_with};
 pub use oauth::{ClientAuthentication, OauthSettings, TokenGrant};

@@ -1,0 +1,308 @@
+//! What servers give clients to bring back, sealed: the state of a request that needs input, and ids of tasks.
+//!
+//! A seal encrypts it with the keys of the fleet, for one caller at one server, together with the instance that it is of;
+//! so any gateway reads it, and no client changes it or uses another's (MCP 2026-07-28, multi round-trip requests, "Server
+//! Requirements"). A state is also bound to its request, expires, and is taken once. A task has one sealed id, which the
+//! same key makes again from the server's.
+//!
+//! Invariant: what opens was sealed by a gateway of this fleet, for this caller at this server.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mooring_session::names::{InstanceName, Principal, ServerName};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use mooring_peers::fleet::{KeyRing, SealError, SecretCipher};
+use mooring_protocol::Message;
+
+/// How long a client has for the input that a request needs. A person may have to be asked.
+pub(super) const STATE_KEPT: Duration = Duration::from_secs(3600);
+/// Longest state of a server, in bytes.
+pub(super) const STATE_BYTES_MAX: usize = 64 * 1024;
+/// Longest id of a task, in bytes.
+pub(super) const TASK_BYTES_MAX: usize = 1024;
+/// Longest sealed text: the longest state, the rest of its seal, and what its encoding adds.
+const SEALED_BYTES_MAX: usize = 2 * STATE_BYTES_MAX + 2048;
+
+/// Seals what clients bring back. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ClientStates(Arc<SecretCipher>);
+
+/// Whom a seal is for.
+#[derive(Clone, Debug)]
+pub(super) struct SealScope {
+    pub(super) principal: Principal,
+    pub(super) server: ServerName,
+}
+
+/// The state of a request, as it is sealed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RequestState {
+    /// The instance that has given it.
+    pub(super) instance: String,
+    /// The server's own text.
+    pub(super) state: String,
+    /// The digest of the request, see [`digest_of`].
+    pub(super) request: String,
+    /// When it expires, in milliseconds since the Unix epoch.
+    pub(super) expires_ms: u64,
+}
+
+/// A task, as it is sealed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Task {
+    /// The instance that has it.
+    pub(super) instance: String,
+    /// The server's own id.
+    pub(super) id: String,
+}
+
+/// Why a state is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum StateRefusal {
+    /// It does not open.
+    #[error("requestState is not one that you got from this server through this gateway")]
+    Foreign,
+    /// Too late.
+    #[error("requestState has expired: send the request again without it")]
+    Expired,
+    /// For another request.
+    #[error(
+        "requestState belongs to another request: send it with the request that it was given for"
+    )]
+    OtherRequest,
+}
+
+impl ClientStates {
+    /// Seals with the keys of this ring.
+    ///
+    /// # Errors
+    /// Never in practice: a derived key has the length of the cipher's.
+    pub fn new(ring: &KeyRing) -> Result<Self, SealError> {
+        SecretCipher::of_client_states(ring).map(|cipher| Self(Arc::new(cipher)))
+    }
+
+    /// Seals the state of a request; none if it is too long.
+    pub(super) fn seal_state(
+        &self,
+        scope: &SealScope,
+        instance: &InstanceName,
+        request: &str,
+        state: &str,
+    ) -> Option<String> {
+        if state.len() > STATE_BYTES_MAX {
+            return None;
+        }
+        let expires_at = SystemTime::now() + STATE_KEPT;
+        let sealed = RequestState {
+            instance: instance.as_str().to_owned(),
+            state: state.to_owned(),
+            request: request.to_owned(),
+            expires_ms: unix_ms(expires_at),
+        };
+        let text = serde_json::to_vec(&sealed).ok()?;
+        let sealed = self.0.seal(&scope.parts(b"request state"), &text).ok()?;
+        Some(URL_SAFE_NO_PAD.encode(sealed))
+    }
+
+    /// Opens the state of a request with this digest.
+    ///
+    /// # Errors
+    /// It is not for this request, or not for it any more.
+    pub(super) fn open_state(
+        &self,
+        scope: &SealScope,
+        request: &str,
+        sealed: &str,
+    ) -> Result<RequestState, StateRefusal> {
+        let text = self.open(&scope.parts(b"request state"), sealed);
+        let opened = text.and_then(|text| serde_json::from_slice::<RequestState>(&text).ok());
+        let opened = opened.ok_or(StateRefusal::Foreign)?;
+        if opened.expires_ms < unix_ms(SystemTime::now()) {
+            return Err(StateRefusal::Expired);
+        }
+        if opened.request != request {
+            return Err(StateRefusal::OtherRequest);
+        }
+        Ok(opened)
+    }
+
+    /// The id that a client gets for this task; none if the server's is too long.
+    pub(super) fn seal_task(
+        &self,
+        scope: &SealScope,
+        instance: &InstanceName,
+        id: &str,
+    ) -> Option<String> {
+        if id.len() > TASK_BYTES_MAX {
+            return None;
+        }
+        let task = Task {
+            instance: instance.as_str().to_owned(),
+            id: id.to_owned(),
+        };
+        let text = serde_json::to_vec(&task).ok()?;
+        let sealed = self.0.seal_alike(&scope.parts(b"task"), &text).ok()?;
+        Some(URL_SAFE_NO_PAD.encode(sealed))
+    }
+
+    /// The task with this sealed id; none if it is another caller's or another server's, or no sealed id.
+    pub(super) fn open_task(&self, scope: &SealScope, sealed: &str) -> Option<Task> {
+        let text = self.open(&scope.parts(b"task"), sealed)?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    fn open(&self, parts: &[&[u8]], sealed: &str) -> Option<Vec<u8>> {
+        if sealed.len() > SEALED_BYTES_MAX {
+            return None;
+        }
+        let sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+        self.0.open_any(parts, &sealed)
+    }
+}
+
+impl SealScope {
+    fn parts<'a>(&'a self, what: &'a [u8]) -> [&'a [u8]; 3] {
+        [
+            what,
+            self.principal.as_str().as_bytes(),
+            self.server.as_str().as_bytes(),
+        ]
+    }
+}
+
+/// What identifies a request that is sent again with input: its method and its params, without the input itself and what may
+/// differ from one attempt to the next. Members may be in another order, and numbers written in another way.
+pub(super) fn digest_of(message: &Message<'_>) -> String {
+    let raw = message.raw_params().unwrap_or("{}");
+    let params = match serde_json::from_str::<serde_json::Value>(raw) {
+        Ok(serde_json::Value::Object(mut params)) => {
+            for member in ["_meta", "inputResponses", "requestState"] {
+                params.remove(member);
+            }
+            serde_json::Value::Object(params).to_string()
+        }
+        // Only what it is about, in the words of the client.
+        _ => mooring_protocol::renaming::arguments(message)
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    let mut digest = Sha256::new();
+    for part in [message.method_name().unwrap_or_default(), &params] {
+        digest.update(part.len().to_be_bytes());
+        digest.update(part);
+    }
+    URL_SAFE_NO_PAD.encode(digest.finalize())
+}
+
+/// The name under which the store remembers that a sealed state was taken.
+pub(super) fn once_name(sealed: &str) -> String {
+    format!("once:{}", URL_SAFE_NO_PAD.encode(Sha256::digest(sealed)))
+}
+
+fn unix_ms(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_protocol::Sender;
+
+    use super::*;
+
+    fn scope(principal: &str, server: &str) -> SealScope {
+        SealScope {
+            principal: Principal::parse(principal.as_bytes()).unwrap(),
+            server: ServerName::parse(server.as_bytes()).unwrap(),
+        }
+    }
+
+    fn instance() -> InstanceName {
+        InstanceName::parse(b"http://127.0.0.1:1/mcp").unwrap()
+    }
+
+    #[test]
+    fn a_state_opens_for_its_caller_server_and_request_alone() {
+        let states = ClientStates::new(&KeyRing::random()).unwrap();
+        let ada = scope("ada", "tools");
+        let sealed = states.seal_state(&ada, &instance(), "r", "secret").unwrap();
+        assert!(!sealed.contains("secret"));
+        let opened = states.open_state(&ada, "r", &sealed).unwrap();
+        assert_eq!(
+            (&*opened.state, &*opened.instance),
+            ("secret", instance().as_str())
+        );
+        let foreign = StateRefusal::Foreign;
+        for (other, request, text, refusal) in [
+            (scope("bob", "tools"), "r", sealed.clone(), foreign),
+            (scope("ada", "other"), "r", sealed.clone(), foreign),
+            (ada.clone(), "q", sealed.clone(), StateRefusal::OtherRequest),
+            (ada.clone(), "r", format!("{sealed}A"), foreign),
+            (ada.clone(), "r", String::new(), foreign),
+            (ada.clone(), "r", "ü".to_owned(), foreign),
+        ] {
+            assert_eq!(
+                states.open_state(&other, request, &text).unwrap_err(),
+                refusal
+            );
+        }
+        let others = ClientStates::new(&KeyRing::random()).unwrap();
+        assert_eq!(others.open_state(&ada, "r", &sealed).unwrap_err(), foreign);
+        let long = "x".repeat(STATE_BYTES_MAX);
+        let sealed_long = states.seal_state(&ada, &instance(), "r", &long).unwrap();
+        assert_eq!(
+            states.open_state(&ada, "r", &sealed_long).unwrap().state,
+            long
+        );
+        assert_eq!(
+            states.seal_state(&ada, &instance(), "r", &format!("{long}x")),
+            None
+        );
+        // A task is no state.
+        let task = states.seal_task(&ada, &instance(), "t").unwrap();
+        assert_eq!(states.open_state(&ada, "r", &task).unwrap_err(), foreign);
+    }
+
+    #[test]
+    fn a_task_has_one_sealed_id() {
+        let states = ClientStates::new(&KeyRing::random()).unwrap();
+        let ada = scope("ada", "tools");
+        let sealed = states.seal_task(&ada, &instance(), "t-1").unwrap();
+        assert_eq!(states.seal_task(&ada, &instance(), "t-1").unwrap(), sealed);
+        assert_ne!(states.seal_task(&ada, &instance(), "t-2").unwrap(), sealed);
+        assert_eq!(states.open_task(&ada, &sealed).unwrap().id, "t-1");
+        for other in [scope("bob", "tools"), scope("ada", "other")] {
+            assert!(states.open_task(&other, &sealed).is_none());
+            assert_ne!(
+                states.seal_task(&other, &instance(), "t-1").unwrap(),
+                sealed
+            );
+        }
+        assert!(states.open_task(&ada, "t-1").is_none());
+    }
+
+    #[test]
+    fn a_request_is_the_same_with_input_and_in_another_spelling() {
+        let digest = |method: &str, params: &str| {
+            let text =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+            digest_of(&Message::parse(text.as_bytes(), Sender::Client).unwrap())
+        };
+        let first = digest("tools/call", r#"{"name":"a","arguments":{"x":1,"y":2}}"#);
+        let again = r#"{"_meta":{"a":1},"requestState":"s","inputResponses":{},"arguments":{"y": 2,"x":1},"name":"a"}"#;
+        assert_eq!(digest("tools/call", again), first);
+        for other in [
+            digest("tools/call", r#"{"name":"a","arguments":{"x":1,"y":3}}"#),
+            digest("tools/call", r#"{"name":"b","arguments":{"x":1,"y":2}}"#),
+            digest("prompts/get", r#"{"name":"a","arguments":{"x":1,"y":2}}"#),
+        ] {
+            assert_ne!(other, first);
+        }
+    }
+}
