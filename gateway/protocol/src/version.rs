@@ -51,10 +51,10 @@ impl VersionError {
         serde_json::json!({ "supported": supported, "requested": requested }).to_string()
     }
 
-    /// The same where requests without sessions are served too.
+    /// The same for a request without a session: what `server/discover` offers.
     #[must_use]
-    pub fn data_of_both_eras(requested: &str) -> String {
-        let supported = Revision::ALL.map(Revision::as_str);
+    pub fn data_without_session(requested: &str) -> String {
+        let supported = [Revision::MODERN.as_str()];
         serde_json::json!({ "supported": supported, "requested": requested }).to_string()
     }
 }

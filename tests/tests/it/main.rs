@@ -112,6 +112,7 @@ mod sentinels;
 mod serving_threads;
 mod session_endpoints;
 mod session_history;
+mod sessionless;
 mod sessions_command;
 mod small_server;
 mod stdio;

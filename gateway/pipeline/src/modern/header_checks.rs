@@ -32,7 +32,7 @@ pub(super) fn check(
         let error = VersionError::Unsupported(revision.clone().into_owned());
         return Err(ErrorBody::new(ErrorKind::UnsupportedVersion)
             .detail(error)
-            .data_json(VersionError::data_of_both_eras(&revision)));
+            .data_json(VersionError::data_without_session(&revision)));
     }
     let method = message.method_name().unwrap_or_default();
     agree("Mcp-Method", mirrored.method.as_ref(), method)?;

@@ -32,8 +32,9 @@ use mooring_upstream::{Caller, ServerEra};
 
 /// Whether a message is one of this era: its body says so, or nothing but its headers and its method do.
 pub(crate) fn is_modern(fields: &RequestFields, message: &Message<'_>) -> bool {
+    // It selects the other era, unless it says otherwise itself (versioning, "Backward Compatibility").
     if is_initialize(message) {
-        return false;
+        return message.params.is_modern();
     }
     let is_discovery =
         message.kind() == Kind::Request && message.method() == Method::ServerDiscover;

@@ -70,7 +70,8 @@ impl ReplyChanges {
         let fields = ResultFields::of(message)?;
         let mut changes = ResultChanges::default();
         changes.make_private(message, &fields);
-        let is_served = |name: &str| Revision::named(name).is_some();
+        // Clients with sessions find the others by `initialize`.
+        let is_served = |name: &str| name == Revision::MODERN.as_str();
         changes.limit_versions(message, &fields, is_served);
         if let Some((raw, state)) = &fields.request_state {
             match self.seal_state(state) {
