@@ -128,9 +128,11 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
     match served {
         Ok(()) => EXIT_CLEAN,
         Err(error @ ServeError::Unavailable { .. }) => report_error(&error, EXIT_SERVICE_MISSING),
-        Err(error @ (ServeError::NoServer { .. } | ServeError::Name(_))) => {
-            report_error(&error, EXIT_BAD_SETTINGS)
-        }
+        Err(
+            error @ (ServeError::NoServer { .. }
+            | ServeError::NotOverStdio { .. }
+            | ServeError::Name(_)),
+        ) => report_error(&error, EXIT_BAD_SETTINGS),
         Err(error) => report_error(&error, EXIT_FAILURE),
     }
 }

@@ -195,6 +195,7 @@ fn kind(target: &ServerTarget) -> ServerKindName {
         ServerTarget::Code(_) => ServerKindName::Code,
         ServerTarget::Agent(_) => ServerKindName::Agent,
         ServerTarget::Group(_) => ServerKindName::Group,
+        ServerTarget::Admin(_) => ServerKindName::Admin,
     }
 }
 
@@ -218,6 +219,7 @@ fn summary(target: &ServerTarget, code: Health, tally: &Tally, state: &DesiredSt
         }
         ServerTarget::Code(_) => (code, None, 0),
         ServerTarget::Agent(_) | ServerTarget::Group(_) => (Health::Unknown, None, 0),
+        ServerTarget::Admin(_) => (Health::Ok, None, 0),
     };
     ServerView {
         id: id.to_owned(),

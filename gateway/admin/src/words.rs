@@ -78,6 +78,8 @@ words! {
         Agent,
         /// Several other servers as one.
         Group,
+        /// What operators see and do, as tools.
+        Admin,
     }
 }
 

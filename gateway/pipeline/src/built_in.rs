@@ -1,4 +1,4 @@
-//! Requests to code and agent servers, which the gateway serves itself: immediate replies, and starting a call.
+//! Requests to code, agent and admin servers, which the gateway serves itself: immediate replies, and starting a call.
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mooring_session::names::ServerName;
 
+use super::admin::AdminServer;
 use super::answer;
 use super::group::{Group, Groups};
 use super::policy::Access;
@@ -32,6 +33,8 @@ pub enum ServerTarget {
     Agent(Arc<AgentServer>),
     /// Several other servers as one.
     Group(Arc<Group>),
+    /// What operators see and do, which the gateway answers itself.
+    Admin(AdminServer),
 }
 
 impl ServerTarget {
@@ -40,7 +43,7 @@ impl ServerTarget {
     pub fn members(&self) -> Vec<&str> {
         match self {
             Self::Group(group) => group.ids(),
-            Self::Upstream(_) | Self::Code(_) | Self::Agent(_) => Vec::new(),
+            Self::Upstream(_) | Self::Code(_) | Self::Agent(_) | Self::Admin(_) => Vec::new(),
         }
     }
 }
@@ -52,6 +55,7 @@ impl RequestServer for ServerTarget {
             Self::Code(server) => &server.id,
             Self::Agent(server) => &server.id,
             Self::Group(group) => &group.id,
+            Self::Admin(server) => &server.id,
         }
     }
 
@@ -89,6 +93,8 @@ pub struct ServerDirectory {
     pub code: Option<CodeServers>,
     /// The groups.
     pub groups: Groups,
+    /// The servers of kind `admin`.
+    pub admin: Vec<AdminServer>,
     /// The id of the server that a client means that names none.
     pub default_server: Option<Box<str>>,
     /// The servers that reloads have removed.
@@ -124,7 +130,16 @@ impl ServerDirectory {
         let code = || self.code.as_ref()?.get(id).cloned().map(ServerTarget::Code);
         let agent = || self.agents.get(id).cloned().map(ServerTarget::Agent);
         let group = || self.groups.get(id).cloned().map(ServerTarget::Group);
-        upstream().or_else(code).or_else(agent).or_else(group)
+        let admin = || {
+            let mut servers = self.admin.iter();
+            let found = servers.find(|server| server.id.as_str() == id);
+            found.cloned().map(ServerTarget::Admin)
+        };
+        upstream()
+            .or_else(code)
+            .or_else(agent)
+            .or_else(group)
+            .or_else(admin)
     }
 
     /// The server of this id as the caller sees it: none that it may not use, and of a group the members that it may.
@@ -202,11 +217,13 @@ impl ServerDirectory {
         let code = self.code.iter().flat_map(|servers| servers.iter().cloned());
         let agents = self.agents.iter().cloned();
         let groups = self.groups.iter().cloned();
+        let admin = self.admin.iter().cloned();
         let mut all: Vec<ServerTarget> = upstreams
             .map(ServerTarget::Upstream)
             .chain(code.map(ServerTarget::Code))
             .chain(agents.map(ServerTarget::Agent))
             .chain(groups.map(ServerTarget::Group))
+            .chain(admin.map(ServerTarget::Admin))
             .collect();
         all.sort_by(|one, other| one.id().cmp(other.id()));
         all
@@ -234,10 +251,12 @@ impl ServerDirectory {
         let code = self.code.iter().flat_map(|servers| servers.iter());
         let agents = self.agents.iter().map(|server| server.id.as_str());
         let groups = self.groups.iter().map(|group| group.id.as_str());
+        let admin = self.admin.iter().map(|server| server.id.as_str());
         upstreams
             .chain(code.map(|server| server.id.as_str()))
             .chain(agents)
             .chain(groups)
+            .chain(admin)
     }
 
     /// The ids of the servers that the caller may use, as many as an error lists.

@@ -7,6 +7,7 @@
 //! Invariant: nothing here knows HTTP's listeners and paths, or headers other than those that peers exchange. What a request
 //! says in headers arrives as [`RequestFields`], and what a transport has to write leaves as a [`mooring_protocol::Reply`].
 
+mod admin;
 mod agent;
 pub mod answer;
 mod batch;
@@ -45,6 +46,7 @@ mod user_secret;
 mod user_usages;
 mod visible_tools;
 
+pub use self::admin::{AdminServer, OperatorToolCall, OperatorTools};
 pub use self::batch::serve_batch;
 pub use self::directory::{AdmissionRefusal, ServerDirectory, ServerTarget};
 pub use self::latest_session::LatestSession;

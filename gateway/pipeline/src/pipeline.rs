@@ -7,7 +7,7 @@ use super::hooked_call::answered;
 use super::order::serve_in_order;
 use super::request::{Request, RequestServer as _};
 use super::visible_tools::VisibleTools;
-use super::{agent, answer, code, group, modern, stateful, upstream_server};
+use super::{admin, agent, answer, code, group, modern, stateful, upstream_server};
 use mooring_protocol::{EnvelopeError, ErrorBody, Message, Reply, Revision};
 use mooring_traces::in_scope;
 
@@ -99,6 +99,9 @@ async fn route(
         ServerTarget::Agent(server) => {
             Box::pin(agent::post(&request.at(server), message, revision)).await
         }
+        ServerTarget::Admin(server) => {
+            Box::pin(admin::post(&request.at(server), message, revision)).await
+        }
         ServerTarget::Group(group) => {
             Box::pin(group::post(&request.at(group), body, message, revision)).await
         }
@@ -128,14 +131,18 @@ async fn serve_stream(request: &Request, server: &ServerTarget) -> Reply {
 async fn open_stream(request: &Request, server: &ServerTarget) -> Reply {
     match server {
         ServerTarget::Upstream(server) => upstream_server::get(&request.at(server)).await,
-        ServerTarget::Code(_) | ServerTarget::Agent(_) => answer::only_post(),
+        ServerTarget::Code(_) | ServerTarget::Agent(_) | ServerTarget::Admin(_) => {
+            answer::only_post()
+        }
         ServerTarget::Group(group) => group::get(&request.at(group)).await,
     }
 }
 
 async fn end_session(request: &Request, server: &ServerTarget) -> Reply {
     match server {
-        ServerTarget::Code(_) | ServerTarget::Agent(_) => answer::only_post(),
+        ServerTarget::Code(_) | ServerTarget::Agent(_) | ServerTarget::Admin(_) => {
+            answer::only_post()
+        }
         ServerTarget::Upstream(server) => upstream_server::end_session(&request.at(server)).await,
         ServerTarget::Group(_) => stateful::end_session(request).await,
     }

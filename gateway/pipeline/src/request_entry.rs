@@ -34,13 +34,18 @@ pub struct RequestEntry {
 impl RequestEntry {
     /// The entry of a request that arrives now, with the id that its sender has given it, if that is valid.
     pub fn begin(log: &Arc<RequestLog>, id: Option<&HeaderValue>) -> Arc<Self> {
-        let id = id.filter(|id| is_valid_id(id)).cloned();
         Arc::new(Self {
             log: Arc::clone(log),
-            id: id.unwrap_or_else(random_id),
+            id: Self::id_of(id),
             arrived: Instant::now(),
             facts: Mutex::default(),
         })
+    }
+
+    /// The id of a request: the one that its sender has given it, if that is valid, or one that is made for it.
+    pub fn id_of(id: Option<&HeaderValue>) -> HeaderValue {
+        let id = id.filter(|id| is_valid_id(id)).cloned();
+        id.unwrap_or_else(random_id)
     }
 
     /// The id of the request: its sender's, or one that was made for it.

@@ -78,7 +78,7 @@ pub struct Grant {
     strum::VariantArray,
 )]
 pub enum Right {
-    /// Use every server that has no rules of its own, except those of kind `code` and `agent`.
+    /// Use every server that has no rules of its own, except those of kind `code`, `agent` and `admin`.
     #[strum(serialize = "servers.use")]
     ServersUse,
     /// See the runs, sessions and events of others.

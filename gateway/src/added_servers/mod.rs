@@ -16,6 +16,7 @@ use serde_json::Value;
 
 pub(crate) use self::definition::ServerDefinition;
 use crate::reload::{ReloadError, ReloadHandle, ReloadReport};
+use mooring_admin::{Operator, OperatorIdentity};
 
 /// Why a server was not added, changed or removed.
 #[derive(Debug, thiserror::Error)]
@@ -45,9 +46,32 @@ pub(crate) struct AddedServers<'a> {
     pub(crate) reloads: &'a ReloadHandle,
     /// Who asks.
     pub(crate) operator: &'a str,
+    /// Whether changes are only checked.
+    pub(crate) is_preview: bool,
 }
 
-impl AddedServers<'_> {
+impl<'a> AddedServers<'a> {
+    /// Those of this operator's fleet.
+    pub(crate) fn of(
+        operator: &'a Operator,
+        identity: &'a OperatorIdentity,
+        reloads: &'a ReloadHandle,
+    ) -> Self {
+        Self {
+            store: operator.store(),
+            reloads,
+            operator: identity.identity.principal.as_str(),
+            is_preview: false,
+        }
+    }
+
+    /// The definitions of all that were added.
+    pub(crate) async fn definitions(&self) -> Result<Vec<Value>, ServerChangeError> {
+        let state = self.read_state().await?;
+        let added = state.servers.values();
+        Ok(added.map(|added| added.definition.clone()).collect())
+    }
+
     /// Adds a server. `is_served` says whether this gateway serves one of that id.
     pub(crate) async fn add(
         &self,
@@ -128,6 +152,9 @@ impl AddedServers<'_> {
             ReloadError::Refused(problems) => ServerChangeError::Invalid(problems),
             error @ ReloadError::Stopping => ServerChangeError::Reload(error),
         })?;
+        if self.is_preview {
+            return Ok(report);
+        }
         let version = Some(state.version);
         self.store.change_desired_state(version, &[change]).await?;
         self.reloads.reload().await?;

@@ -165,7 +165,10 @@ fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde
         };
         of_kind(&agent.id, "agent", readiness)
     });
-    upstream.chain(code).chain(groups).chain(agents).collect()
+    let admin = app.directory.admin.iter();
+    let admin = admin.map(|server| of_kind(&server.id, "admin", Readiness::Ready));
+    let own = code.chain(groups).chain(agents).chain(admin);
+    upstream.chain(own).collect()
 }
 
 /// Metrics in Prometheus text format.

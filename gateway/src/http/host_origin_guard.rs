@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::app::App;
 use super::cors;
@@ -31,7 +31,7 @@ pub(super) async fn guard<F: Future<Output = Response>>(
     request: Request,
     next: impl FnOnce(Request) -> F,
 ) -> Response {
-    let mut reply = match host_of(&request) {
+    let mut reply = match host_of(request.headers(), request.uri()) {
         Err(reason) => refused(&ErrorBody::new(ErrorKind::InvalidRequest).detail(reason)),
         Ok(host) if !host.is_some_and(|host| app.listen.allowed_hosts.allows(host)) => {
             tracing::info!(
@@ -81,9 +81,9 @@ fn refused(error: &ErrorBody<'_>) -> Response {
 
 /// The one host of a request, from its Host header, its target (RFC 9112, 3.2.2) or its authority (RFC 9113, 8.3.1). A
 /// request with two different hosts is refused: a proxy may have used the other one.
-fn host_of(request: &Request) -> Result<Option<&str>, &'static str> {
-    let mut headers = request.headers().get_all(HOST).iter();
-    let header = match (headers.next(), headers.next()) {
+fn host_of<'a>(headers: &'a HeaderMap, target: &'a Uri) -> Result<Option<&'a str>, &'static str> {
+    let mut named = headers.get_all(HOST).iter();
+    let header = match (named.next(), named.next()) {
         (_, Some(_)) => return Err("there is more than one Host header"),
         (header, None) => header,
     };
@@ -92,7 +92,7 @@ fn host_of(request: &Request) -> Result<Option<&str>, &'static str> {
         Some(Err(_)) => return Err("the Host header is not printable ASCII"),
         None => None,
     };
-    let authority = request.uri().authority().map(http::uri::Authority::as_str);
+    let authority = target.authority().map(http::uri::Authority::as_str);
     match (header, authority) {
         (Some(header), Some(authority)) if !header.eq_ignore_ascii_case(authority) => {
             Err("the Host header and the request's target name different hosts")
@@ -104,14 +104,22 @@ fn host_of(request: &Request) -> Result<Option<&str>, &'static str> {
 fn is_origin_allowed(app: &App, request: &Request) -> bool {
     request.headers().get_all(ORIGIN).iter().all(|origin| {
         let is_listed = |origin: &str| app.listen.allowed_origins.allows(origin);
-        origin.to_str().is_ok_and(is_listed) || is_own_origin(app, request, origin)
+        origin.to_str().is_ok_and(is_listed)
+            || is_own_origin(app, request.headers(), request.uri(), origin)
     })
+}
+
+/// Whether the request is from no page, or from one of the gateway's own, whatever `listen.allowed_origins` lists for MCP
+/// clients in browsers.
+pub(super) fn is_from_own_page(app: &App, headers: &HeaderMap, target: &Uri) -> bool {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    origins.all(|origin| is_own_origin(app, headers, target, origin))
 }
 
 /// Whether this is the origin of the gateway's own pages: that of `listen.public_url`, or the host that the request is for.
 /// Where every host is allowed, a page can have given that name to this machine, so it proves nothing. Either scheme is the
 /// gateway's own: a proxy in front may have ended TLS.
-pub(super) fn is_own_origin(app: &App, request: &Request, origin: &HeaderValue) -> bool {
+fn is_own_origin(app: &App, headers: &HeaderMap, target: &Uri, origin: &HeaderValue) -> bool {
     let Ok(origin) = origin.to_str() else {
         return false;
     };
@@ -121,7 +129,7 @@ pub(super) fn is_own_origin(app: &App, request: &Request, origin: &HeaderValue) 
         return true;
     }
     let is_checked = !matches!(app.listen.allowed_hosts, AllowedHosts::Any);
-    let host = host_of(request).ok().flatten();
+    let host = host_of(headers, target).ok().flatten();
     let named = (origin.strip_prefix("http://")).or_else(|| origin.strip_prefix("https://"));
     is_checked
         && named

@@ -11,7 +11,7 @@ use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 use tokio_util::sync::CancellationToken;
 
-use super::own_servers::{agents, code_servers};
+use super::own_servers::{admin_ids, admin_servers, agents, code_servers};
 use super::previous_app::{PreviousApp, unchanged};
 use super::servers::UpstreamCredentials;
 use super::user_limits::{request_rates, stranger_rates, usages};
@@ -229,13 +229,14 @@ async fn build(
         relay: common.relay,
     });
     let present = previous.map(|previous| &*previous.app.directory);
-    let directory = Arc::new(ServerDirectory {
+    let mut directory = ServerDirectory {
         groups: Groups::new(
             &settings.servers,
             &core.servers,
             code.as_ref(),
             present.map(|present| &present.groups),
         )?,
+        admin: Vec::new(),
         core: Arc::clone(&core),
         agents,
         code,
@@ -243,26 +244,32 @@ async fn build(
         removed: present.map_or_else(RemovedServers::default, |present| {
             present.removed_with(settings.servers.iter().map(|server| server.id.as_str()))
         }),
-    });
-    Ok(Arc::new(App {
-        core,
-        legacy: match previous {
-            Some(previous) => previous.app.legacy.with_directory(Arc::clone(&directory)),
-            None => LegacyClients::new(Arc::clone(&directory)),
-        },
-        directory,
-        request_bodies: RequestBodies::new(settings.listen.body_bytes_max),
-        stranger_rates: stranger_rates(settings, previous),
-        listen: settings.listen.clone(),
-        caller_signer: upstream.caller_signer,
-        server_tokens: upstream.tokens,
-        vault: common.vault,
-        authenticator: authenticator(settings, previous)?,
-        page: common.page,
-        operator_cache: common.operator_cache,
-        reloads: common.reloads,
-        spans: common.spans,
-        metrics: common.metrics,
+    };
+    let admin = admin_ids(settings)?;
+    let authenticator = authenticator(settings, previous)?;
+    Ok(Arc::new_cyclic(|app| {
+        directory.admin = admin_servers(admin, app);
+        let directory = Arc::new(directory);
+        App {
+            core,
+            legacy: match previous {
+                Some(previous) => previous.app.legacy.with_directory(Arc::clone(&directory)),
+                None => LegacyClients::new(Arc::clone(&directory)),
+            },
+            directory,
+            request_bodies: RequestBodies::new(settings.listen.body_bytes_max),
+            stranger_rates: stranger_rates(settings, previous),
+            listen: settings.listen.clone(),
+            caller_signer: upstream.caller_signer,
+            server_tokens: upstream.tokens,
+            vault: common.vault,
+            authenticator,
+            page: common.page,
+            operator_cache: common.operator_cache,
+            reloads: common.reloads,
+            spans: common.spans,
+            metrics: common.metrics,
+        }
     }))
 }
 
@@ -345,7 +352,8 @@ pub(super) fn needs_tls(settings: &Settings) -> bool {
             settings::ServerKind::Code(_)
             | settings::ServerKind::Stdio(_)
             | settings::ServerKind::Group(_)
-            | settings::ServerKind::Agent(_) => None,
+            | settings::ServerKind::Agent(_)
+            | settings::ServerKind::Admin => None,
         })
         .flatten()
         .map(settings::Instance::uri)

@@ -1,17 +1,19 @@
-//! Builds the servers that the gateway answers itself: those that run code, and agents.
+//! Builds the servers that the gateway answers itself: those that run code, agents, and those for operators.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use mooring_session::names::{NameError, ServerName};
 
 use super::previous_app::PreviousApp;
 use super::{ServeError, servers};
+use crate::http::{App, RestTools};
 use mooring_agent::server::AgentServers;
 use mooring_code::proxy::AddressPolicy;
 use mooring_code::server::CodeServers;
+use mooring_pipeline::{AdminServer, OperatorTools};
 use mooring_router::affinity::SessionRouter;
-use mooring_settings::{self as settings, CodeServerSettings, Settings};
+use mooring_settings::{self as settings, CodeServerSettings, ServerSettings, Settings};
 use mooring_store::SessionAccess;
 
 /// Directory of locks on conversations, beside the file of an embedded store that processes share.
@@ -43,6 +45,28 @@ pub(super) fn agents(
         locks_directory,
         previous.map(|previous| &previous.app.directory.agents),
     )
+}
+
+/// The ids of the servers of kind `admin`.
+pub(super) fn admin_ids(settings: &Settings) -> Result<Vec<ServerName>, NameError> {
+    let is_admin = |server: &&ServerSettings| server.kind == settings::ServerKind::Admin;
+    let servers = settings.servers.iter().filter(is_admin);
+    servers
+        .map(|server| ServerName::parse(server.id.as_str().as_bytes()))
+        .collect()
+}
+
+/// The servers of kind `admin`, whose tools do what this state does.
+pub(super) fn admin_servers(ids: Vec<ServerName>, app: &Weak<App>) -> Vec<AdminServer> {
+    if ids.is_empty() {
+        return Vec::new();
+    }
+    let tools: Arc<dyn OperatorTools> = Arc::new(RestTools::new(Weak::clone(app)));
+    let server = |id| AdminServer {
+        id,
+        tools: Arc::clone(&tools),
+    };
+    ids.into_iter().map(server).collect()
 }
 
 /// The code servers, if any are configured.

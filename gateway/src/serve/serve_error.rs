@@ -50,6 +50,15 @@ pub enum ServeError {
         /// The existing ids, as a list.
         known: String,
     },
+    /// `mooring stdio` was given a server of kind `admin`; exit code 64.
+    #[error(
+        "server `{id}` is of kind admin: its tools act with the rights of their caller, and a client over standard input is not \
+         authenticated. Serve it by `mooring serve`, over HTTP"
+    )]
+    NotOverStdio {
+        /// Its id.
+        id: String,
+    },
     /// The session of the only client was ended by another process, or has expired.
     #[error("the session is over; the client may start again")]
     SessionOver,

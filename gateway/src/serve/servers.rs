@@ -57,7 +57,9 @@ pub(super) fn lists_tools(settings: &Settings, id: &str) -> bool {
 fn is_upstream(kind: &ServerKind) -> bool {
     match kind {
         ServerKind::Http(_) | ServerKind::Sse(_) | ServerKind::Stdio(_) => true,
-        ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) => false,
+        ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) | ServerKind::Admin => {
+            false
+        }
     }
 }
 
@@ -136,7 +138,10 @@ pub(super) fn servers(
             }
             ServerKind::Sse(sse) => over_http(id, sse, Ownership::Owned, credentials, previous)?,
             ServerKind::Stdio(stdio) => started(id, stdio)?,
-            ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) => continue,
+            ServerKind::Code(_)
+            | ServerKind::Group(_)
+            | ServerKind::Agent(_)
+            | ServerKind::Admin => continue,
         };
         servers.push(Arc::new(server));
     }
@@ -244,7 +249,8 @@ pub(super) fn programs(
             ServerKind::Http(_)
             | ServerKind::Sse(_)
             | ServerKind::Code(_)
-            | ServerKind::Group(_) => {
+            | ServerKind::Group(_)
+            | ServerKind::Admin => {
                 return None;
             }
         };
@@ -298,7 +304,8 @@ pub(super) fn connectors(
                 ServerKind::Http(_)
                 | ServerKind::Code(_)
                 | ServerKind::Group(_)
-                | ServerKind::Agent(_),
+                | ServerKind::Agent(_)
+                | ServerKind::Admin,
                 _,
             ) => continue,
         };

@@ -195,11 +195,14 @@ fn no_server(settings: &Settings, id: &str) -> ServeError {
 /// The settings without servers that this one does not use, so that those are not started.
 ///
 /// # Errors
-/// The server does not exist.
+/// The server does not exist, or is for operators, who have to be known.
 fn settings_for_server(mut settings: Settings, id: &str) -> Result<Settings, ServeError> {
     let Some(server) = settings.server(id).cloned() else {
         return Err(no_server(&settings, id));
     };
+    if server.kind == ServerKind::Admin {
+        return Err(ServeError::NotOverStdio { id: id.to_owned() });
+    }
     let needed: Vec<String> = match &server.kind {
         ServerKind::Group(group) => (group.members.iter())
             .map(|member| member.as_str().to_owned())

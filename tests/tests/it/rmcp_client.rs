@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 use futures_util::stream::BoxStream;
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResult, ClientJsonRpcMessage, JsonObject, ProtocolVersion,
+    CallToolRequestParams, CallToolResult, ClientJsonRpcMessage, JsonObject, ProtocolVersion, Tool,
 };
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -103,6 +103,11 @@ impl RmcpSession {
         let result = self.service.call_tool(params).await?;
         ensure!(result.is_error != Some(true), "{tool}: {result:?}");
         Ok(result)
+    }
+
+    /// All tools that the server lists.
+    pub(crate) async fn tools(&self) -> anyhow::Result<Vec<Tool>> {
+        Ok(self.service.list_all_tools().await?)
     }
 
     /// The URIs of all resources that the server lists to this session.

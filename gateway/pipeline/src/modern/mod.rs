@@ -22,7 +22,7 @@ use http::StatusCode;
 use super::directory::ServerTarget;
 use super::pipeline::{Operation, serve};
 use super::request::{Request, RequestFields, is_initialize};
-use super::{agent, answer, code};
+use super::{admin, agent, answer, code};
 pub use sealed_states::ClientStates;
 
 use mooring_protocol::{
@@ -86,6 +86,9 @@ pub(crate) async fn route(
             code::post(&request.at(server), message, Revision::MODERN).await
         }
         ServerTarget::Agent(server) => agent::post_sessionless(&request.at(server), message).await,
+        ServerTarget::Admin(server) => {
+            admin::post(&request.at(server), message, Revision::MODERN).await
+        }
         ServerTarget::Group(_) => begin_a_session(message),
     }
 }
@@ -101,7 +104,9 @@ async fn era_of(
 ) -> Result<ServerEra, Box<Reply>> {
     let server = match server {
         ServerTarget::Upstream(server) => server,
-        ServerTarget::Code(_) | ServerTarget::Agent(_) => return Ok(ServerEra::Modern),
+        ServerTarget::Code(_) | ServerTarget::Agent(_) | ServerTarget::Admin(_) => {
+            return Ok(ServerEra::Modern);
+        }
         ServerTarget::Group(_) => return Ok(ServerEra::Legacy),
     };
     let caller = caller_of(request);

@@ -44,6 +44,8 @@ enum RuleKind {
     Upstream,
     /// Without rules no caller.
     Program,
+    /// With or without rules, a right of operators.
+    Operators,
     /// One of these members has to be usable.
     Group(Vec<Box<str>>),
 }
@@ -83,6 +85,8 @@ pub(crate) enum Basis {
     NoRules,
     /// A member of the group that the caller may use, or that there is none.
     Members,
+    /// The caller has a right of operators, or lacks one.
+    OperatorRight,
     /// There is no such server.
     NoServer,
 }
@@ -96,6 +100,9 @@ impl fmt::Display for Basis {
             Self::NoRuleFits => formatter.write_str("no rule of servers.allow fits"),
             Self::NoRules => formatter.write_str("it needs servers.allow and has none"),
             Self::Members => formatter.write_str("a group follows its members"),
+            Self::OperatorRight => {
+                formatter.write_str("a server of kind admin needs a right beyond servers.use")
+            }
             Self::NoServer => formatter.write_str("no such server"),
         }
     }
@@ -114,6 +121,7 @@ impl AccessPolicy {
                     RuleKind::Upstream
                 }
                 ServerKind::Code(_) | ServerKind::Agent(_) => RuleKind::Program,
+                ServerKind::Admin => RuleKind::Operators,
                 ServerKind::Group(group) => {
                     RuleKind::Group(group.members.iter().map(|id| id.as_str().into()).collect())
                 }
@@ -206,13 +214,23 @@ impl Rules {
             })
     }
 
+    /// Whether the caller has a right with which some function for operators does something.
+    fn is_operator(&self, identity: &Identity) -> bool {
+        let mut rights = Right::VARIANTS.iter().copied();
+        rights.any(|right| right != Right::ServersUse && self.has_right(identity, right))
+    }
+
     fn decide<'a>(&'a self, identity: &'a Identity, server: &str) -> Decision<'a> {
         let Some(rules) = self.servers.get(server) else {
             return Basis::NoServer.denied(&[]);
         };
+        if matches!(rules.kind, RuleKind::Operators) && !self.is_operator(identity) {
+            return Basis::OperatorRight.denied(&[]);
+        }
         let own = match (&rules.allow, &rules.kind) {
             (Some(allow), _) => decide_by_rules(allow, identity),
             (None, RuleKind::Program) => Basis::NoRules.denied(&[]),
+            (None, RuleKind::Operators) => Basis::OperatorRight.whole(),
             (None, RuleKind::Group(_)) => Basis::Members.whole(),
             (None, RuleKind::Upstream) => match self.has_right(identity, Right::ServersUse) {
                 true => Basis::Right.whole(),

@@ -49,6 +49,15 @@ profile = "claude"
 allow = [{ users = ["ada"] }]
 
 [[servers]]
+id = "ops"
+kind = "admin"
+
+[[servers]]
+id = "calm"
+kind = "admin"
+allow = [{ teams = ["dev"], tools = ["sessions_*"] }]
+
+[[servers]]
 id = "all"
 kind = "group"
 members = ["tracker", "sandbox"]
@@ -123,6 +132,11 @@ fn a_server_is_used_by_a_rule_or_a_right() {
         ("root@corp role:admin", "sandbox", (false, Basis::NoRules)),
         ("ada", "claude", (true, Basis::Rule(0))),
         ("bob role:admin", "claude", (false, Basis::NoRuleFits)),
+        ("ada role:fleet.read", "ops", (true, Basis::OperatorRight)),
+        ("ada role:servers.use", "ops", (false, Basis::OperatorRight)),
+        ("ada team:dev", "calm", (false, Basis::OperatorRight)),
+        ("ada role:admin", "calm", (false, Basis::NoRuleFits)),
+        ("ada team:dev role:admin", "calm", (true, Basis::Rule(0))),
         ("ada team:dev", "all", (true, Basis::Members)),
         ("ada", "all", (false, Basis::Members)),
         ("root@corp", "unknown", (false, Basis::NoServer)),

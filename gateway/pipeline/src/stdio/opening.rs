@@ -25,7 +25,7 @@ impl StdioClient {
             // One process serves one client, so a stateless session would save nothing.
             ServerTarget::Upstream(server) => server.affinity != Affinity::Off,
             ServerTarget::Group(_) => true,
-            ServerTarget::Code(_) | ServerTarget::Agent(_) => false,
+            ServerTarget::Code(_) | ServerTarget::Agent(_) | ServerTarget::Admin(_) => false,
         };
         let begun = if keeps_sessions {
             self.begin(message).await

@@ -1,5 +1,5 @@
-//! A server of kind `group`: several of the other servers behind one endpoint. A member is there, is neither a group nor
-//! an agent, and stands in the list once, so that a request ends at a server in one step.
+//! A server of kind `group`: several of the other servers behind one endpoint. A member is there, is no group, no agent
+//! and no server for operators, and stands in the list once, so that a request ends at a server in one step.
 
 use super::server_id::ServerId;
 use crate::rows::settings;
@@ -15,7 +15,7 @@ settings! {
         /// for the kind `group`. They stay reachable by themselves. A session of the group is kept at every member that
         /// it uses, also at one of kind `http` whose own `affinity` is off.
         pub members: Vec<ServerId> = List("servers.members", MEMBERS_MAX, 60,
-            "ids of configured servers that are neither groups nor of kind `agent`, each once") => |reader, row| reader.distinct(row, ServerId::parse, "the group has no member", "this member"),
+            "ids of configured servers that are neither groups nor of kind `agent` or `admin`, each once") => |reader, row| reader.distinct(row, ServerId::parse, "the group has no member", "this member"),
         /// Whether the names of the members' tools and prompts are unique, so that the group leaves them unchanged. If
         /// two names are equal, the first member's wins, with a log line. Otherwise each name is prefixed with its
         /// server: `<server>__<tool>`.

@@ -20,6 +20,7 @@ pub(super) const STDIO: &str = "stdio";
 pub(super) const SSE: &str = "sse";
 pub(super) const GROUP: &str = "group";
 pub(super) const AGENT: &str = "agent";
+pub(super) const ADMIN: &str = "admin";
 
 words! {
     /// The words of `servers.kind`.
@@ -37,6 +38,8 @@ words! {
         /// a command-line agent that the gateway runs once for each call; a call can resume the conversation of an
         /// earlier one
         Agent = "agent",
+        /// what operators see of the fleet and do with it, as tools for their agents
+        Admin = "admin",
     }
 }
 

@@ -10,7 +10,7 @@ use crate::reader::Reader;
 use crate::setting::quoted;
 use crate::source::Environment;
 
-/// Refuses members that are not there, and groups and agents in groups.
+/// Refuses members that are not there, and groups, agents and operators' tools in groups.
 pub(super) fn refuse_bad_members(
     servers: &[(ServerSettings, ServerEntry<'_>)],
     environment: &Environment,
@@ -41,12 +41,18 @@ fn refuse_bad_member(
         Some(ServerKind::Agent(_)) => {
             "this is of kind agent, whose conversations are not those of an MCP session".to_owned()
         }
+        Some(ServerKind::Admin) => {
+            "this is of kind admin, whose tools are for operators and stay apart from those of users".to_owned()
+        }
         Some(_) => return,
         // With a server refused, the id may well be the one that is missing.
         None if reader.was_refused(&ID) => return,
         None => {
             let others = servers.iter().map(|(server, _)| server).filter(|server| {
-                let is_server = !matches!(server.kind, ServerKind::Group(_) | ServerKind::Agent(_));
+                let is_server = !matches!(
+                    server.kind,
+                    ServerKind::Group(_) | ServerKind::Agent(_) | ServerKind::Admin
+                );
                 is_server && server.id != *group
             });
             match quoted(others.map(|server| server.id.as_str())) {

@@ -53,7 +53,7 @@ settings! {
     pub(super) const DEFAULT_ROWS {
         /// The server that `/mcp` means.
         DEFAULT_SERVER = Text("default.server", 60, "the id of a configured server", None)
-            .unset("the only server where there is just one; with several, `/mcp` answers 404"),
+            .unset("the only server where there is just one that is not of kind `admin`; otherwise `/mcp` answers 404"),
         /// A directory of further servers: every file whose name ends with `.toml` has `[[servers]]` tables, or the
         /// fields of one server. They are read in the order of their names, and a reload reads them again. An id may be
         /// in one place only.
@@ -162,6 +162,7 @@ fn parse_one(
         }
         Kind::Group => ServerKind::Group(GroupServerSettings::read(reader)),
         Kind::Agent => ServerKind::Agent(agent::parse(reader)),
+        Kind::Admin => ServerKind::Admin,
     };
     let tags = reader.list(&TAGS, parse_tag).unwrap_or_default();
     Some(ServerSettings {
@@ -178,8 +179,10 @@ pub(super) fn parse_default(
     servers: &[ServerSettings],
 ) -> Option<ServerId> {
     let Some(id) = reader.text(&DEFAULT_SERVER, ServerId::parse) else {
-        return match servers {
-            [only] => Some(only.id.clone()),
+        // A fleet of one server stays one when its operators' agents get theirs.
+        let mut named = servers.iter().filter(|one| one.kind != ServerKind::Admin);
+        return match (named.next(), named.next()) {
+            (Some(only), None) => Some(only.id.clone()),
             _ => None,
         };
     };

@@ -26,6 +26,8 @@ pub enum ServerKind {
     Group(GroupServerSettings),
     /// A program that this worker runs once for each call.
     Agent(AgentServerSettings),
+    /// The functions for operators, as tools.
+    Admin,
 }
 
 impl ServerKind {
@@ -38,6 +40,7 @@ impl ServerKind {
             Self::Sse(_) => kinds::SSE,
             Self::Group(_) => kinds::GROUP,
             Self::Agent(_) => kinds::AGENT,
+            Self::Admin => kinds::ADMIN,
         }
     }
 
@@ -46,7 +49,7 @@ impl ServerKind {
     pub fn lives_in_one_worker(&self) -> bool {
         match self {
             Self::Stdio(_) | Self::Sse(_) => true,
-            Self::Http(_) | Self::Code(_) | Self::Group(_) | Self::Agent(_) => false,
+            Self::Http(_) | Self::Code(_) | Self::Group(_) | Self::Agent(_) | Self::Admin => false,
         }
     }
 }

@@ -84,3 +84,22 @@ fn a_member_that_was_refused_itself_is_not_missed_as_well() {
         &["servers[1].id", "it is missing"],
     );
 }
+
+#[test]
+fn operators_tools_are_in_no_group_and_leave_the_default_server_as_it_is() {
+    let admin = "[[servers]]\nid = \"ops\"\nkind = \"admin\"\n";
+    check_refused(
+        &format!("{}{admin}", file("members = [\"tools\", \"ops\"]")),
+        &[],
+        &["servers[0].members = \"ops\"", "this is of kind admin"],
+    );
+    let one = "[[servers]]\nid = \"tools\"\ninstances = [\"http://a/\"]\n";
+    let of = |text: &str| settings(text, &[]).default_server;
+    assert_eq!(of(&format!("{one}{admin}")), of(one));
+    assert_eq!(of(admin), None);
+    check_refused(
+        &format!("{admin}instances = [\"http://a/\"]"),
+        &[],
+        &["servers[0].instances", "only a server of kind"],
+    );
+}

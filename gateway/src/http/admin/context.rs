@@ -4,19 +4,23 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::response::Response;
-use http::header::{HOST, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::http::app::App;
+use crate::http::host_origin_guard;
 use crate::http::reply::json_value;
-use crate::http::rest::{Code, Problem, Query, QueryParameter, identify, read_json};
+use crate::http::rest::{Code, PREVIEW, Problem, Query, QueryParameter, identify, read_json};
 use crate::reload::ReloadHandle;
 use mooring_admin::{Operator, OperatorIdentity};
-use mooring_pipeline::RequestEntry;
-use mooring_protocol::header::X_REQUEST_ID;
+
+/// The parameter of acts whose body has no room for it.
+pub(super) const PREVIEW_QUERY: [QueryParameter; 1] = [QueryParameter::new(
+    PREVIEW,
+    "`true`: only check it, and say what would change",
+)];
 
 /// A request of an authenticated caller, who may be an operator.
 pub(super) struct AdminContext {
@@ -25,36 +29,28 @@ pub(super) struct AdminContext {
     app: Arc<App>,
     query: String,
     path: Vec<String>,
-    request_id: HeaderValue,
 }
 
 impl FromRequestParts<Arc<App>> for AdminContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        if parts.method != Method::GET && !is_same_origin(parts) {
+        let is_own = host_origin_guard::is_from_own_page(app, &parts.headers, &parts.uri);
+        if parts.method != Method::GET && !is_own {
             let message = "an act is accepted from pages of this gateway only";
             return Err(Problem::new(Code::Forbidden, message));
         }
-        let (sender, identity) = identify(parts, app).await?;
-        sender.admit();
+        let caller = identify(parts, app).await?;
+        caller.admit();
         let params = RawPathParams::from_request_parts(parts, app)
             .await
             .map_err(|_| Problem::new(Code::InvalidQuery, "the path is not UTF-8"))?;
-        let log = &app.core.request_log;
-        let request_id = RequestEntry::begin(log, parts.headers.get(X_REQUEST_ID))
-            .id()
-            .clone();
         Ok(Self {
             operator: app.operator(),
-            identity: OperatorIdentity {
-                identity,
-                request_id: request_id.to_str().unwrap_or_default().into(),
-            },
+            identity: caller.operator,
             path: params.iter().map(|(_, value)| value.to_owned()).collect(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
             app: Arc::clone(app),
-            request_id,
         })
     }
 }
@@ -85,38 +81,29 @@ impl AdminContext {
         Query::parse(&self.query, known)
     }
 
+    /// Whether the act is only to say what it would do. It knows no other parameter.
+    pub(super) fn is_preview(&self) -> Result<bool, Problem> {
+        let query = self.query(&PREVIEW_QUERY)?;
+        let is_preview = query.read(PREVIEW, "true or false", |text| text.parse().ok())?;
+        Ok(is_preview.unwrap_or(false))
+    }
+
     /// The body of an act.
     pub(super) async fn body<T: DeserializeOwned>(&self, request: Request) -> Result<T, Problem> {
         self.query(&[])?;
+        self.definition(request).await
+    }
+
+    /// The body of an act that has its preview among the parameters.
+    pub(super) async fn definition<T: DeserializeOwned>(
+        &self,
+        request: Request,
+    ) -> Result<T, Problem> {
         read_json(&self.app, &self.identity.identity, request).await
     }
 
     /// The reply with this view.
     pub(super) fn reply(&self, view: &impl Serialize) -> Response {
-        let mut reply = json_value(StatusCode::OK, view);
-        let headers = reply.headers_mut();
-        headers.insert(X_REQUEST_ID, self.request_id.clone());
-        reply
+        json_value(StatusCode::OK, view)
     }
-}
-
-/// Whether the request is from no page, or from one of the origin that it is sent to. The host and origin guard allows pages
-/// of other origins, for MCP clients in browsers.
-fn is_same_origin(parts: &Parts) -> bool {
-    let text = |headers: &HeaderMap, name| {
-        let value: Option<&HeaderValue> = headers.get(name);
-        value.and_then(|value| value.to_str().ok().map(str::to_owned))
-    };
-    if !parts.headers.contains_key(ORIGIN) {
-        return true;
-    }
-    let authority = parts.uri.authority().map(ToString::to_string);
-    let host = authority.or_else(|| text(&parts.headers, HOST));
-    let origin = text(&parts.headers, ORIGIN);
-    let origin = origin
-        .as_deref()
-        .and_then(|origin| origin.split_once("://"));
-    origin
-        .zip(host)
-        .is_some_and(|((_, origin), host)| origin.eq_ignore_ascii_case(&host))
 }

@@ -16,14 +16,16 @@ pub(super) fn routes() -> Vec<RestRoute> {
             show,
         )
         .needs(Right::FleetRead)
-        .replies::<FleetView>(),
+        .reading_tool("fleet_show")
+.replies::<FleetView>(),
         RestRoute::get(
             "/admin/top",
             "Shows which users and sessions send most to this gateway, in the last one to two minutes",
             top,
         )
         .needs(Right::SessionsRead)
-        .replies::<TopSenders>(),
+        .reading_tool("fleet_top")
+.replies::<TopSenders>(),
     ]
 }
 

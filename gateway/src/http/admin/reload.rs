@@ -2,8 +2,9 @@
 
 use axum::response::Response;
 
-use super::context::AdminContext;
-use crate::http::rest::{Code, Problem, RestRoute};
+use super::context::{AdminContext, PREVIEW_QUERY};
+use crate::added_servers::AddedServers;
+use crate::http::rest::{ActHints, Code, Problem, RestRoute};
 use crate::reload::{ReloadError, ReloadReport};
 use mooring_settings::Right;
 
@@ -15,13 +16,20 @@ pub(super) fn routes() -> Vec<RestRoute> {
             reload,
         )
         .needs(Right::Admin)
+        .query(&PREVIEW_QUERY)
+        .acting_tool("settings_reload", ActHints::DESTRUCTIVE)
         .replies::<ReloadReport>(),
     ]
 }
 
 async fn reload(context: AdminContext) -> Result<Response, Problem> {
-    context.query(&[])?;
+    let is_preview = context.is_preview()?;
     context.operator.require(&context.identity, Right::Admin)?;
+    if is_preview {
+        let added = AddedServers::of(&context.operator, &context.identity, context.reloads()?);
+        let checked = context.reloads()?.check(added.definitions().await?).await;
+        return Ok(context.reply(&checked?));
+    }
     let result = context.reloads()?.reload().await;
     context.audit("reload", "settings", &result);
     Ok(context.reply(&result?))

@@ -27,7 +27,8 @@ pub(super) fn routes() -> Vec<RestRoute> {
         )
         .needs(Right::SessionsRead)
         .query(&QUERY)
-        .replies::<CallerRights>(),
+        .reading_tool("users_rights")
+.replies::<CallerRights>(),
     ]
 }
 

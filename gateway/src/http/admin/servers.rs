@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::context::AdminContext;
-use crate::http::rest::{Problem, RestRoute};
+use crate::http::rest::{ActHints, Problem, RestRoute};
 use mooring_admin::{ActReply, ParkChange, ParkRequest, ServerDetail, ServerList};
 use mooring_settings::Right;
 
@@ -28,6 +28,7 @@ pub(super) fn routes() -> Vec<RestRoute> {
     vec![
         RestRoute::get("/admin/servers", "Lists the servers of this gateway", list)
             .needs(Right::FleetRead)
+            .reading_tool("servers_list")
             .replies::<ServerList>(),
         RestRoute::get(
             "/admin/servers/{server}",
@@ -35,6 +36,7 @@ pub(super) fn routes() -> Vec<RestRoute> {
             show,
         )
         .needs(Right::FleetRead)
+        .reading_tool("servers_show")
         .replies::<ServerDetail>(),
         RestRoute::post(
             "/admin/servers/{server}/park",
@@ -43,6 +45,7 @@ pub(super) fn routes() -> Vec<RestRoute> {
         )
         .needs(Right::ServersManage)
         .body::<ParkBody>()
+        .acting_tool("servers_park", ActHints::REVERSIBLE)
         .replies::<ActReply>(),
         RestRoute::post(
             "/admin/servers/{server}/unpark",
@@ -51,6 +54,7 @@ pub(super) fn routes() -> Vec<RestRoute> {
         )
         .needs(Right::ServersManage)
         .body::<ParkBody>()
+        .acting_tool("servers_unpark", ActHints::REVERSIBLE)
         .replies::<ActReply>(),
     ]
 }

@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::context::AdminContext;
+use super::context::{AdminContext, PREVIEW_QUERY};
 use crate::added_servers::{AddedServers, ServerChangeError, ServerDefinition};
-use crate::http::rest::{Code, Problem, RestRoute};
+use crate::http::rest::{ActHints, Code, Problem, RestRoute};
 use crate::reload::ReloadReport;
 use mooring_settings::Right;
 
@@ -40,8 +40,10 @@ pub(super) fn routes() -> Vec<RestRoute> {
             add,
         )
         .needs(Right::Admin)
+        .query(&PREVIEW_QUERY)
         .body::<Map<String, Value>>()
         .status(StatusCode::CREATED)
+        .acting_tool("servers_add", ActHints::REVERSIBLE)
         .replies::<ServerChange>(),
         RestRoute::patch(
             "/admin/servers/{server}",
@@ -49,7 +51,9 @@ pub(super) fn routes() -> Vec<RestRoute> {
             change,
         )
         .needs(Right::Admin)
+        .query(&PREVIEW_QUERY)
         .body::<Map<String, Value>>()
+        .acting_tool("servers_change", ActHints::DESTRUCTIVE)
         .replies::<ServerChange>(),
         RestRoute::delete(
             "/admin/servers/{server}",
@@ -57,47 +61,65 @@ pub(super) fn routes() -> Vec<RestRoute> {
             remove,
         )
         .needs(Right::Admin)
+        .query(&PREVIEW_QUERY)
+        .acting_tool("servers_remove", ActHints::DESTRUCTIVE)
         .replies::<ServerRemoval>(),
     ]
 }
 
 async fn add(context: AdminContext, request: Request) -> Result<Response, Problem> {
-    let servers = allowed(&context)?;
-    let definition: Value = context.body(request).await?;
+    let (servers, is_preview) = allowed(&context)?;
+    let definition: Value = context.definition(request).await?;
     let subject = subject(&definition);
     let added = servers
         .add(definition, |id| context.operator.serves(id.as_str()))
         .await;
-    context.audit("add server", &subject, &added);
+    audit(&context, is_preview, "add server", &subject, &added);
     let mut reply = context.reply(&change_of(added?));
     *reply.status_mut() = StatusCode::CREATED;
     Ok(reply)
 }
 
 async fn change(context: AdminContext, request: Request) -> Result<Response, Problem> {
-    let servers = allowed(&context)?;
-    let patch: Value = context.body(request).await?;
+    let (servers, is_preview) = allowed(&context)?;
+    let patch: Value = context.definition(request).await?;
     let id = context.path_part(0);
     let changed = servers.change(id, patch).await;
-    context.audit("change server", id, &changed);
+    audit(&context, is_preview, "change server", id, &changed);
     Ok(context.reply(&change_of(changed?)))
 }
 
 async fn remove(context: AdminContext) -> Result<Response, Problem> {
-    context.query(&[])?;
+    let (servers, is_preview) = allowed(&context)?;
     let id = context.path_part(0);
-    let removed = allowed(&context)?.remove(id).await;
-    context.audit("remove server", id, &removed);
+    let removed = servers.remove(id).await;
+    audit(&context, is_preview, "remove server", id, &removed);
     Ok(context.reply(&ServerRemoval { report: removed? }))
 }
 
-fn allowed(context: &AdminContext) -> Result<AddedServers<'_>, Problem> {
+/// The servers that the caller may change, and whether the change is only to be checked.
+fn allowed(context: &AdminContext) -> Result<(AddedServers<'_>, bool), Problem> {
+    let is_preview = context.is_preview()?;
     context.operator.require(&context.identity, Right::Admin)?;
-    Ok(AddedServers {
-        store: context.operator.store(),
-        reloads: context.reloads()?,
-        operator: context.identity.identity.principal.as_str(),
-    })
+    let servers = AddedServers::of(&context.operator, &context.identity, context.reloads()?);
+    let servers = AddedServers {
+        is_preview,
+        ..servers
+    };
+    Ok((servers, is_preview))
+}
+
+/// What was only checked is no act.
+fn audit<T>(
+    context: &AdminContext,
+    is_preview: bool,
+    act: &'static str,
+    subject: &str,
+    result: &Result<T, ServerChangeError>,
+) {
+    if !is_preview {
+        context.audit(act, subject, result);
+    }
 }
 
 /// The id in a definition, for the audit line.

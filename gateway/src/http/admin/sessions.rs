@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::context::AdminContext;
-use crate::http::rest::{Code, Problem, Query, QueryParameter, RestRoute};
+use crate::http::rest::{ActHints, Code, Problem, Query, QueryParameter, RestRoute};
 use mooring_admin::sessions::{
     SessionCursor, SessionDetail, SessionList, SessionListRequest, SessionSearch,
 };
@@ -85,32 +85,37 @@ pub(super) fn routes() -> Vec<RestRoute> {
         RestRoute::get("/admin/sessions", "Lists sessions, page by page", list)
             .needs(Right::SessionsRead)
             .query(&LIST_QUERY)
-            .replies::<SessionList>(),
+            .reading_tool("sessions_list")
+.replies::<SessionList>(),
         RestRoute::get(
             "/admin/sessions/{session}",
             "Shows a session, named by its digest, the first digits of it, or its place",
             show,
         )
         .needs(Right::SessionsRead)
-        .replies::<SessionDetail>(),
+        .reading_tool("sessions_show")
+.replies::<SessionDetail>(),
         RestRoute::get(
             "/admin/sessions/{session}/history",
             "Shows what has happened to a session",
             history,
         )
         .needs(Right::SessionsRead)
-        .replies::<SessionHistory>(),
+        .reading_tool("sessions_history")
+.replies::<SessionHistory>(),
         RestRoute::get(
             "/admin/sessions/{session}/waits",
             "Says what calls of a session wait for",
             waits,
         )
         .needs(Right::SessionsRead)
-        .replies::<SessionWaits>(),
+        .reading_tool("sessions_waits")
+.replies::<SessionWaits>(),
         RestRoute::post("/admin/sessions/{session}/end", "Ends a session", end)
             .needs(Right::SessionsManage)
             .body::<EndBody>()
-            .replies::<ActReply>(),
+            .acting_tool("sessions_end", ActHints::DESTRUCTIVE)
+.replies::<ActReply>(),
         RestRoute::post(
             "/admin/sessions/{session}/move",
             "Moves a session to another instance of a server, between two calls",
@@ -118,7 +123,8 @@ pub(super) fn routes() -> Vec<RestRoute> {
         )
         .needs(Right::SessionsManage)
         .body::<MoveBody>()
-        .replies::<ActReply>(),
+        .acting_tool("sessions_move", ActHints { is_idempotent: false, ..ActHints::DESTRUCTIVE })
+.replies::<ActReply>(),
         RestRoute::post(
             "/admin/sessions/end",
             "Ends the active sessions that match a filter, some at a time: it is repeated while `is_left`",
@@ -126,7 +132,8 @@ pub(super) fn routes() -> Vec<RestRoute> {
         )
         .needs(Right::SessionsManage)
         .body::<EndAllBody>()
-        .replies::<ActReply>(),
+        .acting_tool("sessions_end_matching", ActHints::DESTRUCTIVE)
+.replies::<ActReply>(),
     ]
 }
 

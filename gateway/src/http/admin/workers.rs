@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::context::AdminContext;
-use crate::http::rest::{Problem, RestRoute};
+use crate::http::rest::{ActHints, Problem, RestRoute};
 use mooring_admin::{ActReply, DrainChange, WorkerList};
 use mooring_settings::Right;
 
@@ -26,6 +26,7 @@ pub(super) fn routes() -> Vec<RestRoute> {
     vec![
         RestRoute::get("/admin/workers", "Lists the gateways of the fleet", list)
             .needs(Right::FleetRead)
+            .reading_tool("workers_list")
             .replies::<WorkerList>(),
         RestRoute::post(
             "/admin/workers/{worker}/drain",
@@ -34,6 +35,7 @@ pub(super) fn routes() -> Vec<RestRoute> {
         )
         .needs(Right::FleetManage)
         .body::<DrainBody>()
+        .acting_tool("workers_drain", ActHints::REVERSIBLE)
         .replies::<ActReply>(),
         RestRoute::post(
             "/admin/workers/{worker}/undrain",
@@ -42,6 +44,7 @@ pub(super) fn routes() -> Vec<RestRoute> {
         )
         .needs(Right::FleetManage)
         .body::<DrainBody>()
+        .acting_tool("workers_undrain", ActHints::REVERSIBLE)
         .replies::<ActReply>(),
     ]
 }

@@ -20,6 +20,8 @@ pub(in crate::http) struct GovernanceContext {
     pub(super) app: Arc<App>,
     pub(super) server: Arc<CodeServer>,
     pub(super) identity: Arc<Identity>,
+    /// The id of the request, in audit lines.
+    request_id: Box<str>,
     query: Option<String>,
     /// The part of the path after the server's id: a run, a skill, an approval.
     named: Option<String>,
@@ -29,7 +31,7 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let (sender, identity) = identify(parts, app).await?;
+        let caller = identify(parts, app).await?;
         let params = RawPathParams::from_request_parts(parts, app)
             .await
             .map_err(|_| Problem::new(Code::ServerNotFound, "the path is not UTF-8"))?;
@@ -40,8 +42,8 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
             named: named.map(|(_, value)| value),
             query: parts.uri.query(),
         };
-        let context = Self::of_item(app, identity, path)?;
-        sender.admit();
+        let context = Self::of_item(app, caller.operator.clone(), path)?;
+        caller.admit();
         Ok(context)
     }
 }
@@ -58,9 +60,13 @@ impl GovernanceContext {
     /// A request of this caller.
     pub(in crate::http) fn of_item(
         app: &Arc<App>,
-        identity: Arc<Identity>,
+        operator: OperatorIdentity,
         item: RequestedItem<'_>,
     ) -> Result<Self, Problem> {
+        let OperatorIdentity {
+            identity,
+            request_id,
+        } = operator;
         let server = app.directory.code.as_ref().and_then(|servers| {
             let server = servers.get(item.server)?;
             may_see(&app.core.policy, &identity, item.server).then(|| Arc::clone(server))
@@ -74,6 +80,7 @@ impl GovernanceContext {
             app: Arc::clone(app),
             server,
             identity,
+            request_id,
         })
     }
 }
@@ -109,7 +116,7 @@ impl GovernanceContext {
         };
         let by = OperatorIdentity {
             identity: Arc::clone(&self.identity),
-            request_id: Box::default(),
+            request_id: self.request_id.clone(),
         };
         let subject = format!("{}/{}", self.server.id, self.path_id());
         self.app.operator().audit(&by, act, &subject, outcome);

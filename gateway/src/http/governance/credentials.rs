@@ -61,8 +61,8 @@ impl FromRequestParts<Arc<App>> for CredentialContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let (sender, identity) = identify(parts, app).await?;
-        sender.admit();
+        let caller = identify(parts, app).await?;
+        caller.admit();
         let params = RawPathParams::from_request_parts(parts, app)
             .await
             .map_err(|_| no_server())?;
@@ -70,7 +70,7 @@ impl FromRequestParts<Arc<App>> for CredentialContext {
             server: params.iter().next().map(|(_, id)| id.to_owned()),
             query: parts.uri.query().unwrap_or_default().to_owned(),
             app: Arc::clone(app),
-            identity,
+            identity: caller.operator.identity,
         })
     }
 }

@@ -28,7 +28,7 @@ use mooring_settings::Right;
 
 pub(super) use self::context::{GovernanceContext, RequestedItem};
 
-/// The routes.
+/// The routes. What a person decides about code, or runs of it, and what is a user's own secret, is no tool.
 pub(super) fn routes() -> Vec<RestRoute> {
     [code_routes(), skill_routes(), caller_routes()]
         .into_iter()
@@ -44,12 +44,14 @@ fn code_routes() -> Vec<RestRoute> {
             runs::list,
         )
         .query(&runs::LIST_QUERY)
+        .reading_tool("runs_list")
         .replies::<schemas::RunList>(),
         RestRoute::get(
             "/servers/{id}/code/runs/{run}",
             "Shows all that is recorded of a run",
             runs::show,
         )
+        .reading_tool("runs_show")
         .replies::<schemas::Run>(),
         RestRoute::post(
             "/servers/{id}/code/runs/{run}/replay",
@@ -57,6 +59,7 @@ fn code_routes() -> Vec<RestRoute> {
             replay::replay,
         )
         .body::<replay::ReplayBody>()
+        .no_tool()
         .replies::<schemas::ReplayResult>(),
         RestRoute::get(
             "/servers/{id}/code/sessions",
@@ -64,6 +67,7 @@ fn code_routes() -> Vec<RestRoute> {
             sessions::list,
         )
         .query(&sessions::LIST_QUERY)
+        .reading_tool("code_sessions_list")
         .replies::<schemas::CodeSessionList>(),
         RestRoute::get(
             "/servers/{id}/code/security-events",
@@ -71,6 +75,7 @@ fn code_routes() -> Vec<RestRoute> {
             events::list,
         )
         .query(&events::LIST_QUERY)
+        .reading_tool("security_events_list")
         .replies::<schemas::SecurityEventList>(),
     ]
 }
@@ -83,6 +88,7 @@ fn skill_routes() -> Vec<RestRoute> {
             skills::list,
         )
         .query(&skills::LIST_QUERY)
+        .reading_tool("skills_list")
         .replies::<schemas::SkillList>(),
         RestRoute::post(
             "/servers/{id}/skills",
@@ -92,6 +98,7 @@ fn skill_routes() -> Vec<RestRoute> {
         .needs(Right::SkillsCreate)
         .body::<skills::NewSkillBody>()
         .status(StatusCode::CREATED)
+        .no_tool()
         .replies::<schemas::SkillVersion>(),
         RestRoute::get(
             "/servers/{id}/skills/{skill}",
@@ -99,6 +106,7 @@ fn skill_routes() -> Vec<RestRoute> {
             skills::show,
         )
         .query(&skills::SHOW_QUERY)
+        .reading_tool("skills_show")
         .replies::<schemas::Skill>(),
         RestRoute::post(
             "/servers/{id}/skills/{skill}/revoke",
@@ -107,6 +115,7 @@ fn skill_routes() -> Vec<RestRoute> {
         )
         .needs(Right::SkillsRevoke)
         .body::<skills::EmptyBody>()
+        .no_tool()
         .replies::<schemas::SkillVersion>(),
         RestRoute::get(
             "/servers/{id}/skills/approvals",
@@ -114,6 +123,7 @@ fn skill_routes() -> Vec<RestRoute> {
             approvals::list,
         )
         .query(&approvals::LIST_QUERY)
+        .reading_tool("approvals_list")
         .replies::<schemas::ApprovalList>(),
         RestRoute::post(
             "/servers/{id}/skills/approvals/{approval}/approve",
@@ -122,6 +132,7 @@ fn skill_routes() -> Vec<RestRoute> {
         )
         .needs(Right::SkillsApprove)
         .body::<skills::EmptyBody>()
+        .no_tool()
         .replies::<schemas::Approval>(),
         RestRoute::post(
             "/servers/{id}/skills/approvals/{approval}/reject",
@@ -130,6 +141,7 @@ fn skill_routes() -> Vec<RestRoute> {
         )
         .needs(Right::SkillsApprove)
         .body::<approvals::RejectionBody>()
+        .no_tool()
         .replies::<schemas::Approval>(),
     ]
 }
@@ -141,6 +153,7 @@ fn caller_routes() -> Vec<RestRoute> {
             "Lists the servers that the caller may store credentials for",
             credentials::list,
         )
+        .no_tool()
         .replies::<credentials::CredentialList>(),
         RestRoute::delete(
             "/credentials",
@@ -148,6 +161,7 @@ fn caller_routes() -> Vec<RestRoute> {
             credentials::delete_all,
         )
         .query(&credentials::DELETE_QUERY)
+        .no_tool()
         .replies::<credentials::DeletedCredentials>(),
         RestRoute::put(
             "/servers/{id}/credential",
@@ -155,18 +169,21 @@ fn caller_routes() -> Vec<RestRoute> {
             credentials::put,
         )
         .body::<credentials::CredentialBody>()
+        .no_tool()
         .replies::<credentials::CredentialView>(),
         RestRoute::delete(
             "/servers/{id}/credential",
             "Deletes the caller's credential for a server",
             credentials::delete,
         )
+        .no_tool()
         .replies::<credentials::CredentialView>(),
         RestRoute::get(
             "/whoami",
             "Shows who the gateway takes the caller for, and what it may use",
             whoami::show,
         )
+        .reading_tool("whoami")
         .replies::<whoami::Caller>(),
     ]
 }

@@ -25,12 +25,12 @@ impl FromRequestParts<Arc<App>> for CallerContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let (sender, identity) = identify(parts, app).await?;
-        sender.admit();
+        let caller = identify(parts, app).await?;
+        caller.admit();
         Ok(Self {
             query: parts.uri.query().unwrap_or_default().to_owned(),
             app: Arc::clone(app),
-            identity,
+            identity: caller.operator.identity,
         })
     }
 }

@@ -6,17 +6,46 @@ use axum::Extension;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
+use super::frame::RequestId;
 use super::problem::Problem;
 use crate::http::app::App;
 use crate::http::caller::{RequestHead, RequestSender};
-use mooring_identity::Identity;
+use mooring_admin::OperatorIdentity;
 use mooring_metrics as metrics;
+
+/// The caller of a request that the gateway itself has made, for a call of a tool that the pipeline has admitted and counted.
+/// No request from outside can have one: it is no header.
+#[derive(Clone, Debug)]
+pub(in crate::http) struct ToolCaller(pub(in crate::http) OperatorIdentity);
+
+/// The caller of a request.
+pub(in crate::http) struct RestCaller {
+    /// Who it is, with the id of the request.
+    pub(in crate::http) operator: OperatorIdentity,
+    /// None where it calls a tool.
+    sender: Option<Arc<RequestSender>>,
+}
+
+impl RestCaller {
+    /// Marks the sender as known.
+    pub(in crate::http) fn admit(&self) {
+        if let Some(sender) = &self.sender {
+            sender.admit();
+        }
+    }
+}
 
 /// Identifies the caller, and counts the request.
 pub(in crate::http) async fn identify(
     parts: &mut Parts,
     app: &Arc<App>,
-) -> Result<(Arc<RequestSender>, Arc<Identity>), Problem> {
+) -> Result<RestCaller, Problem> {
+    if let Some(ToolCaller(operator)) = parts.extensions.get::<ToolCaller>() {
+        return Ok(RestCaller {
+            operator: operator.clone(),
+            sender: None,
+        });
+    }
     let Extension(sender) = Extension::<Arc<RequestSender>>::from_request_parts(parts, app)
         .await
         .map_err(|_| Problem::internal())?;
@@ -30,5 +59,12 @@ pub(in crate::http) async fn identify(
         Problem::too_many_requests(wait)
     })?;
     app.core.usages.of(&identity.principal).charge_task().await;
-    Ok((sender, identity))
+    let id = parts.extensions.get::<RequestId>();
+    Ok(RestCaller {
+        operator: OperatorIdentity {
+            identity,
+            request_id: id.map(RequestId::text).unwrap_or_default(),
+        },
+        sender: Some(sender),
+    })
 }

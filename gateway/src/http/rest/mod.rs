@@ -2,6 +2,7 @@
 //! made; the caller, parameters and body of a request; and errors.
 
 mod body;
+mod frame;
 mod identify;
 mod openapi;
 mod problem;
@@ -11,9 +12,9 @@ mod route;
 
 pub(super) use self::body::read as read_body;
 pub(super) use self::body::read_json;
-pub(super) use self::identify::identify;
+pub(super) use self::identify::{ToolCaller, identify};
 pub(super) use self::openapi::{OPENAPI_PATH, OpenApi};
 pub(super) use self::problem::{Code, Problem};
 pub(super) use self::query::{Query, QueryParameter};
 pub(super) use self::reference::reference_page;
-pub(super) use self::route::{RestRoute, router};
+pub(super) use self::route::{ActHints, PREVIEW, RestRoute, RouteTool, SchemaOf, router};

@@ -6,32 +6,73 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::handler::Handler;
+use axum::middleware::from_fn;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use http::{Method, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use super::frame;
 use super::problem::{Code, Problem};
 use super::query::QueryParameter;
 use crate::http::app::App;
 use mooring_settings::Right;
 
 /// Makes the schema of a type.
-pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+pub(in crate::http) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// The field of a body, or the parameter, by which an act only says what it would do.
+pub(in crate::http) const PREVIEW: &str = "preview";
+
+/// Whether a route is a tool of servers of kind `admin` too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) enum RouteTool {
+    /// Nobody has decided; a test refuses it.
+    Undecided,
+    /// It is none.
+    No,
+    /// It reads.
+    Read(&'static str),
+    /// It changes something, and can say before what that is: see [`PREVIEW`].
+    Act(&'static str, ActHints),
+}
+
+/// What clients are told about an act, as annotations of its tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) struct ActHints {
+    /// It may take something away that does not come back.
+    pub(in crate::http) is_destructive: bool,
+    /// Doing it again changes nothing more.
+    pub(in crate::http) is_idempotent: bool,
+}
+
+impl ActHints {
+    /// It can be taken back, and doing it again changes nothing more.
+    pub(in crate::http) const REVERSIBLE: Self = Self {
+        is_destructive: false,
+        is_idempotent: true,
+    };
+    /// It takes something away, and doing it again changes nothing more.
+    pub(in crate::http) const DESTRUCTIVE: Self = Self {
+        is_destructive: true,
+        is_idempotent: true,
+    };
+}
 
 /// One method of one path.
 #[derive(Debug)]
 pub(in crate::http) struct RestRoute {
-    pub(super) method: Method,
-    pub(super) path: &'static str,
+    pub(in crate::http) method: Method,
+    pub(in crate::http) path: &'static str,
     /// What it does, in a sentence.
-    pub(super) about: &'static str,
+    pub(in crate::http) about: &'static str,
     /// The right that it needs; none where every caller may use it, or where it depends on what is asked for.
-    pub(super) right: Option<Right>,
-    pub(super) query: &'static [QueryParameter],
-    pub(super) body: Option<SchemaOf>,
+    pub(in crate::http) right: Option<Right>,
+    pub(in crate::http) query: &'static [QueryParameter],
+    pub(in crate::http) body: Option<SchemaOf>,
     pub(super) status: StatusCode,
-    pub(super) reply: SchemaOf,
-    handler: MethodRouter<Arc<App>>,
+    pub(in crate::http) reply: SchemaOf,
+    pub(in crate::http) tool: RouteTool,
+    pub(in crate::http) handler: MethodRouter<Arc<App>>,
 }
 
 impl RestRoute {
@@ -54,6 +95,7 @@ impl RestRoute {
             body: None,
             status: StatusCode::OK,
             reply: SchemaGenerator::subschema_for::<()>,
+            tool: RouteTool::Undecided,
             handler: on(method.1, handler),
         }
     }
@@ -109,6 +151,24 @@ impl RestRoute {
         self
     }
 
+    /// It is a tool of this name, which reads.
+    pub(in crate::http) fn reading_tool(mut self, name: &'static str) -> Self {
+        self.tool = RouteTool::Read(name);
+        self
+    }
+
+    /// It is a tool of this name, which changes something.
+    pub(in crate::http) fn acting_tool(mut self, name: &'static str, hints: ActHints) -> Self {
+        self.tool = RouteTool::Act(name, hints);
+        self
+    }
+
+    /// It is no tool.
+    pub(in crate::http) fn no_tool(mut self) -> Self {
+        self.tool = RouteTool::No;
+        self
+    }
+
     /// It knows these parameters.
     pub(in crate::http) fn query(mut self, query: &'static [QueryParameter]) -> Self {
         self.query = query;
@@ -138,7 +198,9 @@ impl RestRoute {
 pub(in crate::http) fn router(routes: Vec<RestRoute>) -> Router<Arc<App>> {
     let add = |router: Router<Arc<App>>, route: RestRoute| router.route(route.path, route.handler);
     let router = routes.into_iter().fold(Router::new(), add);
-    router.method_not_allowed_fallback(not_allowed)
+    router
+        .method_not_allowed_fallback(not_allowed)
+        .layer(from_fn(frame::serve))
 }
 
 async fn not_allowed() -> Problem {

@@ -75,7 +75,7 @@ impl FromRequestParts<Arc<App>> for PageContext {
                 .map_or("/ui", |target| target.as_str())
                 .to_owned(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
-            request_id: request_id(app, &parts.headers),
+            request_id: request_id(&parts.headers),
         };
         match VIEWING.into_iter().any(|right| context.may(right)) {
             true => Ok(context),
@@ -84,9 +84,9 @@ impl FromRequestParts<Arc<App>> for PageContext {
     }
 }
 
-fn request_id(app: &App, headers: &HeaderMap) -> Box<str> {
-    let entry = RequestEntry::begin(&app.core.request_log, headers.get(X_REQUEST_ID));
-    entry.id().to_str().unwrap_or_default().into()
+fn request_id(headers: &HeaderMap) -> Box<str> {
+    let id = RequestEntry::id_of(headers.get(X_REQUEST_ID));
+    id.to_str().unwrap_or_default().into()
 }
 
 /// The identity of the page's cookie.

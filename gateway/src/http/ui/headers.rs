@@ -8,9 +8,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::header::{
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ORIGIN, REFERRER_POLICY, X_FRAME_OPTIONS,
-};
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_FRAME_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::http::app::App;
@@ -62,10 +60,7 @@ pub(super) async fn protect(State(app): State<Arc<App>>, request: Request, next:
 /// Whether the request is from the page itself, or a person opens it: from the address bar, a bookmark or a link.
 fn is_own(app: &App, request: &Request) -> bool {
     let headers = request.headers();
-    let is_from_page = headers
-        .get_all(ORIGIN)
-        .iter()
-        .all(|origin| host_origin_guard::is_own_origin(app, request, origin));
+    let is_from_page = host_origin_guard::is_from_own_page(app, headers, request.uri());
     is_from_page && (is_same_origin(headers) || is_opened(request.method(), headers))
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Scene, digests, no_preview};
 
 /// The audit line of the request with this id.
-async fn audit_line(scene: &Scene, gateway: usize, id: &str) -> anyhow::Result<String> {
+pub(super) async fn audit_line(scene: &Scene, gateway: usize, id: &str) -> anyhow::Result<String> {
     let mark = format!("request_id={id}");
     let log = wait::until_logged(&mark, 1, || scene.log(gateway)).await?;
     let line = log.lines().find(|line| line.contains(&mark));

@@ -5,6 +5,7 @@ mod acts;
 mod command;
 mod document;
 mod reads;
+mod tools;
 
 use std::path::PathBuf;
 
@@ -22,7 +23,7 @@ use tempfile::TempDir;
 
 use crate::keyed::keyed_settings;
 
-/// Gateways in front of a server `orders` with two instances.
+/// Gateways in front of a server `orders` with two instances, and with the operators' tools at `tools`.
 struct Scene {
     gateways: Vec<Gateway>,
     client: HttpClient,
@@ -49,7 +50,8 @@ impl Scene {
         let instances = [Fixture::start("one").await?, Fixture::start("two").await?];
         let [one, two] = instances.each_ref().map(Fixture::url);
         let servers = format!(
-            "[[servers]]\nid = \"orders\"\nkind = \"http\"\naffinity = \"on\"\ninstances = [{one:?}, {two:?}]\n"
+            "[[servers]]\nid = \"orders\"\nkind = \"http\"\naffinity = \"on\"\ninstances = [{one:?}, {two:?}]\n\
+             [[servers]]\nid = \"tools\"\nkind = \"admin\"\n"
         );
         let settings = match &redis {
             Some(redis) => keyed_settings(redis, &keys, &servers),

@@ -1,7 +1,5 @@
 //! What the pages about code servers share: the choice of the server, filters, problems and acts.
 
-use std::sync::Arc;
-
 use axum::response::Response;
 use maud::{Markup, html};
 
@@ -39,7 +37,7 @@ pub(super) fn governed(
     context: &PageContext,
     item: RequestedItem<'_>,
 ) -> Result<GovernanceContext, Problem> {
-    GovernanceContext::of_item(&context.app, Arc::clone(&context.identity), item)
+    GovernanceContext::of_item(&context.app, context.operator_identity(), item)
 }
 
 /// The server that the query names, or the first one.
