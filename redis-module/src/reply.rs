@@ -1,5 +1,5 @@
 //! The format of replies: maps with names (flat in RESP2), integers for counts and flags, null for absent values. Only
-//! this file knows it.
+//! this file and those below it know it.
 //!
 //! Invariants: a map has as many fields as it announces. Every map that replies to a command begins with the digest of
 //! its request, and every error ends with it, so that a client notices replies out of order. Arrays have no digest,
@@ -20,6 +20,10 @@ use mooring_session::time::{Millis, Timestamp};
 use mooring_session::turns::{QueueView, TurnHolder, TurnStatus};
 use mooring_session::view::{BindingView, RecordView};
 use mooring_session::workers::{Drain, WorkerView};
+
+mod counts;
+
+pub(crate) use counts::session_counts;
 
 use crate::digest::digest;
 use crate::failure::Failure;

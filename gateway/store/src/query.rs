@@ -81,6 +81,8 @@ impl SessionQuery {
             driver: None,
             state: self.state,
             pattern: Some(pattern),
+            digest: None,
+            text: None,
         })
     }
 }

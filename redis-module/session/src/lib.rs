@@ -11,6 +11,7 @@
 //! * [`record`], [`codec`]: what a session is, and how it is stored in a hash.
 //! * [`rules`]: one file per transition.
 //! * [`index`]: the index over the records of a database.
+//! * [`session_digest`]: what logs and operators call a session by.
 //! * [`workers`], [`placement`]: who is alive, and where a new binding goes.
 //! * [`turns`], [`events`]: whose call is next, and the events for waiting workers. [`place`]: the key of both.
 //! * [`clock`]: whether the wall clock can be trusted.
@@ -32,6 +33,7 @@ pub mod refusal;
 pub mod request_digest;
 mod rotation;
 pub mod rules;
+pub mod session_digest;
 mod spots;
 pub mod time;
 pub mod tuning;
@@ -44,4 +46,5 @@ pub use place::SessionPlace;
 pub use progress::StepProgress;
 pub use refusal::Refusal;
 pub use request_digest::RequestDigest;
+pub use session_digest::{DigestPrefix, SessionDigest};
 pub use tuning::Tuning;

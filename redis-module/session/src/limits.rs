@@ -107,6 +107,14 @@ pub const PREFIXES_MAX: usize = 16;
 pub const CAP_MAX: u64 = 1_000_000_000;
 /// Longest key pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 256;
+/// Shortest and longest text to search for, in bytes.
+pub const SEARCH_BYTES_MIN: usize = 1;
+/// See [`SEARCH_BYTES_MIN`].
+pub const SEARCH_BYTES_MAX: usize = 512;
+/// Most groups of keys that an index counts: the prefixes of gateways, and the servers of code and agents.
+pub const KEY_GROUPS_MAX: usize = 256;
+/// Most instances, and most owners, of which one reply has the counts.
+pub const COUNT_NAMES_MAX: usize = 5_000;
 /// Most words of a request that its digest covers: all words of the longest valid request.
 pub const REQUEST_WORDS_MAX: usize = 2_048;
 /// Most bytes of each word of a request that its digest covers.
@@ -119,7 +127,8 @@ pub const PAGE_EXAMINED_MAX: usize = 10_000;
 pub const PAGE_COLLECTED_MAX: usize = 5_000;
 /// Most instance names that one page checks for those of a server.
 pub const PAGE_PLACES_MAX: usize = 5_000;
-/// Most steps that one page takes to match keys against a pattern; the last key may exceed it.
+/// Most steps that one page takes to match keys against a pattern and names against a text; the last session may exceed
+/// it.
 pub const PAGE_PATTERN_STEPS_MAX: usize = 500_000;
 /// Most entries and owners of an index that one REAP examines.
 pub const DUE_EXAMINED_MAX: usize = 10_000;

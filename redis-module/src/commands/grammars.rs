@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 
 use super::{
-    beat, bind, claim, confirm, create, end, enter, forget, get, leave, list, rate, reap, rebind,
-    route, touch, unbind, wait,
+    beat, bind, claim, confirm, count, create, end, enter, forget, get, leave, list, rate, reap,
+    rebind, route, touch, unbind, wait,
 };
 
 /// Parses the words of a command, its name first; `None` if the command is not in this list.
@@ -14,6 +14,7 @@ pub(crate) fn parse(words: &[&[u8]]) -> Option<Result<(), Failure>> {
         b"session.bind" => bind::parse(words).map(drop),
         b"session.claim" => claim::parse(words).map(drop),
         b"session.confirm" => confirm::parse(words).map(drop),
+        b"session.count" => count::parse(words).map(drop),
         b"session.create" => create::parse(words).map(drop),
         b"session.end" => end::parse(words).map(drop),
         b"session.enter" => enter::parse(words).map(drop),

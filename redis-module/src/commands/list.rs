@@ -1,11 +1,10 @@
-//! `SESSION.LIST [PRINCIPAL p] [SERVER s] [INSTANCE i] [OWNER w] [DRIVER w] [STATE s] [MATCH glob] [ORDER
-//! newest|oldest] [CURSOR c] [COUNT n]`
+//! `SESSION.LIST [PRINCIPAL p] [SERVER s] [INSTANCE i] [OWNER w] [DRIVER w] [STATE s] [MATCH glob] [DIGEST d] [TEXT t]
+//! [ORDER newest|oldest] [CURSOR c] [COUNT n]`
 
 use std::time::{Duration, Instant};
 
-use mooring_session::SessionPlace;
 use mooring_session::codec;
-use mooring_session::index::{Cursor, Filter, Glob, Order};
+use mooring_session::index::{Cursor, Filter, Glob, Order, SearchPart};
 use mooring_session::limits::LIST_COUNT_MAX;
 use mooring_session::names::{
     InstanceName, NameError, Principal, Problem, ServerName, WorkerId, parse_integer,
@@ -14,6 +13,7 @@ use mooring_session::record::SessionState;
 use mooring_session::time::{Monotonic, Timestamp};
 use mooring_session::turns::{QueueView, Turns};
 use mooring_session::view::RecordView;
+use mooring_session::{DigestPrefix, SessionPlace};
 
 use crate::command_spec::{CommandSpec, KeyAccess};
 use crate::failure::{ErrorSpec, Failure};
@@ -52,7 +52,10 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     details: "\
 A session is listed if it matches all given filters; SERVER, INSTANCE, OWNER and DRIVER must match the same binding.
 DRIVER is the worker that used a binding last; it has no index, so pages may be short. STATE is `active`, `expired` or
-`ended`. MATCH is a key pattern as in KEYS, of at most 256 bytes. ORDER is by creation: `newest` (the default) or
+`ended`. MATCH is a key pattern as in KEYS, of at most 256 bytes. DIGEST is the digest
+of a session, as logs and SESSION.EXPLAIN show it, or its first digits, at least 4: it has an index. TEXT is a part, of
+at most 512 bytes and in any case, of the principal, of a server, an instance, an owner or a driver of the session, or
+of the key of a session of code or an agent; or the beginning of the digest. ORDER is by creation: `newest` (the default) or
 `oldest` first. COUNT is 1 to 1000 (default 100).
 
 An iteration starts without CURSOR, or at `0`, and continues with the cursor of the previous page and the same
@@ -65,7 +68,7 @@ that the caller's ACL lets it read are listed. `complete` 0 means that the index
 sessions may be missing.",
     errors: &[ErrorSpec::new(
         "ERR",
-        "a state, an order, a cursor, a pattern or a count is invalid",
+        "a state, an order, a cursor, a pattern, a digest, a text or a count is invalid",
     )],
 };
 
@@ -86,11 +89,13 @@ grammar! {
         driver: optional(c"DRIVER", text(c"driver", WorkerId::parse)),
         state: optional(c"STATE", text(c"state", state_word)),
         pattern: optional(c"MATCH", text(c"pattern", Glob::parse)),
+        digest: optional(c"DIGEST", text(c"digest", DigestPrefix::parse)),
+        search: optional(c"TEXT", text(c"part", SearchPart::parse)),
         order: optional(c"ORDER", text(c"order", order_word)),
         after: optional(c"CURSOR", text(c"cursor", Cursor::parse)),
         count: optional(c"COUNT", integer(c"n", list_count)),
     } => Ok(ListRequest {
-        filter: Filter { principal, server, instance, owner, driver, state, pattern },
+        filter: Filter { principal, server, instance, owner, driver, state, pattern, digest, text: search },
         order: order.unwrap_or_default(),
         after: after.flatten(),
         count: count.unwrap_or(COUNT_DEFAULT),

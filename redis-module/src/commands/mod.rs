@@ -7,6 +7,7 @@ mod beat;
 mod bind;
 mod claim;
 mod confirm;
+mod count;
 mod create;
 mod end;
 mod enter;
@@ -54,6 +55,7 @@ pub(crate) static TABLE: &[CommandSpec] = &[
     enter::SPEC,
     leave::SPEC,
     list::SPEC,
+    count::SPEC,
     reap::SPEC,
     claim::SPEC,
     forget::SPEC,

@@ -271,7 +271,7 @@ fn turns() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Options of LIST and REAP, by the word they begin with.
+/// Options of LIST, COUNT and REAP, by the word they begin with.
 fn lists() -> Vec<(&'static str, String)> {
     let count = format!(
         "the highest number to return; 1 to {}",
@@ -293,6 +293,18 @@ fn lists() -> Vec<(&'static str, String)> {
         (
             "MATCH",
             "only keys that match this pattern, as in KEYS; at most 256 bytes",
+        ),
+        (
+            "DIGEST",
+            "only sessions whose digest begins with these 4 to 16 hexadecimal digits in lower case",
+        ),
+        (
+            "TEXT",
+            "only sessions with this part of a name, in any case; 1 to 512 bytes",
+        ),
+        (
+            "PREFIX",
+            "only groups whose names begin with this text; at most 1024 bytes",
         ),
         ("ORDER", "by creation: `newest` or `oldest` first"),
         (

@@ -24,6 +24,7 @@ fn sample(head: &str) -> &str {
         "ORDER" => "newest",
         "MATCH" => "*",
         "CURSOR" => "0",
+        "DIGEST" => "0000",
         "ms" | "TTL" | "LEASE" | "WINDOW" => "1000",
         "TIMEOUT" => "10",
         "n" | "INSTANCES" | "COUNT" | "HELD" | "CAP" | "LIMIT" | "COST" => "1",

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use mooring_tests::redis::Redis;
 use mooring_tests::wait;
 
@@ -114,6 +115,10 @@ async fn filters_hold_together_and_places_of_one_binding() -> anyhow::Result<()>
         ("MATCH mcpgw:[b-z]:?", &["b:1", "b:2"]),
         ("MATCH *:[^2]", &["a:1", "b:1"]),
         ("MATCH mcpgw:\\*", &[]),
+        ("TEXT ZO", &["a:1", "a:2"]),
+        ("TEXT fil", &["a:1"]),
+        ("TEXT v:1 STATE active", &["b:1"]),
+        ("TEXT mcpgw", &[]),
     ] {
         let expected: BTreeSet<String> =
             expected.iter().map(|key| format!("mcpgw:{key}")).collect();
@@ -177,6 +182,14 @@ async fn bad_options_are_refused() -> anyhow::Result<()> {
         (
             format!("MATCH {}", "x".repeat(257)),
             "ERR invalid pattern: longer than 256 bytes",
+        ),
+        (
+            "DIGEST abc".to_owned(),
+            "ERR invalid digest: 4 to 16 hexadecimal digits in lower case are expected",
+        ),
+        (
+            format!("TEXT {}", "x".repeat(513)),
+            "ERR invalid text: longer than 512 bytes",
         ),
         (
             "PRINCIPAL *".to_owned(),
@@ -336,5 +349,136 @@ async fn figures_and_workers_follow_the_sessions() -> anyhow::Result<()> {
     c.run("FLUSHALL")?;
     assert_eq!(figures(&mut c)?, [0, 0, 0, 0, 1]);
     assert_eq!(bindings(&mut c)?, [0, 0]);
+    Ok(())
+}
+
+/// The digest of the session, as EXPLAIN shows it.
+fn explained_digest(c: &mut Connection, key: &str) -> anyhow::Result<String> {
+    let lines = c.run(&format!("SESSION.EXPLAIN {key}"))?.to_string();
+    let is_digest = |word: &&str| word.len() == 16 && word.bytes().all(|b| b.is_ascii_hexdigit());
+    let mut words = lines.split(|c: char| !c.is_ascii_alphanumeric());
+    Ok(words.find(is_digest).context("a digest")?.to_owned())
+}
+
+#[tokio::test]
+async fn a_session_is_found_by_its_digest_whatever_its_kind() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    let keys = [
+        "mcpgw:session_affinity:abc",
+        "mcpgw:session_affinity:def",
+        "mcpgw:code_exec_session:box:zoe:python",
+        "mcpgw:agent_session:claude:zoe:p1",
+    ];
+    for key in keys {
+        create(&mut c, key, "zoe", 900_000)?;
+    }
+    for key in keys {
+        let digest = explained_digest(&mut c, key)?;
+        for digits in [4, 7, 16] {
+            let found = listed(&mut c, &format!("DIGEST {}", &digest[..digits]))?;
+            assert_eq!(found, [key], "{digest}");
+        }
+        assert_eq!(listed(&mut c, &format!("TEXT {}", &digest[..6]))?, [key]);
+        // The filters hold together.
+        assert_eq!(
+            listed(&mut c, &format!("DIGEST {digest} PRINCIPAL eve"))?,
+            [""; 0]
+        );
+    }
+    assert_eq!(listed(&mut c, "TEXT abc")?, [""; 0], "an id is a secret");
+    assert_eq!(listed(&mut c, "TEXT box:z")?, [keys[2]]);
+    let digest = explained_digest(&mut c, keys[0])?;
+    c.run(&format!("RENAME {} mcpgw:session_affinity:other", keys[0]))?;
+    assert_eq!(listed(&mut c, &format!("DIGEST {digest}"))?, [""; 0]);
+    Ok(())
+}
+
+/// The sessions and bindings that COUNT shows: `prefix active expired ended`, `server instance bindings`, and `worker alive
+/// bindings`.
+fn counted(reply: &Value) -> BTreeSet<String> {
+    let mut counted = BTreeSet::new();
+    for (list, fields) in [
+        ("groups", &["prefix", "active", "expired", "ended"][..]),
+        ("instances", &["server", "instance", "bindings"]),
+        ("owners", &["worker", "alive", "bindings"]),
+    ] {
+        let Value::Array(lines) = reply.field(list) else {
+            panic!("{list} is an array: {reply}");
+        };
+        counted.extend(lines.iter().map(|line| {
+            let fields = fields.iter().map(|field| line.field(field).to_string());
+            fields.collect::<Vec<_>>().join(" ")
+        }));
+    }
+    counted
+}
+
+#[tokio::test]
+async fn sessions_are_counted_by_kind_instance_and_owner() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    c.run("WORKER.BEAT w:1 127.0.0.1:1 TTL 600000")?;
+    for (key, ttl_ms) in [
+        ("mcpgw:session_affinity:1", 900_000),
+        ("mcpgw:session_affinity:2", 900_000),
+        ("mcpgw:session_affinity:3", 1_000),
+        ("mcpgw:code_exec_session:box:zoe:python", 900_000),
+        ("mcpgw:code_exec_session:crate:zoe:python", 900_000),
+        ("mcpgw:else:1", 900_000),
+    ] {
+        create(&mut c, key, "zoe", ttl_ms)?;
+    }
+    for (n, rest) in [
+        (1, "INSTANCES 1 one UPSTREAM u"),
+        (2, "INSTANCES 1 one UPSTREAM u OWNED"),
+        (3, "INSTANCES 1 two UPSTREAM u OWNED"),
+    ] {
+        let key = format!("mcpgw:session_affinity:{n}");
+        bind(
+            &mut c,
+            &key,
+            "zoe",
+            &format!("tools w:1 t{n} LEASE 60000 {rest}"),
+        )?;
+    }
+    let expected = |lines: &[&str]| -> BTreeSet<String> {
+        lines.iter().map(|line| (*line).to_owned()).collect()
+    };
+    let of_clients = ["mcpgw:session_affinity: 2 1 0", "tools one 2", "w:1 1 1"];
+    wait::until_true("the expiry of a session", SOON, async || {
+        let counted = counted(&c.run("SESSION.COUNT PREFIX mcpgw:session_affinity:")?);
+        Ok(counted == expected(&of_clients))
+    })
+    .await?;
+    let all = c.run("SESSION.COUNT")?;
+    assert_eq!(all.field("complete").integer(), 1);
+    let others = [
+        "mcpgw: 1 0 0",
+        "mcpgw:code_exec_session:box: 1 0 0",
+        "mcpgw:code_exec_session:crate: 1 0 0",
+    ];
+    assert_eq!(
+        counted(&all),
+        expected(&[&of_clients[..], &others].concat())
+    );
+    c.run("SESSION.END mcpgw:session_affinity:2 zoe")?;
+    c.run("DEL mcpgw:session_affinity:3")?;
+    assert_eq!(
+        counted(&c.run("SESSION.COUNT PREFIX mcpgw:s")?),
+        expected(&["mcpgw:session_affinity: 1 0 1", "tools one 1"])
+    );
+    assert_eq!(
+        counted(&c.run("SESSION.COUNT PREFIX other:")?),
+        expected(&[])
+    );
+    // What a caller may not read is not counted.
+    c.run("ACL SETUSER reader on >secret ~mcpgw:code_exec_session:box:* +session.count")?;
+    let mut reader = Connection::open_resp3(&redis)?;
+    reader.run("AUTH reader secret")?;
+    assert_eq!(
+        counted(&reader.run("SESSION.COUNT")?),
+        expected(&["mcpgw:code_exec_session:box: 1 0 0"])
+    );
     Ok(())
 }

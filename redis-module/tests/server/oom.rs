@@ -61,7 +61,12 @@ async fn what_grows_is_refused_and_what_sessions_live_by_goes_on() -> anyhow::Re
         assert!(c.run(&works)?.field(field).integer() > 0, "{works}");
     }
     assert_eq!(c.show("DBSIZE")?, "0");
-    for reads in ["SESSION.LIST", "SESSION.REAP w:1 COUNT 1", "SESSION.STATS"] {
+    for reads in [
+        "SESSION.LIST",
+        "SESSION.COUNT",
+        "SESSION.REAP w:1 COUNT 1",
+        "SESSION.STATS",
+    ] {
         assert!(!matches!(c.run(reads)?, Value::Error(_)), "{reads}");
     }
     // In a transaction the refusal comes when it is queued.

@@ -120,6 +120,7 @@ async fn a_no_op_or_a_refusal_sends_nothing() -> anyhow::Result<()> {
         "WORKER.GONE w:3".to_owned(),
         "SESSION.STATS".to_owned(),
         "SESSION.LIST".to_owned(),
+        "SESSION.COUNT".to_owned(),
         "SESSION.REAP w:1 COUNT 10".to_owned(),
         "SESSION.REINDEX".to_owned(),
         "SESSION.HELP".to_owned(),

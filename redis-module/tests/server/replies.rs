@@ -216,6 +216,7 @@ async fn resp2_has_the_same_fields_flat() -> anyhow::Result<()> {
         format!("SESSION.ROUTE {KEY} zoe tools w:1"),
         format!("SESSION.ROUTE {KEY} zoe other w:1"),
         format!("SESSION.CREATE {KEY} s1 zoe TTL 900000"),
+        "SESSION.COUNT".to_owned(),
         "WORKER.LIST".to_owned(),
     ] {
         assert_eq!(two.run(&command)?, flat(three.run(&command)?), "{command}");
@@ -305,6 +306,7 @@ async fn every_map_and_every_error_names_its_request() -> anyhow::Result<()> {
             "SESSION.GET mcpgw:a",
             "SESSION.GET mcpgw:b",
             "SESSION.LIST COUNT 1",
+            "SESSION.COUNT",
             "SESSION.REAP w:1 COUNT 1",
             "SESSION.CLAIM mcpgw:a w:1 LEASE 1000",
             "SESSION.FORGET mcpgw:a 1 w:1",

@@ -70,14 +70,14 @@ pub(super) enum Count {
 }
 
 impl Count {
-    fn small(self, counter: &mut u32) {
+    pub(super) fn small(self, counter: &mut u32) {
         *counter = match self {
             Self::In => counter.saturating_add(1),
             Self::Out => counter.saturating_sub(1),
         };
     }
 
-    fn large(self, counter: &mut u64, by: u64) {
+    pub(super) fn large(self, counter: &mut u64, by: u64) {
         *counter = match self {
             Self::In => counter.saturating_add(by),
             Self::Out => counter.saturating_sub(by),

@@ -8,10 +8,14 @@ use super::directory::Directory;
 use super::entry::{BoundTo, Entry};
 use super::glob::Glob;
 use super::interner::Symbol;
+use super::orders::{ByDigest, Orders};
 use super::prefixes::PrefixId;
-use crate::limits::PREFIXES_MAX;
+use super::search_part::SearchPart;
+use super::slab::Slot;
+use crate::limits::{PAGE_COLLECTED_MAX, PREFIXES_MAX};
 use crate::names::{InstanceName, Principal, ServerName, WorkerId};
 use crate::record::{Record, SessionState};
+use crate::session_digest::{DigestPrefix, SessionDigest};
 use crate::time::Timestamp;
 
 /// What a session has to match; `None` matches all. Server, instance, owner and driver must match the same binding.
@@ -31,6 +35,10 @@ pub struct Filter {
     pub state: Option<SessionState>,
     /// The pattern of its key.
     pub pattern: Option<Glob>,
+    /// The beginning of its digest.
+    pub digest: Option<DigestPrefix>,
+    /// A part of its names.
+    pub text: Option<SearchPart>,
 }
 
 impl Filter {
@@ -50,6 +58,13 @@ impl Filter {
                 .pattern
                 .as_ref()
                 .is_none_or(|pattern| pattern.matches(key))
+            && self
+                .digest
+                .is_none_or(|digest| digest.matches(SessionDigest::of_key(key)))
+            && self
+                .text
+                .as_ref()
+                .is_none_or(|text| text.is_in(key, record))
     }
 
     fn asks_for_a_binding(&self) -> bool {
@@ -59,6 +74,9 @@ impl Filter {
             || self.driver.is_some()
     }
 }
+
+/// What computing a digest counts as.
+const DIGEST_STEPS: usize = 200;
 
 fn is_wanted<T: PartialEq>(wanted: Option<&T>, found: &T) -> bool {
     wanted.is_none_or(|wanted| wanted == found)
@@ -74,11 +92,13 @@ pub(super) struct SymbolFilter<'f> {
     pub(super) place: Option<Symbol>,
     pub(super) owner: Option<Symbol>,
     driver: Option<Symbol>,
+    /// The sessions whose digests begin with the text.
+    with_digest: SmallVec<[Slot; 4]>,
 }
 
 impl<'f> SymbolFilter<'f> {
     /// The filter's names as symbols; `None` if a name is in no session, so that nothing matches.
-    pub(super) fn of(filter: &'f Filter, directory: &Directory) -> Option<Self> {
+    pub(super) fn of(filter: &'f Filter, directory: &Directory, orders: &Orders) -> Option<Self> {
         let mut principals = SmallVec::new();
         if let Some(principal) = &filter.principal {
             principals.extend(
@@ -95,7 +115,14 @@ impl<'f> SymbolFilter<'f> {
             place: None,
             owner: None,
             driver: None,
+            with_digest: SmallVec::new(),
         };
+        if let Some(digest) = filter.text.as_ref().and_then(|text| text.digest) {
+            let places = orders.digests.range(ByDigest::places(digest));
+            let slots = places.map(|place| place.slot).take(PAGE_COLLECTED_MAX);
+            wanted.with_digest = slots.collect();
+            wanted.with_digest.sort_unstable();
+        }
         if let Some(server) = &filter.server {
             wanted.server = Some(directory.servers.find(0, server.as_str())?);
             if let Some(instance) = &filter.instance {
@@ -125,9 +152,10 @@ impl<'f> SymbolFilter<'f> {
                 .is_none_or(|instance| directory.places.text(place) == Some(instance.as_str()))
     }
 
-    /// Whether the entry matches. Adds the steps that matching its key took.
+    /// Whether the entry matches. Adds the steps that matching its key and its names took.
     pub(super) fn admits(
         &self,
+        slot: Slot,
         entry: &Entry,
         directory: &Directory,
         now: Timestamp,
@@ -146,10 +174,33 @@ impl<'f> SymbolFilter<'f> {
                 .pattern
                 .as_ref()
                 .is_none_or(|pattern| pattern.matches_counting(&entry.key, steps))
+            && filter.digest.is_none_or(|digest| {
+                *steps += DIGEST_STEPS;
+                digest.matches(SessionDigest::of_key(&entry.key))
+            })
+            && filter.text.as_ref().is_none_or(|text| {
+                self.with_digest.binary_search(&slot).is_ok()
+                    || has_text(text, entry, directory, steps)
+            })
     }
 
     /// Whether server or instance are given.
     pub(super) fn asks_for_a_place(&self) -> bool {
         self.filter.server.is_some() || self.filter.instance.is_some()
     }
+}
+
+/// Whether the text is in a name of the entry.
+fn has_text(text: &SearchPart, entry: &Entry, directory: &Directory, steps: &mut usize) -> bool {
+    let mut is_in = |name: Option<&str>| name.is_some_and(|name| text.is_in_text(name, steps));
+    let is_in_names = is_in(directory.principals.text(entry.principal))
+        || entry.bindings.iter().any(|binding| {
+            let server = directory.places.tag(binding.place).map(Symbol::of_tag);
+            let owner = binding.owner.filter(|owner| *owner != binding.driver);
+            is_in(server.and_then(|server| directory.servers.text(server)))
+                || is_in(directory.places.text(binding.place))
+                || is_in(directory.workers.text(binding.driver))
+                || is_in(owner.and_then(|owner| directory.workers.text(owner)))
+        });
+    is_in_names || text.is_in_key(&entry.key, steps)
 }

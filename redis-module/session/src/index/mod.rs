@@ -1,4 +1,4 @@
-//! The index over the records of one database: sessions by principal, instance, owner, age, use and deadline.
+//! The index over the records of one database: sessions by principal, instance, owner, digest, age, use and deadline.
 //!
 //! An index is updated with every record that is written, read or removed. It answers queries over many records: how
 //! many sessions a principal holds, how full an instance is, which sessions exist, which tombstones need cleanup. It is
@@ -14,6 +14,7 @@ mod entry;
 mod expiry;
 mod filter;
 mod glob;
+mod groups;
 mod held;
 mod interner;
 mod lookup;
@@ -21,6 +22,7 @@ mod orders;
 mod page;
 mod prefixes;
 mod rounds;
+mod search_part;
 mod slab;
 mod sweep;
 
@@ -29,12 +31,15 @@ pub use directory::IndexCounts;
 pub use due::Reaper;
 pub use filter::Filter;
 pub use glob::Glob;
+pub use groups::{SessionCounts, StateCounts};
 pub use lookup::Seed;
 pub use page::{Cursor, Order, Page, PageEntry};
 pub use prefixes::{PrefixError, PrefixId, Prefixes};
+pub use search_part::SearchPart;
 
 use directory::{Count, Directory};
 use entry::{Entry, EntryNames, Sweep, UseRank};
+use groups::KeyGroups;
 use lookup::Lookup;
 use orders::{Orders, Position};
 use rounds::Rounds;
@@ -58,6 +63,7 @@ pub struct Index {
     directory: Directory,
     orders: Orders,
     counts: IndexCounts,
+    groups: KeyGroups,
     /// Where the next REAP of each pattern continues.
     rounds: Rounds,
     /// Up to where deadlines have passed: an entry counts as expired exactly if its deadline is not after this.
@@ -85,6 +91,7 @@ impl Index {
             directory: Directory::new(seed),
             orders: Orders::default(),
             counts: IndexCounts::default(),
+            groups: KeyGroups::default(),
             rounds: Rounds::default(),
             frontier: Position::FIRST,
             overdue: Vec::new(),
@@ -264,6 +271,7 @@ impl Index {
             let expired = expiry::place(slot, entry, self.frontier, now);
             self.orders.insert(slot, entry);
             self.directory.count(entry, &mut self.counts, Count::In);
+            self.groups.count(&entry.key, entry, Count::In);
             self.queue_expired(expired);
         }
     }
@@ -282,6 +290,7 @@ impl Index {
         keys.remove(hash, slot, |other| hash_of(*seed, entries, other));
         self.orders.remove(slot, &entry);
         self.directory.count(&entry, &mut self.counts, Count::Out);
+        self.groups.count(&entry.key, &entry, Count::Out);
         self.directory.leave(&entry);
         Some(entry)
     }
@@ -301,6 +310,8 @@ impl Index {
         if !before.counts_as(entry) {
             self.directory.count(&before, &mut self.counts, Count::Out);
             self.directory.count(entry, &mut self.counts, Count::In);
+            self.groups.count(&entry.key, &before, Count::Out);
+            self.groups.count(&entry.key, entry, Count::In);
         }
         self.queue_expired(expired);
         Some(before)

@@ -10,6 +10,7 @@ use super::entry::{Entry, UseRank};
 use super::interner::Symbol;
 use super::slab::{Slab, Slot};
 use crate::record::SessionState;
+use crate::session_digest::{DigestPrefix, SessionDigest};
 use crate::time::Timestamp;
 
 /// A moment in half the alignment, so that with a slot it takes twelve bytes and not sixteen.
@@ -154,6 +155,35 @@ impl Due {
     }
 }
 
+/// A place in the order of digests. In halves, so that with the slot it takes twelve bytes and not sixteen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ByDigest {
+    halves: [u32; 2],
+    pub(super) slot: Slot,
+}
+
+impl ByDigest {
+    /// The places of the digests that begin so.
+    pub(super) const fn places(prefix: DigestPrefix) -> RangeInclusive<Self> {
+        let first = Self {
+            halves: prefix.first.halves(),
+            slot: 0,
+        };
+        let last = Self {
+            halves: prefix.last.halves(),
+            slot: Slot::MAX,
+        };
+        RangeInclusive::new(first, last)
+    }
+
+    fn of(slot: Slot, entry: &Entry) -> Self {
+        Self {
+            halves: SessionDigest::of_key(&entry.key).halves(),
+            slot,
+        }
+    }
+}
+
 /// All orders of an index.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
@@ -167,6 +197,8 @@ pub(super) struct Orders {
     pub(super) placed: BTreeSet<(Symbol, Slot)>,
     /// All with owned bindings, by owner.
     pub(super) owned: BTreeSet<(Symbol, Slot)>,
+    /// All, by digest. The key of an entry never changes, so its place does not.
+    pub(super) digests: BTreeSet<ByDigest>,
     /// Tombstones that hold something.
     pub(super) due: BTreeSet<Due>,
     /// Whether all orders stay empty, because data is being loaded.
@@ -174,7 +206,8 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// The estimated memory in bytes: nodes of a tree that grew at its end are half full.
+    /// The estimated memory in bytes: nodes of a tree that grew at its end are half full, and two thirds if it grew
+    /// anywhere.
     pub(super) fn bytes(&self) -> usize {
         fn tree<T>(set: &BTreeSet<T>) -> usize {
             set.len() * size_of::<T>() * 2
@@ -184,6 +217,7 @@ impl Orders {
             + tree(&self.used)
             + tree(&self.placed)
             + tree(&self.owned)
+            + self.digests.len() * size_of::<ByDigest>() * 3 / 2
             + tree(&self.due)
     }
 
@@ -217,6 +251,9 @@ impl Orders {
                 .flat_map(|(slot, entry)| placed(slot, entry))
                 .collect(),
             owned: all().flat_map(|(slot, entry)| owned(slot, entry)).collect(),
+            digests: all()
+                .map(|(slot, entry)| ByDigest::of(slot, entry))
+                .collect(),
             due: due.into_iter().collect(),
         };
     }
@@ -227,6 +264,7 @@ impl Orders {
             return;
         }
         self.created.insert(created(slot, entry));
+        self.digests.insert(ByDigest::of(slot, entry));
         self.used.insert(ByUse::of(slot, entry));
         self.deadlines.extend(deadline_ahead(slot, entry));
         self.insert_bindings(slot, entry);
@@ -238,6 +276,7 @@ impl Orders {
     /// Removes an entry.
     pub(super) fn remove(&mut self, slot: Slot, entry: &Entry) {
         self.created.remove(&created(slot, entry));
+        self.digests.remove(&ByDigest::of(slot, entry));
         self.used.remove(&ByUse::of(slot, entry));
         if let Some(deadline) = deadline_ahead(slot, entry) {
             self.deadlines.remove(&deadline);

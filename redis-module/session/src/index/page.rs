@@ -9,7 +9,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use super::Index;
 use super::filter::{Filter, SymbolFilter};
 use super::interner::Symbol;
-use super::orders::{ByUse, Position};
+use super::orders::{ByDigest, ByUse, Position};
 use super::slab::Slot;
 use crate::limits::{
     PAGE_COLLECTED_MAX, PAGE_EXAMINED_MAX, PAGE_PATTERN_STEPS_MAX, PAGE_PLACES_MAX,
@@ -94,14 +94,14 @@ impl Index {
         now: Timestamp,
     ) -> Page<'_> {
         let after = after.map(|Cursor(position)| position);
-        let Some(wanted) = SymbolFilter::of(filter, &self.directory) else {
+        let Some(wanted) = SymbolFilter::of(filter, &self.directory, &self.orders) else {
             return Page {
                 sessions: Vec::new(),
                 next: None,
             };
         };
         let created = &self.orders.created;
-        match (self.collect(&wanted), order, after) {
+        match (self.collect(&wanted, filter), order, after) {
             (Some(mut few), Order::Oldest, after) => {
                 few.retain(|position| after.is_none_or(|after| *position > after));
                 self.fill(few.into_iter(), &wanted, count, now)
@@ -140,7 +140,7 @@ impl Index {
             examined += 1;
             let entry = self.entries.get(position.slot);
             if let Some(entry) = entry
-                && wanted.admits(entry, &self.directory, now, &mut steps)
+                && wanted.admits(position.slot, entry, &self.directory, now, &mut steps)
             {
                 sessions.push(PageEntry {
                     key: &entry.key,
@@ -162,7 +162,11 @@ impl Index {
     }
 
     /// The sessions with the rarest name of the filter, the oldest first; `None` if there are too many.
-    fn collect(&self, wanted: &SymbolFilter<'_>) -> Option<Vec<Position>> {
+    fn collect(&self, wanted: &SymbolFilter<'_>, filter: &Filter) -> Option<Vec<Position>> {
+        let by_digest = filter.digest.map(|digest| {
+            let places = self.orders.digests.range(ByDigest::places(digest));
+            places.take(PAGE_COLLECTED_MAX + 1).count()
+        });
         let by_principal = (!wanted.principals.is_empty()).then(|| self.sessions_of(wanted));
         let by_owner = wanted.owner.and_then(|owner| {
             let duty = self.directory.workers.counts(owner)?;
@@ -170,13 +174,17 @@ impl Index {
         });
         let places = self.places(wanted);
         let by_place = places.as_ref().map(|(_, bindings)| *bindings);
-        let sizes = [by_principal, by_owner, by_place];
+        let sizes = [by_digest, by_principal, by_owner, by_place];
         let least = sizes.into_iter().flatten().min()?;
         if least > PAGE_COLLECTED_MAX {
             return None;
         }
         let mut slots: Vec<Slot> = Vec::with_capacity(least);
-        if by_principal == Some(least) {
+        if by_digest == Some(least) {
+            let digests = filter.digest.map(ByDigest::places);
+            let places = digests.map(|places| self.orders.digests.range(places));
+            slots.extend(places.into_iter().flatten().map(|place| place.slot));
+        } else if by_principal == Some(least) {
             for principal in &wanted.principals {
                 for line in [ByUse::active(*principal), ByUse::tombstones(*principal)] {
                     slots.extend(self.orders.used.range(line).map(|by_use| by_use.slot));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooring_session::index::{Filter, IndexCounts, PrefixId, Reaper};
+use mooring_session::index::{Filter, IndexCounts, PrefixId, Reaper, StateCounts};
 use mooring_session::limits::LEASE_MAX;
 use mooring_session::names::{InstanceName, Principal, ServerName, WorkerId};
 use mooring_session::record::{Binding, Phase, Record, SessionState};
@@ -162,6 +162,46 @@ impl Model {
             .values()
             .filter(move |session| session.record.lifetime.state(now) == SessionState::Active)
             .flat_map(|session| &session.record.bindings)
+    }
+
+    /// Sessions by what their keys begin with; bindings of active ones by server and instance; those with an owner.
+    #[expect(clippy::type_complexity, reason = "three lists of the model")]
+    pub(crate) fn session_counts(
+        &self,
+        head: &[u8],
+        now: Timestamp,
+    ) -> (
+        StateCounts,
+        BTreeMap<(String, String), u64>,
+        BTreeMap<String, u64>,
+    ) {
+        let (mut states, mut instances, mut owners) =
+            (StateCounts::default(), BTreeMap::new(), BTreeMap::new());
+        let sessions = self
+            .sessions
+            .iter()
+            .filter(|(key, _)| key.starts_with(head));
+        for (_, session) in sessions {
+            match session.record.lifetime.state(now) {
+                SessionState::Active => states.active += 1,
+                SessionState::Expired => states.expired += 1,
+                SessionState::Ended => states.ended += 1,
+            }
+            if session.record.lifetime.state(now) != SessionState::Active {
+                continue;
+            }
+            for (server, binding) in &session.record.bindings {
+                let place = (
+                    server.as_str().to_owned(),
+                    binding.instance.as_str().to_owned(),
+                );
+                *instances.entry(place).or_default() += 1;
+                if let Some(owner) = &binding.owner {
+                    *owners.entry(owner.as_str().to_owned()).or_default() += 1;
+                }
+            }
+        }
+        (states, instances, owners)
     }
 
     /// The keys that a filter admits, the earliest created first.

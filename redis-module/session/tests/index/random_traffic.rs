@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooring_session::StepProgress;
-use mooring_session::Tuning;
-use mooring_session::index::{Filter, Glob, Index, Order, Reaper};
+use mooring_session::index::{Filter, Glob, Index, Order, Reaper, SearchPart, StateCounts};
 use mooring_session::record::{Record, SessionState};
 use mooring_session::time::Timestamp;
+use mooring_session::{DigestPrefix, SessionDigest, StepProgress, Tuning};
 use proptest::prelude::*;
 
 use crate::model::{Key, Model};
@@ -17,12 +16,17 @@ const WORKERS: [&str; 3] = ["w:1", "w:2", "v:1"];
 const PRINCIPALS: [&str; 3] = ["alice", "bob", "carol"];
 const SERVERS: [&str; 3] = ["a", "b", "c"];
 const INSTANCES: [&str; 3] = ["http://1", "http://2", "http://3"];
-/// A key of every other number is under the longer prefix.
+/// A key of every third number is under the longer prefix, and one that of an agent.
 const KEYS: usize = 24;
 
 fn key(number: usize) -> Key {
-    let prefix = ["mcpgw:", "mcpgw:code:"][number % 2];
+    let prefix = ["mcpgw:", "mcpgw:code:", "mcpgw:agent_session:b:zoe:"][number % 3];
     format!("{prefix}{number}").into_bytes()
+}
+
+fn digest_of(number: usize, digits: usize) -> DigestPrefix {
+    let digest = SessionDigest::of_key(&key(number)).to_string();
+    DigestPrefix::parse(&digest.as_bytes()[..digits]).unwrap()
 }
 
 #[derive(Clone, Debug)]
@@ -58,6 +62,9 @@ struct Question {
     driver: Option<usize>,
     state: Option<SessionState>,
     pattern: Option<&'static str>,
+    /// A key, and how many digits of its digest are given.
+    digest: Option<(usize, usize)>,
+    text: Option<&'static str>,
     order: Order,
     count: usize,
     except: usize,
@@ -110,6 +117,19 @@ fn question() -> impl Strategy<Value = Question> {
         names,
         prop::option::weighted(0.3, state),
         prop::option::weighted(0.3, prop_oneof![Just("*code*"), Just("*[0-4]"), Just("x*")]),
+        (
+            prop::option::weighted(0.2, (0..KEYS, 4..=16_usize)),
+            prop::option::weighted(
+                0.3,
+                prop_oneof![
+                    Just("LI"),
+                    Just("w:"),
+                    Just("http://2"),
+                    Just("b"),
+                    Just("4523")
+                ],
+            ),
+        ),
         prop_oneof![Just(Order::Newest), Just(Order::Oldest)],
         1..5_usize,
         0..KEYS,
@@ -120,6 +140,7 @@ fn question() -> impl Strategy<Value = Question> {
                 (principal, server, instance, owner, driver),
                 state,
                 pattern,
+                (digest, text),
                 order,
                 count,
                 except,
@@ -133,6 +154,8 @@ fn question() -> impl Strategy<Value = Question> {
                     driver,
                     state,
                     pattern,
+                    digest,
+                    text,
                     order,
                     count,
                     except,
@@ -271,6 +294,43 @@ impl Pair {
             let bound = self.model.bound_to(&to, &place, self.now);
             assert_eq!(self.index.bound_to(&to, &place), bound);
         }
+        self.compare_counts();
+    }
+
+    fn compare_counts(&self) {
+        for head in ["mcpgw:agent_session:b:", "mcpgw:", "mcpgw:a"] {
+            let counts = self
+                .index
+                .session_counts(|name| name.starts_with(head.as_bytes()));
+            assert!(!counts.is_cut);
+            // The keys of a group that is not wanted are left out as a whole.
+            let counted = if head == "mcpgw:a" {
+                "mcpgw:agent_session:b:"
+            } else {
+                head
+            };
+            let (states, instances, owners) =
+                self.model.session_counts(counted.as_bytes(), self.now);
+            let mut sum = StateCounts::default();
+            for (_, group) in &counts.groups {
+                sum.active += group.active;
+                sum.expired += group.expired;
+                sum.ended += group.ended;
+            }
+            assert_eq!(sum, states, "{head}");
+            let of_index = counts.instances.iter();
+            let of_index: BTreeMap<(String, String), u64> = of_index
+                .map(|(server, instance, number)| {
+                    (((*server).to_owned(), (*instance).to_owned()), *number)
+                })
+                .collect();
+            assert_eq!(of_index, instances, "{head}");
+            let of_index = counts.owners.iter();
+            let of_index: BTreeMap<String, u64> = of_index
+                .map(|(owner, number)| ((*owner).to_owned(), *number))
+                .collect();
+            assert_eq!(of_index, owners, "{head}");
+        }
     }
 
     fn ask(&mut self, question: &Question) {
@@ -284,6 +344,12 @@ impl Pair {
             pattern: question
                 .pattern
                 .map(|pattern| Glob::parse(pattern.as_bytes()).unwrap()),
+            digest: question
+                .digest
+                .map(|(number, digits)| digest_of(number, digits)),
+            text: question
+                .text
+                .map(|text| SearchPart::parse(text.as_bytes()).unwrap()),
         };
         let mut expected = self.model.admitted(&filter, self.now);
         let mut walked = walk(&self.index, &filter, question, self.now, &self.model);

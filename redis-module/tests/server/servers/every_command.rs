@@ -60,6 +60,7 @@ pub(super) async fn run(redis: &Redis, c: &mut Connection) -> anyhow::Result<()>
     for command in [
         "SESSION.RATE mcpgw:rate LIMIT 5 WINDOW 1000",
         "SESSION.STATS",
+        "SESSION.COUNT PREFIX mcpgw:",
         "SESSION.HELP",
         "SESSION.REINDEX",
         "WORKER.LIST",
