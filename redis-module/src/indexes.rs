@@ -174,6 +174,12 @@ impl Indexes {
         indexes.map(|index| index.bytes() as u64).sum()
     }
 
+    /// Whether the session under a key is known.
+    pub(crate) fn has(&self, database: i32, key: &[u8]) -> bool {
+        let index = self.by_database.get(&database);
+        index.is_some_and(|index| index.has(key))
+    }
+
     /// The state of the session under a key, if it is known.
     pub(crate) fn state(&self, database: i32, key: &[u8], now: Timestamp) -> Option<SessionState> {
         self.by_database.get(&database)?.state(key, now)

@@ -8,6 +8,9 @@
 //! list also takes events that arrive while the state is locked, because a command of this module opened an expired
 //! key.
 //!
+//! A record that appears without a command of this module has arrived from another node, with its slot: key by key by
+//! RESTORE, or with the fields of its hash where a slot is copied in advance. The other node knows its turns.
+//!
 //! Invariants: a key under none of the prefixes costs a comparison of bytes, no lock and no allocation. The list is
 //! read before any command uses an index, and it is bounded. Nothing here writes to the keyspace.
 
@@ -30,8 +33,34 @@ use crate::settings;
 /// Most keys that are read at once, in about two milliseconds. If more have changed, a rebuild reads all keys.
 const CHANGED_MAX: usize = 1_024;
 
+/// A key that changed.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ChangedKey {
+    place: SessionPlace,
+    origin: RecordOrigin,
+}
+
+/// Where a record can come from that was not known before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum RecordOrigin {
+    /// A file, or the primary of this replica.
+    Own,
+    /// Another node.
+    Other,
+}
+
+impl RecordOrigin {
+    /// That of a key which changes now.
+    fn now(context: &Context) -> Self {
+        match context.is_serving_primary() {
+            true => Self::Other,
+            false => Self::Own,
+        }
+    }
+}
+
 /// Keys that changed and have not been read since.
-static CHANGED: Mutex<Vec<SessionPlace>> = Mutex::new(Vec::new());
+static CHANGED: Mutex<Vec<ChangedKey>> = Mutex::new(Vec::new());
 /// Whether there are any: checked before and after every command.
 static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
 
@@ -59,7 +88,7 @@ pub(crate) fn take(context: &Context, what: KeyEvent, key: &[u8]) {
             note_eviction(module, context, key);
         }
         // After a RENAME, a COPY or a RESTORE the key holds another session.
-        if what == KeyEvent::Changed {
+        if matches!(what, KeyEvent::Changed | KeyEvent::Restored) {
             restart_queues(module, context.database(), key);
         }
         match what {
@@ -67,6 +96,9 @@ pub(crate) fn take(context: &Context, what: KeyEvent, key: &[u8]) {
             KeyEvent::Gone | KeyEvent::Evicted => {
                 let now = Timestamp::from_unix_ms(context.unix_ms());
                 forget(module, context.database(), key, now);
+            }
+            KeyEvent::Restored => {
+                refresh_from(module, context, key, RecordOrigin::now(context));
             }
             _ => refresh(module, context, OwnedText::new(key).text()),
         }
@@ -85,13 +117,15 @@ fn note_eviction(module: &mut Module, context: &Context, key: &[u8]) {
 /// Puts the key on the list. Returns the length of the list.
 fn note_change(context: &Context, key: &[u8]) -> usize {
     let database = context.database();
+    let origin = RecordOrigin::now(context);
     let mut changed = CHANGED.lock().unwrap_or_else(PoisonError::into_inner);
     let is_last = changed
         .last()
-        .is_some_and(|last| last.database == database && *last.key == *key);
+        .is_some_and(|last| last.place.database == database && *last.place.key == *key);
     // A list with one more key than the limit means that further keys were left out.
     if !is_last && changed.len() <= CHANGED_MAX {
-        changed.push(SessionPlace::new(database, key));
+        let place = SessionPlace::new(database, key);
+        changed.push(ChangedKey { place, origin });
     }
     HAS_CHANGED.store(true, Ordering::Relaxed);
     changed.len()
@@ -108,11 +142,13 @@ pub(crate) fn catch_up(module: &mut Module, context: &Context) {
         module.rebuild_all(context, RebuildCause::Inconsistent);
     }
     changed.sort_unstable();
-    changed.dedup();
+    // The later of two is that of another node, if one is.
+    changed.reverse();
+    changed.dedup_by(|earlier, later| earlier.place == later.place);
     let selected = context.database();
-    for place in changed {
+    for ChangedKey { place, origin } in changed {
         if context.select(place.database) {
-            refresh(module, context, OwnedText::new(&place.key).text());
+            refresh_from(module, context, &place.key, origin);
             module.events.settle_session(&place);
         }
     }
@@ -122,7 +158,7 @@ pub(crate) fn catch_up(module: &mut Module, context: &Context) {
 /// Two databases were swapped: swaps the databases of the changed keys as well.
 pub(crate) fn swap(first: i32, second: i32) {
     let mut changed = CHANGED.lock().unwrap_or_else(PoisonError::into_inner);
-    for place in &mut *changed {
+    for ChangedKey { place, .. } in &mut *changed {
         place.database = match place.database {
             database if database == first => second,
             database if database == second => first,
@@ -135,6 +171,16 @@ pub(crate) fn swap(first: i32, second: i32) {
 pub(crate) fn release() {
     *CHANGED.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
     HAS_CHANGED.store(false, Ordering::Relaxed);
+}
+
+/// The same as [`refresh`]. A record of another node that was not known before has arrived.
+fn refresh_from(module: &mut Module, context: &Context, key: &[u8], origin: RecordOrigin) {
+    let database = context.database();
+    let was_known = module.indexes.has(database, key);
+    refresh(module, context, OwnedText::new(key).text());
+    if origin == RecordOrigin::Other && !was_known && module.indexes.has(database, key) {
+        module.turns.note_arrived(&SessionPlace::new(database, key));
+    }
 }
 
 /// Reads a key and updates the index and the floor of numbers.

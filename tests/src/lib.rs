@@ -34,6 +34,7 @@ pub mod process;
 pub mod process_tree;
 pub mod reader;
 pub mod redis;
+pub mod redis_cluster;
 pub mod reply_proxy;
 pub mod script;
 pub mod sentinel_group;

@@ -14,6 +14,7 @@
 //! * [`session_digest`]: what logs and operators call a session by.
 //! * [`workers`], [`placement`]: who is alive, and where a new binding goes.
 //! * [`turns`], [`events`]: whose call is next, and the events for waiting workers. [`place`]: the key of both.
+//! * [`key_slot`]: which slot of a cluster a key is in.
 //! * [`clock`]: whether the wall clock can be trusted.
 //! * [`view`], [`refusal`]: replies and errors. [`explain`]: the state of a session in sentences.
 
@@ -23,6 +24,7 @@ pub mod context;
 pub mod events;
 pub mod explain;
 pub mod index;
+pub mod key_slot;
 pub mod limits;
 pub mod names;
 pub mod place;

@@ -48,7 +48,9 @@ its client. HELD reclaims a turn after a restart or a failover of the server, by
 `mooring.turn-lease-max-ms` after a start or promotion only HELD is granted and all others wait, except in sessions
 that were created since then under a key that did not exist. If two callers reclaim the same turn, the higher number
 is right; a number that no clock can have given yet is refused. If a session leaves its key and returns to it (SWAPDB,
-RENAME, RESTORE), the same applies to it until the lease of its holder lapses. At any other time HELD makes a
+RENAME, RESTORE), the same applies to it until the lease of its holder lapses. If sessions arrive from another node,
+because their slot of a cluster moves or by RESTORE, the same applies to their slot for `mooring.turn-lease-max-ms`
+from the first request for a turn there: the other node knows who has their turns. At any other time HELD makes a
 difference only if another caller has the turn: if none has, the turn is granted under a new number.
 
 DELEGATE asks for the turn to be delegated: until its lease lapses, the worker gives it to its next calls itself, one at

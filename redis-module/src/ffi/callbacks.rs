@@ -12,6 +12,8 @@ pub(crate) enum KeyEvent {
     Loaded,
     /// A command or a deadline changed it.
     Changed,
+    /// It was restored from what DUMP made, as by MIGRATE.
+    Restored,
     /// A command changed fields of its hash, and the key still exists.
     FieldsChanged,
     /// It was deleted or expired: the key does not exist any more.

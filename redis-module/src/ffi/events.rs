@@ -82,6 +82,7 @@ extern "C" fn key_changed(
         // Setting a deadline in the past sends `del`.
         raw::REDISMODULE_NOTIFY_GENERIC if is_one_of(event, [c"expire", c"persist"]) => return OK,
         raw::REDISMODULE_NOTIFY_GENERIC if is_one_of(event, [c"del"]) => KeyEvent::Gone,
+        raw::REDISMODULE_NOTIFY_GENERIC if is_one_of(event, [c"restore"]) => KeyEvent::Restored,
         _ => KeyEvent::Changed,
     };
     callbacks::call(|module| {

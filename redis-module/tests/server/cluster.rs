@@ -3,13 +3,13 @@
 
 pub(super) mod client;
 pub(super) mod load;
-mod nodes;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use mooring_tests::redis_cluster::RedisCluster;
 use mooring_tests::wait;
 
 use super::grammar::grammars;
@@ -18,16 +18,20 @@ use super::resp::{Connection, Value};
 use super::{servers, truth};
 use client::Client;
 use load::{Burst, Walker};
-use nodes::Cluster;
 
 const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 
+/// The shortest time in which a new primary grants only turns that are claimed again.
+const QUICK: [&str; 4] = ["--appendonly", "no", "--mooring.turn-lease-max-ms", "100"];
+
 #[tokio::test]
 async fn a_cluster_serves_moves_and_fails_over() -> anyhow::Result<()> {
-    let mut cluster = Cluster::start("redis-server").await?;
+    let mut cluster = RedisCluster::start_by("redis-server", &QUICK).await?;
     commands_are_served_at_their_node(&cluster)?;
-    let walked = a_slot_moves_under_load(&cluster, move_slot).context("a slot moves")?;
+    let walked =
+        a_slot_moves_under_load(&cluster, RedisCluster::move_slot).context("a slot moves")?;
     assert!(walked.asked > 0, "the client met the slot moving");
+    a_turn_stays_with_who_has_it(&cluster, RedisCluster::move_slot).context("a turn stays")?;
     a_primary_dies_under_load(&mut cluster)
         .await
         .context("a primary dies")
@@ -36,8 +40,9 @@ async fn a_cluster_serves_moves_and_fails_over() -> anyhow::Result<()> {
 /// Valkey 9 copies a slot aside and hands it over at once; the module says that it copes with that.
 #[tokio::test]
 async fn a_slot_of_valkey_9_moves_at_once() -> anyhow::Result<()> {
-    let cluster = Cluster::start(&servers::program("valkey-9.1.2")?).await?;
+    let cluster = RedisCluster::start_by(&servers::program("valkey-9.1.2")?, &QUICK).await?;
     a_slot_moves_under_load(&cluster, move_slot_at_once)?;
+    a_turn_stays_with_who_has_it(&cluster, move_slot_at_once)?;
     for node in &cluster.nodes {
         let mut c = Connection::open(node)?;
         truth::whole(&mut c).await?;
@@ -52,7 +57,7 @@ async fn a_slot_of_valkey_9_moves_at_once() -> anyhow::Result<()> {
 }
 
 /// Commands with a key are redirected by every node but one; keyless ones are served by all.
-fn commands_are_served_at_their_node(cluster: &Cluster) -> anyhow::Result<()> {
+fn commands_are_served_at_their_node(cluster: &RedisCluster) -> anyhow::Result<()> {
     let mut connections = Vec::new();
     for node in cluster.primaries() {
         connections.push(Connection::open_resp3(node)?);
@@ -75,10 +80,10 @@ fn commands_are_served_at_their_node(cluster: &Cluster) -> anyhow::Result<()> {
 }
 
 /// Moves a slot of a cluster from one primary to another, given by their places.
-type SlotMove = fn(&Cluster, slot: u16, from: usize, to: usize) -> anyhow::Result<()>;
+type SlotMove = fn(&RedisCluster, slot: u16, from: usize, to: usize) -> anyhow::Result<()>;
 
 /// Moves a slot from one primary to another and back, while a client works on the sessions in it. Answers the client.
-fn a_slot_moves_under_load(cluster: &Cluster, move_slot: SlotMove) -> anyhow::Result<Client> {
+fn a_slot_moves_under_load(cluster: &RedisCluster, move_slot: SlotMove) -> anyhow::Result<Client> {
     let (tag, slot) = cluster.tag_at(0)?;
     let mut walker = Walker::new(Client::of(&cluster.nodes), &tag);
     walker.walk()?;
@@ -105,8 +110,47 @@ fn a_slot_moves_under_load(cluster: &Cluster, move_slot: SlotMove) -> anyhow::Re
     Ok(walked.client)
 }
 
+/// Moves a slot while a caller has the turn of a session in it, and another one asks for it at its new node.
+fn a_turn_stays_with_who_has_it(cluster: &RedisCluster, move_slot: SlotMove) -> anyhow::Result<()> {
+    const LEASE_MS: u64 = 4_000;
+    let set_lease_max = |ms: u64| -> anyhow::Result<()> {
+        for node in cluster.primaries() {
+            node.cli(&[
+                "CONFIG",
+                "SET",
+                "mooring.turn-lease-max-ms",
+                &ms.to_string(),
+            ])?;
+        }
+        Ok(())
+    };
+    set_lease_max(LEASE_MS)?;
+    let (tag, slot) = cluster.tag_at(0)?;
+    let key = format!("mcpgw:session_affinity:{tag}:turned");
+    let mut client = Client::of(&cluster.nodes);
+    client.run(&format!("SESSION.CREATE {key} id zoe TTL 600000"))?;
+    let ask = |worker: &str, more: &str| {
+        format!("SESSION.ENTER {key} zoe tools {worker} t{worker} LEASE {LEASE_MS}{more}")
+    };
+    let granted = client.run(&ask("a:1", ""))?;
+    let turn = granted.field("turn").integer();
+    move_slot(cluster, slot, 0, 1)?;
+    let other = client.run(&ask("b:1", ""))?;
+    assert_eq!(*other.field("turn"), Value::Null, "{other}");
+    let claimed = client.run(&ask("a:1", &format!(" HELD {turn}")))?;
+    assert_eq!(claimed.field("turn").integer(), turn, "{claimed}");
+    move_slot(cluster, slot, 1, 0)?;
+    client.run(&format!("SESSION.END {key} zoe"))?;
+    set_lease_max(100)
+}
+
 /// By the command of Valkey 9, which answers before it is done.
-fn move_slot_at_once(cluster: &Cluster, slot: u16, from: usize, to: usize) -> anyhow::Result<()> {
+fn move_slot_at_once(
+    cluster: &RedisCluster,
+    slot: u16,
+    from: usize,
+    to: usize,
+) -> anyhow::Result<()> {
     let primaries = cluster.primaries();
     let target = primaries[to].cli(&["CLUSTER", "MYID"])?;
     let mut source = Connection::open(&primaries[from])?;
@@ -130,38 +174,8 @@ fn move_slot_at_once(cluster: &Cluster, slot: u16, from: usize, to: usize) -> an
     anyhow::bail!("the move takes longer than {SETTLED_WITHIN:?}")
 }
 
-/// Key by key, as Redis does.
-fn move_slot(cluster: &Cluster, slot: u16, from: usize, to: usize) -> anyhow::Result<()> {
-    let primaries = cluster.primaries();
-    let id = |place: usize| primaries[place].cli(&["CLUSTER", "MYID"]);
-    let (source_id, target_id) = (id(from)?, id(to)?);
-    let mut source = Connection::open(&primaries[from])?;
-    let mut target = Connection::open(&primaries[to])?;
-    let ok = |reply: Value| assert_eq!(reply.to_string(), "OK");
-    ok(target.run(&format!("CLUSTER SETSLOT {slot} IMPORTING {source_id}"))?);
-    ok(source.run(&format!("CLUSTER SETSLOT {slot} MIGRATING {target_id}"))?);
-    let port = primaries[to].port().to_string();
-    loop {
-        let Value::Array(keys) = source.run(&format!("CLUSTER GETKEYSINSLOT {slot} 5"))? else {
-            anyhow::bail!("GETKEYSINSLOT answers with an array");
-        };
-        if keys.is_empty() {
-            break;
-        }
-        let keys: Vec<String> = keys.iter().map(Value::to_string).collect();
-        let keys = keys.join(" ");
-        let migrate = format!("MIGRATE 127.0.0.1 {port}  0 5000 KEYS {keys}");
-        ok(source.run(&migrate)?);
-    }
-    // The target first: of a key that is nowhere yet, it must not say that it is the source's.
-    for c in [&mut target, &mut source] {
-        ok(c.run(&format!("CLUSTER SETSLOT {slot} NODE {target_id}"))?);
-    }
-    Ok(())
-}
-
 /// Kills a primary in the middle of creates and turns, and compares what its replica knows with what was acknowledged.
-async fn a_primary_dies_under_load(cluster: &mut Cluster) -> anyhow::Result<()> {
+async fn a_primary_dies_under_load(cluster: &mut RedisCluster) -> anyhow::Result<()> {
     const PLACE: usize = 1;
     const LOADED_FOR: Duration = Duration::from_secs(1);
     let (tag, _) = cluster.tag_at(PLACE)?;
@@ -184,7 +198,7 @@ async fn a_primary_dies_under_load(cluster: &mut Cluster) -> anyhow::Result<()> 
         assert!(rate > 50.0, "{rate:.0} {what} a second before the kill");
     }
 
-    let mut replica = Connection::open(cluster.replica_of(PLACE))?;
+    let mut replica = Connection::open(cluster.replica_of(PLACE)?)?;
     wait::until_true("the replica's promotion", SETTLED_WITHIN, async || {
         Ok(replica.show("ROLE")?.starts_with("[master, ")
             && replica.show("CLUSTER INFO")?.contains("cluster_state:ok"))
@@ -193,7 +207,7 @@ async fn a_primary_dies_under_load(cluster: &mut Cluster) -> anyhow::Result<()> 
     let mut client = Client::of(&cluster.nodes);
     created.check_all(&mut client)?;
     turned.grow(&mut client)?;
-    let mut c = Connection::open(cluster.replica_of(PLACE))?;
+    let mut c = Connection::open(cluster.replica_of(PLACE)?)?;
     wait::until_true("the index of the new primary", SETTLED_WITHIN, async || {
         Ok(c.run("SESSION.STATS")?.field("index_ready").integer() == 1)
     })

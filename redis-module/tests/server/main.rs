@@ -12,6 +12,7 @@
 )]
 
 mod access;
+mod arrivals;
 mod caps;
 mod clock_steps;
 mod cluster;

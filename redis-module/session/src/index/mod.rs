@@ -208,6 +208,12 @@ impl Index {
         self.counts
     }
 
+    /// Whether the key is known.
+    #[must_use]
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.find(key).is_some()
+    }
+
     /// The state of the session under `key` at `now`; `None` if the key is unknown.
     #[must_use]
     pub fn state(&self, key: &[u8], now: Timestamp) -> Option<SessionState> {

@@ -193,11 +193,16 @@ impl Turns {
         &mut self,
         session: &SessionPlace,
         server: &ServerName,
+        context: &TurnContext<'_>,
     ) -> Result<SpotId, Refusal> {
         if self.queues.len() >= TURN_QUEUES_MAX {
             return Err(limit("turn-queues", TURN_QUEUES_MAX));
         }
-        let queue = Queue::opened(self.created.contains(session));
+        let mut queue = Queue::opened(self.created.contains(session));
+        if !queue.is_of_new_session {
+            let (mono, quiet) = (context.mono, context.limits.lease_max);
+            queue.quiet_until = self.arrivals.quiet_until(session, mono, quiet);
+        }
         Ok(self.queues.insert(session, server, queue))
     }
 

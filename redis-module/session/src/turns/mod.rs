@@ -16,11 +16,15 @@
 //! lease lapses, if the session's key was given to something else: the session may return, by SWAPDB or RENAME, before
 //! its holder notices.
 //!
+//! A session may also arrive from another node, with its slot. Its turns are with that node, and their holders rely on them
+//! for as long, so a slot with [`arrivals`] is quiet as well.
+//!
 //! A turn can be [delegated](delegating) to the worker of its caller: for all its calls, without asking, until the lease
 //! lapses or another caller waits.
 //!
 //! Every step's work is bounded: the rest is due at once and is done by the next [`Turns::advance`].
 
+mod arrivals;
 mod delegating;
 mod dissolving;
 mod entering;
@@ -43,6 +47,7 @@ use crate::progress::StepProgress;
 use crate::refusal::{Refusal, Stale};
 use crate::spots::{Spot, SpotId, Spots};
 use crate::time::{Millis, Monotonic};
+use arrivals::Arrivals;
 use queue::{HoldState, Queue};
 use streaks::Streaks;
 
@@ -58,7 +63,8 @@ pub struct Turns {
     waiting: usize,
     highest: u64,
     quiet_until: Monotonic,
-    /// Sessions that were created in the node's quiet time: no caller holds an older turn of them.
+    arrivals: Arrivals,
+    /// Sessions that were created in the quiet time of the node or of their slot: no caller holds an older turn of them.
     created: HashSet<SessionPlace>,
     /// The worker of a holder whose liveness was last checked.
     checked: Option<WorkerId>,
@@ -77,6 +83,7 @@ impl Turns {
             waiting: 0,
             highest: 0,
             quiet_until: started.plus(quiet),
+            arrivals: Arrivals::default(),
             created: HashSet::new(),
             checked: None,
             streaks: Streaks::default(),
@@ -88,16 +95,24 @@ impl Turns {
     pub fn restart(&mut self, promoted: Monotonic, quiet: Millis) {
         self.dissolve(|_| true);
         self.created.clear();
+        self.arrivals.clear();
         self.streaks.clear();
         self.quiet_until = promoted.plus(quiet);
     }
 
-    /// A session was created under a key that did not exist: its turns need not wait for the end of the node's quiet
-    /// time, unless too many such sessions are remembered already.
+    /// A session was created under a key that did not exist: its turns need not wait for the end of the quiet time of the
+    /// node or of its slot, unless too many such sessions are remembered already.
     pub fn note_created(&mut self, session: &SessionPlace, mono: Monotonic) {
-        if mono < self.quiet_until && self.created.len() < TURN_QUEUES_MAX {
+        let is_quiet = mono < self.quiet_until || self.arrivals.has(session);
+        if is_quiet && self.created.len() < TURN_QUEUES_MAX {
             self.created.insert(session.clone());
         }
+    }
+
+    /// A session has arrived that another node may have granted turns of.
+    pub fn note_arrived(&mut self, session: &SessionPlace) {
+        self.created.remove(session);
+        self.arrivals.note(session);
     }
 
     /// Asks for the turn of a session at a server, or asks again.
@@ -135,7 +150,7 @@ impl Turns {
         }
         let id = match known {
             Some(id) => id,
-            None => self.open(session, server)?,
+            None => self.open(session, server, context)?,
         };
         if let Some(number) = self.number_now(id, request, context) {
             return Ok(self.take_over(id, request, number, context));
@@ -274,7 +289,7 @@ impl Turns {
     /// starts to grant when the quiet time is over; notifies the waiters of removed queues. About `limit` steps of
     /// each.
     pub fn advance(&mut self, context: &mut TurnContext<'_>, limit: usize) -> StepProgress {
-        if self.quiet_until <= context.mono {
+        if self.quiet_until <= context.mono && self.arrivals.is_empty() {
             self.created = HashSet::new();
         }
         self.streaks.drop_old(context.mono, limit);

@@ -116,7 +116,7 @@ pub(super) struct Queue {
     arrivals: u64,
     /// The highest number that was granted in this queue.
     pub(super) highest: u64,
-    /// Its session was created in the quiet time of the node, which therefore does not apply to it.
+    /// Its session was created in the quiet time of the node or of its slot, which therefore does not apply to it.
     pub(super) is_of_new_session: bool,
     /// Until then only a caller that names the number of its turn gets one, as in the quiet time of the node.
     pub(super) quiet_until: Monotonic,
