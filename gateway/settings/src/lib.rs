@@ -80,7 +80,7 @@ pub use servers::{
     TemplateError, TokenGrant, UpstreamHeaders, UserSecretSettings,
 };
 pub use source::{Environment, Flags};
-pub use store::{OnUnavailable, StoreLocation, StoreSettings};
+pub use store::{ModuleUse, OnUnavailable, StoreLocation, StoreSettings};
 pub use telemetry::TelemetrySettings;
 pub use token::{SigningAlgorithm, TokenSettings, is_fetched_safely};
 pub use ui::{SignInProvider, UiSettings};

@@ -45,6 +45,8 @@ settings! {
         pub location: StoreLocation => parse_location,
         /// What happens to requests while the store cannot be reached.
         pub on_unavailable: OnUnavailable = Choice("store.on_unavailable"),
+        /// Whether Redis has the mooring module. All gateways of a `store.key_prefix` have the same value.
+        pub module: ModuleUse = Choice("store.module"),
         /// What every Redis key starts with. The module's own setting `mooring.prefixes` must list it.
         pub key_prefix: String = Text("store.key_prefix", 64,
             "1 to 64 characters out of letters, digits and . _ : -, the last one a colon", Some("mcpgw:"))
@@ -61,6 +63,16 @@ words! {
         Fallback = "fallback",
         /// answer 503 with Retry-After until it is back
         Fail = "fail",
+    }
+}
+
+words! {
+    /// Whether the mooring module of Redis is used.
+    pub enum ModuleUse {
+        /// Redis has it: a call costs one command
+        Required = "required",
+        /// it is not used: a script does its work, as on managed servers that load no module
+        Unused = "none",
     }
 }
 

@@ -98,6 +98,7 @@ pub(super) async fn readyz(
     about.insert("since_ms".to_owned(), since_ms(status.since).into());
     if let Some(redis) = store.redis_server() {
         about.insert("discovery".to_owned(), redis.discovery.into());
+        about.insert("way".to_owned(), redis.way.into());
         about.insert("server".to_owned(), redis.address.into());
         about.insert("cause".to_owned(), redis.problem.into());
     }

@@ -264,9 +264,12 @@ fn usable(store: &Store) -> String {
     match store.redis_server() {
         Some(RedisServerView {
             discovery,
+            way,
             address: Some(address),
             ..
-        }) => format!("it can be used: the server is {address} (discovery: {discovery})"),
+        }) => format!(
+            "it can be used: the server is {address} (discovery: {discovery}, by the {way})"
+        ),
         _ => "it can be used".to_owned(),
     }
 }

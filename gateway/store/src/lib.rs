@@ -21,6 +21,7 @@ mod lock;
 mod query;
 mod queues;
 mod rate;
+mod reaping;
 mod redis;
 mod request_name;
 mod request_parts;

@@ -41,6 +41,8 @@ pub struct StoreStatus {
 pub struct RedisServerView {
     /// How it is found: by the `url`, as the first primary of the `list`, or by a `sentinel`.
     pub discovery: &'static str,
+    /// How it is used: by the `module`, or by a `script`.
+    pub way: &'static str,
     /// Its address; none while there is no connection.
     pub address: Option<String>,
     /// Why there is no connection, or why the sentinels name no server that can be used in its place, without credentials.

@@ -7,7 +7,7 @@
 use mooring_secrets::digest;
 use mooring_session::context::{Context, Decision, RecordChange};
 use mooring_session::explain::explain;
-use mooring_session::names::{ServerName, WorkerId};
+use mooring_session::names::{InstanceName, Principal, ServerName, WorkerId};
 use mooring_session::record::Record;
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::{
@@ -88,6 +88,16 @@ pub(crate) trait Transition: Clone + Send + Sync + 'static {
         None
     }
 
+    /// The instances of a server among which it may place a binding.
+    fn candidates(&self) -> Option<(&ServerName, &[InstanceName])> {
+        None
+    }
+
+    /// The principal whose sessions it may count.
+    fn capped_principal(&self) -> Option<&Principal> {
+        None
+    }
+
     /// The caller that has to wait for another's claim, if any.
     fn claim_waiter<'a>(&'a self, _reply: &'a Self::Reply) -> Option<ClaimWaiter<'a>> {
         None
@@ -124,6 +134,10 @@ transitions! {
     CreateRequest -> CreateReply, "SESSION.CREATE", create {
         const IS_USE: bool = true;
 
+        fn capped_principal(&self) -> Option<&Principal> {
+            self.cap.map(|_| &self.principal)
+        }
+
         fn settled_scope<'a>(&'a self, reply: &'a CreateReply) -> SettledScope<'a> {
             session_if(reply.created)
         }
@@ -147,6 +161,10 @@ transitions! {
     }
     BindRequest -> BindReply, "SESSION.BIND", bind(key) {
         const IS_USE: bool = true;
+
+        fn candidates(&self) -> Option<(&ServerName, &[InstanceName])> {
+            Some((&self.server, &self.instances))
+        }
 
         fn claim_waiter<'a>(&'a self, reply: &'a BindReply) -> Option<ClaimWaiter<'a>> {
             claimed(&self.worker, &reply.binding).filter(|_| !reply.won)
@@ -172,6 +190,10 @@ transitions! {
 
         fn moved_server(&self) -> Option<&ServerName> {
             Some(&self.server)
+        }
+
+        fn candidates(&self) -> Option<(&ServerName, &[InstanceName])> {
+            Some((&self.server, &self.instances))
         }
 
         fn claim_waiter<'a>(&'a self, reply: &'a RebindReply) -> Option<ClaimWaiter<'a>> {
@@ -265,6 +287,15 @@ impl Transition for ForgetRequest {
     fn settled_scope<'a>(&'a self, (): &'a ()) -> SettledScope<'a> {
         SettledScope::Session
     }
+}
+
+/// The epoch and instance of the binding that a request may rebind.
+pub(crate) fn movable_binding<T: Transition>(
+    request: &T,
+    record: Option<&Record>,
+) -> Option<(u64, InstanceName)> {
+    let binding = record?.bindings.get(request.moved_server()?)?;
+    Some((binding.epoch, binding.instance.clone()))
 }
 
 fn session_if(is_settled: bool) -> SettledScope<'static> {

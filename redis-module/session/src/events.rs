@@ -181,6 +181,20 @@ impl EventMailboxes {
         }
     }
 
+    /// Who watches which binding of a session, and until when.
+    #[must_use]
+    pub fn watches_of(&self, session: &SessionPlace) -> Vec<(&ServerName, &WorkerId, Monotonic)> {
+        let watches = self.watches.of_session(session).into_iter();
+        watches
+            .filter_map(|id| self.watches.get(id))
+            .flat_map(|watch| {
+                let until = watch.deadline().unwrap_or_default();
+                let workers = watch.value.iter();
+                workers.map(move |worker| (&watch.server, worker, until))
+            })
+            .collect()
+    }
+
     /// The same for every server of a session that ended.
     pub fn settle_session(&mut self, session: &SessionPlace) {
         for id in self.watches.of_session(session) {

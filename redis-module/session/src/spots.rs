@@ -25,6 +25,13 @@ pub(crate) struct Spot<T> {
     deadline: Option<Monotonic>,
 }
 
+impl<T> Spot<T> {
+    /// When it is due.
+    pub(crate) const fn deadline(&self) -> Option<Monotonic> {
+        self.deadline
+    }
+}
+
 /// The entries of all sessions.
 #[derive(Debug)]
 pub(crate) struct Spots<T> {

@@ -13,7 +13,6 @@ use mooring_session::clock::ClockWatch;
 use mooring_session::context::{Decision, Liveness, RecordChange};
 use mooring_session::index::Departures;
 use mooring_session::names::InstanceName;
-use mooring_session::record::Record;
 use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
 use rusqlite::{Transaction, TransactionBehavior};
@@ -30,7 +29,7 @@ use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 use crate::queues::Queues;
 use crate::status::StatusCell;
-use crate::transition::{Access, SettledScope, Transition};
+use crate::transition::{Access, SettledScope, Transition, movable_binding};
 
 /// A use that does not change its record is written beside it if the last written one is at least this old, so that the
 /// session cap evicts the least recently used session.
@@ -91,15 +90,6 @@ impl<R, A> TransitionResult<R, A> {
             used_at: last_used_at.is_some_and(is_due).then_some(now),
         }
     }
-}
-
-/// The epoch and instance of the binding that a request may rebind.
-fn movable_binding<T: Transition>(
-    request: &T,
-    record: Option<&Record>,
-) -> Option<(u64, InstanceName)> {
-    let binding = record?.bindings.get(request.moved_server()?)?;
-    Some((binding.epoch, binding.instance.clone()))
 }
 
 impl Database {

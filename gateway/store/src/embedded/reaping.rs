@@ -1,9 +1,6 @@
 //! REAP on the file: tombstones with open resources that no process is cleaning up.
 
-use mooring_session::context::Liveness;
 use mooring_session::names::WorkerId;
-use mooring_session::record::{Record, SessionState};
-use mooring_session::time::Timestamp;
 use rusqlite::params;
 
 use super::EmbeddedStore;
@@ -14,6 +11,7 @@ use super::row::{self, stored_number};
 use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 use crate::query::PAGE_MAX;
+use crate::reaping::is_due;
 
 /// Most rows that one call examines, including those that other workers own or clean up.
 const EXAMINED_MAX: u32 = 2_000;
@@ -90,19 +88,4 @@ impl Database {
         }
         Ok(keys)
     }
-}
-
-/// Like the module's index: resources with an owner are returned to that owner while it is alive, and to every worker
-/// once it is dead.
-fn is_due(record: &Record, worker: &WorkerId, workers: &dyn Liveness, now: Timestamp) -> bool {
-    let is_being_cleaned = record.cleaning.as_ref().is_some_and(|it| it.is_live(now));
-    let mut owners = record
-        .bindings
-        .values()
-        .filter_map(|binding| binding.owner.as_ref());
-    record.lifetime.state(now) != SessionState::Active
-        && !is_being_cleaned
-        && !record.has_live_claim(now)
-        && (owners.clone().any(|owner| owner == worker)
-            || owners.all(|owner| !workers.is_alive(owner)))
 }

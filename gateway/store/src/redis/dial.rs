@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mooring_session::request_digest::NAMES_REQUEST;
-use mooring_settings::{RedisEndpoint, RedisTopology, RedisUrl};
+use mooring_settings::{ModuleUse, RedisEndpoint, RedisTopology, RedisUrl};
 use redis::Value;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -61,6 +61,7 @@ pub(super) struct ServerConnection {
 #[derive(Debug)]
 pub(super) struct Dialer {
     topology: Topology,
+    module: ModuleUse,
     /// What the URL names, without credentials.
     pub(super) address: String,
     pub(super) command_timeout: Duration,
@@ -95,7 +96,7 @@ impl ServerList {
 
 impl Dialer {
     /// Nothing is sent yet.
-    pub(super) fn new(url: &RedisUrl, command_timeout: Duration) -> Self {
+    pub(super) fn new(url: &RedisUrl, command_timeout: Duration, module: ModuleUse) -> Self {
         let (topology, address) = match url.topology() {
             RedisTopology::Single(server) => {
                 let address = server.address.to_string();
@@ -118,9 +119,15 @@ impl Dialer {
         };
         Self {
             topology,
+            module,
             address,
             command_timeout,
         }
+    }
+
+    /// Whether the module of the server is used.
+    pub(super) const fn module(&self) -> ModuleUse {
+        self.module
     }
 
     /// How the server is found, in one word.
@@ -236,10 +243,12 @@ impl Dialer {
         server: &Arc<RedisEndpoint>,
     ) -> Result<ServerConnection, DownReason> {
         let connection = log_in(server, self.command_timeout, self.needs_primary()).await?;
-        let mut command = redis::cmd("COMMAND");
-        command.arg("INFO").arg(&NEEDED);
-        let answer = timeout(self.command_timeout, send(&connection, &command));
-        is_complete(&answer.await.map_err(|_| timed_out())??)?;
+        if self.module == ModuleUse::Required {
+            let mut command = redis::cmd("COMMAND");
+            command.arg("INFO").arg(&NEEDED);
+            let answer = timeout(self.command_timeout, send(&connection, &command));
+            is_complete(&answer.await.map_err(|_| timed_out())??)?;
+        }
         Ok(ServerConnection {
             connection,
             server: Arc::clone(server),

@@ -33,6 +33,10 @@ pub(crate) enum DownReason {
     Denied(String),
     /// The server has not loaded the module.
     NoModule,
+    /// The server cannot be used without the module.
+    WithoutModule(String),
+    /// Gateways that use the server in the other way run.
+    OtherWay(String),
     /// The server's module lacks these commands.
     OldModule(String),
     /// No sentinel monitors a service of this name.
@@ -47,8 +51,13 @@ impl DownReason {
             Self::Denied(problem) => format!("redis at {address} refuses this client: {problem}"),
             Self::NoModule => format!(
                 "redis at {address} runs without the mooring module: start it with `redis-server --loadmodule \
-                 /path/to/libmooring.so`, or send it `MODULE LOAD /path/to/libmooring.so`"
+                 /path/to/libmooring.so`, or send it `MODULE LOAD /path/to/libmooring.so`; for a server that loads no \
+                 module, set store.module to \"none\""
             ),
+            Self::OtherWay(problem) => format!("redis at {address}: {problem}"),
+            Self::WithoutModule(problem) => {
+                format!("redis at {address} cannot be used with store.module = \"none\": {problem}")
+            }
             Self::OldModule(missing) => format!(
                 "the mooring module of redis at {address} is too old for this gateway: it lacks {missing}; load the \
                  libmooring.so of this release"
@@ -83,7 +92,10 @@ impl DownReason {
     /// What is wrong, in a few words.
     pub(super) fn problem(&self) -> String {
         match self {
-            Self::Unreachable(problem) | Self::Denied(problem) => problem.clone(),
+            Self::Unreachable(problem)
+            | Self::Denied(problem)
+            | Self::WithoutModule(problem)
+            | Self::OtherWay(problem) => problem.clone(),
             Self::NoModule => "it runs without the mooring module".to_owned(),
             Self::OldModule(missing) => format!("its mooring module lacks {missing}"),
             Self::UnknownService(name) => format!("it monitors no service {name:?}"),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use mooring_session::limits::{WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN};
 use mooring_session::names::{ServerName, Token, WorkerId};
 use mooring_session::time::Millis;
-use redis::Value;
+use redis::{Cmd, Value};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -22,6 +22,7 @@ use super::dial::Dialer;
 use super::failure::{self, invalid_reply};
 use super::link::{Connection, LinkState};
 use super::reply::{Fields, Problem, text};
+use super::scripted::ScriptedStore;
 use crate::error::{StoreError, UnavailableReason};
 use crate::events::{EventPath, WorkerEvent};
 use crate::lock::lock;
@@ -50,6 +51,7 @@ struct EventLine {
 /// What a wait needs to connect.
 #[derive(Clone, Debug)]
 struct Source {
+    scripted: Option<Arc<ScriptedStore>>,
     dialer: Arc<Dialer>,
     link: watch::Receiver<LinkState>,
     prefix: Arc<str>,
@@ -100,9 +102,15 @@ impl Drop for WaitConnection {
 }
 
 impl EventConnections {
-    pub(super) fn new(dialer: Arc<Dialer>, link: watch::Receiver<LinkState>, prefix: &str) -> Self {
+    pub(super) fn new(
+        dialer: Arc<Dialer>,
+        link: watch::Receiver<LinkState>,
+        prefix: &str,
+        scripted: Option<Arc<ScriptedStore>>,
+    ) -> Self {
         Self {
             source: Source {
+                scripted,
                 dialer,
                 link,
                 prefix: prefix.into(),
@@ -197,11 +205,7 @@ impl Source {
                     }
                 }
             };
-            let mut command = redis::cmd(COMMAND);
-            command
-                .arg(worker.as_str())
-                .arg("TIMEOUT")
-                .arg(Millis::from(left).max(WAIT_TIMEOUT_MIN).get());
+            let command = self.wait_command(worker, left);
             let answer = used.connection.connection.send(&command);
             events.path.store(used.path.0, Ordering::Release);
             let link_lost = async {
@@ -224,13 +228,32 @@ impl Source {
                 Ok(Ok(value)) => {
                     return WaitResult {
                         connection: Some(used),
-                        result: parse_events(&self.prefix, value).map_err(invalid_reply(COMMAND)),
+                        result: self.parse(value).map_err(invalid_reply(COMMAND)),
                     };
                 }
                 Ok(Err(_)) => StoreError::Away(UnavailableReason::Dropped),
                 Err(_) => StoreError::Away(UnavailableReason::TimedOut),
             };
             return failed(error);
+        }
+    }
+
+    fn wait_command(&self, worker: &WorkerId, left: Duration) -> Cmd {
+        if let Some(scripted) = &self.scripted {
+            return scripted.wait_command(worker, left);
+        }
+        let mut command = redis::cmd(COMMAND);
+        command
+            .arg(worker.as_str())
+            .arg("TIMEOUT")
+            .arg(Millis::from(left).max(WAIT_TIMEOUT_MIN).get());
+        command
+    }
+
+    fn parse(&self, value: Value) -> Result<Vec<WorkerEvent>, Problem> {
+        match &self.scripted {
+            Some(scripted) => scripted.parse_events(value),
+            None => parse_events(&self.prefix, value),
         }
     }
 

@@ -15,6 +15,8 @@ pub(super) enum ExpectedReply {
     /// A map that begins with this digest, an error that ends with it, or where a map would repeat what the caller knows, the
     /// digest as an integer, alone or at the head of an array.
     Named(RequestDigest),
+    /// A list that begins with this number.
+    Numbered(i64),
     /// A list without a name, or an error that ends with this digest.
     List(RequestDigest),
     /// A reply of the server's own commands.
@@ -62,6 +64,14 @@ impl ExpectedReply {
             _ if name.starts_with(b"SESSION.") || name.starts_with(b"WORKER.") => {
                 Self::Named(RequestDigest::of(words()))
             }
+            b"EVALSHA" | b"EVAL" => {
+                let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse().ok();
+                let keys = words().nth(2).and_then(number).unwrap_or_default();
+                let number = usize::try_from(keys)
+                    .ok()
+                    .and_then(|keys: usize| words().nth(keys.saturating_add(3)).and_then(number));
+                Self::Numbered(number.unwrap_or_default())
+            }
             b"PING" => Self::Form(ReplyForm::Pong),
             b"SET" | b"LTRIM" | b"AUTH" | b"SELECT" => Self::Form(ReplyForm::Done),
             b"DEL" | b"RPUSH" | b"PEXPIRE" => Self::Form(ReplyForm::Number),
@@ -79,6 +89,7 @@ impl ExpectedReply {
         if let Some(digest) = integer_in(reply) {
             return match self {
                 Self::Named(request) => digest == request.to_integer(),
+                Self::Numbered(number) => digest == number && matches!(reply, Value::Array(_)),
                 Self::List(_) => false,
                 Self::Form(ReplyForm::Results) => matches!(reply, Value::Array(_)),
                 Self::Form(form) => form.admits(reply) && !matches!(reply, Value::Array(_)),
@@ -90,10 +101,10 @@ impl ExpectedReply {
             (Self::Named(request) | Self::List(request), Some(name)) => {
                 name == request.to_hex() && (is_error || matches!(self, Self::Named(_)))
             }
-            (Self::Form(_), Some(_)) => false,
+            (Self::Form(_) | Self::Numbered(_), Some(_)) => false,
             // The server's own errors name no request.
             (_, None) if is_error => true,
-            (Self::Named(_), None) => false,
+            (Self::Named(_) | Self::Numbered(_), None) => false,
             (Self::List(_), None) => matches!(reply, Value::Array(_) | Value::Nil),
             (Self::Form(form), None) => form.admits(reply),
         }

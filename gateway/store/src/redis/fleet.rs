@@ -14,6 +14,10 @@ use crate::workers::WorkerView;
 
 impl RedisStore {
     pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
+        self.link.renew_marker().await?;
+        if let Some(scripted) = &self.scripted {
+            return scripted.beat(beat).await;
+        }
         let name = "WORKER.BEAT";
         let mut command = redis::cmd(name);
         command
@@ -24,6 +28,9 @@ impl RedisStore {
     }
 
     pub(crate) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
+        if let Some(scripted) = &self.scripted {
+            return scripted.gone(worker).await;
+        }
         let name = "WORKER.GONE";
         let mut command = redis::cmd(name);
         command.arg(worker.as_str());
@@ -33,6 +40,10 @@ impl RedisStore {
 
     /// The setting `hash-max-listpack-value`; none where the server has none of this name.
     pub(crate) async fn listpack_value_bytes(&self) -> Result<Option<u64>, StoreError> {
+        // A managed server refuses CONFIG.
+        if self.scripted.is_some() {
+            return Ok(None);
+        }
         let name = "CONFIG";
         let mut command = redis::cmd(name);
         command.arg(("GET", "hash-max-listpack-value"));
@@ -46,6 +57,9 @@ impl RedisStore {
     }
 
     pub(crate) async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
+        if let Some(scripted) = &self.scripted {
+            return scripted.workers().await;
+        }
         let name = "WORKER.LIST";
         let value = self.send(&redis::cmd(name), name, Resend::Once).await?;
         workers(value).map_err(invalid_reply(name))

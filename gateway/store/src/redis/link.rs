@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use mooring_settings::RedisEndpoint;
+use mooring_settings::{ModuleUse, RedisEndpoint};
 use redis::{Cmd, Value};
 use thread_local::ThreadLocal;
 use tokio::sync::watch;
@@ -22,8 +22,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::backoff::Backoff;
 use super::command_connection::{CommandConnection, ReplyCallback};
 use super::dial::{Dialer, ServerConnection};
-use super::down_reason::DownReason;
+use super::down_reason::{DownReason, timed_out};
 use super::prefixes::{self, NotCovered};
+use super::scripted::Admission;
+use super::way_marker::{WayMarker, word_of};
 use crate::error::{NotReady, OpenError, StoreError, UnavailableReason};
 use crate::lock::lock;
 use crate::status::RedisServerView;
@@ -101,12 +103,21 @@ pub(super) struct Link {
 #[derive(Debug)]
 struct Shared {
     dialer: Arc<Dialer>,
-    /// The prefixes of this gateway's keys.
-    heads: Vec<String>,
+    entry: LinkEntry,
     state: watch::Sender<LinkState>,
     /// The connection that each thread sends over. A connection is driven by the thread that opened it, and a reply
     /// that crosses threads costs a wake-up.
     by_thread: ThreadLocal<Mutex<ThreadConnection>>,
+}
+
+/// What is checked of a server before it is used.
+#[derive(Debug)]
+pub(super) struct LinkEntry {
+    /// The prefixes of this gateway's keys.
+    pub(super) heads: Vec<String>,
+    pub(super) marker: WayMarker,
+    /// Without the module, what has to be known of the server.
+    pub(super) admission: Option<Arc<Admission>>,
 }
 
 /// The connection of one thread, of the number that was open when the thread sent its last command. None while it is
@@ -139,15 +150,15 @@ impl Link {
     ///
     /// # Errors
     /// The server is reachable but refuses this client, or lacks what this gateway needs.
-    pub(super) async fn open(dialer: Arc<Dialer>, heads: Vec<String>) -> Result<Self, OpenError> {
+    pub(super) async fn open(dialer: Arc<Dialer>, entry: LinkEntry) -> Result<Self, OpenError> {
         let shared = Arc::new(Shared {
             dialer,
-            heads,
+            entry,
             state: watch::Sender::new(LinkState::Reconnecting),
             by_thread: ThreadLocal::new(),
         });
         let address = &shared.dialer.address;
-        let first = match shared.dialer.connect().await {
+        let first = match shared.admitted(shared.dialer.connect().await).await {
             Err(down @ DownReason::Unreachable(_)) => Err(down),
             first => Ok(first.map_err(|down| down.at(address))?),
         };
@@ -176,6 +187,7 @@ impl Link {
         };
         RedisServerView {
             discovery: self.shared.dialer.discovery(),
+            way: word_of(self.shared.dialer.module()),
             address,
             problem,
         }
@@ -183,6 +195,11 @@ impl Link {
 
     pub(super) fn watch(&self) -> watch::Receiver<LinkState> {
         self.shared.state.subscribe()
+    }
+
+    /// Renews the mark of the way in which the fleet uses the server.
+    pub(super) async fn renew_marker(&self) -> Result<(), StoreError> {
+        self.shared.entry.marker.renew(self).await
     }
 
     /// How long a command may take.
@@ -383,6 +400,7 @@ impl Shared {
                     self.dialer.connect().await
                 }
             };
+            let attempt = self.admitted(attempt).await;
             number += 1;
             // A running fleet is not stopped for this: its sessions are still routed.
             if let Ok(opened) = &attempt
@@ -399,9 +417,30 @@ impl Shared {
         }
     }
 
+    /// The connection, if the fleet uses its server as this gateway does.
+    async fn admitted(
+        &self,
+        attempt: Result<ServerConnection, DownReason>,
+    ) -> Result<ServerConnection, DownReason> {
+        let opened = attempt?;
+        let admitting = async {
+            if let Some(admission) = &self.entry.admission {
+                admission.admit(&opened.connection).await?;
+            }
+            self.entry.marker.claim(&opened.connection).await
+        };
+        let admitted = timeout(self.dialer.command_timeout, admitting).await;
+        admitted.unwrap_or_else(|_| Err(timed_out()))?;
+        Ok(opened)
+    }
+
     /// This gateway's keys that the server's prefixes do not cover.
     async fn not_covered(&self, connection: &CommandConnection) -> Option<NotCovered> {
-        prefixes::not_covering(connection, &self.heads, self.dialer.command_timeout).await
+        if self.dialer.module() == ModuleUse::Unused {
+            return None;
+        }
+        let heads = &self.entry.heads;
+        prefixes::not_covering(connection, heads, self.dialer.command_timeout).await
     }
 
     /// Returns when the connection of this number is lost, which pings detect if this thread does not use it. The
@@ -433,7 +472,8 @@ impl Shared {
             Ok(opened) => {
                 let server = Arc::clone(&opened.server);
                 let discovery = self.dialer.discovery();
-                tracing::info!(address = %server.address, discovery, "connected to redis");
+                let way = word_of(self.dialer.module());
+                tracing::info!(address = %server.address, discovery, way, "connected to redis");
                 let connection = Connection::new(opened, number);
                 // This thread has it for its own.
                 *self.thread() = ThreadConnection { number, own: None };

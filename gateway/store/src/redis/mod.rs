@@ -1,6 +1,7 @@
-//! The Redis store: every transition is one command of the mooring module, executed by the server.
+//! The Redis store: every transition is one command of the mooring module, executed by the server; or without the module,
+//! [`scripted`].
 //!
-//! This module makes no decisions. [`dial`] finds the server, where necessary by its [`sentinels`], and checks its module;
+//! With the module, no decision is made here. [`dial`] finds the server, where necessary by its [`sentinels`], and checks its module;
 //! [`log_in`] connects and authenticates. [`command_connection`] shares one connection, with [`tls`] if the URL says so,
 //! between commands, with [`reply_reader`], and believes a reply only if it is the [`expected_reply`]. [`link`] maintains
 //! that of all commands except the blocking one, for which [`events`] has its own; [`down_reason`] says why there is none,
@@ -27,6 +28,7 @@ mod rate;
 mod reply;
 mod reply_reader;
 mod requests;
+mod scripted;
 mod sealed;
 mod sentinels;
 mod sessions;
@@ -34,6 +36,7 @@ mod sessions;
 mod tests;
 mod tls;
 mod turns;
+mod way_marker;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -42,7 +45,7 @@ use std::time::Duration;
 use mooring_session::names::{NameError, Problem, WorkerId};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Millis;
-use mooring_settings::RedisUrl;
+use mooring_settings::{ModuleUse, RedisUrl};
 use redis::{Cmd, Value};
 use tokio::sync::watch;
 
@@ -50,18 +53,22 @@ pub(super) use self::command::Wire;
 use self::dial::Dialer;
 use self::events::EventConnections;
 use self::known_bindings::KnownBindings;
-use self::link::Link;
+use self::link::{Link, LinkEntry};
 pub(super) use self::link::{LinkState, Resend};
+use self::scripted::{Admission, ScriptedStore};
 pub use self::tls::check_certificates;
+use self::way_marker::WayMarker;
 use crate::error::{OpenError, StoreError};
 use crate::events::{EventPath, WorkerEvent};
 use crate::key::{Family, InitDigest, SessionKey};
 use crate::status::RedisServerView;
 
-/// A Redis with the module.
+/// A Redis.
 #[derive(Debug)]
 pub(super) struct RedisStore {
-    link: Link,
+    link: Arc<Link>,
+    /// Without the module, what does its work.
+    scripted: Option<Arc<ScriptedStore>>,
     events: EventConnections,
     known_bindings: KnownBindings,
     /// The number of the connection whose module is too old to delegate turns.
@@ -80,11 +87,44 @@ impl RedisStore {
         prefix: &str,
         command_timeout: Duration,
     ) -> Result<Self, OpenError> {
-        let dialer = Arc::new(Dialer::new(url, command_timeout));
-        let link = Link::open(Arc::clone(&dialer), Family::heads(prefix)).await?;
+        Self::open_with(url, prefix, command_timeout, ModuleUse::Required).await
+    }
+
+    /// The same without the module.
+    ///
+    /// # Errors
+    /// A server is reachable but refuses this client or what the script does, or gateways with the module use it.
+    pub(super) async fn open_scripted(
+        url: &RedisUrl,
+        prefix: &str,
+        command_timeout: Duration,
+    ) -> Result<Self, OpenError> {
+        Self::open_with(url, prefix, command_timeout, ModuleUse::Unused).await
+    }
+
+    async fn open_with(
+        url: &RedisUrl,
+        prefix: &str,
+        command_timeout: Duration,
+        module: ModuleUse,
+    ) -> Result<Self, OpenError> {
+        let dialer = Arc::new(Dialer::new(url, command_timeout, module));
+        let admission = match module {
+            ModuleUse::Required => None,
+            ModuleUse::Unused => Some(Arc::new(Admission::new(prefix))),
+        };
+        let entry = LinkEntry {
+            heads: Family::heads(prefix),
+            marker: WayMarker::new(prefix, module),
+            admission: admission.clone(),
+        };
+        let link = Arc::new(Link::open(Arc::clone(&dialer), entry).await?);
+        let scripted =
+            admission.map(|admission| ScriptedStore::new(Arc::clone(&link), admission, prefix));
         Ok(Self {
-            events: EventConnections::new(dialer, link.watch(), prefix),
+            events: EventConnections::new(dialer, link.watch(), prefix, scripted.clone()),
             link,
+            scripted,
             known_bindings: KnownBindings::default(),
             without_delegations: AtomicU64::default(),
             prefix: prefix.into(),
@@ -106,7 +146,11 @@ impl RedisStore {
         worker: &WorkerId,
         timeout: Duration,
     ) -> Result<Vec<WorkerEvent>, StoreError> {
-        self.events.wait(worker, timeout).await
+        let wait = |timeout| self.events.wait(worker, timeout);
+        match &self.scripted {
+            Some(scripted) => scripted.wait_for_events(timeout, wait).await,
+            None => wait(timeout).await,
+        }
     }
 
     /// The way by which this worker's events arrive, while they do.
@@ -130,6 +174,9 @@ impl RedisStore {
                 what: "INSTANCES",
                 problem: Problem::Range(1, mooring_session::limits::INSTANCES_MAX as u64),
             })));
+        }
+        if let Some(scripted) = &self.scripted {
+            return scripted.run(key, request, T::RESEND).await;
         }
         let known = request.known_binding(key, &self.known_bindings);
         let mut command = sized_command();

@@ -17,6 +17,9 @@ impl RedisStore {
         name: &str,
         request: &RateRequest,
     ) -> Result<RateReply, StoreError> {
+        if let Some(scripted) = &self.scripted {
+            return scripted.rate(name, request).await;
+        }
         let word = "SESSION.RATE";
         let mut command = redis::cmd(word);
         command

@@ -12,6 +12,10 @@ impl RedisStore {
         &self,
         names: &[String],
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        if let Some(scripted) = &self.scripted {
+            let keys = names.iter().map(|name| self.sealed_key(name));
+            return scripted.get_values(keys).await;
+        }
         let command = self.of_sealed("MGET", names);
         let value = self.send(&command, "MGET", Resend::Once).await?;
         values(value).map_err(invalid_reply("MGET"))
@@ -33,9 +37,13 @@ impl RedisStore {
     fn of_sealed(&self, command: &str, names: &[impl AsRef<str>]) -> Cmd {
         let mut command = redis::cmd(command);
         for name in names {
-            command.arg(format!("{}sealed:{}", self.prefix, name.as_ref()));
+            command.arg(self.sealed_key(name));
         }
         command
+    }
+
+    fn sealed_key(&self, name: &impl AsRef<str>) -> String {
+        format!("{}sealed:{}", self.prefix, name.as_ref())
     }
 }
 

@@ -18,6 +18,9 @@ use crate::transition::{Get, GetBlockers};
 
 impl RedisStore {
     pub(crate) async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
+        if let Some(scripted) = &self.scripted {
+            return scripted.list(query).await;
+        }
         // The same refusal as by the rules for an invalid query.
         query.filter(&self.prefix).map_err(StoreError::Refused)?;
         let name = "SESSION.LIST";
@@ -27,6 +30,9 @@ impl RedisStore {
     }
 
     pub(crate) async fn explain(&self, key: &SessionKey) -> Result<Vec<String>, StoreError> {
+        if let Some(scripted) = &self.scripted {
+            return scripted.explain(key).await;
+        }
         let name = "SESSION.EXPLAIN";
         let mut command = redis::cmd(name);
         command.arg(key.secret());
@@ -35,6 +41,9 @@ impl RedisStore {
     }
 
     pub(crate) async fn blockers(&self, key: &SessionKey) -> Result<SessionBlockers, StoreError> {
+        if let Some(scripted) = &self.scripted {
+            return scripted.blockers(key).await;
+        }
         match self.run(key, &GetBlockers).await {
             // An older module refuses the word.
             Err(StoreError::Reply { .. }) => Ok(SessionBlockers {
@@ -52,6 +61,9 @@ impl RedisStore {
         family: Family,
         count: usize,
     ) -> Result<Vec<SessionKey>, StoreError> {
+        if let Some(scripted) = &self.scripted {
+            return scripted.reap(worker, family, count).await;
+        }
         let name = "SESSION.REAP";
         let mut command = redis::cmd(name);
         command

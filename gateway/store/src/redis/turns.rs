@@ -27,6 +27,9 @@ impl RedisStore {
         key: &SessionKey,
         request: &EnterRequest,
     ) -> Result<EnterReply, StoreError> {
+        if let Some(scripted) = &self.scripted {
+            return scripted.enter(key, request).await;
+        }
         if request.scope == TurnScope::Call {
             return self.enter_as(key, request, TurnScope::Call).await;
         }
@@ -42,6 +45,9 @@ impl RedisStore {
         request: &RouteRequest,
         lease: Millis,
     ) -> Result<DelegatedRoute, StoreError> {
+        if let Some(scripted) = &self.scripted {
+            return scripted.delegate_route(key, request, lease).await;
+        }
         let with = self.route_for(key, request, lease);
         let without = async || {
             let routed = self.run(key, request).await?;
@@ -153,6 +159,9 @@ impl RedisStore {
         key: &SessionKey,
         request: &LeaveRequest,
     ) -> Result<(), StoreError> {
+        if let Some(scripted) = &self.scripted {
+            return scripted.leave(key, request).await;
+        }
         // A repeated LEAVE returns STALE, as if the first one had failed.
         let command = leave_command(key, request);
         self.send(&command, LEAVE, Resend::Never).await.map(drop)
@@ -160,6 +169,9 @@ impl RedisStore {
 
     /// Sends the LEAVE of a turn whose caller does not wait for the reply. It leaves with the next write of the connection.
     pub(crate) fn leave_unawaited(&self, ending: impl TurnEnding, started: Instant) {
+        if let Some(scripted) = &self.scripted {
+            return scripted.leave_unawaited(ending, started);
+        }
         let command = leave_command(ending.key(), ending.turn());
         self.link.send_unawaited(
             &command,

@@ -13,7 +13,9 @@ use crate::error::OpenError;
 use crate::fallback::FallbackStore;
 use crate::redis::{LinkState, RedisStore};
 use crate::status::{FollowedStatus, StatusCell, StoreMode};
-use mooring_settings::{AffinitySettings, OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
+use mooring_settings::{
+    AffinitySettings, ModuleUse, OnUnavailable, RedisUrl, StoreLocation, StoreSettings,
+};
 
 /// Which store, and how it is used.
 #[derive(Clone, Debug)]
@@ -40,12 +42,14 @@ pub enum StorePlace {
         /// The file; created with its directory if it is missing.
         path: PathBuf,
     },
-    /// In a Redis with the module.
+    /// In a Redis.
     Redis {
         /// Its URL, credentials included.
         url: RedisUrl,
         /// What happens while it is away.
         when_away: WhenAway,
+        /// Whether its module is used.
+        module: ModuleUse,
     },
 }
 
@@ -71,6 +75,7 @@ impl StoreOptions {
                         OnUnavailable::Fallback => WhenAway::Fallback,
                         OnUnavailable::Fail => WhenAway::Fail,
                     },
+                    module: settings.module,
                 },
             },
             key_prefix: settings.key_prefix.clone(),
@@ -104,8 +109,16 @@ pub async fn open_with(options: &StoreOptions) -> Result<Store, OpenError> {
         StorePlace::Embedded { path } => {
             Backend::Embedded(EmbeddedStore::open(path, Clock::system(), prefix)?)
         }
-        StorePlace::Redis { url, when_away } => {
-            let redis = RedisStore::open(url, prefix, options.command_timeout).await?;
+        StorePlace::Redis {
+            url,
+            when_away,
+            module,
+        } => {
+            let timeout = options.command_timeout;
+            let redis = match module {
+                ModuleUse::Required => RedisStore::open(url, prefix, timeout).await?,
+                ModuleUse::Unused => RedisStore::open_scripted(url, prefix, timeout).await?,
+            };
             match when_away {
                 WhenAway::Fallback => {
                     Backend::Fallback(FallbackStore::new(redis, options.command_timeout, prefix))

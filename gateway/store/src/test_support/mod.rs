@@ -16,6 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mooring_session::time::Millis;
+use mooring_settings::ModuleUse;
 
 use self::requests::PREFIX;
 use self::server::{RedisServer, eventually};
@@ -23,8 +24,8 @@ use crate::clock::Clock;
 use crate::embedded::EmbeddedStore;
 use crate::store::Backend;
 use crate::{
-    EnterRequest, LeaveRequest, LeaveTarget, Line, Store, StoreOptions, StorePlace, TurnScope,
-    WhenAway, open_with,
+    EnterRequest, LeaveRequest, LeaveTarget, Line, OpenError, SessionQuery, Store, StoreOptions,
+    StorePlace, TurnScope, WhenAway, open_with,
 };
 
 /// A store without a file, with the machine's clock.
@@ -39,11 +40,29 @@ pub fn embedded_store(path: &Path) -> Store {
     embedded(path, Clock::system())
 }
 
-/// A store in this server.
+/// A store in this server, by its module.
 pub async fn redis_store(server: &RedisServer) -> Store {
+    open_redis(&server.url(), ModuleUse::Required)
+        .await
+        .unwrap()
+}
+
+/// A store in this server, without its module.
+pub async fn scripted_store(server: &RedisServer) -> Store {
+    let store = open_redis(&server.url(), ModuleUse::Unused).await.unwrap();
+    eventually("the indexes are complete", async || {
+        let page = store.list(&SessionQuery::default()).await;
+        page.is_ok_and(|page| page.complete)
+    })
+    .await;
+    store
+}
+
+pub async fn open_redis(url: &str, module: ModuleUse) -> Result<Store, OpenError> {
     let options = StoreOptions {
         place: StorePlace::Redis {
-            url: server::redis_url(&server.url()),
+            url: server::redis_url(url),
+            module,
             when_away: WhenAway::Fail,
         },
         key_prefix: PREFIX.to_owned(),
@@ -51,7 +70,7 @@ pub async fn redis_store(server: &RedisServer) -> Store {
         session_ttl: Duration::from_secs(3_600),
         history_entries_max: 64,
     };
-    open_with(&options).await.unwrap()
+    open_with(&options).await
 }
 
 pub(crate) fn memory(clock: Clock) -> Store {

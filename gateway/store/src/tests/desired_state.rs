@@ -120,6 +120,7 @@ fn options(url: &str, when_away: WhenAway) -> StoreOptions {
     StoreOptions {
         place: StorePlace::Redis {
             url: redis_url(url),
+            module: mooring_settings::ModuleUse::Required,
             when_away,
         },
         key_prefix: make::PREFIX.to_owned(),

@@ -15,11 +15,14 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::operations::{Operation, operations};
 use super::side::Side;
+use crate::Store;
 use crate::clock::{Clock, ManualClock};
 use crate::embedded::EmbeddedStore;
 use crate::test_support::requests::PREFIX;
 use crate::test_support::server::{Module, RedisServer};
-use crate::test_support::{embedded, memory, redis_store as redis, turns_are_given};
+use crate::test_support::{
+    embedded, memory, redis_store as redis, scripted_store, turns_are_given,
+};
 
 /// The shortest time that the clock of a store may cut short.
 const LAPSES_AFTER: Duration = Duration::from_millis(TURN_PICKUP.get());
@@ -83,10 +86,22 @@ fn memory_and_the_file_answer_alike_at_every_moment() {
 
 #[test]
 fn redis_answers_as_memory_does() {
-    let runtime = runtime();
     let server = RedisServer::start(Module::Loaded);
+    let runtime = runtime();
     let redis = runtime.block_on(redis(&server));
-    runtime.block_on(turns_are_given(&redis));
+    answers_as_memory_does(&runtime, &redis);
+}
+
+#[test]
+fn redis_without_the_module_answers_as_memory_does() {
+    let server = RedisServer::start(Module::Absent);
+    let runtime = runtime();
+    let redis = runtime.block_on(scripted_store(&server));
+    answers_as_memory_does(&runtime, &redis);
+}
+
+fn answers_as_memory_does(runtime: &tokio::runtime::Runtime, redis: &Store) {
+    runtime.block_on(turns_are_given(redis));
     let memory = memory(Clock::system());
     let runs = AtomicU64::new(0);
     check(64, |case| {
@@ -95,7 +110,7 @@ fn redis_answers_as_memory_does() {
             // The clocks are the machines' own here, and nothing lapses within a turn's pick-up.
             let begun = Instant::now();
             let mut memory = Side::new(&memory, run).without_returns();
-            let mut redis = Side::new(&redis, run).without_returns();
+            let mut redis = Side::new(redis, run).without_returns();
             for op in &case {
                 let expected = comparable(&memory.apply(op).await);
                 let told = comparable(&redis.apply(op).await);

@@ -5,7 +5,7 @@ macro_rules! over_every_store {
     ($($scenario:ident;)*) => {$(
         mod $scenario {
             use crate::clock::Clock;
-            use crate::test_support::{embedded, memory, redis_store as redis};
+            use crate::test_support::{embedded, memory, redis_store as redis, scripted_store};
             use crate::test_support::server::{Module, RedisServer};
 
             #[tokio::test]
@@ -24,6 +24,12 @@ macro_rules! over_every_store {
             async fn in_redis() {
                 let server = RedisServer::start(Module::Loaded);
                 super::$scenario(&redis(&server).await).await;
+            }
+
+            #[tokio::test]
+            async fn in_redis_without_the_module() {
+                let server = RedisServer::start(Module::Absent);
+                super::$scenario(&scripted_store(&server).await).await;
             }
         }
     )*};

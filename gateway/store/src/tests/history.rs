@@ -202,6 +202,7 @@ async fn nothing_is_written_where_histories_are_off() {
     let options = StoreOptions {
         place: StorePlace::Redis {
             url: redis_url(&server.url()),
+            module: mooring_settings::ModuleUse::Required,
             when_away: WhenAway::Fail,
         },
         key_prefix: make::PREFIX.to_owned(),
@@ -225,6 +226,7 @@ async fn what_happens_during_an_outage_is_in_redis_after_it() {
     let options = StoreOptions {
         place: StorePlace::Redis {
             url: redis_url(&server.url()),
+            module: mooring_settings::ModuleUse::Required,
             when_away: WhenAway::Fallback,
         },
         key_prefix: make::PREFIX.to_owned(),

@@ -32,6 +32,7 @@ mod passing;
 mod queue;
 mod queue_view;
 mod request;
+mod stored;
 mod streaks;
 mod withdrawing;
 
@@ -39,6 +40,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 pub use queue_view::{HolderView, QueueView, TurnHolder, WaiterView};
 pub use request::{Line, TurnContext, TurnFigures, TurnLimits, TurnRequest, TurnScope, TurnStatus};
+pub use stored::CorruptTurns;
 
 use crate::limits::TURN_QUEUES_MAX;
 use crate::names::{ServerName, Token, WorkerId};

@@ -105,7 +105,7 @@ pub(super) struct Waiter {
 }
 
 /// The place of a waiter: its line, and the number of its arrival.
-type Place = (Line, u64);
+pub(super) type Place = (Line, u64);
 
 /// One queue.
 #[derive(Debug, Default)]
@@ -155,6 +155,26 @@ impl Queue {
     /// The waiters, in order.
     pub(super) fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         self.waiters.values()
+    }
+
+    /// The waiters with their places, in order.
+    pub(super) fn places(&self) -> impl Iterator<Item = (&Place, &Waiter)> {
+        self.waiters.iter()
+    }
+
+    /// How many callers have joined.
+    pub(super) const fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
+    pub(super) const fn restore_arrivals(&mut self, arrivals: u64) {
+        self.arrivals = arrivals;
+    }
+
+    /// Puts a waiter back where it was.
+    pub(super) fn restore_waiter(&mut self, place: Place, waiter: Waiter) {
+        self.places.insert(waiter.ticket.clone(), place);
+        self.waiters.insert(place, waiter);
     }
 
     pub(super) fn is_holder(&self, ticket: &str) -> bool {

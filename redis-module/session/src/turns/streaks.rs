@@ -85,6 +85,38 @@ impl Streaks {
         }
     }
 
+    /// The streaks of a session: server, worker, turns in a row, and when a pause ends it.
+    pub(super) fn of_session(
+        &self,
+        session: &SessionPlace,
+    ) -> Vec<(&ServerName, &WorkerId, u8, Monotonic)> {
+        let ids = self.0.of_session(session).into_iter();
+        ids.filter_map(|id| self.0.get(id))
+            .map(|spot| {
+                let streak = &spot.value;
+                (&spot.server, &streak.worker, streak.turns, streak.until)
+            })
+            .collect()
+    }
+
+    /// Adds a streak that was stored.
+    pub(super) fn restore(
+        &mut self,
+        session: &SessionPlace,
+        server: &ServerName,
+        worker: WorkerId,
+        turns: u8,
+        until: Monotonic,
+    ) {
+        let streak = Streak {
+            worker,
+            turns,
+            until,
+        };
+        let id = self.0.insert(session, server, streak);
+        self.0.set_deadline(id, Some(until));
+    }
+
     pub(super) fn clear(&mut self) {
         self.0 = Spots::default();
     }

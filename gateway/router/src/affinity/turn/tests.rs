@@ -427,6 +427,7 @@ async fn without_redis_a_turn_has_no_number_and_is_not_lost() {
     let store = open_with(&StoreOptions {
         place: StorePlace::Redis {
             url: redis_url(&server.url()),
+            module: mooring_settings::ModuleUse::Required,
             when_away: WhenAway::Fallback,
         },
         key_prefix: make::PREFIX.to_owned(),

@@ -29,6 +29,7 @@ async fn open(server: &RedisServer, when_away: WhenAway) -> Store {
     let options = StoreOptions {
         place: StorePlace::Redis {
             url: redis_url(&server.url()),
+            module: mooring_settings::ModuleUse::Required,
             when_away,
         },
         key_prefix: make::PREFIX.to_owned(),

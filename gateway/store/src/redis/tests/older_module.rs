@@ -76,6 +76,8 @@ fn answer(client: TcpStream, lacks: Lacks) -> Option<()> {
             (name, _) if name == "SESSION.GET" => {
                 "-ERR wrong number of arguments for 'session.get' command\r\n".to_owned()
             }
+            (name, _) if name == "GET" => "$-1\r\n".to_owned(),
+            (name, _) if name == "DEL" => ":0\r\n".to_owned(),
             _ => "+OK\r\n".to_owned(),
         };
         writer.write_all(reply.as_bytes()).ok()?;

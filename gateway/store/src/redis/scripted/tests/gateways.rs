@@ -1,0 +1,162 @@
+//! Several gateways, each with a store of its own, over one server: order, wake-ups, and no number twice.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use mooring_session::time::Millis;
+
+use super::*;
+use crate::test_support::{enter, leave};
+use crate::{EnterRequest, WorkerEvent};
+
+#[tokio::test]
+async fn a_turn_and_a_claim_are_told_across_gateways() {
+    let server = RedisServer::start(Module::Absent);
+    let (one, other) = (scripted_store(&server).await, scripted_store(&server).await);
+    for (store, worker) in [(&one, "w:1"), (&other, "v:1")] {
+        store.beat(&make::beat(worker, 600_000)).await.unwrap();
+    }
+    let key = make::key("s");
+    one.create(&key, &make::create("s")).await.unwrap();
+    let first = one.enter(&key, &enter("w:1", "t1")).await.unwrap();
+    let second = other.enter(&key, &enter("v:1", "t2")).await.unwrap();
+    assert_eq!(second.turn, None);
+    assert_eq!(second.holder.unwrap().worker, make::worker("w:1"));
+    let waiting = {
+        let other = other.clone();
+        tokio::spawn(async move {
+            other
+                .wait_for_events(&make::worker("v:1"), Duration::from_secs(30))
+                .await
+        })
+    };
+    one.leave(&key, &leave("t1")).await.unwrap();
+    let told = waiting.await.unwrap().unwrap();
+    let [WorkerEvent::Turn { turn, .. }] = told.as_slice() else {
+        unreachable!("the turn is told: {told:?}");
+    };
+    assert!(*turn > first.turn.unwrap());
+    other.leave(&key, &leave("t2")).await.unwrap();
+
+    let mut claim = make::bind("t1", "i1", "-");
+    claim.upstream_session = None;
+    let claimed = one.bind(&key, &claim).await.unwrap();
+    let mut route = make::route();
+    route.worker = make::worker("v:1");
+    other.route(&key, &route).await.unwrap();
+    let confirm = make::confirm(claimed.binding.epoch, "t1", "u1");
+    one.confirm(&key, &confirm).await.unwrap();
+    let told = other
+        .wait_for_events(&route.worker, Duration::from_secs(30))
+        .await
+        .unwrap();
+    assert!(
+        matches!(told.as_slice(), [WorkerEvent::Settled { .. }]),
+        "{told:?}"
+    );
+}
+
+/// The holder is a gateway that no longer exists, and nobody else knows of it but the one that waits.
+#[tokio::test]
+async fn the_turn_of_a_dead_gateway_goes_to_the_next() {
+    let server = RedisServer::start(Module::Absent);
+    let (one, other) = (scripted_store(&server).await, scripted_store(&server).await);
+    one.beat(&make::beat("w:1", 1_000)).await.unwrap();
+    other.beat(&make::beat("v:1", 600_000)).await.unwrap();
+    let key = make::key("s");
+    one.create(&key, &make::create("s")).await.unwrap();
+    let long = EnterRequest {
+        lease: Millis::new(5_000),
+        ..enter("w:1", "t1")
+    };
+    one.enter(&key, &long).await.unwrap();
+    other.enter(&key, &enter("v:1", "t2")).await.unwrap();
+    drop(one);
+    let told = other
+        .wait_for_events(&make::worker("v:1"), Duration::from_secs(30))
+        .await
+        .unwrap();
+    assert!(
+        matches!(told.as_slice(), [WorkerEvent::Turn { .. }]),
+        "{told:?}"
+    );
+}
+
+/// Four gateways take turns at two sessions as fast as they can. Nobody has a turn while another one has it, and every
+/// number is higher than the one before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_caller_at_a_time_over_all_gateways() {
+    const GATEWAYS: usize = 4;
+    const CALLS: usize = 15;
+    let server = RedisServer::start(Module::Absent);
+    let sessions = ["a", "b"];
+    let first = scripted_store(&server).await;
+    for session in sessions {
+        first
+            .create(&make::key(session), &make::create(session))
+            .await
+            .unwrap();
+    }
+    let holds: &'static [AtomicBool; 2] = Box::leak(Box::default());
+    let highest: &'static [AtomicU64; 2] = Box::leak(Box::default());
+    let mut gateways = Vec::new();
+    for gateway in 0..GATEWAYS {
+        let store = scripted_store(&server).await;
+        let worker = format!("g{gateway}:1");
+        store.beat(&make::beat(&worker, 600_000)).await.unwrap();
+        gateways.push(tokio::spawn(async move {
+            for call in 0..CALLS * sessions.len() {
+                let at = call % sessions.len();
+                let (key, ticket) = (make::key(sessions[at]), format!("{worker}-{call}"));
+                let request = EnterRequest {
+                    lease: Millis::new(5_000),
+                    ..enter(&worker, &ticket)
+                };
+                // Asking again keeps the place, so a lost event costs time only.
+                let mut turn = store.enter(&key, &request).await.unwrap().turn;
+                while turn.is_none() {
+                    let (id, wait) = (make::worker(&worker), Duration::from_millis(500));
+                    drop(store.wait_for_events(&id, wait).await.unwrap());
+                    turn = store.enter(&key, &request).await.unwrap().turn;
+                }
+                assert!(
+                    !holds[at].swap(true, Ordering::SeqCst),
+                    "two callers have the turn"
+                );
+                let before = highest[at].swap(turn.unwrap(), Ordering::SeqCst);
+                assert!(turn.unwrap() > before, "{turn:?} follows {before}");
+                tokio::task::yield_now().await;
+                holds[at].store(false, Ordering::SeqCst);
+                store.leave(&key, &leave(&ticket)).await.unwrap();
+            }
+        }));
+    }
+    for gateway in gateways {
+        gateway.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_many_gateways_binds_and_all_of_them_see_it() {
+    let server = RedisServer::start(Module::Absent);
+    let key = make::key("s");
+    let first = scripted_store(&server).await;
+    first.create(&key, &make::create("s")).await.unwrap();
+    let mut binds = Vec::new();
+    for gateway in 0..6 {
+        let (store, key) = (scripted_store(&server).await, key.clone());
+        binds.push(tokio::spawn(async move {
+            let bind = make::bind(&format!("t{gateway}"), &format!("i{gateway}"), "u");
+            let bound = store.bind(&key, &bind).await.unwrap();
+            (bound.won, bound.binding.epoch, bound.binding.instance)
+        }));
+    }
+    let (mut won, mut seen) = (0, BTreeSet::new());
+    for bind in binds {
+        let (has_won, epoch, instance) = bind.await.unwrap();
+        won += usize::from(has_won);
+        seen.insert((epoch, instance));
+    }
+    assert_eq!((won, seen.len()), (1, 1), "{seen:?}");
+}
