@@ -91,7 +91,7 @@ pub(crate) async fn post(
         Ok(call) => call,
         Err(reply) => return *reply,
     };
-    reply_to(id_json, call, None, request.call.clone()).await
+    reply_to(id_json, revision, call, None, request.call.clone()).await
 }
 
 /// The server as the caller of one request sees it.
