@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Checks the dependencies between the parts of the workspace.
 
-1. Files of one crate do not import each other in circles of more than CIRCLE_MAX, and folders in none. The circles that
-   did so before the check are in known-circles.toml, which only shrinks.
+1. Files of one crate do not import each other in circles of more than CIRCLE_MAX, and folders in none.
 2. No crate depends, directly or through other crates, on what its place in the architecture rules out (FORBIDDEN).
 3. The crate graph in ARCHITECTURE.md is the one of the manifests.
 
@@ -176,17 +175,11 @@ def large_circles(crate):
                 yield "folders", circle
 
 
-def circle_problems(name, crate, known):
-    """The circles that are not listed, and the listed ones that are gone or have become smaller."""
-    known = [(kind, size) for kind, sizes in known.items() for size in sizes]
+def circle_problems(name, crate):
+    """What is wrong with the imports of a crate."""
     for kind, circle in large_circles(crate):
-        if (kind, len(circle)) in known:
-            known.remove((kind, len(circle)))
-            continue
         steps = ", ".join("/".join(module) or "lib" for module in sorted(circle))
         yield f"{name}: {len(circle)} {kind} import each other in a circle: {steps}"
-    for kind, size in known:
-        yield f"{name}: known-circles.toml has a circle of {size} {kind} that there is no more: lower the number or remove it"
 
 
 def forbidden_problems(crates):
@@ -222,11 +215,9 @@ def main():
     arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
     root = pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).resolve().parent.parent
     crates = list(manifests(root))
-    known = root / "scripts" / "known-circles.toml"
-    known = tomllib.loads(known.read_text()) if known.exists() else {}
     problems = list(forbidden_problems(crates))
     for name, directory, _ in crates:
-        problems += circle_problems(name, Crate(directory / "src"), known.get(name, {}))
+        problems += circle_problems(name, Crate(directory / "src"))
     page = root / "ARCHITECTURE.md"
     text = page.read_text()
     before, _, rest = text.partition(BEGIN)

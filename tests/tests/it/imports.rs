@@ -128,26 +128,6 @@ fn a_circle_between_folders_is_found() -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_listed_circle_passes_until_it_is_smaller() -> anyhow::Result<()> {
-    let home = workspace()?;
-    let z = "settings/src/folder/z.rs";
-    append(&home, z, "use super::w::W;\n")?;
-    fs::create_dir(home.path().join("scripts"))?;
-    let list = home.path().join("scripts/known-circles.toml");
-    fs::write(&list, "[mooring-settings]\nfiles = [4]\n")?;
-    let found = check(home.path(), &[])?;
-    ensure!(found.is_none(), "{found:?}");
-    fs::write(
-        home.path().join(z),
-        "use super::x::X;\npub struct Z(crate::a::A);\n",
-    )?;
-    assert_found(
-        &home,
-        "mooring-settings: known-circles.toml has a circle of 4 files that there is no more: lower the number or remove it",
-    )
-}
-
-#[test]
 fn a_forbidden_dependency_through_another_crate_is_found() -> anyhow::Result<()> {
     let home = workspace()?;
     append(&home, "below/Cargo.toml", "redis = \"1\"\n")?;

@@ -20,6 +20,7 @@ mod delegation_upkeep;
 mod delegations;
 mod held_turns;
 mod keeper;
+mod kept_calls;
 mod queue_entry;
 mod running_call;
 mod shared_routes;
@@ -37,12 +38,11 @@ use tokio::time::Instant;
 
 pub(super) use self::delegations::DelegationTable;
 pub(super) use self::held_turns::HeldTurns;
-use self::held_turns::{TurnOfCall, TurnPlace};
+use self::held_turns::{TurnOfCall, TurnPlace, TurnTaker};
 use self::keeper::FirstRenewal;
 use self::keeper::OwnTurn;
 use self::queue_entry::QueueEntry;
 use self::queue_entry::{LEASE, TurnQueue};
-use self::running_call::RunningCall;
 pub(super) use self::shared_routes::FirstRoute;
 use self::signals::{TurnCommand, TurnSignals};
 use super::{Session, SessionRouter, TurnError};
@@ -131,14 +131,14 @@ impl Turn {
     }
 
     /// The turn of this call, which was just granted.
-    fn hold(call: &RunningCall, turn: TurnOfCall) -> Self {
+    fn hold(taker: &TurnTaker, turn: TurnOfCall) -> Self {
         let (numbers, term) = match &turn {
             TurnOfCall::Own(own) => (own.numbers, own.entry.term()),
             TurnOfCall::Delegated(used) => used.numbers_and_term(),
         };
-        let signals = Arc::clone(call.signals());
+        let signals = Arc::clone(taker.call.signals());
         signals.extend(term);
-        let held = Arc::clone(call.held_turns());
+        let held = Arc::clone(&taker.held_turns);
         let place = held.insert(turn, &signals);
         Self {
             // Numbers from the in-memory fallback are not comparable with the store's.
@@ -188,10 +188,10 @@ impl SessionRouter {
         wait_max: Duration,
     ) -> Result<Turn, TurnError> {
         let entry = self.entry(key, principal, server, fresh_token()?, None);
-        let call = RunningCall::new(None, self.held_turns());
+        let taker = TurnTaker::new(None, self.held_turns());
         // Who fences with the number may begin before it asks whether the turn is lost.
-        call.signals().note_sent();
-        let (turn, _) = entry.take(&call, wait_max).await?;
+        taker.call.signals().note_sent();
+        let (turn, _) = entry.take(&taker, wait_max).await?;
         Ok(turn)
     }
 
@@ -220,11 +220,11 @@ impl SessionRouter {
             return Ok(None);
         }
         let id = turn_id(id.as_json(), lane);
-        let call = RunningCall::new(Some(id.into()), self.held_turns());
+        let taker = TurnTaker::new(Some(id.into()), self.held_turns());
         let started = Instant::now();
         let mut span = Span::begin("wait for turn", SpanKind::Internal);
         let scope = span.scope().or_else(TraceScope::current);
-        let taking = self.take_turn_of(&call, session, &server.id, wait_max);
+        let taking = self.take_turn_of(&taker, session, &server.id, wait_max);
         let taken = in_scope(scope, taking).await;
         metrics::turn_wait(started.elapsed());
         if taken.is_err() {
@@ -300,12 +300,12 @@ impl QueueEntry {
     /// Waits up to `wait_max` for the turn of this call.
     async fn take(
         mut self,
-        call: &RunningCall,
+        taker: &TurnTaker,
         wait_max: Duration,
     ) -> Result<(Turn, EnterReply), TurnError> {
         let entered = self.wait(Instant::now().checked_add(wait_max)).await?;
         let own = OwnTurn::new(self, &entered);
-        Ok((Turn::hold(call, TurnOfCall::Own(own)), entered))
+        Ok((Turn::hold(taker, TurnOfCall::Own(own)), entered))
     }
 }
 

@@ -6,9 +6,9 @@ use mooring_delivery::Term;
 use mooring_metrics::{self as metrics, DelegationEvent};
 use mooring_session::rules::RouteReply;
 
-use super::delegations::{DelegatedTurn, DelegationKey, DelegationTable, usable_binding};
+use super::delegations::{DelegatedTurn, DelegationTable, usable_binding};
 use super::keeper::{OwnTurn, TurnNumbers};
-use super::running_call::RunningCall;
+use super::running_call::DelegationKey;
 use crate::affinity::boot_clock::boot_now;
 use mooring_store::EnterReply;
 
@@ -133,36 +133,5 @@ impl DelegationTable {
         let DelegatedTurn { entry, numbers, .. } = *turn;
         metrics::delegation(DelegationEvent::Kept);
         Some(self.keep_for(&call?, key, entry, numbers))
-    }
-}
-
-/// A call that keeps a turn which was delegated, until it is dropped.
-#[derive(Debug)]
-pub(in crate::affinity) struct KeptCall {
-    table: Arc<DelegationTable>,
-    key: DelegationKey,
-    call: RunningCall,
-}
-
-impl KeptCall {
-    pub(super) fn new(
-        table: &Arc<DelegationTable>,
-        key: &DelegationKey,
-        call: &RunningCall,
-    ) -> Self {
-        Self {
-            table: Arc::clone(table),
-            key: key.clone(),
-            call: call.clone(),
-        }
-    }
-}
-
-impl Drop for KeptCall {
-    fn drop(&mut self) {
-        let kept = &mut self.table.shard(&self.key).kept;
-        if kept.get(&self.key).is_some_and(|call| call.is(&self.call)) {
-            kept.remove(&self.key);
-        }
     }
 }

@@ -7,7 +7,8 @@ use mooring_metrics::{self as metrics, DelegationEvent};
 use mooring_session::names::{ServerName, Token, WorkerId};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::delegations::{DelegatedTurn, DelegationKey, DelegationTable};
+use super::delegations::{DelegatedTurn, DelegationTable};
+use super::running_call::DelegationKey;
 use crate::affinity::boot_clock::boot_now;
 use mooring_store::{EventPath, SessionKey, Store};
 
@@ -40,11 +41,8 @@ impl DelegationTable {
         beginning: &Token,
     ) {
         let key: DelegationKey = (key.clone(), server.clone());
-        let call = {
-            let shard = self.shard(&key);
-            let running = shard.delegations.running(&key);
-            running.or_else(|| shard.kept.get(&key)).cloned()
-        };
+        let running = self.shard(&key).delegations.running(&key).cloned();
+        let call = running.or_else(|| self.kept.get(&key));
         if let Some(call) = call.filter(|call| call.is_named(&key, beginning)) {
             call.withdraw();
         }

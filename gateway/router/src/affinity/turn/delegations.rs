@@ -9,31 +9,27 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-use foldhash::fast::RandomState;
 use mooring_delivery::{Delegations, SharedRoutes, Term, TurnBeginning, WakeUps};
 use mooring_metrics::{self as metrics, DelegationEvent};
 use mooring_session::limits::DELEGATION_TTL_LEASES;
-use mooring_session::names::{Principal, ServerName, WorkerId};
+use mooring_session::names::{Principal, WorkerId};
 use mooring_session::rules::RouteReply;
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
 use tokio::sync::Notify;
 
-use super::delegated_use::{DelegatedUse, KeptCall};
+use super::delegated_use::DelegatedUse;
 use super::keeper::{OwnTurn, TurnNumbers};
+use super::kept_calls::KeptCalls;
 use super::queue_entry::QueueEntry;
-use super::running_call::RunningCall;
+use super::running_call::{DelegationKey, RunningCall};
 use super::shared_routes::SharedRoute;
 use crate::affinity::boot_clock::{AtomicBootTime, boot_now};
 use crate::lock_stripes::LockStripes;
-use mooring_store::{EnterReply, SessionKey};
-
-/// Whose turn is delegated: a session and a server.
-pub(in crate::affinity) type DelegationKey = (SessionKey, ServerName);
+use mooring_store::EnterReply;
 
 /// A turn that the store has delegated to this gateway, with what its calls need of the store.
 #[derive(Debug)]
@@ -62,6 +58,7 @@ pub(in crate::affinity) struct DelegationTable {
     /// The lease to ask for. None if turns are not to be delegated.
     pub(super) lease: Option<Millis>,
     pub(super) shards: LockStripes<Shard>,
+    pub(super) kept: Arc<KeptCalls>,
     /// When the wake-ups were last seen to arrive; none if they do not.
     pub(super) wake_ups_seen: AtomicBootTime,
     pub(super) is_closed: AtomicBool,
@@ -73,8 +70,6 @@ pub(in crate::affinity) struct DelegationTable {
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     pub(super) delegations: Delegations<DelegationKey, Box<DelegatedTurn>, RunningCall>,
-    /// The calls that keep a turn which was delegated: its ticket does not name them, so their cancellations come here.
-    pub(super) kept: HashMap<DelegationKey, RunningCall, RandomState>,
     pub(super) routes: SharedRoutes<DelegationKey, Arc<SharedRoute>>,
 }
 
@@ -86,6 +81,7 @@ impl DelegationTable {
         Arc::new(Self {
             lease: is_on.then_some(lease),
             shards: LockStripes::default(),
+            kept: Arc::default(),
             wake_ups_seen: AtomicBootTime::default(),
             is_closed: AtomicBool::default(),
             is_maintained: AtomicBool::default(),
@@ -181,11 +177,10 @@ impl DelegationTable {
     ) -> Box<OwnTurn> {
         // Without a ticket of its own it could not resume.
         entry.ask_for_call(call.ticket(key).ok());
-        (self.shard(key).kept).insert(key.clone(), call.clone());
         Box::new(OwnTurn {
             entry,
             numbers,
-            kept: Some(KeptCall::new(self, key, call)),
+            kept: Some(self.kept.insert(key, call)),
         })
     }
 

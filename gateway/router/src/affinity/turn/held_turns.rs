@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 use super::delegated_use::DelegatedUse;
 use super::keeper::{self, FirstRenewal, OwnTurn, RENEW_EVERY};
 use super::queue_entry::LEASE;
+use super::running_call::{RunningCall, TurnHolder};
 use super::signals::TurnSignals;
 use mooring_usage::for_same_user;
 
@@ -58,6 +59,27 @@ pub(super) enum TurnOfCall {
     Delegated(DelegatedUse),
 }
 
+/// A call that takes its turn.
+#[derive(Debug)]
+pub(in crate::affinity) struct TurnTaker {
+    pub(in crate::affinity) call: RunningCall,
+    /// Where its turn is while that has no task.
+    pub(super) held_turns: Arc<HeldTurns>,
+}
+
+impl TurnTaker {
+    /// A call with this request id within its session, if its client can cancel it.
+    pub(in crate::affinity) fn new(
+        request_id: Option<Box<str>>,
+        held_turns: &Arc<HeldTurns>,
+    ) -> Self {
+        Self {
+            call: RunningCall::new(request_id, Arc::<HeldTurns>::clone(held_turns)),
+            held_turns: Arc::clone(held_turns),
+        }
+    }
+}
+
 /// Where a turn was put. Another turn may have its place once it was taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TurnPlace(usize);
@@ -95,18 +117,6 @@ impl HeldTurns {
         }
     }
 
-    /// Gives the turn with these signals its task, which renews it at once: now, or when it comes here.
-    pub(super) fn keep_wherever(&self, signals: &Arc<TurnSignals>) {
-        signals.note_to_keep();
-        let is_it = |(place, turn): (usize, &HeldTurn)| {
-            Arc::ptr_eq(&turn.signals, signals).then_some(TurnPlace(place))
-        };
-        let place = self.turns().iter().find_map(is_it);
-        if let Some(place) = place {
-            self.keep(place, signals, FirstRenewal::Now);
-        }
-    }
-
     fn take(&self, TurnPlace(place): TurnPlace, signals: &Arc<TurnSignals>) -> Option<HeldTurn> {
         let mut turns = self.turns();
         let is_same = |turn: &HeldTurn| Arc::ptr_eq(&turn.signals, signals);
@@ -140,6 +150,19 @@ impl HeldTurns {
 
     fn turns(&self) -> MutexGuard<'_, Slab<HeldTurn>> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TurnHolder for HeldTurns {
+    fn keep_wherever(&self, signals: &Arc<TurnSignals>) {
+        signals.note_to_keep();
+        let is_it = |(place, turn): (usize, &HeldTurn)| {
+            Arc::ptr_eq(&turn.signals, signals).then_some(TurnPlace(place))
+        };
+        let place = self.turns().iter().find_map(is_it);
+        if let Some(place) = place {
+            self.keep(place, signals, FirstRenewal::Now);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use mooring_session::limits::TURN_CANCELLED_GRACE;
 use tokio::time::sleep;
 
-use super::delegated_use::KeptCall;
+use super::kept_calls::KeptCall;
 use super::queue_entry::{ASK_AGAIN_AFTER, LEASE, QueueEntry};
 use super::signals::{TurnCommand, TurnSignals};
 use mooring_store::{AnsweredBy, EnterReply, StoreError, TurnError};

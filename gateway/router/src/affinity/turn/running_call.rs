@@ -1,48 +1,48 @@
 //! A call while it runs, as the [delegations](super::delegations) know it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mooring_delivery::BootTime;
 use mooring_session::limits::DELEGATION_RECONNECT;
-use mooring_session::names::{NameError, Token};
+use mooring_session::names::{NameError, ServerName, Token};
 
-use super::delegations::DelegationKey;
-use super::held_turns::HeldTurns;
 use super::signals::TurnSignals;
 use super::ticket_names;
-use mooring_store::fresh_token;
+use mooring_store::{SessionKey, fresh_token};
 
 /// How long the store surely leaves the turns of a gateway whose wake-ups have broken: what it waits, less a margin for the
 /// write of a request.
 const RETURN_AWAITED: Duration = Duration::from_millis(DELEGATION_RECONNECT.get() - 100);
 
+/// Whose turn it is: a session's at a server.
+pub(in crate::affinity) type DelegationKey = (SessionKey, ServerName);
+
+/// Where the turns of calls are while they have no task.
+pub(super) trait TurnHolder: fmt::Debug + Send + Sync {
+    /// Gives the turn with these signals its task, which renews it at once: now, or when it comes here.
+    fn keep_wherever(&self, signals: &Arc<TurnSignals>);
+}
+
 /// A call. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(in crate::affinity) struct RunningCall {
     signals: Arc<TurnSignals>,
-    /// Where its turn is while that has no task.
-    held_turns: Arc<HeldTurns>,
+    holder: Arc<dyn TurnHolder>,
 }
 
 impl RunningCall {
     /// A call with this request id within its session, if its client can cancel it.
-    pub(in crate::affinity) fn new(
-        request_id: Option<Box<str>>,
-        held_turns: &Arc<HeldTurns>,
-    ) -> Self {
+    pub(super) fn new(request_id: Option<Box<str>>, holder: Arc<dyn TurnHolder>) -> Self {
         Self {
             signals: Arc::new(TurnSignals::of(request_id)),
-            held_turns: Arc::clone(held_turns),
+            holder,
         }
     }
 
     pub(super) const fn signals(&self) -> &Arc<TurnSignals> {
         &self.signals
-    }
-
-    pub(super) const fn held_turns(&self) -> &Arc<HeldTurns> {
-        &self.held_turns
     }
 
     /// A new ticket, with the name of the request.
@@ -83,6 +83,6 @@ impl RunningCall {
 
     /// Its turn becomes its own, at once.
     pub(in crate::affinity) fn keep_turn(&self) {
-        self.held_turns.keep_wherever(&self.signals);
+        self.holder.keep_wherever(&self.signals);
     }
 }

@@ -11,7 +11,8 @@ use mooring_session::rules::{RouteReply, RouteRequest};
 use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
 
-use super::delegations::{DelegationKey, DelegationTable, usable_binding};
+use super::delegations::{DelegationTable, usable_binding};
+use super::running_call::DelegationKey;
 use crate::affinity::boot_clock::boot_now;
 use mooring_store::DelegatedRoute;
 

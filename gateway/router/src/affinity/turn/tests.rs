@@ -119,8 +119,8 @@ impl Worker {
 }
 
 /// A call that no client can cancel.
-fn call() -> RunningCall {
-    RunningCall::new(None, &Arc::default())
+fn call() -> TurnTaker {
+    TurnTaker::new(None, &Arc::default())
 }
 
 /// Yields to other tasks this many times.

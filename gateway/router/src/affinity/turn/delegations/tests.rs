@@ -18,6 +18,7 @@ use mooring_session::rules::{BindRequest, EndCondition, EndRequest};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::super::held_turns::TurnTaker;
 use super::*;
 use crate::affinity::Turn;
 use crate::affinity::test_router::test_router;
@@ -25,7 +26,7 @@ use crate::affinity::{Session, SessionRouter, wake_waiters};
 use mooring_store::test_support::requests as make;
 use mooring_store::test_support::server::{Module, PATIENCE, RedisServer, eventually};
 use mooring_store::test_support::{memory_store, redis_store, turns_are_given};
-use mooring_store::{Store, StoreError, TurnError};
+use mooring_store::{SessionKey, Store, StoreError, TurnError};
 
 const LEASE: Millis = Millis::new(1_800);
 /// Short enough that nothing else happens.
@@ -62,7 +63,7 @@ impl Gateway {
     }
 
     async fn try_take(&self, id: &str) -> Taken {
-        let call = RunningCall::new(Some(id.into()), self.router.held_turns());
+        let call = TurnTaker::new(Some(id.into()), self.router.held_turns());
         let server = make::server("tools");
         (self.router)
             .take_turn_of(&call, &self.session, &server, PATIENCE)
@@ -95,7 +96,7 @@ impl Gateway {
     /// A call that waits: its ENTER precedes every later command.
     async fn waits(&self, id: &str) -> JoinHandle<Taken> {
         let (router, session) = (self.router.clone(), self.session.clone());
-        let call = RunningCall::new(Some(id.into()), self.router.held_turns());
+        let call = TurnTaker::new(Some(id.into()), self.router.held_turns());
         let mut taking = Box::pin(async move {
             let server = make::server("tools");
             router
@@ -195,7 +196,7 @@ async fn a_call_at_another_gateway_is_next_after_the_current_one() {
             async move {
                 let mut calls = 0_u32;
                 loop {
-                    let call = RunningCall::new(Some("burst".into()), router.held_turns());
+                    let call = TurnTaker::new(Some("burst".into()), router.held_turns());
                     let server = make::server("tools");
                     let taken = router.take_turn_of(&call, &session, &server, PATIENCE);
                     drop(taken.await.unwrap());

@@ -67,16 +67,12 @@ async fn a_cancelled_call_loses_its_turn_after_a_grace() {
         let cancelled = here.take("7").await;
         if is_kept {
             let kept = async || {
-                !here
-                    .router
-                    .delegations()
-                    .shard(&delegation_key())
-                    .kept
-                    .is_empty()
+                let kept = &here.router.delegations().kept;
+                kept.get(&delegation_key()).is_some()
             };
             eventually("the call keeps its turn", kept).await;
         }
-        let call = RunningCall::new(Some("7".into()), &Arc::default());
+        let call = TurnTaker::new(Some("7".into()), &Arc::default()).call;
         let name = call.ticket(&delegation_key()).unwrap();
         let (name, _) = name.as_str().split_once('.').unwrap();
         let withdrawal = LeaveRequest {
