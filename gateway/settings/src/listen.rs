@@ -10,7 +10,7 @@ use super::hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
 use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file};
 use super::reader::{Reader, Reason, text};
 use super::rows::{settings, words};
-use super::setting::{Integer, List, Text};
+use super::setting::{List, Text};
 
 settings! {
     /// Where clients connect and which of their requests are heard.
@@ -54,7 +54,7 @@ settings! {
         /// request whose body no longer fits gets 503 with Retry-After. At least `listen.body_bytes_max`.
         pub body_budget_bytes: usize =
             Integer("listen.body_budget_bytes", "bytes", 256 * 1024 * 1024, 1024..=64 * 1024 * 1024 * 1024)
-            => |reader, row| parse_body_budget(reader, row, body_bytes_max),
+            => |reader, row| reader.at_least(row, body_bytes_max, "a body", "listen.body_bytes_max"),
         /// Maximum requests per minute of one user to this process; 0 means no limit. They may arrive in one burst;
         /// further ones get 429 with Retry-After. Each message of a batch counts. If `auth.mode` is `none`, all clients
         /// are one user.
@@ -256,21 +256,4 @@ fn parse_public_url(text: &str) -> Result<String, Reason> {
         true => Ok(url.as_str().trim_end_matches('/').to_owned()),
         false => Err(Reason::new()),
     }
-}
-
-fn parse_body_budget(
-    reader: &mut Reader<'_>,
-    row: &'static Integer,
-    body_bytes_max: usize,
-) -> usize {
-    let budget: usize = reader.read(row);
-    if budget < body_bytes_max {
-        reader.refuse(
-            row,
-            budget.to_string(),
-            format!("a body of listen.body_bytes_max ({body_bytes_max} bytes) would never fit"),
-            format!("{body_bytes_max} or more, or a lower listen.body_bytes_max"),
-        );
-    }
-    budget
 }

@@ -175,6 +175,26 @@ impl<'a> Reader<'a> {
         });
     }
 
+    /// A limit in bytes for all messages, with room for the longest: `message_bytes_max` of `what`, by the setting `limit`.
+    pub(super) fn at_least(
+        &mut self,
+        setting: &'static Integer,
+        message_bytes_max: usize,
+        what: &str,
+        limit: &str,
+    ) -> usize {
+        let budget: usize = self.read(setting);
+        if budget < message_bytes_max {
+            self.refuse(
+                setting,
+                budget.to_string(),
+                format!("{what} of {limit} ({message_bytes_max} bytes) would never fit"),
+                format!("{message_bytes_max} or more, or a lower {limit}"),
+            );
+        }
+        budget
+    }
+
     /// The written value, as this function parses it; a refusal is recorded. None if nothing is written, or it was
     /// refused.
     fn written<T>(

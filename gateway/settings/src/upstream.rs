@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::reader::Reader;
 use super::rows::settings;
-use super::setting::Integer;
 
 settings! {
     /// How upstream servers are talked to.
@@ -40,7 +39,7 @@ settings! {
         /// `upstream.event_bytes_max`.
         pub reply_budget_bytes: usize =
             Integer("upstream.reply_budget_bytes", "bytes", 256 * 1024 * 1024, 1024..=64 * 1024 * 1024 * 1024)
-            => |reader, row| parse_reply_budget(reader, row, event_bytes_max),
+            => |reader, row| reader.at_least(row, event_bytes_max, "an event", "upstream.event_bytes_max"),
         /// How long a server's request to a client (elicitation, sampling, roots) may wait for an answer before the
         /// server gets a timeout error. It is long because a person may have to answer.
         pub client_answer_timeout: Duration =
@@ -52,25 +51,6 @@ settings! {
         pub event_log_bytes_max: usize =
             Integer("upstream.event_log_bytes_max", "bytes", 1024 * 1024, 1024..=64 * 1024 * 1024),
     }
-}
-
-fn parse_reply_budget(
-    reader: &mut Reader<'_>,
-    row: &'static Integer,
-    event_bytes_max: usize,
-) -> usize {
-    let budget: usize = reader.read(row);
-    if budget < event_bytes_max {
-        reader.refuse(
-            row,
-            budget.to_string(),
-            format!(
-                "an event of upstream.event_bytes_max ({event_bytes_max} bytes) would never fit"
-            ),
-            format!("{event_bytes_max} or more, or a lower upstream.event_bytes_max"),
-        );
-    }
-    budget
 }
 
 impl UpstreamSettings {
