@@ -5,11 +5,9 @@ use std::sync::Arc;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::parts::{problem_page, sentence};
-use crate::http::rest::Problem;
+use super::parts::{content_or_problem, live_page};
 use crate::http::ui::context::PageContext;
-use crate::http::ui::html::{self as page_html, Notice, bar, moment, state, table};
-use crate::http::ui::layout;
+use crate::http::ui::html::{self as page_html, bar, moment, state, table};
 use crate::http::ui::live;
 use crate::http::ui::navigation::FLEET;
 use mooring_admin::{FleetView, GatewayLoad, GatewayState, OperatorError, ServerLoad, StoreView};
@@ -21,25 +19,14 @@ const SKEW_WORTH_A_LOOK: f64 = 1.5;
 /// The fleet, as it is now and as it changes.
 pub(super) async fn show(context: PageContext) -> Result<Response, Response> {
     context.require_one(FLEET.rights)?;
-    Ok(match content(&context).await {
-        Ok(content) => {
-            let live = html! {
-                section hx-sse:connect="/ui/fleet/live" hx-swap="innerMorph" { (content) }
-            };
-            layout::page(&context, "Fleet", Some(FLEET), live)
-        }
-        Err(error) => problem_page(&context, "Fleet", FLEET, &Problem::from(error)),
-    })
+    Ok(live_page(&context, FLEET, content(&context).await))
 }
 
 /// The same whenever it has changed.
 pub(super) async fn live(context: PageContext) -> Result<Response, Response> {
     context.require_one(FLEET.rights)?;
     Ok(live::stream(context, async |context: Arc<PageContext>| {
-        Some(match content(&context).await {
-            Ok(content) => content,
-            Err(error) => page_html::notice(&Notice::problem(sentence(&error.to_string()))),
-        })
+        Some(content_or_problem(content(&context).await))
     }))
 }
 

@@ -9,6 +9,7 @@ use crate::http::ui::context::PageContext;
 use crate::http::ui::html::{self as page_html, Notice, token_field};
 use crate::http::ui::layout;
 use crate::http::ui::navigation::NavigationItem;
+use mooring_admin::OperatorError;
 
 /// The code servers that the operator may see.
 pub(super) fn code_servers(context: &PageContext) -> Vec<&str> {
@@ -56,6 +57,29 @@ pub(super) fn problem_page(
     let notice = Notice::problem(sentence(problem.message()));
     let content = page_html::notice(&notice);
     layout::page_with_status(context, problem.status(), title, Some(active), content)
+}
+
+/// The content, or why there is none.
+pub(super) fn content_or_problem(content: Result<Markup, OperatorError>) -> Markup {
+    content
+        .unwrap_or_else(|error| page_html::notice(&Notice::problem(sentence(&error.to_string()))))
+}
+
+/// The page of the item, whose content changes while somebody looks: a stream at its path with `/live` has the same.
+pub(super) fn live_page(
+    context: &PageContext,
+    item: NavigationItem,
+    content: Result<Markup, OperatorError>,
+) -> Response {
+    match content {
+        Ok(content) => {
+            let live = html! {
+                section hx-sse:connect=(format!("{}/live", item.path)) hx-swap="innerMorph" { (content) }
+            };
+            layout::page(context, item.label, Some(item), live)
+        }
+        Err(error) => problem_page(context, item.label, item, &Problem::from(error)),
+    }
 }
 
 /// The gateways whose figures are missing, each with the reason.

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::parts::{missing_gateways, problem_page, sentence};
+use super::parts::{content_or_problem, live_page, missing_gateways};
 use super::sessions;
-use crate::http::rest::Problem;
 use crate::http::ui::context::PageContext;
-use crate::http::ui::html::{self as page_html, Notice, bar, nothing, state, table};
-use crate::http::ui::layout;
+use crate::http::ui::html::{bar, nothing, state, table};
 use crate::http::ui::live;
 use crate::http::ui::navigation::{SERVERS, TRAFFIC};
 use mooring_admin::{OperatorError, TrafficView};
@@ -34,25 +32,14 @@ const FIGURES: [&str; 7] = [
 /// The traffic, as it is now and as it changes.
 pub(super) async fn show(context: PageContext) -> Result<Response, Response> {
     context.require_one(TRAFFIC.rights)?;
-    Ok(match content(&context).await {
-        Ok(content) => {
-            let live = html! {
-                section hx-sse:connect="/ui/traffic/live" hx-swap="innerMorph" { (content) }
-            };
-            layout::page(&context, "Traffic", Some(TRAFFIC), live)
-        }
-        Err(error) => problem_page(&context, "Traffic", TRAFFIC, &Problem::from(error)),
-    })
+    Ok(live_page(&context, TRAFFIC, content(&context).await))
 }
 
 /// The same whenever it has changed.
 pub(super) async fn live(context: PageContext) -> Result<Response, Response> {
     context.require_one(TRAFFIC.rights)?;
     Ok(live::stream(context, async |context: Arc<PageContext>| {
-        Some(match content(&context).await {
-            Ok(content) => content,
-            Err(error) => page_html::notice(&Notice::problem(sentence(&error.to_string()))),
-        })
+        Some(content_or_problem(content(&context).await))
     }))
 }
 
