@@ -216,11 +216,8 @@ async fn why_a_user_is_refused_is_found_at_the_page() -> anyhow::Result<()> {
         look_and_picture("incident-refused", "light"),
         open("/ui/rights?user=ada&teams=sales"),
         see("This user was refused nothing."),
-        open("/ui/traffic"),
-        row(&["orders", "refusing"]),
-        look("traffic"),
     ];
-    fleet.find(steps, &["incident-refused", "traffic"]).await
+    fleet.find(steps, &["incident-refused"]).await
 }
 
 #[tokio::test]
