@@ -121,8 +121,9 @@ impl ExchangeTimer {
             self.series.record_first_byte(self.method, took);
         }
         let kind = (self.method, status_class(status), outcome, self.era);
-        let took = self.started.elapsed();
-        self.series.recent.end(outcome, took);
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.started);
+        self.series.recent.end(outcome, took, now);
         self.series.record_end(kind, took);
     }
 }

@@ -101,9 +101,9 @@ impl TrafficCounter {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// One has ended.
-    pub(super) fn end(&self, outcome: ExchangeOutcome, took: Duration) {
-        self.end_in(current_period(), outcome, took);
+    /// One has ended, at `now`.
+    pub(super) fn end(&self, outcome: ExchangeOutcome, took: Duration, now: Instant) {
+        self.end_in(period_at(now), outcome, took);
     }
 
     fn end_in(&self, number: u64, outcome: ExchangeOutcome, took: Duration) {
@@ -141,7 +141,7 @@ impl TrafficCounter {
 
     /// What has happened lately.
     pub(super) fn figures(&self) -> ExchangeFigures {
-        self.figures_in(current_period())
+        self.figures_in(period_at(Instant::now()))
     }
 
     fn figures_in(&self, number: u64) -> ExchangeFigures {
@@ -167,9 +167,10 @@ pub fn recent_time() -> Duration {
     elapsed.min(running + PERIOD)
 }
 
-/// The number of the running period: the first one is 1.
-fn current_period() -> u64 {
-    START.elapsed().as_secs() / PERIOD.as_secs() + 1
+/// The number of the period at this moment: the first one is 1.
+fn period_at(now: Instant) -> u64 {
+    let since_start = now.saturating_duration_since(*START);
+    since_start.as_secs() / PERIOD.as_secs() + 1
 }
 
 #[cfg(test)]
