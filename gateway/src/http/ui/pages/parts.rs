@@ -65,7 +65,7 @@ pub(super) fn content_or_problem(content: Result<Markup, OperatorError>) -> Mark
         .unwrap_or_else(|error| page_html::notice(&Notice::problem(sentence(&error.to_string()))))
 }
 
-/// The page of the item, whose content changes while somebody looks: a stream at its path with `/live` has the same.
+/// A live page of the navigation: a stream at its path with `/live` sends the content whenever it has changed.
 pub(super) fn live_page(
     context: &PageContext,
     item: NavigationItem,
