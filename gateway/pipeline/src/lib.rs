@@ -12,6 +12,7 @@ mod agent;
 pub mod answer;
 mod batch;
 mod built_in;
+mod client_states;
 mod client_stream;
 mod code;
 mod delayed_answer;
@@ -48,9 +49,9 @@ mod visible_tools;
 
 pub use self::admin::{AdminServer, OperatorToolCall, OperatorTools};
 pub use self::batch::serve_batch;
+pub use self::client_states::ClientStates;
 pub use self::directory::{AdmissionRefusal, ServerDirectory, ServerTarget};
 pub use self::latest_session::LatestSession;
-pub use self::modern::ClientStates;
 pub use self::nested_servers::NestedServers;
 pub use self::pipeline::{Operation, serve, serve_posted};
 pub use self::refusals::{RefusalCause, RefusalView};

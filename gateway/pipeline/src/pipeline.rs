@@ -1,6 +1,7 @@
 //! The entry of every request of an admitted client, and its route by its era and the kind of its server.
 
 use bytes::Bytes;
+use http::StatusCode;
 
 use super::directory::ServerTarget;
 use super::hooked_call::answered;
@@ -8,8 +9,9 @@ use super::order::serve_in_order;
 use super::request::{Request, RequestServer as _};
 use super::visible_tools::VisibleTools;
 use super::{admin, agent, answer, code, group, modern, stateful, upstream_server};
-use mooring_protocol::{EnvelopeError, ErrorBody, Message, Reply, Revision};
+use mooring_protocol::{EnvelopeError, ErrorBody, ErrorKind, Kind, Message, Reply, Revision};
 use mooring_traces::in_scope;
+use mooring_upstream::ServerEra;
 
 /// What a request asks for.
 #[derive(Debug)]
@@ -64,7 +66,7 @@ pub async fn serve_posted(
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
     };
     if modern::is_modern(&request.fields, &message) {
-        return Box::pin(modern::serve_sessionless(request, server, body, &message)).await;
+        return Box::pin(serve_sessionless(request, server, body, &message)).await;
     }
     let revision = match request.fields.revision_of(&message) {
         Ok(revision) => revision,
@@ -87,7 +89,7 @@ async fn route(
     revision: Revision,
 ) -> Reply {
     if revision.is_modern() {
-        return Box::pin(modern::route(request, server, body, message)).await;
+        return Box::pin(route_sessionless(request, server, body, message)).await;
     }
     match server {
         ServerTarget::Upstream(server) => {
@@ -105,6 +107,82 @@ async fn route(
         ServerTarget::Group(group) => {
             Box::pin(group::post(&request.at(group), body, message, revision)).await
         }
+    }
+}
+
+/// Serves a message without a session, if its server serves such messages.
+async fn serve_sessionless(
+    request: &Request,
+    server: &ServerTarget,
+    body: &Bytes,
+    message: &Message<'_>,
+) -> Reply {
+    match era_of(request, server, message).await {
+        Ok(ServerEra::Modern) => {}
+        Ok(ServerEra::Legacy) => return modern::begin_a_session(message),
+        Err(reply) => return *reply,
+    }
+    match message.kind() {
+        Kind::Request => {}
+        // None is defined, and whoever sends one waits for nothing.
+        Kind::Notification => return Reply::empty(StatusCode::ACCEPTED),
+        Kind::Result | Kind::Error => {
+            let detail = "a client without a session sends no responses (MCP 2026-07-28)";
+            return answer::detailed(ErrorKind::InvalidRequest, None, detail);
+        }
+    }
+    if let Err(error) = modern::check_headers(&request.fields.mirrored, message) {
+        return answer::error(&error.answering(message.id()));
+    }
+    let operation = Operation::Message {
+        body,
+        message,
+        revision: Revision::MODERN,
+    };
+    serve(request, server, operation).await
+}
+
+/// Sends a request without a session to its server, by the server's kind.
+async fn route_sessionless(
+    request: &Request,
+    server: &ServerTarget,
+    body: &Bytes,
+    message: &Message<'_>,
+) -> Reply {
+    match server {
+        ServerTarget::Upstream(server) => modern::post(&request.at(server), body, message).await,
+        ServerTarget::Code(server) => {
+            code::post(&request.at(server), message, Revision::MODERN).await
+        }
+        ServerTarget::Agent(server) => agent::post_sessionless(&request.at(server), message).await,
+        ServerTarget::Admin(server) => {
+            admin::post(&request.at(server), message, Revision::MODERN).await
+        }
+        ServerTarget::Group(_) => modern::begin_a_session(message),
+    }
+}
+
+/// The era in which the server serves this request.
+///
+/// # Errors
+/// The reply: it could not be found out.
+async fn era_of(
+    request: &Request,
+    server: &ServerTarget,
+    message: &Message<'_>,
+) -> Result<ServerEra, Box<Reply>> {
+    let server = match server {
+        ServerTarget::Upstream(server) => server,
+        ServerTarget::Code(_) | ServerTarget::Agent(_) | ServerTarget::Admin(_) => {
+            return Ok(ServerEra::Modern);
+        }
+        ServerTarget::Group(_) => return Ok(ServerEra::Legacy),
+    };
+    let caller = modern::caller_of(request);
+    match request.core.pool.era_of(server, &caller).await {
+        // What it answers to the request itself says why it gave no evidence.
+        Ok(era) => Ok(era.unwrap_or(ServerEra::Modern)),
+        Err(cause) => Err(Box::new(answer::exchange(&cause, message.id()))),
     }
 }
 

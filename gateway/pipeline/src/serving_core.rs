@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use url::Url;
 
+use super::client_states::ClientStates;
 use super::hooks::CallHooks;
-use super::modern::ClientStates;
 use super::policy::AccessPolicy;
 use super::request_log::RequestLog;
 use super::request_rate::RequestRates;

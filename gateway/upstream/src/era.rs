@@ -1,23 +1,9 @@
 //! Which era of MCP an upstream server serves: with sessions, or without (MCP 2026-07-28, versioning).
 //!
-//! A server is asked once with `server/discover`, and again on evidence. Invariant: only an answer that a server of one era
-//! alone gives is evidence. A refused credential, a status of 500 or above, and silence are none.
+//! Invariant: what was found holds until there is evidence of something else; that a server has sessions, for a minute.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-use http::{HeaderValue, StatusCode};
-use serde::Deserialize;
-
-use super::{
-    Answer, Caller, Client, ExchangeError, InstanceTransport, Outgoing, Server, Statefulness,
-    ask_statefulness, read_answer, within,
-};
-use mooring_protocol::envelope::{Kind, MODERN_VERSION_KEY};
-use mooring_protocol::header::MCP_METHOD;
-use mooring_protocol::{Method, Revision};
-use mooring_session::rules::Ownership;
-use mooring_settings::{Affinity, EraChoice};
 
 /// How long a server counts as one with sessions: it may be replaced by one without.
 const LEGACY_KEPT: Duration = Duration::from_secs(60);
@@ -38,12 +24,12 @@ pub enum ServerEra {
 pub struct EraLog {
     found: Mutex<Option<(Option<ServerEra>, Instant)>>,
     /// Held while it is asked.
-    asking: tokio::sync::Mutex<()>,
+    pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
 impl EraLog {
     /// What was found, while it holds: none if the server has to be asked, `Some(None)` if it was asked in vain just now.
-    fn get(&self) -> Option<Option<ServerEra>> {
+    pub(crate) fn get(&self) -> Option<Option<ServerEra>> {
         let found = *self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let (era, at) = found?;
         let kept = match era {
@@ -54,7 +40,7 @@ impl EraLog {
         (at.elapsed() < kept).then_some(era)
     }
 
-    fn set(&self, era: Option<ServerEra>) {
+    pub(crate) fn set(&self, era: Option<ServerEra>) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         *found = Some((era, Instant::now()));
     }
@@ -65,239 +51,9 @@ impl EraLog {
     }
 }
 
-/// The era in which a server serves clients without sessions, for a request of this caller.
-///
-/// A server whose sessions are kept serves them in its sessions alone: without one, it would answer each request from an
-/// empty state, and nobody would notice.
-///
-/// # Errors
-/// It could not be asked. `Ok(None)`: it answered with a status that is no evidence.
-pub async fn era_of(
-    client: &Client,
-    server: &Server,
-    caller: &Caller<'_>,
-    next_id: impl Fn() -> String,
-    limit: Duration,
-) -> Result<Option<ServerEra>, ExchangeError> {
-    match server.era {
-        EraChoice::Legacy => return Ok(Some(ServerEra::Legacy)),
-        EraChoice::Modern => return Ok(Some(ServerEra::Modern)),
-        EraChoice::Auto => {}
-    }
-    let keeps_sessions = || {
-        server.affinity == Affinity::On
-            || server.affinity == Affinity::ByServer
-                && server.statefulness() == Statefulness::Stateful
-    };
-    if server.ownership == Ownership::Owned || keeps_sessions() {
-        return Ok(Some(ServerEra::Legacy));
-    }
-    if let Some(found) = server.era_log.get() {
-        return Ok(found);
-    }
-    let _asking = server.era_log.asking.lock().await;
-    if let Some(found) = server.era_log.get() {
-        return Ok(found);
-    }
-    if server.affinity == Affinity::ByServer && server.statefulness() == Statefulness::Unknown {
-        ask_statefulness(client, server, &next_id, limit).await;
-        if keeps_sessions() {
-            return Ok(Some(ServerEra::Legacy));
-        }
-    }
-    let asked = Box::pin(ask(client, server, caller, &next_id, limit)).await;
-    let found = asked.as_ref().ok().copied().flatten();
-    server.era_log.set(found);
-    if let Some(era) = found {
-        tracing::info!(server = %server.id, ?era, "asked which era of MCP the server serves");
-    }
-    asked
-}
-
-/// Asks the instances in turn, until one gives evidence.
-async fn ask(
-    client: &Client,
-    server: &Server,
-    caller: &Caller<'_>,
-    next_id: &impl Fn() -> String,
-    limit: Duration,
-) -> Result<Option<ServerEra>, ExchangeError> {
-    let mut last = Ok(None);
-    for instance in server.in_turn() {
-        let request = discovery(&next_id());
-        let outgoing = Outgoing::post(server, request.into())
-            .on_behalf_of(server, caller)
-            .revision(Revision::MODERN.as_str())
-            .header(MCP_METHOD, DISCOVER);
-        let transport = InstanceTransport { client, instance };
-        let exchange = async {
-            let reply = client.send_once(instance, &outgoing).await?;
-            let status = reply.status;
-            match read_answer(reply, &outgoing, &transport).await {
-                Ok(answer) => Ok(evidence(&answer)),
-                // A server may refuse what it does not know with any text.
-                Err(ExchangeError::Invalid(_) | ExchangeError::NoResponse) => {
-                    Ok(evidence_of_status(status))
-                }
-                Err(error) => Err(error),
-            }
-        };
-        last = within(limit, exchange).await;
-        if let Ok(Some(_)) = last {
-            break;
-        }
-    }
-    last
-}
-
-const DISCOVER: HeaderValue = HeaderValue::from_static("server/discover");
-
-fn discovery(id_json: &str) -> String {
-    let method = Method::ServerDiscover.label();
-    let revision = Revision::MODERN.as_str();
-    let version = env!("CARGO_PKG_VERSION");
-    format!(
-        r#"{{"jsonrpc":"2.0","id":{id_json},"method":"{method}","params":{{"_meta":{{"{MODERN_VERSION_KEY}":"{revision}","io.modelcontextprotocol/clientCapabilities":{{}},"io.modelcontextprotocol/clientInfo":{{"name":"mooring","version":"{version}"}}}}}}}}"#
-    )
-}
-
-/// What an answer to `server/discover` shows.
-fn evidence(answer: &Answer) -> Option<ServerEra> {
-    #[derive(Deserialize)]
-    struct Discovered {
-        #[serde(rename = "supportedVersions")]
-        versions: Vec<String>,
-    }
-    let message = answer.message();
-    let outcome = message.as_ref().and_then(|message| {
-        let outcome = message.outcome()?;
-        Some((message.kind(), outcome))
-    });
-    match outcome {
-        Some((Kind::Result, result)) if answer.status.is_success() => {
-            let discovered = serde_json::from_str::<Discovered>(result);
-            let is_modern = discovered.is_ok_and(|discovered| {
-                let mut versions = discovered.versions.iter();
-                versions.any(|version| version == Revision::MODERN.as_str())
-            });
-            Some(match is_modern {
-                true => ServerEra::Modern,
-                false => ServerEra::Legacy,
-            })
-        }
-        Some((Kind::Error, error)) if is_modern_error(error) => Some(ServerEra::Modern),
-        _ => evidence_of_status(answer.status),
-    }
-}
-
-fn evidence_of_status(status: StatusCode) -> Option<ServerEra> {
-    match status {
-        StatusCode::UNAUTHORIZED
-        | StatusCode::FORBIDDEN
-        | StatusCode::PROXY_AUTHENTICATION_REQUIRED
-        | StatusCode::REQUEST_TIMEOUT
-        | StatusCode::TOO_EARLY
-        | StatusCode::TOO_MANY_REQUESTS => None,
-        status if status.is_success() || status.is_client_error() => Some(ServerEra::Legacy),
-        _ => None,
-    }
-}
-
-/// Whether an error, given as JSON text, is one of 2026-07-28: of those codes only that for another revision can be that of
-/// a server which does not serve it.
-#[must_use]
-pub fn is_modern_error(error: &str) -> bool {
-    #[derive(Deserialize)]
-    struct CodeOnly {
-        code: i64,
-        data: Option<Supported>,
-    }
-    #[derive(Deserialize)]
-    struct Supported {
-        #[serde(default)]
-        supported: Vec<String>,
-    }
-    const UNSUPPORTED_VERSION: i64 = -32022;
-    let Ok(error) = serde_json::from_str::<CodeOnly>(error) else {
-        // Other errors have other data.
-        #[derive(Deserialize)]
-        struct AnyCode {
-            code: i64,
-        }
-        let code = serde_json::from_str::<AnyCode>(error).map(|error| error.code);
-        return code.is_ok_and(|code| (-32099..=-32020).contains(&code));
-    };
-    match error.code {
-        UNSUPPORTED_VERSION => error.data.is_some_and(|data| {
-            let mut supported = data.supported.iter();
-            supported.any(|version| version == Revision::MODERN.as_str())
-        }),
-        code => (-32099..=-32020).contains(&code),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
-
-    fn seen(status: u16, text: &str) -> Option<ServerEra> {
-        evidence(&Answer {
-            status: StatusCode::from_u16(status).unwrap_or_default(),
-            upstream_session: None,
-            text: Bytes::copy_from_slice(text.as_bytes()),
-        })
-    }
-
-    #[test]
-    fn only_answers_of_one_era_are_evidence() {
-        use ServerEra::{Legacy, Modern};
-        let error = |code: i32, data: &str| {
-            format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"m"{data}}}}}"#)
-        };
-        let discovered = |versions: &str| {
-            format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"supportedVersions":{versions}}}}}"#)
-        };
-        for (status, text, expected) in [
-            (200, discovered(r#"["2026-07-28"]"#), Some(Modern)),
-            (200, discovered(r#"["2025-11-25"]"#), Some(Legacy)),
-            (
-                200,
-                r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.to_owned(),
-                Some(Legacy),
-            ),
-            (400, error(-32020, ""), Some(Modern)),
-            (
-                400,
-                error(-32021, r#","data":{"requiredCapabilities":{}}"#),
-                Some(Modern),
-            ),
-            (
-                400,
-                error(-32022, r#","data":{"supported":["2026-07-28"]}"#),
-                Some(Modern),
-            ),
-            (
-                400,
-                error(-32022, r#","data":{"supported":["2025-11-25"]}"#),
-                Some(Legacy),
-            ),
-            (200, error(-32601, ""), Some(Legacy)),
-            (400, error(-32000, ""), Some(Legacy)),
-            (400, "Bad Request".to_owned(), Some(Legacy)),
-            (404, String::new(), Some(Legacy)),
-            (405, String::new(), Some(Legacy)),
-            (401, error(-32001, ""), None),
-            (403, String::new(), None),
-            (429, String::new(), None),
-            (500, error(-32603, ""), None),
-            (502, String::new(), None),
-            (503, String::new(), None),
-        ] {
-            assert_eq!(seen(status, &text), expected, "{status} {text}");
-        }
-    }
 
     #[test]
     fn what_was_found_is_kept_until_it_is_doubted() {

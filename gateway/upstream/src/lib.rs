@@ -4,6 +4,7 @@
 
 mod answer_in_place;
 mod answer_in_time;
+mod ask_era;
 mod ask_statefulness;
 mod caller;
 mod cause;
@@ -41,6 +42,7 @@ mod timed_exchange;
 mod transport;
 mod user_secret;
 
+pub use ask_era::{era_of, is_modern_error};
 pub use ask_statefulness::ask_statefulness;
 pub use caller::{Caller, CallerCredentials};
 pub use cause::{ContactOutcome, FailureCause, causes, is_refused, with_causes};
@@ -49,7 +51,7 @@ pub use contact::{Contact, ContactLog};
 pub use credential::CredentialError;
 pub use discard::{DiscardOutcome, discard};
 pub use dropped_message::report_dropped_message;
-pub use era::{EraLog, ServerEra, era_of, is_modern_error};
+pub use era::{EraLog, ServerEra};
 pub use exchange::{ANSWER_BYTES_MAX, Answer, ExchangeError, ReplySource, read_answer, within};
 pub use forwarded_fields::ForwardedFields;
 pub use handshake::{

@@ -86,13 +86,9 @@ impl SecretCipher {
             .iter()
             .fold(key.names.start(), |tag, part| tag.part(part));
         // Part of a keyed digest of everything that is sealed: it repeats only with all of that.
-        let (nonce, _) = tag
-            .part(secret)
-            .short_tag()
-            .split_first_chunk::<NONCE_LEN>()
-            .map(|(nonce, rest)| (*nonce, rest.len()))
-            .ok_or(SealError)?;
-        self.seal_with(nonce, parts, secret)
+        let tag = tag.part(secret).short_tag();
+        let (nonce, _) = tag.split_first_chunk::<NONCE_LEN>().ok_or(SealError)?;
+        self.seal_with(*nonce, parts, secret)
     }
 
     fn seal_with(
@@ -135,9 +131,7 @@ impl SecretCipher {
         text.truncate(length);
         Some(text)
     }
-}
 
-impl SecretCipher {
     /// Opens a secret of these parts that any of the keys has sealed; none if it is another one's or was changed.
     #[must_use]
     pub fn open_any(&self, parts: &[&[u8]], sealed: &[u8]) -> Option<Vec<u8>> {

@@ -1,7 +1,7 @@
 //! What a request without a session has to say, and that its headers say the same (MCP 2026-07-28, transports, "Server
 //! Validation").
 //!
-//! Invariant: whoever routes by a header sees what the server acts on. The arguments that a tool's schema mirrors are left
+//! Invariant: a proxy that routes by a header sees what the server acts on. The arguments that a tool's schema mirrors are left
 //! to its server, which has the schema: an intermediary forwards such headers unchanged ("Server Behavior for Custom
 //! Headers").
 
@@ -15,7 +15,7 @@ use mooring_protocol::{ErrorBody, ErrorKind, Message, Revision, VersionError};
 ///
 /// # Errors
 /// The error that refuses it.
-pub(super) fn check(
+pub(crate) fn check(
     mirrored: &MirroredFields,
     message: &Message<'_>,
 ) -> Result<(), ErrorBody<'static>> {

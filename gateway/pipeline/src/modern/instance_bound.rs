@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use mooring_session::time::Millis;
 
-use super::sealed_states::{STATE_KEPT, SealScope, Task, digest_of, once_name};
 use crate::answer;
+use crate::client_states::{STATE_KEPT, SealScope, Task, digest_of, once_name};
 use crate::request::UpstreamRequest;
 use mooring_protocol::modern::{
     is_of_task, listened_tasks, returned_state, task_id, with_listened_tasks, with_returned_state,

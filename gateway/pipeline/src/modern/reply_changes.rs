@@ -9,7 +9,7 @@ use bytes::Bytes;
 use memchr::memmem;
 use mooring_session::names::InstanceName;
 
-use super::sealed_states::{ClientStates, STATE_BYTES_MAX, SealScope, TASK_BYTES_MAX, digest_of};
+use crate::client_states::{ClientStates, STATE_BYTES_MAX, SealScope, TASK_BYTES_MAX, digest_of};
 use mooring_protocol::modern::{
     ResultChanges, ResultFields, listened_tasks, task_id, with_client_subscription,
     with_listened_tasks, with_task_id,

@@ -11,9 +11,9 @@ use futures_util::{StreamExt, future, stream};
 use http::{HeaderValue, StatusCode};
 
 use super::reply_changes::{self, ReplyChanges};
-use super::sealed_states::SealScope;
 use super::{caller_of, instance_bound};
 use crate::answer;
+use crate::client_states::SealScope;
 use crate::held_text::into_held;
 use crate::map_messages::map_messages;
 use crate::request::{Request, UpstreamRequest};
@@ -28,7 +28,7 @@ use mooring_router::dispatch::relay_shared;
 use mooring_upstream::{Outgoing, is_modern_error};
 
 /// Serves one request.
-pub(super) async fn post(
+pub(crate) async fn post(
     request: &UpstreamRequest<'_>,
     body: &Bytes,
     message: &Message<'_>,

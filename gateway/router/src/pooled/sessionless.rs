@@ -9,7 +9,7 @@ use mooring_upstream::{
 };
 
 impl Pool {
-    /// The era in which the server serves clients without sessions; none if that cannot be told from its answer.
+    /// The era in which the server serves clients without sessions; none if its answer does not show that.
     ///
     /// # Errors
     /// It could not be asked.

@@ -73,10 +73,10 @@ settings! {
 words! {
     /// In which era of MCP a server serves clients without sessions.
     pub enum EraChoice {
-        /// where its sessions are kept, such clients are told to begin one; otherwise they are served as the server itself
+        /// where its sessions are kept, such clients have to begin one; otherwise they are served as the server itself
         /// serves them, which is asked once, and again when its replies change
         Auto = "auto",
-        /// such clients are told to begin a session
+        /// such clients have to begin a session
         Legacy = "legacy",
         /// each request goes to any instance as it is, and state that the server keeps for a session is not there for it
         Modern = "modern",

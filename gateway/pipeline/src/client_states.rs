@@ -20,11 +20,11 @@ use mooring_peers::fleet::{KeyRing, SealError, SecretCipher};
 use mooring_protocol::Message;
 
 /// How long a client has for the input that a request needs. A person may have to be asked.
-pub(super) const STATE_KEPT: Duration = Duration::from_secs(3600);
+pub(crate) const STATE_KEPT: Duration = Duration::from_secs(3600);
 /// Longest state of a server, in bytes.
-pub(super) const STATE_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const STATE_BYTES_MAX: usize = 64 * 1024;
 /// Longest id of a task, in bytes.
-pub(super) const TASK_BYTES_MAX: usize = 1024;
+pub(crate) const TASK_BYTES_MAX: usize = 1024;
 /// Longest sealed text: the longest state, the rest of its seal, and what its encoding adds.
 const SEALED_BYTES_MAX: usize = 2 * STATE_BYTES_MAX + 2048;
 
@@ -34,36 +34,36 @@ pub struct ClientStates(Arc<SecretCipher>);
 
 /// Whom a seal is for.
 #[derive(Clone, Debug)]
-pub(super) struct SealScope {
-    pub(super) principal: Principal,
-    pub(super) server: ServerName,
+pub(crate) struct SealScope {
+    pub(crate) principal: Principal,
+    pub(crate) server: ServerName,
 }
 
 /// The state of a request, as it is sealed.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct RequestState {
+pub(crate) struct RequestState {
     /// The instance that has given it.
-    pub(super) instance: String,
+    pub(crate) instance: String,
     /// The server's own text.
-    pub(super) state: String,
+    pub(crate) state: String,
     /// The digest of the request, see [`digest_of`].
-    pub(super) request: String,
+    pub(crate) request: String,
     /// When it expires, in milliseconds since the Unix epoch.
-    pub(super) expires_ms: u64,
+    pub(crate) expires_ms: u64,
 }
 
 /// A task, as it is sealed.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Task {
+pub(crate) struct Task {
     /// The instance that has it.
-    pub(super) instance: String,
+    pub(crate) instance: String,
     /// The server's own id.
-    pub(super) id: String,
+    pub(crate) id: String,
 }
 
 /// Why a state is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum StateRefusal {
+pub(crate) enum StateRefusal {
     /// It does not open.
     #[error("requestState is not one that you got from this server through this gateway")]
     Foreign,
@@ -87,7 +87,7 @@ impl ClientStates {
     }
 
     /// Seals the state of a request; none if it is too long.
-    pub(super) fn seal_state(
+    pub(crate) fn seal_state(
         &self,
         scope: &SealScope,
         instance: &InstanceName,
@@ -113,7 +113,7 @@ impl ClientStates {
     ///
     /// # Errors
     /// It is not for this request, or not for it any more.
-    pub(super) fn open_state(
+    pub(crate) fn open_state(
         &self,
         scope: &SealScope,
         request: &str,
@@ -132,7 +132,7 @@ impl ClientStates {
     }
 
     /// The id that a client gets for this task; none if the server's is too long.
-    pub(super) fn seal_task(
+    pub(crate) fn seal_task(
         &self,
         scope: &SealScope,
         instance: &InstanceName,
@@ -151,7 +151,7 @@ impl ClientStates {
     }
 
     /// The task with this sealed id; none if it is another caller's or another server's, or no sealed id.
-    pub(super) fn open_task(&self, scope: &SealScope, sealed: &str) -> Option<Task> {
+    pub(crate) fn open_task(&self, scope: &SealScope, sealed: &str) -> Option<Task> {
         let text = self.open(&scope.parts(b"task"), sealed)?;
         serde_json::from_slice(&text).ok()
     }
@@ -177,7 +177,7 @@ impl SealScope {
 
 /// What identifies a request that is sent again with input: its method and its params, without the input itself and what may
 /// differ from one attempt to the next. Members may be in another order, and numbers written in another way.
-pub(super) fn digest_of(message: &Message<'_>) -> String {
+pub(crate) fn digest_of(message: &Message<'_>) -> String {
     let raw = message.raw_params().unwrap_or("{}");
     let params = match serde_json::from_str::<serde_json::Value>(raw) {
         Ok(serde_json::Value::Object(mut params)) => {
@@ -200,7 +200,7 @@ pub(super) fn digest_of(message: &Message<'_>) -> String {
 }
 
 /// The name under which the store remembers that a sealed state was taken.
-pub(super) fn once_name(sealed: &str) -> String {
+pub(crate) fn once_name(sealed: &str) -> String {
     format!("once:{}", URL_SAFE_NO_PAD.encode(Sha256::digest(sealed)))
 }
 
