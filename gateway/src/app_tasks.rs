@@ -1,7 +1,8 @@
 //! The background tasks of what a reload can replace: keys and tokens that are kept current, and the upkeep of code
 //! servers.
 //!
-//! Invariant: a task ends when what it works for is no longer served, and what a reload leaves as it is keeps its task.
+//! Invariant: a task ends when what it works for is no longer served, and what a reload leaves as it is keeps its task. The
+//! upkeep of code servers outlives the last of them, until others come: their sessions and records are on the volume.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(crate) struct AppTasks {
     reap_interval: Duration,
     /// By the address of what each works for, which lives as long as the task.
     running: HashMap<usize, Vec<AbortHandle>>,
+    /// The address of the code servers that were served last.
+    code: Option<usize>,
     tasks: JoinSet<()>,
 }
 
@@ -31,6 +34,7 @@ impl AppTasks {
         Self {
             reap_interval,
             running: HashMap::new(),
+            code: None,
             tasks: JoinSet::new(),
         }
     }
@@ -43,11 +47,18 @@ impl AppTasks {
         self.keep(&mut present, address_of(&authenticator), |tasks| {
             vec![tasks.spawn(async move { authenticator.keep_keys().await })]
         });
-        if let Some(code) = app.directory.code.as_ref().map(CodeServers::services) {
+        let code = app.directory.code.as_ref().map(CodeServers::services);
+        if let Some(code) = code {
             let interval = self.reap_interval;
+            self.code = Some(address_of(code));
             self.keep(&mut present, address_of(code), |tasks| {
                 keep_code(code, interval, tasks)
             });
+        } else if let Some(address) = self.code
+            && let Some(tasks) = present.remove(&address)
+        {
+            // What the last code servers have left is cleaned up after them.
+            self.running.insert(address, tasks);
         }
         let mut attempts = Vec::new();
         for token in app.server_tokens.values() {

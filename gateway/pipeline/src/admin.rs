@@ -22,7 +22,7 @@ use super::request_entry::RequestEntry;
 use mooring_identity::Identity;
 use mooring_protocol::{ErrorKind, Kind, Message, Method, Reply, Revision, ToolServer};
 
-/// What a model is told about the server.
+/// The instructions for models.
 const INSTRUCTIONS: &str = "The operators' side of a Mooring fleet: its sessions, gateways and servers. Sessions are named by \
                             their digests, as the lists show them. A tool that changes something only says what it would do, \
                             unless confirm is true: look at that first, and confirm what your user wants.";

@@ -176,11 +176,8 @@ impl ServerDirectory {
             ));
             return answer::error(&error).into();
         }
-        if named.is_some() && !self.core.session_router.store().knows_desired_state() {
-            // Operators may have added it. A client that gets 404 gives its session up.
-            let detail =
-                "the store is away, and which servers operators have added is not known yet";
-            return answer::detailed(ErrorKind::StoreUnavailable, None, detail).into();
+        if let Some(waiting) = named.and_then(|id| self.waiting(id)) {
+            return waiting.into();
         }
         let error = match (id, self.ids_shown(caller)) {
             (_, ids) if ids.is_empty() => {
@@ -193,6 +190,24 @@ impl ServerDirectory {
             )),
         };
         answer::error(&error).into()
+    }
+
+    /// The refusal of a request for a server that operators may have added, or have added, and that is not served here yet. A
+    /// client that gets 404 gives its session up.
+    fn waiting(&self, id: &str) -> Option<Reply> {
+        let store = self.core.session_router.store();
+        if !store.knows_desired_state() {
+            let detail =
+                "the store is away, and which servers operators have added is not known yet";
+            return Some(answer::detailed(ErrorKind::StoreUnavailable, None, detail));
+        }
+        let desired = store.desired_state();
+        let is_added = desired.servers.keys().any(|added| added.as_str() == id);
+        (is_added && !self.serves(id)).then(|| {
+            let detail = "operators have added the server, and this gateway does not serve it yet; its log says why, if \
+                          that takes longer than a second";
+            answer::detailed(ErrorKind::UpstreamUnavailable, None, detail)
+        })
     }
 
     /// Logs that the caller may not use an existing server. Returns the scopes that would let the caller in, if they

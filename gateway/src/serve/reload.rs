@@ -178,9 +178,7 @@ impl Reloader {
                 Ok(with_it) => loaded = with_it,
                 Err(error) => {
                     usable.pop();
-                    left_out.push(format!(
-                        "a server that operators have added is left out: {error}"
-                    ));
+                    left_out.push(left_out_remark(&error));
                 }
             }
         }
@@ -247,6 +245,18 @@ fn removed_servers(changes: &SettingsChanges) -> Vec<ServerName> {
 fn added_definitions(desired: &DesiredState) -> Vec<Value> {
     let added = desired.servers.values();
     added.map(|added| added.definition.clone()).collect()
+}
+
+/// What operators read of an added server that this gateway cannot use; everything else is applied.
+fn left_out_remark(error: &ReloadError) -> String {
+    let reason = match error {
+        ReloadError::Refused(problems) => problems.join("; "),
+        ReloadError::Stopping => "the gateway is stopping".to_owned(),
+    };
+    format!(
+        "a server that operators have added is left out, and tried again every {} s: {reason}",
+        RETRY_EVERY.as_secs()
+    )
 }
 
 /// Ends the sessions of a server that is no longer served.

@@ -18,7 +18,7 @@ use crate::http::rest::{PREVIEW, ToolCaller};
 
 /// Most bytes of a result.
 const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// What a model is told of an act that was not confirmed.
+/// The note on the result of an act that was not confirmed.
 const PREVIEW_NOTE: &str =
     "This is a preview: nothing was changed. To do it, call the tool again with confirm: true.";
 

@@ -565,3 +565,29 @@ async fn sessions_are_found_and_shown_as_text_and_end_when_somebody_may_end_them
     );
     assert_eq!(ping().await, 404);
 }
+
+#[tokio::test]
+async fn a_person_has_so_many_live_parts_at_once_and_others_have_theirs() {
+    let keyed = KeyedGateway::start().await;
+    let (one, other) = (
+        keyed.cookie_of("one", &["admin"]).await,
+        keyed.cookie_of("other", &["admin"]).await,
+    );
+    let open = async |cookie: &str| {
+        let request = page_request(Method::GET, "/ui/fleet/live", Some(cookie));
+        let reply = keyed.gateway.send(request.body(Body::empty()).unwrap());
+        reply.await
+    };
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let reply = open(&one).await;
+        assert_eq!(reply.status(), StatusCode::OK);
+        held.push(reply);
+    }
+    let refused = open(&one).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(refused.headers().contains_key("retry-after"));
+    assert_eq!(open(&other).await.status(), StatusCode::OK);
+    drop(held.pop());
+    assert_eq!(open(&one).await.status(), StatusCode::OK, "one was closed");
+}

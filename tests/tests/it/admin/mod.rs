@@ -5,6 +5,7 @@ mod acts;
 mod command;
 mod document;
 mod reads;
+mod terminal;
 mod tools;
 
 use std::path::PathBuf;

@@ -235,7 +235,7 @@ async fn a_client_over_standard_input_gets_no_operators_tools() -> anyhow::Resul
     let settings = Settings::toml("[[servers]]\nid = \"tools\"\nkind = \"admin\"\n");
     let mut command = settings.command("stdio", directory.path())?;
     let output = command
-        .arg("tools")
+        .args(["--server", "tools"])
         .stdin(std::process::Stdio::null())
         .output()?;
     let text = String::from_utf8_lossy(&output.stderr);

@@ -1,6 +1,9 @@
 //! The life of a skill across three gateways: made, approved, used, superseded, revoked.
 
-use http::Method;
+use bytes::Bytes;
+use http::{Method, Request};
+use mooring_tests::code::{SERVER, USER};
+use mooring_tests::wait;
 use serde_json::json;
 
 use super::{ADA, BOB, EVE, Scene, text};
@@ -81,6 +84,53 @@ async fn a_skill_is_used_when_it_is_approved_and_not_after_it_is_revoked() -> an
                 .await?
                 .contains(&"greeting.py".to_owned())
         );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_decides_about_a_skill_is_in_the_audit_line_with_the_id_of_the_request()
+-> anyhow::Result<()> {
+    let mut scene = Scene::start(REQUIRED).await?;
+    let approved = scene.create(ADA, "greeting", "x = 1\n").await?;
+    let rejected = scene.create(ADA, "helper", "x = 1\n").await?;
+    let of = |approval: &serde_json::Value, word: &str| {
+        format!("approvals/{}/{word}", text(approval, "approval_id"))
+    };
+    for (path, act, status, outcome) in [
+        (of(&approved, "approve"), "skills.approve", 200, "done"),
+        (of(&approved, "approve"), "skills.approve", 409, "refused"),
+        (of(&rejected, "reject"), "skills.reject", 200, "done"),
+        (
+            format!("{}/revoke", text(&approved, "id")),
+            "skills.revoke",
+            200,
+            "done",
+        ),
+    ] {
+        let url = scene.fleet.gateways[1].url(&format!("/servers/{SERVER}/skills/{path}"));
+        let request = Request::post(url)
+            .header(USER, EVE.user)
+            .header("x-mooring-teams", EVE.teams)
+            .header("x-mooring-roles", EVE.roles)
+            .header("content-type", "application/json")
+            .body(Bytes::from_static(b"{}"))?;
+        let reply = scene.client.send(request).await?;
+        assert_eq!(reply.status, status, "{act}");
+        let id = reply.header("x-request-id").unwrap_or_default();
+        assert_eq!(id.len(), 32, "{act}");
+        let mark = format!("request_id={id}");
+        let gateway = &mut scene.fleet.gateways[1];
+        let log = wait::until_logged(&mark, 1, || gateway.process().log_text()).await?;
+        let line = log.lines().find(|line| line.contains(&mark));
+        let line = line.unwrap_or_default();
+        for part in [
+            format!("operator={}", EVE.user),
+            format!("act={act}"),
+            format!("outcome={outcome}"),
+        ] {
+            assert!(line.contains(&part), "{part}: {line}");
+        }
     }
     Ok(())
 }

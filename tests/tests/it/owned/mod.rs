@@ -10,6 +10,7 @@ mod frozen;
 mod idle;
 mod killed;
 mod long_messages;
+mod moved;
 pub(crate) mod rig;
 mod servers;
 mod streams;

@@ -15,7 +15,7 @@ use super::load::Load;
 use super::{SEEN_WITHIN, http_server};
 
 /// Sends a request to `/admin/servers` and what follows: status and body.
-async fn send(
+pub(super) async fn send(
     gateway: &Gateway,
     method: Method,
     path: &str,
@@ -30,14 +30,22 @@ async fn send(
     Ok((reply.status.as_u16(), reply.json().await?))
 }
 
-/// Waits until every gateway answers a GET of the server's endpoint with another status than 404, or with 404.
-async fn seen_by(gateways: &[Gateway], server: &str, is_served: bool) -> anyhow::Result<()> {
+/// Waits until every gateway answers a GET of the server's endpoint with another status than 404 and 503, or with 404.
+pub(super) async fn seen_by(
+    gateways: &[Gateway],
+    server: &str,
+    is_served: bool,
+) -> anyhow::Result<()> {
     let client = HttpClient::default();
     for gateway in gateways {
         let what = format!("{server} at {}, served: {is_served}", gateway.url(""));
         wait::until_true(&what, SEEN_WITHIN, async || {
             let reply = client.get(&gateway.mcp_url(server)).await?;
-            Ok((reply.text().await?.contains("no server")) != is_served)
+            let status = reply.status.as_u16();
+            Ok(match is_served {
+                true => status != 404 && status != 503,
+                false => status == 404,
+            })
         })
         .await?;
     }

@@ -6,6 +6,7 @@ mod load;
 mod refused;
 mod servers;
 mod settings;
+mod unfit;
 
 use std::time::Duration;
 
