@@ -1,6 +1,6 @@
 //! Draining gateways: they take no new connections to own, and balancers send them no new clients.
 
-use super::{ActPreview, ActProgress};
+use super::{Act, ActPreview, ActProgress};
 use crate::operator::{Operator, OperatorIdentity};
 use crate::operator_error::OperatorError;
 use mooring_session::names::WorkerId;
@@ -17,10 +17,13 @@ pub enum DrainChange<'a> {
 }
 
 impl DrainChange<'_> {
-    const fn act(self) -> &'static str {
-        match self {
-            Self::Drain(_) => "workers.drain",
-            Self::Undrain => "workers.undrain",
+    const fn act(self) -> Act {
+        Act {
+            name: match self {
+                Self::Drain(_) => "workers.drain",
+                Self::Undrain => "workers.undrain",
+            },
+            right: Right::FleetManage,
         }
     }
 }
@@ -36,8 +39,7 @@ impl Operator {
         worker: &str,
         change: DrainChange<'_>,
     ) -> Result<ActPreview, OperatorError> {
-        self.require(operator, Right::FleetManage)?;
-        self.store().refresh_desired_state().await?;
+        self.require(operator, change.act().right)?;
         let worker = self.named_worker(worker).await?;
         let tally = self.tally().await?;
         let owned = tally.of_owner(worker.as_str());
@@ -52,7 +54,7 @@ impl Operator {
             (DrainChange::Undrain, true) => "it takes new work again".to_owned(),
         };
         Ok(ActPreview {
-            act: change.act().to_owned(),
+            act: change.act().name.to_owned(),
             effect,
             sessions: owned,
             sample: Vec::new(),
@@ -71,24 +73,27 @@ impl Operator {
         worker: &str,
         change: DrainChange<'_>,
     ) -> Result<ActProgress, OperatorError> {
-        self.require(operator, Right::FleetManage)?;
-        self.store().refresh_desired_state().await?;
-        let worker = self.named_worker(worker).await?;
-        let is_draining = self.is_draining(&worker);
-        let subject = worker.to_string();
-        let (desired, is_change) = match change {
-            DrainChange::Drain(reason) => {
-                let note = OperatorNote::now(operator.identity.principal.as_str(), reason);
-                (DesiredChange::Drain(worker, note), !is_draining)
-            }
-            DrainChange::Undrain => (DesiredChange::Undrain(worker), is_draining),
+        let look_up = async {
+            let worker = self.named_worker(worker).await?;
+            Ok((worker.to_string(), worker))
         };
-        self.change(operator, change.act(), subject, desired, is_change)
-            .await
+        let doing = async |worker: WorkerId| {
+            let is_draining = self.is_draining(&worker);
+            let (desired, is_change) = match change {
+                DrainChange::Drain(reason) => {
+                    let note = OperatorNote::now(operator.identity.principal.as_str(), reason);
+                    (DesiredChange::Drain(worker, note), !is_draining)
+                }
+                DrainChange::Undrain => (DesiredChange::Undrain(worker), is_draining),
+            };
+            self.change(is_change.then_some(desired)).await
+        };
+        self.perform(operator, change.act(), look_up, doing).await
     }
 
     /// The gateway of this id or name: one that drains, or one with a heartbeat.
     async fn named_worker(&self, named: &str) -> Result<WorkerId, OperatorError> {
+        self.store().refresh_desired_state().await?;
         let worker =
             WorkerId::parse(named.as_bytes()).map_err(|_| OperatorError::WorkerNotFound)?;
         if self.is_draining(&worker) {

@@ -1,7 +1,7 @@
 //! Ending sessions: one, or all that match a filter, in steps. Gateways clean up what sessions leave at servers and on
 //! volumes.
 
-use super::{ActPreview, ActProgress, SAMPLE_MAX};
+use super::{Act, ActFailure, ActOutcome, ActPreview, ActProgress, SAMPLE_MAX};
 use crate::operator::{Operator, OperatorIdentity};
 use crate::operator_error::OperatorError;
 use crate::sessions::{
@@ -14,8 +14,10 @@ use mooring_session::rules::{EndCondition, EndRequest};
 use mooring_settings::Right;
 use mooring_store::{EndCause, HistoryEvent, PAGE_MAX, SessionKey, StoreError};
 
-/// The act in audit lines.
-const ACT: &str = "sessions.end";
+const ACT: Act = Act {
+    name: "sessions.end",
+    right: Right::SessionsManage,
+};
 /// Most sessions that one step ends.
 const STEP_MAX: usize = 200;
 /// Most sessions that a preview counts.
@@ -39,11 +41,11 @@ impl Operator {
         operator: &OperatorIdentity,
         named: &str,
     ) -> Result<ActPreview, OperatorError> {
-        self.require(operator, Right::SessionsManage)?;
+        self.require(operator, ACT.right)?;
         let found = self.find(named).await?;
         let is_active = found.record.state == SessionState::Active;
         Ok(ActPreview {
-            act: ACT.to_owned(),
+            act: ACT.name.to_owned(),
             effect: match is_active {
                 true => "the session ends, also while it is in use".to_owned(),
                 false => "nothing: the session has ended before".to_owned(),
@@ -63,23 +65,23 @@ impl Operator {
         operator: &OperatorIdentity,
         named: &str,
     ) -> Result<ActProgress, OperatorError> {
-        self.require(operator, Right::SessionsManage)?;
-        let found = self.find(named).await?;
-        let digest = found.key.digest();
-        let ended = self.end(&found.key).await;
-        let word = match &ended {
-            Ok(EndOutcome::Ended) => "ended".to_owned(),
-            Ok(EndOutcome::Unchanged) => "had ended before".to_owned(),
-            Err(error) => error.to_string(),
+        let look_up = async {
+            let found = self.find(named).await?;
+            Ok((found.key.digest().into(), found.key))
         };
-        self.audit(operator, ACT, &digest, &word);
-        Ok(ActProgress {
-            act: ACT.to_owned(),
-            subject: digest.into(),
-            changed: u64::from(ended? == EndOutcome::Ended),
-            is_left: false,
-            detail: None,
-        })
+        let doing = async |key: SessionKey| {
+            let ended = self.end(&key).await?;
+            let words = match ended {
+                EndOutcome::Ended => "ended",
+                EndOutcome::Unchanged => "had ended before",
+            };
+            Ok(ActOutcome {
+                words: words.to_owned(),
+                changed: u64::from(ended == EndOutcome::Ended),
+                ..ActOutcome::default()
+            })
+        };
+        self.perform(operator, ACT, look_up, doing).await
     }
 
     /// What [`end_sessions`](Self::end_sessions), repeated, would do. Needs `sessions.manage`.
@@ -91,10 +93,10 @@ impl Operator {
         operator: &OperatorIdentity,
         filter: &SessionFilter,
     ) -> Result<ActPreview, OperatorError> {
-        self.require(operator, Right::SessionsManage)?;
+        self.require(operator, ACT.right)?;
         let mut request = to_end(filter, PAGE_MAX);
         let mut preview = ActPreview {
-            act: ACT.to_owned(),
+            act: ACT.name.to_owned(),
             effect: "the sessions end, also those that are in use".to_owned(),
             sessions: 0,
             sample: Vec::new(),
@@ -128,36 +130,36 @@ impl Operator {
         operator: &OperatorIdentity,
         search: &SessionSearch,
     ) -> Result<ActProgress, OperatorError> {
-        self.require(operator, Right::SessionsManage)?;
-        let (filter, subject) = (search.filter()?, search.to_text());
-        let mut keys = Vec::new();
-        let note = |found: &StoredSession| keys.push(found.key.clone());
-        let page = list_sessions(self.store(), &to_end(&filter, STEP_MAX), note).await?;
-        let mut changed = 0_u64;
-        for key in &keys {
-            match self.end(key).await {
-                Ok(EndOutcome::Ended) => changed += 1,
-                // It ended meanwhile.
-                Ok(EndOutcome::Unchanged) | Err(OperatorError::SessionNotFound) => {}
-                Err(error) => {
-                    self.audit(
-                        operator,
-                        ACT,
-                        &subject,
-                        &format!("{changed} ended; {error}"),
-                    );
-                    return Err(error);
+        let look_up = async {
+            let filter = search.filter()?;
+            let mut keys = Vec::new();
+            let note = |found: &StoredSession| keys.push(found.key.clone());
+            let page = list_sessions(self.store(), &to_end(&filter, STEP_MAX), note).await?;
+            Ok((search.to_text(), (keys, page.next_cursor.is_some())))
+        };
+        let doing = async |(keys, is_left): (Vec<SessionKey>, bool)| {
+            let mut changed = 0_u64;
+            for key in &keys {
+                match self.end(key).await {
+                    Ok(EndOutcome::Ended) => changed += 1,
+                    // It ended meanwhile.
+                    Ok(EndOutcome::Unchanged) | Err(OperatorError::SessionNotFound) => {}
+                    Err(error) => {
+                        return Err(ActFailure {
+                            words: format!("{changed} ended; {error}"),
+                            error,
+                        });
+                    }
                 }
             }
-        }
-        self.audit(operator, ACT, &subject, &format!("{changed} ended"));
-        Ok(ActProgress {
-            act: ACT.to_owned(),
-            subject,
-            changed,
-            is_left: page.next_cursor.is_some(),
-            detail: None,
-        })
+            Ok(ActOutcome {
+                words: format!("{changed} ended"),
+                changed,
+                is_left,
+                detail: None,
+            })
+        };
+        self.perform(operator, ACT, look_up, doing).await
     }
 
     async fn end(&self, key: &SessionKey) -> Result<EndOutcome, OperatorError> {

@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::operator::{Operator, OperatorIdentity};
 use super::operator_error::OperatorError;
 use super::sessions::SessionSummary;
+use mooring_settings::Right;
 use mooring_store::DesiredChange;
 
 /// Most sessions that a preview names.
@@ -62,33 +63,80 @@ pub enum ActReply {
     Progress(ActProgress),
 }
 
+/// The name of an act, and the right that it needs.
+#[derive(Clone, Copy, Debug)]
+struct Act {
+    name: &'static str,
+    right: Right,
+}
+
+/// What an act has done.
+#[derive(Debug, Default)]
+struct ActOutcome {
+    /// For the audit line.
+    words: String,
+    changed: u64,
+    is_left: bool,
+    detail: Option<String>,
+}
+
+/// What an act has done before it failed, for the audit line, and why it failed.
+#[derive(Debug)]
+struct ActFailure {
+    words: String,
+    error: OperatorError,
+}
+
+impl<E: Into<OperatorError>> From<E> for ActFailure {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        Self {
+            words: error.to_string(),
+            error,
+        }
+    }
+}
+
 impl Operator {
-    /// Changes what is wanted of the fleet, if `is_change`; with the audit line.
-    async fn change(
+    /// The frame of every act: the right, the look-up of its subject, the act itself, and its audit line. The look-up gives the
+    /// subject in words, and what `doing` needs of it.
+    async fn perform<T>(
         &self,
         operator: &OperatorIdentity,
-        act: &'static str,
-        subject: String,
-        change: DesiredChange,
-        is_change: bool,
+        act: Act,
+        look_up: impl Future<Output = Result<(String, T), OperatorError>>,
+        doing: impl AsyncFnOnce(T) -> Result<ActOutcome, ActFailure>,
     ) -> Result<ActProgress, OperatorError> {
-        let changed = match is_change {
-            true => self.store().change_desired_state(None, &[change]).await,
-            false => Ok(self.store().desired_state()),
+        self.require(operator, act.right)?;
+        let (subject, found) = look_up.await?;
+        let done = doing(found).await;
+        let words = match &done {
+            Ok(ActOutcome { words, .. }) | Err(ActFailure { words, .. }) => words,
         };
-        let outcome = match &changed {
-            Ok(_) if is_change => "done".to_owned(),
-            Ok(_) => "unchanged".to_owned(),
-            Err(error) => error.to_string(),
-        };
-        self.audit(operator, act, &subject, &outcome);
-        changed?;
+        self.audit(operator, act.name, &subject, words);
+        let outcome = done.map_err(|failure| failure.error)?;
         Ok(ActProgress {
-            act: act.to_owned(),
+            act: act.name.to_owned(),
             subject,
-            changed: u64::from(is_change),
-            is_left: false,
-            detail: None,
+            changed: outcome.changed,
+            is_left: outcome.is_left,
+            detail: outcome.detail,
+        })
+    }
+
+    /// Changes what is wanted of the fleet; none if it is so already.
+    async fn change(&self, change: Option<DesiredChange>) -> Result<ActOutcome, ActFailure> {
+        let Some(change) = change else {
+            return Ok(ActOutcome {
+                words: "unchanged".to_owned(),
+                ..ActOutcome::default()
+            });
+        };
+        self.store().change_desired_state(None, &[change]).await?;
+        Ok(ActOutcome {
+            words: "done".to_owned(),
+            changed: 1,
+            ..ActOutcome::default()
         })
     }
 }

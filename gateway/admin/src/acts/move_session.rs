@@ -1,6 +1,6 @@
 //! Moving a session's binding to another instance, or to another gateway that makes its connection.
 
-use super::{ActPreview, ActProgress};
+use super::{Act, ActOutcome, ActPreview, ActProgress};
 use crate::operator::{Operator, OperatorIdentity};
 use crate::operator_error::OperatorError;
 use crate::sessions::{SessionSummary, StoredSession};
@@ -8,8 +8,10 @@ use mooring_router::affinity::{MoveError, MoveRequest, MoveTiming};
 use mooring_session::names::{InstanceName, ServerName};
 use mooring_settings::Right;
 
-/// The act in audit lines.
-const ACT: &str = "sessions.move";
+const ACT: Act = Act {
+    name: "sessions.move",
+    right: Right::SessionsManage,
+};
 
 /// What to move, and where.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +53,7 @@ impl Operator {
         operator: &OperatorIdentity,
         request: SessionMove<'_>,
     ) -> Result<ActPreview, OperatorError> {
-        self.require(operator, Right::SessionsManage)?;
+        self.require(operator, ACT.right)?;
         let checked = self.check_move(request).await?;
         let router = &self.directory.core.session_router;
         let preview = router.preview_move(checked.request()).await?;
@@ -61,7 +63,7 @@ impl Operator {
             (false, false) => "nothing is lost",
         };
         Ok(ActPreview {
-            act: ACT.to_owned(),
+            act: ACT.name.to_owned(),
             effect: format!(
                 "at {} it leaves {} for {}; {consequence}",
                 preview.server,
@@ -83,31 +85,29 @@ impl Operator {
         operator: &OperatorIdentity,
         request: SessionMove<'_>,
     ) -> Result<ActProgress, OperatorError> {
-        self.require(operator, Right::SessionsManage)?;
-        let checked = self.check_move(request).await?;
-        let timing = match request.is_forced {
-            true => MoveTiming::AtOnce,
-            false => MoveTiming::BetweenCalls,
+        let look_up = async {
+            let checked = self.check_move(request).await?;
+            Ok((checked.found.key.digest().into(), checked))
         };
-        let router = &self.directory.core.session_router;
-        let moved = router.move_binding(checked.request(), timing).await;
-        let outcome = match &moved {
-            Ok(moved) => match &moved.to {
+        let doing = async |checked: CheckedMove| {
+            let timing = match request.is_forced {
+                true => MoveTiming::AtOnce,
+                false => MoveTiming::BetweenCalls,
+            };
+            let router = &self.directory.core.session_router;
+            let moved = router.move_binding(checked.request(), timing).await?;
+            let words = match &moved.to {
                 Some(to) => format!("moved from {} to {to}, epoch {}", moved.from, moved.epoch),
                 None => format!("left {}, and the client's session ended", moved.from),
-            },
-            Err(error) => error.to_string(),
+            };
+            Ok(ActOutcome {
+                detail: Some(words.clone()),
+                words,
+                changed: 1,
+                is_left: false,
+            })
         };
-        let digest = checked.found.key.digest();
-        self.audit(operator, ACT, &digest, &outcome);
-        moved?;
-        Ok(ActProgress {
-            act: ACT.to_owned(),
-            subject: digest.into(),
-            changed: 1,
-            is_left: false,
-            detail: Some(outcome),
-        })
+        self.perform(operator, ACT, look_up, doing).await
     }
 
     async fn check_move(&self, request: SessionMove<'_>) -> Result<CheckedMove, OperatorError> {

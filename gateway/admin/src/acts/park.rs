@@ -1,6 +1,6 @@
 //! Parking servers and instances: they get nothing new, and sessions that are on them stay.
 
-use super::{ActPreview, ActProgress};
+use super::{Act, ActPreview, ActProgress};
 use crate::operator::{Operator, OperatorIdentity};
 use crate::operator_error::OperatorError;
 use mooring_pipeline::{RequestServer as _, ServerTarget};
@@ -29,10 +29,13 @@ pub enum ParkChange<'a> {
 }
 
 impl ParkChange<'_> {
-    const fn act(self) -> &'static str {
-        match self {
-            Self::Park(_) => "servers.park",
-            Self::Unpark => "servers.unpark",
+    const fn act(self) -> Act {
+        Act {
+            name: match self {
+                Self::Park(_) => "servers.park",
+                Self::Unpark => "servers.unpark",
+            },
+            right: Right::ServersManage,
         }
     }
 }
@@ -47,9 +50,8 @@ impl Operator {
         operator: &OperatorIdentity,
         request: ParkRequest<'_>,
     ) -> Result<ActPreview, OperatorError> {
-        self.require(operator, Right::ServersManage)?;
-        self.store().refresh_desired_state().await?;
-        let part = self.part(request)?;
+        self.require(operator, request.change.act().right)?;
+        let part = self.part(request).await?;
         let tally = self.tally().await?;
         let sessions = match &part.instance {
             Some(instance) => tally.of_instance(part.server.as_str(), instance.as_str()),
@@ -64,7 +66,7 @@ impl Operator {
             (ParkChange::Unpark, true) => "it gets new sessions again".to_owned(),
         };
         Ok(ActPreview {
-            act: request.change.act().to_owned(),
+            act: request.change.act().name.to_owned(),
             effect,
             sessions,
             sample: Vec::new(),
@@ -81,27 +83,32 @@ impl Operator {
         operator: &OperatorIdentity,
         request: ParkRequest<'_>,
     ) -> Result<ActProgress, OperatorError> {
-        self.require(operator, Right::ServersManage)?;
-        self.store().refresh_desired_state().await?;
-        let part = self.part(request)?;
-        let is_parked = self.is_parked(&part);
-        let (change, is_change) = match request.change {
-            ParkChange::Park(reason) => {
-                let note = OperatorNote::now(operator.identity.principal.as_str(), reason);
-                (DesiredChange::Park(part, note), !is_parked)
-            }
-            ParkChange::Unpark => (DesiredChange::Unpark(part), is_parked),
+        let look_up = async {
+            let part = self.part(request).await?;
+            let subject = match request.instance {
+                Some(instance) => format!("{} {instance}", request.server),
+                None => request.server.to_owned(),
+            };
+            Ok((subject, part))
         };
-        let subject = match request.instance {
-            Some(instance) => format!("{} {instance}", request.server),
-            None => request.server.to_owned(),
+        let doing = async |part: ParkedPart| {
+            let is_parked = self.is_parked(&part);
+            let (change, is_change) = match request.change {
+                ParkChange::Park(reason) => {
+                    let note = OperatorNote::now(operator.identity.principal.as_str(), reason);
+                    (DesiredChange::Park(part, note), !is_parked)
+                }
+                ParkChange::Unpark => (DesiredChange::Unpark(part), is_parked),
+            };
+            self.change(is_change.then_some(change)).await
         };
-        self.change(operator, request.change.act(), subject, change, is_change)
+        self.perform(operator, request.change.act(), look_up, doing)
             .await
     }
 
     /// The part that a request names. What is parked and no longer in the settings can be unparked.
-    fn part(&self, request: ParkRequest<'_>) -> Result<ParkedPart, OperatorError> {
+    async fn part(&self, request: ParkRequest<'_>) -> Result<ParkedPart, OperatorError> {
+        self.store().refresh_desired_state().await?;
         let instance = request
             .instance
             .map(|name| InstanceName::parse(name.as_bytes()));

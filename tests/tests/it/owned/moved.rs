@@ -82,6 +82,7 @@ async fn a_connection_of_one_gateway_is_moved_when_another_one_is_asked() -> any
     assert_eq!(moved["progress"]["changed"], 1, "{moved}");
     assert_begun_anew(&call(&mut session, "increment").await?);
     goes_on(&mut session, 2, 3).await?;
+    assert_eq!(fleet.owner_of(&session)?, 0, "its owner has moved it");
     let left = fleet.until_children(1).await?;
     ensure!(!left.contains(&old), "its process has ended: {left:?}");
     Ok(())
