@@ -5,6 +5,7 @@
 //! byte for byte. This crate depends on no HTTP handlers, stores or settings, and never blocks.
 
 pub mod arguments;
+pub mod bridge;
 pub mod call;
 pub mod envelope;
 pub mod error;

@@ -5,14 +5,12 @@
 //! the model, which reads nothing else. Invariant: only results are marked, and nothing that the server wrote is changed
 //! but an earlier mark: the first content, structured content and their schemas stay what they are.
 
-use std::borrow::Cow;
-
 use serde::Serialize;
 
 use super::event::Event;
 use super::ids::Epoch;
 use super::keys::Members;
-use super::splice::{Edit, Fill, span_of, splice};
+use super::splice::{Edit, append_element, first_member, replace_part, splice};
 
 /// The `_meta` key of the mark.
 pub const REBOUND_KEY: &str = "mooring/rebound";
@@ -130,19 +128,16 @@ fn insert_mark(text: &str, mark: String, place: MarkPlace) -> Option<String> {
         return None;
     }
     let [meta] = Members::read(&["_meta"], result).ok()?.values;
-    let (at, with) = match meta {
+    let edit = match meta {
         Some(meta) if meta.starts_with('{') => {
             let [old] = Members::read(&[REBOUND_KEY], meta).ok()?.values;
             match old {
-                Some(old) => (span_of(text, old)?, mark),
+                Some(old) => replace_part(text, old, mark)?,
                 None => first_member(text, meta, &format!("\"{REBOUND_KEY}\":{mark}"))?,
             }
         }
         // `_meta` is always an object in the schema, so nothing meaningful is lost.
-        Some(meta) => (
-            span_of(text, meta)?,
-            format!("{{\"{REBOUND_KEY}\":{mark}}}"),
-        ),
+        Some(meta) => replace_part(text, meta, format!("{{\"{REBOUND_KEY}\":{mark}}}"))?,
         None => {
             let member = format!("\"_meta\":{{\"{REBOUND_KEY}\":{mark}}}");
             first_member(text, result, &member)?
@@ -152,44 +147,21 @@ fn insert_mark(text: &str, mark: String, place: MarkPlace) -> Option<String> {
         MarkPlace::Content => insert_sentence(text, result),
         MarkPlace::Meta => None,
     };
-    let edits = std::iter::once((at, with)).chain(sentence);
-    let mut edits: Vec<_> = edits
-        .map(|(at, with)| Edit {
-            at,
-            with: Fill::Text(Cow::Owned(with)),
-        })
-        .collect();
+    let mut edits: Vec<_> = std::iter::once(edit).chain(sentence).collect();
     splice(text, &mut edits)
 }
 
 /// The edit that appends the sentence to the content of a tool's result. It comes last, because programs read the first
 /// content. `None` for results of other methods and for content that has it.
-fn insert_sentence(text: &str, result: &str) -> Option<(std::ops::Range<usize>, String)> {
+fn insert_sentence(text: &str, result: &str) -> Option<Edit<'static>> {
     let members = Members::read(&["content", "structuredContent"], result).ok()?;
     let block = format!(r#"{{"type":"text","text":"{LOST_STATE_SENTENCE}"}}"#);
     match members.values {
         [Some(content), _] if content.contains(LOST_STATE_SENTENCE) => None,
-        [Some(content), _] => {
-            let inner = content.strip_prefix('[')?.strip_suffix(']')?;
-            let at = span_of(text, inner)?.end;
-            let comma = if inner.trim().is_empty() { "" } else { "," };
-            Some((at..at, format!("{comma}{block}")))
-        }
+        [Some(content), _] => append_element(text, content, &block),
         [None, Some(_)] => first_member(text, result, &format!(r#""content":[{block}]"#)),
         [None, None] => None,
     }
-}
-
-/// The edit that inserts a member as the first of an object.
-fn first_member(
-    text: &str,
-    object: &str,
-    member: &str,
-) -> Option<(std::ops::Range<usize>, String)> {
-    let at = span_of(text, object)?.start + 1;
-    let rest = object.get(1..)?.trim_start_matches([' ', '\t', '\n', '\r']);
-    let comma = if rest.starts_with('}') { "" } else { "," };
-    Some((at..at, format!("{member}{comma}")))
 }
 
 #[cfg(test)]

@@ -68,6 +68,31 @@ pub(super) fn splice(text: &str, edits: &mut [Edit<'_>]) -> Option<String> {
     Some(out)
 }
 
+/// The edit that replaces `part` of the text.
+pub(super) fn replace_part(text: &str, part: &str, with: String) -> Option<Edit<'static>> {
+    let at = span_of(text, part)?;
+    let with = Fill::Text(Cow::Owned(with));
+    Some(Edit { at, with })
+}
+
+/// The edit that inserts a member as the first of an object, a part of the text.
+pub(super) fn first_member(text: &str, object: &str, member: &str) -> Option<Edit<'static>> {
+    let at = span_of(text, object)?.start + 1;
+    let rest = object.get(1..)?.trim_start_matches([' ', '\t', '\n', '\r']);
+    let comma = if rest.starts_with('}') { "" } else { "," };
+    let with = Fill::Text(Cow::Owned(format!("{member}{comma}")));
+    Some(Edit { at: at..at, with })
+}
+
+/// The edit that appends an element to an array, a part of the text.
+pub(super) fn append_element(text: &str, array: &str, element: &str) -> Option<Edit<'static>> {
+    let inner = array.strip_prefix('[')?.strip_suffix(']')?;
+    let at = span_of(text, inner)?.end;
+    let comma = if inner.trim().is_empty() { "" } else { "," };
+    let with = Fill::Text(Cow::Owned(format!("{comma}{element}")));
+    Some(Edit { at: at..at, with })
+}
+
 /// A text as a JSON string.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()

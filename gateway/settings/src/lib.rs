@@ -74,10 +74,11 @@ pub use redis_url::{
 };
 pub use servers::{
     AgentServerSettings, ChildVariables, ClientAuthentication, CommandLine, CommandTemplate,
-    Concurrency, Condition, EraChoice, GroupNames, GroupServerSettings, HttpServerSettings,
-    INHERITED_DEFAULT, Instance, LostStateNotice, OauthSettings, OnUpstreamLoss, OutputForm,
-    OutputRules, Pointer, Results, ServerId, ServerKind, ServerSettings, StdioServerSettings,
-    TemplateError, TokenGrant, UpstreamHeaders, UserSecretSettings,
+    Concurrency, Condition, Continuity, EraChoice, GroupNames, GroupServerSettings,
+    HttpServerSettings, INHERITED_DEFAULT, Instance, LostStateNotice, OauthSettings,
+    OnUpstreamLoss, OutputForm, OutputRules, Pointer, Results, ServerId, ServerKind,
+    ServerSettings, StdioServerSettings, TemplateError, TokenGrant, UpstreamHeaders,
+    UserSecretSettings,
 };
 pub use source::{Environment, Flags};
 pub use store::{ModuleUse, OnUnavailable, StoreLocation, StoreSettings};

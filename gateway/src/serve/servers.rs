@@ -168,6 +168,7 @@ fn over_http(
         concurrency: http.concurrency,
         on_upstream_loss: http.on_upstream_loss,
         lost_state_notice: http.lost_state_notice,
+        continuity: http.continuity,
     };
     let instances = instances(&http.instances, previous)?;
     let headers = http.headers.map().clone();
@@ -203,6 +204,7 @@ fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameEr
         concurrency: stdio.concurrency,
         on_upstream_loss: stdio.on_upstream_loss,
         lost_state_notice: stdio.lost_state_notice,
+        continuity: stdio.continuity,
     };
     let name = InstanceName::parse(STARTED_HERE.as_bytes())?;
     // Never dialed: the connections are pipes.

@@ -13,7 +13,9 @@ use super::{
     Caller, CallerCredentials, ContactLog, EraLog, Lateness, OauthTokens, Reach, ReadinessLog,
     SecretHeader, Statefulness, StatefulnessSeen, UserSecretError,
 };
-use mooring_settings::{Affinity, Concurrency, EraChoice, LostStateNotice, OnUpstreamLoss};
+use mooring_settings::{
+    Affinity, Concurrency, Continuity, EraChoice, LostStateNotice, OnUpstreamLoss,
+};
 
 /// The name of the one instance of a server that gateways start: no URL.
 pub const STARTED_HERE: &str = "stdio";
@@ -76,6 +78,8 @@ pub struct Server {
     pub on_upstream_loss: OnUpstreamLoss,
     /// Where the first result of a tool after a loss tells that state is gone.
     pub lost_state_notice: LostStateNotice,
+    /// Which requests without a session of their own share one.
+    pub continuity: Continuity,
     /// Headers that every request to it carries; credentials, never logged.
     pub headers: HeaderMap,
     /// Adds the caller's identity to requests; none if the server does not get it.
@@ -106,6 +110,8 @@ pub struct SessionPolicy {
     pub on_upstream_loss: OnUpstreamLoss,
     /// Where the first result of a tool after a loss tells that state is gone.
     pub lost_state_notice: LostStateNotice,
+    /// Which requests without a session of their own share one.
+    pub continuity: Continuity,
 }
 
 impl Server {
@@ -123,6 +129,7 @@ impl Server {
             concurrency,
             on_upstream_loss,
             lost_state_notice,
+            continuity,
         } = policy;
         Self {
             id,
@@ -132,6 +139,7 @@ impl Server {
             concurrency,
             on_upstream_loss,
             lost_state_notice,
+            continuity,
             headers,
             caller_credentials: None,
             tokens: None,
@@ -364,6 +372,7 @@ mod tests {
             concurrency: Concurrency::Serial,
             on_upstream_loss: OnUpstreamLoss::Reinitialize,
             lost_state_notice: LostStateNotice::Content,
+            continuity: Continuity::None,
         };
         let id = ServerName::parse(b"tools").unwrap();
         let server = Server::new(id, instances.to_vec(), policy, HeaderMap::new());

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use mooring_protocol::listing::Page;
     use mooring_session::rules::Ownership;
-    use mooring_settings::{Affinity, Concurrency, LostStateNotice, OnUpstreamLoss};
+    use mooring_settings::{Affinity, Concurrency, Continuity, LostStateNotice, OnUpstreamLoss};
     use mooring_upstream::SessionPolicy;
 
     fn server(id: &[u8]) -> Server {
@@ -178,6 +178,7 @@ mod tests {
             concurrency: Concurrency::Serial,
             on_upstream_loss: OnUpstreamLoss::Reinitialize,
             lost_state_notice: LostStateNotice::Content,
+            continuity: Continuity::None,
         };
         let id = ServerName::parse(id).unwrap();
         Server::new(id, Vec::new(), policy, Default::default())

@@ -127,7 +127,7 @@ mod tests {
     use mooring_session::rules::Ownership;
 
     use super::*;
-    use mooring_settings::{Affinity, Concurrency, LostStateNotice, OnUpstreamLoss};
+    use mooring_settings::{Affinity, Concurrency, Continuity, LostStateNotice, OnUpstreamLoss};
     use mooring_upstream::SessionPolicy;
 
     fn name(text: &str) -> InstanceName {
@@ -141,6 +141,7 @@ mod tests {
             concurrency: Concurrency::Serial,
             on_upstream_loss: OnUpstreamLoss::Reinitialize,
             lost_state_notice: LostStateNotice::Content,
+            continuity: Continuity::None,
         };
         let instance = |text: &&str| Arc::new(Instance::new(name(text), Uri::default()));
         let instances = instances.iter().map(instance).collect();

@@ -108,7 +108,7 @@ mod tests {
     use mooring_peers::fleet::KeyRing;
     use mooring_protocol::envelope::Sender;
     use mooring_protocol::{Message, rewrite_down, rewrite_up};
-    use mooring_settings::{Affinity, Concurrency, LostStateNotice, OnUpstreamLoss};
+    use mooring_settings::{Affinity, Concurrency, Continuity, LostStateNotice, OnUpstreamLoss};
     use mooring_upstream::SessionPolicy;
 
     fn session(id: &[u8], principal: &[u8]) -> Session {
@@ -123,6 +123,7 @@ mod tests {
             concurrency: Concurrency::Serial,
             on_upstream_loss: OnUpstreamLoss::Reinitialize,
             lost_state_notice: LostStateNotice::Content,
+            continuity: Continuity::None,
         };
         let id = ServerName::parse(id).unwrap();
         Server::new(id, Vec::new(), carriage, http::HeaderMap::new())

@@ -150,7 +150,7 @@ mod tests {
     use mooring_secrets::access_token::AccessToken;
     use mooring_session::rules::Ownership;
     use mooring_settings::{
-        Affinity, ClientAuthentication, Concurrency, LostStateNotice, OauthSettings,
+        Affinity, ClientAuthentication, Concurrency, Continuity, LostStateNotice, OauthSettings,
         OnUpstreamLoss, TokenGrant,
     };
     use mooring_upstream::{OauthTokens, SessionPolicy};
@@ -166,6 +166,7 @@ mod tests {
             concurrency: Concurrency::Serial,
             on_upstream_loss: OnUpstreamLoss::Reinitialize,
             lost_state_notice: LostStateNotice::Content,
+            continuity: Continuity::None,
         };
         let id = ServerName::parse(b"tools").unwrap();
         Server::new(id, vec![Arc::new(instance)], policy, HeaderMap::new())

@@ -7,7 +7,8 @@ use super::headers::{self, UpstreamHeaders};
 use super::instance::Instance;
 use super::oauth::{OauthRows, OauthSettings};
 use super::session_policy::{
-    CONCURRENCY, Concurrency, LOST_STATE_NOTICE, LostStateNotice, ON_UPSTREAM_LOSS, OnUpstreamLoss,
+    CONCURRENCY, Concurrency, Continuity, LOST_STATE_NOTICE, LostStateNotice, ON_UPSTREAM_LOSS,
+    OnUpstreamLoss, parse_continuity,
 };
 use super::vault::{UserSecretSettings, VaultRows};
 use crate::affinity::Affinity;
@@ -54,6 +55,8 @@ settings! {
         pub on_upstream_loss: OnUpstreamLoss => |reader| reader.read(&ON_UPSTREAM_LOSS),
         /// Where the first result of a tool after a loss reports that state is gone.
         pub lost_state_notice: LostStateNotice => |reader| reader.read(&LOST_STATE_NOTICE),
+        /// Which requests without a session of their own share one.
+        pub continuity: Continuity => |reader| parse_continuity(reader, sessions),
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) use kinds::{FIELDS, kinds_with};
 pub use oauth::{ClientAuthentication, OauthSettings, TokenGrant};
 pub use server::{ServerKind, ServerSettings};
 pub use server_id::ServerId;
-pub use session_policy::{Concurrency, LostStateNotice, OnUpstreamLoss};
+pub use session_policy::{Concurrency, Continuity, LostStateNotice, OnUpstreamLoss};
 pub use stdio::{ChildVariables, CommandLine, INHERITED_DEFAULT, StdioServerSettings};
 pub use vault::UserSecretSettings;
 

@@ -20,6 +20,9 @@ settings! {
         ON_UPSTREAM_LOSS = Choice("servers.on_upstream_loss", words::<OnUpstreamLoss>),
         /// Where the first result of a tool after a loss reports that state is gone.
         LOST_STATE_NOTICE = Choice("servers.lost_state_notice", words::<LostStateNotice>),
+        /// Which requests of MCP 2026-07-28, which has no sessions, share a session of this server, and with it what the
+        /// server remembers. Clients of earlier revisions name their sessions themselves.
+        CONTINUITY = Choice("servers.continuity", words::<Continuity>),
     }
 }
 
@@ -66,6 +69,42 @@ words! {
         /// in `_meta["mooring/rebound"]` alone, for programs that take each content of a result for data
         Meta = "meta",
     }
+}
+
+words! {
+    /// Which requests without a session of their own share one.
+    pub enum Continuity {
+        /// none: no session is kept for them
+        None = "none",
+        /// those with the same `Mooring-Session` header, or cookie `mooring_session`, of one user. The reply to the first call
+        /// without one issues both; a client may also choose a value of its own
+        Header = "header",
+        /// all of one user, whichever clients they come from. Callers that are not authenticated are refused
+        Principal = "principal",
+        /// the calls of tools in which a model names the same session, in an argument `mooring_session` that listed tools get.
+        /// The result of a call without it begins a session, and names it
+        Handle = "handle",
+    }
+}
+
+/// Which requests share a session; refused where no sessions are kept.
+pub(super) fn parse_continuity(reader: &mut Reader<'_>, affinity: Affinity) -> Continuity {
+    let continuity = reader.read(&CONTINUITY);
+    let word = match continuity {
+        Continuity::None => return continuity,
+        Continuity::Header => "\"header\"",
+        Continuity::Principal => "\"principal\"",
+        Continuity::Handle => "\"handle\"",
+    };
+    if affinity == Affinity::Off {
+        reader.refuse(
+            &CONTINUITY,
+            word,
+            "no sessions of this server are kept (servers.affinity, or affinity.enabled)",
+            "\"none\", or servers.affinity = \"on\"",
+        );
+    }
+    continuity
 }
 
 /// Whether the sessions of a server that can do both are kept.

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::session_policy::{
-    CONCURRENCY, Concurrency, LOST_STATE_NOTICE, LostStateNotice, ON_UPSTREAM_LOSS, OnUpstreamLoss,
+    CONCURRENCY, CONTINUITY, Concurrency, Continuity, LOST_STATE_NOTICE, LostStateNotice,
+    ON_UPSTREAM_LOSS, OnUpstreamLoss,
 };
 use crate::paths::{ABSOLUTE_DIRECTORY, PATH_BYTES_MAX, absolute};
 use crate::reader::{Reason, text};
@@ -62,6 +63,8 @@ settings! {
         pub on_upstream_loss: OnUpstreamLoss => |reader| reader.read(&ON_UPSTREAM_LOSS),
         /// Where the first result of a tool after a loss reports that state is gone.
         pub lost_state_notice: LostStateNotice => |reader| reader.read(&LOST_STATE_NOTICE),
+        /// Which requests without a session of their own share one.
+        pub continuity: Continuity => |reader| reader.read(&CONTINUITY),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use mooring_session::names::{InstanceName, ServerName};
 use mooring_session::rules::Ownership;
-use mooring_settings::{Affinity, Concurrency, LostStateNotice, OnUpstreamLoss};
+use mooring_settings::{Affinity, Concurrency, Continuity, LostStateNotice, OnUpstreamLoss};
 
 use super::*;
 use crate::{
@@ -41,6 +41,7 @@ fn server_at(address: SocketAddr) -> Server {
         concurrency: Concurrency::Serial,
         on_upstream_loss: OnUpstreamLoss::Reinitialize,
         lost_state_notice: LostStateNotice::Content,
+        continuity: Continuity::None,
     };
     let id = ServerName::parse(b"tools").unwrap();
     Server::new(id, vec![Arc::new(instance)], policy, HeaderMap::new())

@@ -1,0 +1,258 @@
+//! The response of a server of an earlier revision, as one of 2026-07-28.
+
+use serde::Deserialize;
+
+use super::session_argument::{add_argument, sentence};
+use crate::envelope::{Kind, Message};
+use crate::keys::Members;
+use crate::method::Method;
+use crate::splice::{Edit, append_element, first_member, quoted, replace_part, splice};
+
+/// What clients may do with a result: each asks again when it needs it, because the server tells nobody of a change. They
+/// are the caller's own.
+pub(super) const CACHE_HINTS: &str = r#""ttlMs":0,"cacheScope":"private""#;
+
+const RESULT_KEYS: [&str; 5] = ["resultType", "ttlMs", "cacheScope", "_meta", "content"];
+/// The `_meta` key of the session that a result began.
+const SESSION_KEY: &str = "mooring/session";
+
+/// `resources/read` of a resource that there is not, in earlier revisions; 2026-07-28 has -32602 for it.
+const RESOURCE_NOT_FOUND: i64 = -32002;
+/// The client has to open an address, in 2025-11-25; 2026-07-28 has no such code.
+const URL_ELICITATION_REQUIRED: i64 = -32042;
+
+/// The session that a request began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BegunSession {
+    /// Its name, if the model has to repeat it.
+    pub name: Option<Box<str>>,
+}
+
+/// The response to a request of this method as one of 2026-07-28. `begun` is noted in a result; tools in a list get the
+/// argument for a session where `lists_argument`. None if the response is to stay as it is.
+#[must_use]
+pub fn bridge_response(
+    message: &Message<'_>,
+    method: Method,
+    begun: Option<&BegunSession>,
+    lists_argument: bool,
+) -> Option<String> {
+    let outcome = message.outcome()?;
+    let mut edits = match message.kind() {
+        Kind::Result => result_edits(message.text(), outcome, method, begun)?,
+        Kind::Error => vec![error_edit(message.text(), outcome)?],
+        Kind::Request | Kind::Notification => return None,
+    };
+    if message.kind() == Kind::Result && method == Method::ToolsList && lists_argument {
+        let [tools] = Members::read(&["tools"], outcome).ok()?.values;
+        add_argument(message.text(), tools.unwrap_or("[]"), &mut edits);
+    }
+    splice(message.text(), &mut edits)
+}
+
+fn result_edits(
+    text: &str,
+    result: &str,
+    method: Method,
+    begun: Option<&BegunSession>,
+) -> Option<Vec<Edit<'static>>> {
+    if !result.starts_with('{') {
+        return None;
+    }
+    let [kind, ttl, scope, meta, content] = Members::read(&RESULT_KEYS, result).ok()?.values;
+    let mut members = Vec::new();
+    if kind.is_none() {
+        members.push(r#""resultType":"complete""#.to_owned());
+    }
+    if is_cacheable(method) && ttl.is_none() && scope.is_none() {
+        members.push(CACHE_HINTS.to_owned());
+    }
+    let mut edits = Vec::new();
+    if let Some(begun) = begun {
+        let note = session_note(begun);
+        match meta {
+            Some(meta) if meta.starts_with('{') => edits.push(first_member(text, meta, &note)?),
+            // `_meta` is always an object in the schema.
+            Some(meta) => edits.push(replace_part(text, meta, format!("{{{note}}}"))?),
+            None => members.push(format!("\"_meta\":{{{note}}}")),
+        }
+        if let Some(name) = &begun.name
+            && method == Method::ToolsCall
+        {
+            let block = format!(r#"{{"type":"text","text":{}}}"#, quoted(&sentence(name)));
+            match content {
+                Some(content) => edits.extend(append_element(text, content, &block)),
+                None => members.push(format!("\"content\":[{block}]")),
+            }
+        }
+    }
+    if !members.is_empty() {
+        edits.push(first_member(text, result, &members.join(","))?);
+    }
+    Some(edits)
+}
+
+fn session_note(begun: &BegunSession) -> String {
+    match &begun.name {
+        Some(name) => format!(r#""{SESSION_KEY}":{{"new":true,"name":{}}}"#, quoted(name)),
+        None => format!(r#""{SESSION_KEY}":{{"new":true}}"#),
+    }
+}
+
+/// Whether results of this method have cache hints (2026-07-28, caching).
+const fn is_cacheable(method: Method) -> bool {
+    matches!(
+        method,
+        Method::ToolsList
+            | Method::PromptsList
+            | Method::ResourcesList
+            | Method::ResourceTemplatesList
+            | Method::ResourcesRead
+    )
+}
+
+/// The edit of an error whose code 2026-07-28 does not have.
+fn error_edit(text: &str, error: &str) -> Option<Edit<'static>> {
+    #[derive(Deserialize)]
+    struct CodeOnly {
+        code: i64,
+    }
+    let CodeOnly { code } = serde_json::from_str(error).ok()?;
+    let modern = match code {
+        RESOURCE_NOT_FOUND => "-32602",
+        URL_ELICITATION_REQUIRED => "-32603",
+        _ => return None,
+    };
+    let [raw] = Members::read(&["code"], error).ok()?.values;
+    replace_part(text, raw?, modern.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+    use super::*;
+    use crate::envelope::Sender;
+
+    fn bridged(outcome: &str, method: Method, begun: Option<&BegunSession>) -> Option<String> {
+        let text = format!(r#"{{"jsonrpc" : "2.0",{outcome},"id":1}}"#);
+        let message = Message::parse(text.as_bytes(), Sender::Upstream).unwrap();
+        let bridged = bridge_response(&message, method, begun, true)?;
+        serde_json::from_str::<serde_json::Value>(&bridged).unwrap();
+        let inner = bridged.strip_prefix(r#"{"jsonrpc" : "2.0","#).unwrap();
+        Some(inner.strip_suffix(r#","id":1}"#).unwrap().to_owned())
+    }
+
+    #[track_caller]
+    fn check(outcome: &str, method: Method, expected: &str) {
+        assert_eq!(bridged(outcome, method, None).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_result_is_complete_and_lists_are_private() {
+        check(
+            r#""result":{"content":[ {"type":"text","text":"1.0e0"}]}"#,
+            Method::ToolsCall,
+            r#""result":{"resultType":"complete","content":[ {"type":"text","text":"1.0e0"}]}"#,
+        );
+        check(
+            r#""result" : { }"#,
+            Method::CompletionComplete,
+            r#""result" : {"resultType":"complete" }"#,
+        );
+        check(
+            r#""result":{"prompts":[]}"#,
+            Method::PromptsList,
+            r#""result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","prompts":[]}"#,
+        );
+    }
+
+    #[test]
+    fn an_error_has_a_code_of_the_revision() {
+        for (code, expected) in [
+            ("-32002", Some("-32602")),
+            ("-32042", Some("-32603")),
+            ("-32000", None),
+        ] {
+            let error = |code: &str| {
+                format!(r#""error":{{"code":{code},"message":"m","data":{{"uri":"u:-32002"}}}}"#)
+            };
+            let bridged = bridged(&error(code), Method::ResourcesRead, None);
+            assert_eq!(bridged, expected.map(error), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_begun_session_is_noted_and_told_to_the_model_that_has_to_repeat_it() {
+        let silent = BegunSession { name: None };
+        assert_eq!(
+            bridged(
+                r#""result":{"content":[],"_meta":{"k":1}}"#,
+                Method::ToolsCall,
+                Some(&silent)
+            )
+            .unwrap(),
+            r#""result":{"resultType":"complete","content":[],"_meta":{"mooring/session":{"new":true},"k":1}}"#
+        );
+        let named = BegunSession {
+            name: Some("a1".into()),
+        };
+        let bridged = bridged(
+            r#""result":{"content":[{"type":"text","text":"1"}]}"#,
+            Method::ToolsCall,
+            Some(&named),
+        );
+        let bridged = bridged.unwrap();
+        assert!(bridged.starts_with(r#""result":{"resultType":"complete","_meta":{"mooring/session":{"new":true,"name":"a1"}},"content":[{"type":"text","text":"1"},{"type":"text","text":"This call began session a1."#), "{bridged}");
+    }
+
+    #[test]
+    fn listed_tools_have_the_argument_for_a_session_once() {
+        let list = |schema: &str| {
+            format!(
+                r#""result":{{"resultType":"complete","ttlMs":1,"tools":[{{"name":"a","inputSchema":{schema}}}]}}"#
+            )
+        };
+        for (schema, expected) in [
+            (
+                r#"{"type":"object"}"#,
+                r#"{"properties":{ARGUMENT},"type":"object"}"#,
+            ),
+            (r#"{"properties":{}}"#, r#"{"properties":{ARGUMENT}}"#),
+            (
+                r#"{"properties" : {"n":{"type":"number"}},"additionalProperties":false}"#,
+                r#"{"properties" : {ARGUMENT,"n":{"type":"number"}},"additionalProperties":false}"#,
+            ),
+        ] {
+            let bridged = bridged(&list(schema), Method::ToolsList, None).unwrap();
+            let begin = bridged.find(r#""mooring_session":"#).unwrap();
+            let end = begin + bridged.get(begin..).unwrap().find('}').unwrap() + 1;
+            let argument = bridged.get(begin..end).unwrap().to_owned();
+            assert_eq!(bridged.replace(&argument, "ARGUMENT"), list(expected));
+        }
+        for unchanged in [
+            r#"{"properties":{"mooring_session":{}}}"#,
+            "true",
+            r#"{"properties":[]}"#,
+        ] {
+            assert_eq!(
+                bridged(&list(unchanged), Method::ToolsList, None),
+                Some(list(unchanged))
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_response_stays() {
+        for text in [
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,
+        ] {
+            let message = Message::parse(text.as_bytes(), Sender::Upstream).unwrap();
+            assert_eq!(
+                bridge_response(&message, Method::ToolsCall, None, true),
+                None
+            );
+        }
+    }
+}
