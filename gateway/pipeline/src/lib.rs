@@ -57,7 +57,8 @@ pub use self::pipeline::{Operation, serve, serve_posted};
 pub use self::refusals::{RefusalCause, RefusalView};
 pub use self::removed_servers::RemovedServers;
 pub use self::request::{
-    ClientTransport, MirroredFields, Request, RequestFields, RequestServer, SessionSource,
+    ClientTransport, ContinuityFields, MirroredFields, Request, RequestFields, RequestServer,
+    SessionSource,
 };
 pub use self::request_entry::RequestEntry;
 pub use self::request_facts::RequestKind;

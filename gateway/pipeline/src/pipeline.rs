@@ -150,6 +150,9 @@ async fn route_sessionless(
     message: &Message<'_>,
 ) -> Reply {
     match server {
+        ServerTarget::Upstream(server) if modern::is_kept(server) => {
+            Box::pin(modern::post_continued(&request.at(server), body, message)).await
+        }
         ServerTarget::Upstream(server) => modern::post(&request.at(server), body, message).await,
         ServerTarget::Code(server) => {
             code::post(&request.at(server), message, Revision::MODERN).await
@@ -172,6 +175,7 @@ async fn era_of(
     message: &Message<'_>,
 ) -> Result<ServerEra, Box<Reply>> {
     let server = match server {
+        ServerTarget::Upstream(server) if modern::is_kept(server) => return Ok(ServerEra::Modern),
         ServerTarget::Upstream(server) => server,
         ServerTarget::Code(_) | ServerTarget::Agent(_) | ServerTarget::Admin(_) => {
             return Ok(ServerEra::Modern);

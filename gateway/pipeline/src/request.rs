@@ -70,6 +70,8 @@ pub struct RequestFields {
     pub revision: Result<Revision, VersionError>,
     /// What it repeats of its message.
     pub mirrored: MirroredFields,
+    /// Which session a request without one is to share with others.
+    pub continuity: ContinuityFields,
     /// The name of its client, which tells the sessions of code apart.
     pub client_name: Option<HeaderValue>,
     /// What goes on to upstream servers.
@@ -88,6 +90,15 @@ pub struct MirroredFields {
     pub method: Option<HeaderValue>,
     /// The tool, prompt, resource or task.
     pub name: Option<HeaderValue>,
+}
+
+/// The keys by which requests without a session share one. They are secrets.
+#[derive(Clone, Debug, Default)]
+pub struct ContinuityFields {
+    /// The key that its client names in `Mooring-Session`.
+    pub header: Option<HeaderValue>,
+    /// The keys that the gateway has issued as cookies, by their servers.
+    pub cookies: Vec<(Box<str>, HeaderValue)>,
 }
 
 /// How a client's request came.
@@ -136,10 +147,20 @@ impl Default for RequestFields {
             session: Err(ErrorKind::SessionMissing),
             revision: Ok(Revision::ASSUMED),
             mirrored: MirroredFields::default(),
+            continuity: ContinuityFields::default(),
             client_name: None,
             forwarded: ForwardedFields::default(),
             transport: ClientTransport::default(),
         }
+    }
+}
+
+impl ContinuityFields {
+    /// The key that was issued for this server.
+    pub(crate) fn cookie_of(&self, server: &str) -> Option<&HeaderValue> {
+        let mut cookies = self.cookies.iter();
+        let (_, key) = cookies.find(|(of, _)| **of == *server)?;
+        Some(key)
     }
 }
 
@@ -265,7 +286,7 @@ impl Request {
     }
 
     /// The session, as its caller uses it.
-    fn of_caller(&self, session: Session) -> Session {
+    pub(crate) fn of_caller(&self, session: Session) -> Session {
         if let Some(entry) = &self.entry {
             entry.note_session(&session.digest);
         }

@@ -38,6 +38,8 @@ pub enum ErrorKind {
     SessionMissing,
     /// Unknown, expired, ended, or another principal's; the client must initialize again.
     SessionNotFound,
+    /// The session in which a request without one was to be served has ended; nothing has run (MCP 2026-07-28).
+    SessionEnded,
     /// The session already has an open GET stream.
     StreamConflict,
     /// A response to a request that is not open, or that belongs to a lost upstream session.
@@ -134,6 +136,12 @@ impl ErrorKind {
             Self::SessionNotFound => {
                 row(-32001, S::NOT_FOUND, "session not found: initialize again")
             }
+            // Also for the body that clients read of a 200.
+            Self::SessionEnded => row(
+                -32001,
+                S::OK,
+                "the session of this request has ended, and its state is gone",
+            ),
             Self::StreamConflict => {
                 row(-32000, S::CONFLICT, "the session has a GET stream already")
             }

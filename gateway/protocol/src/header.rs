@@ -12,6 +12,8 @@ pub const MCP_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protoc
 pub const MCP_METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// The tool, prompt, resource or task of the message, repeated.
 pub const MCP_NAME: HeaderName = HeaderName::from_static("mcp-name");
+/// The key of the session that requests without one share.
+pub const MOORING_SESSION: HeaderName = HeaderName::from_static("mooring-session");
 /// The event after which a stream is resumed (WHATWG server-sent events).
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The id of one request, which a client or a proxy may choose: in the reply, in the log, and upstream.

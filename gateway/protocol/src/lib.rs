@@ -44,7 +44,10 @@ pub use listing::Listing;
 pub use mark::Rebound;
 pub use marker::Marker;
 pub use method::Method;
-pub use reply::{ByteStream, EventStream, HeldText, Reply, ReplyBody, ReplyError, ReplyMessages};
+pub use reply::{
+    ByteStream, EventStream, HeldText, Reply, ReplyBody, ReplyError, ReplyMessages,
+    SessionKeyChange,
+};
 pub use response_outcome::ResponseOutcome;
 pub use rewrite::{
     Downward, RewriteError, Upward, rewrite_down, rewrite_up, with_id, with_request_id,

@@ -66,6 +66,8 @@ pub struct Reply {
     pub retry_after: Option<HeaderValue>,
     /// How to authenticate (RFC 9110, 11.6.1): the gateway's own challenge, never an upstream's.
     pub challenge: Option<HeaderValue>,
+    /// The key by which later requests are in the same session, where clients have no sessions of their own.
+    pub session_key: Option<Box<SessionKeyChange>>,
     /// The limit for which the gateway refuses the request: a setting, or words where it is none.
     pub refused_by: Option<&'static str>,
     /// The allowed methods of a 405 (RFC 9110, 10.2.1).
@@ -74,6 +76,23 @@ pub struct Reply {
     pub memory: Option<Arc<MemoryShare>>,
     /// The body.
     pub body: ReplyBody,
+}
+
+/// A change of the key by which a client's requests are in one session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionKeyChange {
+    /// The client gets a key for its session at this server.
+    Issued {
+        /// The server.
+        server: Box<str>,
+        /// The key, a secret.
+        key: HeaderValue,
+    },
+    /// The session of the key that it has for this server has ended.
+    Ended {
+        /// The server.
+        server: Box<str>,
+    },
 }
 
 /// The body of a reply.
@@ -111,6 +130,7 @@ impl Reply {
             session_id: None,
             retry_after: None,
             challenge: None,
+            session_key: None,
             refused_by: None,
             allow: None,
             memory: None,

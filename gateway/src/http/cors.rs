@@ -21,11 +21,11 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, DELETE");
 /// The non-safelisted request headers that MCP clients send.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
     "accept, authorization, content-type, dpop, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, \
-     mooring-client, traceparent, tracestate, x-api-key, x-mcp-session-id",
+     mooring-client, mooring-session, traceparent, tracestate, x-api-key, x-mcp-session-id",
 );
 /// The reply headers that MCP clients read and browsers hide by default.
 const REPLY_HEADERS: HeaderValue = HeaderValue::from_static(
-    "mcp-protocol-version, mcp-session-id, mooring-degraded, retry-after, www-authenticate, x-mcp-session-id",
+    "mcp-protocol-version, mcp-session-id, mooring-degraded, mooring-session, retry-after, www-authenticate, x-mcp-session-id",
 );
 /// How long a browser may cache a preflight reply, in seconds. Chromium caps it at two hours.
 const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("7200");

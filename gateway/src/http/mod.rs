@@ -6,6 +6,7 @@ mod admin;
 mod app;
 mod caller;
 mod challenge;
+mod continuity_keys;
 mod cors;
 mod current_app;
 mod detachable_future;

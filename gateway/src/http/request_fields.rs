@@ -3,8 +3,9 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mooring_session::names::SessionId;
 
+use super::continuity_keys;
 use mooring_code::place::ClientName;
-use mooring_pipeline::{ClientTransport, MirroredFields, RequestFields};
+use mooring_pipeline::{ClientTransport, ContinuityFields, MirroredFields, RequestFields};
 use mooring_protocol::header::{
     MCP_METHOD, MCP_NAME, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID,
 };
@@ -36,6 +37,10 @@ pub(super) fn read_fields(headers: &HeaderMap) -> RequestFields {
         },
         revision,
         mirrored,
+        continuity: match is_modern {
+            true => continuity_keys::read(headers),
+            false => ContinuityFields::default(),
+        },
         client_name: headers.get(ClientName::HEADER).cloned(),
         forwarded,
         transport: ClientTransport::Http(None),
@@ -54,7 +59,7 @@ pub(super) fn read_fields_for_stream(headers: &HeaderMap) -> RequestFields {
 }
 
 /// The value of a header, joined from all its lines.
-fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+pub(super) fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
     let mut value = first.clone();

@@ -112,8 +112,33 @@ impl Session {
     ) -> Result<Self, NameError> {
         // Only the last of them may have an end of line in it.
         let material = format!("{}\n{server}\n{name}\n{params}", principal.as_str());
+        Self::derived(key_prefix, principal, server, "stdio", &material)
+    }
+
+    /// The MCP session that this principal's requests without a session share at a server, where they bring the same key.
+    ///
+    /// # Errors
+    /// Never in practice: the id is letters, digits and dashes.
+    pub fn of_continuity_key(
+        key_prefix: &str,
+        principal: &Principal,
+        server: &str,
+        key: &str,
+    ) -> Result<Self, NameError> {
+        let material = format!("{}\n{server}\n{key}", principal.as_str());
+        Self::derived(key_prefix, principal, server, "continuity", &material)
+    }
+
+    /// The session whose id is made from this material.
+    fn derived(
+        key_prefix: &str,
+        principal: &Principal,
+        server: &str,
+        kind: &str,
+        material: &str,
+    ) -> Result<Self, NameError> {
         let (name, tag) = (digest::hex(material.as_bytes()), server_tag(server));
-        let id = format!("stdio-{name}{tag:08x}");
+        let id = format!("{kind}-{name}{tag:08x}");
         let id = SessionId::parse(id.as_bytes())?;
         Ok(Self::named(key_prefix, id, principal.clone()))
     }
@@ -143,7 +168,11 @@ mod tests {
         let user = || Principal::parse(b"ada").unwrap();
         let minted = Session::mint("mcpgw:", user(), "a").unwrap();
         let named = Session::of_name("mcpgw:", &user(), "a", "work", "{}").unwrap();
-        for id in [minted.id, named.id] {
+        let keyed = Session::of_continuity_key("mcpgw:", &user(), "a", "work").unwrap();
+        let other = Principal::parse(b"bob").unwrap();
+        let others = Session::of_continuity_key("mcpgw:", &other, "a", "work").unwrap();
+        assert_ne!(keyed.id, others.id);
+        for id in [minted.id, named.id, keyed.id] {
             assert!(Session::is_id_of(&id, "a"));
             assert!(!Session::is_id_of(&id, "b"));
         }

@@ -57,6 +57,7 @@ where
         session_id: head.headers.get(MCP_SESSION_ID).cloned(),
         retry_after: head.headers.get(RETRY_AFTER).cloned(),
         challenge: None,
+        session_key: None,
         refused_by: None,
         allow: None,
         memory,

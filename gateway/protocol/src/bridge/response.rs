@@ -5,6 +5,7 @@ use serde::Deserialize;
 use super::session_argument::{add_argument, sentence};
 use crate::envelope::{Kind, Message};
 use crate::keys::Members;
+use crate::mark::{LOST_STATE_SENTENCE, MarkPlace};
 use crate::method::Method;
 use crate::splice::{Edit, append_element, first_member, quoted, replace_part, splice};
 
@@ -26,6 +27,8 @@ const URL_ELICITATION_REQUIRED: i64 = -32042;
 pub struct BegunSession {
     /// Its name, if the model has to repeat it.
     pub name: Option<Box<str>>,
+    /// Where the result tells that an earlier session is gone with its state, if there was one.
+    pub lost: Option<MarkPlace>,
 }
 
 /// The response to a request of this method as one of 2026-07-28. `begun` is noted in a result; tools in a list get the
@@ -76,10 +79,14 @@ fn result_edits(
             Some(meta) => edits.push(replace_part(text, meta, format!("{{{note}}}"))?),
             None => members.push(format!("\"_meta\":{{{note}}}")),
         }
-        if let Some(name) = &begun.name
-            && method == Method::ToolsCall
-        {
-            let block = format!(r#"{{"type":"text","text":{}}}"#, quoted(&sentence(name)));
+        let told = match (&begun.name, begun.lost) {
+            _ if method != Method::ToolsCall => None,
+            (Some(name), _) => Some(sentence(name)),
+            (None, Some(MarkPlace::Content)) => Some(LOST_STATE_SENTENCE.to_owned()),
+            (None, Some(MarkPlace::Meta) | None) => None,
+        };
+        if let Some(told) = told {
+            let block = format!(r#"{{"type":"text","text":{}}}"#, quoted(&told));
             match content {
                 Some(content) => edits.extend(append_element(text, content, &block)),
                 None => members.push(format!("\"content\":[{block}]")),
@@ -93,10 +100,15 @@ fn result_edits(
 }
 
 fn session_note(begun: &BegunSession) -> String {
-    match &begun.name {
-        Some(name) => format!(r#""{SESSION_KEY}":{{"new":true,"name":{}}}"#, quoted(name)),
-        None => format!(r#""{SESSION_KEY}":{{"new":true}}"#),
-    }
+    let name = match &begun.name {
+        Some(name) => format!(r#","name":{}"#, quoted(name)),
+        None => String::new(),
+    };
+    let lost = match begun.lost {
+        Some(_) => r#","state_lost":true"#,
+        None => "",
+    };
+    format!(r#""{SESSION_KEY}":{{"new":true{name}{lost}}}"#)
 }
 
 /// Whether results of this method have cache hints (2026-07-28, caching).
@@ -183,7 +195,10 @@ mod tests {
 
     #[test]
     fn a_begun_session_is_noted_and_told_to_the_model_that_has_to_repeat_it() {
-        let silent = BegunSession { name: None };
+        let silent = BegunSession {
+            name: None,
+            lost: None,
+        };
         assert_eq!(
             bridged(
                 r#""result":{"content":[],"_meta":{"k":1}}"#,
@@ -195,6 +210,7 @@ mod tests {
         );
         let named = BegunSession {
             name: Some("a1".into()),
+            lost: None,
         };
         let bridged = bridged(
             r#""result":{"content":[{"type":"text","text":"1"}]}"#,
@@ -203,6 +219,24 @@ mod tests {
         );
         let bridged = bridged.unwrap();
         assert!(bridged.starts_with(r#""result":{"resultType":"complete","_meta":{"mooring/session":{"new":true,"name":"a1"}},"content":[{"type":"text","text":"1"},{"type":"text","text":"This call began session a1."#), "{bridged}");
+    }
+
+    #[test]
+    fn a_session_in_the_place_of_a_lost_one_says_so() {
+        for (lost, is_told) in [(MarkPlace::Content, true), (MarkPlace::Meta, false)] {
+            let begun = BegunSession {
+                name: None,
+                lost: Some(lost),
+            };
+            let bridged = bridged(
+                r#""result":{"content":[]}"#,
+                Method::ToolsCall,
+                Some(&begun),
+            );
+            let bridged = bridged.unwrap();
+            assert!(bridged.contains(r#"{"mooring/session":{"new":true,"state_lost":true}}"#));
+            assert_eq!(bridged.contains(LOST_STATE_SENTENCE), is_told, "{bridged}");
+        }
     }
 
     #[test]

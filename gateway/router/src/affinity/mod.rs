@@ -15,6 +15,7 @@ mod cleaning;
 mod close;
 mod configuration;
 mod configured;
+mod continued_session;
 mod establish;
 mod events;
 mod history;
@@ -54,6 +55,7 @@ pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind}
 pub use cancellation::{CancelledRequest, publish_requests};
 pub use close::CloseOutcome;
 pub use configuration::{RoutedServers, SessionLimits};
+pub use continued_session::{ContinuedSession, SessionBeginning};
 pub use establish::init_digest;
 pub use events::wake_waiters;
 pub use moving::{MoveError, MovePreview, MoveRequest, MoveTiming, MovedBinding};
@@ -77,6 +79,7 @@ use self::beats::AcknowledgedBeats;
 use self::binding_spans::BindingSpans;
 use self::boot_clock::boot_now;
 use self::configuration::RouterConfiguration;
+use self::continued_session::ContinuedSessions;
 use self::stream::OpenStreams;
 use self::turn::{DelegationTable, HeldTurns};
 use self::wake_ups::Waiters;
@@ -109,6 +112,7 @@ struct Shared {
     open_streams: OpenStreams,
     in_flight_requests: InFlightRequests,
     binding_spans: BindingSpans,
+    continued_sessions: ContinuedSessions,
     /// Each thread has its own: a turn is kept by the thread that took it.
     held_turns: ThreadLocal<Arc<HeldTurns>>,
     departure: Departure,
@@ -158,6 +162,7 @@ impl SessionRouter {
             open_streams: OpenStreams::default(),
             in_flight_requests: InFlightRequests::default(),
             binding_spans: BindingSpans::default(),
+            continued_sessions: ContinuedSessions::default(),
             held_turns: ThreadLocal::new(),
             options,
             departure: Departure::default(),
@@ -232,8 +237,14 @@ impl SessionRouter {
         self.delegations().open();
     }
 
+    /// The sessions that were opened in their clients' names.
+    fn continued_sessions(&self) -> &ContinuedSessions {
+        &self.0.continued_sessions
+    }
+
     /// The session has ended here: its delegated turns are left, and its bindings are not counted any more.
     fn forget_session(&self, key: &SessionKey, record: &RecordView) {
+        self.continued_sessions().forget(key);
         self.active_bindings().forget(key, record);
         for binding in &record.bindings {
             self.delegations().recall(key, &binding.server);

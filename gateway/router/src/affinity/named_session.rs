@@ -15,6 +15,7 @@ use mooring_session::rules::CreateReply;
 use mooring_session::view::RecordView;
 use tokio::time::{Instant, sleep};
 
+use super::continued_session::SessionBeginning;
 use super::establish::init_digest;
 use super::{CloseOutcome, OpenError, Session, SessionRouter};
 use mooring_store::{InitDigest, StoreError, labels};
@@ -50,25 +51,42 @@ impl SessionRouter {
         session: &Session,
         params: &str,
     ) -> Result<SessionStart, OpenError> {
+        let (start, _) = self.begin_named(session, Some(params)).await?;
+        Ok(start)
+    }
+
+    /// The same, and how it begins if it is new. The initialize params of a session that exists are renewed with `params`;
+    /// none if the caller does not know them.
+    pub(super) async fn begin_named(
+        &self,
+        session: &Session,
+        params: Option<&str>,
+    ) -> Result<(SessionStart, SessionBeginning), OpenError> {
         // The process that opens the session records its initialize params.
         let create = self.creation(session, BTreeMap::new());
         let mut deadline = Instant::now() + OPENED_WITHIN;
         let mut incarnation = None;
         loop {
             let created = self.admit(session, &create).await?;
+            let beginning = match created.revived {
+                Some(_) => SessionBeginning::Again,
+                None => SessionBeginning::First,
+            };
             if created.created {
                 self.clean_before(session, created);
-                return Ok(SessionStart::New);
+                return Ok((SessionStart::New, beginning));
             }
             match self.answer_in(&created.record).await? {
                 Answer::Kept(result) => {
                     // Every process that continues it renews these.
-                    if let Some(digest) = init_digest(&created.record) {
+                    if let Some(params) = params
+                        && let Some(digest) = init_digest(&created.record)
+                    {
                         self.store().put_init(&digest, params).await?;
                     }
-                    return Ok(SessionStart::Continued(result));
+                    return Ok((SessionStart::Continued(result), beginning));
                 }
-                Answer::Gone => return Ok(SessionStart::Unknown),
+                Answer::Gone => return Ok((SessionStart::Unknown, beginning)),
                 Answer::Awaited if incarnation != Some(created.record.generation) => {
                     // Another process restarted it, and has the full time again.
                     incarnation = Some(created.record.generation);

@@ -67,7 +67,7 @@ pub enum OpenError {
 impl OpenError {
     /// A new session can only have ended because of the session limit: between its CREATE and its BIND it looks idle to
     /// peers.
-    fn or_displaced(self) -> Self {
+    pub(super) fn or_displaced(self) -> Self {
         match self {
             Self::Store(StoreError::Refused(Refusal::Ended | Refusal::NoSession))
             | Self::Resolve(ResolveError::Store(StoreError::Refused(
@@ -235,7 +235,7 @@ impl SessionRouter {
     }
 
     /// Counts a new session of the principal, fleet-wide.
-    async fn check_rate(&self, principal: &Principal) -> Result<(), OpenError> {
+    pub(super) async fn check_rate(&self, principal: &Principal) -> Result<(), OpenError> {
         let Some(limit) = self.session_limits().initializes_per_minute else {
             return Ok(());
         };

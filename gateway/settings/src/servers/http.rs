@@ -56,7 +56,7 @@ settings! {
         /// Where the first result of a tool after a loss reports that state is gone.
         pub lost_state_notice: LostStateNotice => |reader| reader.read(&LOST_STATE_NOTICE),
         /// Which requests without a session of their own share one.
-        pub continuity: Continuity => |reader| parse_continuity(reader, sessions),
+        pub continuity: Continuity => |reader| parse_continuity(reader, sessions, era != EraChoice::Auto),
     }
 }
 

@@ -87,8 +87,12 @@ words! {
     }
 }
 
-/// Which requests share a session; refused where no sessions are kept.
-pub(super) fn parse_continuity(reader: &mut Reader<'_>, affinity: Affinity) -> Continuity {
+/// Which requests share a session; refused where no sessions are kept, or another setting says how such requests are served.
+pub(super) fn parse_continuity(
+    reader: &mut Reader<'_>,
+    affinity: Affinity,
+    era_is_written: bool,
+) -> Continuity {
     let continuity = reader.read(&CONTINUITY);
     let word = match continuity {
         Continuity::None => return continuity,
@@ -102,6 +106,14 @@ pub(super) fn parse_continuity(reader: &mut Reader<'_>, affinity: Affinity) -> C
             word,
             "no sessions of this server are kept (servers.affinity, or affinity.enabled)",
             "\"none\", or servers.affinity = \"on\"",
+        );
+    }
+    if era_is_written {
+        reader.refuse(
+            &CONTINUITY,
+            word,
+            "servers.era says how requests without a session are served",
+            "\"none\", or servers.era = \"auto\"",
         );
     }
     continuity

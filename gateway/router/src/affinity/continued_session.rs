@@ -1,0 +1,273 @@
+//! Sessions of clients that have none of their own: the gateway opens them in their client's name, and finds them again.
+//!
+//! Such a session has a key: whoever brings the key is in it, at any gateway. Invariants: of many requests that begin one
+//! session at the same time, at however many gateways, one initializes its server and the others wait; and a session that
+//! was found to exist is used without asking again, because a use of it fails visibly once it has ended.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mooring_session::Refusal;
+use mooring_session::names::{LabelName, LabelValue};
+use mooring_session::view::RecordView;
+use serde::Deserialize;
+
+use super::active_bindings::{BindingHolder, InFlightKind};
+use super::establish::REVISION_LABEL;
+use super::{InitializeRequest, OpenError, Session, SessionRouter, SessionStart};
+use mooring_protocol::Revision;
+use mooring_store::{EndCause, SessionKey, StoreError, labels};
+use mooring_upstream::Server;
+use mooring_usage::BoundedCache;
+
+/// Most sessions that a gateway remembers to exist. Each of the others costs some store commands when it is used.
+const SESSIONS_MAX: usize = 16_384;
+
+/// A session that was opened in its client's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContinuedSession {
+    /// The revision that its server chose.
+    pub revision: Revision,
+    /// How it began, if this request has begun it.
+    pub beginning: Option<SessionBeginning>,
+}
+
+/// How a session began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionBeginning {
+    /// Nothing is known of an earlier one under its key.
+    First,
+    /// An earlier one under its key has expired, or was ended.
+    Again,
+}
+
+/// The sessions that were found to exist, and when.
+#[derive(Debug)]
+pub(super) struct ContinuedSessions(Mutex<BoundedCache<SessionKey, (Revision, Instant)>>);
+
+impl Default for ContinuedSessions {
+    fn default() -> Self {
+        Self(Mutex::new(BoundedCache::new(SESSIONS_MAX)))
+    }
+}
+
+impl ContinuedSessions {
+    /// The revision of a session that was used here within `kept`, which this use extends.
+    fn get(&self, key: &SessionKey, kept: Duration) -> Option<Revision> {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (revision, used_at) = *sessions.get(key)?;
+        if used_at.elapsed() >= kept {
+            sessions.remove(key);
+            return None;
+        }
+        sessions.insert(key.clone(), (revision, Instant::now()));
+        Some(revision)
+    }
+
+    fn note(&self, key: &SessionKey, revision: Revision) {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.insert(key.clone(), (revision, Instant::now()));
+    }
+
+    pub(super) fn forget(&self, key: &SessionKey) {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.remove(key);
+    }
+}
+
+impl SessionRouter {
+    /// Opens the session at its server, or finds it opened. Waits for another gateway that opens it.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; nothing of the session is left.
+    pub async fn open_or_continue(
+        &self,
+        session: &Session,
+        server: &Server,
+        request: &InitializeRequest<'_>,
+    ) -> Result<ContinuedSession, OpenError> {
+        if let Some(revision) = self.known_session(session) {
+            return Ok(ContinuedSession {
+                revision,
+                beginning: None,
+            });
+        }
+        let (continued, _) = Box::pin(self.find_or_open(session, server, request)).await?;
+        Ok(continued)
+    }
+
+    /// What the server answered when the session was initialized, as the JSON text of the result; none if that is not
+    /// stored. Opens the session if it is not open.
+    ///
+    /// # Errors
+    /// See [`open_or_continue`](Self::open_or_continue).
+    pub async fn initialize_result(
+        &self,
+        session: &Session,
+        server: &Server,
+        request: &InitializeRequest<'_>,
+    ) -> Result<Option<String>, OpenError> {
+        let (_, result) = self.find_or_open(session, server, request).await?;
+        Ok(result)
+    }
+
+    /// Finds a session that was opened before; none if there is none of this principal.
+    ///
+    /// # Errors
+    /// The store is unreachable.
+    pub async fn find_continued(
+        &self,
+        session: &Session,
+    ) -> Result<Option<ContinuedSession>, StoreError> {
+        let revision = match self.known_session(session) {
+            Some(revision) => revision,
+            None => match self.store().get(&session.key).await {
+                Ok(record) if record.principal == session.principal => {
+                    let revision = revision_label(&record).unwrap_or(Revision::OFFERED);
+                    self.continued_sessions().note(&session.key, revision);
+                    revision
+                }
+                Ok(_) | Err(StoreError::Refused(Refusal::NoSession | Refusal::Ended)) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(Some(ContinuedSession {
+            revision,
+            beginning: None,
+        }))
+    }
+
+    /// The session was found to have ended: its next use looks whether it exists.
+    pub fn forget_continued(&self, session: &Session) {
+        self.continued_sessions().forget(&session.key);
+    }
+
+    /// A session that was idle for longer may have expired.
+    fn known_session(&self, session: &Session) -> Option<Revision> {
+        let ttl = Duration::from_millis(self.options().session_ttl.get());
+        self.continued_sessions().get(&session.key, ttl / 2)
+    }
+
+    async fn find_or_open(
+        &self,
+        session: &Session,
+        server: &Server,
+        request: &InitializeRequest<'_>,
+    ) -> Result<(ContinuedSession, Option<String>), OpenError> {
+        let (start, beginning) = self.begin_named(session, None).await?;
+        let (result, beginning) = match start {
+            SessionStart::Continued(result) => (Some(result), None),
+            SessionStart::Unknown => (None, None),
+            SessionStart::New => {
+                let opened = self
+                    .open_in_name_of_client(session, server, request)
+                    .await?;
+                (opened, Some(beginning))
+            }
+        };
+        let revision = result.as_deref().and_then(revision_in);
+        let revision = revision.unwrap_or(Revision::OFFERED);
+        self.continued_sessions().note(&session.key, revision);
+        let continued = ContinuedSession {
+            revision,
+            beginning,
+        };
+        Ok((continued, result))
+    }
+
+    /// Initializes the server in a session whose record was created just now. Ends it if that fails, so that nobody waits
+    /// for it.
+    async fn open_in_name_of_client(
+        &self,
+        session: &Session,
+        server: &Server,
+        request: &InitializeRequest<'_>,
+    ) -> Result<Option<String>, OpenError> {
+        // From here on the session is in use, and this gateway does not end it for another.
+        let in_flight = self
+            .active_bindings()
+            .begin(session, &server.id, InFlightKind::Call);
+        let opening = async {
+            self.check_rate(&session.principal).await?;
+            self.note_initialize(session, request).await?;
+            Ok(self.initialize(session, server).await?)
+        };
+        let opened: Result<_, OpenError> = opening.await;
+        let (_, initialized) = match opened.map_err(OpenError::or_displaced) {
+            Ok(opened) => opened,
+            Err(error) => {
+                tracing::warn!(session = %session.digest, %error, "failed to open a session in the name of its client");
+                self.close_lost(session, EndCause::NotOpened).await;
+                return Err(error);
+            }
+        };
+        in_flight.set_holder(BindingHolder::This);
+        if let Some(revision) = &initialized.revision
+            && **revision != *request.revision
+            && let Err(error) = self
+                .set_labels(session, labels(&[(REVISION_LABEL, revision)]))
+                .await
+        {
+            tracing::info!(session = %session.digest, %error, "failed to record the negotiated revision");
+        }
+        let answer = initialized.answer.message();
+        let result = answer.and_then(|answer| answer.outcome().map(str::to_owned));
+        if let Some(result) = &result {
+            self.note_answer(session, result).await;
+        }
+        Ok(result)
+    }
+}
+
+fn revision_label(record: &RecordView) -> Option<Revision> {
+    let name = LabelName::parse(REVISION_LABEL).ok()?;
+    record
+        .labels
+        .get(&name)
+        .map(LabelValue::as_str)
+        .and_then(Revision::named)
+}
+
+/// The revision in an `initialize` result.
+fn revision_in(result: &str) -> Option<Revision> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct RevisionOnly {
+        protocol_version: Box<str>,
+    }
+    let result: RevisionOnly = serde_json::from_str(result).ok()?;
+    Revision::named(&result.protocol_version)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_session::names::SessionId;
+
+    use super::*;
+
+    #[test]
+    fn a_session_is_known_for_a_while_after_its_use() {
+        let sessions = ContinuedSessions::default();
+        let key = SessionKey::mcp("mcpgw:", &SessionId::parse(b"a").unwrap());
+        let hour = Duration::from_secs(3600);
+        assert_eq!(sessions.get(&key, hour), None);
+        sessions.note(&key, Revision::V2025_06_18);
+        assert_eq!(sessions.get(&key, hour), Some(Revision::V2025_06_18));
+        assert_eq!(sessions.get(&key, Duration::ZERO), None);
+        assert_eq!(sessions.get(&key, hour), None, "it was idle for too long");
+        sessions.note(&key, Revision::V2025_06_18);
+        sessions.forget(&key);
+        assert_eq!(sessions.get(&key, hour), None);
+    }
+
+    #[test]
+    fn the_revision_is_the_one_that_the_server_chose() {
+        let revision = |name| revision_in(&format!(r#"{{"protocolVersion":"{name}"}}"#));
+        assert_eq!(revision("2025-06-18"), Some(Revision::V2025_06_18));
+        assert_eq!(revision("1"), None);
+        assert_eq!(revision_in("{}"), None);
+    }
+}
