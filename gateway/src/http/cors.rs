@@ -25,7 +25,8 @@ const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
 );
 /// The reply headers that MCP clients read and browsers hide by default.
 const REPLY_HEADERS: HeaderValue = HeaderValue::from_static(
-    "mcp-protocol-version, mcp-session-id, mooring-degraded, mooring-session, retry-after, www-authenticate, x-mcp-session-id",
+    "mcp-protocol-version, mcp-session-id, mooring-degraded, mooring-session, retry-after, www-authenticate, \
+     x-mcp-session-id",
 );
 /// How long a browser may cache a preflight reply, in seconds. Chromium caps it at two hours.
 const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("7200");

@@ -75,6 +75,7 @@ mod logs;
 mod loss_race;
 mod may_have_run;
 mod migration;
+mod modern_continuity;
 mod older_servers;
 mod openapi;
 mod operators;

@@ -64,7 +64,8 @@ pub(super) async fn post(
 fn is_refused(method: Method, message: &Message<'_>) -> bool {
     let is_of_other_era = matches!(
         method,
-        Method::Ping
+        Method::Initialize
+            | Method::Ping
             | Method::LoggingSetLevel
             | Method::ResourcesSubscribe
             | Method::ResourcesUnsubscribe
