@@ -1,6 +1,7 @@
 //! The entry of every request of an admitted client, and its route by its era and the kind of its server.
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::StatusCode;
 
 use super::directory::ServerTarget;
@@ -151,7 +152,8 @@ async fn route_sessionless(
 ) -> Reply {
     match server {
         ServerTarget::Upstream(server) if modern::is_kept(server) => {
-            Box::pin(modern::post_continued(&request.at(server), body, message)).await
+            // Its type is erased: the compiler has a limit for the depth of futures.
+            modern::post_continued(&request.at(server), body, message).boxed().await
         }
         ServerTarget::Upstream(server) => modern::post(&request.at(server), body, message).await,
         ServerTarget::Code(server) => {

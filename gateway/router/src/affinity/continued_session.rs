@@ -37,7 +37,7 @@ pub struct ContinuedSession {
 pub enum SessionBeginning {
     /// Nothing is known of an earlier one under its key.
     First,
-    /// An earlier one under its key has expired, or was ended.
+    /// An earlier one under its key has expired, or was ended with its state.
     Again,
 }
 

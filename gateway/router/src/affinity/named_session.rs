@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use mooring_session::Refusal;
 use mooring_session::names::LabelName;
+use mooring_session::record::SessionState;
 use mooring_session::rules::CreateReply;
 use mooring_session::view::RecordView;
 use tokio::time::{Instant, sleep};
@@ -27,6 +28,8 @@ const ANSWER_LABEL: &[u8] = b"answer";
 const NOT_KEPT: &str = "not-kept";
 /// How long another process may take to open the session before it counts as dead.
 const OPENED_WITHIN: Duration = Duration::from_secs(15);
+/// The same for a session that is opened in its client's name, whose server may be a program that has to start.
+const OPENED_FOR_CLIENT_WITHIN: Duration = Duration::from_secs(45);
 /// Interval of checks whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
@@ -64,13 +67,19 @@ impl SessionRouter {
     ) -> Result<(SessionStart, SessionBeginning), OpenError> {
         // The process that opens the session records its initialize params.
         let create = self.creation(session, BTreeMap::new());
-        let mut deadline = Instant::now() + OPENED_WITHIN;
+        let patience = match params {
+            Some(_) => OPENED_WITHIN,
+            None => OPENED_FOR_CLIENT_WITHIN,
+        };
+        let mut deadline = Instant::now() + patience;
         let mut incarnation = None;
         loop {
             let created = self.admit(session, &create).await?;
-            let beginning = match created.revived {
-                Some(_) => SessionBeginning::Again,
-                None => SessionBeginning::First,
+            // One that was ended by its client, or never opened, has left no bindings.
+            let has_expired = created.revived == Some(SessionState::Expired);
+            let beginning = match has_expired || !created.previous.is_empty() {
+                true => SessionBeginning::Again,
+                false => SessionBeginning::First,
             };
             if created.created {
                 self.clean_before(session, created);
@@ -90,7 +99,7 @@ impl SessionRouter {
                 Answer::Awaited if incarnation != Some(created.record.generation) => {
                     // Another process restarted it, and has the full time again.
                     incarnation = Some(created.record.generation);
-                    deadline = Instant::now() + OPENED_WITHIN;
+                    deadline = Instant::now() + patience;
                 }
                 Answer::Awaited if Instant::now() < deadline => sleep(LOOK_EVERY).await,
                 // The process that should have opened it is gone: restart the session.
