@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use mooring_session::limits::KEY_BYTES_MAX;
 use mooring_session::names::{NameError, Problem, ServerName, SessionId};
+use mooring_session::session_digest;
 
 /// Server, user, and a third: the language of code, or the parent of an agent.
 const PARTS: usize = 3;
@@ -33,9 +34,9 @@ impl Family {
     /// The part of a key between the store's prefix and the rest.
     const fn word(self) -> &'static str {
         match self {
-            Self::Mcp => "session_affinity:",
-            Self::Code => "code_exec_session:",
-            Self::Agent => "agent_session:",
+            Self::Mcp => session_digest::MCP_HEAD,
+            Self::Code => session_digest::CODE_HEAD,
+            Self::Agent => session_digest::AGENT_HEAD,
         }
     }
 

@@ -26,6 +26,7 @@ mod redis;
 mod request_name;
 mod request_parts;
 mod session;
+mod session_counts;
 mod status;
 mod store;
 #[cfg(any(test, feature = "test-support"))]
@@ -58,6 +59,7 @@ pub use self::redis::check_certificates;
 pub use self::request_name::{REQUEST_KEPT, RequestName};
 pub use self::request_parts::{fresh_token, labels};
 pub use self::session::Session;
+pub use self::session_counts::{InstanceCount, OwnerCount, SessionCounts};
 pub use self::status::{AnsweredBy, RedisServerView, StoreMode, StoreStatus};
 pub use self::store::{
     ClaimRefusal, DesiredStateError, DropGuard, EvictionOutcome, ForgetOutcome, Reaper, RoomError,

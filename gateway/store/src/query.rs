@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use mooring_session::DigestPrefix;
 pub use mooring_session::index::Order;
-use mooring_session::index::{Filter, Glob};
+use mooring_session::index::{Filter, Glob, SearchPart};
 pub use mooring_session::limits::LIST_COUNT_MAX as PAGE_MAX;
 use mooring_session::limits::PATTERN_BYTES_MAX;
 use mooring_session::names::{InstanceName, NameError, Principal, Problem, ServerName, WorkerId};
@@ -35,6 +36,10 @@ pub struct SessionQuery {
     /// A Redis pattern for the part of the key after the family's prefix: the id of an MCP session,
     /// `<server>:<user_slug>:<language>` of a code session.
     pub id_pattern: Option<Box<str>>,
+    /// The digest of the session, or the first digits of it, at least four.
+    pub digest: Option<Box<str>>,
+    /// A part of the names of the session, in any case; or the beginning of its digest.
+    pub text: Option<Box<str>>,
     /// By the time of creation.
     pub order: Order,
     /// The cursor of the previous page; none for the first page.
@@ -53,6 +58,8 @@ impl Default for SessionQuery {
             owner: None,
             state: None,
             id_pattern: None,
+            digest: None,
+            text: None,
             order: Order::Newest,
             cursor: None,
             count: PAGE_USUAL,
@@ -64,7 +71,7 @@ impl SessionQuery {
     /// The rules' filter of the family's keys under `prefix`.
     ///
     /// # Errors
-    /// `ERR` for a pattern that is too long.
+    /// `ERR` for a pattern or a text that is too long, or for a digest that is none.
     pub(super) fn filter(&self, prefix: &str) -> Result<Filter, Refusal> {
         let pattern = key_pattern(self.family, prefix, self.id_pattern.as_deref());
         let pattern = Glob::parse(pattern.as_bytes()).map_err(|_| {
@@ -81,10 +88,18 @@ impl SessionQuery {
             driver: None,
             state: self.state,
             pattern: Some(pattern),
-            digest: None,
-            text: None,
+            digest: self.digest.as_deref().map(parse_digest).transpose()?,
+            text: self.text.as_deref().map(parse_text).transpose()?,
         })
     }
+}
+
+fn parse_digest(text: &str) -> Result<DigestPrefix, Refusal> {
+    DigestPrefix::parse(text.as_bytes()).map_err(Refusal::Argument)
+}
+
+fn parse_text(text: &str) -> Result<SearchPart, Refusal> {
+    SearchPart::parse(text.as_bytes()).map_err(Refusal::Argument)
 }
 
 /// A page of sessions. It may be short, even empty, and still have a next one.

@@ -22,8 +22,12 @@ use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::query::{Cursor, PAGE_MAX, SessionPage, SessionQuery};
 
-/// Most rows that one call examines.
-const EXAMINED_MAX: usize = 2_000;
+/// The work of one call: 2,000 records that are read, or ten times as many keys.
+const WORK_MAX: usize = 20_000;
+/// The work of a row whose key alone decides.
+const KEY_WORK: usize = 1;
+/// The work of a row whose record is read.
+const RECORD_WORK: usize = 10;
 
 impl EmbeddedStore {
     pub(crate) async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
@@ -103,19 +107,23 @@ impl Database {
         let Statement { sql, values } = candidates(search, now);
         let mut statement = transaction.prepare_cached(&sql)?;
         let mut rows = statement.query(params_from_iter(values))?;
-        let (mut sessions, mut examined, mut cursor) = (Vec::new(), 0, None);
+        let (mut sessions, mut work, mut cursor) = (Vec::new(), 0, None);
         while let Some(row) = rows.next()? {
             let place = Place {
                 created_at: row.get(0)?,
                 ordinal: row.get(1)?,
             };
-            examined += 1;
-            if let Some((key, record)) = read(row, &search.prefix)?
-                && search.filter.admits(key.secret().as_bytes(), &record, now)
-            {
-                sessions.push((key, RecordView::of(&record, &context)));
+            if !search.filter.admits_key(key_of(row)?) {
+                work += KEY_WORK;
+            } else {
+                work += RECORD_WORK;
+                if let Some((key, record)) = read(row, &search.prefix)?
+                    && search.filter.admits(key.secret().as_bytes(), &record, now)
+                {
+                    sessions.push((key, RecordView::of(&record, &context)));
+                }
             }
-            if sessions.len() >= search.count || examined >= EXAMINED_MAX {
+            if sessions.len() >= search.count || work >= WORK_MAX {
                 cursor = rows.next()?.and_then(|_| place.cursor());
                 break;
             }
@@ -128,10 +136,13 @@ impl Database {
     }
 }
 
+fn key_of<'r>(row: &'r Row<'_>) -> Result<&'r [u8], TransactionError> {
+    Ok(row.get_ref(2)?.as_bytes().unwrap_or_default())
+}
+
 /// A record and its key; none if the record cannot be read, or the key does not have this gateway's prefix.
 fn read(row: &Row<'_>, prefix: &str) -> Result<Option<(SessionKey, Record)>, TransactionError> {
-    let key = row.get_ref(2)?.as_bytes().unwrap_or_default();
-    let Some(key) = SessionKey::named(prefix, key) else {
+    let Some(key) = SessionKey::named(prefix, key_of(row)?) else {
         return Ok(None);
     };
     let json: String = row.get(3)?;

@@ -21,6 +21,7 @@
 //! for no lock, overtakes no command on the same session ([`pending`]), and leaves everything but a plain read to the
 //! thread. Without a file there is no thread.
 
+mod counting;
 mod database;
 mod desired_state;
 mod failure;

@@ -14,6 +14,7 @@ use crate::error::{StoreError, UnavailableReason};
 use crate::key::{Family, SessionKey};
 use crate::query::{SessionPage, SessionQuery};
 use crate::redis::RedisStore;
+use crate::session_counts::SessionCounts;
 use crate::workers::WorkerView;
 
 /// How often a gateway that has others beside it asks for them. In a large fleet the answer is long.
@@ -45,6 +46,10 @@ impl FallbackStore {
 
     pub(crate) async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
         self.shared.present().await?.list(query).await
+    }
+
+    pub(crate) async fn count(&self, family: Family) -> Result<Option<SessionCounts>, StoreError> {
+        self.shared.present().await?.count(family).await
     }
 
     pub(crate) async fn explain(&self, key: &SessionKey) -> Result<Vec<String>, StoreError> {

@@ -12,6 +12,7 @@
 mod backoff;
 mod command;
 mod command_connection;
+mod counts;
 mod desired_state;
 mod dial;
 mod down_reason;

@@ -101,7 +101,7 @@ impl Fields {
     }
 
     /// A text that is only shown.
-    fn short_text(&mut self, field: &str) -> Result<Box<str>, Problem> {
+    pub(super) fn short_text(&mut self, field: &str) -> Result<Box<str>, Problem> {
         let value = self.take(field).ok_or_else(|| missing(field))?;
         text(&value)
             .map(Into::into)

@@ -3,6 +3,7 @@
 //! A Redis may also have sessions outside of this gateway's prefix, and each family of keys has its own reaper: LIST
 //! and REAP select one family by the pattern of its keys.
 
+use mooring_session::index::{Filter, SearchPart};
 use mooring_session::names::WorkerId;
 use mooring_session::view::RecordView;
 use redis::{Cmd, Value};
@@ -22,7 +23,26 @@ impl RedisStore {
             return scripted.list(query).await;
         }
         // The same refusal as by the rules for an invalid query.
-        query.filter(&self.prefix).map_err(StoreError::Refused)?;
+        let filter = query.filter(&self.prefix).map_err(StoreError::Refused)?;
+        match self.page_of(query).await {
+            // An older module refuses the words of a search: what it lists is compared here.
+            Err(StoreError::Reply { .. }) if query.digest.is_some() || query.text.is_some() => {
+                let plain = SessionQuery {
+                    digest: None,
+                    text: None,
+                    count: PAGE_MAX,
+                    ..query.clone()
+                };
+                let mut page = self.page_of(&plain).await?;
+                page.sessions
+                    .retain(|(key, record)| is_found(&filter, key, record));
+                Ok(page)
+            }
+            page => page,
+        }
+    }
+
+    async fn page_of(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
         let name = "SESSION.LIST";
         let command = list(&self.prefix, query);
         let value = self.send(&command, name, Resend::Once).await?;
@@ -76,6 +96,13 @@ impl RedisStore {
     }
 }
 
+/// Whether a session that was listed is the one to find.
+fn is_found(filter: &Filter, key: &SessionKey, record: &RecordView) -> bool {
+    let bytes = key.secret().as_bytes();
+    let is_text = |text: &SearchPart| text.is_in_view(bytes, record);
+    filter.admits_key(bytes) && filter.text.as_ref().is_none_or(is_text)
+}
+
 /// The LIST command for a query.
 pub(super) fn list(prefix: &str, query: &SessionQuery) -> Cmd {
     let mut command = redis::cmd("SESSION.LIST");
@@ -84,6 +111,8 @@ pub(super) fn list(prefix: &str, query: &SessionQuery) -> Cmd {
         ("SERVER", query.server.as_ref().map(|it| it.as_str())),
         ("INSTANCE", query.instance.as_ref().map(|it| it.as_str())),
         ("OWNER", query.owner.as_ref().map(|it| it.as_str())),
+        ("DIGEST", query.digest.as_deref()),
+        ("TEXT", query.text.as_deref()),
         ("STATE", query.state.map(|it| it.as_str())),
         ("CURSOR", query.cursor.as_ref().map(Cursor::as_str)),
     ];

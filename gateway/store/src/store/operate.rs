@@ -12,6 +12,7 @@ use crate::blockers::SessionBlockers;
 use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 use crate::query::{SessionPage, SessionQuery};
+use crate::session_counts::SessionCounts;
 
 impl Store {
     /// Parses a key that this store returned, such as the least recently used session at a session cap; none if it is
@@ -52,10 +53,19 @@ impl Store {
     /// One page of the sessions that match a query. Counts as no use.
     ///
     /// # Errors
-    /// Refused: `ERR` for a cursor that is not of a store of this kind. `UnavailableReason` while Redis is unavailable:
+    /// Refused: `ERR` for a cursor that is not of a store of this kind, or an invalid digest or text. `UnavailableReason` while Redis is unavailable:
     /// memory does not know all sessions.
     pub async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
         on_backend!("SESSION.LIST", self.list(query))
+    }
+
+    /// How many active sessions of a family there are, and where they are bound. None if this store cannot tell: then
+    /// [`list`](Self::list) does.
+    ///
+    /// # Errors
+    /// `UnavailableReason` while Redis is unavailable.
+    pub async fn count(&self, family: Family) -> Result<Option<SessionCounts>, StoreError> {
+        on_backend!("SESSION.COUNT", self.count(family))
     }
 
     /// The record in sentences, with its turns, for people. It shows no secret, and counts as no use.

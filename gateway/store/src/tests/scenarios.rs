@@ -11,7 +11,7 @@ use std::num::NonZeroU64;
 use mooring_session::record::SessionState;
 use mooring_session::refusal::{Busy, Refusal, Stale};
 use mooring_session::rules::{
-    ClaimRequest, CreateRequest, EndCondition, EndRequest, ForgetRequest,
+    BindRequest, ClaimRequest, CreateRequest, EndCondition, EndRequest, ForgetRequest, Ownership,
 };
 use mooring_session::time::Millis;
 
@@ -27,6 +27,8 @@ over_every_store! {
     a_tombstone_is_cleaned_once_and_forgotten;
     sessions_are_listed_page_by_page;
     each_family_is_listed_and_reaped_by_itself;
+    sessions_are_found_by_digest_and_by_text;
+    active_sessions_are_counted_by_family;
     a_binding_goes_to_the_emptiest_instance;
     a_rate_lets_through_what_it_may;
     a_sealed_value_is_there_until_it_is_replaced_or_deleted;
@@ -211,6 +213,115 @@ async fn sessions_are_listed_page_by_page(store: &Store) {
         store.list(&overlong).await,
         Err(StoreError::Refused(Refusal::Argument(_)))
     ));
+}
+
+async fn sessions_are_found_by_digest_and_by_text(store: &Store) {
+    let (one, two) = (make::key("find1"), make::key("find2"));
+    let code = make::code_key("zoe-0011223344556677");
+    for (key, create) in [
+        (&one, make::create("find1")),
+        (&two, make::create("find2")),
+        (&code, make::code_create()),
+    ] {
+        store.create(key, &create).await.unwrap();
+    }
+    store
+        .bind(&two, &make::bind("t", "http://far", "u"))
+        .await
+        .unwrap();
+    let find = async |family, digest: Option<&str>, text: Option<&str>| {
+        let query = SessionQuery {
+            family,
+            digest: digest.map(Into::into),
+            text: text.map(Into::into),
+            ..SessionQuery::default()
+        };
+        walk(store, query).await
+    };
+    for key in [&one, &two, &code] {
+        let (digest, family) = (key.digest(), key.family());
+        for digits in [4, 9, 16] {
+            let found = find(family, digest.get(..digits), None).await;
+            assert_eq!(found, [(*key).clone()], "{digest}");
+        }
+        let found = find(family, None, digest.get(..8)).await;
+        assert_eq!(found, [(*key).clone()], "{digest}");
+    }
+    assert_eq!(
+        find(Family::Mcp, None, Some("HTTP://f")).await,
+        [two.clone()]
+    );
+    assert_eq!(
+        find(Family::Mcp, None, Some("lic")).await.len(),
+        2,
+        "of alice"
+    );
+    assert_eq!(
+        find(Family::Mcp, None, Some("find")).await,
+        [],
+        "an id is a secret"
+    );
+    assert_eq!(
+        find(Family::Code, None, Some("zoe-00")).await,
+        [code.clone()]
+    );
+    let digest = code.digest();
+    assert_eq!(find(Family::Mcp, Some(&digest), None).await, []);
+    for (digest, text) in [(Some("abc"), None), (Some("ABCD"), None), (None, Some(""))] {
+        let query = SessionQuery {
+            digest: digest.map(Into::into),
+            text: text.map(Into::into),
+            ..SessionQuery::default()
+        };
+        assert!(matches!(
+            store.list(&query).await,
+            Err(StoreError::Refused(Refusal::Argument(_)))
+        ));
+    }
+}
+
+async fn active_sessions_are_counted_by_family(store: &Store) {
+    store.beat(&make::beat("w:1", 600_000)).await.unwrap();
+    for n in 0..4 {
+        let session = format!("count{n}");
+        let key = make::key(&session);
+        store.create(&key, &make::create(&session)).await.unwrap();
+        let bind = BindRequest {
+            ownership: if n == 0 {
+                Ownership::Owned
+            } else {
+                Ownership::Shared
+            },
+            ..make::bind("t", "i1", "u")
+        };
+        store.bind(&key, &bind).await.unwrap();
+    }
+    store.end(&make::key("count3"), &make::end()).await.unwrap();
+    for user in ["alice-0011223344556677", "alice-8899aabbccddeeff"] {
+        let key = make::code_key(user);
+        store.create(&key, &make::code_create()).await.unwrap();
+    }
+    let counts = store.count(Family::Mcp).await.unwrap().unwrap();
+    assert!(counts.complete);
+    assert_eq!(counts.active_sessions(), 3);
+    let of_instances: Vec<(&str, u64)> = counts
+        .instances
+        .iter()
+        .map(|count| (&*count.instance, count.bindings))
+        .collect();
+    assert_eq!(of_instances, [("i1", 3)]);
+    let of_owners: Vec<(bool, u64)> = counts
+        .owners
+        .iter()
+        .map(|count| (count.alive, count.bindings))
+        .collect();
+    assert_eq!(of_owners, [(true, 1)]);
+    let counts = store.count(Family::Code).await.unwrap().unwrap();
+    assert_eq!(counts.active, [("sandbox".into(), 2)]);
+    assert_eq!(
+        store.count(Family::Agent).await.unwrap().unwrap().active,
+        []
+    );
 }
 
 async fn each_family_is_listed_and_reaped_by_itself(store: &Store) {

@@ -176,6 +176,7 @@ impl Side<'_> {
                 _ => None,
             },
             id_pattern: (op.flags & 16 == 0).then(|| "r*-[0-1]".into()),
+            text: (op.flags & 3 == 2).then(|| "I0".into()),
             order: match op.token {
                 0 => Order::Oldest,
                 _ => Order::Newest,

@@ -54,17 +54,21 @@ impl Filter {
                         && (self.owner.is_none() || self.owner == binding.owner)
                         && is_wanted(self.driver.as_ref(), &binding.driver)
                 }))
-            && self
-                .pattern
-                .as_ref()
-                .is_none_or(|pattern| pattern.matches(key))
-            && self
-                .digest
-                .is_none_or(|digest| digest.matches(SessionDigest::of_key(key)))
+            && self.admits_key(key)
             && self
                 .text
                 .as_ref()
                 .is_none_or(|text| text.is_in(key, record))
+    }
+
+    /// Whether a record under this key may match.
+    #[must_use]
+    pub fn admits_key(&self, key: &[u8]) -> bool {
+        let pattern = self.pattern.as_ref();
+        pattern.is_none_or(|pattern| pattern.matches(key))
+            && self
+                .digest
+                .is_none_or(|digest| digest.matches(SessionDigest::of_key(key)))
     }
 
     fn asks_for_a_binding(&self) -> bool {

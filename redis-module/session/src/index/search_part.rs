@@ -6,6 +6,7 @@ use crate::limits::{SEARCH_BYTES_MAX, SEARCH_BYTES_MIN};
 use crate::names::{NameError, Problem};
 use crate::record::Record;
 use crate::session_digest::{DigestPrefix, KeyKind, SessionDigest, split_key};
+use crate::view::RecordView;
 
 /// A part of the principal, of a server, an instance, an owner or a driver, or of the key's own part if that is no
 /// secret; or the beginning of the digest.
@@ -41,16 +42,45 @@ impl SearchPart {
     /// Whether the record under `key` has it.
     #[must_use]
     pub fn is_in(&self, key: &[u8], record: &Record) -> bool {
+        let of_bindings = record.bindings.iter().flat_map(|(server, binding)| {
+            let owner = binding.owner.as_ref();
+            [
+                Some(server.as_str()),
+                Some(binding.instance.as_str()),
+                Some(binding.driver.as_str()),
+                owner.map(|owner| owner.as_str()),
+            ]
+        });
+        self.is_in_names(key, record.principal.as_str(), of_bindings)
+    }
+
+    /// The same for a record as returned to a caller.
+    #[must_use]
+    pub fn is_in_view(&self, key: &[u8], record: &RecordView) -> bool {
+        let of_bindings = record.bindings.iter().flat_map(|binding| {
+            let owner = binding.owner.as_ref();
+            [
+                Some(binding.server.as_str()),
+                Some(binding.instance.as_str()),
+                Some(binding.driver.as_str()),
+                owner.map(|owner| owner.worker.as_str()),
+            ]
+        });
+        self.is_in_names(key, record.principal.as_str(), of_bindings)
+    }
+
+    fn is_in_names<'a>(
+        &self,
+        key: &[u8],
+        principal: &str,
+        of_bindings: impl Iterator<Item = Option<&'a str>>,
+    ) -> bool {
         let steps = &mut 0;
-        self.is_in_text(record.principal.as_str(), steps)
+        self.is_in_text(principal, steps)
             || self.is_in_key(key, steps)
-            || record.bindings.iter().any(|(server, binding)| {
-                let owner = binding.owner.as_ref();
-                self.is_in_text(server.as_str(), steps)
-                    || self.is_in_text(binding.instance.as_str(), steps)
-                    || self.is_in_text(binding.driver.as_str(), steps)
-                    || owner.is_some_and(|owner| self.is_in_text(owner.as_str(), steps))
-            })
+            || of_bindings
+                .flatten()
+                .any(|name| self.is_in_text(name, steps))
             || (self.digest).is_some_and(|digest| digest.matches(SessionDigest::of_key(key)))
     }
 

@@ -10,6 +10,8 @@ use mooring_session::request_digest::{NAMES_REQUEST, REQUEST_FIELD};
 
 use super::{RedisStore, TIMEOUT};
 use crate::error::OpenError;
+use crate::key::Family;
+use crate::query::SessionQuery;
 use crate::test_support::enter;
 use crate::test_support::requests as make;
 use crate::test_support::server::{Module, RedisServer, redis_url};
@@ -72,6 +74,10 @@ fn answer(client: TcpStream, lacks: Lacks) -> Option<()> {
                     ),
                 }
             }
+            (name, _) if name == "SESSION.LIST" => listed(&words),
+            (name, _) if name == "SESSION.COUNT" => {
+                "-ERR unknown command 'SESSION.COUNT', with args beginning with: \r\n".to_owned()
+            }
             (name, [_]) if name == "SESSION.GET" => record(&words),
             (name, _) if name == "SESSION.GET" => {
                 "-ERR wrong number of arguments for 'session.get' command\r\n".to_owned()
@@ -87,12 +93,35 @@ fn answer(client: TcpStream, lacks: Lacks) -> Option<()> {
 /// The reply to GET without TURNS: a session without bindings.
 fn record(words: &[String]) -> String {
     let digest = RequestDigest::of(words.iter().map(|word| word.as_bytes()));
+    let fields = record_fields();
+    format!("*22\r\n$7\r\n{REQUEST_FIELD}\r\n$16\r\n{digest}\r\n{fields}")
+}
+
+/// The reply to LIST: two sessions, unless a word of it is not known.
+fn listed(words: &[String]) -> String {
+    let digest = RequestDigest::of(words.iter().map(|word| word.as_bytes()));
+    let is_unknown = |word: &&String| *word == "DIGEST" || *word == "TEXT";
+    if let Some(word) = words.iter().find(is_unknown) {
+        return format!("-ERR syntax error near '{word}' ({REQUEST_FIELD} {digest})\r\n");
+    }
+    let sessions = ["a", "b"].map(|session| {
+        let (key, fields) = (make::key(session), record_fields());
+        format!("*22\r\n+key\r\n+{}\r\n{fields}", key.secret())
+    });
+    format!(
+        "*8\r\n$7\r\n{REQUEST_FIELD}\r\n$16\r\n{digest}\r\n+complete\r\n:1\r\n+cursor\r\n+0\r\n+sessions\r\n*2\r\n{}",
+        sessions.concat()
+    )
+}
+
+/// The fields of a record but the first.
+fn record_fields() -> String {
     let texts = [("id", "s"), ("principal", "alice"), ("state", "active")];
     let texts = texts.map(|(name, value)| format!("+{name}\r\n+{value}\r\n"));
     let numbers = ["gen", "created_at", "last_used_at", "expires_at", "ttl_ms"];
     let numbers = numbers.map(|name| format!("+{name}\r\n:1\r\n"));
     format!(
-        "*22\r\n$7\r\n{REQUEST_FIELD}\r\n$16\r\n{digest}\r\n{}{}+labels\r\n*0\r\n+bindings\r\n*0\r\n",
+        "{}{}+labels\r\n*0\r\n+bindings\r\n*0\r\n",
         texts.concat(),
         numbers.concat()
     )
@@ -207,4 +236,29 @@ async fn a_module_that_does_not_tell_of_turns_is_asked_for_the_record() {
     assert_eq!(blockers.record.principal, make::principal("alice"));
     let said = blockers.sentences(1).join("\n");
     assert!(said.contains("not known here"), "{said}");
+}
+
+/// What such a module lists is compared by the gateway.
+#[tokio::test]
+async fn a_module_that_finds_and_counts_nothing_is_asked_for_all_records() {
+    let url = serve_module(Lacks::Nothing);
+    let store = RedisStore::open(&redis_url(&url), make::PREFIX, TIMEOUT)
+        .await
+        .unwrap();
+    let find = async |digest: Option<Box<str>>, text: Option<Box<str>>| {
+        let query = SessionQuery {
+            digest,
+            text,
+            ..SessionQuery::default()
+        };
+        let page = store.list(&query).await.unwrap();
+        let keys = page.sessions.into_iter().map(|(key, _)| key);
+        keys.collect::<Vec<_>>()
+    };
+    let (a, b) = (make::key("a"), make::key("b"));
+    assert_eq!(find(None, None).await, [a.clone(), b.clone()]);
+    assert_eq!(find(Some(b.digest()), None).await, [b.clone()]);
+    assert_eq!(find(None, Some("LIC".into())).await, [a, b]);
+    assert_eq!(find(None, Some("bob".into())).await, []);
+    assert_eq!(store.count(Family::Mcp).await.unwrap(), None);
 }
