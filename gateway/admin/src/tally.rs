@@ -1,6 +1,6 @@
 //! How many sessions each instance and gateway has, counted over all active sessions.
 //!
-//! A count reads every active session, so its result is used for a while.
+//! The store counts, or where it cannot, every active session is read; so a count is used for a while.
 //!
 //! Invariant: the memory of a count grows with the instances and gateways, not with the sessions.
 
@@ -12,11 +12,13 @@ use super::words::SessionKind;
 use mooring_session::names::WorkerId;
 use mooring_session::record::SessionState;
 use mooring_session::view::{BindingState, RecordView};
-use mooring_store::{PAGE_MAX, SessionKey, SessionQuery, Store, StoreError, unix_now_ms};
+use mooring_store::{
+    PAGE_MAX, SessionCounts, SessionKey, SessionQuery, Store, StoreError, unix_now_ms,
+};
 
 /// How long a count is used.
 const USED_FOR: Duration = Duration::from_secs(5);
-/// Most pages of the store that are counted: at least as many sessions as one store is made for.
+/// Most pages of the store that are counted of each kind: at least as many sessions as one store is made for.
 const PAGES_MAX: usize = 4_000;
 
 /// The counts of one moment.
@@ -48,33 +50,63 @@ impl Tally {
             servers: BTreeMap::new(),
             orphaned_bindings: 0,
         };
-        let mut pages_left = PAGES_MAX;
         for kind in SessionKind::ALL {
-            let mut query = SessionQuery {
-                family: kind.family(),
-                state: Some(SessionState::Active),
-                count: PAGE_MAX,
-                ..SessionQuery::default()
-            };
-            loop {
-                if pages_left == 0 {
-                    tally.is_complete = false;
-                    break;
-                }
-                pages_left -= 1;
-                let page = store.list(&query).await?;
-                tally.is_complete &= page.complete;
-                for (key, record) in &page.sessions {
-                    tally.add(kind, key, record);
-                }
-                query.cursor = page.cursor;
-                if query.cursor.is_none() {
-                    break;
-                }
+            match store.count(kind.family()).await? {
+                Some(counts) => tally.add_counts(kind, &counts),
+                None => tally.read_all(store, kind).await?,
             }
         }
         tally.counted = Instant::now();
         Ok(tally)
+    }
+
+    fn add_counts(&mut self, kind: SessionKind, counts: &SessionCounts) {
+        self.is_complete &= counts.complete;
+        let active = counts.active_sessions();
+        if active > 0 {
+            self.sessions.insert(kind, active);
+        }
+        if kind != SessionKind::Mcp {
+            for (server, sessions) in &counts.active {
+                *self.servers.entry(server.clone()).or_default() += sessions;
+            }
+            return;
+        }
+        for count in &counts.instances {
+            let (server, instance) = (count.server.clone(), count.instance.clone());
+            *self.servers.entry(server.clone()).or_default() += count.bindings;
+            *self.instances.entry((server, instance)).or_default() += count.bindings;
+        }
+        for count in &counts.owners {
+            let owner = count.worker.as_str().into();
+            *self.owned.entry(owner).or_default() += count.bindings;
+            if !count.alive {
+                self.orphaned_bindings += count.bindings;
+            }
+        }
+    }
+
+    /// Counts the active sessions of a kind one by one.
+    async fn read_all(&mut self, store: &Store, kind: SessionKind) -> Result<(), StoreError> {
+        let mut query = SessionQuery {
+            family: kind.family(),
+            state: Some(SessionState::Active),
+            count: PAGE_MAX,
+            ..SessionQuery::default()
+        };
+        for _ in 0..PAGES_MAX {
+            let page = store.list(&query).await?;
+            self.is_complete &= page.complete;
+            for (key, record) in &page.sessions {
+                self.add(kind, key, record);
+            }
+            query.cursor = page.cursor;
+            if query.cursor.is_none() {
+                return Ok(());
+            }
+        }
+        self.is_complete = false;
+        Ok(())
     }
 
     fn add(&mut self, kind: SessionKind, key: &SessionKey, record: &RecordView) {

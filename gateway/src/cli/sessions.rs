@@ -104,7 +104,7 @@ pub enum SessionsCommand {
         /// As `list` shows it: its digest or a prefix of that, or its place
         session: String,
     },
-    /// Find sessions over a running gateway, by words in all that is shown of them
+    /// Find sessions over a running gateway, by words in their names and states, or the first digits
     Search {
         /// Words; user:, server:, instance:, owner:, state:, kind:, label: and epoch: before one look in that field only
         #[arg(value_name = "WORD")]

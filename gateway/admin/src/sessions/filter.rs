@@ -1,19 +1,26 @@
 //! Which sessions an operator looks for. What the store has an index for is part of its query; the rest is compared here.
+//!
+//! Invariant: what the store compares of a text is what [`SearchText`] compares of names, so that a page is the same
+//! whoever compares it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use mooring_session::names::{InstanceName, NameError, Principal, ServerName, WorkerId};
 use mooring_session::record::SessionState;
+use mooring_session::session_digest::DIGEST_DIGITS_MIN;
 use mooring_session::view::{BindingView, RecordView};
 
 use crate::words::SessionKind;
+use mooring_secrets::digest::SHORT_DIGITS;
 use mooring_store::{Family, Order, SessionKey, SessionQuery, literal_pattern};
 
 /// Most bytes of the text to search for.
 const TEXT_BYTES_MAX: usize = 512;
 /// Most words in it.
 const WORDS_MAX: usize = 16;
+/// Words for the states of sessions and bindings. The store searches names only.
+const STATE_WORDS: [&str; 6] = ["active", "expired", "ended", "claimed", "bound", "orphaned"];
 
 /// Selects sessions. What is not set matches every session; all that is set must match.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +41,7 @@ pub struct SessionFilter {
     pub label: Option<LabelFilter>,
     /// Sessions with a binding of at least this epoch.
     pub epoch_min: Option<u64>,
-    /// Sessions that have all words of this text in what is shown of them.
+    /// Sessions that have all words of this text in their names and states.
     pub text: Option<SearchText>,
 }
 
@@ -66,7 +73,8 @@ pub struct SessionSearch {
     /// The lowest epoch that a binding of the session has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
-    /// Words to find in what is shown of the session; user:, server:, instance:, owner:, state:, kind:, label: and epoch:
+    /// Words to find in the names of the session: user, server, instance, owner, gateway and place; in its states, and at
+    /// the beginning of its digest; user:, server:, instance:, owner:, state:, kind:, label: and epoch:
     /// before a word set the field of that name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
@@ -190,14 +198,34 @@ impl LabelFilter {
     }
 }
 
-/// Words to look for in all that is shown of a session, in any order and case.
+/// Words to look for in the names and states of a session and at the beginning of its digest, in any order and case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchText(Vec<Box<str>>);
 
 impl SearchText {
     fn matches(&self, key: &SessionKey, record: &RecordView) -> bool {
-        let shown = shown_text(key, record);
-        self.0.iter().all(|word| shown.contains(&**word))
+        let (digest, names) = (key.digest(), names_and_states(key, record));
+        self.0.iter().all(|word| {
+            names.contains(&**word)
+                || (word.len() >= DIGEST_DIGITS_MIN && digest.starts_with(&**word))
+        })
+    }
+
+    /// The word that the store looks for: the longest that is not that of a state.
+    fn stored_word(&self) -> Option<&str> {
+        let words = self.0.iter().map(|word| &**word);
+        let names = words.filter(|word| !STATE_WORDS.iter().any(|state| state.contains(word)));
+        names.max_by_key(|word| word.len())
+    }
+
+    /// The digest that it is, if it is nothing else.
+    fn digest(&self) -> Option<&str> {
+        match &*self.0 {
+            [word] if word.len() == SHORT_DIGITS && word.bytes().all(|b| b.is_ascii_hexdigit()) => {
+                Some(word)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -215,7 +243,7 @@ impl SessionFilter {
         for word in text.split_whitespace() {
             match word.split_once(':') {
                 Some((name, value)) if self.set(name, value)? => {}
-                _ => words.push(word.to_lowercase().into_boxed_str()),
+                _ => words.push(word.to_ascii_lowercase().into_boxed_str()),
             }
         }
         if words.len() > WORDS_MAX {
@@ -266,8 +294,21 @@ impl SessionFilter {
     }
 
     /// Whether the store's query does not select all that is asked for.
-    pub(crate) const fn needs_comparison(&self) -> bool {
-        self.label.is_some() || self.epoch_min.is_some() || self.text.is_some()
+    pub(crate) fn needs_comparison(&self) -> bool {
+        let has_more_words = |text: &SearchText| text.0.len() > 1 || text.stored_word().is_none();
+        self.label.is_some()
+            || self.epoch_min.is_some()
+            || self.text.as_ref().is_some_and(has_more_words)
+    }
+
+    /// The same for the session with this digest, if the text is a whole digest.
+    pub(crate) fn by_digest(&self) -> Option<(Self, Box<str>)> {
+        let digest = self.text.as_ref()?.digest()?;
+        let filter = Self {
+            text: None,
+            ..self.clone()
+        };
+        Some((filter, digest.into()))
     }
 
     /// The store's query. A client's session is listed at the servers that it is bound to; any other at the one in its key.
@@ -283,6 +324,9 @@ impl SessionFilter {
             instance: self.instance.clone(),
             owner: self.owner.clone(),
             state: self.state,
+            text: (self.text.as_ref())
+                .and_then(SearchText::stored_word)
+                .map(Into::into),
             order,
             ..SessionQuery::default()
         }
@@ -322,22 +366,17 @@ fn parse_word<T: std::str::FromStr + strum::VariantNames>(
     })
 }
 
-/// All that is shown of a session and that a person may look for, in lower case.
-fn shown_text(key: &SessionKey, record: &RecordView) -> String {
+/// The names and states of a session, in lower case.
+fn names_and_states(key: &SessionKey, record: &RecordView) -> String {
     let mut shown = String::with_capacity(512);
     let mut add = |part: &str| {
         shown.push_str(part);
         shown.push('\n');
     };
-    add(&key.digest());
     add(record.principal.as_str());
     add(record.state.as_str());
     if key.family() != Family::Mcp {
         add(key.place());
-    }
-    for (name, value) in &record.labels {
-        add(name.as_str());
-        add(value.as_str());
     }
     for BindingView {
         server,
@@ -345,7 +384,6 @@ fn shown_text(key: &SessionKey, record: &RecordView) -> String {
         instance,
         owner,
         driver,
-        last_reason,
         ..
     } in &record.bindings
     {
@@ -355,9 +393,6 @@ fn shown_text(key: &SessionKey, record: &RecordView) -> String {
         add(driver.as_str());
         if let Some(owner) = owner {
             add(owner.worker.as_str());
-        }
-        if let Some(reason) = last_reason {
-            add(reason.as_str());
         }
     }
     shown.make_ascii_lowercase();

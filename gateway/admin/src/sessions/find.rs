@@ -1,14 +1,12 @@
 //! The one session that a person names: by its digest or the beginning of it, or by its place.
 
 use mooring_session::Refusal;
-use mooring_session::view::RecordView;
 
 use super::select::{StoredSession, select_sessions};
 use mooring_secrets::digest::SHORT_DIGITS;
-use mooring_store::{Family, SessionKey, SessionQuery, Store, StoreError};
+use mooring_session::session_digest::DIGEST_DIGITS_MIN;
+use mooring_store::{Family, SessionQuery, Store, StoreError};
 
-/// Fewest digits of a digest prefix.
-const DIGEST_DIGITS_MIN: usize = 4;
 /// Separates the parts of a place: server, user and language or parent.
 const PART_SEPARATOR: char = ':';
 
@@ -99,7 +97,7 @@ async fn at_place(store: &Store, place: &str) -> Result<Vec<StoredSession>, Sess
     Ok(found)
 }
 
-/// Searches all sessions: a digest has no index. Stops after `count` matches.
+/// The sessions whose digests begin so. Stops after `count` matches.
 async fn by_digest(
     store: &Store,
     digits: &str,
@@ -109,10 +107,10 @@ async fn by_digest(
     for family in Family::ALL {
         let query = SessionQuery {
             family,
+            digest: Some(digits.into()),
             ..SessionQuery::default()
         };
-        let is_wanted = |key: &SessionKey, _: &RecordView| key.digest().starts_with(digits);
-        let selection = select_sessions(store, query, count, is_wanted).await?;
+        let selection = select_sessions(store, query, count, |_, _| true).await?;
         found.extend(selection.sessions);
         if found.len() >= count {
             break;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::filter::SessionFilter;
-use super::select::StoredSession;
+use super::select::{StoredSession, select_sessions};
 use super::views::SessionSummary;
 use mooring_session::record::SessionState;
 use mooring_session::view::RecordView;
@@ -80,7 +80,8 @@ pub struct SessionList {
     pub next_cursor: Option<String>,
     /// Whether the store's index is complete. One that is being rebuilt lists only the sessions that it has read.
     pub complete: bool,
-    /// How many sessions were compared with the filter.
+    /// How many sessions the store has returned. The gateway compares them with the parts of the filter that the store does
+    /// not know.
     pub examined: u64,
 }
 
@@ -93,6 +94,11 @@ pub async fn list_sessions(
     request: &SessionListRequest,
     mut note: impl FnMut(&StoredSession),
 ) -> Result<SessionList, StoreError> {
+    if request.cursor.is_none()
+        && let Some(list) = list_by_digest(store, request, &mut note).await?
+    {
+        return Ok(list);
+    }
     let mut list = SessionList {
         complete: true,
         ..SessionList::default()
@@ -122,6 +128,35 @@ pub async fn list_sessions(
         }
     }
     Ok(list)
+}
+
+/// The session with the digest that the text is; none if it is no digest or no session's: then it may be in a name.
+async fn list_by_digest(
+    store: &Store,
+    request: &SessionListRequest,
+    note: &mut impl FnMut(&StoredSession),
+) -> Result<Option<SessionList>, StoreError> {
+    let Some((filter, digest)) = request.filter.by_digest() else {
+        return Ok(None);
+    };
+    for family in filter.families() {
+        let query = SessionQuery {
+            digest: Some(digest.clone()),
+            ..filter.query(family, request.order)
+        };
+        let is_match = |key: &SessionKey, record: &RecordView| filter.matches(key, record);
+        let selection = select_sessions(store, query, 1, is_match).await?;
+        if let Some(found) = selection.sessions.first() {
+            note(found);
+            return Ok(Some(SessionList {
+                sessions: vec![SessionSummary::of(found)],
+                next_cursor: None,
+                complete: selection.is_complete,
+                examined: 1,
+            }));
+        }
+    }
+    Ok(None)
 }
 
 /// Adds the matching sessions of one page of the store, and moves the query to the next. A page with more matches than

@@ -33,7 +33,8 @@ const LIST_QUERY: [QueryParameter; 12] = [
     QueryParameter::new("epoch", "sessions with a binding of at least this epoch"),
     QueryParameter::new(
         "text",
-        "words to find in what is shown of a session; `user:`, `server:`, `instance:`, `owner:`, `state:`, `kind:`, \
+        "words to find in the names of a session (user, servers, instances, gateways, place), in its states or at the \
+         beginning of its digest; `user:`, `server:`, `instance:`, `owner:`, `state:`, `kind:`, \
          `label:` and `epoch:` before a word set the parameter of that name",
     ),
     QueryParameter::new(

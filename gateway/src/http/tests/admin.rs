@@ -84,6 +84,10 @@ async fn sessions_are_listed_page_by_page_and_found_by_words() {
         ("state=ended", 0),
         ("state=any", 3),
         (&format!("text={}", all[0]), 1),
+        (&format!("text={}+bound", &all[1][..8]), 1),
+        (&format!("text={}&server=c", all[0]), 0),
+        ("text=bound", 3),
+        ("text=127.0.0", 3),
     ] {
         let list = get(&gateway, &format!("/admin/sessions?{query}")).await;
         assert_eq!(digests(&list).len(), count, "{query}: {list}");

@@ -47,7 +47,7 @@ pub(super) async fn list(context: PageContext) -> Result<Response, Response> {
             button type="submit" { "Search" }
         }
         p.help #search-help {
-            "Words to find, and " code { "user:" } ", " code { "server:" } ", " code { "instance:" } ", " code { "owner:" } ", "
+            "Words to find in names and states, or the first digits of a session; and " code { "user:" } ", " code { "server:" } ", " code { "instance:" } ", " code { "owner:" } ", "
             code { "label:" } " or " code { "epoch:" } " before a word to compare one field."
         }
         div #results { (results) }
