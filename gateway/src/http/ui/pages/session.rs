@@ -147,22 +147,24 @@ fn bindings(bindings: &[BindingDetail]) -> Markup {
             tr {
                 td { (binding.server) }
                 td { (state(&binding.state, &binding.state)) }
-                td { code { (binding.instance) } }
-                td {
+                td.name { code { (binding.instance) } }
+                td.name {
                     @match &binding.owner {
                         Some(owner) => { code { (owner.worker) } @if !owner.alive { " " (state("dead", "dead")) } },
                         None => code { (binding.driver) },
                     }
                 }
-                td.number { (binding.epoch) }
-                td.number { (binding.rebinds) }
-                td { (binding.last_reason.as_deref().unwrap_or_default()) }
                 td { (moment(&binding.bound_at)) }
+                td {
+                    @match binding.rebinds { 0 => "never", 1 => "once", times => { (times) " times" } }
+                    @if let Some(reason) = &binding.last_reason { ", last: " (reason) }
+                }
+                td.number { (binding.epoch) }
             }
         }
     };
     let headings = [
-        "Server", "State", "Instance", "Gateway", "#Epoch", "#Moved", "Why last", "Since",
+        "Server", "State", "Instance", "Gateway", "Since", "Moved", "#Epoch",
     ];
     table("Bindings", &headings, rows)
 }
