@@ -18,6 +18,8 @@ SEED ?= 1
 SIMULATION_RUNS ?= 10000
 # What `make test-soak` leaves out, as `--skip` of a part of a test's name.
 SOAK_SKIP ?=
+# How often its rolling restarts stop each gateway behind nginx.
+RESTARTS ?= 50
 # What `make test-fast` leaves out: tests that start Redis, kill processes by the hundred, or run type checkers.
 SLOW := in_redis redis::tests fallback::tests turn::tests differential processes:: killed:: race:: types:: hostile
 # No document comment has an example to run, and to look for them takes a second for each crate.
@@ -74,7 +76,7 @@ test-fast: ## Run the tests of the rules and of the crates, without servers: a m
 .PHONY: test-soak
 test-soak: tools soak-programs ## Run the tests that take minutes: valgrind, many processes, a million fuzz runs, random faults
 	cargo build --locked $(TESTED)
-	MOORING_SIMULATION_SEED=$(SEED) MOORING_SIMULATION_RUNS=$(SIMULATION_RUNS) \
+	MOORING_SIMULATION_SEED=$(SEED) MOORING_SIMULATION_RUNS=$(SIMULATION_RUNS) RESTARTS=$(RESTARTS) \
 		scripts/test.sh --ignored soak_ $(SOAK_SKIP:%=--skip %)
 	@scripts/fuzz.sh $(FUZZ_SOAK_RUNS) $(FUZZ_SEED)
 
@@ -117,7 +119,7 @@ verify: ## Everything that CI holds a change to: check, test and what test-soak 
 	@$(MAKE) tools & tools=$$!; $(MAKE) check && checked=0 || checked=$$?; wait $$tools; exit $$checked
 	@nice -n 19 $(MAKE) soak-programs & programs=$$!; $(MAKE) test FUZZ_RUNS=0 && passed=0 || passed=$$?; \
 		wait $$programs; exit $$passed
-	@$(MAKE) test-soak FUZZ_SOAK_RUNS=100000 SOAK_SKIP="chaos overlap storms thousand_stops floods user_of_an_sdk foreign_ programs"
+	@$(MAKE) test-soak FUZZ_SOAK_RUNS=100000 RESTARTS=10 SOAK_SKIP="chaos overlap storms thousand_stops floods user_of_an_sdk foreign_ programs"
 
 .PHONY: bench
 bench: ## Run every benchmark and print the figures of docs/benchmarks.md

@@ -4,6 +4,8 @@
 //! The clients are behind what a load balancer is: a request goes to the next gateway where the connection was refused or
 //! the answer was 503 with Retry-After, and nothing else is tried again. Or they are behind a real one, and try nothing again.
 
+mod thousand_sessions;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +34,9 @@ const SESSIONS: usize = 3;
 const CALLS_BETWEEN: u64 = 10;
 /// How long something that is under way may take on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
+
+/// Rounds of the soak test, unless the variable `RESTARTS` has another number.
+const ROUNDS: usize = 50;
 
 /// Between two attempts at a request that nobody has taken.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -376,7 +381,9 @@ async fn a_rolling_restart_behind_nginx_fails_no_request_and_marks_each_loss() -
 #[tokio::test]
 #[ignore = "soak"]
 async fn soak_many_rolling_restarts_behind_nginx_fail_no_request() -> anyhow::Result<()> {
-    restart_behind_nginx(50).await
+    let rounds = std::env::var("RESTARTS").ok();
+    let rounds = rounds.map_or(Ok(ROUNDS), |rounds| rounds.parse())?;
+    restart_behind_nginx(rounds).await
 }
 
 /// As docs/operating-redis.md describes it, with the module of the same build.
