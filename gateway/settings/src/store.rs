@@ -15,7 +15,7 @@ settings! {
     /// The rows that choose the store, in the order of the page.
     pub(crate) const LOCATION_ROWS {
         /// Where session records live: `embedded` is a SQLite file that the processes of one machine share; a Redis URL
-        /// names a server with the mooring module loaded, which any number of gateways share.
+        /// names a server that any number of gateways share, with the mooring module loaded unless `store.module` is `none`.
         URL = Text("store.url", 2048,
             "embedded, redis://[user:password@]host[:port][/database], rediss://... with TLS, unix:///path/to/socket (also \
              redis+unix://), several of these with commas or spaces between, of which the first primary serves, or \
@@ -45,7 +45,8 @@ settings! {
         pub location: StoreLocation => parse_location,
         /// What happens to requests while the store cannot be reached.
         pub on_unavailable: OnUnavailable = Choice("store.on_unavailable"),
-        /// Whether Redis has the mooring module. All gateways of a `store.key_prefix` have the same value.
+        /// Whether the mooring module of Redis is used. All gateways of a `store.key_prefix` need the same value. No effect on
+        /// the embedded store.
         pub module: ModuleUse = Choice("store.module"),
         /// What every Redis key starts with. The module's own setting `mooring.prefixes` must list it.
         pub key_prefix: String = Text("store.key_prefix", 64,

@@ -267,9 +267,13 @@ fn usable(store: &Store) -> String {
             way,
             address: Some(address),
             ..
-        }) => format!(
-            "it can be used: the server is {address} (discovery: {discovery}, by the {way})"
-        ),
+        }) => {
+            let without = match way {
+                "script" => ", used without the module",
+                _ => "",
+            };
+            format!("it can be used: the server is {address} (discovery: {discovery}){without}")
+        }
         _ => "it can be used".to_owned(),
     }
 }

@@ -138,6 +138,7 @@ mod vanished;
 mod vanishing_host;
 mod vault;
 mod watching;
+mod without_module;
 mod worker_death;
 mod worker_names;
 mod wrappers;

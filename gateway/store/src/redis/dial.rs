@@ -306,6 +306,14 @@ fn is_complete(answer: &Value) -> Result<(), DownReason> {
     }
 }
 
+/// The way in use, in one word.
+pub(super) const fn way_word(way: ModuleUse) -> &'static str {
+    match way {
+        ModuleUse::Required => "module",
+        ModuleUse::Unused => "script",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(

@@ -14,7 +14,7 @@ use crate::workers::WorkerView;
 
 impl RedisStore {
     pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
-        self.link.renew_marker().await?;
+        self.marker.renew(&self.link).await?;
         if let Some(scripted) = &self.scripted {
             return scripted.beat(beat).await;
         }

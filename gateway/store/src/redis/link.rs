@@ -21,11 +21,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::backoff::Backoff;
 use super::command_connection::{CommandConnection, ReplyCallback};
-use super::dial::{Dialer, ServerConnection};
+use super::dial::{Dialer, ServerConnection, way_word};
 use super::down_reason::{DownReason, timed_out};
+use super::link_entry::LinkEntry;
 use super::prefixes::{self, NotCovered};
-use super::scripted::Admission;
-use super::way_marker::{WayMarker, word_of};
 use crate::error::{NotReady, OpenError, StoreError, UnavailableReason};
 use crate::lock::lock;
 use crate::status::RedisServerView;
@@ -110,16 +109,6 @@ struct Shared {
     by_thread: ThreadLocal<Mutex<ThreadConnection>>,
 }
 
-/// What is checked of a server before it is used.
-#[derive(Debug)]
-pub(super) struct LinkEntry {
-    /// The prefixes of this gateway's keys.
-    pub(super) heads: Vec<String>,
-    pub(super) marker: WayMarker,
-    /// Without the module, what has to be known of the server.
-    pub(super) admission: Option<Arc<Admission>>,
-}
-
 /// The connection of one thread, of the number that was open when the thread sent its last command. None while it is
 /// being opened, and on the thread that opened the first connection, which has that one: the first serves meanwhile.
 #[derive(Debug, Default)]
@@ -187,7 +176,7 @@ impl Link {
         };
         RedisServerView {
             discovery: self.shared.dialer.discovery(),
-            way: word_of(self.shared.dialer.module()),
+            way: way_word(self.shared.dialer.module()),
             address,
             problem,
         }
@@ -195,11 +184,6 @@ impl Link {
 
     pub(super) fn watch(&self) -> watch::Receiver<LinkState> {
         self.shared.state.subscribe()
-    }
-
-    /// Renews the mark of the way in which the fleet uses the server.
-    pub(super) async fn renew_marker(&self) -> Result<(), StoreError> {
-        self.shared.entry.marker.renew(self).await
     }
 
     /// How long a command may take.
@@ -424,10 +408,10 @@ impl Shared {
     ) -> Result<ServerConnection, DownReason> {
         let opened = attempt?;
         let admitting = async {
-            if let Some(admission) = &self.entry.admission {
-                admission.admit(&opened.connection).await?;
+            for check in &self.entry.checks {
+                check.check(&opened.connection).await?;
             }
-            self.entry.marker.claim(&opened.connection).await
+            Ok(())
         };
         let admitted = timeout(self.dialer.command_timeout, admitting).await;
         admitted.unwrap_or_else(|_| Err(timed_out()))?;
@@ -472,7 +456,7 @@ impl Shared {
             Ok(opened) => {
                 let server = Arc::clone(&opened.server);
                 let discovery = self.dialer.discovery();
-                let way = word_of(self.dialer.module());
+                let way = way_word(self.dialer.module());
                 tracing::info!(address = %server.address, discovery, way, "connected to redis");
                 let connection = Connection::new(opened, number);
                 // This thread has it for its own.

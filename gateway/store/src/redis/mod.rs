@@ -23,6 +23,7 @@ mod fleet;
 mod history;
 mod known_bindings;
 mod link;
+mod link_entry;
 mod log_in;
 mod prefixes;
 mod rate;
@@ -54,8 +55,9 @@ pub(super) use self::command::Wire;
 use self::dial::Dialer;
 use self::events::EventConnections;
 use self::known_bindings::KnownBindings;
-use self::link::{Link, LinkEntry};
+use self::link::Link;
 pub(super) use self::link::{LinkState, Resend};
+use self::link_entry::{EntryCheck, LinkEntry};
 use self::scripted::{Admission, ScriptedStore};
 pub use self::tls::check_certificates;
 use self::way_marker::WayMarker;
@@ -68,6 +70,7 @@ use crate::status::RedisServerView;
 #[derive(Debug)]
 pub(super) struct RedisStore {
     link: Arc<Link>,
+    marker: Arc<WayMarker>,
     /// Without the module, what does its work.
     scripted: Option<Arc<ScriptedStore>>,
     events: EventConnections,
@@ -110,14 +113,19 @@ impl RedisStore {
         module: ModuleUse,
     ) -> Result<Self, OpenError> {
         let dialer = Arc::new(Dialer::new(url, command_timeout, module));
+        let marker = Arc::new(WayMarker::new(prefix, module));
         let admission = match module {
             ModuleUse::Required => None,
             ModuleUse::Unused => Some(Arc::new(Admission::new(prefix))),
         };
+        let mut checks: Vec<Arc<dyn EntryCheck>> = vec![Arc::<WayMarker>::clone(&marker)];
+        if let Some(admission) = &admission {
+            // The marker is left alone where the server cannot be used.
+            checks.insert(0, Arc::<Admission>::clone(admission));
+        }
         let entry = LinkEntry {
             heads: Family::heads(prefix),
-            marker: WayMarker::new(prefix, module),
-            admission: admission.clone(),
+            checks,
         };
         let link = Arc::new(Link::open(Arc::clone(&dialer), entry).await?);
         let scripted =
@@ -125,6 +133,7 @@ impl RedisStore {
         Ok(Self {
             events: EventConnections::new(dialer, link.watch(), prefix, scripted.clone()),
             link,
+            marker,
             scripted,
             known_bindings: KnownBindings::default(),
             without_delegations: AtomicU64::default(),

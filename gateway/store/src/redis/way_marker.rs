@@ -7,11 +7,14 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use futures_util::future::{BoxFuture, FutureExt};
 use redis::{Cmd, Value};
 
 use super::command_connection::CommandConnection;
+use super::dial::way_word;
 use super::down_reason::{ANSWERED, DownReason};
 use super::link::{Link, Resend};
+use super::link_entry::EntryCheck;
 use super::log_in::send;
 use super::reply::text;
 use super::scripted;
@@ -59,7 +62,7 @@ impl WayMarker {
 
     /// Checks and sets the marker over a new connection. A server that cannot do that now, or does not let this client, is
     /// not the subject here.
-    pub(super) async fn claim(&self, connection: &CommandConnection) -> Result<(), DownReason> {
+    async fn claim(&self, connection: &CommandConnection) -> Result<(), DownReason> {
         let found = match send(connection, &self.read()).await {
             Ok(found) => found,
             Err(DownReason::Unreachable(problem)) if !problem.starts_with(ANSWERED) => {
@@ -100,7 +103,7 @@ impl WayMarker {
     }
 
     fn is_other(&self, found: &Value) -> bool {
-        text(found).is_some_and(|word| word != word_of(self.way))
+        text(found).is_some_and(|word| word != way_word(self.way))
     }
 
     fn read(&self) -> Cmd {
@@ -112,15 +115,16 @@ impl WayMarker {
     fn write(&self) -> Cmd {
         let mut command = redis::cmd("SET");
         let kept_ms = u64::try_from(KEPT_FOR.as_millis()).unwrap_or(u64::MAX);
-        command.arg((&self.key, word_of(self.way), "PX", kept_ms));
+        command.arg((&self.key, way_word(self.way), "PX", kept_ms));
         command
     }
 }
 
-/// The way in use, in one word.
-pub(super) const fn word_of(way: ModuleUse) -> &'static str {
-    match way {
-        ModuleUse::Required => "module",
-        ModuleUse::Unused => "script",
+impl EntryCheck for WayMarker {
+    fn check<'a>(
+        &'a self,
+        connection: &'a CommandConnection,
+    ) -> BoxFuture<'a, Result<(), DownReason>> {
+        self.claim(connection).boxed()
     }
 }

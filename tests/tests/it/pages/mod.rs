@@ -53,7 +53,7 @@ const PAGES: [&str; 19] = [
 ];
 
 /// The other pages with blocks of code, and which module runs or checks these.
-const ELSEWHERE: [(&str, &str); 8] = [
+const ELSEWHERE: [(&str, &str); 9] = [
     ("docs/alerts.md", "watching: promtool reads the rules"),
     (
         "docs/docker-compose.md",
@@ -64,6 +64,7 @@ const ELSEWHERE: [(&str, &str); 8] = [
         "docs/kubernetes.md",
         "chart: with stand-ins for the cluster",
     ),
+    ("docs/managed-redis.md", "without_module"),
     ("docs/migrating-from-contextforge.md", "migration"),
     ("docs/operating.md", "installed"),
     ("docs/quickstart.md", "installed, wrappers"),

@@ -6,11 +6,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::future::{BoxFuture, FutureExt};
 use mooring_session::time::{Millis, Monotonic};
 use redis::{Cmd, Value};
 
 use super::super::command_connection::CommandConnection;
 use super::super::down_reason::DownReason;
+use super::super::link_entry::EntryCheck;
 use super::super::log_in::send;
 use super::super::reply::text;
 use super::script::ScriptCall;
@@ -40,10 +42,7 @@ impl Admission {
     }
 
     /// Tries what the script does, and notes whether the server has restarted since a gateway was connected to it last.
-    pub(in super::super) async fn admit(
-        &self,
-        connection: &CommandConnection,
-    ) -> Result<(), DownReason> {
+    async fn admit(&self, connection: &CommandConnection) -> Result<(), DownReason> {
         if let Err(down) = send(connection, &self.probe()).await {
             return Err(match down {
                 DownReason::Unreachable(problem) if problem.contains("CROSSSLOT") => {
@@ -128,6 +127,15 @@ impl Admission {
         };
         self.quiet_until.store(quiet_until, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+impl EntryCheck for Admission {
+    fn check<'a>(
+        &'a self,
+        connection: &'a CommandConnection,
+    ) -> BoxFuture<'a, Result<(), DownReason>> {
+        self.admit(connection).boxed()
     }
 }
 

@@ -58,13 +58,15 @@ impl ScriptedStore {
     async fn build(&self) -> Result<bool, StoreError> {
         let mut call = ScriptCall::default();
         call.run("GET", &self.keys.indexed(), &[]);
-        let held_ms = BUILDING_FOR.as_millis().to_string();
-        call.run("SET", &self.keys.indexing(), &["1", "NX", "PX", &held_ms]);
         let mut reply = call.send(&self.link, Resend::Once).await?;
         if reply.text()?.is_some() {
             return Ok(true);
         }
-        if !reply.is_done()? {
+        let mut call = ScriptCall::default();
+        let held_ms = BUILDING_FOR.as_millis().to_string();
+        let words = ["1", "NX", "PX", &held_ms];
+        call.run("SET", &self.keys.indexing(), &words);
+        if !call.send(&self.link, Resend::Once).await?.is_done()? {
             return Ok(false);
         }
         let mut found = 0_u64;

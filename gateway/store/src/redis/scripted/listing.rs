@@ -3,11 +3,8 @@
 //! Invariants: an index names candidates, and the records decide; one call examines a bounded number of them; those whose
 //! record is gone are taken out when they are met.
 
-use std::collections::HashMap;
-
 use mooring_session::SessionPlace;
 use mooring_session::Tuning;
-use mooring_session::clock::ClockWatch;
 use mooring_session::context::{Context, NoIndex};
 use mooring_session::events::EventMailboxes;
 use mooring_session::index::Order;
@@ -20,8 +17,8 @@ use mooring_session::view::RecordView;
 
 use super::super::link::Resend;
 use super::ScriptedStore;
+use super::attempts::decode;
 use super::script::{HashFields, ScriptCall};
-use super::step::decode;
 use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 use crate::lock::lock;
@@ -32,13 +29,6 @@ use crate::reaping::is_due;
 const EXAMINED_MAX: usize = 2_000;
 /// How many records are read at once.
 const BATCH: usize = 200;
-
-/// Where each family's next REAP continues, and whether the server's clock can be trusted.
-#[derive(Debug, Default)]
-pub(super) struct ReapProgress {
-    reaped_to: HashMap<Family, usize>,
-    clock_watch: ClockWatch,
-}
 
 /// A record with its key; none if it cannot be read, or is gone.
 type FoundRecord = Option<(SessionKey, Record)>;
@@ -200,10 +190,7 @@ impl ScriptedStore {
     ) -> Result<Vec<SessionKey>, StoreError> {
         let count = count.min(PAGE_MAX);
         let index = self.keys.due(family);
-        let mut skipped = lock(&self.reap_progress)
-            .reaped_to
-            .remove(&family)
-            .unwrap_or(0);
+        let mut skipped = lock(&self.reaped_to).remove(&family).unwrap_or(0);
         let (mut due, mut examined) = (Vec::new(), 0);
         while due.len() < count && examined < EXAMINED_MAX {
             let mut call = ScriptCall::default();
@@ -237,7 +224,7 @@ impl ScriptedStore {
             }
         }
         if skipped > 0 {
-            lock(&self.reap_progress).reaped_to.insert(family, skipped);
+            lock(&self.reaped_to).insert(family, skipped);
         }
         let mut keys = self.without_turns(due).await?;
         keys.truncate(count);
@@ -266,7 +253,7 @@ impl ScriptedStore {
 
     fn believes_the_clock(&self, now: Timestamp) -> bool {
         let mono = self.clock.mono();
-        let watch = &mut lock(&self.reap_progress).clock_watch;
+        let watch = &mut lock(&self.clock_watch);
         if let Some(step) = watch.observe(now, mono) {
             tracing::warn!(
                 by_ms = step.by_ms,

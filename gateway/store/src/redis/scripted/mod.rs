@@ -2,21 +2,24 @@
 //!
 //! Records are the hashes that the module writes, so a fleet can move from one way to the other. Beside them are
 //! [`keys`]: turns, events, heartbeats, and sorted sets as indexes. Everything is read and written by one [`script`], which
-//! compares what was read with what is there before it writes ([`step`]); [`turns`] and [`waiting`] order calls over all
-//! gateways; [`gateways`] and [`fleet`] know who is alive; [`index`], [`listing`] and [`building`] find sessions;
+//! compares what was read with what is there before it writes ([`step`], [`attempts`]); [`turns`] and [`waiting`] order calls over all
+//! gateways, with [`session_locks`] and [`planned_looks`]; [`gateways`] and [`fleet`] know who is alive; [`index`], [`listing`] and [`building`] find sessions;
 //! [`values`] has the rest. [`admission`] notes restarts of the server. The clock is the server's, which all gateways
 //! share.
 //!
 //! Invariant: a gateway decides, and the script makes sure that nobody else has decided in between.
 
 mod admission;
+mod attempts;
 mod building;
 mod fleet;
 mod gateways;
 mod index;
 mod keys;
 mod listing;
+mod planned_looks;
 mod script;
+mod session_locks;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -24,22 +27,23 @@ mod turns;
 mod values;
 mod waiting;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use mooring_session::clock::ClockWatch;
 use mooring_session::index::Departures;
 
 pub(super) use self::admission::Admission;
 use self::gateways::KnownGateways;
 use self::keys::Keys;
 pub(super) use self::keys::indexed_key;
-use self::listing::ReapProgress;
+use self::planned_looks::PlannedLooks;
+use self::session_locks::SessionLocks;
 use self::step::Reads;
-use self::turns::SessionLocks;
-use self::waiting::PlannedLooks;
 use super::link::{Link, Resend};
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::key::SessionKey;
+use crate::key::{Family, SessionKey};
 use crate::transition::{Access, Transition};
 
 /// A Redis whose module is not used.
@@ -52,7 +56,10 @@ pub(super) struct ScriptedStore {
     departures: Mutex<Departures>,
     locks: SessionLocks,
     planned_looks: PlannedLooks,
-    reap_progress: Mutex<ReapProgress>,
+    /// Where each family's next REAP continues.
+    reaped_to: Mutex<HashMap<Family, usize>>,
+    /// Whether the server's clock can be trusted.
+    clock_watch: Mutex<ClockWatch>,
     clock: Clock,
 }
 
@@ -66,7 +73,8 @@ impl ScriptedStore {
             departures: Mutex::default(),
             locks: SessionLocks::default(),
             planned_looks: PlannedLooks::default(),
-            reap_progress: Mutex::default(),
+            reaped_to: Mutex::default(),
+            clock_watch: Mutex::default(),
             clock: Clock::system(),
         });
         store.start_building();

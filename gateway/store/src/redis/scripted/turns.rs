@@ -1,10 +1,8 @@
 //! Turns over all gateways: entering, leaving, picking up a grant, and routes that are delegated.
 //!
-//! The steps of one gateway on the turns of one session are done one after the other ([`SessionLocks`]), so that they do
-//! not disturb each other. Invariant: a step that begins after another one of this gateway finds what that one wrote.
+//! Invariant: a step that begins after another one of this gateway finds what that one wrote.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::FutureExt;
@@ -13,7 +11,8 @@ use mooring_session::refusal::Refusal;
 use mooring_session::rules::RouteRequest;
 use mooring_session::time::Millis;
 use mooring_session::turns::QueueView;
-use tokio::sync::OwnedMutexGuard;
+use mooring_usage::for_same_user;
+use tokio::runtime::Handle;
 
 use super::super::link::Resend;
 use super::ScriptedStore;
@@ -21,55 +20,12 @@ use super::step::{Reads, Step};
 use crate::blockers::{SessionBlockers, TurnQueueView};
 use crate::error::StoreError;
 use crate::key::SessionKey;
-use crate::lock::lock;
 use crate::status::AnsweredBy;
 use crate::transition::{Explain, GetBlockers};
 use crate::turns::{
     self, DelegatedRoute, EnterReply, EnterRequest, LeaveRequest, LeaveTarget, QueueReply,
     TurnEnding,
 };
-
-/// The locks of sessions with steps under way.
-#[derive(Debug, Default)]
-pub(super) struct SessionLocks(Mutex<HashMap<SessionKey, Arc<tokio::sync::Mutex<()>>>>);
-
-/// A lock that is held. Dropping it forgets the session if nobody else waits for it.
-pub(super) struct SessionLock<'a> {
-    locks: &'a SessionLocks,
-    key: SessionKey,
-    guard: Option<OwnedMutexGuard<()>>,
-}
-
-impl SessionLocks {
-    fn of(&self, key: &SessionKey) -> Arc<tokio::sync::Mutex<()>> {
-        Arc::clone(lock(&self.0).entry(key.clone()).or_default())
-    }
-
-    pub(super) async fn lock(&self, key: &SessionKey) -> SessionLock<'_> {
-        let guard = self.of(key).lock_owned().await;
-        self.held(key, guard)
-    }
-
-    fn held(&self, key: &SessionKey, guard: OwnedMutexGuard<()>) -> SessionLock<'_> {
-        SessionLock {
-            locks: self,
-            key: key.clone(),
-            guard: Some(guard),
-        }
-    }
-}
-
-impl Drop for SessionLock<'_> {
-    fn drop(&mut self) {
-        self.guard = None;
-        let mut locks = lock(&self.locks.0);
-        if let Some(known) = locks.get(&self.key)
-            && Arc::strong_count(known) == 1
-        {
-            locks.remove(&self.key);
-        }
-    }
-}
 
 impl ScriptedStore {
     pub(in super::super) async fn enter(
@@ -133,10 +89,14 @@ impl ScriptedStore {
         ending: impl TurnEnding,
         started: Instant,
     ) {
+        // Without a runtime the process is stopping.
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
         let mut locking = Box::pin(self.locks.of(ending.key()).lock_owned());
         let locked = (&mut locking).now_or_never();
         let store = Arc::clone(self);
-        tokio::spawn(async move {
+        runtime.spawn(for_same_user(async move {
             let guard = match locked {
                 Some(guard) => guard,
                 None => locking.await,
@@ -146,7 +106,7 @@ impl ScriptedStore {
                 store.leave_locked(ending.key(), ending.turn()).await
             };
             ending.attempted(started, Some(left));
-        });
+        }));
     }
 
     /// Whether the grant of an event is still valid. Its lease starts now.

@@ -4,19 +4,16 @@
 //! for, when something of them is due, and for the death of a holder once a second. Invariants: events come by a blocking
 //! command, not by polling; a session that nobody waits for is not looked at; how many are looked at is bounded.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use mooring_session::SessionPlace;
 use mooring_session::events::EventMailboxes;
-use mooring_session::limits::{EVENTS_BATCH_MAX, TURN_QUEUES_MAX};
+use mooring_session::limits::EVENTS_BATCH_MAX;
 use mooring_session::names::{ServerName, Token, WorkerId};
 use mooring_session::time::Monotonic;
 use mooring_session::turns::Turns;
 use redis::{Cmd, Value};
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::reply::{Problem, text};
@@ -24,7 +21,6 @@ use super::ScriptedStore;
 use crate::error::StoreError;
 use crate::events::WorkerEvent;
 use crate::key::SessionKey;
-use crate::lock::lock;
 
 /// How often a session is looked at while somebody waits for its turn: the death of a gateway has no deadline.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -38,30 +34,6 @@ const BATCH: usize = if EVENTS_BATCH_MAX < 256 {
 } else {
     256
 };
-
-/// When which session is looked at.
-#[derive(Debug, Default)]
-pub(super) struct PlannedLooks {
-    looks: Mutex<HashMap<SessionKey, Instant>>,
-    /// Rung when a look is planned that comes before all others.
-    bell: Notify,
-}
-
-impl PlannedLooks {
-    fn next(&self) -> Option<Instant> {
-        lock(&self.looks).values().min().copied()
-    }
-
-    /// Takes the sessions that are due.
-    fn due(&self) -> Vec<SessionKey> {
-        let now = Instant::now();
-        let looks = &mut *lock(&self.looks);
-        looks
-            .extract_if(|_, at| *at <= now)
-            .map(|(key, _)| key)
-            .collect()
-    }
-}
 
 impl ScriptedStore {
     /// Plans the next look at a session that was just read or written.
@@ -79,24 +51,16 @@ impl ScriptedStore {
             .then(|| turns.next_deadline())
             .flatten();
         let next = [watched, waited].into_iter().flatten().min();
-        let planned = &self.planned_looks;
-        let mut looks = lock(&planned.looks);
         let Some(due) = next else {
-            looks.remove(key);
+            self.planned_looks.forget(key);
             return;
         };
         let mut rest = Duration::from_millis(due.ms().saturating_sub(mono.ms()));
         if waited.is_some() {
             rest = rest.min(LOOK_EVERY);
         }
-        let at = Instant::now() + rest.max(LOOK_PAUSE);
-        let is_first = looks.values().min().is_none_or(|first| at < *first);
-        if looks.len() < TURN_QUEUES_MAX || looks.contains_key(key) {
-            looks.insert(key.clone(), at);
-        }
-        if is_first {
-            planned.bell.notify_waiters();
-        }
+        self.planned_looks
+            .plan(key, Instant::now() + rest.max(LOOK_PAUSE));
     }
 
     /// The blocking command for events of this gateway.
@@ -174,7 +138,7 @@ impl ScriptedStore {
     {
         let deadline = Instant::now() + timeout;
         loop {
-            let planned = self.planned_looks.bell.notified();
+            let planned = self.planned_looks.bell().notified();
             tokio::pin!(planned);
             planned.as_mut().enable();
             self.look_at_due().await;
@@ -200,6 +164,7 @@ impl ScriptedStore {
         let looks = stream::iter(self.planned_looks.due()).map(|key| async move {
             if let Err(error) = self.look(&key).await {
                 tracing::debug!(session = %key.digest(), %error, "the turns of a session were not advanced");
+                self.planned_looks.plan(&key, Instant::now() + LOOK_EVERY);
             }
         });
         looks.buffer_unordered(AT_ONCE).collect::<()>().await;

@@ -1,8 +1,8 @@
 //! Several gateways, each with a store of its own, over one server: order, wake-ups, and no number twice.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use mooring_session::time::Millis;
 
@@ -89,46 +89,52 @@ async fn the_turn_of_a_dead_gateway_goes_to_the_next() {
 async fn one_caller_at_a_time_over_all_gateways() {
     const GATEWAYS: usize = 4;
     const CALLS: usize = 15;
+    /// Within the lease, also if the reply was late.
+    const HELD_MS: u64 = 4_000;
     let server = RedisServer::start(Module::Absent);
     let sessions = ["a", "b"];
     let first = scripted_store(&server).await;
     for session in sessions {
-        first
-            .create(&make::key(session), &make::create(session))
-            .await
-            .unwrap();
+        let key = make::key(session);
+        first.create(&key, &make::create(session)).await.unwrap();
     }
-    let holds: &'static [AtomicBool; 2] = Box::leak(Box::default());
+    // Until when somebody has the turn, in milliseconds since the start; 0 if nobody has.
+    let held: &'static [AtomicU64; 2] = Box::leak(Box::default());
     let highest: &'static [AtomicU64; 2] = Box::leak(Box::default());
+    let started = Instant::now();
+    let now_ms = move || u64::try_from(started.elapsed().as_millis()).unwrap();
     let mut gateways = Vec::new();
     for gateway in 0..GATEWAYS {
         let store = scripted_store(&server).await;
-        let worker = format!("g{gateway}:1");
-        store.beat(&make::beat(&worker, 600_000)).await.unwrap();
+        let worker = make::worker(&format!("g{gateway}:1"));
+        store
+            .beat(&make::beat(worker.as_str(), 600_000))
+            .await
+            .unwrap();
         gateways.push(tokio::spawn(async move {
             for call in 0..CALLS * sessions.len() {
                 let at = call % sessions.len();
-                let (key, ticket) = (make::key(sessions[at]), format!("{worker}-{call}"));
+                let (key, ticket) = (make::key(sessions[at]), format!("g{gateway}-{call}"));
                 let request = EnterRequest {
                     lease: Millis::new(5_000),
-                    ..enter(&worker, &ticket)
+                    ..enter(worker.as_str(), &ticket)
                 };
                 // Asking again keeps the place, so a lost event costs time only.
-                let mut turn = store.enter(&key, &request).await.unwrap().turn;
-                while turn.is_none() {
-                    let (id, wait) = (make::worker(&worker), Duration::from_millis(500));
-                    drop(store.wait_for_events(&id, wait).await.unwrap());
-                    turn = store.enter(&key, &request).await.unwrap().turn;
-                }
-                assert!(
-                    !holds[at].swap(true, Ordering::SeqCst),
-                    "two callers have the turn"
-                );
-                let before = highest[at].swap(turn.unwrap(), Ordering::SeqCst);
-                assert!(turn.unwrap() > before, "{turn:?} follows {before}");
+                let (turn, until) = loop {
+                    let until = now_ms() + HELD_MS;
+                    if let Some(turn) = store.enter(&key, &request).await.unwrap().turn {
+                        break (turn, until);
+                    }
+                    let wait = Duration::from_millis(500);
+                    drop(store.wait_for_events(&worker, wait).await.unwrap());
+                };
+                let other_until = held[at].swap(until, Ordering::SeqCst);
+                assert!(other_until <= now_ms(), "two callers have the turn");
+                let before = highest[at].swap(turn, Ordering::SeqCst);
+                assert!(turn > before, "{turn} follows {before}");
                 tokio::task::yield_now().await;
-                holds[at].store(false, Ordering::SeqCst);
-                store.leave(&key, &leave(&ticket)).await.unwrap();
+                let _ = held[at].compare_exchange(until, 0, Ordering::SeqCst, Ordering::SeqCst);
+                drop(store.leave(&key, &leave(&ticket)).await);
             }
         }));
     }
