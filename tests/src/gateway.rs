@@ -17,6 +17,7 @@ use crate::client::HttpClient;
 use crate::paths;
 use crate::port::free_port;
 use crate::process::Process;
+use crate::redis::is_without_module;
 
 /// How long a gateway with invalid settings may take to exit.
 const REFUSED_WITHIN: Duration = Duration::from_secs(60);
@@ -157,6 +158,7 @@ impl Settings {
                 "XDG_STATE_HOME",
                 self.state_home.as_deref().unwrap_or(directory),
             )
+            .envs(is_without_module().then_some(("MOORING_STORE_MODULE", "none")))
             .envs(given);
         Ok(command)
     }

@@ -27,6 +27,13 @@ pub enum Module {
     Absent,
 }
 
+/// Whether the tests run without the module: with the environment variable `MOORING_TESTS_MODULE=none`, every fleet that
+/// does not ask for the module itself is one without it.
+#[must_use]
+pub fn is_without_module() -> bool {
+    std::env::var_os("MOORING_TESTS_MODULE").is_some_and(|module| module == "none")
+}
+
 /// A running `redis-server`.
 #[derive(Debug)]
 pub struct Redis {
@@ -42,6 +49,9 @@ impl Redis {
     /// Starts a server with the module and the append-only file. It grants turns almost immediately, since there are
     /// none from before its first start to wait for. After a restart there are.
     pub async fn start() -> anyhow::Result<Self> {
+        if is_without_module() {
+            return Self::start_with(Module::Absent, &[]).await;
+        }
         let [name, lease_max_ms] = FIRST_QUIET;
         let mut redis =
             Self::start_with(Module::Loaded, &[&format!("--{name}"), lease_max_ms]).await?;

@@ -15,7 +15,7 @@ use mooring_session::workers::{Beat, Drain, Workers};
 use super::script::HashFields;
 use crate::workers::WORKER_GRACE;
 
-/// For so long the table is believed to be as it was read, except that somebody is dead.
+/// How long a table that was read is used, except to decide that a gateway is dead.
 const FRESH_FOR: Duration = Duration::from_millis(100);
 /// How long the row of a silent gateway is kept, so that it is still listed.
 const KEPT_FOR: Millis = Millis::new(60 * 60 * 1_000);
@@ -158,7 +158,7 @@ impl KnownGateways {
     }
 }
 
-/// The gateways at one moment, which notes whether somebody was found dead.
+/// The gateways at one moment, which notes whether one of them was found dead.
 pub(super) struct GatewaysAt<'a> {
     pub(super) workers: &'a dyn Liveness,
     pub(super) has_found_dead: Cell<bool>,

@@ -231,7 +231,7 @@ impl ScriptedStore {
         Ok(keys)
     }
 
-    /// Those of these sessions whose turns nobody has or waits for.
+    /// Those of these sessions without holders of turns and without waiters.
     async fn without_turns(&self, due: Vec<SessionKey>) -> Result<Vec<SessionKey>, StoreError> {
         let mut call = ScriptCall::default();
         for key in &due {

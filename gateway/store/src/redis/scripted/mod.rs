@@ -7,7 +7,7 @@
 //! [`values`] has the rest. [`admission`] notes restarts of the server. The clock is the server's, which all gateways
 //! share.
 //!
-//! Invariant: a gateway decides, and the script makes sure that nobody else has decided in between.
+//! Invariant: a gateway decides, and the script refuses to write if another one has decided in between.
 
 mod admission;
 mod attempts;

@@ -1,4 +1,4 @@
-//! When this gateway looks at which session whose turns or claims somebody waits for.
+//! When this gateway looks at which session whose turns or claims are waited for.
 //!
 //! Invariant: how many there are is bounded; one that finds no room is looked at by the other gateways that know of it.
 
@@ -50,7 +50,7 @@ impl PlannedLooks {
         }
     }
 
-    /// Nobody waits for anything of this session.
+    /// Nothing of this session is waited for.
     pub(super) fn forget(&self, key: &SessionKey) {
         lock(&self.looks).at.remove(key);
     }

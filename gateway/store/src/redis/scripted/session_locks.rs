@@ -1,6 +1,6 @@
 //! The steps of one gateway on the turns of one session are done one after the other, so that they do not disturb each other.
 //!
-//! Invariant: a session that nobody works on or waits for takes no memory.
+//! Invariant: a session without steps under way takes no memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

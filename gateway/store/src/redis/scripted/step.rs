@@ -124,7 +124,7 @@ impl Step<'_> {
             return Ok(reply);
         }
         let place = self.place.clone();
-        // A claim that is settled meanwhile would not be told.
+        // If the claim is settled in between, no event would follow.
         self.depend_on_record();
         self.with_turns(|turns, context| {
             if let Some(waiter) = waiter {

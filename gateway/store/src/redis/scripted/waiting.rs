@@ -1,8 +1,8 @@
-//! The events of gateways, and what is due in the queues of sessions that somebody waits for.
+//! The events of gateways, and what is due in the queues of sessions with waiters.
 //!
 //! Nobody but a gateway looks whether a lease has lapsed. So each one looks at the sessions whose turns it has seen waited
 //! for, when something of them is due, and for the death of a holder once a second. Invariants: events come by a blocking
-//! command, not by polling; a session that nobody waits for is not looked at; how many are looked at is bounded.
+//! command, not by polling; a session without waiters is not looked at; how many are looked at is bounded.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::error::StoreError;
 use crate::events::WorkerEvent;
 use crate::key::SessionKey;
 
-/// How often a session is looked at while somebody waits for its turn: the death of a gateway has no deadline.
+/// How often a session is looked at while its turn is waited for: the death of a gateway has no deadline.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Shortest time between two looks at a session.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
