@@ -303,6 +303,7 @@ fn store(settings: &Settings) -> String {
                     service.name()
                 )
             }
+            RedisTopology::Cluster(_) => format!("the primaries of the cluster {location}"),
         },
     }
 }

@@ -76,6 +76,8 @@ metrics! {
     pub DRAINING = gauge("mooring_draining").zero();
     /// Time of one store command, by command.
     pub STORE_SECONDS = histogram("mooring_store_duration_seconds");
+    /// Primaries of the Redis Cluster, by state.
+    pub STORE_PRIMARIES = gauge("mooring_store_primaries").zero("state", ["up", "away"]);
     /// Connections to Redis that were closed because a reply was another command's, malformed or too large.
     pub STORE_REPLIES_REFUSED = counter("mooring_store_replies_refused_total").zero();
     /// Entries of sessions' histories, by outcome.

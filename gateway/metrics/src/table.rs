@@ -42,4 +42,9 @@ macro_rules! metrics {
             ::metrics::counter!($name, $label => <&'static str>::from(value)).absolute(0);
         }
     };
+    (@zero gauge $name:ident $label:literal, $values:expr) => {
+        for value in $values {
+            ::metrics::gauge!($name, $label => <&'static str>::from(value)).set(0.0);
+        }
+    };
 }

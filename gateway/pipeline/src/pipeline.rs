@@ -153,7 +153,9 @@ async fn route_sessionless(
     match server {
         ServerTarget::Upstream(server) if modern::is_kept(server) => {
             // Its type is erased: the compiler has a limit for the depth of futures.
-            modern::post_continued(&request.at(server), body, message).boxed().await
+            modern::post_continued(&request.at(server), body, message)
+                .boxed()
+                .await
         }
         ServerTarget::Upstream(server) => modern::post(&request.at(server), body, message).await,
         ServerTarget::Code(server) => {

@@ -69,8 +69,8 @@ pub use log::{LogFormat, LogLevel, LogSettings, LoggedRequests};
 pub use peers::{ADDRESS_TAG_BYTES, FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};
 pub use redis_url::{
-    RedisAddress, RedisEndpoint, RedisLogin, RedisTlsFiles, RedisTopology, RedisUrl, RespVersion,
-    SentinelService,
+    RedisAddress, RedisCluster, RedisEndpoint, RedisLogin, RedisTlsFiles, RedisTopology, RedisUrl,
+    RespVersion, SentinelService,
 };
 pub use servers::{
     AgentServerSettings, ChildVariables, ClientAuthentication, CommandLine, CommandTemplate,
@@ -269,6 +269,7 @@ fn parse(
     let telemetry = TelemetrySettings::read(&mut reader);
     refuse_open_door(&mut reader, &listen, &auth);
     auth.check_listener(&mut reader, &listen);
+    store.check(&mut reader);
     contextforge::refuse_missing_authentication(&mut reader, environment, &auth);
     let standard = match flags.wanted {
         // A client that starts its server itself is to find its session again when it starts the next.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::listen::CertificateFiles;
 use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file, state_home};
 use super::reader::{Reader, Reason};
-use super::redis_url::{RedisTlsFiles, RedisUrl};
+use super::redis_url::{RedisTlsFiles, RedisTopology, RedisUrl};
 use super::rows::{settings, words};
 use super::setting::Disclosure;
 
@@ -18,9 +18,10 @@ settings! {
         /// names a server that any number of gateways share, with the mooring module loaded unless `store.module` is `none`.
         URL = Text("store.url", 2048,
             "embedded, redis://[user:password@]host[:port][/database], rediss://... with TLS, unix:///path/to/socket (also \
-             redis+unix://), several of these with commas or spaces between, of which the first primary serves, or \
+             redis+unix://), several of these with commas or spaces between, of which the first primary serves, \
              redis+sentinel://[user:password@]host[:port],host[:port].../service[/database] (rediss+sentinel://... with \
-             TLS), whose primary the sentinels name", Some(EMBEDDED))
+             TLS), whose primary the sentinels name, or redis+cluster://[user:password@]host[:port],host[:port]... \
+             (rediss+cluster://... with TLS), whose nodes name all primaries", Some(EMBEDDED))
             .contextforge_name("REDIS_URL").flag("--store").disclosure(Disclosure::Credentials),
         /// The file of the embedded store; its directory is created if it does not exist. No effect if `store.url`
         /// names a Redis.
@@ -54,6 +55,20 @@ settings! {
             => |reader, row| reader.text(row, parse_key_prefix).unwrap_or_default(),
         /// How long one command may take before the store counts as away for the request that sent it.
         pub command_timeout: Duration = Integer("store.command_timeout_ms", "milliseconds", 500, 10..=60_000),
+    }
+}
+
+impl StoreSettings {
+    /// Refuses a cluster without the module: the script needs all keys of a fleet on one server.
+    pub(super) fn check(&self, reader: &mut Reader<'_>) {
+        let StoreLocation::Redis(url) = &self.location else {
+            return;
+        };
+        let is_cluster = matches!(url.topology(), RedisTopology::Cluster(_));
+        if is_cluster && self.module == ModuleUse::Unused {
+            let reason = "store.url names a cluster, which needs the module on every primary";
+            reader.refuse(&Self::module, "none", reason, "\"required\"");
+        }
     }
 }
 
@@ -131,7 +146,7 @@ fn parse_tls_files(reader: &mut Reader<'_>, url: Option<&RedisUrl>) -> RedisTlsF
             row,
             "",
             reason,
-            "nothing, or store.url with rediss:// or rediss+sentinel://",
+            "nothing, or store.url with rediss://, rediss+sentinel:// or rediss+cluster://",
         );
     }
     for (row, other) in [

@@ -101,6 +101,16 @@ pub(super) async fn readyz(
         about.insert("way".to_owned(), redis.way.into());
         about.insert("server".to_owned(), redis.address.into());
         about.insert("cause".to_owned(), redis.problem.into());
+        if !redis.primaries.is_empty() {
+            let primaries = redis.primaries.into_iter().map(|primary| {
+                let status = match primary.problem {
+                    None => "ok",
+                    Some(_) => "unavailable",
+                };
+                json!({"address": primary.address, "status": status, "cause": primary.problem})
+            });
+            about.insert("primaries".to_owned(), primaries.collect());
+        }
     }
     parts.insert("store".to_owned(), about.into());
     if let Some(refusal) = worker_refusal {

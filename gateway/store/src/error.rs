@@ -68,6 +68,13 @@ pub enum NotReady {
     /// (a script) ...
     #[error("redis answered {0}")]
     Answered(Box<str>),
+    /// The primary of a cluster that serves this key cannot be reached, and others serve other keys. The command was not
+    /// sent, or a repetition changes nothing more.
+    #[error("the redis primary {0} is away")]
+    PrimaryAway(Box<str>),
+    /// The connection to that primary was lost before the reply. The command may have been executed.
+    #[error("the connection to the redis primary {0} was lost before the reply")]
+    PrimaryLost(Box<str>),
     /// Another process held the write lock for too long, or too many commands wait.
     #[error("the file is busy")]
     Locked,
@@ -85,9 +92,20 @@ impl NotReady {
         matches!(self, Self::Answered(text) if text.starts_with("NOPERM"))
     }
 
-    /// Whether the server is a replica, which has changed nothing.
-    pub(crate) fn is_of_replica(&self) -> bool {
-        matches!(self, Self::Answered(text) if text.starts_with("READONLY"))
+    /// Whether a primary is being replaced, and nothing was changed that a repetition would change again.
+    pub(crate) fn is_of_failover(&self) -> bool {
+        match self {
+            Self::Answered(text) => ["READONLY", "CLUSTERDOWN"]
+                .iter()
+                .any(|code| text.starts_with(code)),
+            Self::PrimaryAway(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether one primary of a cluster cannot be reached.
+    pub(crate) const fn is_of_primary(&self) -> bool {
+        matches!(self, Self::PrimaryAway(_) | Self::PrimaryLost(_))
     }
 }
 

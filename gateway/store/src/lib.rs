@@ -60,7 +60,7 @@ pub use self::request_name::{REQUEST_KEPT, RequestName};
 pub use self::request_parts::{fresh_token, labels};
 pub use self::session::Session;
 pub use self::session_counts::{InstanceCount, OwnerCount, SessionCounts};
-pub use self::status::{AnsweredBy, RedisServerView, StoreMode, StoreStatus};
+pub use self::status::{AnsweredBy, RedisPrimaryView, RedisServerView, StoreMode, StoreStatus};
 pub use self::store::{
     ClaimRefusal, DesiredStateError, DropGuard, EvictionOutcome, ForgetOutcome, Reaper, RoomError,
     SEALED_BYTES_MAX, SessionAccess, SessionTurn, Store, StoreOptions, StorePlace, TurnError,

@@ -1,5 +1,7 @@
 //! How many active sessions a store has, and where they are bound.
 
+use std::collections::BTreeMap;
+
 use mooring_session::names::WorkerId;
 
 /// The counts of the sessions of one family under a store's prefix.
@@ -38,6 +40,42 @@ pub struct OwnerCount {
 }
 
 impl SessionCounts {
+    /// The counts of several servers, each of which has a part of the sessions.
+    pub(crate) fn sum(parts: Vec<Self>) -> Self {
+        let complete = parts.iter().all(|part| part.complete);
+        let (mut active, mut instances, mut owners) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for part in parts {
+            for (server, sessions) in part.active {
+                *active.entry(server).or_default() += sessions;
+            }
+            for count in part.instances {
+                *instances.entry((count.server, count.instance)).or_default() += count.bindings;
+            }
+            for count in part.owners {
+                let (alive, bindings) = owners.entry(count.worker).or_insert((false, 0));
+                *alive |= count.alive;
+                *bindings += count.bindings;
+            }
+        }
+        let instance_of = |((server, instance), bindings)| InstanceCount {
+            server,
+            instance,
+            bindings,
+        };
+        let owner_of = |(worker, (alive, bindings))| OwnerCount {
+            worker,
+            alive,
+            bindings,
+        };
+        Self {
+            complete,
+            active: active.into_iter().collect(),
+            instances: instances.into_iter().map(instance_of).collect(),
+            owners: owners.into_iter().map(owner_of).collect(),
+        }
+    }
+
     /// All active sessions.
     #[must_use]
     pub fn active_sessions(&self) -> u64 {

@@ -39,13 +39,25 @@ pub struct StoreStatus {
 /// The Redis in use, for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisServerView {
-    /// How it is found: by the `url`, as the first primary of the `list`, or by a `sentinel`.
+    /// How it is found: by the `url`, as the first primary of the `list`, by a `sentinel`, or as the primaries of a
+    /// `cluster`.
     pub discovery: &'static str,
     /// How it is used: by the `module`, or by a `script`.
     pub way: &'static str,
-    /// Its address; none while there is no connection.
+    /// Its address; of a cluster, those of its primaries; none while there is no connection.
     pub address: Option<String>,
     /// Why there is no connection, or why the sentinels name no server that can be used in its place, without credentials.
+    pub problem: Option<String>,
+    /// The primaries of a cluster; empty for one server.
+    pub primaries: Vec<RedisPrimaryView>,
+}
+
+/// A primary of a cluster, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisPrimaryView {
+    /// Its address.
+    pub address: String,
+    /// Why there is no connection to it; none if there is one.
     pub problem: Option<String>,
 }
 

@@ -67,11 +67,6 @@ pub enum RespVersion {
 impl RedisEndpoint {
     /// Reads `redis://`, `rediss://`, `unix://` and `redis+unix://`.
     pub(super) fn parse(text: &str) -> Result<Self, Reason> {
-        if let Some((scheme, _)) = text.split_once("://")
-            && scheme.contains("cluster")
-        {
-            return Err("Redis Cluster is not served by this version of mooring".to_owned());
-        }
         let url = Url::parse(text).map_err(|error| error.to_string())?;
         // The client library reads `#insecure`, which no connection obeys.
         if url.fragment().is_some() {

@@ -1,14 +1,16 @@
-//! The URL of a Redis: of one server, of several among which the primary is found, or of the sentinels that know it.
+//! The URL of a Redis: of one server, of several among which the primary is found, of the sentinels that know it, or of a cluster.
 //!
 //! Invariants: a URL is read once, here, and what is accepted can be connected to. It may hold passwords, so neither
 //! `Debug` nor `Display` nor an error shows one.
 
+mod cluster;
 mod endpoint;
 mod sentinels;
 mod tls_files;
 
 use std::fmt;
 
+pub use self::cluster::RedisCluster;
 use self::endpoint::SERVERS_MAX;
 pub use self::endpoint::{RedisAddress, RedisEndpoint, RedisLogin, RespVersion};
 pub use self::sentinels::SentinelService;
@@ -32,11 +34,13 @@ pub enum RedisTopology {
     FirstPrimary(Vec<RedisEndpoint>),
     /// Sentinels know it.
     Sentinels(SentinelService),
+    /// Every primary of a cluster serves its part of the keys.
+    Cluster(RedisCluster),
 }
 
 impl RedisUrl {
     /// Reads `redis://`, `rediss://`, `unix://` and `redis+unix://`, several of them with commas or spaces between, or
-    /// `redis+sentinel://` and `rediss+sentinel://`.
+    /// `redis+sentinel://`, `rediss+sentinel://`, `redis+cluster://` and `rediss+cluster://`.
     ///
     /// # Errors
     /// What is wrong with it, without any part that may be secret.
@@ -45,6 +49,9 @@ impl RedisUrl {
             [url] if sentinels::is_sentinel_url(url) => {
                 RedisTopology::Sentinels(SentinelService::parse(url)?)
             }
+            [url] if cluster::is_cluster_url(url) => {
+                RedisTopology::Cluster(RedisCluster::parse(url)?)
+            }
             [url] => RedisTopology::Single(RedisEndpoint::parse(url)?),
             ref urls if urls.len() > SERVERS_MAX => {
                 return Err(format!("it has {} URLs (limit {SERVERS_MAX})", urls.len()));
@@ -52,6 +59,12 @@ impl RedisUrl {
             ref urls if urls.iter().any(|url| sentinels::is_sentinel_url(url)) => {
                 return Err(
                     "sentinels are listed in one URL: redis+sentinel://host1,host2/service"
+                        .to_owned(),
+                );
+            }
+            ref urls if urls.iter().any(|url| cluster::is_cluster_url(url)) => {
+                return Err(
+                    "the nodes of a cluster are listed in one URL: redis+cluster://host1,host2"
                         .to_owned(),
                 );
             }
@@ -90,6 +103,7 @@ impl RedisUrl {
                 }
             }
             RedisTopology::Sentinels(service) => service.set_tls_files(files),
+            RedisTopology::Cluster(cluster) => cluster.set_tls_files(files),
         }
         self
     }
@@ -116,11 +130,14 @@ impl RedisUrl {
             .all(|endpoint| endpoint.address.is_on_this_machine())
     }
 
-    fn endpoints(&self) -> &[RedisEndpoint] {
+    /// The servers, sentinels or nodes that the URL names; at least one.
+    #[must_use]
+    pub fn endpoints(&self) -> &[RedisEndpoint] {
         match &self.topology {
             RedisTopology::Single(server) => std::slice::from_ref(server),
             RedisTopology::FirstPrimary(servers) => servers,
             RedisTopology::Sentinels(service) => service.sentinels(),
+            RedisTopology::Cluster(cluster) => cluster.seeds(),
         }
     }
 }
@@ -218,7 +235,10 @@ mod tests {
         assert_eq!(url.hosts().collect::<Vec<_>>(), [("a", 1), ("b", 6379)]);
         for (text, part) in [
             ("redis://a,redis+sentinel://b/c", "in one URL"),
-            ("redis://a,redis+cluster://b", "Redis Cluster is not served"),
+            (
+                "redis://a,redis+cluster://b",
+                "nodes of a cluster are listed in one URL",
+            ),
             ("redis://a,ftp://b", "\"ftp\" is not known"),
         ] {
             let refused = RedisUrl::parse(text).unwrap_err();
@@ -236,6 +256,7 @@ mod tests {
             "redis://u:secret@a,redis://v:secret@b",
             "unix:///a?pass=secret unix:///b?pass=secret",
             "redis+sentinel://u:secret@a,b/c?sentinel_password=secret",
+            "redis+cluster://u:secret@a,b",
         ] {
             let url = RedisUrl::parse(text).unwrap();
             let shown = format!("{url} {url:?} {:?}", url.topology());
@@ -266,6 +287,8 @@ mod tests {
             ("redis://[::1],redis://a", false),
             ("redis+sentinel://127.0.0.1,[::1]:7/c", true),
             ("redis+sentinel://127.0.0.1,a/c", false),
+            ("redis+cluster://127.0.0.1:7,localhost", true),
+            ("redis+cluster://127.0.0.1,a", false),
         ] {
             let url = RedisUrl::parse(text).unwrap();
             assert_eq!(url.is_on_this_machine(), is_here, "{text}");

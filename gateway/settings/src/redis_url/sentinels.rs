@@ -115,7 +115,7 @@ impl SentinelService {
     }
 }
 
-fn address_of(host: String, port: u16, is_tls: bool) -> RedisAddress {
+pub(super) fn address_of(host: String, port: u16, is_tls: bool) -> RedisAddress {
     match is_tls {
         true => RedisAddress::Tls(host, port),
         false => RedisAddress::Tcp(host, port),
@@ -123,13 +123,13 @@ fn address_of(host: String, port: u16, is_tls: bool) -> RedisAddress {
 }
 
 /// The login before the first host, and the hosts.
-fn split_login(authority: &str) -> Result<(RedisLogin, &str), Reason> {
+pub(super) fn split_login(authority: &str) -> Result<(RedisLogin, &str), Reason> {
     let Some((login, hosts)) = authority.rsplit_once('@') else {
         return Ok((RedisLogin::default(), authority));
     };
     if login.contains('@') {
         return Err(
-            "user and password are given once, before the first sentinel; an @ in them is %40"
+            "user and password are given once, before the first host; an @ in them is %40"
                 .to_owned(),
         );
     }

@@ -199,7 +199,7 @@ fn urls_of_stores_are_refused_with_the_reason() {
         check_refused("", &[("MOORING_STORE_URL", url)], parts);
     }
     check("redis+sentinel://a:1,b:2", &["it names no service"]);
-    check("redis+cluster://a:1", &["Cluster is not served"]);
+    check("redis+cluster://a/1", &["only database 0"]);
     check("redis://host:port", &["invalid port number"]);
     check("redis://host/one", &["its database is no number"]);
     check(

@@ -138,7 +138,7 @@ impl Shared {
                     return Ok(None);
                 }
                 // Nothing was changed.
-                Err(StoreError::NotReady(why)) if why.is_of_replica() => {
+                Err(StoreError::NotReady(why)) if why.is_of_failover() => {
                     was_refused = true;
                     let now = self.clock.mono();
                     let since = *self.memory().replica_since.get_or_insert(now);

@@ -158,8 +158,12 @@ impl FallbackStore {
         request: &RateRequest,
     ) -> Result<RateReply, StoreError> {
         let shared = &self.shared;
-        let rated = shared.by_redis(|| shared.redis.rate(name, request));
-        if let Some(rated) = rated.await? {
+        // Of one primary that is away, memory counts in its place, without a pause.
+        let by_redis = async || match shared.redis.rate(name, request).await {
+            Err(StoreError::NotReady(why)) if why.is_of_primary() => Ok(None),
+            rated => rated.map(Some),
+        };
+        if let Some(Some(rated)) = shared.by_redis(by_redis).await? {
             return Ok(rated);
         }
         let now = shared.clock.now();

@@ -13,7 +13,7 @@ use mooring_session::view::BindingView;
 use redis::{Cmd, Value};
 
 use super::known_bindings::KnownBindings;
-use super::link::Resend;
+use super::link_state::Resend;
 use super::reply::{self, Problem};
 use crate::key::SessionKey;
 use crate::transition::{Get, GetBlockers, Transition};

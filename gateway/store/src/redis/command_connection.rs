@@ -65,15 +65,35 @@ impl CommandConnection {
     /// The connection is lost.
     pub(super) async fn send(&self, command: &Cmd) -> io::Result<Value> {
         let (caller, reply) = oneshot::channel();
-        let pushed = self.0.queue.push(command, ReplyTarget::Caller(caller));
+        let pushed = self.0.queue.push([(command, ReplyTarget::Caller(caller))]);
         pushed.map_err(|_| self.0.queue.end())?;
         reply.await.map_err(|_| self.0.queue.end())
+    }
+
+    /// Sends a command directly after ASKING: its key is in a slot that the server is importing.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(super) async fn send_asking(&self, command: &Cmd) -> io::Result<Value> {
+        let ((asker, asked), (caller, reply)) = (oneshot::channel(), oneshot::channel());
+        let asking = redis::cmd("ASKING");
+        let pushed = self.0.queue.push([
+            (&asking, ReplyTarget::Caller(asker)),
+            (command, ReplyTarget::Caller(caller)),
+        ]);
+        pushed.map_err(|_| self.0.queue.end())?;
+        match asked.await {
+            // What the server says without it would be of no use.
+            Ok(refused @ Value::ServerError(_)) => Ok(refused),
+            Ok(_) => reply.await.map_err(|_| self.0.queue.end()),
+            Err(_) => Err(self.0.queue.end()),
+        }
     }
 
     /// Sends a command whose reply no caller waits for. Commands that are sent later come after it.
     pub(super) fn send_unawaited(&self, command: &Cmd, on_reply: ReplyCallback) {
         let target = ReplyTarget::Callback(on_reply);
-        if let Err(target) = self.0.queue.push(command, target) {
+        if let Err([(_, target)]) = self.0.queue.push([(command, target)]) {
             target.lose();
         }
     }
@@ -187,16 +207,21 @@ impl ReplyTarget {
 }
 
 impl Queue {
-    /// Adds a command. Gives the target back if the connection is lost.
-    fn push(&self, command: &Cmd, target: ReplyTarget) -> Result<(), ReplyTarget> {
+    /// Adds commands, with none of others between them. Gives them back if the connection is lost.
+    fn push<'c, const N: usize>(
+        &self,
+        commands: [(&'c Cmd, ReplyTarget); N],
+    ) -> Result<(), [(&'c Cmd, ReplyTarget); N]> {
         let mut state = lock(&self.state);
         if state.is_closed {
-            return Err(target);
+            return Err(commands);
         }
         let is_first = state.output.is_empty();
-        command.write_packed_command(&mut state.output);
-        let expected = ExpectedReply::to(command);
-        state.pending.push_back(PendingReply { expected, target });
+        for (command, target) in commands {
+            command.write_packed_command(&mut state.output);
+            let expected = ExpectedReply::to(command);
+            state.pending.push_back(PendingReply { expected, target });
+        }
         drop(state);
         if is_first {
             self.is_filled.notify_one();

@@ -13,12 +13,23 @@ use crate::session_counts::{InstanceCount, OwnerCount, SessionCounts};
 impl RedisStore {
     /// None if the module has no COUNT, or this user may not use it: then only LIST knows.
     pub(crate) async fn count(&self, family: Family) -> Result<Option<SessionCounts>, StoreError> {
+        // Without the module there are no counters.
+        if self.scripted.is_some() {
+            return Ok(None);
+        }
         let name = "SESSION.COUNT";
         let head = family.head(&self.prefix);
         let mut command = redis::cmd(name);
         command.arg(("PREFIX", &head));
-        match self.send(&command, name, Resend::Once).await {
-            Ok(value) => counts(&head, value).map(Some).map_err(invalid_reply(name)),
+        let replies = self.servers.send_to_all(&command, Resend::Once).await;
+        match replies.some(name) {
+            Ok((replies, is_complete)) => {
+                let counted = replies.into_iter().map(|value| counts(&head, value));
+                let counted: Result<Vec<_>, Problem> = counted.collect();
+                let mut sum = SessionCounts::sum(counted.map_err(invalid_reply(name))?);
+                sum.complete &= is_complete;
+                Ok(Some(sum))
+            }
             Err(StoreError::NoModule | StoreError::Reply { .. }) => Ok(None),
             Err(StoreError::NotReady(reason)) if reason.is_denied() => Ok(None),
             Err(error) => Err(error),

@@ -32,8 +32,11 @@ impl RedisStore {
         &self,
         write: &DesiredWrite,
     ) -> Result<bool, StoreError> {
-        let connection = self.link.dial_separate().await?;
-        let deadline = Instant::now() + self.link.command_timeout();
+        let connection = self
+            .servers
+            .dial_separate(&self.desired_state_key())
+            .await?;
+        let deadline = Instant::now() + self.servers.command_timeout();
         let send = async |command: &Cmd, name| ask(&connection, command, name, deadline).await;
         send(&self.of_desired_state("WATCH"), "WATCH").await?;
         let mut command = self.of_desired_state("HGET");
@@ -73,8 +76,12 @@ impl RedisStore {
 
     fn of_desired_state(&self, command: &str) -> Cmd {
         let mut command = redis::cmd(command);
-        command.arg(format!("{}desired_state", self.prefix));
+        command.arg(self.desired_state_key());
         command
+    }
+
+    fn desired_state_key(&self) -> String {
+        format!("{}desired_state", self.prefix)
     }
 }
 

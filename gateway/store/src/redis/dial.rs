@@ -70,6 +70,8 @@ pub(super) struct Dialer {
 #[derive(Debug)]
 enum Topology {
     Single(Arc<RedisEndpoint>),
+    /// A primary of a cluster: another one serves other keys.
+    ClusterNode(Arc<RedisEndpoint>),
     FirstPrimary(ServerList),
     Sentinels(Box<Sentinels>),
 }
@@ -102,7 +104,9 @@ impl Dialer {
                 let address = server.address.to_string();
                 (Topology::Single(Arc::new(server.clone())), address)
             }
-            RedisTopology::FirstPrimary(servers) => {
+            // Each node of a cluster has a dialer of its own.
+            RedisTopology::FirstPrimary(_) | RedisTopology::Cluster(_) => {
+                let servers = url.endpoints();
                 let address = addresses(servers);
                 let list = ServerList {
                     servers: servers.iter().cloned().map(Arc::new).collect(),
@@ -130,10 +134,21 @@ impl Dialer {
         self.module
     }
 
+    /// A dialer of one node of a cluster, which serves while it says that it is a primary.
+    pub(super) fn of_node(node: Arc<RedisEndpoint>, command_timeout: Duration) -> Self {
+        Self {
+            address: node.address.to_string(),
+            topology: Topology::ClusterNode(node),
+            module: ModuleUse::Required,
+            command_timeout,
+        }
+    }
+
     /// How the server is found, in one word.
     pub(super) fn discovery(&self) -> &'static str {
         match self.topology {
             Topology::Single(_) => "url",
+            Topology::ClusterNode(_) => "cluster",
             Topology::FirstPrimary(_) => "list",
             Topology::Sentinels(_) => "sentinel",
         }
@@ -148,7 +163,9 @@ impl Dialer {
     /// and once for the sentinels, which are asked all at the same time.
     pub(super) async fn connect(&self) -> Result<ServerConnection, DownReason> {
         match &self.topology {
-            Topology::Single(server) => self.connect_to(server).await,
+            Topology::Single(server) | Topology::ClusterNode(server) => {
+                self.connect_to(server).await
+            }
             Topology::FirstPrimary(list) => {
                 let found = self.connect_to_first(&list.to_try()).await?;
                 *lock(&list.last) = Some(Arc::clone(&found.server));
@@ -182,7 +199,7 @@ impl Dialer {
     pub(super) fn successor_problem(&self) -> Option<String> {
         match &self.topology {
             Topology::Sentinels(sentinels) => sentinels.problem().map(|down| down.problem()),
-            Topology::Single(_) | Topology::FirstPrimary(_) => None,
+            Topology::Single(_) | Topology::ClusterNode(_) | Topology::FirstPrimary(_) => None,
         }
     }
 
@@ -256,7 +273,7 @@ impl Dialer {
     }
 }
 
-fn addresses(servers: &[RedisEndpoint]) -> String {
+pub(super) fn addresses(servers: &[RedisEndpoint]) -> String {
     let addresses: Vec<_> = servers
         .iter()
         .map(|server| server.address.to_string())

@@ -21,6 +21,9 @@ pub(super) const TLS_FAILED: &str = "TLS failed";
 /// What Redis says of a long command before a client has authenticated: it reads only the number of its words.
 const UNREAD: &str = "unauthenticated multibulk length";
 
+/// What Redis says of CLUSTER where it is no node of one.
+const NO_CLUSTER: &str = "cluster support disabled";
+
 /// What Redis says of a password where its default user has none.
 const NO_PASSWORD: &str = "without any password configured";
 
@@ -41,6 +44,8 @@ pub(crate) enum DownReason {
     OldModule(String),
     /// No sentinel monitors a service of this name.
     UnknownService(String),
+    /// The server is no node of a cluster.
+    NoCluster,
 }
 
 impl DownReason {
@@ -65,6 +70,10 @@ impl DownReason {
             Self::UnknownService(name) => format!(
                 "no redis at {address}: the sentinels monitor no service {name:?}; store.url needs the name that \
                  `sentinel monitor` gives it, which SENTINEL MASTERS lists"
+            ),
+            Self::NoCluster => format!(
+                "redis at {address} is no node of a cluster (its cluster-enabled is no): store.url of a single server \
+                 begins with redis://"
             ),
         };
         OpenError::Redis(text.into())
@@ -99,6 +108,7 @@ impl DownReason {
             Self::NoModule => "it runs without the mooring module".to_owned(),
             Self::OldModule(missing) => format!("its mooring module lacks {missing}"),
             Self::UnknownService(name) => format!("it monitors no service {name:?}"),
+            Self::NoCluster => "it is no node of a cluster".to_owned(),
         }
     }
 }
@@ -119,6 +129,8 @@ pub(super) fn refused(error: &ServerError) -> DownReason {
         DownReason::Denied(problem.to_owned())
     } else if matches!(error.code(), "NOAUTH" | "NOPERM") {
         DownReason::Denied(text)
+    } else if says(NO_CLUSTER) {
+        DownReason::NoCluster
     } else {
         DownReason::Unreachable(format!("{ANSWERED} {text}"))
     }

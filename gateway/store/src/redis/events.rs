@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::dial::Dialer;
 use super::failure::{self, invalid_reply};
-use super::link::{Connection, LinkState};
+use super::link_state::{Connection, LinkState};
 use super::reply::{Fields, Problem, text};
 use super::scripted::ScriptedStore;
 use crate::error::{StoreError, UnavailableReason};
@@ -30,6 +30,12 @@ use crate::lock::lock;
 /// The number of the next path.
 static PATHS: AtomicU64 = AtomicU64::new(EventPath::IN_PROCESS.0 + 1);
 const COMMAND: &str = "WORKER.WAIT";
+
+/// A path that is not equal to any before.
+pub(super) fn new_path() -> EventPath {
+    EventPath(PATHS.fetch_add(1, Ordering::Relaxed))
+}
+
 /// How long a failure is delayed, so that immediate retries are harmless.
 const FAILURE_AFTER: Duration = Duration::from_millis(100);
 
@@ -269,7 +275,7 @@ impl Source {
         let connected = self.dialer.connect_to(&server).await.map_err(|_| away())?;
         Ok(EventConnection {
             connection: Connection::new(connected, number),
-            path: EventPath(PATHS.fetch_add(1, Ordering::Relaxed)),
+            path: new_path(),
         })
     }
 }

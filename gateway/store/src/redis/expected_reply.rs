@@ -73,7 +73,7 @@ impl ExpectedReply {
                 Self::Numbered(number.unwrap_or_default())
             }
             b"PING" => Self::Form(ReplyForm::Pong),
-            b"SET" | b"LTRIM" | b"AUTH" | b"SELECT" => Self::Form(ReplyForm::Done),
+            b"SET" | b"LTRIM" | b"AUTH" | b"SELECT" | b"ASKING" => Self::Form(ReplyForm::Done),
             b"DEL" | b"RPUSH" | b"PEXPIRE" => Self::Form(ReplyForm::Number),
             b"GET" | b"HGET" => Self::Form(ReplyForm::Text),
             b"HGETALL" => Self::Form(ReplyForm::Fields),

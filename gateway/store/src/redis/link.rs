@@ -9,6 +9,7 @@
 //! binding, but not what only the change itself reports: `created` and `revived` of CREATE, `ended_now` of END, and
 //! `worker_lost` of ROUTE.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use super::command_connection::{CommandConnection, ReplyCallback};
 use super::dial::{Dialer, ServerConnection, way_word};
 use super::down_reason::{DownReason, timed_out};
 use super::link_entry::LinkEntry;
+use super::link_state::{Connection, LinkState, Resend, SlotState};
 use super::prefixes::{self, NotCovered};
 use crate::error::{NotReady, OpenError, StoreError, UnavailableReason};
 use crate::lock::lock;
@@ -37,60 +39,8 @@ const REPLICA_KEPT_FOR: Duration = Duration::from_secs(1);
 /// Pause between attempts to open a connection of a thread's own while the first one is open.
 const DIAL_OWN_EVERY: Duration = Duration::from_secs(5);
 
-/// Whether a command is sent again if the connection is lost before its reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resend {
-    /// Once, within the command's timeout.
-    Once,
-    /// Never: a repetition is refused as if the first had failed, or changes more.
-    Never,
-}
-
-/// The state of the connection.
-#[derive(Clone, Debug)]
-pub(crate) enum LinkState {
-    /// Open, and the module was checked.
-    Up(Connection),
-    /// Just lost; the first attempt to reconnect is in progress.
-    Reconnecting,
-    /// The last attempt to connect failed.
-    Down(DownReason),
-}
-
-impl LinkState {
-    /// Whether the connection of this number is open.
-    pub(super) fn is_up(&self, number: u64) -> bool {
-        matches!(self, Self::Up(connection) if connection.number == number)
-    }
-}
-
-/// An open connection, with a number that distinguishes it from earlier ones.
-#[derive(Clone)]
-pub(crate) struct Connection {
-    pub(super) connection: CommandConnection,
-    /// The server that it leads to: every further connection of this number is to the same one.
-    pub(super) server: Arc<RedisEndpoint>,
-    pub(super) number: u64,
-    opened_at: Instant,
-}
-
-impl Connection {
-    pub(super) fn new(opened: ServerConnection, number: u64) -> Self {
-        let ServerConnection { connection, server } = opened;
-        Self {
-            connection,
-            server,
-            number,
-            opened_at: Instant::now(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Connection({})", self.number)
-    }
-}
+/// The number of the next connection of any link.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 /// Handle of the connection and of the task that maintains it, which ends with the handle.
 #[derive(Debug)]
@@ -140,12 +90,7 @@ impl Link {
     /// # Errors
     /// The server is reachable but refuses this client, or lacks what this gateway needs.
     pub(super) async fn open(dialer: Arc<Dialer>, entry: LinkEntry) -> Result<Self, OpenError> {
-        let shared = Arc::new(Shared {
-            dialer,
-            entry,
-            state: watch::Sender::new(LinkState::Reconnecting),
-            by_thread: ThreadLocal::new(),
-        });
+        let shared = Shared::new(dialer, entry);
         let address = &shared.dialer.address;
         let first = match shared.admitted(shared.dialer.connect().await).await {
             Err(down @ DownReason::Unreachable(_)) => Err(down),
@@ -156,9 +101,26 @@ impl Link {
         {
             return Err(not_covered.at(address));
         }
-        let first = shared.note(first, 1);
-        let keeper = tokio::spawn(Arc::clone(&shared).keep(first));
+        let number = next_number();
+        let first = shared.note(first, number);
+        let keeper = tokio::spawn(Arc::clone(&shared).keep(first, number));
         Ok(Self { shared, keeper })
+    }
+
+    /// Connects in the background only. Until the first attempt has ended, commands wait for it.
+    pub(super) fn start(dialer: Arc<Dialer>, entry: LinkEntry) -> Self {
+        let shared = Shared::new(dialer, entry);
+        let keeping = Arc::clone(&shared);
+        let keeper = tokio::spawn(async move {
+            let first = keeping.admitted(keeping.dialer.connect().await).await;
+            if let Ok(opened) = &first {
+                keeping.report_not_covered(&opened.connection).await;
+            }
+            let number = next_number();
+            let first = keeping.note(first, number);
+            keeping.keep(first, number).await;
+        });
+        Self { shared, keeper }
     }
 
     pub(super) fn address(&self) -> &str {
@@ -179,6 +141,7 @@ impl Link {
             way: way_word(self.shared.dialer.module()),
             address,
             problem,
+            primaries: Vec::new(),
         }
     }
 
@@ -222,6 +185,16 @@ impl Link {
         }
     }
 
+    /// Sends a command once, within the time until `deadline`. An error from the server is a reply.
+    pub(super) async fn send_once(
+        &self,
+        command: &Cmd,
+        slot: SlotState,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        self.shared.attempt_at(command, slot, deadline).await
+    }
+
     /// Sends a command whose reply no caller waits for, if there is a connection. Its time limit is that of the
     /// pings, which give up a connection without replies.
     pub(super) fn send_unawaited(&self, command: &Cmd, on_reply: ReplyCallback) {
@@ -238,10 +211,32 @@ impl Link {
     }
 }
 
+fn next_number() -> u64 {
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
+}
+
 impl Shared {
+    fn new(dialer: Arc<Dialer>, entry: LinkEntry) -> Arc<Self> {
+        Arc::new(Self {
+            dialer,
+            entry,
+            state: watch::Sender::new(LinkState::Reconnecting),
+            by_thread: ThreadLocal::new(),
+        })
+    }
+
     async fn attempt(
         self: &Arc<Self>,
         command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        self.attempt_at(command, SlotState::Served, deadline).await
+    }
+
+    async fn attempt_at(
+        self: &Arc<Self>,
+        command: &Cmd,
+        slot: SlotState,
         deadline: Instant,
     ) -> Result<Value, StoreError> {
         let Connection {
@@ -250,7 +245,13 @@ impl Shared {
             opened_at,
             ..
         } = self.of_this_thread(self.connection(deadline).await?, WithoutOwn::Dial);
-        let away = match timeout_at(deadline, connection.send(command)).await {
+        let answer = async {
+            match slot {
+                SlotState::Served => connection.send(command).await,
+                SlotState::Importing => connection.send_asking(command).await,
+            }
+        };
+        let away = match timeout_at(deadline, answer).await {
             Ok(Ok(reply)) => {
                 // After a failover the address leads to another server, and this connection to the former primary.
                 if is_from_replica(&reply)
@@ -358,8 +359,7 @@ impl Shared {
     }
 
     /// Maintains the connection for as long as the store exists.
-    async fn keep(self: Arc<Self>, mut last: Result<Arc<RedisEndpoint>, ()>) {
-        let mut number = 1;
+    async fn keep(self: Arc<Self>, mut last: Result<Arc<RedisEndpoint>, ()>, mut number: u64) {
         let mut backoff = Backoff::default();
         loop {
             let mut successor = None;
@@ -385,17 +385,9 @@ impl Shared {
                 }
             };
             let attempt = self.admitted(attempt).await;
-            number += 1;
-            // A running fleet is not stopped for this: its sessions are still routed.
-            if let Ok(opened) = &attempt
-                && let Some(NotCovered { head, prefixes }) =
-                    self.not_covered(&opened.connection).await
-            {
-                tracing::error!(
-                    %head,
-                    %prefixes,
-                    "mooring.prefixes of redis does not cover this gateway's keys: its sessions are neither counted nor cleaned up"
-                );
+            number = next_number();
+            if let Ok(opened) = &attempt {
+                self.report_not_covered(&opened.connection).await;
             }
             last = self.note(attempt, number);
         }
@@ -416,6 +408,17 @@ impl Shared {
         let admitted = timeout(self.dialer.command_timeout, admitting).await;
         admitted.unwrap_or_else(|_| Err(timed_out()))?;
         Ok(opened)
+    }
+
+    /// A running fleet is not stopped for this: its sessions are still routed.
+    async fn report_not_covered(&self, connection: &CommandConnection) {
+        if let Some(NotCovered { head, prefixes }) = self.not_covered(connection).await {
+            tracing::error!(
+                %head,
+                %prefixes,
+                "mooring.prefixes of redis does not cover this gateway's keys: its sessions are neither counted nor cleaned up"
+            );
+        }
     }
 
     /// This gateway's keys that the server's prefixes do not cover.

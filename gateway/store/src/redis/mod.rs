@@ -1,8 +1,9 @@
 //! The Redis store: every transition is one command of the mooring module, executed by the server; or without the module,
 //! [`scripted`].
 //!
-//! With the module, no decision is made here. [`dial`] finds the server, where necessary by its [`sentinels`], and checks its module;
-//! [`log_in`] connects and authenticates. [`command_connection`] shares one connection, with [`tls`] if the URL says so,
+//! With the module, no decision is made here. [`servers`] are one server, or the primaries of a [`cluster`]. [`dial`] finds a
+//! server, where necessary by its [`sentinels`], and checks its module; [`log_in`] connects and authenticates.
+//! [`command_connection`] shares one connection, with [`tls`] if the URL says so,
 //! between commands, with [`reply_reader`], and believes a reply only if it is the [`expected_reply`]. [`link`] maintains
 //! that of all commands except the blocking one, for which [`events`] has its own; [`down_reason`] says why there is none,
 //! and [`backoff`] when to try again. [`command`] writes requests on a record, [`reply`] parses replies by field name, of
@@ -10,6 +11,7 @@
 //! [`fleet`], [`turns`], [`rate`], [`sealed`], [`desired_state`] and [`history`] have the other commands with their replies.
 
 mod backoff;
+mod cluster;
 mod command;
 mod command_connection;
 mod counts;
@@ -24,6 +26,7 @@ mod history;
 mod known_bindings;
 mod link;
 mod link_entry;
+mod link_state;
 mod log_in;
 mod prefixes;
 mod rate;
@@ -33,6 +36,7 @@ mod requests;
 mod scripted;
 mod sealed;
 mod sentinels;
+mod servers;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -47,18 +51,20 @@ use std::time::Duration;
 use mooring_session::names::{NameError, Problem, WorkerId};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Millis;
-use mooring_settings::{ModuleUse, RedisUrl};
+use mooring_settings::{ModuleUse, RedisTopology, RedisUrl};
 use redis::{Cmd, Value};
 use tokio::sync::watch;
 
+use self::cluster::Cluster;
 pub(super) use self::command::Wire;
 use self::dial::Dialer;
 use self::events::EventConnections;
 use self::known_bindings::KnownBindings;
 use self::link::Link;
-pub(super) use self::link::{LinkState, Resend};
 use self::link_entry::{EntryCheck, LinkEntry};
+pub(super) use self::link_state::{LinkState, Resend};
 use self::scripted::{Admission, ScriptedStore};
+use self::servers::{Servers, SingleServer};
 pub use self::tls::check_certificates;
 use self::way_marker::WayMarker;
 use crate::error::{OpenError, StoreError};
@@ -69,11 +75,10 @@ use crate::status::RedisServerView;
 /// A Redis.
 #[derive(Debug)]
 pub(super) struct RedisStore {
-    link: Arc<Link>,
+    servers: Servers,
     marker: Arc<WayMarker>,
     /// Without the module, what does its work.
     scripted: Option<Arc<ScriptedStore>>,
-    events: EventConnections,
     known_bindings: KnownBindings,
     /// The number of the connection whose module is too old to delegate turns.
     without_delegations: AtomicU64,
@@ -81,11 +86,11 @@ pub(super) struct RedisStore {
 }
 
 impl RedisStore {
-    /// Makes the first connection and starts the task that maintains it. An unreachable server is not an error here.
+    /// Makes the first connections and starts what maintains them. An unreachable server is not an error here.
     ///
     /// # Errors
     /// A server is reachable but refuses this client, has no module that knows every command of this gateway, or does
-    /// not index keys under `prefix`; or the sentinels know no such service.
+    /// not index keys under `prefix`; the sentinels know no such service; or a server is no node of a cluster.
     pub(super) async fn open(
         url: &RedisUrl,
         prefix: &str,
@@ -94,7 +99,7 @@ impl RedisStore {
         Self::open_with(url, prefix, command_timeout, ModuleUse::Required).await
     }
 
-    /// The same without the module.
+    /// The same without the module, on one server.
     ///
     /// # Errors
     /// A server is reachable but refuses this client or what the script does, or gateways with the module use it.
@@ -112,8 +117,11 @@ impl RedisStore {
         command_timeout: Duration,
         module: ModuleUse,
     ) -> Result<Self, OpenError> {
-        let dialer = Arc::new(Dialer::new(url, command_timeout, module));
         let marker = Arc::new(WayMarker::new(prefix, module));
+        if let RedisTopology::Cluster(cluster) = url.topology() {
+            let cluster = Box::pin(Cluster::open(cluster, prefix, command_timeout)).await?;
+            return Ok(Self::over(Servers::Cluster(cluster), marker, None, prefix));
+        }
         let admission = match module {
             ModuleUse::Required => None,
             ModuleUse::Unused => Some(Arc::new(Admission::new(prefix))),
@@ -127,28 +135,39 @@ impl RedisStore {
             heads: Family::heads(prefix),
             checks,
         };
+        let dialer = Arc::new(Dialer::new(url, command_timeout, module));
         let link = Arc::new(Link::open(Arc::clone(&dialer), entry).await?);
         let scripted =
             admission.map(|admission| ScriptedStore::new(Arc::clone(&link), admission, prefix));
-        Ok(Self {
-            events: EventConnections::new(dialer, link.watch(), prefix, scripted.clone()),
-            link,
+        let events = EventConnections::new(dialer, link.watch(), prefix, scripted.clone());
+        let servers = Servers::One(SingleServer { link, events });
+        Ok(Self::over(servers, marker, scripted, prefix))
+    }
+
+    fn over(
+        servers: Servers,
+        marker: Arc<WayMarker>,
+        scripted: Option<Arc<ScriptedStore>>,
+        prefix: &str,
+    ) -> Self {
+        Self {
+            servers,
             marker,
             scripted,
             known_bindings: KnownBindings::default(),
             without_delegations: AtomicU64::default(),
             prefix: prefix.into(),
-        })
+        }
     }
 
     /// What the URL names, without credentials.
     pub(super) fn address(&self) -> &str {
-        self.link.address()
+        self.servers.address()
     }
 
-    /// The server in use.
+    /// The server in use, or the primaries of the cluster.
     pub(super) fn server(&self) -> RedisServerView {
-        self.link.server()
+        self.servers.view()
     }
 
     pub(super) async fn wait_for_events(
@@ -156,7 +175,7 @@ impl RedisStore {
         worker: &WorkerId,
         timeout: Duration,
     ) -> Result<Vec<WorkerEvent>, StoreError> {
-        let wait = |timeout| self.events.wait(worker, timeout);
+        let wait = |timeout| self.servers.wait_for_events(worker, timeout);
         match &self.scripted {
             Some(scripted) => scripted.wait_for_events(timeout, wait).await,
             None => wait(timeout).await,
@@ -165,12 +184,12 @@ impl RedisStore {
 
     /// The way by which this worker's events arrive, while they do.
     pub(super) fn event_path(&self, worker: &WorkerId) -> Option<EventPath> {
-        self.events.path(worker)
+        self.servers.event_path(worker)
     }
 
-    /// Whether there is a connection, with every change.
+    /// Whether there is a connection, of a cluster to any primary, with every change.
     pub(super) fn watch(&self) -> watch::Receiver<LinkState> {
-        self.link.watch()
+        self.servers.watch()
     }
 
     pub(super) async fn run<T: Wire>(
@@ -233,13 +252,14 @@ impl RedisStore {
         self.send(&command, "DEL", Resend::Once).await.map(drop)
     }
 
+    /// Sends a command whose first argument is its key.
     async fn send(
         &self,
         command: &Cmd,
         name: &'static str,
         resend: Resend,
     ) -> Result<Value, StoreError> {
-        failure::accepted(self.link.send(command, resend).await?, name)
+        failure::accepted(self.servers.send(command, resend).await?, name)
     }
 }
 

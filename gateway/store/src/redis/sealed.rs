@@ -1,5 +1,6 @@
 //! Sealed values as plain strings of Redis, `<prefix>sealed:<name>`, without expiry.
 
+use futures_util::future::try_join_all;
 use redis::{Cmd, Value};
 
 use super::failure::invalid_reply;
@@ -16,9 +17,12 @@ impl RedisStore {
             let keys = names.iter().map(|name| self.sealed_key(name));
             return scripted.get_values(keys).await;
         }
-        let command = self.of_sealed("MGET", names);
-        let value = self.send(&command, "MGET", Resend::Once).await?;
-        values(value).map_err(invalid_reply("MGET"))
+        let got = self.groups(names).map(async |names| {
+            let command = self.of_sealed("MGET", names);
+            let value = self.send(&command, "MGET", Resend::Once).await?;
+            values(value).map_err(invalid_reply("MGET"))
+        });
+        Ok(try_join_all(got).await?.concat())
     }
 
     pub(crate) async fn put_sealed(&self, name: &str, value: &[u8]) -> Result<(), StoreError> {
@@ -29,9 +33,21 @@ impl RedisStore {
     }
 
     pub(crate) async fn delete_sealed(&self, names: &[String]) -> Result<bool, StoreError> {
-        let command = self.of_sealed("DEL", names);
-        let deleted = self.send(&command, "DEL", Resend::Never).await?;
-        Ok(deleted != Value::Int(0))
+        let deleted = self.groups(names).map(async |names| {
+            let command = self.of_sealed("DEL", names);
+            self.send(&command, "DEL", Resend::Never).await
+        });
+        let deleted = try_join_all(deleted).await?;
+        Ok(deleted.iter().any(|count| *count != Value::Int(0)))
+    }
+
+    /// The names that one command may have: each alone in a cluster, where their keys are in different slots.
+    fn groups<'n>(&self, names: &'n [String]) -> impl Iterator<Item = &'n [String]> {
+        let most = match self.servers.cluster() {
+            Some(_) => 1,
+            None => names.len().max(1),
+        };
+        names.chunks(most)
     }
 
     fn of_sealed(&self, command: &str, names: &[impl AsRef<str>]) -> Cmd {

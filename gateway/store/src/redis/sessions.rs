@@ -17,6 +17,9 @@ use crate::key::{Family, SessionKey};
 use crate::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, key_pattern};
 use crate::transition::{Get, GetBlockers};
 
+/// The name of LIST.
+pub(super) const LIST: &str = "SESSION.LIST";
+
 impl RedisStore {
     pub(crate) async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
         if let Some(scripted) = &self.scripted {
@@ -43,10 +46,12 @@ impl RedisStore {
     }
 
     async fn page_of(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
-        let name = "SESSION.LIST";
+        if let Some(cluster) = self.servers.cluster() {
+            return Box::pin(cluster.list(&self.prefix, query)).await;
+        }
         let command = list(&self.prefix, query);
-        let value = self.send(&command, name, Resend::Once).await?;
-        page(&self.prefix, value).map_err(invalid_reply(name))
+        let value = self.send(&command, LIST, Resend::Once).await?;
+        page(&self.prefix, value).map_err(invalid_reply(LIST))
     }
 
     pub(crate) async fn explain(&self, key: &SessionKey) -> Result<Vec<String>, StoreError> {
@@ -89,10 +94,28 @@ impl RedisStore {
         command
             .arg((worker.as_str(), "COUNT", count.clamp(1, PAGE_MAX)))
             .arg(("MATCH", key_pattern(family, &self.prefix, None)));
-        let value = self.send(&command, name, Resend::Once).await?;
-        let keys = reaped(&self.prefix, value).map_err(invalid_reply(name))?;
-        let is_wanted = |key: &SessionKey| key.family() == family;
-        Ok(keys.into_iter().filter(is_wanted).collect())
+        // Those of a primary that is away wait.
+        let replies = self.servers.send_to_all(&command, Resend::Once).await;
+        let (replies, _) = replies.some(name)?;
+        let keys = replies.into_iter().map(|value| reaped(&self.prefix, value));
+        let keys: Result<Vec<_>, Problem> = keys.collect();
+        let mut keys = in_turn(keys.map_err(invalid_reply(name))?);
+        keys.retain(|key| key.family() == family);
+        keys.truncate(count);
+        Ok(keys)
+    }
+}
+
+/// The first of each list, then the second of each, and so on, so that none waits for another.
+fn in_turn<T>(lists: Vec<Vec<T>>) -> Vec<T> {
+    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    let mut all = Vec::new();
+    loop {
+        let length = all.len();
+        all.extend(lists.iter_mut().filter_map(Iterator::next));
+        if all.len() == length {
+            return all;
+        }
     }
 }
 
@@ -105,7 +128,7 @@ fn is_found(filter: &Filter, key: &SessionKey, record: &RecordView) -> bool {
 
 /// The LIST command for a query.
 pub(super) fn list(prefix: &str, query: &SessionQuery) -> Cmd {
-    let mut command = redis::cmd("SESSION.LIST");
+    let mut command = redis::cmd(LIST);
     let filters = [
         ("PRINCIPAL", query.principal.as_ref().map(|it| it.as_str())),
         ("SERVER", query.server.as_ref().map(|it| it.as_str())),

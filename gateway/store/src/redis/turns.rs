@@ -35,7 +35,7 @@ impl RedisStore {
         }
         let with = self.enter_as(key, request, TurnScope::Delegation);
         let without = async || self.enter_as(key, request, TurnScope::Call).await;
-        self.with_delegation(with, without).await
+        self.with_delegation(key, with, without).await
     }
 
     /// Asks for a route, and to use it without asking.
@@ -56,17 +56,18 @@ impl RedisStore {
                 delegated_for: None,
             })
         };
-        self.with_delegation(with, without).await
+        self.with_delegation(key, with, without).await
     }
 
     /// Asks for a delegation, or without one if the module does not know the word. It is asked for again after a
     /// reconnection, which may lead to another module.
     async fn with_delegation<R>(
         &self,
+        key: &SessionKey,
         with: impl Future<Output = Result<R, StoreError>>,
         without: impl AsyncFnOnce() -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        let connection = self.link.number();
+        let connection = self.servers.connection_number(key.secret());
         if connection == self.without_delegations.load(Ordering::Relaxed) {
             return without().await;
         }
@@ -173,7 +174,7 @@ impl RedisStore {
             return scripted.leave_unawaited(ending, started);
         }
         let command = leave_command(ending.key(), ending.turn());
-        self.link.send_unawaited(
+        self.servers.send_unawaited(
             &command,
             Box::new(move |reply| {
                 let left = reply.map(|value| accepted(value, LEAVE).map(drop));

@@ -13,11 +13,12 @@ use redis::{Cmd, Value};
 use super::command_connection::CommandConnection;
 use super::dial::way_word;
 use super::down_reason::{ANSWERED, DownReason};
-use super::link::{Link, Resend};
 use super::link_entry::EntryCheck;
+use super::link_state::Resend;
 use super::log_in::send;
 use super::reply::text;
 use super::scripted;
+use super::servers::Servers;
 use crate::error::{NotReady, StoreError};
 use crate::lock::lock;
 use mooring_settings::ModuleUse;
@@ -86,18 +87,18 @@ impl WayMarker {
     }
 
     /// The same with a heartbeat, now and then.
-    pub(super) async fn renew(&self, link: &Link) -> Result<(), StoreError> {
+    pub(super) async fn renew(&self, servers: &Servers) -> Result<(), StoreError> {
         let renewed_at = *lock(&self.renewed_at);
         if renewed_at.is_some_and(|at| at.elapsed() < RENEWED_EVERY) {
             return Ok(());
         }
-        let found = link.send(&self.read(), Resend::Once).await?;
+        let found = servers.send(&self.read(), Resend::Once).await?;
         if self.is_other(&found) {
             let why = NotReady::Answered(problem(self.way).into());
             return Err(StoreError::NotReady(why));
         }
         // A user without the right to write it, or a replica, renews nothing.
-        link.send(&self.write(), Resend::Once).await?;
+        servers.send(&self.write(), Resend::Once).await?;
         *lock(&self.renewed_at) = Some(Instant::now());
         Ok(())
     }

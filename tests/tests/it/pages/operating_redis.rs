@@ -66,7 +66,7 @@ async fn redis_is_set_up_and_its_module_exchanged_by_the_page() -> anyhow::Resul
         reader.run(&format!("{redis_cli} <pasted")).await
     };
     for user in ["gateway", "reaper", "operator"] {
-        let block = page.take("text", &format!("ACL SETUSER {user} "))?;
+        let block = page.take("text", &format!("ACL SETUSER {user} on "))?;
         assert_eq!(paste(&block).await?.trim(), "OK", "{block}");
     }
     assert_eq!(paste(&page.inline("ACL SAVE")?).await?.trim(), "OK");
@@ -114,6 +114,14 @@ async fn redis_is_set_up_and_its_module_exchanged_by_the_page() -> anyhow::Resul
     ensure!(valid.contains("sentinel"), "{valid}");
     // No sentinel runs here: the tests of the store log in with this rule.
     page.take("text", "+sentinel|get-master-addr-by-name +sentinel|master")?;
+    let more = page.take("text", "ACL SETUSER gateway +asking")?;
+    assert_eq!(paste(&more).await?.trim(), "OK");
+    let cluster = page.take("toml", "redis+cluster://")?;
+    std::fs::write(reader.path("cluster.toml"), cluster)?;
+    let valid = reader
+        .run("mooring config check --config cluster.toml")
+        .await?;
+    ensure!(valid.contains("the primaries of the cluster"), "{valid}");
     page.finish(&NOT_RUN)
 }
 

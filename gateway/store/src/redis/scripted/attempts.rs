@@ -18,7 +18,7 @@ use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::turns::Turns;
 use mooring_session::{SessionPlace, Tuning};
 
-use super::super::link::Resend;
+use super::super::link_state::Resend;
 use super::ScriptedStore;
 use super::gateways::GatewaysAt;
 use super::index;

@@ -10,7 +10,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use redis::Value;
 
 use super::super::failure::{accepted, invalid_reply};
-use super::super::link::Resend;
+use super::super::link_state::Resend;
 use super::super::reply::text;
 use super::ScriptedStore;
 use super::index;

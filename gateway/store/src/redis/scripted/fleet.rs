@@ -3,7 +3,7 @@
 use mooring_session::names::WorkerId;
 use mooring_session::workers::Beat;
 
-use super::super::link::Resend;
+use super::super::link_state::Resend;
 use super::ScriptedStore;
 use super::script::{ScriptCall, ScriptReply};
 use crate::error::StoreError;

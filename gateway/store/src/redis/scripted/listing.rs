@@ -15,7 +15,7 @@ use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::turns::Turns;
 use mooring_session::view::RecordView;
 
-use super::super::link::Resend;
+use super::super::link_state::Resend;
 use super::ScriptedStore;
 use super::attempts::decode;
 use super::script::{HashFields, ScriptCall};

@@ -9,7 +9,8 @@ use mooring_session::time::{Monotonic, Timestamp};
 use redis::{Cmd, Value};
 
 use super::super::failure::{self, invalid_reply};
-use super::super::link::{Link, Resend};
+use super::super::link::Link;
+use super::super::link_state::Resend;
 use super::super::reply::Problem;
 use crate::error::StoreError;
 

@@ -14,7 +14,7 @@ use mooring_session::turns::QueueView;
 use mooring_usage::for_same_user;
 use tokio::runtime::Handle;
 
-use super::super::link::Resend;
+use super::super::link_state::Resend;
 use super::ScriptedStore;
 use super::step::{Reads, Step};
 use crate::blockers::{SessionBlockers, TurnQueueView};

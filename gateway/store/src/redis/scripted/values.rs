@@ -2,7 +2,7 @@
 
 use mooring_session::rules::{self, RateRequest, TheoreticalArrivalTime};
 
-use super::super::link::Resend;
+use super::super::link_state::Resend;
 use super::ScriptedStore;
 use super::script::ScriptCall;
 use crate::error::{NotReady, StoreError};

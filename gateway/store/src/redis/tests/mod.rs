@@ -6,6 +6,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod cluster;
 mod events;
 mod failover;
 mod fallback_list;

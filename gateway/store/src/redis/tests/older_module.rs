@@ -216,7 +216,7 @@ async fn a_module_without_delegations_is_asked_once() {
         // The server counts the words.
         assert_eq!((entered.turn, entered.delegated_for), (Some(8), None));
     }
-    let connection = store.link.number();
+    let connection = store.servers.connection_number("");
     let without = store.without_delegations.load(Ordering::Relaxed);
     assert_eq!(without, connection);
 }
