@@ -27,19 +27,21 @@ pub struct RedisCluster {
     pub nodes: Vec<Redis>,
     program: String,
     arguments: Vec<String>,
+    /// The longest lease of a turn, after a first quiet time that is short; none if the arguments have it.
+    lease_max_ms: Option<&'static str>,
 }
 
 impl RedisCluster {
     /// Starts the nodes, and waits until every slot is served and every replica follows. Turns are granted almost at once.
     pub async fn start() -> anyhow::Result<Self> {
-        let cluster = Self::start_by(
+        let mut cluster = Self::start_by(
             "redis-server",
             &["--appendonly", "no", "--mooring.turn-lease-max-ms", "100"],
         )
         .await?;
-        // As it is by default.
+        cluster.lease_max_ms = Some("2000");
         for node in &cluster.nodes {
-            node.cli(&["CONFIG", "SET", "mooring.turn-lease-max-ms", "2000"])?;
+            cluster.set_lease_max(node)?;
         }
         Ok(cluster)
     }
@@ -48,6 +50,7 @@ impl RedisCluster {
     pub async fn start_by(program: &str, arguments: &[&str]) -> anyhow::Result<Self> {
         let mut cluster = Self {
             nodes: Vec::new(),
+            lease_max_ms: None,
             program: program.to_owned(),
             arguments: arguments
                 .iter()
@@ -79,6 +82,13 @@ impl RedisCluster {
         let node = Redis::start_by(&[&self.program], Module::Loaded, &arguments).await?;
         self.nodes.push(node);
         Ok(bus)
+    }
+
+    fn set_lease_max(&self, node: &Redis) -> anyhow::Result<()> {
+        if let Some(ms) = self.lease_max_ms {
+            node.cli(&["CONFIG", "SET", "mooring.turn-lease-max-ms", ms])?;
+        }
+        Ok(())
     }
 
     async fn join(&self, buses: &[String]) -> anyhow::Result<()> {
@@ -138,7 +148,9 @@ impl RedisCluster {
     pub async fn add_primary(&mut self) -> anyhow::Result<usize> {
         let bus = self.start_node().await?;
         let place = self.nodes.len() - 1;
-        let port = self.node(place)?.port().to_string();
+        let node = self.node(place)?;
+        self.set_lease_max(node)?;
+        let port = node.port().to_string();
         self.node(0)?
             .cli(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])?;
         let line = format!("cluster_known_nodes:{}", self.nodes.len());

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::super::command_connection::CommandConnection;
 use super::super::down_reason::{DownReason, timed_out};
 use super::super::link_state::LinkState;
-use super::super::log_in::log_in;
+use super::super::log_in::{log_in, send};
 use super::Shared;
 use super::layout::{ClusterLayout, PRIMARIES_MAX};
 use super::topology::Topology;
@@ -91,7 +91,7 @@ impl Shared {
             .map(async |endpoint| {
                 let connection = log_in(endpoint, self.command_timeout, false).await;
                 let answer = match connection {
-                    Ok(connection) => self.ask_over(&connection, &endpoint.address).await,
+                    Ok(connection) => self.ask_first(&connection, &endpoint.address).await,
                     Err(down) => Err(down),
                 };
                 answer.map_err(|down| (endpoint.address.to_string(), down))
@@ -104,6 +104,20 @@ impl Shared {
             }
         }
         highest(layouts.into_iter()).ok_or_else(|| DownReason::of_all(problems))
+    }
+
+    /// The same over a connection without other commands, which shows whether this user may send ASKING: it is needed only
+    /// when a slot moves.
+    async fn ask_first(
+        &self,
+        connection: &CommandConnection,
+        address: &RedisAddress,
+    ) -> Result<ClusterLayout, DownReason> {
+        let layout = self.ask_over(connection, address).await?;
+        let command = redis::cmd("ASKING");
+        let asking = timeout(self.command_timeout, send(connection, &command));
+        asking.await.unwrap_or_else(|_| Err(timed_out()))?;
+        Ok(layout)
     }
 
     async fn ask_over(

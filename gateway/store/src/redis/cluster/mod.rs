@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use mooring_settings::{ModuleUse, RedisAddress, RedisCluster};
+use mooring_settings::{ModuleUse, RedisAddress, RedisCluster, RedisEndpoint};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -48,6 +49,8 @@ struct Shared {
     prefix: Box<str>,
     command_timeout: Duration,
     topology: RwLock<Arc<Topology>>,
+    /// The runtime of nodes. A redirection may be met by a thread that serves, whose tasks end with it.
+    runtime: Handle,
     /// Changes with the nodes.
     nodes_changed: watch::Sender<()>,
     /// Whether any primary is up.
@@ -84,6 +87,7 @@ impl Cluster {
             prefix: prefix.into(),
             command_timeout,
             topology: RwLock::default(),
+            runtime: Handle::current(),
             nodes_changed: watch::Sender::default(),
             state: watch::Sender::new(LinkState::Reconnecting),
             wanted: Notify::new(),
@@ -189,10 +193,11 @@ impl Shared {
 
     fn start_node(&self, address: &RedisAddress) -> Arc<Node> {
         let endpoint = self.endpoint_at(address);
+        let _entered = self.runtime.enter();
         Node::start(endpoint, &self.prefix, self.command_timeout)
     }
 
-    fn endpoint_at(&self, address: &RedisAddress) -> mooring_settings::RedisEndpoint {
+    fn endpoint_at(&self, address: &RedisAddress) -> RedisEndpoint {
         let (host, port) = address.host().unwrap_or_default();
         self.cluster.node_at(host, port)
     }
