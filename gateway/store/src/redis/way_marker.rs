@@ -61,9 +61,12 @@ impl WayMarker {
         }
     }
 
-    /// Checks and sets the marker over a new connection. A server that cannot do that now, or does not let this client, is
-    /// not the subject here.
+    /// Checks and sets the marker over the first connection; later ones are left to the heartbeats, so that a connection
+    /// which is lost is soon replaced. A server that cannot do that now, or does not let this client, is not the subject here.
     async fn claim(&self, connection: &CommandConnection) -> Result<(), DownReason> {
+        if lock(&self.renewed_at).is_some() {
+            return Ok(());
+        }
         let found = match send(connection, &self.read()).await {
             Ok(found) => found,
             Err(DownReason::Unreachable(problem)) if !problem.starts_with(ANSWERED) => {
@@ -80,9 +83,8 @@ impl WayMarker {
             command.arg(&self.indexed);
             drop(send(connection, &command).await);
         }
-        if send(connection, &self.write()).await.is_ok() {
-            *lock(&self.renewed_at) = Some(Instant::now());
-        }
+        drop(send(connection, &self.write()).await);
+        *lock(&self.renewed_at) = Some(Instant::now());
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! A server that restarts, or a replica that takes over, may have lost the last writes, and with them turns that are still
 //! held. Invariant: for the longest lease after that, only callers that name the number of a turn that they held get one.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::future::{BoxFuture, FutureExt};
 use mooring_session::time::{Millis, Monotonic};
@@ -24,6 +24,8 @@ const QUIET: Millis = Millis::new(5_000);
 #[derive(Debug)]
 pub(in super::super) struct Admission {
     prefix: Box<str>,
+    /// Whether its user may do what the script does.
+    is_admitted: AtomicBool,
     /// By the server's clock, in milliseconds since 1970.
     quiet_until: AtomicU64,
 }
@@ -32,6 +34,7 @@ impl Admission {
     pub(in super::super) fn new(prefix: &str) -> Self {
         Self {
             prefix: prefix.into(),
+            is_admitted: AtomicBool::new(false),
             quiet_until: AtomicU64::new(0),
         }
     }
@@ -43,7 +46,9 @@ impl Admission {
 
     /// Tries what the script does, and notes whether the server has restarted since a gateway was connected to it last.
     async fn admit(&self, connection: &CommandConnection) -> Result<(), DownReason> {
-        if let Err(down) = send(connection, &self.probe()).await {
+        if !self.is_admitted.load(Ordering::Relaxed)
+            && let Err(down) = send(connection, &self.probe()).await
+        {
             return Err(match down {
                 DownReason::Unreachable(problem) if problem.contains("CROSSSLOT") => {
                     DownReason::WithoutModule(
@@ -56,6 +61,7 @@ impl Admission {
                 down => down,
             });
         }
+        self.is_admitted.store(true, Ordering::Relaxed);
         self.note_run(connection).await
     }
 
