@@ -31,6 +31,7 @@ mod fresh;
 mod growth;
 mod holder;
 mod load;
+mod lookup;
 mod memory;
 mod pair;
 mod recovery;
@@ -104,6 +105,8 @@ enum Part {
     Changing,
     /// The next reply after the gateway of a session was killed.
     Holder,
+    /// How soon an operator finds one of 100,000 sessions.
+    Lookup,
     /// What 100,000 sessions cost, from what a call more costs here.
     Sizing,
 }
@@ -203,6 +206,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if wants(Part::Holder) {
         println!("{}\n", holder::measure(&logs, arguments.plan()).await?);
+    }
+    if wants(Part::Lookup) {
+        println!("{}\n", lookup::measure().await?);
     }
     if wants(Part::Sizing) {
         println!("{}\n", sizing::measure(&logs, arguments.plan()).await?);

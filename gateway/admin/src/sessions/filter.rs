@@ -1,7 +1,6 @@
 //! Which sessions an operator looks for. What the store has an index for is part of its query; the rest is compared here.
 //!
-//! Invariant: what the store compares of a text is what [`SearchText`] compares of names, so that a page is the same
-//! whoever compares it.
+//! Invariant: a word is found here exactly if the store finds it in the names of a session, or if it is part of a state.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

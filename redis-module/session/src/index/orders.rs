@@ -206,8 +206,7 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// The estimated memory in bytes: nodes of a tree that grew at its end are half full, and two thirds if it grew
-    /// anywhere.
+    /// The estimated memory in bytes: nodes of a tree are half full after ascending insertions, and two thirds after others.
     pub(super) fn bytes(&self) -> usize {
         fn tree<T>(set: &BTreeSet<T>) -> usize {
             set.len() * size_of::<T>() * 2
