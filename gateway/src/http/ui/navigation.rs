@@ -25,70 +25,50 @@ pub(super) struct NavigationItem {
     pub(super) rights: &'static [Right],
 }
 
-pub(super) const FLEET: NavigationItem = NavigationItem {
-    path: "/ui/fleet",
-    label: "Fleet",
-    key: 'f',
-    rights: &[Right::FleetRead],
-};
-pub(super) const TRAFFIC: NavigationItem = NavigationItem {
-    path: "/ui/traffic",
-    label: "Traffic",
-    key: 't',
-    rights: &[Right::FleetRead],
-};
-pub(super) const SESSIONS: NavigationItem = NavigationItem {
-    path: "/ui/sessions",
-    label: "Sessions",
-    key: 's',
-    rights: &[Right::SessionsRead],
-};
-pub(super) const SERVERS: NavigationItem = NavigationItem {
-    path: "/ui/servers",
-    label: "Servers",
-    key: 'v',
-    rights: &[Right::FleetRead],
-};
-pub(super) const RIGHTS: NavigationItem = NavigationItem {
-    path: "/ui/rights",
-    label: "Rights",
-    key: 'a',
-    rights: &[Right::SessionsRead],
-};
-pub(super) const RUNS: NavigationItem = NavigationItem {
-    path: "/ui/runs",
-    label: "Runs",
-    key: 'r',
-    rights: &[Right::ServersRead],
-};
-pub(super) const SKILLS: NavigationItem = NavigationItem {
-    path: "/ui/skills",
-    label: "Skills",
-    key: 'k',
-    rights: &[
+impl NavigationItem {
+    const fn new(
+        path: &'static str,
+        label: &'static str,
+        key: char,
+        rights: &'static [Right],
+    ) -> Self {
+        Self {
+            path,
+            label,
+            key,
+            rights,
+        }
+    }
+}
+
+pub(super) const FLEET: NavigationItem =
+    NavigationItem::new("/ui/fleet", "Fleet", 'f', &[Right::FleetRead]);
+pub(super) const TRAFFIC: NavigationItem =
+    NavigationItem::new("/ui/traffic", "Traffic", 't', &[Right::FleetRead]);
+pub(super) const SESSIONS: NavigationItem =
+    NavigationItem::new("/ui/sessions", "Sessions", 's', &[Right::SessionsRead]);
+pub(super) const SERVERS: NavigationItem =
+    NavigationItem::new("/ui/servers", "Servers", 'v', &[Right::FleetRead]);
+pub(super) const RIGHTS: NavigationItem =
+    NavigationItem::new("/ui/rights", "Rights", 'a', &[Right::SessionsRead]);
+pub(super) const RUNS: NavigationItem =
+    NavigationItem::new("/ui/runs", "Runs", 'r', &[Right::ServersRead]);
+pub(super) const SKILLS: NavigationItem = NavigationItem::new(
+    "/ui/skills",
+    "Skills",
+    'k',
+    &[
         Right::ServersRead,
         Right::SkillsApprove,
         Right::SkillsRevoke,
     ],
-};
-pub(super) const EVENTS: NavigationItem = NavigationItem {
-    path: "/ui/events",
-    label: "Security events",
-    key: 'e',
-    rights: &[Right::ServersRead],
-};
-pub(super) const TRY_CALL: NavigationItem = NavigationItem {
-    path: "/ui/call",
-    label: "Try a call",
-    key: 'c',
-    rights: &VIEWING,
-};
-pub(super) const RELOAD: NavigationItem = NavigationItem {
-    path: "/ui/reload",
-    label: "Reload",
-    key: 'l',
-    rights: &[Right::Admin],
-};
+);
+pub(super) const EVENTS: NavigationItem =
+    NavigationItem::new("/ui/events", "Security events", 'e', &[Right::ServersRead]);
+pub(super) const TRY_CALL: NavigationItem =
+    NavigationItem::new("/ui/call", "Try a call", 'c', &VIEWING);
+pub(super) const RELOAD: NavigationItem =
+    NavigationItem::new("/ui/reload", "Reload", 'l', &[Right::Admin]);
 
 /// Every page of the navigation, in its order.
 pub(super) const NAVIGATION: [NavigationItem; 10] = [
