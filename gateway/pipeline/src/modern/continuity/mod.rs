@@ -30,12 +30,12 @@ use mooring_settings::Continuity;
 use mooring_upstream::Server;
 
 /// Whether requests without a session are served in one.
-pub(super) fn is_kept(server: &Server) -> bool {
+pub(crate) fn is_kept(server: &Server) -> bool {
     server.continuity != Continuity::None
 }
 
 /// Serves one request.
-pub(super) async fn post(
+pub(crate) async fn post(
     request: &UpstreamRequest<'_>,
     body: &Bytes,
     message: &Message<'_>,
