@@ -15,6 +15,7 @@ use crate::lookup::{BindingLookup, look_up};
 use crate::loss::{Loss, LostBinding, StateLoss};
 use crate::message::{
     Action, DeliveryOutcome, Event, Failure, MessageRules, ProbeOutcome, Repetition, SendFault,
+    ToolReading,
 };
 use crate::resolution::Resolution;
 use crate::task::{ResolveFailure, ResolvedBinding, Task, TaskOutcome};
@@ -172,9 +173,12 @@ impl<E: Errors> Delivery<E> {
             (State::Waiting(fault), Event::Waited) => {
                 self.state = State::Resolving(Purpose::Again(fault));
             }
-            (State::ReadingTool, Event::ToolRead { is_repeatable }) => match is_repeatable {
-                true => self.attempt(facts),
-                false => self.fail_after_attempts(),
+            (State::ReadingTool, Event::ToolRead(reading)) => match reading {
+                ToolReading::Repeatable => self.attempt(facts),
+                ToolReading::NotRepeatable => self.fail_after_attempts(),
+                ToolReading::Refused => {
+                    self.lost(Loss::InstanceRefuses, ExecutionStatus::MaybeRun, facts);
+                }
             },
             (state, _) => self.state = state,
         }

@@ -26,6 +26,7 @@
 //! | | | none does | failed |
 //! | reading the tool | [`Action::ReadTool`] | repeatable | sending |
 //! | | | not | failed: the outcome is unknown |
+//! | | | the instance refuses connections | the binding is lost: it may have run |
 //! | the binding is lost | | | resolving; failed for messages without a reply |
 //!
 //! [`Delegations`] has the turns that this gateway may give to its calls without asking the store; its file has the table
@@ -73,6 +74,7 @@ pub use facts::{Errors, Facts, Instances, OnLoss};
 pub use loss::{Loss, LostBinding, StateLoss};
 pub use message::{
     Action, DeliveryOutcome, Event, Failure, MessageRules, ProbeOutcome, Repetition, SendFault,
+    ToolReading,
 };
 pub use resolution::Resolution;
 pub use shared_routes::{RouteBeginning, SharedRoutes};

@@ -120,13 +120,21 @@ pub enum Event<E: Errors> {
     /// Whether another instance answers. If none does, the fault may be in this gateway's network, and moving the session
     /// would lose its state for nothing.
     OthersAnswer(bool),
-    /// Whether the tool is annotated as read-only or idempotent.
-    ToolRead {
-        /// See there.
-        is_repeatable: bool,
-    },
+    /// What its server says of the tool.
+    ToolRead(ToolReading),
     /// The wait has ended.
     Waited,
+}
+
+/// Whether a tool may be called again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolReading {
+    /// It is annotated as read-only or idempotent.
+    Repeatable,
+    /// It is not, or its server has not said.
+    NotRepeatable,
+    /// The instance refuses connections, whatever the probe before has found: another one can say.
+    Refused,
 }
 
 /// Over which binding the reply came, and what it tells.

@@ -17,8 +17,7 @@ fn a_call_that_may_have_run_is_sent_again_only_if_that_is_harmless() {
         run.hear(Event::Probed(ProbeOutcome::Alive));
         if repetition == Repetition::ByTool {
             assert!(matches!(run.action(), Action::ReadTool(_)));
-            let is_repeatable = false;
-            run.hear(Event::ToolRead { is_repeatable });
+            run.hear(Event::ToolRead(ToolReading::NotRepeatable));
         }
         match run.action() {
             Action::Send { .. } => assert!(is_sent, "{repetition:?}"),
@@ -39,10 +38,35 @@ fn a_repeatable_tool_runs_again() {
     );
     run.not_answered(SendFault::Broken);
     run.hear(Event::Probed(ProbeOutcome::Unclear));
-    run.hear(Event::ToolRead {
-        is_repeatable: true,
-    });
+    run.hear(Event::ToolRead(ToolReading::Repeatable));
     assert!(run.is_sending(1));
+}
+
+/// The instance has answered the probe, and is gone when it is asked about the tool.
+#[test]
+fn an_instance_that_dies_before_it_tells_of_the_tool_is_lost() {
+    for (reading, is_sent) in [
+        (ToolReading::Repeatable, true),
+        (ToolReading::NotRepeatable, false),
+    ] {
+        let names = Names::new();
+        let mut run = Delivering::begin(
+            OnLoss::RecoverAndReport,
+            Repetition::ByTool,
+            bound(1, "a"),
+            &names,
+        );
+        run.not_answered(SendFault::Broken);
+        run.hear(Event::Probed(ProbeOutcome::Alive));
+        run.hear(Event::ToolRead(ToolReading::Refused)).recover(2);
+        assert!(matches!(run.action(), Action::ReadTool(_)));
+        run.hear(Event::ToolRead(reading));
+        match run.action() {
+            Action::Send { .. } => assert!(is_sent, "{reading:?}"),
+            Action::Fail(Failure::OutcomeUnknown { .. }) => assert!(!is_sent, "{reading:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use mooring_delivery::{
     Action, Delivery, Errors, Event, Facts, Failure, InitializeFailure, Instances, Loss,
     LostBinding, MessageRules, OnLoss, ProbeOutcome, Repetition, Resolution, ResolveFailure,
-    ResolvedBinding, SendFault, StateLoss, Task, TaskOutcome,
+    ResolvedBinding, SendFault, StateLoss, Task, TaskOutcome, ToolReading,
 };
 use mooring_session::Refusal;
 use mooring_session::names::{

@@ -1,6 +1,6 @@
 //! Carries out what machines ask for: over a network to the store, to instances and to other gateways.
 
-use mooring_delivery::{Event, ProbeOutcome, Resolution, SendFault, TaskOutcome};
+use mooring_delivery::{Event, ProbeOutcome, Resolution, SendFault, TaskOutcome, ToolReading};
 use mooring_session::names::{InstanceName, WorkerId};
 use mooring_session::rules::Ownership;
 use mooring_session::view::BindingView;
@@ -108,8 +108,10 @@ impl Fleet {
                 let Machine::Deliver(_, call) = &self.jobs[&number].machine else {
                     panic!("only messages have tools");
                 };
-                let is_repeatable = call.message.is_repeatable;
-                let read = Event::ToolRead { is_repeatable };
+                let read = Event::ToolRead(match call.message.is_repeatable {
+                    true => ToolReading::Repeatable,
+                    false => ToolReading::NotRepeatable,
+                });
                 self.hear_after(3, number, step, Heard::Event(read));
             }
             Errand::End(_) => panic!("the end is no errand"),

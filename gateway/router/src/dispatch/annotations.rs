@@ -5,8 +5,9 @@ use mooring_session::view::BindingView;
 use serde::Deserialize;
 
 use crate::affinity::{Session, SessionRouter, caller_of};
+use mooring_delivery::ToolReading;
 use mooring_protocol::call;
-use mooring_upstream::{Outgoing, Server, read_answer, within};
+use mooring_upstream::{ExchangeError, Outgoing, SendError, Server, read_answer, within};
 use mooring_usage::work_on_text;
 
 /// Most pages of `tools/list` that are searched.
@@ -35,33 +36,38 @@ struct Annotations {
     idempotent_hint: Option<bool>,
 }
 
-/// Whether the tool is annotated as read-only or idempotent. `false` if the server does not answer.
-pub(super) async fn is_repeatable(
+/// Whether the tool is annotated as read-only or idempotent. It counts as neither if the server does not answer.
+pub(super) async fn read_tool(
     router: &SessionRouter,
     session: &Session,
     server: &Server,
     binding: &BindingView,
     tool: &str,
-) -> bool {
+) -> ToolReading {
     let mut cursor: Option<String> = None;
     for _ in 0..PAGES_MAX {
-        let Some(page) = tools_page(router, session, server, binding, cursor.as_deref()).await
-        else {
-            return false;
+        let page = tools_page(router, session, server, binding, cursor.as_deref());
+        let page = match page.await {
+            Ok(Some(page)) => page,
+            Err(ExchangeError::Send(SendError::Refused)) => return ToolReading::Refused,
+            Ok(None) | Err(_) => return ToolReading::NotRepeatable,
         };
         if let Some(found) = page.tools.iter().find(|found| found.name == tool) {
             let Annotations {
                 read_only_hint,
                 idempotent_hint,
             } = found.annotations;
-            return read_only_hint == Some(true) || idempotent_hint == Some(true);
+            return match read_only_hint == Some(true) || idempotent_hint == Some(true) {
+                true => ToolReading::Repeatable,
+                false => ToolReading::NotRepeatable,
+            };
         }
         match page.next_cursor {
             Some(next) => cursor = Some(next),
-            None => return false,
+            None => break,
         }
     }
-    false
+    ToolReading::NotRepeatable
 }
 
 async fn tools_page(
@@ -70,7 +76,7 @@ async fn tools_page(
     server: &Server,
     binding: &BindingView,
     cursor: Option<&str>,
-) -> Option<ToolsPage> {
+) -> Result<Option<ToolsPage>, ExchangeError> {
     let text = call::tools_list(&router.next_id(), cursor);
     let outgoing = Outgoing::post(server, Bytes::from(text))
         .on_behalf_of(server, &caller_of(session))
@@ -84,10 +90,8 @@ async fn tools_page(
         )
         .await
     };
-    let answer = within(router.options().answer_timeout, exchange)
-        .await
-        .ok()?;
+    let answer = within(router.options().answer_timeout, exchange).await?;
     let length = answer.text.len();
     let read = move || serde_json::from_str(answer.message()?.outcome()?).ok();
-    work_on_text(length, read).await?
+    Ok(work_on_text(length, read).await.flatten())
 }

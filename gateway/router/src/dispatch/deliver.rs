@@ -2,13 +2,13 @@
 
 use mooring_delivery::{
     ATTEMPTS_MAX, Action, Delivery, DeliveryOutcome, Event, Failure, MessageRules, ProbeOutcome,
-    Repetition, SendFault, Task, TaskOutcome, UNREACHED_WITHIN,
+    Repetition, SendFault, Task, TaskOutcome, ToolReading, UNREACHED_WITHIN,
 };
 use mooring_session::names::NameError;
 use mooring_session::rules::{Ownership, RouteReply};
 use mooring_session::view::BindingView;
 
-use super::annotations::is_repeatable;
+use super::annotations::read_tool;
 use crate::affinity::{
     RebindNotice, ResolveError, Resolving, RouterErrors, ServerInstances, Session, SessionRouter,
     lacks_reason, now,
@@ -350,14 +350,12 @@ impl RareActions {
                 let asking = router.another_instance_answers(server, &binding.instance);
                 Event::OthersAnswer(asking.await)
             }
-            Action::ReadTool(binding) => Event::ToolRead {
-                is_repeatable: match call.repeat {
-                    RetrySafety::ByTool(tool) => {
-                        Box::pin(is_repeatable(router, session, server, binding, tool)).await
-                    }
-                    RetrySafety::Harmless | RetrySafety::Never => false,
-                },
-            },
+            Action::ReadTool(binding) => Event::ToolRead(match call.repeat {
+                RetrySafety::ByTool(tool) => {
+                    Box::pin(read_tool(router, session, server, binding, tool)).await
+                }
+                RetrySafety::Harmless | RetrySafety::Never => ToolReading::NotRepeatable,
+            }),
             Action::Wait(pause) => {
                 tokio::time::sleep(pause).await;
                 Event::Waited

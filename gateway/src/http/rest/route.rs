@@ -36,7 +36,7 @@ pub(in crate::http) enum RouteTool {
     Act(&'static str, ActHints),
 }
 
-/// What clients are told about an act, as annotations of its tool.
+/// The annotations of the tool of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) struct ActHints {
     /// It may take something away that does not come back.
