@@ -215,6 +215,8 @@ fn an_explanation_names_what_decided() {
             "server tracker (http): may use get_*, list_* but not get_secret: servers.allow[1] fits",
             "server sandbox (code): may not use it: it needs servers.allow and has none",
             "server claude (agent): may use it: servers.allow[0] fits",
+            "server ops (admin): may not use it: a server of kind admin needs a right beyond servers.use",
+            "server calm (admin): may not use it: a server of kind admin needs a right beyond servers.use",
             "server all (group): may use it: a group follows its members",
             "rights: none",
         ]

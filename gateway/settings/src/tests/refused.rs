@@ -321,7 +321,7 @@ fn bad_servers_are_refused() {
         "kind = \"stdoi\"\ncommand = [\"x\"]",
         &[
             "servers[0].kind = \"stdoi\"",
-            "allowed: \"http\", \"code\", \"code_execution\", \"stdio\", \"sse\", \"group\" or \"agent\"",
+            "allowed: \"http\", \"code\", \"code_execution\", \"stdio\", \"sse\", \"group\", \"agent\" or \"admin\"",
         ],
     );
     check("type = \"agents\"", &["servers[0].type = \"agents\""]);
