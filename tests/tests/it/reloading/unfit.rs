@@ -56,7 +56,9 @@ async fn a_server_that_does_not_fit_one_gateway_is_left_out_there_and_holds_up_n
         "it may still come"
     );
     assert_eq!(status(&gateways[1], "unknown").await?, 404);
-    let log = gateways[1].process().log_text();
+    // The line follows what it reports.
+    let bare = &mut gateways[1];
+    let log = wait::until_logged("is left out", 1, || bare.process().log_text()).await?;
     let remark = log.lines().find(|line| line.contains("is left out"));
     let remark = remark.unwrap_or_default();
     ensure!(remark.contains("worker.fleet_keys_file"), "{log}");
