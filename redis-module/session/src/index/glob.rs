@@ -84,6 +84,15 @@ impl Part {
 }
 
 impl Glob {
+    /// What every match begins with, as far as the pattern says it literally.
+    pub(super) fn literal_start(&self) -> Vec<u8> {
+        let literal = self.parts.iter().map_while(|part| match part {
+            Part::Byte(byte) => Some(*byte),
+            Part::Any | Part::Star | Part::Class(_) => None,
+        });
+        literal.collect()
+    }
+
     /// Parses a pattern.
     ///
     /// # Errors

@@ -87,6 +87,12 @@ impl KeyGroups {
             }
         }
     }
+
+    /// Whether a key that begins with this text may be in the index.
+    pub(super) fn may_have(&self, start: &[u8]) -> bool {
+        let is_along = |name: &[u8]| name.starts_with(start) || start.starts_with(name);
+        self.is_exceeded || self.by_name.keys().any(|name| is_along(name))
+    }
 }
 
 impl Group {

@@ -1,13 +1,15 @@
 //! Pages of sessions, by when they were created.
 //!
 //! If the filter names something that few sessions have, those are collected and sorted; otherwise the order of
-//! creation is read. Either way a call examines a bounded number of entries: a page may be short or empty and still
-//! have a next one. A session that exists during a whole iteration is returned once, whatever happens to others.
+//! creation is read. A pattern whose literal start no key has is answered at once. In each case a call examines a
+//! bounded number of entries: a page may be short or empty and still have a next one. A session that exists during a
+//! whole iteration is returned once, whatever happens to others.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
 use super::Index;
 use super::filter::{Filter, SymbolFilter};
+use super::glob::Glob;
 use super::interner::Symbol;
 use super::orders::{ByDigest, ByUse, Position};
 use super::slab::Slot;
@@ -94,7 +96,10 @@ impl Index {
         now: Timestamp,
     ) -> Page<'_> {
         let after = after.map(|Cursor(position)| position);
-        let Some(wanted) = SymbolFilter::of(filter, &self.directory, &self.orders) else {
+        let start = filter.pattern.as_ref().map(Glob::literal_start);
+        let may_match = start.is_none_or(|start| self.groups.may_have(&start));
+        let wanted = SymbolFilter::of(filter, &self.directory, &self.orders);
+        let Some(wanted) = wanted.filter(|_| may_match) else {
             return Page {
                 sessions: Vec::new(),
                 next: None,

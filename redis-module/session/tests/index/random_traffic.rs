@@ -116,7 +116,17 @@ fn question() -> impl Strategy<Value = Question> {
     (
         names,
         prop::option::weighted(0.3, state),
-        prop::option::weighted(0.3, prop_oneof![Just("*code*"), Just("*[0-4]"), Just("x*")]),
+        prop::option::weighted(
+            0.3,
+            prop_oneof![
+                Just("*code*"),
+                Just("*[0-4]"),
+                Just("x*"),
+                Just("mcpgw:agent_session:b:*"),
+                Just("mcpgw:agent_session:c*"),
+                Just("mcpgw:?*")
+            ],
+        ),
         (
             prop::option::weighted(0.2, (0..KEYS, 4..=16_usize)),
             prop::option::weighted(
