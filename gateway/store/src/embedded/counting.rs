@@ -16,10 +16,6 @@ use crate::session_counts::{InstanceCount, OwnerCount, SessionCounts};
 const ACTIVE: &str = "s.key >= ?1 AND s.key < ?2 AND s.lifecycle = 'active' AND s.over_at > ?3";
 
 impl EmbeddedStore {
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "the other stores may be unable to count"
-    )]
     pub(crate) async fn count(&self, family: Family) -> Result<Option<SessionCounts>, StoreError> {
         let head = family.head(&self.prefix);
         self.with_repair(move |database| database.count(family, &head))

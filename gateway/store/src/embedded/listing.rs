@@ -24,10 +24,10 @@ use crate::query::{Cursor, PAGE_MAX, SessionPage, SessionQuery};
 
 /// The work of one call: 2,000 records that are read, or ten times as many keys.
 const WORK_MAX: usize = 20_000;
-/// The work of a row whose key alone decides.
+/// The work of a row, whose key is compared first.
 const KEY_WORK: usize = 1;
-/// The work of a row whose record is read.
-const RECORD_WORK: usize = 10;
+/// The further work of a row whose record is read.
+const RECORD_WORK: usize = 9;
 
 impl EmbeddedStore {
     pub(crate) async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
@@ -113,9 +113,8 @@ impl Database {
                 created_at: row.get(0)?,
                 ordinal: row.get(1)?,
             };
-            if !search.filter.admits_key(key_of(row)?) {
-                work += KEY_WORK;
-            } else {
+            work += KEY_WORK;
+            if search.filter.admits_key(key_of(row)?) {
                 work += RECORD_WORK;
                 if let Some((key, record)) = read(row, &search.prefix)?
                     && search.filter.admits(key.secret().as_bytes(), &record, now)

@@ -23,6 +23,13 @@ pub(crate) struct Session {
     was_active: bool,
 }
 
+/// Sessions by state, bindings of active ones by server and instance, and those with an owner by that.
+type SessionCounts = (
+    StateCounts,
+    BTreeMap<(String, String), u64>,
+    BTreeMap<String, u64>,
+);
+
 /// Whose sessions a cap is asked about: a principal under a prefix.
 type Holder = (Principal, PrefixId);
 
@@ -164,17 +171,8 @@ impl Model {
             .flat_map(|session| &session.record.bindings)
     }
 
-    /// Sessions by what their keys begin with; bindings of active ones by server and instance; those with an owner.
-    #[expect(clippy::type_complexity, reason = "three lists of the model")]
-    pub(crate) fn session_counts(
-        &self,
-        head: &[u8],
-        now: Timestamp,
-    ) -> (
-        StateCounts,
-        BTreeMap<(String, String), u64>,
-        BTreeMap<String, u64>,
-    ) {
+    /// The counts of the sessions whose keys begin with this text.
+    pub(crate) fn session_counts(&self, head: &[u8], now: Timestamp) -> SessionCounts {
         let (mut states, mut instances, mut owners) =
             (StateCounts::default(), BTreeMap::new(), BTreeMap::new());
         let sessions = self
