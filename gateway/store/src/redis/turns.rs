@@ -30,7 +30,7 @@ impl RedisStore {
         if let Some(scripted) = &self.scripted {
             return scripted.enter(key, request).await;
         }
-        if request.scope == TurnScope::Call {
+        if request.scope == TurnScope::Call || !self.may_delegate(&request.worker) {
             return self.enter_as(key, request, TurnScope::Call).await;
         }
         let with = self.enter_as(key, request, TurnScope::Delegation);
@@ -56,7 +56,16 @@ impl RedisStore {
                 delegated_for: None,
             })
         };
+        if !self.may_delegate(&request.worker) {
+            return without().await;
+        }
         self.with_delegation(key, with, without).await
+    }
+
+    /// Whether the worker could rely on a delegation. A server that reaches the worker grants one, but while another primary
+    /// of the cluster does not, the worker relies on none.
+    fn may_delegate(&self, worker: &WorkerId) -> bool {
+        self.servers.cluster().is_none() || self.event_path(worker).is_some()
     }
 
     /// Asks for a delegation, or without one if the module does not know the word. It is asked for again after a

@@ -72,6 +72,8 @@ impl Shared {
     async fn send(&self, command: &Cmd, resend: Resend) -> Result<Value, StoreError> {
         let slot = slot_of(key_of(command));
         let deadline = self.deadline();
+        // A command that is sent again must have the time for its reply: without one its connection is given up.
+        let again_until = deadline - self.command_timeout / 2;
         let mut importer = None;
         let (mut redirections, mut was_lost) = (0, false);
         loop {
@@ -96,7 +98,7 @@ impl Shared {
             };
             redirections += 1;
             match redirection {
-                Redirection::Later if Instant::now() + LATER < deadline => {
+                Redirection::Later if Instant::now() < again_until => {
                     self.wanted.notify_one();
                     sleep(LATER).await;
                 }

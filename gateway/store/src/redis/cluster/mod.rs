@@ -180,10 +180,12 @@ impl Shared {
         let mut current = write(&self.topology);
         let known = current.node(address).cloned();
         let node = known.unwrap_or_else(|| self.start_node(address));
-        node.note_redirection();
         let next = match slot {
             Some(slot) => current.with_owner(slot, &node),
-            None => current.with_node(&node),
+            None => {
+                node.note_import();
+                current.with_node(&node)
+            }
         };
         if !next.is_same(&current) {
             self.replace_topology(&mut current, next);

@@ -10,12 +10,13 @@ use super::super::dial::Dialer;
 use super::super::events::EventConnections;
 use super::super::link::Link;
 use super::super::link_entry::LinkEntry;
+use super::super::link_state::LinkState;
 use crate::error::{NotReady, OpenError, StoreError};
 use crate::key::Family;
 use crate::lock::lock;
 use crate::status::RedisPrimaryView;
 
-/// How long a node is kept to which a key was redirected, and that no layout names: it imports its first slots.
+/// How long a node is kept that was named by ASK, and by no layout: it imports its first slots.
 const IMPORTER_KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// The marker of the fleet's way has a slot, and its commands are sent by that.
@@ -32,8 +33,8 @@ pub(super) struct Node {
     pub(super) endpoint: Arc<RedisEndpoint>,
     pub(super) link: Link,
     pub(super) events: EventConnections,
-    /// When a key was last redirected to it.
-    redirected_at: Mutex<Option<Instant>>,
+    /// When a key of a slot that it imports was last asked for.
+    imported_at: Mutex<Option<Instant>>,
 }
 
 impl Node {
@@ -74,18 +75,19 @@ impl Node {
             endpoint,
             events: EventConnections::new(dialer, link.watch(), prefix, None),
             link,
-            redirected_at: Mutex::default(),
+            imported_at: Mutex::default(),
         })
     }
 
-    pub(super) fn note_redirection(&self) {
-        *lock(&self.redirected_at) = Some(Instant::now());
+    pub(super) fn note_import(&self) {
+        *lock(&self.imported_at) = Some(Instant::now());
     }
 
-    /// Whether it may have keys of slots that it does not serve yet.
+    /// Whether it may have keys of slots that it does not serve yet. One that cannot be reached is not kept for them.
     pub(super) fn is_importing(&self) -> bool {
-        let redirected_at = *lock(&self.redirected_at);
-        redirected_at.is_some_and(|at| at.elapsed() < IMPORTER_KEPT_FOR)
+        let imported_at = *lock(&self.imported_at);
+        imported_at.is_some_and(|at| at.elapsed() < IMPORTER_KEPT_FOR)
+            && !matches!(&*self.link.watch().borrow(), LinkState::Down(_))
     }
 
     /// It cannot be reached, and the command was not sent or may be repeated.
