@@ -96,6 +96,7 @@ mod reaper;
 mod reaping;
 mod recovery;
 mod redirects;
+mod redis_cluster;
 mod reloading;
 mod reported_losses;
 mod resuming;

@@ -37,18 +37,18 @@ enum Loss {
 
 /// What a session saw.
 #[derive(Debug, Default)]
-struct Seen {
+pub(crate) struct Seen {
     /// When each good reply came, and whether it came from memory.
     good: Vec<(Instant, bool)>,
-    refused: u64,
+    pub(crate) refused: u64,
     count: u64,
     /// Counts that the upstream server has made and no reply had.
     repeated: u64,
-    was_lost: bool,
+    pub(crate) was_lost: bool,
 }
 
 /// Calls `increment` until it is asked to stop, or told that the session is lost.
-async fn load(
+pub(crate) async fn load(
     mut session: McpSession,
     calls: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,

@@ -1,6 +1,6 @@
 //! A store behind sentinels: every gateway follows the primary, and what no replica had is told as lost.
 
-mod failovers;
+pub(crate) mod failovers;
 mod partition;
 
 use std::time::Duration;
