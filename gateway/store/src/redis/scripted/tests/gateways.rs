@@ -1,7 +1,8 @@
 //! Several gateways, each with a store of its own, over one server: order, wake-ups, and no number twice.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mooring_session::time::Millis;
@@ -141,6 +142,104 @@ async fn one_caller_at_a_time_over_all_gateways() {
     for gateway in gateways {
         gateway.await.unwrap();
     }
+}
+
+/// What gateways that vanish share with those that replace them.
+#[derive(Default)]
+struct Course {
+    /// Until when somebody has the turn, in milliseconds since the start; 0 if nobody has.
+    held: AtomicU64,
+    highest: AtomicU64,
+    turns: AtomicU64,
+    is_over: AtomicBool,
+}
+
+/// Takes turns until the course is over. It may be aborted at any point, like a gateway that is killed.
+async fn take_turns(url: String, name: String, course: Arc<Course>, started: Instant) {
+    /// Shorter than the lease, which begins after the question.
+    const HELD_MS: u64 = 1_800;
+    /// A turn that is learned of later than this is not used: on a machine that stands still it may lapse meanwhile.
+    const USABLE_MS: u64 = 1_000;
+    let now_ms = || u64::try_from(started.elapsed().as_millis()).unwrap();
+    let store = open_redis(&url, ModuleUse::Unused).await.unwrap();
+    let worker = make::worker(&format!("{name}:1"));
+    // Nobody sees that it is gone: only its leases lapse.
+    store
+        .beat(&make::beat(worker.as_str(), 600_000))
+        .await
+        .unwrap();
+    let key = make::key("s");
+    for call in 0.. {
+        if course.is_over.load(Ordering::SeqCst) {
+            return;
+        }
+        let ticket = format!("{name}-{call}");
+        let request = EnterRequest {
+            lease: Millis::new(2_000),
+            ..enter(worker.as_str(), &ticket)
+        };
+        let asked_ms = now_ms();
+        let Some(turn) = store.enter(&key, &request).await.unwrap().turn else {
+            let wait = Duration::from_millis(200);
+            drop(store.wait_for_events(&worker, wait).await.unwrap());
+            // Whatever the events said, the next call asks anew.
+            drop(store.leave(&key, &leave(&ticket)).await);
+            continue;
+        };
+        let until = asked_ms + HELD_MS;
+        if now_ms() < asked_ms + USABLE_MS {
+            let other_until = course.held.swap(until, Ordering::SeqCst);
+            assert!(other_until <= now_ms(), "two callers have the turn");
+            let before = course.highest.fetch_max(turn, Ordering::SeqCst);
+            assert!(turn > before, "{turn} follows {before}");
+            course.turns.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            let _ = (course.held).compare_exchange(until, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
+        drop(store.leave(&key, &leave(&ticket)).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gateways_that_vanish_in_mid_step_leave_order_and_records_whole() {
+    const GATEWAYS: usize = 3;
+    const VANISH: usize = 3;
+    const TURNS_BETWEEN: u64 = 10;
+    let server = RedisServer::start(Module::Absent);
+    let observer = scripted_store(&server).await;
+    let key = make::key("s");
+    observer.create(&key, &make::create("s")).await.unwrap();
+    let bound = observer
+        .bind(&key, &make::bind("t", "i", "u"))
+        .await
+        .unwrap();
+    let (course, started) = (Arc::new(Course::default()), Instant::now());
+    let begin = |name: String| {
+        let course = Arc::clone(&course);
+        tokio::spawn(take_turns(server.url(), name, course, started))
+    };
+    let progress = async || {
+        let before = course.turns.load(Ordering::SeqCst);
+        eventually("turns go on", async || {
+            course.turns.load(Ordering::SeqCst) >= before + TURNS_BETWEEN
+        })
+        .await;
+    };
+    let mut gateways: Vec<_> = (0..GATEWAYS)
+        .map(|number| begin(format!("g{number}")))
+        .collect();
+    for number in 0..VANISH {
+        progress().await;
+        let next = begin(format!("h{number}"));
+        std::mem::replace(&mut gateways[number % GATEWAYS], next).abort();
+    }
+    progress().await;
+    course.is_over.store(true, Ordering::SeqCst);
+    for gateway in gateways {
+        gateway.await.unwrap();
+    }
+    let record = observer.get(&key).await.unwrap();
+    assert_eq!(record.bindings[0].epoch, bound.binding.epoch);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
