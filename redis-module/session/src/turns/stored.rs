@@ -254,3 +254,115 @@ impl<'a> Words<'a> {
         Token::parse(self.text()?.as_bytes()).map_err(|_| CorruptTurns)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+    use crate::time::Timestamp;
+    use crate::turns::{TurnContext, TurnLimits, TurnRequest, TurnScope};
+    use crate::workers::Workers;
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+
+    /// Works on the turns at a moment at which every worker is alive.
+    fn at<R>(
+        events: &mut EventMailboxes,
+        mono: Monotonic,
+        work: impl FnOnce(&mut TurnContext<'_>) -> R,
+    ) -> R {
+        let workers = Workers::new(Monotonic::default(), Millis::new(u64::MAX));
+        work(&mut TurnContext {
+            now: Timestamp::from_unix_ms(NOW_MS),
+            mono,
+            limits: TurnLimits {
+                queue_max: 8,
+                lease_max: Millis::new(5_000),
+            },
+            workers: &workers.at(mono),
+            events,
+        })
+    }
+
+    fn request(ticket: &str, line: Line, scope: TurnScope) -> TurnRequest {
+        TurnRequest {
+            worker: WorkerId::parse(b"w:1").unwrap(),
+            ticket: Token::parse(ticket.as_bytes()).unwrap(),
+            lease: Millis::new(2_000),
+            line,
+            scope,
+            held: None,
+        }
+    }
+
+    #[test]
+    fn what_is_restored_is_what_was_stored_and_goes_on_in_order() {
+        let (session, mono) = (SessionPlace::new(0, b"s"), Monotonic::from_ms(NOW_MS));
+        let [tools, other] =
+            ["tools", "other"].map(|name| ServerName::parse(name.as_bytes()).unwrap());
+        let (mut turns, mut events) = (Turns::new(mono, Millis::new(0)), EventMailboxes::new());
+        at(&mut events, mono, |context| {
+            for (ticket, line) in [("a", Line::Last), ("b", Line::Last), ("c", Line::First)] {
+                let asks = request(ticket, line, TurnScope::Call);
+                turns.enter(&session, &tools, &asks, context).unwrap();
+            }
+            for ticket in ["d", "e", "f", "g"] {
+                let wishes = request(ticket, Line::Last, TurnScope::Delegation);
+                turns.enter(&session, &other, &wishes, context).unwrap();
+                if ticket != "g" && ticket != "f" {
+                    turns.leave(&session, &other, ticket, context).unwrap();
+                }
+            }
+        });
+        let text = turns.store_session(&session, &events);
+        for part in [
+            "h ",
+            "q tools",
+            "o tools",
+            "w tools first",
+            "w tools last",
+            "v other",
+        ] {
+            assert!(
+                text.lines().any(|line| line.starts_with(part)),
+                "{part}: {text}"
+            );
+        }
+        let restored = |text: &str| {
+            let (mut turns, mut events) = (Turns::new(mono, Millis::new(0)), EventMailboxes::new());
+            let restored = turns.restore_session(&session, text, &mut events);
+            restored.map(|()| (turns, events))
+        };
+        let (mut again, mut events) = restored(&text).unwrap();
+        assert_eq!(again.store_session(&session, &events), text);
+        assert_eq!(
+            again.of_session(&session, mono),
+            turns.of_session(&session, mono)
+        );
+        assert!(again.has_waiters(&session));
+        for next in ["c", "b"] {
+            at(&mut events, mono, |context| {
+                let held = again.of_session(&session, mono);
+                let holder = held.iter().find(|queue| queue.server == tools).unwrap();
+                let ticket = holder.holder.as_ref().unwrap().ticket.clone();
+                again.leave(&session, &tools, &ticket, context).unwrap();
+            });
+            let text = again.store_session(&session, &events);
+            assert!(
+                text.contains(&format!("o tools w:1 {next} ")),
+                "{next}: {text}"
+            );
+            (again, events) = restored(&text).unwrap();
+        }
+        for corrupt in [
+            "x",
+            "h",
+            "h many",
+            "q tools 1",
+            "o tools w:1 a 1 2 3 held 4 call 0",
+            "s tools w:1 999 0",
+        ] {
+            assert!(restored(corrupt).is_err(), "{corrupt}");
+        }
+    }
+}
