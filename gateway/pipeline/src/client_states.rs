@@ -25,8 +25,8 @@ pub(crate) const STATE_KEPT: Duration = Duration::from_secs(3600);
 pub(crate) const STATE_BYTES_MAX: usize = 64 * 1024;
 /// Longest id of a task, in bytes.
 pub(crate) const TASK_BYTES_MAX: usize = 1024;
-/// Longest sealed text: the longest state, the rest of its seal, and what its encoding adds.
-const SEALED_BYTES_MAX: usize = 2 * STATE_BYTES_MAX + 2048;
+/// Longest sealed text: the longest state, in which every other character is escaped, and what its encoding adds.
+const SEALED_BYTES_MAX: usize = 3 * STATE_BYTES_MAX;
 
 /// Seals what clients bring back. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -106,7 +106,8 @@ impl ClientStates {
         };
         let text = serde_json::to_vec(&sealed).ok()?;
         let sealed = self.0.seal(&scope.parts(b"request state"), &text).ok()?;
-        Some(URL_SAFE_NO_PAD.encode(sealed))
+        let sealed = URL_SAFE_NO_PAD.encode(sealed);
+        (sealed.len() <= SEALED_BYTES_MAX).then_some(sealed)
     }
 
     /// Opens the state of a request with this digest.
@@ -119,10 +120,20 @@ impl ClientStates {
         request: &str,
         sealed: &str,
     ) -> Result<RequestState, StateRefusal> {
+        self.open_state_at(SystemTime::now(), scope, request, sealed)
+    }
+
+    fn open_state_at(
+        &self,
+        now: SystemTime,
+        scope: &SealScope,
+        request: &str,
+        sealed: &str,
+    ) -> Result<RequestState, StateRefusal> {
         let text = self.open(&scope.parts(b"request state"), sealed);
         let opened = text.and_then(|text| serde_json::from_slice::<RequestState>(&text).ok());
         let opened = opened.ok_or(StateRefusal::Foreign)?;
-        if opened.expires_ms < unix_ms(SystemTime::now()) {
+        if opened.expires_ms < unix_ms(now) {
             return Err(StateRefusal::Expired);
         }
         if opened.request != request {
@@ -264,9 +275,31 @@ mod tests {
             states.seal_state(&ada, &instance(), "r", &format!("{long}x")),
             None
         );
+        // Of text that has to be escaped, what is sealed is what opens.
+        let quotes = "\"".repeat(STATE_BYTES_MAX / 2);
+        let sealed_quotes = states.seal_state(&ada, &instance(), "r", &quotes).unwrap();
+        assert_eq!(
+            states.open_state(&ada, "r", &sealed_quotes).unwrap().state,
+            quotes
+        );
+        let escapes = "\u{1}".repeat(STATE_BYTES_MAX);
+        assert_eq!(states.seal_state(&ada, &instance(), "r", &escapes), None);
         // A task is no state.
         let task = states.seal_task(&ada, &instance(), "t").unwrap();
         assert_eq!(states.open_state(&ada, "r", &task).unwrap_err(), foreign);
+    }
+
+    #[test]
+    fn a_state_expires() {
+        let states = ClientStates::new(&KeyRing::random()).unwrap();
+        let ada = scope("ada", "tools");
+        let sealed = states.seal_state(&ada, &instance(), "r", "s").unwrap();
+        let open_after = |time| {
+            let opened = states.open_state_at(SystemTime::now() + time, &ada, "r", &sealed);
+            opened.map(|opened| opened.state)
+        };
+        assert_eq!(open_after(STATE_KEPT / 2).unwrap(), "s");
+        assert_eq!(open_after(STATE_KEPT * 2), Err(StateRefusal::Expired));
     }
 
     #[test]
