@@ -133,6 +133,55 @@ async fn a_request_whose_headers_say_something_else_is_refused() -> anyhow::Resu
     Ok(())
 }
 
+/// The rules of access, the limit of requests and the figures are those of every request.
+#[tokio::test]
+async fn rules_and_limits_are_those_of_every_request() -> anyhow::Result<()> {
+    let (server, seen) = remembering().await?;
+    let rules = "era = \"modern\"\nallow = [{ users = [\"ada\"], tools = [\"may\"] }]\n";
+    let toml = settings_toml("embedded", &[server.url()]) + rules;
+    let settings = Settings::toml(toml)
+        .users_by_header()
+        .env("MOORING_LISTEN_REQUESTS_PER_USER_PER_MINUTE", "4");
+    let gateway = Gateway::start("sessionless", settings).await?;
+    let url = gateway.mcp_url("tools");
+    let as_user = |user: &str, tool: &str| call(1, tool, &json!({})).header("x-mooring-user", user);
+    let (status, answer) = as_user("ada", "may").answer(&url).await?;
+    assert_eq!(
+        (status, answer["result"].is_object()),
+        (200, true),
+        "{answer}"
+    );
+    let (_, refused) = as_user("ada", "may-not").answer(&url).await?;
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let discovery = request(2, "server/discover", json!({})).header("x-mooring-user", "bob");
+    let (status, unknown) = discovery.answer(&url).await?;
+    assert_eq!(
+        (status, &unknown["error"]["code"]),
+        (404, &json!(-32004)),
+        "{unknown}"
+    );
+    let called = seen
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|seen| seen.method() == "tools/call")
+        .count();
+    assert_eq!(called, 1, "the refused call is not sent");
+    until_true(
+        "the limit of requests is reached",
+        STEP_WITHIN,
+        async || {
+            let reply = as_user("ada", "may").send(&url).await?;
+            Ok(reply.status.as_u16() == 429)
+        },
+    )
+    .await?;
+    let labels = ["era=\"modern\"", "method=\"tools/call\""];
+    let counted = gateway.metric("mooring_request_duration_seconds_count", &labels);
+    assert!(counted.await? >= 2.0);
+    Ok(())
+}
+
 /// MCP 2026-07-28, transports, "Cancellation": the server sees the connection close, before it answers and after.
 #[tokio::test]
 async fn a_client_that_leaves_cancels_its_request() -> anyhow::Result<()> {
