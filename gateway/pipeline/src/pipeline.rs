@@ -153,9 +153,9 @@ async fn route_sessionless(
     match server {
         ServerTarget::Upstream(server) if modern::is_kept(server) => {
             // Its type is erased: the compiler has a limit for the depth of futures.
-            modern::post_continued(&request.at(server), body, message)
-                .boxed()
-                .await
+            let at_server = request.at(server);
+            let posted = modern::post_in_session(&at_server, body, message);
+            posted.boxed().await
         }
         ServerTarget::Upstream(server) => modern::post(&request.at(server), body, message).await,
         ServerTarget::Code(server) => {

@@ -3,8 +3,8 @@
 //! The body decides the era of a request, and its headers have to agree with it ([`header_checks`]). A request of this era
 //! passes the same steps as every other, and takes a route of its own at an upstream server: to any instance
 //! ([`upstream`]), to the instance that has what the request is about ([`instance_bound`]), or where the server keeps sessions
-//! for such requests, into the session that their key names ([`continuity`]). The store is used only where
-//! something may be used once.
+//! for such requests, into the session that their key names ([`continuity`]). The store is used only there, and where something
+//! may be used once.
 //!
 //! Invariant: a server whose clients need sessions serves no request without one. It answers `server/discover` as a server
 //! does that has never heard of this revision, so that clients begin a session.
@@ -19,7 +19,7 @@ use std::borrow::Cow;
 
 use super::answer;
 use super::request::{Request, RequestFields, is_initialize};
-pub(crate) use continuity::{is_kept, post as post_continued};
+pub(crate) use continuity::{is_kept, post as post_in_session};
 pub(crate) use header_checks::check as check_headers;
 use mooring_protocol::{
     ErrorBody, ErrorKind, Kind, Message, Method, Reply, Revision, VersionError,

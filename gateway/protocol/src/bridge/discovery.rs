@@ -43,20 +43,23 @@ pub fn discovery_result(initialize_result: &str) -> Option<String> {
             Some(_) | None => {}
         }
     }
-    let mut result = json!({
-        "resultType": "complete",
-        "supportedVersions": [Revision::V2026_07_28.as_str()],
-        "capabilities": capabilities,
-        "ttlMs": 0,
-        "cacheScope": "private",
-    });
-    if let Some(instructions) = instructions {
-        result["instructions"] = Value::String(instructions);
-    }
-    if let Some(info) = server_info {
-        result["_meta"] = json!({ (format!("{RESERVED_PREFIX}serverInfo")): info });
-    }
-    Some(result.to_string())
+    let about_server =
+        server_info.map(|info| json!({ (format!("{RESERVED_PREFIX}serverInfo")): info }));
+    let members = [
+        ("resultType", Some(json!("complete"))),
+        (
+            "supportedVersions",
+            Some(json!([Revision::MODERN.as_str()])),
+        ),
+        ("capabilities", Some(Value::Object(capabilities))),
+        ("instructions", instructions.map(Value::String)),
+        ("ttlMs", Some(json!(0))),
+        ("cacheScope", Some(json!("private"))),
+        ("_meta", about_server),
+    ];
+    let members = members.into_iter();
+    let members = members.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Some(Value::Object(members.collect()).to_string())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod response;
 mod session_argument;
 
 pub use discovery::discovery_result;
-pub use request::{BridgedRequest, LogThreshold, bridge_request, initialize_params};
+pub use request::{BridgeError, BridgedRequest, LogThreshold, bridge_request, initialize_params};
 pub use response::{BegunSession, bridge_response};
 pub use session_argument::{SESSION_ARGUMENT, unknown_session_result};
 

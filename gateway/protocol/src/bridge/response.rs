@@ -2,15 +2,15 @@
 
 use serde::Deserialize;
 
-use super::session_argument::{add_argument, sentence};
+use super::session_argument::{add_argument, session_sentence};
 use crate::envelope::{Kind, Message};
 use crate::keys::Members;
 use crate::mark::{LOST_STATE_SENTENCE, MarkPlace};
 use crate::method::Method;
 use crate::splice::{Edit, append_element, first_member, quoted, replace_part, splice};
 
-/// What clients may do with a result: each asks again when it needs it, because the server tells nobody of a change. They
-/// are the caller's own.
+/// What clients may do with a result: each asks again when it needs it, because no notification of a change reaches it. It is
+/// the caller's own.
 pub(super) const CACHE_HINTS: &str = r#""ttlMs":0,"cacheScope":"private""#;
 
 const RESULT_KEYS: [&str; 5] = ["resultType", "ttlMs", "cacheScope", "_meta", "content"];
@@ -79,14 +79,14 @@ fn result_edits(
             Some(meta) => edits.push(replace_part(text, meta, format!("{{{note}}}"))?),
             None => members.push(format!("\"_meta\":{{{note}}}")),
         }
-        let told = match (&begun.name, begun.lost) {
+        let sentence = match (&begun.name, begun.lost) {
             _ if method != Method::ToolsCall => None,
-            (Some(name), _) => Some(sentence(name)),
+            (Some(name), _) => Some(session_sentence(name)),
             (None, Some(MarkPlace::Content)) => Some(LOST_STATE_SENTENCE.to_owned()),
             (None, Some(MarkPlace::Meta) | None) => None,
         };
-        if let Some(told) = told {
-            let block = format!(r#"{{"type":"text","text":{}}}"#, quoted(&told));
+        if let Some(sentence) = sentence {
+            let block = format!(r#"{{"type":"text","text":{}}}"#, quoted(&sentence));
             match content {
                 Some(content) => edits.extend(append_element(text, content, &block)),
                 None => members.push(format!("\"content\":[{block}]")),

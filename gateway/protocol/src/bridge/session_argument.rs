@@ -43,7 +43,7 @@ fn edit_of(text: &str, tool: &str) -> Option<Edit<'static>> {
 }
 
 /// The sentence for the model in the result of the call that began a session. Sessions are named by letters and digits.
-pub(super) fn sentence(session: &str) -> String {
+pub(super) fn session_sentence(session: &str) -> String {
     format!(
         "This call began session {session}. To continue with its state, pass \"{SESSION_ARGUMENT}\": \"{session}\" in later \
          calls. [mooring]"

@@ -1,11 +1,10 @@
 //! Sessions of clients that have none of their own: the gateway opens them in their client's name, and finds them again.
 //!
-//! Such a session has a key: whoever brings the key is in it, at any gateway. Invariants: of many requests that begin one
-//! session at the same time, at however many gateways, one initializes its server and the others wait; and a session that
-//! was found to exist is used without asking again, because a use of it fails visibly once it has ended.
+//! Such a session has a key: requests with the same key share it, at any gateway. Invariants: of many requests that begin one
+//! session at the same time, at however many gateways, one initializes its server and the others wait; and the params with
+//! which it was initialized stay those of the request that has begun it.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mooring_session::Refusal;
 use mooring_session::names::{LabelName, LabelValue};
@@ -14,66 +13,11 @@ use serde::Deserialize;
 
 use super::active_bindings::{BindingHolder, InFlightKind};
 use super::establish::REVISION_LABEL;
+use super::known_sessions::ContinuedSession;
 use super::{InitializeRequest, OpenError, Session, SessionRouter, SessionStart};
 use mooring_protocol::Revision;
-use mooring_store::{EndCause, SessionKey, StoreError, labels};
+use mooring_store::{EndCause, StoreError, labels};
 use mooring_upstream::Server;
-use mooring_usage::BoundedCache;
-
-/// Most sessions that a gateway remembers to exist. Each of the others costs some store commands when it is used.
-const SESSIONS_MAX: usize = 16_384;
-
-/// A session that was opened in its client's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ContinuedSession {
-    /// The revision that its server chose.
-    pub revision: Revision,
-    /// How it began, if this request has begun it.
-    pub beginning: Option<SessionBeginning>,
-}
-
-/// How a session began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionBeginning {
-    /// Nothing is known of an earlier one under its key.
-    First,
-    /// An earlier one under its key has expired, or was ended with its state.
-    Again,
-}
-
-/// The sessions that were found to exist, and when.
-#[derive(Debug)]
-pub(super) struct ContinuedSessions(Mutex<BoundedCache<SessionKey, (Revision, Instant)>>);
-
-impl Default for ContinuedSessions {
-    fn default() -> Self {
-        Self(Mutex::new(BoundedCache::new(SESSIONS_MAX)))
-    }
-}
-
-impl ContinuedSessions {
-    /// The revision of a session that was used here within `kept`, which this use extends.
-    fn get(&self, key: &SessionKey, kept: Duration) -> Option<Revision> {
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (revision, used_at) = *sessions.get(key)?;
-        if used_at.elapsed() >= kept {
-            sessions.remove(key);
-            return None;
-        }
-        sessions.insert(key.clone(), (revision, Instant::now()));
-        Some(revision)
-    }
-
-    fn note(&self, key: &SessionKey, revision: Revision) {
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.insert(key.clone(), (revision, Instant::now()));
-    }
-
-    pub(super) fn forget(&self, key: &SessionKey) {
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.remove(key);
-    }
-}
 
 impl SessionRouter {
     /// Opens the session at its server, or finds it opened. Waits for another gateway that opens it.
@@ -177,8 +121,8 @@ impl SessionRouter {
         Ok((continued, result))
     }
 
-    /// Initializes the server in a session whose record was created just now. Ends it if that fails, so that nobody waits
-    /// for it.
+    /// Initializes the server in a session whose record was created just now. Ends it if that fails, so that no request
+    /// waits for it.
     async fn open_in_name_of_client(
         &self,
         session: &Session,
@@ -243,25 +187,7 @@ fn revision_in(result: &str) -> Option<Revision> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-    use mooring_session::names::SessionId;
-
     use super::*;
-
-    #[test]
-    fn a_session_is_known_for_a_while_after_its_use() {
-        let sessions = ContinuedSessions::default();
-        let key = SessionKey::mcp("mcpgw:", &SessionId::parse(b"a").unwrap());
-        let hour = Duration::from_secs(3600);
-        assert_eq!(sessions.get(&key, hour), None);
-        sessions.note(&key, Revision::V2025_06_18);
-        assert_eq!(sessions.get(&key, hour), Some(Revision::V2025_06_18));
-        assert_eq!(sessions.get(&key, Duration::ZERO), None);
-        assert_eq!(sessions.get(&key, hour), None, "it was idle for too long");
-        sessions.note(&key, Revision::V2025_06_18);
-        sessions.forget(&key);
-        assert_eq!(sessions.get(&key, hour), None);
-    }
 
     #[test]
     fn the_revision_is_the_one_that_the_server_chose() {

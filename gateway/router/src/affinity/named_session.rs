@@ -16,8 +16,8 @@ use mooring_session::rules::CreateReply;
 use mooring_session::view::RecordView;
 use tokio::time::{Instant, sleep};
 
-use super::continued_session::SessionBeginning;
 use super::establish::init_digest;
+use super::known_sessions::SessionBeginning;
 use super::{CloseOutcome, OpenError, Session, SessionRouter};
 use mooring_store::{InitDigest, StoreError, labels};
 use mooring_usage::for_same_user;

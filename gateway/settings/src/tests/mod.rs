@@ -179,6 +179,21 @@ fn a_server_decides_about_affinity_unless_something_is_written() {
 }
 
 #[test]
+fn requests_without_a_session_share_one_only_where_sessions_are_kept() {
+    let fields = |fields: &str| format!("{ONE_SERVER}{fields}");
+    let settings = settings(&fields("continuity = \"principal\"\n"), &[]);
+    assert_eq!(http(&settings, "tools").continuity, Continuity::Principal);
+    for (other, reason) in [
+        ("affinity = \"off\"", "no sessions of this server are kept"),
+        ("era = \"legacy\"", "servers.era"),
+        ("era = \"modern\"", "servers.era"),
+    ] {
+        let file = fields(&format!("{other}\ncontinuity = \"header\"\n"));
+        refused::check_refused(&file, &[], &["].continuity", "\"header\"", reason]);
+    }
+}
+
+#[test]
 fn every_default_of_the_example_is_accepted_as_it_stands() {
     let text = generate::environment_example();
     let variables: Vec<(&str, &str)> = text

@@ -26,6 +26,17 @@ async fn counts(continuity: &str, more: &[&str]) -> anyhow::Result<Vec<Value>> {
     }
     words.extend(more);
     let answers: Answers = run_client_for("answers.py", &words).await?;
+    let mut without_session = 0.0;
+    for gateway in &gateways {
+        let labels = ["method=\"tools/call\"", "era=\"modern\""];
+        without_session += gateway
+            .metric("mooring_request_duration_seconds_count", &labels)
+            .await?;
+    }
+    assert!(
+        without_session >= 4.0,
+        "it has negotiated the revision: {without_session}"
+    );
     let counts = answers.answers.into_iter();
     Ok(counts
         .map(|answer| answer.structured["count"].clone())

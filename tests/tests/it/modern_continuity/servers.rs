@@ -120,6 +120,40 @@ async fn what_a_server_asks_is_refused_and_does_not_reach_the_client() -> anyhow
     Ok(())
 }
 
+/// The server lets its client come back for the answer. A client without sessions cannot, so the gateway does.
+#[tokio::test]
+async fn a_reply_that_is_given_later_is_fetched_for_the_client() -> anyhow::Result<()> {
+    let called: Arc<Mutex<Option<Value>>> = Arc::default();
+    let id = Arc::clone(&called);
+    let server = SmallServer::start(move |request| {
+        let events = "text/event-stream";
+        if request.header("last-event-id") == Some("e1") {
+            let id = id.lock().expect("the call").clone();
+            let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
+            return response("200 OK", events, "", &format!("data: {answer}\n\n"));
+        }
+        match request.method().as_str() {
+            "initialize" => result(request, "mcp-session-id: one\r\n", &initialize_result()),
+            "tools/call" => {
+                *id.lock().expect("the call") = Some(request.json()["id"].clone());
+                response("200 OK", events, "", "id: e1\nretry: 10\ndata: \n\n")
+            }
+            _ => response("202 Accepted", JSON, "", ""),
+        }
+    })
+    .await?;
+    let settings = settings_toml("embedded", &[server.url()]) + "continuity = \"header\"\n";
+    let gateway = Gateway::start("later", Settings::toml(settings)).await?;
+    let mut client = Sessionless::at(vec![gateway.mcp_url("tools")]);
+    let answered = client.call("a", json!({})).await?;
+    assert_eq!(
+        answered.response["result"]["resultType"], "complete",
+        "{answered:?}"
+    );
+    assert!(answered.before.is_empty(), "{answered:?}");
+    Ok(())
+}
+
 /// What only sessions have is unknown without one, with the status that says so.
 #[tokio::test]
 async fn methods_of_sessions_are_unknown() -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! Finds the session of a request by its key, or begins it.
 //!
-//! A key that the gateway has issued is the id of its session: where that has ended, so has the session of its client, who is
-//! told. Any other key has a session for as long as it is used, and the first result of a new one says so.
+//! A key that the gateway has issued is the id of its session: once that has ended, requests with it are refused. Any other
+//! key has a session for as long as it is used, and the first result of a new one says so.
 
 use http::{HeaderValue, StatusCode};
 use mooring_session::names::SessionId;
@@ -27,7 +27,7 @@ pub(super) struct FoundSession {
     pub(super) session: Session,
     /// The revision that it speaks.
     pub(super) revision: Revision,
-    /// What its client is told if the request has begun it.
+    /// The note for its client if the request has begun it.
     pub(super) begun: Option<BegunSession>,
     /// The key that its client gets for it.
     pub(super) key_change: Option<Box<SessionKeyChange>>,

@@ -2,8 +2,8 @@
 //! names ([`found_session`]), as one of an earlier revision, and its reply is one of its own revision again ([`reply_bridge`]).
 //!
 //! Invariants: the server is initialized once for a session, whichever gateways its requests come to; what a server of an
-//! earlier revision would have to ask its client is refused by name; and lost state is told as to a client with a session,
-//! never replaced in silence.
+//! earlier revision would have to ask its client is refused by name; and a loss of state is reported as to a client with a
+//! session, never hidden.
 
 mod found_session;
 mod reply_bridge;
