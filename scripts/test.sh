@@ -2,8 +2,9 @@
 # Runs the tests of the workspace, and those that fail once more, each alone: test.sh [TEST ARGUMENTS]
 #
 # Three lanes side by side: the integration tests of `it`, which keep the processors busy; those of the sandbox, which wait
-# for one another; and every other test program. A test that passes on the second try is named as flaky, and the run goes on. The run fails if a test
-# fails twice, if more than eight fail, or if a test program ends without saying which of its tests failed.
+# for one another; and every other test program. A test that passes on the second try is named as flaky, and the run goes
+# on. The run fails if a test fails twice, if more than eight fail, or if a test program ends without saying which of its
+# tests failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -48,7 +48,7 @@ Examples:
   mooring --server 'memory=npx -y @modelcontextprotocol/server-memory'
       serves a program that speaks MCP over standard input and output
   mooring serve --config mooring.toml --store redis://127.0.0.1:6379
-      serves what the file says; sessions in a Redis that has the mooring module loaded
+      serves what the file says; sessions in a Redis that gateways share
   mooring stdio --server tools=http://127.0.0.1:9001/mcp
       serves the same to the client that starts it; started anew, it finds its session again
   mooring config check --config mooring.toml

@@ -137,7 +137,7 @@ async fn two_of_three_gateways_are_killed_and_sessions_go_on() -> anyhow::Result
     for expected in 1..=3 {
         assert_eq!(session.increment().await?, expected);
     }
-    for gateway in &mut scene.gateways[..2] {
+    for gateway in scene.gateways.iter_mut().take(2) {
         gateway.process().kill_now()?;
     }
     let left = scene.gateways[2].mcp_url("tools");

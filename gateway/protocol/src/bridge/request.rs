@@ -273,8 +273,12 @@ mod tests {
             r#""io.modelcontextprotocol/clientInfo":[],"io.modelcontextprotocol/clientCapabilities":1"#,
         ] {
             let params: serde_json::Value = serde_json::from_str(&params(bare)).unwrap();
-            assert_eq!(params["capabilities"], serde_json::json!({}));
-            assert_eq!(params["clientInfo"]["name"], "mooring");
+            let capabilities = params.pointer("/capabilities");
+            assert_eq!(capabilities, Some(&serde_json::json!({})));
+            let name = params
+                .pointer("/clientInfo/name")
+                .and_then(|name| name.as_str());
+            assert_eq!(name, Some("mooring"));
         }
     }
 }
