@@ -151,8 +151,9 @@ async fn digests(operator: &Operator) -> anyhow::Result<Vec<String>> {
     let list = operator
         .get("/admin/sessions?limit=500&order=oldest")
         .await?;
-    let sessions = list["sessions"].as_array().context("sessions")?.iter();
-    let digests = sessions.filter_map(|session| session["session"].as_str());
+    let sessions = list.get("sessions").and_then(Value::as_array);
+    let sessions = sessions.context("sessions")?.iter();
+    let digests = sessions.filter_map(|session| session.get("session")?.as_str());
     Ok(digests.map(str::to_owned).collect())
 }
 
@@ -193,7 +194,7 @@ impl Operator {
     async fn walk(&self, path: &str) -> anyhow::Result<Duration> {
         let started = Instant::now();
         let mut page = self.get(path).await?;
-        while let Some(cursor) = page["next_cursor"].as_str() {
+        while let Some(cursor) = page.get("next_cursor").and_then(Value::as_str) {
             page = self.get(&format!("{path}&cursor={cursor}")).await?;
         }
         Ok(started.elapsed())

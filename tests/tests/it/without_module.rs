@@ -141,7 +141,7 @@ async fn two_of_three_gateways_are_killed_and_sessions_go_on() -> anyhow::Result
         gateway.process().kill_now()?;
     }
     let left = scene.gateways[2].mcp_url("tools");
-    let mut session = session.fork(&scene.client, &[left.clone()]);
+    let mut session = session.fork(&scene.client, std::slice::from_ref(&left));
     for expected in 4..=6 {
         assert_eq!(session.increment().await?, expected);
     }
