@@ -3,7 +3,7 @@
 
 use crate::paths;
 
-/// One `ACL SETUSER` line of the guide.
+/// One `ACL SETUSER` line of the guide that makes a user.
 #[derive(Debug)]
 pub struct AdvisedUser {
     /// The user's name.
@@ -22,7 +22,7 @@ pub fn advised_users() -> anyhow::Result<Vec<AdvisedUser>> {
     let guide = std::fs::read_to_string(paths::workspace().join("docs/operating-redis.md"))?;
     let lines = guide
         .lines()
-        .filter(|line| line.starts_with("ACL SETUSER "));
+        .filter(|line| line.starts_with("ACL SETUSER ") && line.contains(" on >"));
     let users = lines.map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let password = words.iter().find_map(|word| word.strip_prefix('>'));

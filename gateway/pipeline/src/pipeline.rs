@@ -62,20 +62,21 @@ pub async fn serve_posted(
     body: &Bytes,
     parsed: Result<Message<'_>, EnvelopeError>,
 ) -> Reply {
-    let message = match parsed {
+    // Borrowed: the future of every call would otherwise have room for it twice.
+    let message = match &parsed {
         Ok(message) => message,
-        Err(cause) => return answer::error(&ErrorBody::from(&cause)),
+        Err(cause) => return answer::error(&ErrorBody::from(cause)),
     };
-    if modern::is_modern(&request.fields, &message) {
-        return Box::pin(serve_sessionless(request, server, body, &message)).await;
+    if modern::is_modern(&request.fields, message) {
+        return Box::pin(serve_sessionless(request, server, body, message)).await;
     }
-    let revision = match request.fields.revision_of(&message) {
+    let revision = match request.fields.revision_of(message) {
         Ok(revision) => revision,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
     let operation = Operation::Message {
         body,
-        message: &message,
+        message,
         revision,
     };
     serve(request, server, operation).await

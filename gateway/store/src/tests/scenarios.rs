@@ -301,6 +301,12 @@ async fn active_sessions_are_counted_by_family(store: &Store) {
         let key = make::code_key(user);
         store.create(&key, &make::code_create()).await.unwrap();
     }
+    let server = store.redis_server();
+    if server.is_some_and(|server| server.way == "script") {
+        // Without the module nothing counts them; LIST knows.
+        assert_eq!(store.count(Family::Mcp).await.unwrap(), None);
+        return;
+    }
     let counts = store.count(Family::Mcp).await.unwrap().unwrap();
     assert!(counts.complete);
     assert_eq!(counts.active_sessions(), 3);

@@ -27,7 +27,8 @@ const PROGRAM: &str = "program";
 /// reaper after the 30 s that END gave its caller, one that it refused a minute after that, each found within 12 s.
 const CLEAN_WITHIN: Duration = Duration::from_secs(180);
 /// Keys that may stay: initialize params, rates and code sessions live by a time of their own.
-const LASTING_KEYS: [&str; 4] = [
+const LASTING_KEYS: [&str; 5] = [
+    "mcpgw:fleet",
     "mcpgw:init:",
     "mcpgw:rate:",
     "mcpgw:code_exec_session:",
