@@ -7,6 +7,7 @@
 )]
 
 use std::num::NonZeroU64;
+use std::slice::from_ref;
 
 use mooring_session::record::SessionState;
 use mooring_session::refusal::{Busy, Refusal, Stale};
@@ -249,7 +250,7 @@ async fn sessions_are_found_by_digest_and_by_text(store: &Store) {
     }
     assert_eq!(
         find(Family::Mcp, None, Some("HTTP://f")).await,
-        [two.clone()]
+        from_ref(&two)
     );
     assert_eq!(
         find(Family::Mcp, None, Some("lic")).await.len(),
@@ -263,7 +264,7 @@ async fn sessions_are_found_by_digest_and_by_text(store: &Store) {
     );
     assert_eq!(
         find(Family::Code, None, Some("zoe-00")).await,
-        [code.clone()]
+        from_ref(&code)
     );
     let digest = code.digest();
     assert_eq!(find(Family::Mcp, Some(&digest), None).await, []);
