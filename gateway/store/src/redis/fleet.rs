@@ -8,16 +8,25 @@ use redis::Value;
 
 use super::failure::invalid_reply;
 use super::reply::{self, Fields, Problem};
+use super::servers::Servers;
 use super::{RedisStore, Resend};
 use crate::error::StoreError;
 use crate::workers::WorkerView;
 
 impl RedisStore {
     pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
-        self.marker.renew(&self.servers).await?;
-        if let Some(scripted) = &self.scripted {
-            return scripted.beat(beat).await;
+        match &self.scripted {
+            Some(scripted) => scripted.beat(beat).await?,
+            None => self.beat_at_all(beat).await?,
         }
+        match &self.servers {
+            Servers::One(one) => self.marker.renew(&one.link).await,
+            // Gateways without the module use no cluster, and a marker would tie all heartbeats to the primary of its slot.
+            Servers::Cluster(_) => Ok(()),
+        }
+    }
+
+    async fn beat_at_all(&self, beat: &Beat) -> Result<(), StoreError> {
         let name = "WORKER.BEAT";
         let mut command = redis::cmd(name);
         command

@@ -2,7 +2,8 @@
 //!
 //! Both ways have the same records, but turns, heartbeats and indexes in other places, so a fleet that mixed them would
 //! not be in order. The plain string `<prefix>fleet` names the way while gateways run, which renew it with their
-//! heartbeats. Invariant: a gateway that finds the other way there does not start, or gets no heartbeat through.
+//! heartbeats. A cluster has none: it is used by the module's commands only. Invariant: a gateway that finds the other way
+//! there does not start, or none of its heartbeats succeeds.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -13,12 +14,12 @@ use redis::{Cmd, Value};
 use super::command_connection::CommandConnection;
 use super::dial::way_word;
 use super::down_reason::{ANSWERED, DownReason};
+use super::link::Link;
 use super::link_entry::EntryCheck;
 use super::link_state::Resend;
 use super::log_in::send;
 use super::reply::text;
 use super::scripted;
-use super::servers::Servers;
 use crate::error::{NotReady, StoreError};
 use crate::lock::lock;
 use mooring_settings::ModuleUse;
@@ -88,19 +89,19 @@ impl WayMarker {
         Ok(())
     }
 
-    /// The same with a heartbeat, now and then.
-    pub(super) async fn renew(&self, servers: &Servers) -> Result<(), StoreError> {
+    /// The same after a heartbeat, now and then.
+    pub(super) async fn renew(&self, link: &Link) -> Result<(), StoreError> {
         let renewed_at = *lock(&self.renewed_at);
         if renewed_at.is_some_and(|at| at.elapsed() < RENEWED_EVERY) {
             return Ok(());
         }
-        let found = servers.send(&self.read(), Resend::Once).await?;
+        let found = link.send(&self.read(), Resend::Once).await?;
         if self.is_other(&found) {
             let why = NotReady::Answered(problem(self.way).into());
             return Err(StoreError::NotReady(why));
         }
         // A user without the right to write it, or a replica, renews nothing.
-        servers.send(&self.write(), Resend::Once).await?;
+        link.send(&self.write(), Resend::Once).await?;
         *lock(&self.renewed_at) = Some(Instant::now());
         Ok(())
     }

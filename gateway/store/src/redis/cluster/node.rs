@@ -19,7 +19,7 @@ use crate::status::RedisPrimaryView;
 /// How long a node is kept that was named by ASK, and by no layout: it imports its first slots.
 const IMPORTER_KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// The marker of the fleet's way has a slot, and its commands are sent by that.
+/// Without the marker of the fleet's way, which a cluster has not.
 fn entry(prefix: &str) -> LinkEntry {
     LinkEntry {
         heads: Family::heads(prefix),
