@@ -115,7 +115,7 @@ async fn redis_is_set_up_and_its_module_exchanged_by_the_page() -> anyhow::Resul
     // No sentinel runs here: the tests of the store log in with this rule.
     page.take("text", "+sentinel|get-master-addr-by-name +sentinel|master")?;
     let more = page.take("text", "ACL SETUSER gateway +asking")?;
-    assert_eq!(paste(&more).await?.trim(), "OK");
+    assert_eq!(paste(&more).await?.trim(), "OK\nOK");
     let cluster = page.take("toml", "redis+cluster://")?;
     std::fs::write(reader.path("cluster.toml"), cluster)?;
     let valid = reader
