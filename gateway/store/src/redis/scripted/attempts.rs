@@ -289,11 +289,16 @@ impl ScriptedStore {
     ) {
         let after = turns.store_session(place, events);
         let posted = posted(events);
-        if after == before.unwrap_or_default() && posted.is_empty() {
+        let is_changed = after != before.unwrap_or_default() || !posted.is_empty();
+        if !is_changed && call.is_empty() {
             return;
         }
+        // What is written to the record was decided on these turns too.
         let stored = self.keys.turns(key);
         call.check_text(&stored, before);
+        if !is_changed {
+            return;
+        }
         call.run(
             "SET",
             &stored,

@@ -38,6 +38,8 @@ impl ScriptedStore {
         // The same ticket gets the same reply again.
         self.step(key, with_turns(), Resend::Once, |step| {
             let routed = step.decide(&route)?;
+            // A turn of a session that has just ended, or whose binding has moved, is none.
+            step.depend_on_record();
             let place = step.place().clone();
             let entered = step.with_turns(|turns, context| {
                 let status = turns.enter(&place, &request.server, &turn, context)?;

@@ -5,9 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use mooring_session::rules::{EndCondition, EndRequest};
 use mooring_session::time::Millis;
 
+use super::super::step::Reads;
 use super::*;
+use crate::redis::{RedisStore, Resend};
+use crate::test_support::server::redis_url;
 use crate::test_support::{enter, leave};
 use crate::{EnterRequest, WorkerEvent};
 
@@ -56,6 +60,47 @@ async fn a_turn_and_a_claim_are_told_across_gateways() {
         matches!(told.as_slice(), [WorkerEvent::Settled { .. }]),
         "{told:?}"
     );
+}
+
+/// A turn that begins between what END IFIDLE reads and what it writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_not_ended_as_idle_while_another_gateway_begins_a_turn() {
+    let server = RedisServer::start(Module::Absent);
+    let open = async || {
+        let url = redis_url(&server.url());
+        let store = RedisStore::open_scripted(&url, make::PREFIX, Duration::from_secs(30)).await;
+        store.unwrap().scripted.unwrap()
+    };
+    let (one, other) = (open().await, open().await);
+    let key = make::key("s");
+    let created = one.run(&key, &make::create("s"), Resend::Once).await;
+    assert!(created.unwrap().created);
+    let end = EndRequest {
+        when: EndCondition::Idle,
+        ..make::end()
+    };
+    let reads = Reads {
+        turns: true,
+        ..Reads::default()
+    };
+    let attempts = AtomicU64::new(0);
+    let ended = one.step(&key, reads, Resend::Once, |step| {
+        if attempts.fetch_add(1, Ordering::SeqCst) == 0 {
+            let request = enter("v:1", "t1");
+            let entering = other.enter(&key, &request);
+            let entered = tokio::task::block_in_place(|| {
+                tokio::runtime::Handle::current().block_on(entering)
+            });
+            assert!(entered.unwrap().turn.is_some());
+        }
+        step.decide(&end)
+    });
+    let ended = ended.await;
+    assert!(
+        matches!(ended, Err(StoreError::Refused(Refusal::Busy(_)))),
+        "{ended:?}"
+    );
+    assert_eq!(attempts.load(Ordering::SeqCst), 2);
 }
 
 /// The holder is a gateway that no longer exists, and nobody else knows of it but the one that waits.
