@@ -78,10 +78,7 @@ impl WayMarker {
         if self.is_other(&found) {
             return Err(DownReason::OtherWay(problem(self.way)));
         }
-        if self.way == ModuleUse::Required && found == Value::Nil {
-            // The first gateway of a fleet that uses the module, whose sessions are in no index of the script.
-            let mut command = redis::cmd("DEL");
-            command.arg(&self.indexed);
+        if let Some(command) = self.forget_indexes(&found) {
             drop(send(connection, &command).await);
         }
         drop(send(connection, &self.write()).await);
@@ -100,6 +97,9 @@ impl WayMarker {
             let why = NotReady::Answered(problem(self.way).into());
             return Err(StoreError::NotReady(why));
         }
+        if let Some(command) = self.forget_indexes(&found) {
+            link.send(&command, Resend::Once).await?;
+        }
         // A user without the right to write it, or a replica, renews nothing.
         link.send(&self.write(), Resend::Once).await?;
         *lock(&self.renewed_at) = Some(Instant::now());
@@ -108,6 +108,15 @@ impl WayMarker {
 
     fn is_other(&self, found: &Value) -> bool {
         text(found).is_some_and(|word| word != way_word(self.way))
+    }
+
+    /// For the first gateway of a fleet that uses the module, whose sessions are in no index of the script.
+    fn forget_indexes(&self, found: &Value) -> Option<Cmd> {
+        (self.way == ModuleUse::Required && *found == Value::Nil).then(|| {
+            let mut command = redis::cmd("DEL");
+            command.arg(&self.indexed);
+            command
+        })
     }
 
     fn read(&self) -> Cmd {

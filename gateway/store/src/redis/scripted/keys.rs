@@ -5,6 +5,7 @@
 use mooring_session::names::{InstanceName, Principal, ServerName, WorkerId};
 
 use crate::key::{Family, SessionKey};
+use crate::query::literal_pattern;
 
 /// Exists while every record of the prefix is in the indexes.
 pub(in super::super) fn indexed_key(prefix: &str) -> String {
@@ -57,6 +58,11 @@ impl Keys {
     /// Exists while a gateway builds the indexes.
     pub(super) fn indexing(&self) -> String {
         format!("{}index:building", self.0)
+    }
+
+    /// The pattern of all indexes, and of the two before.
+    pub(super) fn indexes_pattern(&self) -> String {
+        literal_pattern(&format!("{}index:", self.0)) + "*"
     }
 
     /// The sessions of a family by the time of their creation.

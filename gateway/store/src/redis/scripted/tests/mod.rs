@@ -126,6 +126,40 @@ async fn a_fleet_moves_from_one_way_to_the_other_and_back_without_losing_a_sessi
     }
 }
 
+/// What a fleet with the module left: sessions that it has ended are in an index still, and a key is none of a session.
+#[tokio::test]
+async fn indexes_are_built_from_nothing_but_the_records() {
+    let server = RedisServer::start(Module::Absent);
+    let stale = format!("{}index:principal:session_affinity:alice", make::PREFIX);
+    server.command(&["ZADD", &stale, "9999999999999", "ended"]);
+    server.command(&["SET", make::key("string").secret(), "x"]);
+    let store = scripted_store(&server).await;
+    assert_eq!(server.command(&["EXISTS", &stale]), Value::Int(0));
+    let key = make::key("s");
+    store.create(&key, &make::create("s")).await.unwrap();
+    assert_eq!(server.command(&["ZCARD", &stale]), Value::Int(1));
+}
+
+/// Each is counted once, and none is refused because of the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rate_that_many_callers_share_counts_each_of_them() {
+    const CALLERS: u64 = 100;
+    let server = RedisServer::start(Module::Absent);
+    let (one, other) = (scripted_store(&server).await, scripted_store(&server).await);
+    let day = mooring_session::time::Millis::new(86_400_000);
+    let mut callers = Vec::new();
+    for number in 0..CALLERS {
+        let store = [&one, &other][usize::from(number % 2 == 0)].clone();
+        callers.push(tokio::spawn(async move {
+            store.rate("r", CALLERS, day, 1).await.unwrap().allowed
+        }));
+    }
+    for caller in callers {
+        assert!(caller.await.unwrap());
+    }
+    assert!(!one.rate("r", CALLERS, day, 1).await.unwrap().allowed);
+}
+
 #[tokio::test]
 async fn after_a_restart_only_who_had_a_turn_gets_it_for_a_while() {
     let mut server = RedisServer::start(Module::Absent);
