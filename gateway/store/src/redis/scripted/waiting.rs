@@ -150,7 +150,7 @@ impl ScriptedStore {
             let mut waits = std::pin::pin!(wait(left));
             let events = tokio::select! {
                 biased;
-                events = &mut waits => self.valid(events?).await?,
+                events = &mut waits => self.valid(events?).await,
                 () = sleep_until(next), if next < deadline => Vec::new(),
                 () = planned => Vec::new(),
             };
@@ -170,7 +170,9 @@ impl ScriptedStore {
         looks.buffer_unordered(AT_ONCE).collect::<()>().await;
     }
 
-    async fn valid(&self, events: Vec<WorkerEvent>) -> Result<Vec<WorkerEvent>, StoreError> {
+    /// The events that are still valid. They are taken from the list already, so a grant that cannot be picked up now does
+    /// not hold back the others: it lapses, and its session is looked at.
+    async fn valid(&self, events: Vec<WorkerEvent>) -> Vec<WorkerEvent> {
         let checks = stream::iter(events).map(|event| async move {
             let is_valid = match &event {
                 WorkerEvent::Turn {
@@ -179,14 +181,19 @@ impl ScriptedStore {
                     ticket,
                     turn,
                 } => match self.pick_up(key, server, ticket, *turn).await {
-                    Err(StoreError::Refused(_)) => Ok(false),
-                    result => result,
+                    Ok(is_valid) => is_valid,
+                    Err(StoreError::Refused(_)) => false,
+                    Err(error) => {
+                        tracing::debug!(session = %key.digest(), %error, "a turn was not picked up");
+                        self.planned_looks.plan(key, Instant::now() + LOOK_EVERY);
+                        false
+                    }
                 },
-                WorkerEvent::Withdrawn { .. } | WorkerEvent::Settled { .. } => Ok(true),
+                WorkerEvent::Withdrawn { .. } | WorkerEvent::Settled { .. } => true,
             };
-            is_valid.map(|is_valid| is_valid.then_some(event))
+            is_valid.then_some(event)
         });
         let checked: Vec<_> = checks.buffered(AT_ONCE).collect().await;
-        checked.into_iter().filter_map(Result::transpose).collect()
+        checked.into_iter().flatten().collect()
     }
 }
