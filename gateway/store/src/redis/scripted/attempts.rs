@@ -29,13 +29,21 @@ use crate::key::SessionKey;
 use crate::lock::lock;
 
 /// Most attempts of a step that others change the session in between.
-const ATTEMPTS_MAX: u32 = 64;
+pub(super) const ATTEMPTS_MAX: u32 = 64;
 /// Longest pause before another attempt.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// How long the turns of a session are remembered after the last step: longer than any lease.
 const TURNS_KEPT: Millis = Millis::new(60 * 60 * 1_000);
 /// How long events wait for their gateway.
 const EVENTS_KEPT: Millis = Millis::new(60_000);
+
+/// Lets others go first who change the same, the longer the more often they did.
+pub(super) async fn pause_before(attempt: u32) {
+    if attempt > 1 {
+        let pause = PAUSE_MAX.mul_f64(f64::from(attempt.min(16)) / 16.0);
+        tokio::time::sleep(pause.mul_f64(rand::random_range(0.0..1.0))).await;
+    }
+}
 
 impl ScriptedStore {
     /// Reads, decides, and writes, again if others were faster. Without anything to write it is one round trip, otherwise
@@ -48,10 +56,7 @@ impl ScriptedStore {
         decide: impl Fn(&mut Step<'_>) -> Result<R, Refusal>,
     ) -> Result<R, StoreError> {
         for attempt in 0..ATTEMPTS_MAX {
-            if attempt > 1 {
-                let pause = PAUSE_MAX.mul_f64(f64::from(attempt.min(16)) / 16.0);
-                tokio::time::sleep(pause.mul_f64(rand::random_range(0.0..1.0))).await;
-            }
+            pause_before(attempt).await;
             let read = self.read(key, &reads).await?;
             match self.decide_on(key, read, &mut reads, &decide) {
                 Attempt::Again => {}

@@ -3,7 +3,7 @@
 //! Records are the hashes that the module writes, so a fleet can move from one way to the other. Beside them are
 //! [`keys`]: turns, events, heartbeats, and sorted sets as indexes. Everything is read and written by one [`script`], which
 //! compares what was read with what is there before it writes ([`step`], [`attempts`]); [`turns`] and [`waiting`] order calls over all
-//! gateways, with [`session_locks`] and [`planned_looks`]; [`gateways`] and [`fleet`] know who is alive; [`index`], [`listing`] and [`building`] find sessions;
+//! gateways, with [`key_locks`] and [`planned_looks`]; [`gateways`] and [`fleet`] know who is alive; [`index`], [`listing`] and [`building`] find sessions;
 //! [`values`] has the rest. [`admission`] notes restarts of the server. The clock is the server's, which all gateways
 //! share.
 //!
@@ -15,11 +15,11 @@ mod building;
 mod fleet;
 mod gateways;
 mod index;
+mod key_locks;
 mod keys;
 mod listing;
 mod planned_looks;
 mod script;
-mod session_locks;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -35,10 +35,10 @@ use mooring_session::index::Departures;
 
 pub(super) use self::admission::Admission;
 use self::gateways::KnownGateways;
+use self::key_locks::KeyLocks;
 use self::keys::Keys;
 pub(super) use self::keys::indexed_key;
 use self::planned_looks::PlannedLooks;
-use self::session_locks::SessionLocks;
 use self::step::Reads;
 use super::link::Link;
 use super::link_state::Resend;
@@ -55,7 +55,8 @@ pub(super) struct ScriptedStore {
     admission: Arc<Admission>,
     gateways: Mutex<KnownGateways>,
     departures: Mutex<Departures>,
-    locks: SessionLocks,
+    locks: KeyLocks<SessionKey>,
+    rate_locks: KeyLocks<String>,
     planned_looks: PlannedLooks,
     /// Where each family's next REAP continues.
     reaped_to: Mutex<HashMap<Family, usize>>,
@@ -72,7 +73,8 @@ impl ScriptedStore {
             admission,
             gateways: Mutex::new(KnownGateways::new()),
             departures: Mutex::default(),
-            locks: SessionLocks::default(),
+            locks: KeyLocks::default(),
+            rate_locks: KeyLocks::default(),
             planned_looks: PlannedLooks::default(),
             reaped_to: Mutex::default(),
             clock_watch: Mutex::default(),

@@ -4,12 +4,10 @@ use mooring_session::rules::{self, RateRequest, TheoreticalArrivalTime};
 
 use super::super::link_state::Resend;
 use super::ScriptedStore;
+use super::attempts::{ATTEMPTS_MAX, pause_before};
 use super::script::ScriptCall;
 use crate::error::{NotReady, StoreError};
 use crate::rate::RateReply;
-
-/// Most attempts to count a cost that others count in between.
-const ATTEMPTS_MAX: u32 = 64;
 
 impl ScriptedStore {
     /// The values of these strings, in their order.
@@ -34,7 +32,10 @@ impl ScriptedStore {
         request: &RateRequest,
     ) -> Result<RateReply, StoreError> {
         let key = self.keys.rate(name);
-        for _ in 0..ATTEMPTS_MAX {
+        // Those of this gateway, often one user's, are counted one after the other.
+        let _locked = self.rate_locks.lock(&key).await;
+        for attempt in 0..ATTEMPTS_MAX {
+            pause_before(attempt).await;
             let mut call = ScriptCall::default();
             call.run("GET", &key, &[]);
             let mut read = call.send(&self.link, Resend::Once).await?;
