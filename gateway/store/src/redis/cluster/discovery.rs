@@ -138,7 +138,7 @@ impl Shared {
 
     fn use_layout(&self, layout: &ClusterLayout, lower_since: &mut Option<Instant>) {
         let mut current = write(&self.topology);
-        if layout.rank() < current.rank && !layout.ranges.is_empty() {
+        if layout.rank() < current.rank {
             let since = *lower_since.get_or_insert_with(Instant::now);
             if since.elapsed() < LOWER_AFTER {
                 return;
