@@ -33,7 +33,6 @@ impl RedisStore {
                 let plain = SessionQuery {
                     digest: None,
                     text: None,
-                    count: PAGE_MAX,
                     ..query.clone()
                 };
                 let mut page = self.page_of(&plain).await?;
