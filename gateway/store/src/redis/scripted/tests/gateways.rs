@@ -108,7 +108,7 @@ async fn a_session_is_not_ended_as_idle_while_another_gateway_begins_a_turn() {
 async fn the_turn_of_a_dead_gateway_goes_to_the_next() {
     let server = RedisServer::start(Module::Absent);
     let (one, other) = (scripted_store(&server).await, scripted_store(&server).await);
-    one.beat(&make::beat("w:1", 1_000)).await.unwrap();
+    one.beat(&make::beat("w:1", 600_000)).await.unwrap();
     other.beat(&make::beat("v:1", 600_000)).await.unwrap();
     let key = make::key("s");
     one.create(&key, &make::create("s")).await.unwrap();
@@ -118,6 +118,8 @@ async fn the_turn_of_a_dead_gateway_goes_to_the_next() {
     };
     one.enter(&key, &long).await.unwrap();
     other.enter(&key, &enter("v:1", "t2")).await.unwrap();
+    // Only now, so that it is alive all the time before on a machine that stands still.
+    one.beat(&make::beat("w:1", 100)).await.unwrap();
     drop(one);
     let told = other
         .wait_for_events(&make::worker("v:1"), Duration::from_secs(30))
