@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
+use thiserror::Error;
 
 use super::envelope::{Kind, Message};
 use super::ids::{RequestOrigin, decode};
@@ -83,6 +84,58 @@ pub fn declares_capabilities(message: &Message<'_>) -> bool {
         Some(shape == Shape::Object)
     };
     found().unwrap_or(false)
+}
+
+/// What is wrong with the state or the task that a request brings back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum BoundFieldError {
+    /// Two parsers could read two values.
+    #[error("params has `{0}` more than once, or in another case")]
+    Ambiguous(&'static str),
+    /// The state is no string.
+    #[error("`requestState` must be a string")]
+    State,
+    /// The tasks of a subscription are no strings.
+    #[error("`taskIds` must be a list of strings")]
+    TaskList,
+}
+
+/// Checks what binds a request to an instance: a server must not find a state or a task in it that the gateway does not.
+///
+/// # Errors
+/// It is ambiguous, or of another type.
+pub fn check_bound_fields(message: &Message<'_>) -> Result<(), BoundFieldError> {
+    let Some(raw_params) = message.raw_params() else {
+        return Ok(());
+    };
+    let params = unambiguous(&["requestState", "taskId", "notifications"], raw_params)?;
+    let [state, _task, filter] = params;
+    if state.is_some_and(|raw| decode(raw).is_none()) {
+        return Err(BoundFieldError::State);
+    }
+    let [ids] = match filter {
+        Some(filter) => unambiguous(&["taskIds"], filter)?,
+        None => [None],
+    };
+    let read = ids.map(serde_json::from_str::<Option<Vec<String>>>);
+    match read {
+        Some(Err(_)) => Err(BoundFieldError::TaskList),
+        Some(Ok(_)) | None => Ok(()),
+    }
+}
+
+fn unambiguous<'a, const N: usize>(
+    keys: &'static [&'static str; N],
+    text: &'a str,
+) -> Result<[Option<&'a str>; N], BoundFieldError> {
+    // What is no object has no members, and what is no JSON is no message.
+    let Ok(found) = Members::read(keys, text) else {
+        return Ok([None; N]);
+    };
+    match found.duplicate.or(found.variant) {
+        Some(key) => Err(BoundFieldError::Ambiguous(key)),
+        None => Ok(found.values),
+    }
 }
 
 /// Whether the request is about a task that exists (extension `io.modelcontextprotocol/tasks`).

@@ -8,7 +8,9 @@
 use http::HeaderValue;
 
 use crate::request::MirroredFields;
-use mooring_protocol::modern::{declares_capabilities, decode_mirrored, mirrored_name};
+use mooring_protocol::modern::{
+    check_bound_fields, declares_capabilities, decode_mirrored, mirrored_name,
+};
 use mooring_protocol::{ErrorBody, ErrorKind, Message, Revision, VersionError};
 
 /// Checks a request.
@@ -48,7 +50,8 @@ pub(crate) fn check(
         let detail = "_meta needs io.modelcontextprotocol/clientCapabilities, an object";
         return Err(ErrorBody::new(ErrorKind::InvalidParams).detail(detail));
     }
-    Ok(())
+    check_bound_fields(message)
+        .map_err(|cause| ErrorBody::new(ErrorKind::InvalidParams).detail(cause))
 }
 
 /// Whether the header repeats this field.
@@ -97,6 +100,7 @@ mod tests {
         let list = Some("tools/list");
         let call = Some("tools/call");
         let named = format!(r#""name":"a b",{META}"#);
+        let twice = format!(r#""requestState":"a","requestState":"b",{named}"#);
         for (headers, method, params, code) in [
             ([NOW, list, None], "tools/list", META, None),
             ([NOW, list, Some("any")], "tools/list", META, None),
@@ -132,6 +136,7 @@ mod tests {
             ([NOW, call, None], "tools/call", &named, Some(-32020)),
             ([NOW, call, Some("a")], "tools/call", META, Some(-32602)),
             ([NOW, list, None], "tools/list", "", Some(-32602)),
+            ([NOW, call, Some("a b")], "tools/call", &twice, Some(-32602)),
             (
                 [NOW, list, None],
                 "tools/list",

@@ -45,7 +45,7 @@ pub(super) async fn bind(
                 None => Ok(BoundRequest::default()),
             }
         }
-        Method::SubscriptionsListen => Ok(of_listened_tasks(request, scope, message)),
+        Method::SubscriptionsListen => of_listened_tasks(request, scope, message),
         _ if is_of_task(message) => of_task(request, scope, message),
         _ => Ok(BoundRequest::default()),
     }
@@ -129,10 +129,10 @@ fn of_listened_tasks(
     request: &UpstreamRequest<'_>,
     scope: &SealScope,
     message: &Message<'_>,
-) -> BoundRequest {
+) -> Result<BoundRequest, Box<Reply>> {
     let named = listened_tasks(message);
     if named.is_empty() {
-        return BoundRequest::default();
+        return Ok(BoundRequest::default());
     }
     let states = &request.core.client_states;
     let mut bound = BoundRequest::default();
@@ -153,8 +153,12 @@ fn of_listened_tasks(
         bound.tasks.push((id.into(), sealed.into()));
     }
     let ids: Vec<&str> = bound.tasks.iter().map(|(id, _)| &**id).collect();
-    bound.text = with_listened_tasks(message, &ids);
-    bound
+    let Some(text) = with_listened_tasks(message, &ids) else {
+        let (kind, detail) = (ErrorKind::ParamsRefused, "taskIds cannot be read");
+        return Err(Box::new(answer::detailed(kind, message.id(), detail)));
+    };
+    bound.text = Some(text);
+    Ok(bound)
 }
 
 fn instance_named(request: &UpstreamRequest<'_>, name: &str) -> Option<Arc<Instance>> {

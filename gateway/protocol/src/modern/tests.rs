@@ -179,6 +179,61 @@ fn the_tasks_of_a_subscription_are_replaced() {
 }
 
 #[test]
+fn a_state_or_task_that_another_parser_could_find_is_refused() {
+    let ambiguous = |key| Some(BoundFieldError::Ambiguous(key));
+    for (params, refusal) in [
+        (r#"{"requestState":"a","taskId":"b","n":1}"#, None),
+        (r#"{"notifications":{"taskIds":["a","b"]}}"#, None),
+        (r#"{"notifications":{"taskIds":null}}"#, None),
+        (r#"{"notifications":{}}"#, None),
+        (r#"{"arguments":{"TaskId":1,"requeststate":2}}"#, None),
+        (
+            r#"{"requestState":"a","requestState":"b"}"#,
+            ambiguous("requestState"),
+        ),
+        (r#"{"requeststate":"a"}"#, ambiguous("requestState")),
+        (r#"{"taskId":"a","task\u0049d":"b"}"#, ambiguous("taskId")),
+        (r#"{"TaskID":"a"}"#, ambiguous("taskId")),
+        (
+            r#"{"notifications":{},"notifications":{}}"#,
+            ambiguous("notifications"),
+        ),
+        (
+            r#"{"Notifications":{"taskIds":["a"]}}"#,
+            ambiguous("notifications"),
+        ),
+        (
+            r#"{"notifications":{"taskids":["a"]}}"#,
+            ambiguous("taskIds"),
+        ),
+        (
+            r#"{"notifications":{"taskIds":[],"taskIds":["a"]}}"#,
+            ambiguous("taskIds"),
+        ),
+        (r#"{"requestState":7}"#, Some(BoundFieldError::State)),
+        (
+            r#"{"notifications":{"taskIds":["task-17",1]}}"#,
+            Some(BoundFieldError::TaskList),
+        ),
+        (
+            r#"{"notifications":{"taskIds":"task-17"}}"#,
+            Some(BoundFieldError::TaskList),
+        ),
+        (
+            r#"{"notifications":{"taskIds":["\ud800"]}}"#,
+            Some(BoundFieldError::TaskList),
+        ),
+    ] {
+        let text = request("subscriptions/listen", params);
+        assert_eq!(
+            check_bound_fields(&message(&text)).err(),
+            refusal,
+            "{params}"
+        );
+    }
+}
+
+#[test]
 fn a_complete_result_says_so() {
     assert_eq!(complete_result("{}", None), r#"{"resultType":"complete"}"#);
     assert_eq!(
