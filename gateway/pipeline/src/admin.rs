@@ -56,6 +56,8 @@ pub struct OperatorToolCall {
     pub tool: Box<str>,
     /// What the call says.
     pub arguments: Option<Value>,
+    /// Whether a page in a browser calls that is none of the gateway's own.
+    pub is_from_foreign_page: bool,
 }
 
 /// A request for a server of kind `admin`.
@@ -86,6 +88,7 @@ pub(crate) async fn post(
         caller: Arc::clone(&request.identity),
         request_id: entry.map_or_else(|| RequestEntry::id_of(None), |entry| entry.id().clone()),
         list,
+        is_from_foreign_page: request.fields.is_from_foreign_page,
     });
     let (call, id_json) = match call_of(&view, message, revision) {
         Ok(call) => call,
@@ -101,6 +104,7 @@ struct CallerView {
     request_id: HeaderValue,
     /// The result of `tools/list`; empty where the request asks for something else.
     list: String,
+    is_from_foreign_page: bool,
 }
 
 impl ToolServer for CallerView {
@@ -130,6 +134,7 @@ impl ToolServer for CallerView {
             request_id: self.request_id.clone(),
             tool: tool.into(),
             arguments,
+            is_from_foreign_page: self.is_from_foreign_page,
         })
     }
 }

@@ -78,6 +78,8 @@ pub struct RequestFields {
     pub forwarded: ForwardedFields,
     /// How it came.
     pub transport: ClientTransport,
+    /// Whether a page in a browser sent it that is none of the gateway's own. Such a page does no operator's act.
+    pub is_from_foreign_page: bool,
 }
 
 /// What a request repeats of its message in headers, for those who route by them (MCP 2026-07-28, transports, "Request
@@ -151,6 +153,7 @@ impl Default for RequestFields {
             client_name: None,
             forwarded: ForwardedFields::default(),
             transport: ClientTransport::default(),
+            is_from_foreign_page: false,
         }
     }
 }

@@ -80,6 +80,8 @@ pub(super) async fn serve_caller(
 ) -> Response {
     let mut fields = read_fields(&head.headers);
     fields.transport = ClientTransport::Http(Some(head.version));
+    fields.is_from_foreign_page =
+        !host_origin_guard::is_from_own_page(app, &head.headers, &head.uri);
     let entry = fields.begin_entry(&app.core.request_log);
     let request_id = entry.id().clone();
     let head_of = RequestHead::of(sender, head);

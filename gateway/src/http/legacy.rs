@@ -79,6 +79,8 @@ pub(super) async fn messages(
     request: Request,
 ) -> Response {
     let mut fields = read_fields_for_stream(request.headers());
+    fields.is_from_foreign_page =
+        !host_origin_guard::is_from_own_page(&app, request.headers(), request.uri());
     let entry = fields.begin_entry(&app.core.request_log);
     let reply = match take_message(app, &sender, id, request, fields, &entry).await {
         // What was taken has an entry of its own, where its stream is.

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::HeaderValue;
+use http::header::ORIGIN;
 use http_body_util::BodyExt;
 
 use super::app::App;
@@ -68,13 +69,15 @@ impl PeerEndpoint {
         let Some(Ok(rights)) = rights else {
             return Err(Verdict::NotHere);
         };
+        let mut fields = read_fields_for_stream(&forward.headers);
+        fields.is_from_foreign_page = forward.headers.contains_key(ORIGIN);
         let message = StreamMessage {
             key: (store.key_named(&forward.session_key)).ok_or(Verdict::NotHere)?,
             principal: forward.principal,
             rights: rights.to_owned(),
             server: forward.server,
             epoch: Some(forward.epoch),
-            fields: read_fields_for_stream(&forward.headers),
+            fields,
             body: forward.body,
         };
         let clients = app.legacy.clone();

@@ -44,6 +44,7 @@ pub(super) fn read_fields(headers: &HeaderMap) -> RequestFields {
         client_name: headers.get(ClientName::HEADER).cloned(),
         forwarded,
         transport: ClientTransport::Http(None),
+        is_from_foreign_page: false,
     }
 }
 

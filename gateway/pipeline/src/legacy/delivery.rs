@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::ORIGIN;
 use http::{HeaderName, HeaderValue, StatusCode};
 use mooring_session::names::{Principal, ServerName};
 use mooring_session::view::OwnerView;
@@ -94,6 +95,9 @@ impl LegacyClients {
         };
         if let Some(revision) = unread {
             headers.insert(MCP_PROTOCOL_VERSION, revision);
+        }
+        if message.fields.is_from_foreign_page {
+            headers.insert(ORIGIN, HeaderValue::from_static("null"));
         }
         if let Ok(rights) = HeaderValue::try_from(message.rights) {
             headers.insert(RIGHTS, rights);

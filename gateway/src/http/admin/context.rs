@@ -12,7 +12,9 @@ use serde::de::DeserializeOwned;
 use crate::http::app::App;
 use crate::http::host_origin_guard;
 use crate::http::reply::json_value;
-use crate::http::rest::{Code, PREVIEW, Problem, Query, QueryParameter, identify, read_json};
+use crate::http::rest::{
+    Code, PREVIEW, Problem, Query, QueryParameter, ToolCaller, identify, read_json,
+};
 use crate::reload::ReloadHandle;
 use mooring_admin::{Operator, OperatorIdentity};
 
@@ -35,7 +37,11 @@ impl FromRequestParts<Arc<App>> for AdminContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let is_own = host_origin_guard::is_from_own_page(app, &parts.headers, &parts.uri);
+        // The request of a tool has not the headers of the call.
+        let is_own = match parts.extensions.get::<ToolCaller>() {
+            Some(caller) => !caller.is_from_foreign_page,
+            None => host_origin_guard::is_from_own_page(app, &parts.headers, &parts.uri),
+        };
         if parts.method != Method::GET && !is_own {
             let message = "an act is accepted from pages of this gateway only";
             return Err(Problem::new(Code::Forbidden, message));

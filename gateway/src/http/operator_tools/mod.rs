@@ -63,10 +63,13 @@ impl OperatorTools for RestTools {
         let mut tools = self.tools.iter();
         let tool = Arc::clone(tools.find(|tool| tool.name == &*call.tool)?);
         let app = self.app.upgrade()?;
-        let caller = ToolCaller(OperatorIdentity {
-            identity: call.caller,
-            request_id: call.request_id.to_str().unwrap_or_default().into(),
-        });
+        let caller = ToolCaller {
+            operator: OperatorIdentity {
+                identity: call.caller,
+                request_id: call.request_id.to_str().unwrap_or_default().into(),
+            },
+            is_from_foreign_page: call.is_from_foreign_page,
+        };
         let arguments = call.arguments;
         let serving = async move {
             let result = match ToolCall::of(&tool, arguments) {

@@ -16,7 +16,12 @@ use mooring_metrics as metrics;
 /// The caller of a request that the gateway itself has made, for a call of a tool that the pipeline has admitted and counted.
 /// No request from outside can have one: it is no header.
 #[derive(Clone, Debug)]
-pub(in crate::http) struct ToolCaller(pub(in crate::http) OperatorIdentity);
+pub(in crate::http) struct ToolCaller {
+    /// Who calls, with the id of the request.
+    pub(in crate::http) operator: OperatorIdentity,
+    /// Whether a page in a browser calls that is none of the gateway's own.
+    pub(in crate::http) is_from_foreign_page: bool,
+}
 
 /// The caller of a request.
 pub(in crate::http) struct RestCaller {
@@ -40,9 +45,9 @@ pub(in crate::http) async fn identify(
     parts: &mut Parts,
     app: &Arc<App>,
 ) -> Result<RestCaller, Problem> {
-    if let Some(ToolCaller(operator)) = parts.extensions.get::<ToolCaller>() {
+    if let Some(caller) = parts.extensions.get::<ToolCaller>() {
         return Ok(RestCaller {
-            operator: operator.clone(),
+            operator: caller.operator.clone(),
             sender: None,
         });
     }

@@ -4,7 +4,7 @@ use http::{Method, Request};
 use mooring_tests::wait;
 use serde_json::{Value, json};
 
-use super::{Scene, digests, no_preview};
+use super::{LISTED_ORIGIN, Scene, digests, no_preview};
 
 /// The audit line of the request with this id.
 pub(super) async fn audit_line(scene: &Scene, gateway: usize, id: &str) -> anyhow::Result<String> {
@@ -109,6 +109,7 @@ async fn an_act_is_accepted_from_a_page_of_the_gateway_and_from_no_other() -> an
     for (origin, status) in [
         (own.trim_end_matches('/'), 200),
         ("http://localhost:1", 403),
+        (LISTED_ORIGIN, 403),
     ] {
         let request = Request::builder()
             .method(Method::POST)

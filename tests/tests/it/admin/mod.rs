@@ -24,6 +24,9 @@ use tempfile::TempDir;
 
 use crate::keyed::keyed_settings;
 
+/// An origin whose pages may be MCP clients.
+const LISTED_ORIGIN: &str = "https://listed.example";
+
 /// Gateways in front of a server `orders` with two instances, and with the operators' tools at `tools`.
 struct Scene {
     gateways: Vec<Gateway>,
@@ -58,7 +61,9 @@ impl Scene {
             Some(redis) => keyed_settings(redis, &keys, &servers),
             None => Settings::toml(servers),
         };
-        let settings = settings.users_by_header();
+        let settings = settings
+            .users_by_header()
+            .env("MOORING_LISTEN_ALLOWED_ORIGINS", LISTED_ORIGIN);
         let mut gateways = Vec::new();
         for number in 0..count {
             let settings = settings.clone().stderr(&log_file(&directory, number));

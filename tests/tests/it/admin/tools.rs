@@ -8,7 +8,7 @@ use mooring_tests::wait;
 use serde_json::{Value, json};
 
 use super::acts::audit_line;
-use super::{Scene, digests};
+use super::{LISTED_ORIGIN, Scene, digests};
 use crate::rmcp_client::RmcpSession;
 
 impl Scene {
@@ -111,6 +111,24 @@ async fn an_agent_sees_and_does_what_its_rights_allow_and_others_see_no_server()
             .map(|fields| fields.keys().collect::<Vec<_>>()),
         "the same body as over the API"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_reads_by_tools_and_does_no_acts() -> anyhow::Result<()> {
+    let scene = Scene::embedded().await?;
+    let mut session = scene.session(0, "ada").await?;
+    let opening = Opening::default()
+        .header("x-mooring-user", "olga")?
+        .header("x-mooring-roles", "admin")?
+        .header("origin", LISTED_ORIGIN)?;
+    let endpoint = scene.gateways[0].mcp_url("tools");
+    let mut page = McpSession::open_with(&scene.client, &[endpoint], opening).await?;
+    let listed = called(&mut page, "sessions_list", json!({"user": "ada"})).await?;
+    let end = json!({"session": digests(&listed).remove(0), "confirm": true});
+    let text = refused(&mut page, "sessions_end", end).await?;
+    ensure!(text.contains("pages of this gateway only"), "{text}");
+    session.increment().await?;
     Ok(())
 }
 
