@@ -16,6 +16,7 @@ use mooring_protocol::modern::{
 };
 use mooring_protocol::{ErrorKind, Message, Method, Reply};
 use mooring_session::names::InstanceName;
+use mooring_store::StoreError;
 use mooring_upstream::Instance;
 
 /// The request as its instance gets it.
@@ -76,24 +77,23 @@ async fn take_state(
         return Err(refuse(&"requestState cannot be read"));
     };
     let store = request.core.session_router.store();
-    // Memory cannot tell what other gateways have taken.
-    if store.is_degraded() {
-        let detail = "whether requestState was used is not known without the store";
-        let (kind, id) = (ErrorKind::StoreUnavailable, message.id());
-        return Err(Box::new(answer::detailed(kind, id, detail)));
-    }
     // It expires before the store forgets it.
     let window = Millis::from(STATE_KEPT.saturating_mul(2));
-    let taken = store.rate(&once_name(sealed), 1, window, 1).await;
-    match taken {
-        Ok(taken) if taken.allowed => Ok(BoundRequest {
+    match store.take_once(&once_name(sealed), window).await {
+        Ok(true) => Ok(BoundRequest {
             instance: Some(instance),
             text: Some(text),
             tasks: Vec::new(),
         }),
-        Ok(_) => Err(refuse(
+        Ok(false) => Err(refuse(
             &"requestState was used before: send the request again without it",
         )),
+        Err(cause @ (StoreError::Away(_) | StoreError::NotReady(_))) => {
+            tracing::warn!(%cause, "request not served: whether its state was used is not known");
+            let detail = "whether requestState was used is not known without the store";
+            let (kind, id) = (ErrorKind::StoreUnavailable, message.id());
+            Err(Box::new(answer::detailed(kind, id, detail)))
+        }
         Err(cause) => Err(Box::new(answer::store(&cause, message.id()))),
     }
 }

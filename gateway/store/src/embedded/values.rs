@@ -19,6 +19,8 @@ use crate::rate::RateReply;
 /// What a copy of the file in memory lacks.
 const SEALED_KEPT: &str = "credentials are kept nowhere else";
 
+const RATES_SHARED: &str = "a copy does not know what others count";
+
 impl EmbeddedStore {
     pub(crate) async fn put_init(
         &self,
@@ -63,6 +65,19 @@ impl EmbeddedStore {
             Ok(())
         })
         .await
+    }
+
+    /// The rate of everybody who has the file: a copy of it knows only what this gateway has counted.
+    pub(crate) async fn rate_shared(
+        &self,
+        name: &str,
+        request: &RateRequest,
+    ) -> Result<RateReply, StoreError> {
+        let rated = self.rate(name, request).await?;
+        // Counting may have replaced the file.
+        self.with_repair(|database| database.refuse_copy(RATES_SHARED))
+            .await?;
+        Ok(rated)
     }
 
     pub(crate) async fn rate(

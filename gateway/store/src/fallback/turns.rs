@@ -13,6 +13,7 @@ use mooring_session::time::Millis;
 
 use super::FallbackStore;
 use super::memory::EveryWorkerAlive;
+use super::sealed::AWAY;
 use super::shared::Phase;
 use crate::error::StoreError;
 use crate::events::{EventPath, WorkerEvent};
@@ -150,6 +151,17 @@ impl FallbackStore {
             Phase::Away => Some(EventPath::IN_PROCESS),
             Phase::Reconciling => None,
         }
+    }
+
+    /// The rate of the whole fleet: memory knows only what this gateway has counted.
+    pub(crate) async fn rate_shared(
+        &self,
+        name: &str,
+        request: &RateRequest,
+    ) -> Result<RateReply, StoreError> {
+        let shared = &self.shared;
+        let rated = shared.by_redis(|| shared.redis.rate(name, request));
+        rated.await?.ok_or(AWAY)
     }
 
     pub(crate) async fn rate(

@@ -11,6 +11,15 @@ use crate::error::StoreError;
 use crate::rate::RateReply;
 
 impl RedisStore {
+    /// The same, which nothing replaces.
+    pub(crate) async fn rate_shared(
+        &self,
+        name: &str,
+        request: &RateRequest,
+    ) -> Result<RateReply, StoreError> {
+        self.rate(name, request).await
+    }
+
     /// The key is `<prefix>rate:<name>`.
     pub(crate) async fn rate(
         &self,

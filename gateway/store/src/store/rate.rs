@@ -34,6 +34,22 @@ impl Store {
         check(name, &request).map_err(Refusal::Argument)?;
         on_backend!("SESSION.RATE", self.rate(name, &request))
     }
+
+    /// Whether this is the first time within the window that anybody takes what has this name: in the whole fleet, so
+    /// memory never answers in the place of a store that is away.
+    ///
+    /// # Errors
+    /// Refused: `ERR` for a name or window out of its range. Any other: it may have been taken, and nobody knows.
+    pub async fn take_once(&self, name: &str, window: Millis) -> Result<bool, StoreError> {
+        let request = RateRequest {
+            limit: 1,
+            window,
+            cost: 1,
+        };
+        check(name, &request).map_err(Refusal::Argument)?;
+        let rated = on_backend!("SESSION.RATE", self.rate_shared(name, &request))?;
+        Ok(rated.allowed)
+    }
 }
 
 /// The limits of the contract, checked here because the embedded and in-memory stores parse no command.

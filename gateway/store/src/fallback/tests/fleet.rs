@@ -226,7 +226,14 @@ async fn a_rate_is_kept_by_each_worker_without_redis() {
     let minute = Millis::new(60_000);
     assert!(store.rate("calls", 1, minute, 1).await.unwrap().allowed);
     assert!(!store.rate("calls", 1, minute, 1).await.unwrap().allowed);
+    assert_eq!(store.take_once("state", minute).await, Ok(true));
+    assert_eq!(store.take_once("state", minute).await, Ok(false));
     server.kill();
+    // The first finds out that it is away, and the second knows.
+    for name in ["state", "other"] {
+        let taken = store.take_once(name, minute).await;
+        assert!(matches!(taken, Err(StoreError::Away(_))), "{taken:?}");
+    }
     assert!(store.rate("calls", 1, minute, 1).await.unwrap().allowed);
     assert!(!store.rate("calls", 1, minute, 1).await.unwrap().allowed);
     let worker = make::worker("w:1");
