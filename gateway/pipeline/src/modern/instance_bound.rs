@@ -1,7 +1,7 @@
 //! Requests that only the instance can serve which has what they are about: a request that is sent again with the input
 //! that it needs, and requests about tasks.
 //!
-//! Invariant: a state is used up only where it can be sent, and then once in the whole fleet: by the store, or not at all.
+//! Invariant: a state is used up directly before it is sent, and then once in the whole fleet: by the store, or not at all.
 
 use std::sync::Arc;
 
@@ -28,13 +28,15 @@ pub(super) struct BoundRequest {
     pub(super) text: Option<String>,
     /// The tasks that it names: the server's own id and the sealed one.
     pub(super) tasks: Vec<(Box<str>, Box<str>)>,
+    /// The name under which the store remembers that its state was used; see [`use_up`].
+    state: Option<String>,
 }
 
 /// Finds the instance of a request, and opens what is sealed in it.
 ///
 /// # Errors
 /// The reply that refuses it.
-pub(super) async fn bind(
+pub(super) fn bind(
     request: &UpstreamRequest<'_>,
     scope: &SealScope,
     message: &Message<'_>,
@@ -42,7 +44,7 @@ pub(super) async fn bind(
     match message.method() {
         Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead => {
             match returned_state(message) {
-                Some(sealed) => take_state(request, scope, message, &sealed).await,
+                Some(sealed) => open_state(request, scope, message, &sealed),
                 None => Ok(BoundRequest::default()),
             }
         }
@@ -52,19 +54,13 @@ pub(super) async fn bind(
     }
 }
 
-async fn take_state(
+fn open_state(
     request: &UpstreamRequest<'_>,
     scope: &SealScope,
     message: &Message<'_>,
     sealed: &str,
 ) -> Result<BoundRequest, Box<Reply>> {
-    let refuse = |detail: &dyn std::fmt::Display| {
-        Box::new(answer::detailed(
-            ErrorKind::ParamsRefused,
-            message.id(),
-            detail,
-        ))
-    };
+    let refuse = |detail: &dyn std::fmt::Display| refused(message, detail);
     let states = &request.core.client_states;
     let opened = states.open_state(scope, &digest_of(message), sealed);
     let opened = opened.map_err(|cause| refuse(&cause))?;
@@ -76,18 +72,35 @@ async fn take_state(
     let Some(text) = with_returned_state(message, &opened.state) else {
         return Err(refuse(&"requestState cannot be read"));
     };
+    Ok(BoundRequest {
+        instance: Some(instance),
+        text: Some(text),
+        tasks: Vec::new(),
+        state: Some(once_name(sealed)),
+    })
+}
+
+/// Uses up the state of a request, which is sent next. One that is not sent keeps its state.
+///
+/// # Errors
+/// The reply that refuses it.
+pub(super) async fn use_up(
+    request: &UpstreamRequest<'_>,
+    message: &Message<'_>,
+    bound: &BoundRequest,
+) -> Result<(), Box<Reply>> {
+    let Some(name) = &bound.state else {
+        return Ok(());
+    };
     let store = request.core.session_router.store();
     // It expires before the store forgets it.
     let window = Millis::from(STATE_KEPT.saturating_mul(2));
-    match store.take_once(&once_name(sealed), window).await {
-        Ok(true) => Ok(BoundRequest {
-            instance: Some(instance),
-            text: Some(text),
-            tasks: Vec::new(),
-        }),
-        Ok(false) => Err(refuse(
-            &"requestState was used before: send the request again without it",
-        )),
+    match store.take_once(name, window).await {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let detail = "requestState was used before: send the request again without it";
+            Err(refused(message, &detail))
+        }
         Err(cause @ (StoreError::Away(_) | StoreError::NotReady(_))) => {
             tracing::warn!(%cause, "request not served: whether its state was used is not known");
             let detail = "whether requestState was used is not known without the store";
@@ -96,6 +109,11 @@ async fn take_state(
         }
         Err(cause) => Err(Box::new(answer::store(&cause, message.id()))),
     }
+}
+
+fn refused(message: &Message<'_>, detail: &dyn std::fmt::Display) -> Box<Reply> {
+    let (kind, id) = (ErrorKind::ParamsRefused, message.id());
+    Box::new(answer::detailed(kind, id, detail))
 }
 
 fn of_task(
@@ -120,6 +138,7 @@ fn of_task(
         instance: Some(instance),
         text: Some(text),
         tasks: vec![(id.into(), sealed.into())],
+        state: None,
     })
 }
 

@@ -50,11 +50,11 @@ async fn forward(request: &UpstreamRequest<'_>, body: &Bytes, message: &Message<
         principal: request.identity.principal.clone(),
         server: request.server.id.clone(),
     };
-    let bound = match instance_bound::bind(request, &scope, message).await {
+    let mut bound = match instance_bound::bind(request, &scope, message) {
         Ok(bound) => bound,
         Err(reply) => return *reply,
     };
-    let opened = bound.text.map(Bytes::from);
+    let opened = bound.text.take().map(Bytes::from);
     let text = opened.as_ref().unwrap_or(body);
     let sent = match &opened {
         Some(text) => Message::parse(text, Sender::Client),
@@ -82,6 +82,9 @@ async fn forward(request: &UpstreamRequest<'_>, body: &Bytes, message: &Message<
         .on_behalf_of(request.server, &caller)
         .revision(Revision::MODERN.as_str());
     let outgoing = repeat_fields(outgoing, &sent);
+    if let Err(reply) = instance_bound::use_up(request, message, &bound).await {
+        return *reply;
+    }
     let instance = bound.instance.as_ref();
     let pooled = match pool
         .send_sessionless(request.server, instance, &caller, &outgoing)
