@@ -7,6 +7,7 @@
 //!
 //! Invariant: what opens was sealed by a gateway of this fleet, for this caller at this server.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,6 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mooring_session::names::{InstanceName, Principal, ServerName};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use mooring_peers::fleet::{KeyRing, SealError, SecretCipher};
@@ -186,21 +188,22 @@ impl SealScope {
     }
 }
 
+/// The members of params that may differ from one attempt to the next.
+const NOT_DIGESTED: [&str; 3] = ["_meta", "inputResponses", "requestState"];
+
 /// What identifies a request that is sent again with input: its method and its params, without the input itself and what may
 /// differ from one attempt to the next. Members may be in another order, and numbers written in another way.
 pub(crate) fn digest_of(message: &Message<'_>) -> String {
     let raw = message.raw_params().unwrap_or("{}");
     let params = match serde_json::from_str::<serde_json::Value>(raw) {
         Ok(serde_json::Value::Object(mut params)) => {
-            for member in ["_meta", "inputResponses", "requestState"] {
+            for member in NOT_DIGESTED {
                 params.remove(member);
             }
             serde_json::Value::Object(params).to_string()
         }
-        // Only what it is about, in the words of the client.
-        _ => mooring_protocol::renaming::arguments(message)
-            .unwrap_or_default()
-            .to_owned(),
+        // Some value is one that not every program can read, such as half of a character.
+        _ => members_as_written(raw),
     };
     let mut digest = Sha256::new();
     for part in [message.method_name().unwrap_or_default(), &params] {
@@ -208,6 +211,18 @@ pub(crate) fn digest_of(message: &Message<'_>) -> String {
         digest.update(part);
     }
     URL_SAFE_NO_PAD.encode(digest.finalize())
+}
+
+/// The members of params as their client wrote them. All of the text, which no state fits, if even they cannot be told.
+fn members_as_written(params: &str) -> String {
+    let members = serde_json::from_str::<BTreeMap<String, &RawValue>>(params);
+    let written = members.ok().and_then(|mut members| {
+        for member in NOT_DIGESTED {
+            members.remove(member);
+        }
+        serde_json::to_string(&members).ok()
+    });
+    written.unwrap_or_else(|| params.to_owned())
 }
 
 /// The name under which the store remembers that a sealed state was taken.
@@ -336,6 +351,26 @@ mod tests {
             digest("prompts/get", r#"{"name":"a","arguments":{"x":1,"y":2}}"#),
         ] {
             assert_ne!(other, first);
+        }
+    }
+
+    #[test]
+    fn a_request_that_not_every_program_can_read_is_the_same_in_all_its_members() {
+        let digest = |params: &str| {
+            let text =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+            digest_of(&Message::parse(text.as_bytes(), Sender::Client).unwrap())
+        };
+        let first = digest(r#"{"name":"a","arguments":{"x":"\ud800"}}"#);
+        let again =
+            r#"{"requestState":"s","arguments":{"x":"\ud800"},"inputResponses":{},"name":"a"}"#;
+        assert_eq!(digest(again), first);
+        for other in [
+            r#"{"name":"b","arguments":{"x":"\ud800"}}"#,
+            r#"{"name":"a","arguments":{"x":"\ud801"}}"#,
+            r#"{"name":"a","arguments":{"x":"\ud800"},"task":{}}"#,
+        ] {
+            assert_ne!(digest(other), first, "{other}");
         }
     }
 }
