@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::answer;
@@ -12,6 +13,7 @@ use super::held_text::into_held;
 use super::hooks::{CallOutcome, HookRefusal, HookedCall};
 use super::map_messages::map_messages;
 use super::request::{RequestServer, ServerRequest};
+use mooring_protocol::modern::{task_outcome, with_task_outcome};
 use mooring_protocol::renaming::{arguments, with_arguments};
 use mooring_protocol::repeated_keys::has_repeated_keys;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Reply, Sender, call, mark};
@@ -27,8 +29,8 @@ pub(crate) async fn serve_hooked<S: RequestServer>(
     let bytes_max = core.relay.message_bytes_max;
     match message.method() {
         Method::ToolsCall => {}
-        // Such as tasks/result, which fetches the result of a call.
-        Method::Other if message.kind() == Kind::Request => {
+        // Such as tasks/get, which fetches the result of a call. Notifications of a subscription can have it too.
+        Method::Other | Method::SubscriptionsListen if message.kind() == Kind::Request => {
             let calls = core.hooks.of_unknown_calls(route, &[]);
             let reply = serve(body, message).await;
             return match calls {
@@ -104,7 +106,7 @@ async fn consult(call: Arc<HookedCall>, text: Bytes) -> Bytes {
             CallOutcome::Result(result)
         }
         (Kind::Error, Some(error)) => CallOutcome::Error(error),
-        _ => return text,
+        _ => return consult_task(&call, &message).await.unwrap_or(text),
     };
     let id = message.id();
     match call.after(outcome).await {
@@ -120,6 +122,32 @@ async fn consult(call: Arc<HookedCall>, text: Bytes) -> Bytes {
         }
         Err(refusal) => withheld(refusal).answering(id).to_bytes(),
     }
+}
+
+/// A message that shows a task, whose result is another after the hooks; none if nothing changes.
+async fn consult_task(call: &HookedCall, message: &Message<'_>) -> Option<Bytes> {
+    let inner = match task_outcome(message) {
+        Ok(inner) => inner?,
+        Err(cause) => {
+            tracing::warn!(%cause, "an answer that no hook can be shown is withheld");
+            let error = ErrorBody::new(ErrorKind::UpstreamInvalid).answering(message.id());
+            return Some(error.to_bytes());
+        }
+    };
+    let result = raw(inner).filter(|result| is_of_a_call(result))?;
+    let changed = match call.after(CallOutcome::Result(&result)).await {
+        Ok(None) => return None,
+        Ok(Some(changed)) => with_task_outcome(message, inner, changed.get()),
+        // What is no answer to a request cannot be an error.
+        Err(_) if message.kind() == Kind::Notification => {
+            let text =
+                json!({ "content": [{ "type": "text", "text": WITHHELD }], "isError": true });
+            with_task_outcome(message, inner, &text.to_string())
+        }
+        Err(refusal) => return Some(withheld(refusal).answering(message.id()).to_bytes()),
+    };
+    let failed = || ErrorBody::new(ErrorKind::Internal).answering(message.id());
+    Some(changed.map_or_else(|| failed().to_bytes(), Bytes::from))
 }
 
 /// Whether a result is that of a tool call: only those have content of their own.
@@ -150,9 +178,10 @@ fn refused_call(refusal: HookRefusal) -> ErrorBody<'static> {
     }
 }
 
+const WITHHELD: &str = "the call has run, and its result is withheld";
+
 /// The error in the place of a call's result.
 fn withheld(refusal: HookRefusal) -> ErrorBody<'static> {
-    const WITHHELD: &str = "the call has run, and its result is withheld";
     match refusal {
         HookRefusal::Refused(Some(reason)) => {
             let detail = format_args!("{WITHHELD}: {reason}");

@@ -21,6 +21,8 @@ use super::splice::{Edit, Fill, quoted, span_of, splice};
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The `_meta` key that names the `subscriptions/listen` request of a message.
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+/// What the names of notifications about tasks begin with.
+const TASK_NOTIFICATIONS: &str = "notifications/tasks";
 /// What a header begins and ends with whose value is encoded ("Value Encoding").
 const ENCODED: (&str, &str) = ("=?base64?", "?=");
 
@@ -284,6 +286,34 @@ fn listened_tasks_raw<'a>(message: &Message<'a>) -> Option<&'a str> {
     let filter = param(message, &["notifications"])?;
     let [ids] = Members::read(&["taskIds"], filter).ok()?.values;
     ids
+}
+
+/// The result of the call that a task has run, as JSON text, where the message shows the task: a result, or a notification of
+/// a subscription.
+///
+/// # Errors
+/// Two parsers could read two results.
+pub fn task_outcome<'a>(message: &Message<'a>) -> Result<Option<&'a str>, BoundFieldError> {
+    let is_of_tasks = || {
+        let method = message.method_name();
+        method.is_some_and(|name| name.starts_with(TASK_NOTIFICATIONS))
+    };
+    let shown = match message.kind() {
+        Kind::Result => message.outcome(),
+        Kind::Notification if is_of_tasks() => message.raw_params(),
+        Kind::Notification | Kind::Request | Kind::Error => None,
+    };
+    let Some(shown) = shown else {
+        return Ok(None);
+    };
+    let [result] = unambiguous(&["result"], shown)?;
+    Ok(result)
+}
+
+/// The message with another result, given as JSON text, in the place of this one of its task.
+#[must_use]
+pub fn with_task_outcome(message: &Message<'_>, raw: &str, result: &str) -> Option<String> {
+    replaced(message, raw, result.to_owned())
 }
 
 /// The message with the id that its client gave to the subscription, in place of the rewritten one; none if it names none.

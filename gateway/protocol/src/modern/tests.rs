@@ -234,6 +234,40 @@ fn a_state_or_task_that_another_parser_could_find_is_refused() {
 }
 
 #[test]
+fn the_result_of_a_task_is_replaced_in_place() {
+    for (text, outcome) in [
+        (
+            r#"{"jsonrpc":"2.0","id":1,"result":{"taskId":"t", "result" : {"content":[]}}}"#,
+            Ok(Some(r#"{"content":[]}"#)),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t","result":{"a":1}}}"#,
+            Ok(Some(r#"{"a":1}"#)),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"result":{"a":1}}}"#,
+            Ok(None),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#,
+            Ok(None),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"result":{"result":{},"Result":{}}}"#,
+            Err(BoundFieldError::Ambiguous("result")),
+        ),
+    ] {
+        let message = Message::parse(text.as_bytes(), Sender::Upstream).unwrap();
+        let found = task_outcome(&message);
+        assert_eq!(found, outcome, "{text}");
+        if let Ok(Some(raw)) = found {
+            let changed = with_task_outcome(&message, raw, "7").unwrap();
+            assert_eq!(changed, text.replace(raw, "7"));
+        }
+    }
+}
+
+#[test]
 fn a_complete_result_says_so() {
     assert_eq!(complete_result("{}", None), r#"{"resultType":"complete"}"#);
     assert_eq!(

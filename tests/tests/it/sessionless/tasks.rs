@@ -1,8 +1,9 @@
 //! Tasks (extension `io.modelcontextprotocol/tasks`): sealed ids lead to the instance that has them, from any gateway.
 
+use mooring_tests::hook::{Hook, HookAnswer};
 use serde_json::json;
 
-use super::{Gateways, call, discovered, request};
+use super::{Gateways, call, discovered, gateway, request};
 use crate::small_server::{SmallServer, result};
 
 /// A server that begins a task for each call, and knows its own tasks alone.
@@ -65,5 +66,35 @@ async fn a_task_is_found_at_its_instance_through_any_gateway() -> anyhow::Result
     let foreign = request(9, "tasks/get", json!({"taskId": "task of one"}));
     let (_, refused) = foreign.answer(&fleet.url(0)).await?;
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hook_is_asked_about_the_result_in_a_task() -> anyhow::Result<()> {
+    let server = working("one").await?;
+    let hook = Hook::start(
+        |question| match question["result"]["structuredContent"].is_null() {
+            true => HookAnswer::allowed(),
+            false => {
+                let result = json!({"content": [], "structuredContent": {"by": "hook"}});
+                HookAnswer::Json(json!({"allow": true, "result": result}))
+            }
+        },
+    )
+    .await?;
+    let fields = format!(
+        "era = \"modern\"\n[[calls.hooks]]\nurl = {:?}\nwhen = [\"after\"]\n",
+        hook.url()
+    );
+    let gateway = gateway(&server, &fields).await?;
+    let url = gateway.mcp_url("tools");
+    let (_, begun) = call(1, "work", &json!({})).answer(&url).await?;
+    let task = begun["result"]["taskId"].clone();
+    let asked = request(2, "tasks/get", json!({"taskId": task}));
+    let (_, found) = asked.answer(&url).await?;
+    assert_eq!(found["result"]["taskId"], task, "{found}");
+    assert_eq!(found["result"]["status"], "completed", "{found}");
+    let shown = &found["result"]["result"]["structuredContent"];
+    assert_eq!(*shown, json!({"by": "hook"}), "{found}");
     Ok(())
 }
