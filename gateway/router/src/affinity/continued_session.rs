@@ -1,8 +1,9 @@
 //! Sessions of clients that have none of their own: the gateway opens them in their client's name, and finds them again.
 //!
 //! Such a session has a key: requests with the same key share it, at any gateway. Invariants: of many requests that begin one
-//! session at the same time, at however many gateways, one initializes its server and the others wait; and the params with
-//! which it was initialized stay those of the request that has begun it.
+//! session at the same time, at however many gateways, one initializes its server and the others wait; the params with
+//! which it was initialized stay those of the request that has begun it; and a session that has taken the place of a lost one
+//! says so in its record until a result has told it.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use serde::Deserialize;
 
 use super::active_bindings::{BindingHolder, InFlightKind};
 use super::establish::REVISION_LABEL;
-use super::known_sessions::ContinuedSession;
+use super::known_sessions::{ContinuedSession, SessionBeginning};
+use super::named_session::{LOST_STATE_LABEL, LOST_STATE_UNTOLD};
 use super::{InitializeRequest, OpenError, Session, SessionRouter, SessionStart};
 use mooring_protocol::Revision;
 use mooring_store::{EndCause, StoreError, labels};
@@ -88,6 +90,14 @@ impl SessionRouter {
         self.continued_sessions().forget(&session.key);
     }
 
+    /// A result has told that the state of an earlier session is gone: no other needs to. If this fails, another does.
+    pub async fn note_told(&self, session: &Session) {
+        let told = self.set_labels(session, labels(&[(LOST_STATE_LABEL, "")]));
+        if let Err(error) = told.await {
+            tracing::info!(session = %session.digest, %error, "failed to record that the loss of state was told");
+        }
+    }
+
     /// A session that was idle for longer may have expired.
     fn known_session(&self, session: &Session) -> Option<Revision> {
         let ttl = Duration::from_millis(self.options().session_ttl.get());
@@ -101,19 +111,24 @@ impl SessionRouter {
         request: &InitializeRequest<'_>,
     ) -> Result<(ContinuedSession, Option<String>), OpenError> {
         let (start, beginning) = self.begin_named(session, None).await?;
-        let (result, beginning) = match start {
-            SessionStart::Continued(result) => (Some(result), None),
-            SessionStart::Unknown => (None, None),
+        let is_untold = beginning == SessionBeginning::Again;
+        let (result, is_new) = match start {
+            SessionStart::Continued(result) => (Some(result), false),
+            SessionStart::Unknown => (None, false),
             SessionStart::New => {
                 let opened = self
-                    .open_in_name_of_client(session, server, request)
+                    .open_in_name_of_client(session, server, request, beginning)
                     .await?;
-                (opened, Some(beginning))
+                (opened, true)
             }
         };
+        let beginning = (is_new || is_untold).then_some(beginning);
         let revision = result.as_deref().and_then(revision_in);
         let revision = revision.unwrap_or(Revision::OFFERED);
-        self.continued_sessions().note(&session.key, revision);
+        // Until its loss is told, each request looks whether another gateway has told it.
+        if !is_untold {
+            self.continued_sessions().note(&session.key, revision);
+        }
         let continued = ContinuedSession {
             revision,
             beginning,
@@ -122,18 +137,24 @@ impl SessionRouter {
     }
 
     /// Initializes the server in a session whose record was created just now. Ends it if that fails, so that no request
-    /// waits for it.
+    /// waits for it, or if it is to tell of a loss, keeps that for the next request.
     async fn open_in_name_of_client(
         &self,
         session: &Session,
         server: &Server,
         request: &InitializeRequest<'_>,
+        beginning: SessionBeginning,
     ) -> Result<Option<String>, OpenError> {
         // From here on the session is in use, and this gateway does not end it for another.
         let in_flight = self
             .active_bindings()
             .begin(session, &server.id, InFlightKind::Call);
+        let is_untold = beginning == SessionBeginning::Again;
         let opening = async {
+            if is_untold {
+                let label = labels(&[(LOST_STATE_LABEL, LOST_STATE_UNTOLD)]);
+                self.set_labels(session, label).await?;
+            }
             self.check_rate(&session.principal).await?;
             self.note_initialize(session, request).await?;
             Ok(self.initialize(session, server).await?)
@@ -143,7 +164,9 @@ impl SessionRouter {
             Ok(opened) => opened,
             Err(error) => {
                 tracing::warn!(session = %session.digest, %error, "failed to open a session in the name of its client");
-                self.close_lost(session, EndCause::NotOpened).await;
+                if !is_untold || !self.note_not_opened(session).await {
+                    self.close_lost(session, EndCause::NotOpened).await;
+                }
                 return Err(error);
             }
         };

@@ -26,6 +26,12 @@ use mooring_usage::for_same_user;
 const ANSWER_LABEL: &[u8] = b"answer";
 /// The answer was too long to store.
 const NOT_KEPT: &str = "not-kept";
+/// The session was not opened, and the next request begins it again.
+const NOT_OPENED: &str = "not-opened";
+/// The label of a session in the place of a lost one. Empty once a result has told that.
+pub(super) const LOST_STATE_LABEL: &[u8] = b"lost_state";
+/// Its value before.
+pub(super) const LOST_STATE_UNTOLD: &str = "untold";
 /// How long another process may take to open the session before it counts as dead.
 const OPENED_WITHIN: Duration = Duration::from_secs(15);
 /// The same for a session that is opened in its client's name, whose server may be a program that has to start.
@@ -58,7 +64,7 @@ impl SessionRouter {
         Ok(start)
     }
 
-    /// The same, and how it begins if it is new. The initialize params of a session that exists are renewed with `params`;
+    /// The same, and how it begins: again also if it exists, and no result has told of the loss yet. The initialize params of a session that exists are renewed with `params`;
     /// none if the caller does not know them.
     pub(super) async fn begin_named(
         &self,
@@ -73,11 +79,15 @@ impl SessionRouter {
         };
         let mut deadline = Instant::now() + patience;
         let mut incarnation = None;
+        // Of the record that is closed here.
+        let mut was_untold = false;
         loop {
             let created = self.admit(session, &create).await?;
             // One that was ended by its client, or never opened, has left no bindings.
             let has_expired = created.revived == Some(SessionState::Expired);
-            let beginning = match has_expired || !created.previous.is_empty() {
+            let is_lost = has_expired || !created.previous.is_empty();
+            let is_untold = is_untold(&created.record);
+            let beginning = match is_lost || is_untold || (created.created && was_untold) {
                 true => SessionBeginning::Again,
                 false => SessionBeginning::First,
             };
@@ -102,16 +112,19 @@ impl SessionRouter {
                     deadline = Instant::now() + patience;
                 }
                 Answer::Awaited if Instant::now() < deadline => sleep(LOOK_EVERY).await,
-                // The process that should have opened it is gone: restart the session.
-                Answer::Awaited => match self.close(session).await {
-                    Ok(CloseOutcome::Now) => {
-                        tracing::warn!(session = %session.digest, "session was created but never opened; restarting it");
+                // The process that should have opened it is gone, or could not: restart the session.
+                Answer::Awaited | Answer::NotOpened => {
+                    was_untold = is_untold;
+                    match self.close(session).await {
+                        Ok(CloseOutcome::Now) => {
+                            tracing::warn!(session = %session.digest, "session was created but never opened; restarting it");
+                        }
+                        // Another process has restarted it already.
+                        Ok(CloseOutcome::AlreadyClosed)
+                        | Err(StoreError::Refused(Refusal::NoSession)) => {}
+                        Err(error) => return Err(error.into()),
                     }
-                    // Another process has restarted it already.
-                    Ok(CloseOutcome::AlreadyClosed)
-                    | Err(StoreError::Refused(Refusal::NoSession)) => {}
-                    Err(error) => return Err(error.into()),
-                },
+                }
             }
         }
     }
@@ -130,6 +143,12 @@ impl SessionRouter {
         if let Err(error) = noted.await {
             tracing::warn!(session = %session.digest, %error, "digest of the initialize result not stored");
         }
+    }
+
+    /// Lets the next request begin the session again, which keeps that its loss is untold. Whether that is noted.
+    pub(super) async fn note_not_opened(&self, session: &Session) -> bool {
+        let noted = self.set_labels(session, labels(&[(ANSWER_LABEL, NOT_OPENED)]));
+        noted.await.is_ok()
     }
 
     /// Deletes in the background the upstream sessions of an expired incarnation.
@@ -151,6 +170,9 @@ impl SessionRouter {
         let Some(value) = answer_label(record) else {
             return Ok(Answer::Awaited);
         };
+        if value == NOT_OPENED {
+            return Ok(Answer::NotOpened);
+        }
         let Some(digest) = InitDigest::parse(value) else {
             return Ok(Answer::Gone);
         };
@@ -170,6 +192,13 @@ fn answer_label(record: &RecordView) -> Option<&str> {
     record.labels.get(&label).map(|value| value.as_str())
 }
 
+/// Whether a result has still to tell that the state of an earlier session is gone.
+fn is_untold(record: &RecordView) -> bool {
+    let label = LabelName::parse(LOST_STATE_LABEL).ok();
+    let value = label.and_then(|label| record.labels.get(&label));
+    value.is_some_and(|value| value.as_str() == LOST_STATE_UNTOLD)
+}
+
 /// The digest of the stored answer.
 pub(super) fn answer_digest(record: &RecordView) -> Option<InitDigest> {
     InitDigest::parse(answer_label(record)?)
@@ -181,6 +210,8 @@ enum Answer {
     Kept(String),
     /// Not stored yet.
     Awaited,
+    /// There is none, and there will be none.
+    NotOpened,
     /// Not stored, or expired.
     Gone,
 }

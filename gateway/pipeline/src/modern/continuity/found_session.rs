@@ -27,7 +27,7 @@ pub(super) struct FoundSession {
     pub(super) session: Session,
     /// The revision that it speaks.
     pub(super) revision: Revision,
-    /// The note for its client if the request has begun it.
+    /// The note for its client if the request has begun it, or no result has told yet of a loss.
     pub(super) begun: Option<BegunSession>,
     /// The key that its client gets for it.
     pub(super) key_change: Option<Box<SessionKeyChange>>,
@@ -74,7 +74,12 @@ pub(super) async fn find_session(
         Wanted::Keyed(key) => {
             let session = keyed(request, message, &key)?;
             let continued = open(request, message, &session).await?;
-            let begun = continued.beginning.filter(|_| key != KEY_OF_LISTS);
+            let is_of_lists = key == KEY_OF_LISTS;
+            if is_of_lists && continued.beginning == Some(SessionBeginning::Again) {
+                // It has no state.
+                request.core.session_router.note_told(&session).await;
+            }
+            let begun = continued.beginning.filter(|_| !is_of_lists);
             let begun = begun.map(|beginning| BegunSession {
                 name: None,
                 lost: lost(request, beginning),

@@ -73,14 +73,23 @@ impl ReplyBridge {
 
     /// The response as the client gets it, also if it is no response.
     async fn response(self: Arc<Self>, text: Bytes) -> Bytes {
-        let changed = text.clone();
+        let (bridge, changed) = (Arc::clone(&self), text.clone());
         let change = move || {
             let message = Message::parse(&changed, Sender::Upstream).ok()?;
-            let (method, begun) = (self.method, self.begun.as_ref());
-            bridge_response(&message, method, begun, self.lists_argument)
+            let (method, begun) = (bridge.method, bridge.begun.as_ref());
+            let bridged = bridge_response(&message, method, begun, bridge.lists_argument)?;
+            Some((bridged, message.kind() == Kind::Result))
         };
         let changed = work_on_text(text.len(), change).await.flatten();
-        changed.map_or(text, Bytes::from)
+        let Some((bridged, is_result)) = changed else {
+            return text;
+        };
+        let tells_of_loss = (self.begun.as_ref()).is_some_and(|begun| begun.lost.is_some());
+        // Models read the results of tools alone.
+        if is_result && tells_of_loss && self.method == Method::ToolsCall {
+            self.in_session.note_told().await;
+        }
+        Bytes::from(bridged)
     }
 }
 

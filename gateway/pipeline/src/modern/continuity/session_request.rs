@@ -22,6 +22,7 @@ const GONE: &str = "the client has closed the stream of its request";
 pub(super) struct SessionRequest {
     /// A request in the session, which counts as no call.
     pub(super) request: Request,
+    session: Session,
     server: Arc<Server>,
     revision: Revision,
 }
@@ -47,8 +48,17 @@ impl SessionRequest {
                 entry: None,
                 ..request.request.clone()
             },
+            session: session.clone(),
             server: Arc::clone(request.server),
             revision,
+        }
+    }
+
+    /// A result has told its client of the loss of an earlier session, unless the client is gone.
+    pub(super) async fn note_told(&self) {
+        if !self.request.client_gone.is_cancelled() {
+            let router = &self.request.core.session_router;
+            router.note_told(&self.session).await;
         }
     }
 
