@@ -44,6 +44,22 @@ impl SessionRouter {
         })
     }
 
+    /// The same, and whether it was counted as a new session of the principal: that comes before another is ended for it.
+    pub(super) async fn admit_counted(
+        &self,
+        session: &Session,
+        create: &CreateRequest,
+    ) -> Result<(CreateReply, bool), OpenError> {
+        match self.store().create(&session.key, create).await {
+            Ok(created) => Ok((created, false)),
+            Err(StoreError::Refused(Refusal::Cap { .. })) => {
+                self.check_rate(&session.principal).await?;
+                Ok((self.admit(session, create).await?, true))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Ends the session under `key` if it is idle; otherwise records the use, so that the store names the next one.
     async fn make_room(
         &self,

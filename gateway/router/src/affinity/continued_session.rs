@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::active_bindings::{BindingHolder, InFlightKind};
 use super::establish::REVISION_LABEL;
 use super::known_sessions::{ContinuedSession, SessionBeginning};
-use super::named_session::{LOST_STATE_LABEL, LOST_STATE_UNTOLD};
+use super::named_session::{LOST_STATE_LABEL, LOST_STATE_UNTOLD, NamedSession};
 use super::{InitializeRequest, OpenError, Session, SessionRouter, SessionStart};
 use mooring_protocol::Revision;
 use mooring_store::{EndCause, StoreError, labels};
@@ -110,14 +110,24 @@ impl SessionRouter {
         server: &Server,
         request: &InitializeRequest<'_>,
     ) -> Result<(ContinuedSession, Option<String>), OpenError> {
-        let (start, beginning) = self.begin_named(session, None).await?;
+        let NamedSession {
+            start,
+            beginning,
+            is_counted,
+        } = self.begin_named(session, None).await?;
         let is_untold = beginning == SessionBeginning::Again;
         let (result, is_new) = match start {
             SessionStart::Continued(result) => (Some(result), false),
             SessionStart::Unknown => (None, false),
             SessionStart::New => {
+                let counting = async {
+                    match is_counted {
+                        true => Ok(()),
+                        false => self.check_rate(&session.principal).await,
+                    }
+                };
                 let opened = self
-                    .open_in_name_of_client(session, server, request, beginning)
+                    .open_in_name_of_client(session, server, request, beginning, counting)
                     .await?;
                 (opened, true)
             }
@@ -144,6 +154,7 @@ impl SessionRouter {
         server: &Server,
         request: &InitializeRequest<'_>,
         beginning: SessionBeginning,
+        counting: impl Future<Output = Result<(), OpenError>>,
     ) -> Result<Option<String>, OpenError> {
         // From here on the session is in use, and this gateway does not end it for another.
         let in_flight = self
@@ -155,7 +166,7 @@ impl SessionRouter {
                 let label = labels(&[(LOST_STATE_LABEL, LOST_STATE_UNTOLD)]);
                 self.set_labels(session, label).await?;
             }
-            self.check_rate(&session.principal).await?;
+            counting.await?;
             self.note_initialize(session, request).await?;
             Ok(self.initialize(session, server).await?)
         };

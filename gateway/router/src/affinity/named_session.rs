@@ -50,6 +50,16 @@ pub enum SessionStart {
     Unknown,
 }
 
+/// A named session as it was found.
+#[derive(Debug)]
+pub(super) struct NamedSession {
+    pub(super) start: SessionStart,
+    /// Again also if it exists, and no result has told of the loss yet.
+    pub(super) beginning: SessionBeginning,
+    /// Whether it was counted as a new session of its principal.
+    pub(super) is_counted: bool,
+}
+
 impl SessionRouter {
     /// Begins the session, or finds its state. Waits for another process that is opening it.
     ///
@@ -60,17 +70,17 @@ impl SessionRouter {
         session: &Session,
         params: &str,
     ) -> Result<SessionStart, OpenError> {
-        let (start, _) = self.begin_named(session, Some(params)).await?;
-        Ok(start)
+        let named = self.begin_named(session, Some(params)).await?;
+        Ok(named.start)
     }
 
-    /// The same, and how it begins: again also if it exists, and no result has told of the loss yet. The initialize params of a session that exists are renewed with `params`;
+    /// The same, and how it begins. The initialize params of a session that exists are renewed with `params`;
     /// none if the caller does not know them.
     pub(super) async fn begin_named(
         &self,
         session: &Session,
         params: Option<&str>,
-    ) -> Result<(SessionStart, SessionBeginning), OpenError> {
+    ) -> Result<NamedSession, OpenError> {
         // The process that opens the session records its initialize params.
         let create = self.creation(session, BTreeMap::new());
         let patience = match params {
@@ -81,8 +91,16 @@ impl SessionRouter {
         let mut incarnation = None;
         // Of the record that is closed here.
         let mut was_untold = false;
+        let mut is_counted = false;
         loop {
-            let created = self.admit(session, &create).await?;
+            let created = match params.is_none() && !is_counted {
+                true => {
+                    let (created, counted) = self.admit_counted(session, &create).await?;
+                    is_counted = counted;
+                    created
+                }
+                false => self.admit(session, &create).await?,
+            };
             // One that was ended by its client, or never opened, has left no bindings.
             let has_expired = created.revived == Some(SessionState::Expired);
             let is_lost = has_expired || !created.previous.is_empty();
@@ -91,9 +109,14 @@ impl SessionRouter {
                 true => SessionBeginning::Again,
                 false => SessionBeginning::First,
             };
+            let named = |start| NamedSession {
+                start,
+                beginning,
+                is_counted,
+            };
             if created.created {
                 self.clean_before(session, created);
-                return Ok((SessionStart::New, beginning));
+                return Ok(named(SessionStart::New));
             }
             match self.answer_in(&created.record).await? {
                 Answer::Kept(result) => {
@@ -103,9 +126,9 @@ impl SessionRouter {
                     {
                         self.store().put_init(&digest, params).await?;
                     }
-                    return Ok((SessionStart::Continued(result), beginning));
+                    return Ok(named(SessionStart::Continued(result)));
                 }
-                Answer::Gone => return Ok((SessionStart::Unknown, beginning)),
+                Answer::Gone => return Ok(named(SessionStart::Unknown)),
                 Answer::Awaited if incarnation != Some(created.record.generation) => {
                     // Another process restarted it, and has the full time again.
                     incarnation = Some(created.record.generation);
@@ -214,4 +237,74 @@ enum Answer {
     NotOpened,
     /// Not stored, or expired.
     Gone,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use std::num::NonZeroU64;
+
+    use mooring_session::rules::CreateRequest;
+    use mooring_session::time::Millis;
+    use mooring_store::test_support::memory_store;
+    use mooring_store::test_support::requests as make;
+
+    use super::*;
+    use crate::affinity::test_router::test_router;
+    use crate::affinity::{RoutedServers, SessionLimits};
+
+    const RESULT: &str = r#"{"protocolVersion":"2025-06-18"}"#;
+
+    #[tokio::test]
+    async fn a_loss_of_state_is_kept_until_it_is_told() {
+        let (store, create) = (memory_store(), make::create("one"));
+        let router = test_router(&store, &make::worker("w"), Millis::new(0));
+        let session = Session::new(make::key("one"), create.id, create.principal);
+        let found = async || {
+            let named = router.begin_named(&session, None).await.unwrap();
+            (named.start, named.beginning)
+        };
+        assert_eq!(found().await, (SessionStart::New, SessionBeginning::First));
+        let untold = labels(&[(LOST_STATE_LABEL, LOST_STATE_UNTOLD)]);
+        router.set_labels(&session, untold.clone()).await.unwrap();
+        assert!(router.note_not_opened(&session).await);
+        // It could not be opened: the next request does it, and tells of the loss.
+        assert_eq!(found().await, (SessionStart::New, SessionBeginning::Again));
+        router.set_labels(&session, untold).await.unwrap();
+        router.note_answer(&session, RESULT).await;
+        let continued = SessionStart::Continued(RESULT.to_owned());
+        for _ in 0..2 {
+            assert_eq!(
+                found().await,
+                (continued.clone(), SessionBeginning::Again),
+                "whatever request came in between"
+            );
+        }
+        router.note_told(&session).await;
+        assert_eq!(found().await, (continued, SessionBeginning::First));
+    }
+
+    #[tokio::test]
+    async fn a_session_beyond_the_rate_ends_no_other() {
+        let (store, one) = (memory_store(), NonZeroU64::MIN);
+        let create = CreateRequest {
+            cap: Some(one),
+            ..make::create("one")
+        };
+        store.create(&make::key("one"), &create).await.unwrap();
+        let router = test_router(&store, &make::worker("w"), Millis::new(0));
+        let limits = SessionLimits {
+            sessions_max: Some(one),
+            initializes_per_minute: Some(one),
+        };
+        router.configure(&RoutedServers::default(), limits);
+        router.check_rate(&create.principal).await.unwrap();
+        let other = Session::new(make::key("two"), make::create("two").id, create.principal);
+        let refused = router.begin_named(&other, None).await;
+        assert!(
+            matches!(refused, Err(OpenError::TooFast { .. })),
+            "{refused:?}"
+        );
+        store.get(&make::key("one")).await.unwrap();
+    }
 }
