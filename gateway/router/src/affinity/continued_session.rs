@@ -133,8 +133,11 @@ impl SessionRouter {
             }
         };
         let beginning = (is_new || is_untold).then_some(beginning);
-        let revision = result.as_deref().and_then(revision_in);
-        let revision = revision.unwrap_or(Revision::OFFERED);
+        let revision = match result.as_deref().and_then(revision_in) {
+            Some(revision) => revision,
+            // The answer could not be stored.
+            None => self.recorded_revision(session).await?,
+        };
         // Until its loss is told, each request looks whether another gateway has told it.
         if !is_untold {
             self.continued_sessions().note(&session.key, revision);
@@ -144,6 +147,11 @@ impl SessionRouter {
             beginning,
         };
         Ok((continued, result))
+    }
+
+    async fn recorded_revision(&self, session: &Session) -> Result<Revision, StoreError> {
+        let record = self.store().get(&session.key).await?;
+        Ok(revision_label(&record).unwrap_or(Revision::OFFERED))
     }
 
     /// Initializes the server in a session whose record was created just now. Ends it if that fails, so that no request
