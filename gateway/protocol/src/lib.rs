@@ -30,6 +30,7 @@ pub mod watched_reply;
 
 mod cut_message;
 mod keys;
+mod session_note;
 mod splice;
 mod trace_meta;
 

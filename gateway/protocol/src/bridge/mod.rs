@@ -14,7 +14,9 @@ mod session_argument;
 pub use discovery::discovery_result;
 pub use request::{BridgeError, BridgedRequest, LogThreshold, bridge_request, initialize_params};
 pub use response::{BegunSession, bridge_response};
-pub use session_argument::{SESSION_ARGUMENT, unknown_session_result};
+pub use session_argument::unknown_session_result;
+
+pub use crate::session_note::SESSION_ARGUMENT;
 
 /// The beginning of the `_meta` keys that MCP itself defines.
 const RESERVED_PREFIX: &str = "io.modelcontextprotocol/";

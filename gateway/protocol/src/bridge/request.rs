@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use super::RESERVED_PREFIX;
 use super::object::without_members;
-use super::session_argument::SESSION_ARGUMENT;
 use crate::envelope::Message;
 use crate::ids::decode;
 use crate::keys::Members;
+use crate::session_note::SESSION_ARGUMENT;
 use crate::splice::{quoted, replace_part, splice};
 use crate::version::Revision;
 

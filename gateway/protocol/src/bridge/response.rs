@@ -1,12 +1,11 @@
 //! The response of a server of an earlier revision, as one of 2026-07-28.
 
-use serde::Deserialize;
-
-use super::session_argument::{add_argument, session_sentence};
+use super::session_argument::add_argument;
 use crate::envelope::{Kind, Message};
 use crate::keys::Members;
 use crate::mark::{LOST_STATE_SENTENCE, MarkPlace};
 use crate::method::Method;
+use crate::session_note::{SESSION_KEY, SessionNote, session_sentence};
 use crate::splice::{Edit, append_element, first_member, quoted, replace_part, splice};
 
 /// What clients may do with a result: each asks again when it needs it, because no notification of a change reaches it. It is
@@ -14,8 +13,6 @@ use crate::splice::{Edit, append_element, first_member, quoted, replace_part, sp
 pub(super) const CACHE_HINTS: &str = r#""ttlMs":0,"cacheScope":"private""#;
 
 const RESULT_KEYS: [&str; 5] = ["resultType", "ttlMs", "cacheScope", "_meta", "content"];
-/// The `_meta` key of the session that a result began.
-const SESSION_KEY: &str = "mooring/session";
 
 /// `resources/read` of a resource that there is not, in earlier revisions; 2026-07-28 has -32602 for it.
 const RESOURCE_NOT_FOUND: i64 = -32002;
@@ -31,7 +28,7 @@ pub struct BegunSession {
     pub lost: Option<MarkPlace>,
 }
 
-/// The response to a request of this method as one of 2026-07-28. `begun` is noted in a result; tools in a list get the
+/// The response to a request of this method as one of 2026-07-28. `begun` is noted in a result, or in an error; tools in a list get the
 /// argument for a session where `lists_argument`. None if the response is to stay as it is.
 #[must_use]
 pub fn bridge_response(
@@ -43,7 +40,7 @@ pub fn bridge_response(
     let outcome = message.outcome()?;
     let mut edits = match message.kind() {
         Kind::Result => result_edits(message.text(), outcome, method, begun)?,
-        Kind::Error => vec![error_edit(message.text(), outcome)?],
+        Kind::Error => error_edits(message.text(), outcome, begun)?,
         Kind::Request | Kind::Notification => return None,
     };
     if message.kind() == Kind::Result && method == Method::ToolsList && lists_argument {
@@ -100,15 +97,11 @@ fn result_edits(
 }
 
 fn session_note(begun: &BegunSession) -> String {
-    let name = match &begun.name {
-        Some(name) => format!(r#","name":{}"#, quoted(name)),
-        None => String::new(),
+    let note = SessionNote {
+        name: begun.name.clone(),
+        state_lost: begun.lost.is_some(),
     };
-    let lost = match begun.lost {
-        Some(_) => r#","state_lost":true"#,
-        None => "",
-    };
-    format!(r#""{SESSION_KEY}":{{"new":true{name}{lost}}}"#)
+    format!("\"{SESSION_KEY}\":{}", note.to_json())
 }
 
 /// Whether results of this method have cache hints (2026-07-28, caching).
@@ -123,20 +116,32 @@ const fn is_cacheable(method: Method) -> bool {
     )
 }
 
-/// The edit of an error whose code 2026-07-28 does not have.
-fn error_edit(text: &str, error: &str) -> Option<Edit<'static>> {
-    #[derive(Deserialize)]
-    struct CodeOnly {
-        code: i64,
-    }
-    let CodeOnly { code } = serde_json::from_str(error).ok()?;
-    let modern = match code {
-        RESOURCE_NOT_FOUND => "-32602",
-        URL_ELICITATION_REQUIRED => "-32603",
-        _ => return None,
+/// The edits of an error: of a code that 2026-07-28 does not have, and of the note, which its data have unless they are no
+/// object. None if it stays.
+fn error_edits(
+    text: &str,
+    error: &str,
+    begun: Option<&BegunSession>,
+) -> Option<Vec<Edit<'static>>> {
+    let [code, data] = Members::read(&["code", "data"], error).ok()?.values;
+    let mut edits = Vec::new();
+    let modern = match code?.parse() {
+        Ok(RESOURCE_NOT_FOUND) => Some("-32602"),
+        Ok(URL_ELICITATION_REQUIRED) => Some("-32603"),
+        _ => None,
     };
-    let [raw] = Members::read(&["code"], error).ok()?.values;
-    replace_part(text, raw?, modern.to_owned())
+    if let Some(modern) = modern {
+        edits.push(replace_part(text, code?, modern.to_owned())?);
+    }
+    if let Some(begun) = begun {
+        let note = session_note(begun);
+        match data {
+            Some(data) if data.starts_with('{') => edits.push(first_member(text, data, &note)?),
+            Some(_) => {}
+            None => edits.push(first_member(text, error, &format!("\"data\":{{{note}}}"))?),
+        }
+    }
+    (!edits.is_empty()).then_some(edits)
 }
 
 #[cfg(test)]
@@ -190,6 +195,34 @@ mod tests {
             };
             let bridged = bridged(&error(code), Method::ResourcesRead, None);
             assert_eq!(bridged, expected.map(error), "{code}");
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_session_that_its_call_began() {
+        let named = BegunSession {
+            name: Some("a1".into()),
+            lost: None,
+        };
+        let note = r#""mooring/session":{"new":true,"name":"a1"}"#;
+        for (error, expected) in [
+            (
+                r#"{"code":-32000,"message":"m"}"#,
+                Some(format!(
+                    r#"{{"data":{{{note}}},"code":-32000,"message":"m"}}"#
+                )),
+            ),
+            (
+                r#"{"code":-32002,"message":"m","data":{"k":1}}"#,
+                Some(format!(
+                    r#"{{"code":-32602,"message":"m","data":{{{note},"k":1}}}}"#
+                )),
+            ),
+            (r#"{"code":-32000,"message":"m","data":"d"}"#, None),
+        ] {
+            let outcome = format!(r#""error":{error}"#);
+            let bridged = bridged(&outcome, Method::ToolsCall, Some(&named));
+            assert_eq!(bridged, expected.map(|error| format!(r#""error":{error}"#)));
         }
     }
 

@@ -6,10 +6,8 @@
 use serde_json::value::RawValue;
 
 use crate::keys::Members;
+use crate::session_note::SESSION_ARGUMENT;
 use crate::splice::{Edit, first_member, quoted};
-
-/// The name of the argument.
-pub const SESSION_ARGUMENT: &str = "mooring_session";
 
 /// Its schema, which tells the model what it is for.
 const SCHEMA: &str = concat!(
@@ -40,14 +38,6 @@ fn edit_of(text: &str, tool: &str) -> Option<Edit<'static>> {
         }
         Some(_) => None,
     }
-}
-
-/// The sentence for the model in the result of the call that began a session. Sessions are named by letters and digits.
-pub(super) fn session_sentence(session: &str) -> String {
-    format!(
-        "This call began session {session}. To continue with its state, pass \"{SESSION_ARGUMENT}\": \"{session}\" in later \
-         calls. [mooring]"
-    )
 }
 
 /// The result of a call in a session that does not exist: an error that the model reads.
