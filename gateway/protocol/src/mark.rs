@@ -10,10 +10,13 @@ use serde::Serialize;
 use super::event::Event;
 use super::ids::Epoch;
 use super::keys::Members;
-use super::splice::{Edit, append_element, first_member, replace_part, splice};
+use super::session_note::{SESSION_KEY, SessionNote, session_sentence};
+use super::splice::{Edit, append_element, first_member, quoted, replace_part, splice};
 
 /// The `_meta` key of the mark.
 pub const REBOUND_KEY: &str = "mooring/rebound";
+
+const RESULT_TYPE: &str = "resultType";
 
 /// The error text for a call whose upstream session is known to be lost.
 pub const STATE_LOST: &str =
@@ -100,16 +103,49 @@ pub fn mark_result(text: &str, rebound: &Rebound<'_>, place: MarkPlace) -> Optio
     insert_mark(text, rebound.to_json(), place)
 }
 
-/// Puts the mark of a result into `response`, which takes its place, and the sentence if the result has it. Returns
-/// `None` if the result, given as JSON text, has no mark or the response cannot have one.
+/// Puts what the gateway says in a result into `response`, which takes its place: the mark, the note of a session that has
+/// begun, their sentences if the result has them, and that a result is complete where the revision asks for that. Returns
+/// `None` if the result, given as JSON text, has none of these or the response cannot have them.
 #[must_use]
 pub fn copy_mark(result: &str, response: &str) -> Option<String> {
+    let copied = copy_rebound(result, response);
+    let copied = copy_session(result, copied.as_deref().unwrap_or(response)).or(copied);
+    copy_type(result, copied.as_deref().unwrap_or(response)).or(copied)
+}
+
+fn copy_rebound(result: &str, response: &str) -> Option<String> {
     let [content] = Members::read(&["content"], result).ok()?.values;
     let place = match content {
         Some(content) if content.contains(LOST_STATE_SENTENCE) => MarkPlace::Content,
         _ => MarkPlace::Meta,
     };
     insert_mark(response, mark_of(result)?.to_owned(), place)
+}
+
+fn copy_session(result: &str, response: &str) -> Option<String> {
+    let [meta, content] = Members::read(&["_meta", "content"], result).ok()?.values;
+    let [note] = Members::read(&[SESSION_KEY], meta?).ok()?.values;
+    let note = SessionNote::read(note?)?;
+    let sentence = match &note.name {
+        Some(name) => session_sentence(name),
+        None => LOST_STATE_SENTENCE.to_owned(),
+    };
+    let is_told =
+        content.is_some_and(|content| content.contains(within_quotes(&quoted(&sentence))));
+    let sentence = is_told.then_some(sentence);
+    insert_note(response, SESSION_KEY, note.to_json(), sentence.as_deref())
+}
+
+fn copy_type(result: &str, response: &str) -> Option<String> {
+    let [kind] = Members::read(&[RESULT_TYPE], result).ok()?.values;
+    kind?;
+    let result = result_of(response)?;
+    let [own] = Members::read(&[RESULT_TYPE], result).ok()?.values;
+    if own.is_some() {
+        return None;
+    }
+    let edit = first_member(response, result, &format!("\"{RESULT_TYPE}\":\"complete\""))?;
+    splice(response, &mut [edit])
 }
 
 /// The mark of a result, both as JSON text.
@@ -122,46 +158,70 @@ pub fn mark_of(result: &str) -> Option<&str> {
 
 /// The response `text` with this mark, given as JSON text, in its result.
 fn insert_mark(text: &str, mark: String, place: MarkPlace) -> Option<String> {
+    let sentence = match place {
+        MarkPlace::Content => Some(LOST_STATE_SENTENCE),
+        MarkPlace::Meta => None,
+    };
+    insert_note(text, REBOUND_KEY, mark, sentence)
+}
+
+/// The result of a response, if it is an object.
+fn result_of(text: &str) -> Option<&str> {
     let [result, error] = Members::read(&["result", "error"], text).ok()?.values;
     let result = result.filter(|result| result.starts_with('{'))?;
-    if error.is_some_and(|error| error != "null") {
-        return None;
-    }
+    error.is_none_or(|error| error == "null").then_some(result)
+}
+
+/// The response `text` with this note, given as JSON text, in the `_meta` of its result, and the sentence in its content.
+fn insert_note(
+    text: &str,
+    key: &'static str,
+    note: String,
+    sentence: Option<&str>,
+) -> Option<String> {
+    let result = result_of(text)?;
     let [meta] = Members::read(&["_meta"], result).ok()?.values;
     let edit = match meta {
         Some(meta) if meta.starts_with('{') => {
-            let [old] = Members::read(&[REBOUND_KEY], meta).ok()?.values;
+            let [old] = match key {
+                REBOUND_KEY => Members::read(&[REBOUND_KEY], meta),
+                _ => Members::read(&[SESSION_KEY], meta),
+            }
+            .ok()?
+            .values;
             match old {
-                Some(old) => replace_part(text, old, mark)?,
-                None => first_member(text, meta, &format!("\"{REBOUND_KEY}\":{mark}"))?,
+                Some(old) => replace_part(text, old, note)?,
+                None => first_member(text, meta, &format!("\"{key}\":{note}"))?,
             }
         }
         // `_meta` is always an object in the schema, so nothing meaningful is lost.
-        Some(meta) => replace_part(text, meta, format!("{{\"{REBOUND_KEY}\":{mark}}}"))?,
+        Some(meta) => replace_part(text, meta, format!("{{\"{key}\":{note}}}"))?,
         None => {
-            let member = format!("\"_meta\":{{\"{REBOUND_KEY}\":{mark}}}");
+            let member = format!("\"_meta\":{{\"{key}\":{note}}}");
             first_member(text, result, &member)?
         }
     };
-    let sentence = match place {
-        MarkPlace::Content => insert_sentence(text, result),
-        MarkPlace::Meta => None,
-    };
+    let sentence = sentence.and_then(|sentence| insert_sentence(text, result, sentence));
     let mut edits: Vec<_> = std::iter::once(edit).chain(sentence).collect();
     splice(text, &mut edits)
 }
 
 /// The edit that appends the sentence to the content of a tool's result. It comes last, because programs read the first
 /// content. `None` for results of other methods and for content that has it.
-fn insert_sentence(text: &str, result: &str) -> Option<Edit<'static>> {
+fn insert_sentence(text: &str, result: &str, sentence: &str) -> Option<Edit<'static>> {
     let members = Members::read(&["content", "structuredContent"], result).ok()?;
-    let block = format!(r#"{{"type":"text","text":"{LOST_STATE_SENTENCE}"}}"#);
+    let sentence = quoted(sentence);
+    let block = format!(r#"{{"type":"text","text":{sentence}}}"#);
     match members.values {
-        [Some(content), _] if content.contains(LOST_STATE_SENTENCE) => None,
+        [Some(content), _] if content.contains(within_quotes(&sentence)) => None,
         [Some(content), _] => append_element(text, content, &block),
         [None, Some(_)] => first_member(text, result, &format!(r#""content":[{block}]"#)),
         [None, None] => None,
     }
+}
+
+fn within_quotes(json: &str) -> &str {
+    json.trim_matches('"')
 }
 
 #[cfg(test)]
@@ -311,6 +371,40 @@ mod tests {
         for unmarked in ["{}", r#"{"_meta":{}}"#, r#"{"_meta":null}"#, "[]"] {
             assert_eq!(copy_mark(unmarked, changed), None, "{unmarked}");
         }
+    }
+
+    #[test]
+    fn a_result_that_takes_the_place_of_another_names_its_session() {
+        let sentence = quoted(&session_sentence("a1"));
+        let note = r#""mooring/session":{"new":true,"name":"a1"}"#;
+        let said = format!(
+            r#"{{"resultType":"complete","_meta":{{{note}}},"content":[1,{{"type":"text","text":{sentence}}}]}}"#
+        );
+        let expected = format!(
+            r#"{{"id":1,"result":{{"resultType":"complete","_meta":{{{note}}},"content":[2,{{"type":"text","text":{sentence}}}]}}}}"#
+        );
+        let changed = r#"{"id":1,"result":{"content":[2]}}"#;
+        assert_eq!(copy_mark(&said, changed).unwrap(), expected);
+        assert_eq!(
+            copy_mark(&said, &expected).unwrap(),
+            expected,
+            "a hook that keeps it"
+        );
+        // Of a lost session; the sentence only where it was.
+        for (content, is_told) in [
+            ("[]", false),
+            (&*format!(r#"["{LOST_STATE_SENTENCE}"]"#), true),
+        ] {
+            let said = format!(
+                r#"{{"_meta":{{"mooring/session":{{"new":true,"state_lost":true}}}},"content":{content}}}"#
+            );
+            let copied = copy_mark(&said, changed).unwrap();
+            assert!(copied.contains(r#""state_lost":true"#), "{copied}");
+            assert_eq!(copied.contains(LOST_STATE_SENTENCE), is_told, "{copied}");
+        }
+        // What no gateway has written does not pass a hook.
+        let forged = r#"{"_meta":{"mooring/session":{"name":"a secret"}},"content":[]}"#;
+        assert_eq!(copy_mark(forged, changed), None);
     }
 
     #[test]

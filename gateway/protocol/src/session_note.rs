@@ -1,6 +1,6 @@
 //! What the reply to a request says of the session that the request began, for a client that has none of its own.
 //!
-//! Invariant: a note is written here alone, from a name of letters and digits; one that is read is written anew.
+//! Invariant: a note that is read is written anew, and says nothing but these facts.
 
 use serde::Deserialize;
 
@@ -10,8 +10,8 @@ use crate::splice::quoted;
 pub const SESSION_ARGUMENT: &str = "mooring_session";
 /// The key of the note, in the `_meta` of a result or the data of an error.
 pub(crate) const SESSION_KEY: &str = "mooring/session";
-/// Longest name of a session, in bytes.
-const NAME_BYTES_MAX: usize = 128;
+/// Most hexadecimal digits of a name.
+const NAME_DIGITS_MAX: usize = 40;
 
 /// What is said of a session that has begun.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub(crate) struct SessionNote {
 }
 
 impl SessionNote {
-    /// The note in this JSON text; none if no gateway has written it.
+    /// The note in this JSON text; none if no gateway would write it.
     pub(crate) fn read(json: &str) -> Option<Self> {
         let note: Self = serde_json::from_str(json).ok()?;
         let is_name = |name: &str| {
-            name.len() <= NAME_BYTES_MAX && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            name.len() <= NAME_DIGITS_MAX && name.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
         note.name.as_deref().is_none_or(is_name).then_some(note)
     }
