@@ -117,7 +117,8 @@ impl ScriptedStore {
             mono: reply.mono(),
         };
         if reads_gateways {
-            lock(&self.gateways).note_table(&reply.fields()?);
+            let table = reply.fields()?;
+            lock(&self.gateways).note_table(&table, reply.mono(), self.link.number());
         }
         if reads.turns {
             read.turns = Some(reply.text()?);

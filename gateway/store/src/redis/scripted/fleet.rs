@@ -62,7 +62,8 @@ impl ScriptedStore {
         let mut call = ScriptCall::default();
         call.run("HGETALL", &self.keys.gateways(), &[]);
         let mut read = call.send(&self.link, Resend::Once).await?;
-        lock(&self.gateways).note_table(&read.fields()?);
+        let table = read.fields()?;
+        lock(&self.gateways).note_table(&table, read.mono(), self.link.number());
         Ok(read)
     }
 }

@@ -1,7 +1,8 @@
 //! Which gateways are alive: their heartbeats, as this gateway has read them.
 //!
 //! The table is read with a command if it was not for [`FRESH_FOR`]. Invariant: that a gateway is dead is decided only
-//! on a table that was read with the same command.
+//! on a table that was read with the same command. After an outage, in which nobody could beat, those that lived before it
+//! count as alive for [`WORKER_GRACE`].
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -28,6 +29,8 @@ pub(super) struct KnownGateways {
     pub(super) workers: Workers,
     rows: HashMap<WorkerId, Row>,
     read_at: Option<Instant>,
+    /// By the server's clock, and over which connection.
+    read_over: Option<(Monotonic, u64)>,
 }
 
 /// A row of the table: one gateway's last heartbeat.
@@ -60,6 +63,23 @@ impl Row {
         }
     }
 
+    /// The heartbeat, as one that lasts for `ttl`.
+    fn beat(&self, worker: &WorkerId, ttl: Millis) -> Beat {
+        Beat {
+            worker: worker.clone(),
+            address: self.address.clone(),
+            ttl,
+            drain: match self.state {
+                RowState::Draining => Drain::Draining,
+                RowState::Serving | RowState::Gone => Drain::Serving,
+            },
+        }
+    }
+
+    const fn ends_at(&self) -> Monotonic {
+        Monotonic::from_ms(self.last_beat_ms.saturating_add(self.ttl.get()))
+    }
+
     fn encode(&self) -> String {
         let (address, state) = (&self.address, self.state.into_str());
         format!("{state} {} {} {address}", self.last_beat_ms, self.ttl.get())
@@ -86,6 +106,7 @@ impl KnownGateways {
             workers: Workers::new(Monotonic::default(), WORKER_GRACE),
             rows: HashMap::new(),
             read_at: None,
+            read_over: None,
         }
     }
 
@@ -94,8 +115,9 @@ impl KnownGateways {
         (self.read_at).is_some_and(|read_at| read_at.elapsed() < FRESH_FOR)
     }
 
-    /// Takes in the table. Rows that cannot be read, which must have been edited by hand, are skipped.
-    pub(super) fn note_table(&mut self, table: &HashFields) {
+    /// Takes in the table, as it was at `now` over the connection of this number. Rows that cannot be read, which must have
+    /// been edited by hand, are skipped.
+    pub(super) fn note_table(&mut self, table: &HashFields, now: Monotonic, connection: u64) {
         let mut rows: Vec<(WorkerId, Row)> = (table.iter())
             .filter_map(|(worker, row)| Some((WorkerId::parse(worker).ok()?, Row::decode(row)?)))
             .collect();
@@ -106,19 +128,24 @@ impl KnownGateways {
                 continue;
             }
             let mono = Monotonic::from_ms(row.last_beat_ms);
-            let beat = Beat {
-                worker: worker.clone(),
-                address: row.address.clone(),
-                ttl: row.ttl,
-                drain: match row.state {
-                    RowState::Draining => Drain::Draining,
-                    RowState::Serving | RowState::Gone => Drain::Serving,
-                },
-            };
             let at = Timestamp::from_unix_ms(row.last_beat_ms);
+            let beat = row.beat(worker, row.ttl);
             // A boot that a later one has replaced is refused, and stays dead.
             if self.workers.beat(beat, mono, at).is_ok() && row.state == RowState::Gone {
                 self.workers.gone(worker, mono);
+            }
+        }
+        let before = self.read_over.replace((now, connection));
+        if let Some((seen_at, former)) = before
+            && former != connection
+        {
+            for (worker, row) in &rows {
+                let ends_at = row.ends_at();
+                if row.state != RowState::Gone && seen_at < ends_at && ends_at <= now {
+                    let at = Timestamp::from_unix_ms(row.last_beat_ms);
+                    // The same: a later boot stays the living one.
+                    drop(self.workers.beat(row.beat(worker, WORKER_GRACE), now, at));
+                }
             }
         }
         self.rows = rows.into_iter().collect();
@@ -142,10 +169,7 @@ impl KnownGateways {
 
     /// The rows of gateways that have been silent for long.
     pub(super) fn forgotten(&mut self, now: Timestamp) -> Vec<WorkerId> {
-        let is_old = |row: &Row| {
-            let ends_at = row.last_beat_ms.saturating_add(row.ttl.get());
-            ends_at.saturating_add(KEPT_FOR.get()) < now.unix_ms()
-        };
+        let is_old = |row: &Row| row.ends_at().plus(KEPT_FOR).ms() < now.unix_ms();
         let old = self.rows.iter().filter(|(_, row)| is_old(row));
         let old: Vec<WorkerId> = old
             .map(|(worker, _)| worker.clone())
@@ -179,5 +203,44 @@ impl Liveness for GatewaysAt<'_> {
 
     fn address(&self, worker: &str) -> Option<&str> {
         self.workers.address(worker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn who_lived_before_an_outage_is_not_dead_at_once_after_it() {
+        let row = |state: &str, beat_ms: u64, name: &str| {
+            let row = format!("{state} {beat_ms} 1000 127.0.0.1:1");
+            (name.as_bytes().to_vec(), row.into_bytes())
+        };
+        let table = [
+            row("serving", 10_000, "living:1"),
+            row("gone", 10_000, "gone:1"),
+            row("serving", 1_000, "dead:1"),
+        ]
+        .to_vec();
+        let mut gateways = KnownGateways::new();
+        let is_alive = |gateways: &KnownGateways, worker: &str, mono: u64| {
+            gateways
+                .workers
+                .at(Monotonic::from_ms(mono))
+                .is_alive(worker)
+        };
+        gateways.note_table(&table, Monotonic::from_ms(10_500), 1);
+        gateways.note_table(&table, Monotonic::from_ms(20_000), 1);
+        assert!(!is_alive(&gateways, "living:1", 20_000), "no outage");
+        let mut gateways = KnownGateways::new();
+        gateways.note_table(&table, Monotonic::from_ms(10_500), 1);
+        gateways.note_table(&table, Monotonic::from_ms(20_000), 2);
+        let ends_at = 20_000 + WORKER_GRACE.get();
+        assert!(is_alive(&gateways, "living:1", ends_at - 1));
+        assert!(!is_alive(&gateways, "living:1", ends_at));
+        for dead in ["gone:1", "dead:1"] {
+            assert!(!is_alive(&gateways, dead, 20_000), "{dead}");
+        }
     }
 }

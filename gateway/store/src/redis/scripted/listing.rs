@@ -155,7 +155,8 @@ impl ScriptedStore {
             call.run("HGETALL", member, &[]);
         }
         let mut reply = call.send(&self.link, Resend::Once).await?;
-        lock(&self.gateways).note_table(&reply.fields()?);
+        let table = reply.fields()?;
+        lock(&self.gateways).note_table(&table, reply.mono(), self.link.number());
         let (mut records, mut gone) = (Vec::new(), ScriptCall::default());
         let indexes = [self.keys.created(family), self.keys.due(family)];
         for member in &members {
