@@ -143,7 +143,7 @@ async fn indexes_are_built_from_nothing_but_the_records() {
 /// Each is counted once, and none is refused because of the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rate_that_many_callers_share_counts_each_of_them() {
-    const CALLERS: u64 = 100;
+    const CALLERS: u64 = 600;
     let server = RedisServer::start(Module::Absent);
     let (one, other) = (scripted_store(&server).await, scripted_store(&server).await);
     let day = mooring_session::time::Millis::new(86_400_000);
