@@ -3,7 +3,8 @@
 use std::fs;
 
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::{Ownership, RebindRequest};
+use mooring_session::rules::{Ownership, RateRequest, RebindRequest};
+use mooring_session::time::Millis;
 
 use super::super::EmbeddedStore;
 use super::File;
@@ -68,6 +69,16 @@ async fn a_full_disk_costs_no_session_and_the_file_gets_all_when_there_is_room()
     assert_eq!(store.get_sealed(&names).await, Err(read_only.clone()));
     assert_eq!(store.delete_sealed(&names).await, Err(read_only.clone()));
     assert_eq!(store.put_sealed("tools:a", b"").await, Err(read_only));
+    let once = RateRequest {
+        limit: 1,
+        window: Millis::new(60_000),
+        cost: 1,
+    };
+    let taken = store.rate_shared("state", &once).await;
+    assert!(
+        matches!(taken, Err(StoreError::NotReady(NotReady::File(_)))),
+        "{taken:?}"
+    );
     let key = make::key("before");
     store.run(&key, &make::bind("t", "i", "u")).await.unwrap();
     store.run(&make::key("s7"), &make::end()).await.unwrap();
