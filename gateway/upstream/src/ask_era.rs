@@ -60,11 +60,34 @@ pub async fn era_of(
     }
     let asked = Box::pin(ask(client, server, caller, &next_id, limit)).await;
     let found = asked.as_ref().ok().copied().flatten();
-    server.era_log.set(found);
-    if let Some(era) = found {
+    let era = found.map(|found| found.era);
+    // The status may be about the credential of this user, and the server another one for others.
+    let is_of_user =
+        || server.user_secret.is_some() || server.exchanged_token_digest(caller).is_some();
+    if !(found.is_some_and(|found| found.is_of_status) && is_of_user()) {
+        server.era_log.set(era);
+    }
+    if let Some(era) = era {
         tracing::info!(server = %server.id, ?era, "asked which era of MCP the server serves");
     }
-    asked
+    asked.map(|_| era)
+}
+
+/// What an answer shows.
+#[derive(Clone, Copy, Debug)]
+struct Evidence {
+    era: ServerEra,
+    /// Whether nothing but a status that refuses the request shows it.
+    is_of_status: bool,
+}
+
+impl Evidence {
+    const fn of(era: ServerEra) -> Self {
+        Self {
+            era,
+            is_of_status: false,
+        }
+    }
 }
 
 /// Asks the instances in turn, until one gives evidence.
@@ -74,7 +97,7 @@ async fn ask(
     caller: &Caller<'_>,
     next_id: &impl Fn() -> String,
     limit: Duration,
-) -> Result<Option<ServerEra>, ExchangeError> {
+) -> Result<Option<Evidence>, ExchangeError> {
     let mut last = Ok(None);
     for instance in server.in_turn() {
         let request = discovery(&next_id());
@@ -115,7 +138,7 @@ fn discovery(id_json: &str) -> String {
 }
 
 /// What an answer to `server/discover` shows.
-fn evidence(answer: &Answer) -> Option<ServerEra> {
+fn evidence(answer: &Answer) -> Option<Evidence> {
     #[derive(Deserialize)]
     struct Discovered {
         #[serde(rename = "supportedVersions")]
@@ -133,17 +156,19 @@ fn evidence(answer: &Answer) -> Option<ServerEra> {
                 let mut versions = discovered.versions.iter();
                 versions.any(|version| version == Revision::MODERN.as_str())
             });
-            Some(match is_modern {
+            Some(Evidence::of(match is_modern {
                 true => ServerEra::Modern,
                 false => ServerEra::Legacy,
-            })
+            }))
         }
-        Some((Kind::Error, error)) if is_modern_error(error) => Some(ServerEra::Modern),
+        Some((Kind::Error, error)) if is_modern_error(error) => {
+            Some(Evidence::of(ServerEra::Modern))
+        }
         _ => evidence_of_status(answer.status),
     }
 }
 
-fn evidence_of_status(status: StatusCode) -> Option<ServerEra> {
+fn evidence_of_status(status: StatusCode) -> Option<Evidence> {
     match status {
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
@@ -151,7 +176,10 @@ fn evidence_of_status(status: StatusCode) -> Option<ServerEra> {
         | StatusCode::REQUEST_TIMEOUT
         | StatusCode::TOO_EARLY
         | StatusCode::TOO_MANY_REQUESTS => None,
-        status if status.is_success() || status.is_client_error() => Some(ServerEra::Legacy),
+        status if status.is_success() || status.is_client_error() => Some(Evidence {
+            era: ServerEra::Legacy,
+            is_of_status: status.is_client_error(),
+        }),
         _ => None,
     }
 }
@@ -195,12 +223,30 @@ mod tests {
 
     use super::*;
 
-    fn seen(status: u16, text: &str) -> Option<ServerEra> {
+    fn evidence_in(status: u16, text: &str) -> Option<Evidence> {
         evidence(&Answer {
             status: StatusCode::from_u16(status).unwrap_or_default(),
             upstream_session: None,
             text: Bytes::copy_from_slice(text.as_bytes()),
         })
+    }
+
+    fn seen(status: u16, text: &str) -> Option<ServerEra> {
+        evidence_in(status, text).map(|seen| seen.era)
+    }
+
+    #[test]
+    fn a_status_alone_may_be_about_the_credential() {
+        let refused = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"m"}}"#;
+        for (status, text, is_of_status) in [
+            (400, "bad key", true),
+            (404, "", true),
+            (200, refused, false),
+            (200, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, false),
+        ] {
+            let seen = evidence_in(status, text).map(|seen| seen.is_of_status);
+            assert_eq!(seen, Some(is_of_status), "{status} {text}");
+        }
     }
 
     #[test]

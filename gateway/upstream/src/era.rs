@@ -10,6 +10,9 @@ const LEGACY_KEPT: Duration = Duration::from_secs(60);
 /// How long a server that gave no evidence is not asked again.
 const UNCLEAR_KEPT: Duration = Duration::from_secs(1);
 
+/// How often what was found is doubted at most: what one user sends must not have the server asked all the time.
+const DOUBTED_EVERY: Duration = Duration::from_secs(5);
+
 /// The era of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEra {
@@ -23,6 +26,7 @@ pub enum ServerEra {
 #[derive(Debug, Default)]
 pub struct EraLog {
     found: Mutex<Option<(Option<ServerEra>, Instant)>>,
+    doubted_at: Mutex<Option<Instant>>,
     /// Held while it is asked.
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
@@ -45,8 +49,14 @@ impl EraLog {
         *found = Some((era, Instant::now()));
     }
 
-    /// A reply was that of a server of the other era, so the server is asked again.
+    /// A reply was that of a server of the other era, so the server is asked again, unless it was just now.
     pub fn doubt(&self) {
+        let mut doubted_at = (self.doubted_at.lock()).unwrap_or_else(PoisonError::into_inner);
+        if doubted_at.is_some_and(|at| at.elapsed() < DOUBTED_EVERY) {
+            return;
+        }
+        *doubted_at = Some(Instant::now());
+        drop(doubted_at);
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
@@ -65,5 +75,18 @@ mod tests {
         assert_eq!(log.get(), None);
         log.set(None);
         assert_eq!(log.get(), Some(None));
+        log.set(Some(ServerEra::Modern));
+        log.doubt();
+        assert_eq!(
+            log.get(),
+            Some(Some(ServerEra::Modern)),
+            "it was asked just now"
+        );
+        let before = Instant::now().checked_sub(DOUBTED_EVERY);
+        *log.doubted_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = before;
+        log.doubt();
+        assert_eq!(log.get(), None);
     }
 }
