@@ -113,6 +113,12 @@ impl App {
         };
         Some(format!("{scheme}://{host}"))
     }
+
+    /// Whether the sender reaches the gateway over TLS, so that its cookies need never go in the clear.
+    pub(super) fn is_secure(&self, head: RequestHead<'_>) -> bool {
+        self.base_url(head)
+            .is_some_and(|url| url.starts_with("https:"))
+    }
 }
 
 /// The metadata of the gateway, or of the endpoint whose path follows.

@@ -38,18 +38,22 @@ pub(super) fn read(headers: &HeaderMap) -> ContinuityFields {
 }
 
 /// Writes a change of a key. A script of a page cannot read the cookie, and pages of other sites cannot use it.
-pub(super) fn write(change: &SessionKeyChange, headers: &mut HeaderMap) {
-    const ATTRIBUTES: &str = "; Path=/; HttpOnly; SameSite=Strict";
+/// Where the client reaches the gateway over TLS, it never goes in the clear.
+pub(super) fn write(change: &SessionKeyChange, is_secure: bool, headers: &mut HeaderMap) {
+    let attributes = match is_secure {
+        true => "; Path=/; HttpOnly; SameSite=Strict; Secure",
+        false => "; Path=/; HttpOnly; SameSite=Strict",
+    };
     let cookie = match change {
         SessionKeyChange::Issued { server, key } => {
             let mut header = key.clone();
             header.set_sensitive(true);
             headers.insert(MOORING_SESSION, header);
             let key = key.to_str().unwrap_or_default();
-            format!("{COOKIE_PREFIX}{server}={key}{ATTRIBUTES}")
+            format!("{COOKIE_PREFIX}{server}={key}{attributes}")
         }
         SessionKeyChange::Ended { server } => {
-            format!("{COOKIE_PREFIX}{server}={ATTRIBUTES}; Max-Age=0")
+            format!("{COOKIE_PREFIX}{server}={attributes}; Max-Age=0")
         }
     };
     // The ids of servers and sessions have no other letters than a cookie may have.
@@ -71,7 +75,7 @@ mod tests {
             server: "tools".into(),
             key: HeaderValue::from_static("a1"),
         };
-        write(&issued, &mut written);
+        write(&issued, false, &mut written);
         assert_eq!(written[MOORING_SESSION], "a1");
         let cookie = written[SET_COOKIE].to_str().unwrap();
         assert_eq!(
@@ -106,9 +110,12 @@ mod tests {
     fn the_cookie_of_a_session_that_has_ended_is_taken_back() {
         let mut written = HeaderMap::new();
         let server = "tools".into();
-        write(&SessionKeyChange::Ended { server }, &mut written);
+        write(&SessionKeyChange::Ended { server }, true, &mut written);
         let cookie = written[SET_COOKIE].to_str().unwrap();
-        assert!(cookie.starts_with("mooring-session-tools=;") && cookie.ends_with("Max-Age=0"));
+        assert!(
+            cookie.starts_with("mooring-session-tools=;")
+                && cookie.ends_with("; Secure; Max-Age=0")
+        );
         assert_eq!(written.get(MOORING_SESSION), None);
     }
 }

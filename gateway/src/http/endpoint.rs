@@ -12,6 +12,7 @@ use http::{HeaderMap, Method as HttpMethod};
 
 use super::app::App;
 use super::caller::{CallerRefusal, RequestHead, RequestSender};
+use super::continuity_keys;
 use super::detachable_future::DetachableFuture;
 use super::host_origin_guard;
 use super::priming::{ResumedStream, StreamOwner};
@@ -117,7 +118,12 @@ pub(super) async fn serve_caller(
         }
         Err(refusal) => *refusal,
     };
-    let mut response = to_http(entry.watch(reply));
+    let mut reply = entry.watch(reply);
+    let key_change = reply.session_key.take();
+    let mut response = to_http(reply);
+    if let Some(change) = key_change {
+        continuity_keys::write(&change, app.is_secure(head_of), response.headers_mut());
+    }
     response.headers_mut().insert(X_REQUEST_ID, request_id);
     response
 }

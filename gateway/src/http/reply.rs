@@ -19,7 +19,6 @@ use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::continuity_keys;
 use mooring_protocol::event::comment;
 use mooring_protocol::header::{MCP_SESSION_ID, X_ACCEL_BUFFERING, X_MCP_SESSION_ID};
 use mooring_protocol::{Event, Reply, ReplyBody};
@@ -39,7 +38,8 @@ pub(super) fn to_http(reply: Reply) -> Response {
         retry_after,
         challenge,
         allow,
-        session_key,
+        // The endpoint writes it, which knows how its client reaches the gateway.
+        session_key: _,
         refused_by: _,
         memory: _,
         body,
@@ -64,9 +64,6 @@ pub(super) fn to_http(reply: Reply) -> Response {
         id.set_sensitive(true);
         headers.insert(MCP_SESSION_ID, id.clone());
         headers.insert(X_MCP_SESSION_ID, id);
-    }
-    if let Some(change) = session_key {
-        continuity_keys::write(&change, headers);
     }
     if let Some(retry_after) = retry_after {
         headers.insert(RETRY_AFTER, retry_after);

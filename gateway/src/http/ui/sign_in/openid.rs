@@ -14,7 +14,7 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use url::form_urlencoded;
 
-use super::screen::{forget, is_secure, sign_in_page, signed_in};
+use super::screen::{forget, sign_in_page, signed_in};
 use crate::http::app::App;
 use crate::http::caller::{RequestHead, RequestSender};
 use crate::http::operator_page::{BegunSignIn, FLOW_SECONDS, OperatorPage, SignIn};
@@ -46,7 +46,7 @@ pub(super) async fn begin(
         until: now() + FLOW_SECONDS,
     };
     let mut reply = html::see_other(url.as_str());
-    let cookie = page.cookies.set(&begun, is_secure(&app, head_of));
+    let cookie = page.cookies.set(&begun, app.is_secure(head_of));
     reply
         .headers_mut()
         .extend(cookie.map(|value| (SET_COOKIE, value)));
@@ -81,7 +81,7 @@ pub(super) async fn complete(
             }
         },
     };
-    forget::<BegunSignIn>(&mut reply, is_secure(&app, head_of));
+    forget::<BegunSignIn>(&mut reply, app.is_secure(head_of));
     reply
 }
 

@@ -92,7 +92,7 @@ pub(super) fn signed_in(
     sign_in: &SignIn,
     to: &str,
 ) -> Response {
-    let Some(cookie) = page.cookies.set(sign_in, is_secure(app, head)) else {
+    let Some(cookie) = page.cookies.set(sign_in, app.is_secure(head)) else {
         let text = "You cannot be signed in: your account has more teams, roles and scopes than a cookie holds.";
         return sign_in_page(
             app,
@@ -108,12 +108,6 @@ pub(super) fn signed_in(
     reply
 }
 
-/// Whether this browser reaches the gateway over TLS.
-pub(super) fn is_secure(app: &App, head: RequestHead<'_>) -> bool {
-    app.base_url(head)
-        .is_some_and(|url| url.starts_with("https:"))
-}
-
 /// Signs out: the browser forgets the cookie.
 pub(super) async fn sign_out(
     State(app): State<Arc<App>>,
@@ -122,7 +116,7 @@ pub(super) async fn sign_out(
 ) -> Response {
     use axum::extract::FromRequest as _;
     let (head, body) = request.into_parts();
-    let is_secure = is_secure(&app, RequestHead::of(&sender, &head));
+    let is_secure = app.is_secure(RequestHead::of(&sender, &head));
     let form = PostedForm::from_request(Request::from_parts(head, body), &app).await;
     if let Err(refusal) = form {
         return refusal;
