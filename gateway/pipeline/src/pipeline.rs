@@ -8,6 +8,7 @@ use super::directory::ServerTarget;
 use super::hooked_call::answered;
 use super::order::serve_in_order;
 use super::request::{Request, RequestServer as _};
+use super::user_secret::refuse_without_secret;
 use super::visible_tools::VisibleTools;
 use super::{admin, agent, answer, code, group, modern, stateful, upstream_server};
 use mooring_protocol::{EnvelopeError, ErrorBody, ErrorKind, Kind, Message, Reply, Revision};
@@ -191,7 +192,12 @@ async fn era_of(
     match request.core.pool.era_of(server, &caller).await {
         // What it answers to the request itself says why it gave no evidence.
         Ok(era) => Ok(era.unwrap_or(ServerEra::Modern)),
-        Err(cause) => Err(Box::new(answer::exchange(&cause, message.id()))),
+        // It could not be asked, perhaps because the user has no secret for it yet.
+        Err(cause) => {
+            let refusal = refuse_without_secret(&request.at(server), message).await;
+            let refusal = refusal.unwrap_or_else(|| answer::exchange(&cause, message.id()));
+            Err(Box::new(refusal))
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use mooring_upstream::connection::ClientCapabilities;
 use mooring_upstream::{Caller, UserSecretError};
 
 /// The page where the user has to store a secret before a request without a session can be sent; none if there is one.
-pub(crate) async fn needs_secret(request: &UpstreamRequest<'_>) -> Option<Url> {
+async fn needs_secret(request: &UpstreamRequest<'_>) -> Option<Url> {
     request.server.user_secret.as_ref()?;
     let mut page = request.core.credential_page.clone()?;
     page.query_pairs_mut()
@@ -23,6 +23,17 @@ pub(crate) async fn needs_secret(request: &UpstreamRequest<'_>) -> Option<Url> {
         Err(UserSecretError::Missing | UserSecretError::Unreadable) => Some(page),
         Ok(_) | Err(UserSecretError::Unavailable) => None,
     }
+}
+
+/// The error that leads the user of a request without a session to that page; none if there is a secret.
+pub(crate) async fn refuse_without_secret(
+    request: &UpstreamRequest<'_>,
+    message: &Message<'_>,
+) -> Option<Reply> {
+    let page = needs_secret(request).await?;
+    let detail = format!("store your credential at {page}, then try again");
+    let kind = ErrorKind::CredentialMissing;
+    Some(answer::detailed(kind, message.id(), detail))
 }
 
 /// The reply that asks the user to store a secret for the server of this request, before it is sent; none if there is one,

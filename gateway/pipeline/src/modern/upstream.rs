@@ -17,7 +17,7 @@ use crate::client_states::SealScope;
 use crate::held_text::into_held;
 use crate::map_messages::map_messages;
 use crate::request::{Request, UpstreamRequest};
-use crate::user_secret::needs_secret;
+use crate::user_secret::refuse_without_secret;
 use mooring_protocol::header::{MCP_METHOD, MCP_NAME};
 use mooring_protocol::modern::{encode_mirrored, mirrored_name, subscription_end};
 use mooring_protocol::{
@@ -33,9 +33,8 @@ pub(crate) async fn post(
     body: &Bytes,
     message: &Message<'_>,
 ) -> Reply {
-    if let Some(page) = needs_secret(request).await {
-        let detail = format!("store your credential at {page}, then try again");
-        return answer::detailed(ErrorKind::CredentialMissing, message.id(), detail);
+    if let Some(refusal) = refuse_without_secret(request, message).await {
+        return refusal;
     }
     let served = forward(request, body, message);
     tokio::select! {

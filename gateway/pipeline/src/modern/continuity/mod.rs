@@ -22,7 +22,7 @@ use self::reply_bridge::ReplyBridge;
 use self::session_request::SessionRequest;
 use crate::held_text::into_held;
 use crate::request::{Request, UpstreamRequest};
-use crate::user_secret::needs_secret;
+use crate::user_secret::refuse_without_secret;
 use crate::{answer, stateful};
 use mooring_protocol::bridge::{bridge_request, discovery_result};
 use mooring_protocol::{ErrorBody, ErrorKind, Message, Method, Reply, Sender, call};
@@ -46,9 +46,8 @@ pub(crate) async fn post(
         let detail = "this server keeps one session for each user, and you are not authenticated (servers.continuity)";
         return answer::detailed(ErrorKind::Forbidden, message.id(), detail);
     }
-    if let Some(page) = needs_secret(request).await {
-        let detail = format!("store your credential at {page}, then try again");
-        return answer::detailed(ErrorKind::CredentialMissing, message.id(), detail);
+    if let Some(refusal) = refuse_without_secret(request, message).await {
+        return refusal;
     }
     match message.method() {
         Method::ServerDiscover => discover(request, message).await,
