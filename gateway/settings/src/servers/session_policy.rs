@@ -76,8 +76,8 @@ words! {
     pub enum Continuity {
         /// none: no session is kept for them
         None = "none",
-        /// those with the same `Mooring-Session` header, or cookie `mooring_session`, of one user. The reply to the first call
-        /// without one issues both; a client may also choose a value of its own
+        /// those with the same `Mooring-Session` header, or cookie `mooring-session-ID` (the id is the server's), of one user.
+        /// The reply to the first call without one issues both; a client may also choose a value of its own
         Header = "header",
         /// all of one user, whichever clients they come from. Callers that are not authenticated are refused
         Principal = "principal",
