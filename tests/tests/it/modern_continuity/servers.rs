@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use mooring_tests::code::USER;
-use mooring_tests::fixture::stdio_command;
+use mooring_tests::fixture::{Fixture, stdio_command};
 use mooring_tests::fleet::settings_toml;
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
@@ -19,11 +19,23 @@ use crate::small_server::{JSON, SmallServer, response, result};
 /// The program runs at one of the gateways.
 #[tokio::test]
 async fn programs_count_on_over_every_gateway() -> anyhow::Result<()> {
-    let (redis, fleet_keys) = (Redis::start().await?, FleetKeys::new()?);
     let command = stdio_command(&unique("continuity"), None, &[])?;
+    count_on(&format!("kind = \"stdio\"\ncommand = {command:?}")).await
+}
+
+/// One of the gateways has the connection.
+#[tokio::test]
+async fn servers_of_the_older_transport_count_on_over_every_gateway() -> anyhow::Result<()> {
+    let fixture = Fixture::start("one").await?;
+    let instance = fixture.sse_url();
+    count_on(&format!("kind = \"sse\"\ninstances = [{instance:?}]")).await
+}
+
+/// Counts at three gateways in turn, at a server of this kind.
+async fn count_on(server: &str) -> anyhow::Result<()> {
+    let (redis, fleet_keys) = (Redis::start().await?, FleetKeys::new()?);
     let toml = format!(
-        "[store]\nurl = {:?}\n\n[worker]\n{}\n[[servers]]\nid = \"tools\"\nkind = \"stdio\"\ncommand = {command:?}\n\
-         continuity = \"principal\"\n",
+        "[store]\nurl = {:?}\n\n[worker]\n{}\n[[servers]]\nid = \"tools\"\n{server}\ncontinuity = \"principal\"\n",
         redis.url(),
         fleet_keys.toml(),
     );
