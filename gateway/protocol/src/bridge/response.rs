@@ -28,8 +28,8 @@ pub struct BegunSession {
     pub lost: Option<MarkPlace>,
 }
 
-/// The response to a request of this method as one of 2026-07-28. `begun` is noted in a result, or in an error; tools in a list get the
-/// argument for a session where `lists_argument`. None if the response is to stay as it is.
+/// The response to a request of this method as one of 2026-07-28. `begun` is noted in a result, or in an error; tools in
+/// a list get the argument for a session where `lists_argument`. None if the response is to stay as it is.
 #[must_use]
 pub fn bridge_response(
     message: &Message<'_>,

@@ -74,8 +74,8 @@ impl SessionRouter {
         Ok(named.start)
     }
 
-    /// The same, and how it begins. The initialize params of a session that exists are renewed with `params`;
-    /// none if the caller does not know them.
+    /// The same, and how it begins. The initialize params of a session that exists are renewed with `params`; without
+    /// them, a new session counts for the rate of its principal before it ends another.
     pub(super) async fn begin_named(
         &self,
         session: &Session,
