@@ -83,7 +83,7 @@ async fn a_hook_is_asked_about_the_result_in_a_task() -> anyhow::Result<()> {
     )
     .await?;
     let fields = format!(
-        "era = \"modern\"\n[[calls.hooks]]\nurl = {:?}\nwhen = [\"after\"]\n",
+        "era = \"modern\"\n[[calls.hooks]]\nurl = {:?}\nwhen = [\"after\"]\nheaders = {{ Authorization = \"a\" }}\n",
         hook.url()
     );
     let gateway = gateway(&server, &fields).await?;
