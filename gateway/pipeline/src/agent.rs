@@ -78,7 +78,7 @@ pub(crate) async fn post_sessionless(request: &AgentRequest<'_>, message: &Messa
     }
 }
 
-/// Ends the run of a request when nobody reads its reply any more. A run that has ended is not concerned.
+/// Ends the run of a request whose reply has no reader any more, unless it has ended.
 struct CancelledWithoutReader(Arc<AgentServer>, RequestName);
 
 impl Drop for CancelledWithoutReader {

@@ -213,7 +213,7 @@ pub(crate) fn digest_of(message: &Message<'_>) -> String {
     URL_SAFE_NO_PAD.encode(digest.finalize())
 }
 
-/// The members of params as their client wrote them. All of the text, which no state fits, if even they cannot be told.
+/// The members of params as their client wrote them. All of the text, which no state fits, if even they cannot be parsed.
 fn members_as_written(params: &str) -> String {
     let members = serde_json::from_str::<BTreeMap<String, &RawValue>>(params);
     let written = members.ok().and_then(|mut members| {

@@ -127,7 +127,7 @@ async fn serve_sessionless(
     }
     match message.kind() {
         Kind::Request => {}
-        // None is defined, and whoever sends one waits for nothing.
+        // This revision defines none, and its sender waits for no reply.
         Kind::Notification => return Reply::empty(StatusCode::ACCEPTED),
         Kind::Result | Kind::Error => {
             let detail = "a client without a session sends no responses (MCP 2026-07-28)";

@@ -83,7 +83,7 @@ pub struct RequestFields {
 }
 
 /// What a request repeats of its message in headers, for those who route by them (MCP 2026-07-28, transports, "Request
-/// Metadata"). Values that occur more than once are joined, as they are for whoever reads them (RFC 9110, 5.3).
+/// Metadata"). Values that occur more than once are joined (RFC 9110, 5.3).
 #[derive(Clone, Debug, Default)]
 pub struct MirroredFields {
     /// The revision.

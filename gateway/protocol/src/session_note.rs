@@ -1,6 +1,6 @@
 //! What the reply to a request says of the session that the request began, for a client that has none of its own.
 //!
-//! Invariant: a note that is read is written anew, and says nothing but these facts.
+//! Invariant: a note is parsed and written again, never copied, so it has these facts only.
 
 use serde::Deserialize;
 

@@ -3,7 +3,7 @@
 //! Such a session has a key: requests with the same key share it, at any gateway. Invariants: of many requests that begin one
 //! session at the same time, at however many gateways, one initializes its server and the others wait; the params with
 //! which it was initialized stay those of the request that has begun it; and a session that has taken the place of a lost one
-//! says so in its record until a result has told it.
+//! says so in its record until a result has reported it.
 
 use std::time::Duration;
 
@@ -90,11 +90,11 @@ impl SessionRouter {
         self.continued_sessions().forget(&session.key);
     }
 
-    /// A result has told that the state of an earlier session is gone: no other needs to. If this fails, another does.
+    /// A result has reported that the state of an earlier session is gone, so that no other does. If this fails, another one does.
     pub async fn note_told(&self, session: &Session) {
         let told = self.set_labels(session, labels(&[(LOST_STATE_LABEL, "")]));
         if let Err(error) = told.await {
-            tracing::info!(session = %session.digest, %error, "failed to record that the loss of state was told");
+            tracing::info!(session = %session.digest, %error, "failed to record that the loss of state was reported");
         }
     }
 
@@ -138,7 +138,7 @@ impl SessionRouter {
             // The answer could not be stored.
             None => self.recorded_revision(session).await?,
         };
-        // Until its loss is told, each request looks whether another gateway has told it.
+        // Until its loss is reported, each request reads whether another gateway has reported it.
         if !is_untold {
             self.continued_sessions().note(&session.key, revision);
         }

@@ -18,7 +18,7 @@ const SESSIONS_MAX: usize = 16_384;
 pub struct ContinuedSession {
     /// The revision that its server chose.
     pub revision: Revision,
-    /// How it began, if this request has begun it, or no result has told yet that an earlier one is lost.
+    /// How it began, if this request has begun it, or no result has reported yet that an earlier one is lost.
     pub beginning: Option<SessionBeginning>,
 }
 

@@ -28,7 +28,7 @@ const ANSWER_LABEL: &[u8] = b"answer";
 const NOT_KEPT: &str = "not-kept";
 /// The session was not opened, and the next request begins it again.
 const NOT_OPENED: &str = "not-opened";
-/// The label of a session in the place of a lost one. Empty once a result has told that.
+/// The label of a session in the place of a lost one. Empty once a result has reported that.
 pub(super) const LOST_STATE_LABEL: &[u8] = b"lost_state";
 /// Its value before.
 pub(super) const LOST_STATE_UNTOLD: &str = "untold";
@@ -54,7 +54,7 @@ pub enum SessionStart {
 #[derive(Debug)]
 pub(super) struct NamedSession {
     pub(super) start: SessionStart,
-    /// Again also if it exists, and no result has told of the loss yet.
+    /// Again also if it exists, and no result has reported the loss yet.
     pub(super) beginning: SessionBeginning,
     /// Whether it was counted as a new session of its principal.
     pub(super) is_counted: bool,

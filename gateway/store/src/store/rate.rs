@@ -39,7 +39,7 @@ impl Store {
     /// memory never answers in the place of a store that is away.
     ///
     /// # Errors
-    /// Refused: `ERR` for a name or window out of its range. Any other: it may have been taken, and nobody knows.
+    /// Refused: `ERR` for a name or window out of its range. Any other: whether it was taken is not known.
     pub async fn take_once(&self, name: &str, window: Millis) -> Result<bool, StoreError> {
         let request = RateRequest {
             limit: 1,

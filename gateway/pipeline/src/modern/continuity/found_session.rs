@@ -27,7 +27,7 @@ pub(super) struct FoundSession {
     pub(super) session: Session,
     /// The revision that it speaks.
     pub(super) revision: Revision,
-    /// The note for its client if the request has begun it, or no result has told yet of a loss.
+    /// The note for its client if the request has begun it, or no result has reported a loss yet.
     pub(super) begun: Option<BegunSession>,
     /// The key that its client gets for it.
     pub(super) key_change: Option<Box<SessionKeyChange>>,

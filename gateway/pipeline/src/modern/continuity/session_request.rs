@@ -54,7 +54,7 @@ impl SessionRequest {
         }
     }
 
-    /// A result has told its client of the loss of an earlier session, unless the client is gone.
+    /// A result has reported the loss of an earlier session, unless its client is gone.
     pub(super) async fn note_told(&self) {
         if !self.request.client_gone.is_cancelled() {
             let router = &self.request.core.session_router;

@@ -1,7 +1,7 @@
 //! Asks nodes for the layout of the cluster: at the start, every second, and at once after a redirection or a loss.
 //!
 //! Invariants: several nodes are asked at the same time, and the layout of the highest rank is believed. A layout of a lower
-//! rank than that in use is not, unless no other was named for long: a cluster that is made anew begins with low epochs.
+//! rank than that in use is not, unless no other was named for long: a cluster that was set up again begins with low epochs.
 
 use std::sync::Arc;
 use std::time::Duration;

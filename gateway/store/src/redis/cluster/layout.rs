@@ -40,7 +40,7 @@ pub(super) enum Redirection {
     Moved(RedisAddress),
     /// The slot is moving, and this key is where it moves to, if anywhere.
     Ask(RedisAddress),
-    /// The slot is moving, or served by nobody now.
+    /// The slot is moving, or no node serves it now.
     Later,
 }
 

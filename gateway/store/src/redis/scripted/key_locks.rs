@@ -15,7 +15,7 @@ use crate::lock::lock;
 #[derive(Debug)]
 pub(super) struct KeyLocks<K>(Mutex<HashMap<K, Arc<tokio::sync::Mutex<()>>>>);
 
-/// A lock that is held. Dropping it forgets the key if nobody else waits for it.
+/// A lock that is held. Dropping it removes the key unless another caller waits for it.
 pub(super) struct KeyLock<'a, K: Eq + Hash> {
     locks: &'a KeyLocks<K>,
     key: K,
