@@ -30,6 +30,8 @@ DEMO := --workspace --bin mooring --bin mooring-demo-server
 # and nothing is compiled once for the lints and once more for the tests.
 LINTS := $(if $(filter clippy-driver,$(RUSTC_WORKSPACE_WRAPPER)),cargo build --locked --workspace --all-targets,\
 	cargo clippy --locked --workspace --all-targets -- --deny warnings)
+# Crates of their own, whose lock files have to know what the workspace depends on.
+FUZZED := redis-module/fuzz/Cargo.toml gateway/fuzz/Cargo.toml
 # What scripts/packages.sh installs for the tests.
 TEST_PACKAGES := cc libclang redis valgrind nginx curl openssl venv python rg jq chromium systemd ip
 
@@ -104,8 +106,10 @@ check: ## Check imports, format, lints, scripts, licenses and sources
 	@scripts/check-tools.sh
 	python3 scripts/check-imports.py
 	cargo fmt --all --check
-	cargo fmt --manifest-path redis-module/fuzz/Cargo.toml --check
-	cargo fmt --manifest-path gateway/fuzz/Cargo.toml --check
+	for manifest in $(FUZZED); do \
+		cargo fmt --manifest-path $$manifest --check; \
+		cargo metadata --locked --format-version 1 --manifest-path $$manifest >/dev/null; \
+	done
 	$(LINTS)
 	.tools-check/shellcheck/bin/shellcheck --external-sources $(SCRIPTS)
 	.tools-check/cargo-deny/bin/cargo-deny --locked --log-level error check --hide-inclusion-graph \
