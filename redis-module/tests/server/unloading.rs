@@ -1,7 +1,7 @@
 //! MODULE UNLOAD and MODULE LOAD while the server is in use: what was followed until then, and what happened in between,
 //! is known again.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mooring_tests::paths;
@@ -36,6 +36,7 @@ async fn the_indexes_are_true_after_an_unload_under_traffic() -> anyhow::Result<
     }
     let path = paths::redis_module()?.display().to_string();
     let is_done = AtomicBool::new(false);
+    let rounds = AtomicUsize::new(0);
     let write = || -> anyhow::Result<()> {
         let mut c = Connection::open(&redis)?;
         for n in (0..200).cycle() {
@@ -47,13 +48,20 @@ async fn the_indexes_are_true_after_an_unload_under_traffic() -> anyhow::Result<
             c.run(&format!("COPY mcpgw:a{n} mcpgw:c{n} REPLACE"))?;
             c.run(&format!("DEL mcpgw:c{}", (n + 100) % 200))?;
             c.run(&format!("SET plain{n} x"))?;
+            rounds.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     };
     std::thread::scope(|scope| -> anyhow::Result<()> {
         let writers = [scope.spawn(write), scope.spawn(write)];
         let mut cycled = Ok(());
-        for _ in 0..10 {
+        for cycle in 1..=10 {
+            // Traffic in between, also where the machine has no time for it.
+            while rounds.load(Ordering::Relaxed) < 20 * cycle
+                && !writers.iter().any(|writer| writer.is_finished())
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             cycled = cycled.and_then(|()| unload(&mut c)).and_then(|()| {
                 let reply = c.show(&format!("MODULE LOAD {path}"))?;
                 anyhow::ensure!(reply == "OK", "{reply}");
