@@ -140,7 +140,7 @@ fn discovery(id_json: &str) -> String {
 /// What an answer to `server/discover` shows.
 fn evidence(answer: &Answer) -> Option<Evidence> {
     #[derive(Deserialize)]
-    struct Discovered {
+    struct DiscoverResult {
         #[serde(rename = "supportedVersions")]
         versions: Vec<String>,
     }
@@ -151,7 +151,7 @@ fn evidence(answer: &Answer) -> Option<Evidence> {
     });
     match outcome {
         Some((Kind::Result, result)) if answer.status.is_success() => {
-            let discovered = serde_json::from_str::<Discovered>(result);
+            let discovered = serde_json::from_str::<DiscoverResult>(result);
             let is_modern = discovered.is_ok_and(|discovered| {
                 let mut versions = discovered.versions.iter();
                 versions.any(|version| version == Revision::MODERN.as_str())
@@ -191,10 +191,10 @@ pub fn is_modern_error(error: &str) -> bool {
     #[derive(Deserialize)]
     struct CodeOnly {
         code: i64,
-        data: Option<Supported>,
+        data: Option<SupportedVersions>,
     }
     #[derive(Deserialize)]
-    struct Supported {
+    struct SupportedVersions {
         #[serde(default)]
         supported: Vec<String>,
     }

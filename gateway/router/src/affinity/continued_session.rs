@@ -91,9 +91,9 @@ impl SessionRouter {
     }
 
     /// A result has reported that the state of an earlier session is gone, so that no other does. If this fails, another one does.
-    pub async fn note_told(&self, session: &Session) {
-        let told = self.set_labels(session, labels(&[(LOST_STATE_LABEL, "")]));
-        if let Err(error) = told.await {
+    pub async fn note_session_loss_reported(&self, session: &Session) {
+        let reported = self.set_labels(session, labels(&[(LOST_STATE_LABEL, "")]));
+        if let Err(error) = reported.await {
             tracing::info!(session = %session.digest, %error, "failed to record that the loss of state was reported");
         }
     }

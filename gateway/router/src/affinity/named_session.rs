@@ -280,7 +280,7 @@ mod tests {
                 "whatever request came in between"
             );
         }
-        router.note_told(&session).await;
+        router.note_session_loss_reported(&session).await;
         assert_eq!(found().await, (continued, SessionBeginning::First));
     }
 

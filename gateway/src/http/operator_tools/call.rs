@@ -24,7 +24,7 @@ const PREVIEW_NOTE: &str =
 
 /// A request of a tool's route.
 #[derive(Debug)]
-pub(super) struct ToolCall {
+pub(super) struct RestRequest {
     /// Path and query.
     target: String,
     /// None where the route has no body.
@@ -32,7 +32,7 @@ pub(super) struct ToolCall {
     is_preview: bool,
 }
 
-impl ToolCall {
+impl RestRequest {
     /// The request that these arguments make; or what is wrong with them.
     pub(super) fn of(tool: &RestTool, arguments: Option<Value>) -> Result<Self, String> {
         let mut arguments = match arguments {

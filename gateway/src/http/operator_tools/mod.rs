@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use self::call::ToolCall;
+use self::call::RestRequest;
 use self::tool::RestTool;
 use super::app::App;
 use super::rest::{RestRoute, ToolCaller};
@@ -72,7 +72,7 @@ impl OperatorTools for RestTools {
         };
         let arguments = call.arguments;
         let serving = async move {
-            let result = match ToolCall::of(&tool, arguments) {
+            let result = match RestRequest::of(&tool, arguments) {
                 Ok(call) => call.serve(&tool, app, caller).await,
                 Err(problem) => call::failed(&problem),
             };

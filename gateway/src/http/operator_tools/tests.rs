@@ -12,7 +12,7 @@ use std::sync::Weak;
 use serde_json::{Value, json};
 
 use super::RestTools;
-use super::call::ToolCall;
+use super::call::RestRequest;
 use super::tool::{BodyShape, CONFIRM, RestTool};
 use crate::http::rest::{PREVIEW, RouteTool};
 use crate::http::rest_routes;
@@ -165,7 +165,7 @@ fn a_call_makes_the_request_of_its_route() {
             None,
         ),
     ] {
-        let call = ToolCall::of(&tool(name), Some(arguments)).unwrap();
+        let call = RestRequest::of(&tool(name), Some(arguments)).unwrap();
         assert_eq!(
             (call.target(), call.body()),
             (target, body.as_ref()),
@@ -187,7 +187,7 @@ fn a_call_with_wrong_arguments_makes_none() {
         ("servers_add", json!({"id": "new", "confirm": true})),
         ("settings_reload", json!({"confirm": true, "force": true})),
     ] {
-        let refused = ToolCall::of(&tool(name), Some(arguments.clone()));
+        let refused = RestRequest::of(&tool(name), Some(arguments.clone()));
         assert!(refused.is_err(), "{name} {arguments}");
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct FoundSession {
 }
 
 /// What a request is served in.
-enum Wanted {
+enum WantedSession {
     /// The session of this key, which begins with it.
     Keyed(String),
     /// The session with this id, if it exists.
@@ -54,30 +54,34 @@ pub(super) async fn find_session(
 ) -> Result<FoundSession, Box<Reply>> {
     let server = request.server.id.as_str();
     let wanted = match request.server.continuity {
-        Continuity::Principal => Wanted::Keyed(KEY_OF_PRINCIPAL.to_owned()),
+        Continuity::Principal => WantedSession::Keyed(KEY_OF_PRINCIPAL.to_owned()),
         Continuity::Handle => match handle {
             Some(handle) => {
                 let id = SessionId::parse(handle.as_bytes()).ok();
                 let id = id.filter(|id| Session::is_id_of(id, server));
-                Wanted::Issued(id.ok_or_else(|| unknown_handle(message))?)
+                WantedSession::Issued(id.ok_or_else(|| unknown_handle(message))?)
             }
-            None if message.method() == Method::ToolsCall => Wanted::New,
-            None => Wanted::Keyed(KEY_OF_LISTS.to_owned()),
+            None if message.method() == Method::ToolsCall => WantedSession::New,
+            None => WantedSession::Keyed(KEY_OF_LISTS.to_owned()),
         },
         Continuity::Header | Continuity::None => match client_key(request, message)? {
             Some(wanted) => wanted,
-            None if needs_state(message.method()) => Wanted::New,
-            None => Wanted::Keyed(KEY_OF_LISTS.to_owned()),
+            None if needs_state(message.method()) => WantedSession::New,
+            None => WantedSession::Keyed(KEY_OF_LISTS.to_owned()),
         },
     };
     match wanted {
-        Wanted::Keyed(key) => {
+        WantedSession::Keyed(key) => {
             let session = keyed(request, message, &key)?;
             let continued = open(request, message, &session).await?;
             let is_of_lists = key == KEY_OF_LISTS;
             if is_of_lists && continued.beginning == Some(SessionBeginning::Again) {
                 // It has no state.
-                request.core.session_router.note_told(&session).await;
+                request
+                    .core
+                    .session_router
+                    .note_session_loss_reported(&session)
+                    .await;
             }
             let begun = continued.beginning.filter(|_| !is_of_lists);
             let begun = begun.map(|beginning| BegunSession {
@@ -86,7 +90,7 @@ pub(super) async fn find_session(
             });
             Ok(found(session, continued, begun))
         }
-        Wanted::New => {
+        WantedSession::New => {
             let session = request.mint_session();
             let session = session.map_err(|cause| open_error(&cause.into(), message))?;
             let continued = open(request, message, &session).await?;
@@ -104,7 +108,7 @@ pub(super) async fn find_session(
                 ..found(session, continued, Some(begun))
             })
         }
-        Wanted::Issued(id) => {
+        WantedSession::Issued(id) => {
             let prefix = &request.core.session_router.options().key_prefix;
             let session = Session::named(prefix, id, request.identity.principal.clone());
             let session = request.of_caller(session);
@@ -133,7 +137,7 @@ pub(super) async fn session_of_lists(
     let key = match request.server.continuity {
         Continuity::Principal => KEY_OF_PRINCIPAL.to_owned(),
         Continuity::Header => match client_key(request, message)? {
-            Some(Wanted::Keyed(key)) => key,
+            Some(WantedSession::Keyed(key)) => key,
             _ => KEY_OF_LISTS.to_owned(),
         },
         Continuity::Handle | Continuity::None => KEY_OF_LISTS.to_owned(),
@@ -175,7 +179,7 @@ pub(super) fn ended(
 fn client_key(
     request: &UpstreamRequest<'_>,
     message: &Message<'_>,
-) -> Result<Option<Wanted>, Box<Reply>> {
+) -> Result<Option<WantedSession>, Box<Reply>> {
     let server = request.server.id.as_str();
     let fields = &request.fields.continuity;
     let key = match &fields.header {
@@ -196,8 +200,8 @@ fn client_key(
     let issued = SessionId::parse(key).ok();
     Ok(Some(
         match issued.filter(|id| Session::is_id_of(id, server)) {
-            Some(id) => Wanted::Issued(id),
-            None => Wanted::Keyed(format!("header {text}")),
+            Some(id) => WantedSession::Issued(id),
+            None => WantedSession::Keyed(format!("header {text}")),
         },
     ))
 }

@@ -87,7 +87,7 @@ impl ReplyBridge {
         let tells_of_loss = (self.begun.as_ref()).is_some_and(|begun| begun.lost.is_some());
         // Models read the results of tools alone.
         if is_result && tells_of_loss && self.method == Method::ToolsCall {
-            self.in_session.note_told().await;
+            self.in_session.note_session_loss_reported().await;
         }
         Bytes::from(bridged)
     }

@@ -55,10 +55,10 @@ impl SessionRequest {
     }
 
     /// A result has reported the loss of an earlier session, unless its client is gone.
-    pub(super) async fn note_told(&self) {
+    pub(super) async fn note_session_loss_reported(&self) {
         if !self.request.client_gone.is_cancelled() {
             let router = &self.request.core.session_router;
-            router.note_told(&self.session).await;
+            router.note_session_loss_reported(&self.session).await;
         }
     }
 

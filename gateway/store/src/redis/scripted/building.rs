@@ -37,7 +37,7 @@ const CHECKED_EVERY: Duration = Duration::from_secs(30);
 const START: &str = "0";
 
 /// What became of a key that was looked at.
-enum Added {
+enum IndexingOutcome {
     Session,
     /// It is no session, or is gone.
     Nothing,
@@ -160,16 +160,16 @@ impl ScriptedStore {
     async fn index_session(&self, key: &str) -> Result<bool, StoreError> {
         for _ in 0..ATTEMPTS_MAX {
             match self.try_to_index(key).await? {
-                Added::Changed => {}
-                Added::Session => return Ok(true),
-                Added::Nothing => return Ok(false),
+                IndexingOutcome::Changed => {}
+                IndexingOutcome::Session => return Ok(true),
+                IndexingOutcome::Nothing => return Ok(false),
             }
         }
         let why = "BUSY other gateways change a session all the time";
         Err(StoreError::NotReady(NotReady::Answered(why.into())))
     }
 
-    async fn try_to_index(&self, key: &str) -> Result<Added, StoreError> {
+    async fn try_to_index(&self, key: &str) -> Result<IndexingOutcome, StoreError> {
         let mut call = ScriptCall::default();
         call.run("HGETALL", key, &[]);
         let held_ms = BUILDING_FOR.as_millis().to_string();
@@ -180,21 +180,21 @@ impl ScriptedStore {
             Err(StoreError::NotReady(NotReady::Answered(text)))
                 if text.starts_with("WRONGTYPE") =>
             {
-                return Ok(Added::Nothing);
+                return Ok(IndexingOutcome::Nothing);
             }
             Err(error) => return Err(error),
         };
         let fields = reply.fields()?;
         let Some((key, record)) = self.record_of(key, &fields) else {
-            return Ok(Added::Nothing);
+            return Ok(IndexingOutcome::Nothing);
         };
         let mut call = ScriptCall::default();
         call.check_hash(key.secret(), &fields);
         index::write(&mut call, &self.keys, &key, None, Some(&record));
         let written = call.send(&self.link, Resend::Once).await?;
         Ok(match written.has_run() {
-            true => Added::Session,
-            false => Added::Changed,
+            true => IndexingOutcome::Session,
+            false => IndexingOutcome::Changed,
         })
     }
 }
